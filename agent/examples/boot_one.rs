@@ -55,14 +55,19 @@ async fn arm(
     address: Ipv4Addr,
 ) -> anyhow::Result<ArmedHandle> {
     let spec = BootLive {
-        power: Power::Manual { person: "you".to_owned() },
+        power: Power::Manual {
+            person: "you".to_owned(),
+        },
         permit: PermitId::new(),
         macs: vec![mac],
         address,
         nonce: hex::encode(rand::random::<[u8; 16]>()),
         kernel: blobs.put_file(&live.join("vmlinuz")).await?,
         initrd: blobs.put_file(&live.join("initrd.zst")).await?,
-        user_key: UserKey { private_key: Secret::new(""), certificate: String::new() },
+        user_key: UserKey {
+            private_key: Secret::new(""),
+            certificate: String::new(),
+        },
         expect_uuid: None,
         expect_serial: None,
     };
@@ -70,7 +75,12 @@ async fn arm(
 }
 
 fn site(agent: ipnet::Ipv4Net, mac: Mac, address: Ipv4Addr) -> SiteConfig {
-    let reservation = Reservation { node: NodeId::new(), name: "by-hand".to_owned(), mac, address };
+    let reservation = Reservation {
+        node: NodeId::new(),
+        name: "by-hand".to_owned(),
+        mac,
+        address,
+    };
     let subnet = Subnet {
         name: "by-hand".to_owned(),
         network: agent.trunc(),
@@ -97,8 +107,12 @@ async fn serve(
     ipxe: PathBuf,
     site: SiteConfig,
 ) -> anyhow::Result<()> {
-    let nobody =
-        SiteTrust { protocol: 1, permit_public_key: String::new(), user_ca: String::new(), agent_url: String::new() };
+    let nobody = SiteTrust {
+        protocol: 1,
+        permit_public_key: String::new(),
+        user_ca: String::new(),
+        agent_url: String::new(),
+    };
     let (_trust, trust) = watch::channel(Some(nobody));
     let (_config, config) = watch::channel(Some(site));
     let (queue, mut seen) = mpsc::channel(64);
@@ -111,7 +125,8 @@ async fn serve(
         contact: Contact::unneeded(),
         ports: BootPorts::default(),
     };
-    let services = BootServices::start(options, config, armed, queue, CancellationToken::new()).await?;
+    let services =
+        BootServices::start(options, config, armed, queue, CancellationToken::new()).await?;
     let mut health = services.health();
     loop {
         tokio::select! {

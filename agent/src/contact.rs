@@ -38,14 +38,21 @@ pub enum Tenure {
 impl Contact {
     /// For boot services that run without a server: nobody else acts there.
     pub fn unneeded() -> Self {
-        Self(Arc::new(Mutex::new(Heard { unneeded: true, ..Heard::default() })))
+        Self(Arc::new(Mutex::new(Heard {
+            unneeded: true,
+            ..Heard::default()
+        })))
     }
 
     /// Notes an answer to a call that began at `asked`.
     pub fn heard(&self, asked: Instant, served_at: Option<i64>) {
         let mut heard = self.lock();
         if heard.asked.is_none_or(|before| before <= asked) {
-            *heard = Heard { asked: Some(asked), served_at: served_at.or(heard.served_at), ..*heard };
+            *heard = Heard {
+                asked: Some(asked),
+                served_at: served_at.or(heard.served_at),
+                ..*heard
+            };
         }
     }
 
@@ -57,7 +64,10 @@ impl Contact {
     /// How sure this process may be of its site's lease.
     pub fn tenure(&self, now: Instant) -> Tenure {
         let heard = *self.lock();
-        match heard.asked.map(|asked| now.saturating_duration_since(asked)) {
+        match heard
+            .asked
+            .map(|asked| now.saturating_duration_since(asked))
+        {
             _ if heard.unneeded => Tenure::Sure,
             Some(silence) if silence < SURE => Tenure::Sure,
             Some(silence) if silence < OVER => Tenure::Unsure,
@@ -85,13 +95,23 @@ mod tests {
     fn a_lease_lapses_by_silence_alone() {
         let contact = Contact::default();
         let start = Instant::now();
-        assert_eq!(contact.tenure(start), Tenure::Over, "who was never heard gave nothing");
+        assert_eq!(
+            contact.tenure(start),
+            Tenure::Over,
+            "who was never heard gave nothing"
+        );
         contact.heard(start, Some(1_000));
         let after = |seconds| contact.tenure(start + Duration::from_secs(seconds));
-        assert_eq!([29, 30, 59, 60].map(after), [Tenure::Sure, Tenure::Unsure, Tenure::Unsure, Tenure::Over]);
+        assert_eq!(
+            [29, 30, 59, 60].map(after),
+            [Tenure::Sure, Tenure::Unsure, Tenure::Unsure, Tenure::Over]
+        );
         // An answer to a call that began earlier arrives later.
         contact.heard(start - Duration::from_secs(20), Some(900));
-        assert_eq!((after(29), contact.served_at()), (Tenure::Sure, Some(1_000)));
+        assert_eq!(
+            (after(29), contact.served_at()),
+            (Tenure::Sure, Some(1_000))
+        );
         contact.heard(start + Duration::from_secs(60), None);
         assert_eq!(after(80), Tenure::Sure);
     }

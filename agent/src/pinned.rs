@@ -8,7 +8,10 @@ use rustls::client::WantsClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, SignatureScheme, SupportedProtocolVersion};
+use rustls::{
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, SignatureScheme,
+    SupportedProtocolVersion,
+};
 
 /// Decides whose certificate is trusted.
 pub(crate) trait Judge: Debug + Send + Sync + 'static {
@@ -36,9 +39,14 @@ pub(crate) fn client(
     versions: &[&'static SupportedProtocolVersion],
 ) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, Error> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let verifier = Arc::new(Verifier { judge, provider: Arc::clone(&provider) });
+    let verifier = Arc::new(Verifier {
+        judge,
+        provider: Arc::clone(&provider),
+    });
     let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions)?;
-    Ok(builder.dangerous().with_custom_certificate_verifier(verifier))
+    Ok(builder
+        .dangerous()
+        .with_custom_certificate_verifier(verifier))
 }
 
 #[derive(Debug)]
@@ -56,7 +64,12 @@ impl<J: Judge> ServerCertVerifier for Verifier<J> {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.judge.judge(&Shown { own, others, now, provider: &self.provider })?;
+        self.judge.judge(&Shown {
+            own,
+            others,
+            now,
+            provider: &self.provider,
+        })?;
         Ok(ServerCertVerified::assertion())
     }
 
@@ -66,7 +79,12 @@ impl<J: Judge> ServerCertVerifier for Verifier<J> {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            cert,
+            dss,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -75,10 +93,17 @@ impl<J: Judge> ServerCertVerifier for Verifier<J> {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            cert,
+            dss,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }

@@ -25,8 +25,16 @@ pub enum Stopped {
 
 impl Watch {
     /// `tell` gets one sentence whenever what is awaited, or what was seen last, changes; it must not block.
-    pub fn new(deadline: Instant, cancel: CancellationToken, tell: impl Fn(String) + Send + Sync + 'static) -> Self {
-        Self { deadline, cancel, tell: Arc::new(tell) }
+    pub fn new(
+        deadline: Instant,
+        cancel: CancellationToken,
+        tell: impl Fn(String) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            deadline,
+            cancel,
+            tell: Arc::new(tell),
+        }
     }
 
     /// Says what is awaited and what was seen last.
@@ -54,6 +62,8 @@ impl Watch {
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("deadline", &self.deadline).finish_non_exhaustive()
+        f.debug_struct("Watch")
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
     }
 }

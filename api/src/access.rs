@@ -41,8 +41,16 @@ impl std::str::FromStr for Role {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let all = [Self::Guest, Self::Viewer, Self::Automation, Self::Operator, Self::Admin];
-        all.into_iter().find(|role| role.as_str() == text).ok_or_else(|| format!("{text:?} is not a role"))
+        let all = [
+            Self::Guest,
+            Self::Viewer,
+            Self::Automation,
+            Self::Operator,
+            Self::Admin,
+        ];
+        all.into_iter()
+            .find(|role| role.as_str() == text)
+            .ok_or_else(|| format!("{text:?} is not a role"))
     }
 }
 
@@ -116,7 +124,9 @@ pub const VERBS: [(&str, &str); 63] = [
 
 /// Whether a role has a verb.
 pub fn has(role: Role, verb: &str) -> bool {
-    let Some((_, roles)) = VERBS.iter().find(|(known, _)| *known == verb) else { return false };
+    let Some((_, roles)) = VERBS.iter().find(|(known, _)| *known == verb) else {
+        return false;
+    };
     match role {
         Role::Admin => true,
         Role::Operator => roles.contains('o'),
@@ -128,7 +138,9 @@ pub fn has(role: Role, verb: &str) -> bool {
 
 /// Whether everything that one role may, another may as well.
 pub fn within(role: Role, other: Role) -> bool {
-    VERBS.iter().all(|(verb, _)| !has(role, verb) || has(other, verb))
+    VERBS
+        .iter()
+        .all(|(verb, _)| !has(role, verb) || has(other, verb))
 }
 
 /// Where a role holds: in what has all of these; everywhere when none is given.
@@ -155,11 +167,15 @@ impl Scope {
 
     /// Whether whatever lies in it lies in another one as well.
     pub fn within(&self, other: &Self) -> bool {
-        let fits = |mine: &Option<String>, theirs: &Option<String>| theirs.is_none() || mine == theirs;
+        let fits =
+            |mine: &Option<String>, theirs: &Option<String>| theirs.is_none() || mine == theirs;
         fits(&self.site, &other.site)
             && fits(&self.rack, &other.rack)
             && fits(&self.pool, &other.pool)
-            && other.labels.iter().all(|(key, value)| self.labels.get(key) == Some(value))
+            && other
+                .labels
+                .iter()
+                .all(|(key, value)| self.labels.get(key) == Some(value))
     }
 }
 
@@ -187,11 +203,25 @@ mod tests {
 
     #[test]
     fn roles_are_sets_and_the_administrator_has_all() {
-        let all = [Role::Guest, Role::Viewer, Role::Automation, Role::Operator, Role::Admin];
-        assert!(all.iter().all(|role| within(*role, Role::Admin) && within(Role::Guest, *role)));
+        let all = [
+            Role::Guest,
+            Role::Viewer,
+            Role::Automation,
+            Role::Operator,
+            Role::Admin,
+        ];
+        assert!(
+            all.iter()
+                .all(|role| within(*role, Role::Admin) && within(Role::Guest, *role))
+        );
         assert!(within(Role::Viewer, Role::Operator) && within(Role::Viewer, Role::Automation));
-        assert!(!within(Role::Operator, Role::Automation) && !within(Role::Automation, Role::Operator));
-        assert!(!has(Role::Admin, "node.reed"), "an unknown verb is nobody's");
+        assert!(
+            !within(Role::Operator, Role::Automation) && !within(Role::Automation, Role::Operator)
+        );
+        assert!(
+            !has(Role::Admin, "node.reed"),
+            "an unknown verb is nobody's"
+        );
     }
 
     #[test]
@@ -201,7 +231,12 @@ mod tests {
         let site = scope(r#"{"site":"a"}"#);
         let rack = scope(r#"{"site":"a","rack":"r"}"#);
         let labels = scope(r#"{"site":"a","labels":{"x":"1"}}"#);
-        assert!(rack.within(&site) && site.within(&everywhere) && labels.within(&site) && site.within(&site));
+        assert!(
+            rack.within(&site)
+                && site.within(&everywhere)
+                && labels.within(&site)
+                && site.within(&site)
+        );
         assert!(!site.within(&rack) && !everywhere.within(&site) && !site.within(&labels));
         assert!(!scope(r#"{"site":"b"}"#).within(&site));
     }

@@ -36,8 +36,18 @@ pub struct ClaimSpec {
 
 impl ClaimSpec {
     /// A claim of this pool, of the node that is named or of any that has the labels.
-    pub fn new(pool: impl Into<String>, node: Option<String>, selector: Option<BTreeMap<String, String>>) -> Self {
-        Self { pool: pool.into(), node, selector, wait_for: None, hold: None }
+    pub fn new(
+        pool: impl Into<String>,
+        node: Option<String>,
+        selector: Option<BTreeMap<String, String>>,
+    ) -> Self {
+        Self {
+            pool: pool.into(),
+            node,
+            selector,
+            wait_for: None,
+            hold: None,
+        }
     }
 }
 

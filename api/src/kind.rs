@@ -5,7 +5,9 @@ use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
 
 /// A spec that names its kind. Implemented by the spec, so that `client.get::<RackSpec>("r1")` needs no more words.
-pub trait Kind: Serialize + DeserializeOwned + ToSchema + Clone + std::fmt::Debug + Send + Sync + 'static {
+pub trait Kind:
+    Serialize + DeserializeOwned + ToSchema + Clone + std::fmt::Debug + Send + Sync + 'static
+{
     /// The word in documents and events: `hardware_profile`.
     const KIND: &'static str;
     /// The word in paths: `hardware_profiles`.
@@ -13,7 +15,15 @@ pub trait Kind: Serialize + DeserializeOwned + ToSchema + Clone + std::fmt::Debu
     /// The name of the object's schema: `HardwareProfile`.
     const SCHEMA: &'static str;
     /// What the server observed or chose.
-    type Status: Serialize + DeserializeOwned + ToSchema + Clone + std::fmt::Debug + Default + Send + Sync + 'static;
+    type Status: Serialize
+        + DeserializeOwned
+        + ToSchema
+        + Clone
+        + std::fmt::Debug
+        + Default
+        + Send
+        + Sync
+        + 'static;
 }
 
 /// Every kind that has a collection of its own, with the collection; the CLI and a test walk it.
@@ -38,7 +48,9 @@ pub const COLLECTIONS: [(&str, &str); 15] = [
 /// The collection of a kind, given as `rack`, `racks`, `hardware-profile` or `hardware_profiles`.
 pub fn collection(word: &str) -> Option<(&'static str, &'static str)> {
     let word = word.replace('-', "_");
-    COLLECTIONS.into_iter().find(|(kind, collection)| *kind == word || *collection == word)
+    COLLECTIONS
+        .into_iter()
+        .find(|(kind, collection)| *kind == word || *collection == word)
 }
 
 #[cfg(test)]
@@ -47,7 +59,10 @@ mod tests {
 
     #[test]
     fn a_kind_is_found_by_either_word() {
-        assert_eq!(collection("hardware-profile"), Some(("hardware_profile", "hardware_profiles")));
+        assert_eq!(
+            collection("hardware-profile"),
+            Some(("hardware_profile", "hardware_profiles"))
+        );
         assert_eq!(collection("racks"), Some(("rack", "racks")));
         assert_eq!(collection("tower"), None);
     }

@@ -49,7 +49,11 @@ pub struct Draft<Spec> {
 impl<Spec> Draft<Spec> {
     /// A spec without labels.
     pub fn new(spec: Spec) -> Self {
-        Self { labels: Labels::new(), annotations: Labels::new(), spec }
+        Self {
+            labels: Labels::new(),
+            annotations: Labels::new(),
+            spec,
+        }
     }
 
     /// The same with one more label.

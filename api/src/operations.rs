@@ -112,7 +112,14 @@ impl std::str::FromStr for OperationState {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let all = [Self::Queued, Self::Running, Self::Succeeded, Self::Failed, Self::Cancelled, Self::Unknown];
+        let all = [
+            Self::Queued,
+            Self::Running,
+            Self::Succeeded,
+            Self::Failed,
+            Self::Cancelled,
+            Self::Unknown,
+        ];
         all.into_iter()
             .find(|state| state.as_str() == text)
             .ok_or_else(|| format!("{text:?} is not the state of an operation"))

@@ -51,7 +51,16 @@ impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ({} {})", self.detail, self.status, self.code)?;
         for fault in &self.errors {
-            write!(f, "\n  {}: {}", if fault.pointer.is_empty() { "/" } else { &fault.pointer }, fault.detail)?;
+            write!(
+                f,
+                "\n  {}: {}",
+                if fault.pointer.is_empty() {
+                    "/"
+                } else {
+                    &fault.pointer
+                },
+                fault.detail
+            )?;
         }
         Ok(())
     }

@@ -18,7 +18,10 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         _ => None,
     };
     // A token's longest life is a year.
-    seconds.filter(|seconds| *seconds <= 366 * 24 * 3600).map(Duration::from_secs).ok_or_else(wrong)
+    seconds
+        .filter(|seconds| *seconds <= 366 * 24 * 3600)
+        .map(Duration::from_secs)
+        .ok_or_else(wrong)
 }
 
 #[cfg(test)]

@@ -15,7 +15,11 @@ use crate::client::exit::{self, Exit};
 use crate::client::session::Common;
 
 #[derive(Parser)]
-#[command(name = "muster", version, about = "A node joins the cluster only after it has passed muster.")]
+#[command(
+    name = "muster",
+    version,
+    about = "A node joins the cluster only after it has passed muster."
+)]
 struct Cli {
     #[command(subcommand)]
     program: Program,
@@ -55,7 +59,11 @@ fn command() -> Command {
     use clap::CommandFactory as _;
     let mut programs = Cli::command();
     // The noun of stacks has these verbs too; here they only tell how they are read.
-    let kept: Vec<Command> = programs.get_subcommands().filter(|found| found.get_name() != "stack").cloned().collect();
+    let kept: Vec<Command> = programs
+        .get_subcommands()
+        .filter(|found| found.get_name() != "stack")
+        .cloned()
+        .collect();
     programs = Command::new("muster")
         .version(env!("CARGO_PKG_VERSION"))
         .about("A node joins the cluster only after it has passed muster.")
@@ -68,11 +76,21 @@ fn command() -> Command {
 }
 
 fn main() -> ExitCode {
-    rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
-    let filter = tracing_subscriber::EnvFilter::try_from_env("MUSTER_LOG").unwrap_or_else(|_| "info".into());
+    rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .ok();
+    let filter =
+        tracing_subscriber::EnvFilter::try_from_env("MUSTER_LOG").unwrap_or_else(|_| "info".into());
     let colour = client::output::colours(std::io::IsTerminal::is_terminal(&std::io::stderr()));
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr).init();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(colour)
+        .with_writer(std::io::stderr)
+        .init();
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("muster: {error}");
@@ -93,7 +111,12 @@ fn main() -> ExitCode {
 
 async fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     if let Some((client::completing::VERB, typed)) = matches.subcommand() {
-        let words: Vec<String> = typed.get_many("words").into_iter().flatten().cloned().collect();
+        let words: Vec<String> = typed
+            .get_many("words")
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect();
         client::completing::run(command(), &words).await;
         return Ok(());
     }
@@ -107,7 +130,11 @@ async fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         client::completing::print(shell, &mut command());
         return Ok(());
     }
-    let form = if common.output.is_table() { programs::audit::Form::Lines } else { programs::audit::Form::Json };
+    let form = if common.output.is_table() {
+        programs::audit::Form::Lines
+    } else {
+        programs::audit::Form::Json
+    };
     let cancel = programs::until_stopped()?;
     match program {
         Program::Completion { .. } => Ok(()),
@@ -116,18 +143,29 @@ async fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         Program::Agent(args) => programs::agent::run(args, cancel).await,
         Program::Dev(args) => programs::dev::run(args, cancel).await,
         Program::Migrate(database) => programs::migrate::run(&database).await,
-        Program::Audit(verb) => match cancel.run_until_cancelled(programs::audit::run(verb, form)).await {
+        Program::Audit(verb) => match cancel
+            .run_until_cancelled(programs::audit::run(verb, form))
+            .await
+        {
             Some(done) => done,
             None => anyhow::bail!("interrupted"),
         },
-        Program::Doctor(args) => match cancel.run_until_cancelled(programs::doctor::run(args, &common)).await {
+        Program::Doctor(args) => match cancel
+            .run_until_cancelled(programs::doctor::run(args, &common))
+            .await
+        {
             Some(done) => done,
             None => anyhow::bail!("interrupted"),
         },
-        Program::Stack(verb) => match cancel.run_until_cancelled(stack::run(verb, common.output)).await {
+        Program::Stack(verb) => match cancel
+            .run_until_cancelled(stack::run(verb, common.output))
+            .await
+        {
             Some(done) => done,
             None => anyhow::bail!("interrupted"),
         },
-        Program::Admin(verb) => programs::bootstrap::run(verb, muster_core::clock::Clock::System.now()).await,
+        Program::Admin(verb) => {
+            programs::bootstrap::run(verb, muster_core::clock::Clock::System.now()).await
+        }
     }
 }

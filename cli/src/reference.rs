@@ -30,7 +30,11 @@ fn page(command: &mut Command) -> String {
         page.push_str(&format!("\n## muster {}\n\n", noun.get_name()));
         describe(&mut page, noun);
         for verb in noun.get_subcommands().filter(|verb| listed(verb)) {
-            page.push_str(&format!("\n### muster {} {}\n\n", noun.get_name(), verb.get_name()));
+            page.push_str(&format!(
+                "\n### muster {} {}\n\n",
+                noun.get_name(),
+                verb.get_name()
+            ));
             describe(&mut page, verb);
         }
     }
@@ -42,29 +46,58 @@ fn listed(command: &Command) -> bool {
 }
 
 fn describe(page: &mut String, command: &Command) {
-    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let about = command
+        .get_about()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     page.push_str(&format!("{}.\n", about.trim_end_matches('.')));
-    let aliases: Vec<String> = command.get_visible_aliases().map(|alias| format!("`{alias}`")).collect();
+    let aliases: Vec<String> = command
+        .get_visible_aliases()
+        .map(|alias| format!("`{alias}`"))
+        .collect();
     if !aliases.is_empty() {
         page.push_str(&format!("Also called {}.\n", aliases.join(", ")));
     }
     let usage = command.clone().render_usage().to_string();
-    let usage = usage.trim_start_matches("Usage: ").lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    let usage = usage
+        .trim_start_matches("Usage: ")
+        .lines()
+        .map(str::trim)
+        .collect::<Vec<_>>()
+        .join("\n");
     page.push_str(&format!("\n```\n{usage}\n```\n"));
     arguments(page, command, |argument| !argument.is_global_set());
 }
 
 fn arguments(page: &mut String, command: &Command, wanted: impl Fn(&Arg) -> bool) {
-    let own = command.get_arguments().filter(|argument| wanted(argument) && !argument.is_hide_set());
-    for argument in own.filter(|argument| !matches!(argument.get_id().as_str(), "help" | "version")) {
-        let help = argument.get_help().map(ToString::to_string).unwrap_or_default().replace('\n', " ");
-        let mut said = vec![if help.is_empty() || help.ends_with(['.', '?']) { help } else { format!("{help}.") }];
-        let defaults: Vec<_> = argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    let own = command
+        .get_arguments()
+        .filter(|argument| wanted(argument) && !argument.is_hide_set());
+    for argument in own.filter(|argument| !matches!(argument.get_id().as_str(), "help" | "version"))
+    {
+        let help = argument
+            .get_help()
+            .map(ToString::to_string)
+            .unwrap_or_default()
+            .replace('\n', " ");
+        let mut said = vec![if help.is_empty() || help.ends_with(['.', '?']) {
+            help
+        } else {
+            format!("{help}.")
+        }];
+        let defaults: Vec<_> = argument
+            .get_default_values()
+            .iter()
+            .map(|value| value.to_string_lossy())
+            .collect();
         if !defaults.is_empty() && argument.get_action().takes_values() {
             said.push(format!("Default: `{}`.", defaults.join(" ")));
         }
-        let values: Vec<String> =
-            argument.get_possible_values().iter().map(|value| format!("`{}`", value.get_name())).collect();
+        let values: Vec<String> = argument
+            .get_possible_values()
+            .iter()
+            .map(|value| format!("`{}`", value.get_name()))
+            .collect();
         if !values.is_empty() && argument.get_action().takes_values() {
             said.push(format!("One of {}.", values.join(", ")));
         }
@@ -73,7 +106,10 @@ fn arguments(page: &mut String, command: &Command, wanted: impl Fn(&Arg) -> bool
         }
         said.retain(|part| !part.is_empty());
         let text = said.join(" ");
-        page.push_str(&format!("* `{argument}`{}{text}\n", if text.is_empty() { "" } else { ": " }));
+        page.push_str(&format!(
+            "* `{argument}`{}{text}\n",
+            if text.is_empty() { "" } else { ": " }
+        ));
     }
 }
 
@@ -85,28 +121,49 @@ fn the_reference_is_what_the_program_says() {
         std::fs::write(&path, &page).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == page, "docs/cli.md is not what the program says: UPDATE_CLI=1 writes it");
+    assert!(
+        written == page,
+        "docs/cli.md is not what the program says: UPDATE_CLI=1 writes it"
+    );
 }
 
 #[test]
 fn the_grammar_holds_together() {
     crate::command().debug_assert();
     let help = crate::command().render_help().to_string();
-    for noun in crate::command().get_subcommands().filter(|noun| listed(noun)) {
-        assert!(help.contains(noun.get_name()), "--help does not name {}", noun.get_name());
+    for noun in crate::command()
+        .get_subcommands()
+        .filter(|noun| listed(noun))
+    {
+        assert!(
+            help.contains(noun.get_name()),
+            "--help does not name {}",
+            noun.get_name()
+        );
     }
 }
 
 /// Every place that tells people what to type, as one text.
 fn told() -> Vec<(std::path::PathBuf, String)> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut folders: Vec<_> = ["templates", "server/src", "docs"].map(|folder| root.join(folder)).into();
-    let mut texts = vec![(root.join("README.md"), std::fs::read_to_string(root.join("README.md")).unwrap())];
+    let mut folders: Vec<_> = ["templates", "server/src", "docs"]
+        .map(|folder| root.join(folder))
+        .into();
+    let mut texts = vec![(
+        root.join("README.md"),
+        std::fs::read_to_string(root.join("README.md")).unwrap(),
+    )];
     while let Some(folder) = folders.pop() {
-        for path in std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
+        for path in std::fs::read_dir(folder)
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path())
+        {
             match path.extension().and_then(std::ffi::OsStr::to_str) {
                 _ if path.is_dir() => folders.push(path),
-                Some("html" | "rs" | "md") => texts.push((path.clone(), std::fs::read_to_string(&path).unwrap())),
+                Some("html" | "rs" | "md") => {
+                    texts.push((path.clone(), std::fs::read_to_string(&path).unwrap()))
+                }
                 _ => {}
             }
         }
@@ -122,23 +179,40 @@ fn whatever_people_are_told_to_type_is_a_command() {
         // What a page offers to copy is a text of its own there; elsewhere a quoted text may be anything.
         let offers = path.components().any(|part| part.as_os_str() == "ui");
         let opened = ["`muster ", "<code>muster ", "\"muster "];
-        for opened in opened.into_iter().filter(|opened| offers || !opened.starts_with('"')) {
+        for opened in opened
+            .into_iter()
+            .filter(|opened| offers || !opened.starts_with('"'))
+        {
             for typed in text.split(opened).skip(1) {
-                let typed = typed.split(['`', '<', '"', '\n']).next().unwrap_or_default();
-                let mut words = typed
-                    .split_whitespace()
-                    .take_while(|word| word.chars().all(|c| c.is_ascii_lowercase() || matches!(c, '-' | '_')));
+                let typed = typed
+                    .split(['`', '<', '"', '\n'])
+                    .next()
+                    .unwrap_or_default();
+                let mut words = typed.split_whitespace().take_while(|word| {
+                    word.chars()
+                        .all(|c| c.is_ascii_lowercase() || matches!(c, '-' | '_'))
+                });
                 let Some(noun) = words.next() else { continue };
                 // What is hashed for the history's seals begins with the same word: `muster event 1`, `muster seal 1`.
                 if path.ends_with("audit.md") && typed.ends_with(" 1") {
                     continue;
                 }
                 let found = grammar.find_subcommand(noun);
-                assert!(found.is_some(), "{}: muster {typed}: there is no {noun}", path.display());
+                assert!(
+                    found.is_some(),
+                    "{}: muster {typed}: there is no {noun}",
+                    path.display()
+                );
                 seen += 1;
-                let Some(found) = found.filter(|found| found.is_subcommand_required_set()) else { continue };
+                let Some(found) = found.filter(|found| found.is_subcommand_required_set()) else {
+                    continue;
+                };
                 let Some(verb) = words.next() else { continue };
-                assert!(found.find_subcommand(verb).is_some(), "{}: muster {typed}: no verb {verb}", path.display());
+                assert!(
+                    found.find_subcommand(verb).is_some(),
+                    "{}: muster {typed}: no verb {verb}",
+                    path.display()
+                );
             }
         }
     }

@@ -116,26 +116,69 @@ mod tests {
     #[test]
     fn no_two_events_have_the_same_bytes() {
         let one = entry();
-        let moved = Entry { actor: "user:ada,9:node.wish", ..one };
-        let absent = Entry { request_id: Some("-"), ..one };
-        let empty = Entry { request_id: Some(""), ..one };
-        let node = Entry { node: Some(Uuid::from_u128(2)), ..one };
-        let object = Entry { object: Some(Uuid::from_u128(2)), ..one };
+        let moved = Entry {
+            actor: "user:ada,9:node.wish",
+            ..one
+        };
+        let absent = Entry {
+            request_id: Some("-"),
+            ..one
+        };
+        let empty = Entry {
+            request_id: Some(""),
+            ..one
+        };
+        let node = Entry {
+            node: Some(Uuid::from_u128(2)),
+            ..one
+        };
+        let object = Entry {
+            object: Some(Uuid::from_u128(2)),
+            ..one
+        };
         let digests = [one, moved, absent, empty, node, object].map(|entry| entry.digest());
-        assert_eq!(digests.iter().collect::<std::collections::BTreeSet<_>>().len(), digests.len());
+        assert_eq!(
+            digests
+                .iter()
+                .collect::<std::collections::BTreeSet<_>>()
+                .len(),
+            digests.len()
+        );
     }
 
     #[test]
     fn a_seal_covers_each_of_its_members() {
-        let seal =
-            Seal { number: 1, previous: BEGINNING, sealed_at: Timestamp::UNIX_EPOCH, events: vec![(1, [1; 32])] };
+        let seal = Seal {
+            number: 1,
+            previous: BEGINNING,
+            sealed_at: Timestamp::UNIX_EPOCH,
+            events: vec![(1, [1; 32])],
+        };
         let others = [
-            Seal { number: 2, ..seal.clone() },
-            Seal { previous: [1; 32], ..seal.clone() },
-            Seal { sealed_at: Timestamp::from_second(1).unwrap(), ..seal.clone() },
-            Seal { events: vec![(2, [1; 32])], ..seal.clone() },
-            Seal { events: vec![(1, [2; 32])], ..seal.clone() },
-            Seal { events: vec![(1, [1; 32]), (2, [1; 32])], ..seal.clone() },
+            Seal {
+                number: 2,
+                ..seal.clone()
+            },
+            Seal {
+                previous: [1; 32],
+                ..seal.clone()
+            },
+            Seal {
+                sealed_at: Timestamp::from_second(1).unwrap(),
+                ..seal.clone()
+            },
+            Seal {
+                events: vec![(2, [1; 32])],
+                ..seal.clone()
+            },
+            Seal {
+                events: vec![(1, [2; 32])],
+                ..seal.clone()
+            },
+            Seal {
+                events: vec![(1, [1; 32]), (2, [1; 32])],
+                ..seal.clone()
+            },
         ];
         assert!(others.iter().all(|other| other.hash() != seal.hash()));
     }

@@ -42,9 +42,15 @@ impl Cable {
         let name = heard.system_name.as_deref().unwrap_or_default();
         let short = name.split('.').next().unwrap_or_default();
         let known = [name, short, heard.chassis.as_str()];
-        let switch = known.iter().any(|known| !known.is_empty() && known.eq_ignore_ascii_case(&self.switch));
+        let switch = known
+            .iter()
+            .any(|known| !known.is_empty() && known.eq_ignore_ascii_case(&self.switch));
         let ports = [Some(heard.port.as_str()), heard.port_description.as_deref()];
-        switch && ports.iter().flatten().any(|known| known.eq_ignore_ascii_case(&self.port))
+        switch
+            && ports
+                .iter()
+                .flatten()
+                .any(|known| known.eq_ignore_ascii_case(&self.port))
     }
 }
 
@@ -87,7 +93,9 @@ pub struct CableFinding {
 pub fn findings(plan: &[Cable], heard: &BTreeMap<String, Vec<Neighbour>>) -> Vec<CableFinding> {
     let all_at = |cable: &Cable| -> Vec<&Neighbour> {
         let heard = heard.get(&cable.node).into_iter().flatten();
-        heard.filter(|neighbour| neighbour.nic == cable.nic).collect()
+        heard
+            .filter(|neighbour| neighbour.nic == cable.nic)
+            .collect()
     };
     let at = |cable: &Cable| match all_at(cable)[..] {
         [found] => Some(found),
@@ -96,10 +104,20 @@ pub fn findings(plan: &[Cable], heard: &BTreeMap<String, Vec<Neighbour>>) -> Vec
     plan.iter()
         .map(|cable| {
             let (state, told) = match (heard.contains_key(&cable.node), at(cable)) {
-                (false, _) => (CableState::Unseen, format!("{} was not looked at yet", cable.node)),
-                (true, None) if all_at(cable).len() > 1 => (CableState::Ambiguous, ambiguous(cable, &all_at(cable))),
-                (true, None) => (CableState::Silent, format!("{} heard no switch", cable.end())),
-                (true, Some(found)) if cable.is_at(found) => (CableState::Right, format!("{} is right", cable.end())),
+                (false, _) => (
+                    CableState::Unseen,
+                    format!("{} was not looked at yet", cable.node),
+                ),
+                (true, None) if all_at(cable).len() > 1 => {
+                    (CableState::Ambiguous, ambiguous(cable, &all_at(cable)))
+                }
+                (true, None) => (
+                    CableState::Silent,
+                    format!("{} heard no switch", cable.end()),
+                ),
+                (true, Some(found)) if cable.is_at(found) => {
+                    (CableState::Right, format!("{} is right", cable.end()))
+                }
                 (true, Some(found)) => {
                     // Whose port it is in, by the plan.
                     let owner = plan.iter().find(|other| other.is_at(found));
@@ -109,7 +127,11 @@ pub fn findings(plan: &[Cable], heard: &BTreeMap<String, Vec<Neighbour>>) -> Vec
                     }
                 }
             };
-            CableFinding { cable: cable.clone(), state, told }
+            CableFinding {
+                cable: cable.clone(),
+                state,
+                told,
+            }
         })
         .collect()
 }
@@ -127,7 +149,11 @@ pub fn sentences(found: &[CableFinding]) -> Vec<String> {
 
 /// The same words whichever of the two is asked.
 fn swapped(one: &Cable, other: &Cable) -> String {
-    let (first, second) = if one <= other { (one, other) } else { (other, one) };
+    let (first, second) = if one <= other {
+        (one, other)
+    } else {
+        (other, one)
+    };
     format!(
         "{} and {} are swapped: {} belongs in {}, {} in {}",
         first.end(),
@@ -140,8 +166,15 @@ fn swapped(one: &Cable, other: &Cable) -> String {
 }
 
 fn elsewhere(cable: &Cable, found: &Neighbour, owner: Option<&Cable>) -> String {
-    let whose = owner.map_or_else(String::new, |owner| format!(", the port of {}", owner.end()));
-    format!("{} is in {}{whose}; it belongs in {}", cable.end(), named(found), cable.place())
+    let whose = owner.map_or_else(String::new, |owner| {
+        format!(", the port of {}", owner.end())
+    });
+    format!(
+        "{} is in {}{whose}; it belongs in {}",
+        cable.end(),
+        named(found),
+        cable.place()
+    )
 }
 
 fn ambiguous(cable: &Cable, found: &[&Neighbour]) -> String {
@@ -168,19 +201,31 @@ pub fn lint(plan: &[Cable]) -> Vec<(usize, String)> {
     let mut places: BTreeMap<(String, String), usize> = BTreeMap::new();
     for (at, cable) in plan.iter().enumerate() {
         let words = [&cable.node, &cable.nic, &cable.switch, &cable.port];
-        if words
-            .iter()
-            .any(|word| word.trim().is_empty() || word.len() > NAME_MAX || word.chars().any(char::is_control))
-        {
+        if words.iter().any(|word| {
+            word.trim().is_empty() || word.len() > NAME_MAX || word.chars().any(char::is_control)
+        }) {
             problems
                 .push((at, format!("node, nic, switch and port are 1 to {NAME_MAX} bytes without control characters")));
         }
         if let Some(first) = ends.insert((&cable.node, &cable.nic), at) {
-            problems.push((at, format!("{} has a cable already, number {}", cable.end(), first + 1)));
+            problems.push((
+                at,
+                format!("{} has a cable already, number {}", cable.end(), first + 1),
+            ));
         }
-        let place = (cable.switch.to_ascii_lowercase(), cable.port.to_ascii_lowercase());
+        let place = (
+            cable.switch.to_ascii_lowercase(),
+            cable.port.to_ascii_lowercase(),
+        );
         if let Some(first) = places.insert(place, at) {
-            problems.push((at, format!("{} has a cable already, number {}", cable.place(), first + 1)));
+            problems.push((
+                at,
+                format!(
+                    "{} has a cable already, number {}",
+                    cable.place(),
+                    first + 1
+                ),
+            ));
         }
     }
     problems
@@ -193,7 +238,12 @@ mod tests {
     use super::*;
 
     fn cable(node: usize) -> Cable {
-        Cable { node: format!("n{node}"), nic: "eno1".into(), switch: "leaf1".into(), port: format!("Eth1/{node}") }
+        Cable {
+            node: format!("n{node}"),
+            nic: "eno1".into(),
+            switch: "leaf1".into(),
+            port: format!("Eth1/{node}"),
+        }
     }
 
     fn heard(port: usize) -> Vec<Neighbour> {
@@ -208,7 +258,11 @@ mod tests {
 
     #[test]
     fn two_switches_at_one_end_are_told_and_neither_is_believed() {
-        let other = Neighbour { chassis: "c2".into(), system_name: None, ..heard(1).remove(0) };
+        let other = Neighbour {
+            chassis: "c2".into(),
+            system_name: None,
+            ..heard(1).remove(0)
+        };
         let both = [("n1".to_owned(), [heard(1), vec![other]].concat())].into();
         let found = findings(&[cable(1)], &both);
         assert_eq!(found[0].state, CableState::Ambiguous);
@@ -232,7 +286,10 @@ mod tests {
 
     fn states(ports: &[usize]) -> Vec<CableState> {
         let (plan, heard) = rack(ports);
-        findings(&plan, &heard).iter().map(|finding| finding.state).collect()
+        findings(&plan, &heard)
+            .iter()
+            .map(|finding| finding.state)
+            .collect()
     }
 
     #[test]
@@ -245,18 +302,28 @@ mod tests {
         let (plan, heard) = rack(&[2, 1]);
         let found = findings(&plan, &heard);
         let sentence = "n1 eno1 and n2 eno1 are swapped: n1 eno1 belongs in leaf1 Eth1/1, n2 eno1 in leaf1 Eth1/2";
-        assert!(found.iter().all(|finding| finding.told == sentence), "{found:?}");
+        assert!(
+            found.iter().all(|finding| finding.told == sentence),
+            "{found:?}"
+        );
         assert_eq!(sentences(&found), [sentence]);
     }
 
     #[test]
     fn where_a_cable_is_and_whose_port_that_is() {
         let (plan, mut heard) = rack(&[2, 0]);
-        let told = |heard: &BTreeMap<String, Vec<Neighbour>>| findings(&plan, heard)[0].told.clone();
+        let told =
+            |heard: &BTreeMap<String, Vec<Neighbour>>| findings(&plan, heard)[0].told.clone();
         let tail = "it belongs in leaf1 Eth1/1";
-        assert_eq!(told(&heard), format!("n1 eno1 is in LEAF1.example.net eth1/2, the port of n2 eno1; {tail}"));
+        assert_eq!(
+            told(&heard),
+            format!("n1 eno1 is in LEAF1.example.net eth1/2, the port of n2 eno1; {tail}")
+        );
         heard.insert("n1".into(), self::heard(40));
-        assert_eq!(told(&heard), format!("n1 eno1 is in LEAF1.example.net eth1/40; {tail}"));
+        assert_eq!(
+            told(&heard),
+            format!("n1 eno1 is in LEAF1.example.net eth1/40; {tail}")
+        );
         heard.remove("n1");
         assert_eq!(findings(&plan, &heard)[0].state, CableState::Unseen);
     }
@@ -264,18 +331,28 @@ mod tests {
     #[test]
     fn a_switch_is_known_by_either_name_or_its_chassis() {
         let mut plan = vec![cable(1)];
-        for (switch, right) in
-            [("leaf1", true), ("leaf1.example.net", true), ("00:11:22:33:44:55", true), ("leaf", false), ("", false)]
-        {
+        for (switch, right) in [
+            ("leaf1", true),
+            ("leaf1.example.net", true),
+            ("00:11:22:33:44:55", true),
+            ("leaf", false),
+            ("", false),
+        ] {
             plan[0].switch = switch.into();
             let found = findings(&plan, &[("n1".to_owned(), heard(1))].into());
             assert_eq!(found[0].state == CableState::Right, right, "{switch:?}");
         }
         // A switch without a name is not one that is declared without one.
         plan[0].switch = String::new();
-        let nameless = vec![Neighbour { system_name: None, ..heard(1).remove(0) }];
+        let nameless = vec![Neighbour {
+            system_name: None,
+            ..heard(1).remove(0)
+        }];
         assert_eq!(lint(&plan).len(), 1);
-        assert_ne!(findings(&plan, &[("n1".to_owned(), nameless)].into())[0].state, CableState::Right);
+        assert_ne!(
+            findings(&plan, &[("n1".to_owned(), nameless)].into())[0].state,
+            CableState::Right
+        );
     }
 
     #[test]
@@ -292,11 +369,41 @@ mod tests {
     #[test]
     fn a_plan_gives_each_end_one_cable() {
         assert!(lint(&[cable(1), cable(2)]).is_empty());
-        let other = Cable { port: "eth1/1".into(), ..cable(2) };
-        assert_eq!(lint(&[cable(1), other]), [(1, "leaf1 eth1/1 has a cable already, number 1".to_owned())]);
-        assert_eq!(lint(&[cable(1), Cable { port: "9".into(), ..cable(1) }])[0].0, 1);
-        assert_eq!(lint(&[Cable { nic: "\u{1b}[2J".into(), ..cable(1) }]).len(), 1);
-        assert_eq!(lint(&[Cable { port: "p".repeat(NAME_MAX + 1), ..cable(1) }]).len(), 1);
+        let other = Cable {
+            port: "eth1/1".into(),
+            ..cable(2)
+        };
+        assert_eq!(
+            lint(&[cable(1), other]),
+            [(1, "leaf1 eth1/1 has a cable already, number 1".to_owned())]
+        );
+        assert_eq!(
+            lint(&[
+                cable(1),
+                Cable {
+                    port: "9".into(),
+                    ..cable(1)
+                }
+            ])[0]
+                .0,
+            1
+        );
+        assert_eq!(
+            lint(&[Cable {
+                nic: "\u{1b}[2J".into(),
+                ..cable(1)
+            }])
+            .len(),
+            1
+        );
+        assert_eq!(
+            lint(&[Cable {
+                port: "p".repeat(NAME_MAX + 1),
+                ..cable(1)
+            }])
+            .len(),
+            1
+        );
     }
 
     proptest! {

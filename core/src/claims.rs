@@ -88,9 +88,11 @@ pub fn standing(wait_for: WaitFor, claim: ClaimState, node: State) -> Standing {
             | State::Repairing
             | State::Inspecting
             | State::Wiping => Standing::UnderWay,
-            State::Discovered | State::Quarantined | State::Failed | State::Maintenance | State::Retired => {
-                Standing::Stuck
-            }
+            State::Discovered
+            | State::Quarantined
+            | State::Failed
+            | State::Maintenance
+            | State::Retired => Standing::Stuck,
         },
     }
 }
@@ -108,7 +110,11 @@ mod tests {
             let bound = standing(WaitFor::Bound, ClaimState::Bound, state);
             assert_eq!(bound, Standing::Ready, "{state}: it is bound");
             let serves = standing(WaitFor::InService, ClaimState::Bound, state);
-            assert_eq!(serves == Standing::Ready, state == State::InService, "{state}");
+            assert_eq!(
+                serves == Standing::Ready,
+                state == State::InService,
+                "{state}"
+            );
             assert_eq!(
                 serves == Standing::Stuck,
                 state.is_resting() && !matches!(state, State::InService | State::Available),
@@ -119,7 +125,11 @@ mod tests {
                 (WaitFor::InService, ClaimState::Releasing),
                 (WaitFor::InService, ClaimState::Released),
             ] {
-                assert_eq!(standing(wait_for, claim, state), Standing::Stuck, "{state}: nobody's any more");
+                assert_eq!(
+                    standing(wait_for, claim, state),
+                    Standing::Stuck,
+                    "{state}: nobody's any more"
+                );
             }
         }
     }

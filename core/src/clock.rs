@@ -41,18 +41,25 @@ impl Clock {
 
     /// A clock that is the machine's own until it is told another's time.
     pub fn following(own: Self) -> Self {
-        Self::Followed(Followed { own: Box::new(own), told: Arc::default() })
+        Self::Followed(Followed {
+            own: Box::new(own),
+            told: Arc::default(),
+        })
     }
 
     /// The time now, to the microsecond, which is what Postgres keeps.
     pub fn now(&self) -> Timestamp {
         let micros = match self {
-            #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the one place that reads the machine's clock"
+            )]
             Self::System => Timestamp::now().as_microsecond(),
             Self::Manual(micros) => micros.load(Ordering::SeqCst),
             Self::Followed(followed) => {
                 let told = *followed.told();
-                told.map_or_else(|| followed.own.now(), |(at, time)| time + at.elapsed()).as_microsecond()
+                told.map_or_else(|| followed.own.now(), |(at, time)| time + at.elapsed())
+                    .as_microsecond()
             }
         };
         Timestamp::from_microsecond(micros).expect("a clock reads a time that a timestamp can hold")
@@ -79,7 +86,10 @@ impl Clock {
     /// Moves a manual clock forward; a system clock moves by itself.
     pub fn advance(&self, by: SignedDuration) {
         if let Self::Manual(micros) = self {
-            micros.fetch_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX), Ordering::SeqCst);
+            micros.fetch_add(
+                i64::try_from(by.as_micros()).unwrap_or(i64::MAX),
+                Ordering::SeqCst,
+            );
         }
     }
 }
@@ -100,11 +110,17 @@ mod tests {
         for jump in [hour, -hour, -hour] {
             own.advance(jump);
             let since = clock.now().duration_since(told);
-            assert!(since >= SignedDuration::ZERO && since < SignedDuration::from_mins(1), "{since}");
+            assert!(
+                since >= SignedDuration::ZERO && since < SignedDuration::from_mins(1),
+                "{since}"
+            );
         }
         assert_eq!(clock.own(), start - hour);
         clock.follow(told + SignedDuration::from_millis(900), second);
-        assert!(clock.now() < told + SignedDuration::from_millis(900), "what is near enough is not set");
+        assert!(
+            clock.now() < told + SignedDuration::from_millis(900),
+            "what is near enough is not set"
+        );
         clock.follow(told - hour, second);
         assert!(clock.now() < told - hour + SignedDuration::from_mins(1));
     }

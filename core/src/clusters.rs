@@ -76,7 +76,10 @@ impl SlurmNode {
             cores_per_socket: profile.cores_per_socket,
             threads_per_core: profile.threads_per_core,
             real_memory: profile.schedulable_memory_mib,
-            gpus: profile.gpus.as_ref().map(|gpus| (gpus.model.to_lowercase().replace(' ', "_"), gpus.count)),
+            gpus: profile
+                .gpus
+                .as_ref()
+                .map(|gpus| (gpus.model.to_lowercase().replace(' ', "_"), gpus.count)),
             features,
             switch,
         }
@@ -88,8 +91,7 @@ impl SlurmNode {
     }
 }
 
-const HEADER: &str =
-    "# Written by Muster from the hardware profiles of admitted nodes. Changes made by hand are lost.\n";
+const HEADER: &str = "# Written by Muster from the hardware profiles of admitted nodes. Changes made by hand are lost.\n";
 
 /// `muster-nodes.conf`: one NodeName line per node and the partition over them (slurm.conf(5)).
 ///
@@ -101,14 +103,20 @@ pub fn render_nodes(nodes: &[SlurmNode], partition: &str) -> String {
         write!(
             text,
             "NodeName={} NodeAddr={} Sockets={} CoresPerSocket={} ThreadsPerCore={} RealMemory={}",
-            node.name, node.address, node.sockets, node.cores_per_socket, node.threads_per_core, node.real_memory
+            node.name,
+            node.address,
+            node.sockets,
+            node.cores_per_socket,
+            node.threads_per_core,
+            node.real_memory
         )
         .expect("writing to a string cannot fail");
         if let Some((model, count)) = &node.gpus {
             write!(text, " Gres=gpu:{model}:{count}").expect("writing to a string cannot fail");
         }
         if !node.features.is_empty() {
-            write!(text, " Feature={}", node.features.join(",")).expect("writing to a string cannot fail");
+            write!(text, " Feature={}", node.features.join(","))
+                .expect("writing to a string cannot fail");
         }
         text.push_str(" State=UNKNOWN\n");
     }
@@ -120,8 +128,11 @@ pub fn render_nodes(nodes: &[SlurmNode], partition: &str) -> String {
         }
         false => format!(" Nodes={}", names.join(",")),
     };
-    writeln!(text, "PartitionName={partition}{members} Default=YES MaxTime=INFINITE State=UP")
-        .expect("writing to a string cannot fail");
+    writeln!(
+        text,
+        "PartitionName={partition}{members} Default=YES MaxTime=INFINITE State=UP"
+    )
+    .expect("writing to a string cannot fail");
     text
 }
 
@@ -131,8 +142,12 @@ pub fn render_gres(nodes: &[SlurmNode]) -> String {
     for node in nodes {
         if let Some((model, count)) = &node.gpus {
             let last = count.saturating_sub(1);
-            writeln!(text, "NodeName={} Name=gpu Type={model} File=/dev/nvidia[0-{last}]", node.name)
-                .expect("writing to a string cannot fail");
+            writeln!(
+                text,
+                "NodeName={} Name=gpu Type={model} File=/dev/nvidia[0-{last}]",
+                node.name
+            )
+            .expect("writing to a string cannot fail");
         }
     }
     text
@@ -140,7 +155,8 @@ pub fn render_gres(nodes: &[SlurmNode]) -> String {
 
 /// `muster-topology.conf`: one leaf switch per rack (topology.conf(5)).
 pub fn render_topology(nodes: &[SlurmNode]) -> String {
-    let mut switches: std::collections::BTreeMap<&str, Vec<&str>> = std::collections::BTreeMap::new();
+    let mut switches: std::collections::BTreeMap<&str, Vec<&str>> =
+        std::collections::BTreeMap::new();
     for node in nodes {
         if let Some(switch) = &node.switch {
             switches.entry(switch).or_default().push(&node.name);
@@ -148,7 +164,8 @@ pub fn render_topology(nodes: &[SlurmNode]) -> String {
     }
     let mut text = HEADER.to_owned();
     for (switch, names) in switches {
-        writeln!(text, "SwitchName={switch} Nodes={}", names.join(",")).expect("writing to a string cannot fail");
+        writeln!(text, "SwitchName={switch} Nodes={}", names.join(","))
+            .expect("writing to a string cannot fail");
     }
     text
 }

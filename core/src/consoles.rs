@@ -6,7 +6,9 @@ pub const CHUNK_BYTES: usize = 8 << 10;
 /// What of a console's text is kept: everything printable, line ends, tabs, and what escape sequences are made of (ESC, and the BEL that
 /// ends some).
 pub fn kept(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\r' | '\t' | '\u{7}' | '\u{1b}')).collect()
+    text.chars()
+        .filter(|c| !c.is_control() || matches!(c, '\n' | '\r' | '\t' | '\u{7}' | '\u{1b}'))
+        .collect()
 }
 
 /// Characters of one escape sequence; what claims to be longer is text after all.
@@ -148,7 +150,10 @@ mod tests {
 
     #[test]
     fn control_characters_are_not_kept() {
-        assert_eq!(kept("a\0b\u{8}\u{9b}31m\u{7f}\r\n\t\u{1b}[0mä"), "ab31m\r\n\t\u{1b}[0mä");
+        assert_eq!(
+            kept("a\0b\u{8}\u{9b}31m\u{7f}\r\n\t\u{1b}[0mä"),
+            "ab31m\r\n\t\u{1b}[0mä"
+        );
     }
 
     #[test]
@@ -157,9 +162,15 @@ mod tests {
             plain("\u{1b}c\u{1b}[?7l\u{1b}[2JSeaBIOS\r\r\niPXE \u{1b}[1;36mok\u{1b}[0m\r\n"),
             "SeaBIOS\niPXE ok\n"
         );
-        assert_eq!(plain("one\u{1b}[05;01Htwo\u{1b}[06;01H\u{1b}(Bthree"), "one\ntwo\nthree");
+        assert_eq!(
+            plain("one\u{1b}[05;01Htwo\u{1b}[06;01H\u{1b}(Bthree"),
+            "one\ntwo\nthree"
+        );
         assert_eq!(plain("10%\r20%\r\ndone"), "10%\n20%\ndone");
-        assert_eq!(plain("\u{1b}]0;title\u{7}# \u{1b}]3008;x\u{1b}\\ls\n\u{1b}]open\nnext"), "# ls\n\nnext");
+        assert_eq!(
+            plain("\u{1b}]0;title\u{7}# \u{1b}]3008;x\u{1b}\\ls\n\u{1b}]open\nnext"),
+            "# ls\n\nnext"
+        );
     }
 
     #[test]

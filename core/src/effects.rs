@@ -40,16 +40,24 @@ pub fn of_wish(wish: Wish, state: State, failed: Option<State>) -> Effect {
     match wish {
         Wish::Reject | Wish::Retire | Wish::CheckDrift | Wish::Sweep => Effect::None,
         // Out of the scheduler or into it again; the machine goes on.
-        Wish::Adopt | Wish::Drain | Wish::Undrain | Wish::Quarantine | Wish::Maintain | Wish::RotateBmc => {
-            Effect::InPlace
-        }
+        Wish::Adopt
+        | Wish::Drain
+        | Wish::Undrain
+        | Wish::Quarantine
+        | Wish::Maintain
+        | Wish::RotateBmc => Effect::InPlace,
         // Beside its jobs where it is in service; in the live image anywhere else.
         Wish::Inspect if state == State::InService => Effect::InPlace,
-        Wish::Accept | Wish::Inspect | Wish::Recover | Wish::Resume | Wish::Reinstate | Wish::ReplaceParts => {
+        Wish::Accept
+        | Wish::Inspect
+        | Wish::Recover
+        | Wish::Resume
+        | Wish::Reinstate
+        | Wish::ReplaceParts => Effect::Reboot,
+        // Gates are run in the live image where it has no system of its own.
+        Wish::PowerOn | Wish::PowerOff | Wish::PowerCycle | Wish::RunGates | Wish::Converge => {
             Effect::Reboot
         }
-        // Gates are run in the live image where it has no system of its own.
-        Wish::PowerOn | Wish::PowerOff | Wish::PowerCycle | Wish::RunGates | Wish::Converge => Effect::Reboot,
         Wish::Reinstall => Effect::Reinstall,
         Wish::Retry => match failed {
             Some(State::Wiping) => Effect::Wipe,
@@ -78,13 +86,33 @@ mod tests {
         for wish in Wish::ALL {
             for state in State::ALL {
                 let effect = of_wish(*wish, *state, None);
-                assert_eq!(effect == Effect::Wipe, matches!(wish, Wish::Wipe | Wish::Release), "{wish} in {state}");
-                assert_eq!(effect >= Effect::Reinstall, erases(*wish), "{wish} in {state}: is it in ERASES?");
+                assert_eq!(
+                    effect == Effect::Wipe,
+                    matches!(wish, Wish::Wipe | Wish::Release),
+                    "{wish} in {state}"
+                );
+                assert_eq!(
+                    effect >= Effect::Reinstall,
+                    erases(*wish),
+                    "{wish} in {state}: is it in ERASES?"
+                );
             }
         }
-        assert_eq!(of_wish(Wish::Inspect, State::InService, None), Effect::InPlace);
-        assert_eq!(of_wish(Wish::Inspect, State::Available, None), Effect::Reboot);
-        assert_eq!(of_wish(Wish::Retry, State::Failed, Some(State::Wiping)), Effect::Wipe);
-        assert_eq!(of_wish(Wish::Retry, State::Failed, Some(State::Imaging)), Effect::Reinstall);
+        assert_eq!(
+            of_wish(Wish::Inspect, State::InService, None),
+            Effect::InPlace
+        );
+        assert_eq!(
+            of_wish(Wish::Inspect, State::Available, None),
+            Effect::Reboot
+        );
+        assert_eq!(
+            of_wish(Wish::Retry, State::Failed, Some(State::Wiping)),
+            Effect::Wipe
+        );
+        assert_eq!(
+            of_wish(Wish::Retry, State::Failed, Some(State::Imaging)),
+            Effect::Reinstall
+        );
     }
 }

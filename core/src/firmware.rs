@@ -59,7 +59,9 @@ pub struct SeenFirmware {
 /// Whether an attribute of this name may hold a password: those are neither kept nor set.
 pub fn is_secret(attribute: &str) -> bool {
     let name = attribute.to_lowercase();
-    ["password", "passwd", "passphrase", "secret"].iter().any(|word| name.contains(word))
+    ["password", "passwd", "passphrase", "secret"]
+        .iter()
+        .any(|word| name.contains(word))
 }
 
 /// What a BMC says of firmware and BIOS.
@@ -78,7 +80,10 @@ pub struct BmcInventory {
 impl BmcInventory {
     /// Nothing was read, and why.
     pub fn unread(why: impl Into<String>) -> Self {
-        Self { unread: vec![why.into()], ..Self::default() }
+        Self {
+            unread: vec![why.into()],
+            ..Self::default()
+        }
     }
 
     /// This, and what was read before of what could not be read now; [`Self::unread`] tells that it was not.
@@ -101,8 +106,16 @@ impl BmcInventory {
             self.firmware.iter().filter(|seen| fits(seen)).collect()
         };
         let exact = by(&|seen| seen.id == component);
-        let by_id = if exact.is_empty() { by(&|seen| fits(component, &seen.id)) } else { exact };
-        if by_id.is_empty() { by(&|seen| fits(component, &seen.name)) } else { by_id }
+        let by_id = if exact.is_empty() {
+            by(&|seen| fits(component, &seen.id))
+        } else {
+            exact
+        };
+        if by_id.is_empty() {
+            by(&|seen| fits(component, &seen.name))
+        } else {
+            by_id
+        }
     }
 }
 
@@ -162,7 +175,9 @@ impl Wanted {
                 wanted: wanted.version.clone(),
                 found: found.map(str::to_owned),
             };
-            let found = seen.map(|seen| seen.find(&wanted.component)).unwrap_or_default();
+            let found = seen
+                .map(|seen| seen.find(&wanted.component))
+                .unwrap_or_default();
             match found.as_slice() {
                 [] => all.push(one(&wanted.component, None)),
                 found => all.extend(found.iter().map(|seen| one(&seen.id, Some(&seen.version)))),
@@ -174,7 +189,11 @@ impl Wanted {
             all.push(Compared {
                 item: format!("bios {name}"),
                 wanted: wanted.to_string(),
-                found: if same { Some(wanted.to_string()) } else { found.map(BiosValue::to_string) },
+                found: if same {
+                    Some(wanted.to_string())
+                } else {
+                    found.map(BiosValue::to_string)
+                },
             });
         }
         all
@@ -195,7 +214,9 @@ pub struct Compared {
 impl Compared {
     /// Whether it was seen to be something else.
     pub fn differs(&self) -> bool {
-        self.found.as_ref().is_some_and(|found| *found != self.wanted)
+        self.found
+            .as_ref()
+            .is_some_and(|found| *found != self.wanted)
     }
 }
 
@@ -218,7 +239,11 @@ mod tests {
     use super::*;
 
     fn seen(id: &str, name: &str, version: &str) -> SeenFirmware {
-        SeenFirmware { id: id.into(), name: name.into(), version: version.into() }
+        SeenFirmware {
+            id: id.into(),
+            name: name.into(),
+            version: version.into(),
+        }
     }
 
     fn inventory() -> BmcInventory {
@@ -253,20 +278,37 @@ mod tests {
     #[test]
     fn a_component_is_the_one_of_its_id_else_all_it_fits() {
         let ids = |component: &str| -> Vec<String> {
-            inventory().find(component).into_iter().map(|seen| seen.id.clone()).collect()
+            inventory()
+                .find(component)
+                .into_iter()
+                .map(|seen| seen.id.clone())
+                .collect()
         };
-        assert_eq!(ids("bios"), ["bios"], "not the inventory's own BIOS, whose version is written otherwise");
+        assert_eq!(
+            ids("bios"),
+            ["bios"],
+            "not the inventory's own BIOS, whose version is written otherwise"
+        );
         assert_eq!(ids("BIOS"), ["BIOS"]);
-        assert_eq!(ids("hgx_fw_gpu_*"), ["HGX_FW_GPU_SXM_1", "HGX_FW_GPU_SXM_2"]);
+        assert_eq!(
+            ids("hgx_fw_gpu_*"),
+            ["HGX_FW_GPU_SXM_1", "HGX_FW_GPU_SXM_2"]
+        );
         assert_eq!(ids("embedded nic"), ["7"], "by its name where no id fits");
         assert_eq!(ids("HGX_FW_GPU"), [] as [&str; 0]);
-        assert!(fits("a*b*c", "aXbYc") && !fits("a*b*c", "aXc") && !fits("a*a", "a") && fits("*", ""));
+        assert!(
+            fits("a*b*c", "aXbYc") && !fits("a*b*c", "aXc") && !fits("a*a", "a") && fits("*", "")
+        );
     }
 
     #[test]
     fn what_differs_has_both_values_and_what_was_not_seen_is_unknown() {
         let wanted = Wanted {
-            firmware: vec![firmware("bios", "2.1"), firmware("HGX_FW_GPU_*", "96.00"), firmware("nvswitch", "1.0")],
+            firmware: vec![
+                firmware("bios", "2.1"),
+                firmware("HGX_FW_GPU_*", "96.00"),
+                firmware("nvswitch", "1.0"),
+            ],
             bios: [
                 ("SriovGlobalEnable", BiosValue::Text("Enabled".into())),
                 ("NumaNodes", BiosValue::Number(2)),
@@ -277,22 +319,42 @@ mod tests {
             .into(),
         };
         let told = wanted.compare(Some(&inventory()));
-        let differing: Vec<String> = told.iter().filter(|one| one.differs()).map(ToString::to_string).collect();
+        let differing: Vec<String> = told
+            .iter()
+            .filter(|one| one.differs())
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(
             differing,
-            ["firmware HGX_FW_GPU_SXM_2 is 95.00, wanted 96.00", "bios SriovGlobalEnable is Disabled, wanted Enabled"]
+            [
+                "firmware HGX_FW_GPU_SXM_2 is 95.00, wanted 96.00",
+                "bios SriovGlobalEnable is Disabled, wanted Enabled"
+            ]
         );
-        let unknown: Vec<&str> = told.iter().filter(|one| one.found.is_none()).map(|one| one.item.as_str()).collect();
+        let unknown: Vec<&str> = told
+            .iter()
+            .filter(|one| one.found.is_none())
+            .map(|one| one.item.as_str())
+            .collect();
         assert_eq!(unknown, ["firmware nvswitch", "bios Absent"]);
         assert_eq!(told.len(), 8, "each of two GPUs is one thing");
-        assert!(wanted.compare(None).iter().all(|one| one.found.is_none()), "a BMC that is not heard says nothing");
+        assert!(
+            wanted.compare(None).iter().all(|one| one.found.is_none()),
+            "a BMC that is not heard says nothing"
+        );
     }
 
     #[test]
     fn a_value_is_sent_as_the_bmc_writes_it() {
         let text = BiosValue::Text("1".into());
-        assert_eq!(BiosValue::Number(2).like(&text), BiosValue::Text("2".into()));
-        assert_eq!(BiosValue::Number(2).like(&BiosValue::Number(1)), BiosValue::Number(2));
+        assert_eq!(
+            BiosValue::Number(2).like(&text),
+            BiosValue::Text("2".into())
+        );
+        assert_eq!(
+            BiosValue::Number(2).like(&BiosValue::Number(1)),
+            BiosValue::Number(2)
+        );
         let read: BTreeMap<String, BiosValue> =
             serde_json::from_str(r#"{"a": true, "b": 3, "c": "On"}"#).expect("the three types");
         assert_eq!(read["a"], BiosValue::Flag(true));

@@ -41,33 +41,87 @@ pub struct Part {
 pub fn seen_in(facts: &Facts) -> Vec<Part> {
     let mut parts: BTreeMap<(PartKind, String), Part> = BTreeMap::new();
     let mut add = |kind, serial: Option<&str>, slot: Option<&str>, model: Option<&str>| {
-        let Some(serial) = serial.and_then(real) else { return };
-        let part = Part { kind, serial: serial.clone(), slot: slot.and_then(real), model: model.and_then(real) };
+        let Some(serial) = serial.and_then(real) else {
+            return;
+        };
+        let part = Part {
+            kind,
+            serial: serial.clone(),
+            slot: slot.and_then(real),
+            model: model.and_then(real),
+        };
         parts.entry((kind, serial)).or_insert(part);
     };
     let smbios = &facts.smbios;
     let product = smbios.product.as_deref();
-    add(PartKind::Chassis, smbios.chassis_serial.as_deref().or(smbios.serial.as_deref()), None, product);
-    add(PartKind::Board, smbios.board_serial.as_deref(), None, product);
+    add(
+        PartKind::Chassis,
+        smbios
+            .chassis_serial
+            .as_deref()
+            .or(smbios.serial.as_deref()),
+        None,
+        product,
+    );
+    add(
+        PartKind::Board,
+        smbios.board_serial.as_deref(),
+        None,
+        product,
+    );
     for disk in &facts.disks {
-        add(PartKind::Disk, disk.serial.as_deref(), disk.pci_address.as_deref(), disk.model.as_deref());
+        add(
+            PartKind::Disk,
+            disk.serial.as_deref(),
+            disk.pci_address.as_deref(),
+            disk.model.as_deref(),
+        );
     }
     for nic in &facts.nics {
-        add(PartKind::Nic, Some(&nic.mac.to_string()), nic.pci_address.as_deref(), nic.driver.as_deref());
+        add(
+            PartKind::Nic,
+            Some(&nic.mac.to_string()),
+            nic.pci_address.as_deref(),
+            nic.driver.as_deref(),
+        );
     }
     for gpu in &facts.gpus {
-        add(PartKind::Gpu, gpu.serial.as_deref(), Some(&gpu.pci_address), gpu.model.as_deref());
+        add(
+            PartKind::Gpu,
+            gpu.serial.as_deref(),
+            Some(&gpu.pci_address),
+            gpu.model.as_deref(),
+        );
     }
     for module in &facts.memory.modules {
-        add(PartKind::Dimm, module.serial.as_deref(), Some(&module.locator), module.part_number.as_deref());
+        add(
+            PartKind::Dimm,
+            module.serial.as_deref(),
+            Some(&module.locator),
+            module.part_number.as_deref(),
+        );
     }
     parts.into_values().take(MOST).collect()
 }
 
 /// A text that says something: vendors leave words in fields that nobody filled.
 fn real(text: &str) -> Option<String> {
-    let text: String = text.trim().chars().filter(|c| !c.is_control()).take(LONGEST).collect();
-    let filler = ["", "none", "unknown", "n/a", "not specified", "default string", "to be filled by o.e.m.", "no dimm"];
+    let text: String = text
+        .trim()
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(LONGEST)
+        .collect();
+    let filler = [
+        "",
+        "none",
+        "unknown",
+        "n/a",
+        "not specified",
+        "default string",
+        "to be filled by o.e.m.",
+        "no dimm",
+    ];
     let nothing = text.chars().all(|c| matches!(c, '0' | '-' | '.' | 'x'));
     (!nothing && !filler.contains(&text.to_ascii_lowercase().as_str())).then_some(text)
 }
@@ -79,21 +133,36 @@ mod tests {
 
     #[test]
     fn what_has_no_serial_of_its_own_is_not_followed() {
-        let disk = |serial: Option<&str>| Disk { serial: serial.map(str::to_owned), ..Disk::default() };
+        let disk = |serial: Option<&str>| Disk {
+            serial: serial.map(str::to_owned),
+            ..Disk::default()
+        };
         let module = |locator: &str, serial: &str| MemoryModule {
             locator: locator.into(),
             serial: Some(serial.into()),
             ..MemoryModule::default()
         };
         let facts = Facts {
-            disks: vec![disk(Some("S1")), disk(None), disk(Some(" S1 ")), disk(Some("To Be Filled By O.E.M."))],
-            memory: Memory { modules: vec![module("A1", "00000000"), module("A2", "D2")], ..Memory::default() },
+            disks: vec![
+                disk(Some("S1")),
+                disk(None),
+                disk(Some(" S1 ")),
+                disk(Some("To Be Filled By O.E.M.")),
+            ],
+            memory: Memory {
+                modules: vec![module("A1", "00000000"), module("A2", "D2")],
+                ..Memory::default()
+            },
             ..Facts::default()
         };
-        let seen: Vec<(PartKind, String, Option<String>)> =
-            seen_in(&facts).into_iter().map(|part| (part.kind, part.serial, part.slot)).collect();
-        let expected =
-            [(PartKind::Disk, "S1".to_owned(), None), (PartKind::Dimm, "D2".to_owned(), Some("A2".to_owned()))];
+        let seen: Vec<(PartKind, String, Option<String>)> = seen_in(&facts)
+            .into_iter()
+            .map(|part| (part.kind, part.serial, part.slot))
+            .collect();
+        let expected = [
+            (PartKind::Disk, "S1".to_owned(), None),
+            (PartKind::Dimm, "D2".to_owned(), Some("A2".to_owned())),
+        ];
         assert_eq!(seen, expected);
     }
 }

@@ -39,7 +39,8 @@ pub enum PermitError {
 /// The canonical bytes a permit's signature covers: a domain word and the challenge in a fixed field order.
 pub fn signed_bytes(kind: PermitKind, challenge: &Challenge) -> Vec<u8> {
     let mut bytes = format!("muster permit v1 {}\n", kind.as_str()).into_bytes();
-    bytes.extend(serde_json::to_vec(challenge).expect("a challenge holds only strings and numbers"));
+    bytes
+        .extend(serde_json::to_vec(challenge).expect("a challenge holds only strings and numbers"));
     bytes
 }
 
@@ -52,12 +53,20 @@ pub fn sign(key: &SigningKey, kind: PermitKind, challenge: &Challenge) -> String
 ///
 /// # Errors
 /// [`PermitError`] when key or signature cannot be read or do not fit.
-pub fn verify(public_key: &str, kind: PermitKind, challenge: &Challenge, signature: &str) -> Result<(), PermitError> {
+pub fn verify(
+    public_key: &str,
+    kind: PermitKind,
+    challenge: &Challenge,
+    signature: &str,
+) -> Result<(), PermitError> {
     let key: [u8; 32] = decode(public_key)?;
     let signature: [u8; 64] = decode(signature)?;
     let key = VerifyingKey::from_bytes(&key).map_err(|_| PermitError::Malformed)?;
-    key.verify_strict(&signed_bytes(kind, challenge), &Signature::from_bytes(&signature))
-        .map_err(|_| PermitError::NotSigned)
+    key.verify_strict(
+        &signed_bytes(kind, challenge),
+        &Signature::from_bytes(&signature),
+    )
+    .map_err(|_| PermitError::NotSigned)
 }
 
 fn decode<const N: usize>(text: &str) -> Result<[u8; N], PermitError> {
@@ -88,10 +97,25 @@ mod tests {
             nonce: "00".into(),
         };
         let signature = sign(&key, PermitKind::Image, &challenge);
-        assert_eq!(verify(&public, PermitKind::Image, &challenge, &signature), Ok(()));
-        assert_eq!(verify(&public, PermitKind::Wipe, &challenge, &signature), Err(PermitError::NotSigned));
-        let other = Challenge { disk_serials: vec!["S2".into()], ..challenge.clone() };
-        assert_eq!(verify(&public, PermitKind::Image, &other, &signature), Err(PermitError::NotSigned));
-        assert_eq!(verify("!", PermitKind::Image, &challenge, &signature), Err(PermitError::Malformed));
+        assert_eq!(
+            verify(&public, PermitKind::Image, &challenge, &signature),
+            Ok(())
+        );
+        assert_eq!(
+            verify(&public, PermitKind::Wipe, &challenge, &signature),
+            Err(PermitError::NotSigned)
+        );
+        let other = Challenge {
+            disk_serials: vec!["S2".into()],
+            ..challenge.clone()
+        };
+        assert_eq!(
+            verify(&public, PermitKind::Image, &other, &signature),
+            Err(PermitError::NotSigned)
+        );
+        assert_eq!(
+            verify("!", PermitKind::Image, &challenge, &signature),
+            Err(PermitError::Malformed)
+        );
     }
 }

@@ -174,7 +174,11 @@ pub struct Miss {
 
 impl std::fmt::Display for Miss {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: wanted {}, found {}", self.what, self.wanted, self.found)
+        write!(
+            f,
+            "{}: wanted {}, found {}",
+            self.what, self.wanted, self.found
+        )
     }
 }
 
@@ -191,22 +195,53 @@ impl HardwareProfile {
                 });
             }
         };
-        let cores = facts.cpus.iter().map(|cpu| u64::from(cpu.cores)).min().unwrap_or(0);
-        at_least("CPU sockets", u64::from(self.sockets), facts.cpus.len() as u64, "");
-        at_least("cores per socket", u64::from(self.cores_per_socket), cores, "");
-        at_least("memory", self.memory_mib, facts.memory.total_bytes >> 20, " MiB");
+        let cores = facts
+            .cpus
+            .iter()
+            .map(|cpu| u64::from(cpu.cores))
+            .min()
+            .unwrap_or(0);
+        at_least(
+            "CPU sockets",
+            u64::from(self.sockets),
+            facts.cpus.len() as u64,
+            "",
+        );
+        at_least(
+            "cores per socket",
+            u64::from(self.cores_per_socket),
+            cores,
+            "",
+        );
+        at_least(
+            "memory",
+            self.memory_mib,
+            facts.memory.total_bytes >> 20,
+            " MiB",
+        );
         let linked = facts.nics.iter().filter(|nic| nic.link_up).count() as u64;
         at_least("NICs with link", u64::from(self.nics), linked, "");
         for want in &self.disks {
-            let fits = |disk: &&Disk| disk.transport == want.transport && disk.size_bytes >> 30 >= want.min_gib;
+            let fits = |disk: &&Disk| {
+                disk.transport == want.transport && disk.size_bytes >> 30 >= want.min_gib
+            };
             let what = format!("{:?} disks of {} GiB or more", want.transport, want.min_gib);
-            at_least(&what, u64::from(want.count), facts.disks.iter().filter(fits).count() as u64, "");
+            at_least(
+                &what,
+                u64::from(want.count),
+                facts.disks.iter().filter(fits).count() as u64,
+                "",
+            );
         }
         if let Some(gpus) = &self.gpus
             && facts.gpus.len() != gpus.count as usize
         {
             let found = format!("{}", facts.gpus.len());
-            misses.push(Miss { what: format!("GPUs ({})", gpus.model), wanted: gpus.count.to_string(), found });
+            misses.push(Miss {
+                what: format!("GPUs ({})", gpus.model),
+                wanted: gpus.count.to_string(),
+                found,
+            });
         }
         misses
     }
@@ -216,10 +251,19 @@ impl HardwareProfile {
     /// # Errors
     /// [`RootDiskError`] when the rule leaves no disk, or more than one, or one without a serial: guessing would erase the wrong disk.
     pub fn root_disk<'facts>(&self, facts: &'facts Facts) -> Result<&'facts str, RootDiskError> {
-        let fitting: Vec<&Disk> = facts.disks.iter().filter(|disk| self.root_disk.fits(disk)).collect();
+        let fitting: Vec<&Disk> = facts
+            .disks
+            .iter()
+            .filter(|disk| self.root_disk.fits(disk))
+            .collect();
         match fitting.as_slice() {
-            [] => Err(RootDiskError::None(describe(&facts.disks.iter().collect::<Vec<_>>()))),
-            [disk] => disk.serial.as_deref().ok_or_else(|| RootDiskError::NoSerial(disk.name.clone())),
+            [] => Err(RootDiskError::None(describe(
+                &facts.disks.iter().collect::<Vec<_>>(),
+            ))),
+            [disk] => disk
+                .serial
+                .as_deref()
+                .ok_or_else(|| RootDiskError::NoSerial(disk.name.clone())),
             several => Err(RootDiskError::Ambiguous(several.len(), describe(several))),
         }
     }
@@ -228,14 +272,19 @@ impl HardwareProfile {
 impl RootDiskRule {
     fn fits(&self, disk: &Disk) -> bool {
         let gib = disk.size_bytes >> 30;
-        self.transport.is_none_or(|transport| disk.transport == transport)
+        self.transport
+            .is_none_or(|transport| disk.transport == transport)
             && self.min_gib.is_none_or(|min| gib >= min)
             && self.max_gib.is_none_or(|max| gib <= max)
-            && self.model.as_ref().is_none_or(|model| disk.model.as_ref() == Some(model))
             && self
-                .serial_prefix
+                .model
                 .as_ref()
-                .is_none_or(|prefix| disk.serial.as_ref().is_some_and(|serial| serial.starts_with(prefix.as_str())))
+                .is_none_or(|model| disk.model.as_ref() == Some(model))
+            && self.serial_prefix.as_ref().is_none_or(|prefix| {
+                disk.serial
+                    .as_ref()
+                    .is_some_and(|serial| serial.starts_with(prefix.as_str()))
+            })
     }
 }
 
@@ -267,7 +316,11 @@ mod tests {
             schedulable_memory_mib: 1500,
             gpus: None,
             nics: 1,
-            disks: vec![DiskExpectation { transport: DiskTransport::Nvme, count: 2, min_gib: 8 }],
+            disks: vec![DiskExpectation {
+                transport: DiskTransport::Nvme,
+                count: 2,
+                min_gib: 8,
+            }],
             root_disk: rule,
             power_max_w: 300,
             deadlines_s: BTreeMap::new(),
@@ -279,7 +332,13 @@ mod tests {
     }
 
     fn disk(name: &str, transport: DiskTransport, gib: u64, serial: &str) -> Disk {
-        Disk { name: name.into(), serial: Some(serial.into()), transport, size_bytes: gib << 30, ..Disk::default() }
+        Disk {
+            name: name.into(),
+            serial: Some(serial.into()),
+            transport,
+            size_bytes: gib << 30,
+            ..Disk::default()
+        }
     }
 
     fn facts() -> Facts {
@@ -288,23 +347,49 @@ mod tests {
             disk("nvme0n1", DiskTransport::Nvme, 8, "ROOT1"),
             disk("nvme1n1", DiskTransport::Nvme, 8, "DATA1"),
         ];
-        Facts { disks, ..Facts::default() }
+        Facts {
+            disks,
+            ..Facts::default()
+        }
     }
 
     #[test]
     fn ambiguity_is_an_error_never_a_guess() {
-        let nvme = RootDiskRule { transport: Some(DiskTransport::Nvme), ..RootDiskRule::default() };
-        assert!(matches!(profile(nvme.clone()).root_disk(&facts()), Err(RootDiskError::Ambiguous(2, _))));
-        let named = RootDiskRule { serial_prefix: Some("ROOT".into()), ..nvme };
+        let nvme = RootDiskRule {
+            transport: Some(DiskTransport::Nvme),
+            ..RootDiskRule::default()
+        };
+        assert!(matches!(
+            profile(nvme.clone()).root_disk(&facts()),
+            Err(RootDiskError::Ambiguous(2, _))
+        ));
+        let named = RootDiskRule {
+            serial_prefix: Some("ROOT".into()),
+            ..nvme
+        };
         assert_eq!(profile(named).root_disk(&facts()), Ok("ROOT1"));
-        let none = RootDiskRule { min_gib: Some(100), ..RootDiskRule::default() };
-        assert!(matches!(profile(none).root_disk(&facts()), Err(RootDiskError::None(_))));
+        let none = RootDiskRule {
+            min_gib: Some(100),
+            ..RootDiskRule::default()
+        };
+        assert!(matches!(
+            profile(none).root_disk(&facts()),
+            Err(RootDiskError::None(_))
+        ));
     }
 
     #[test]
     fn every_miss_is_named() {
         let misses = profile(RootDiskRule::default()).misses(&facts());
         let what: Vec<&str> = misses.iter().map(|miss| miss.what.as_str()).collect();
-        assert_eq!(what, ["CPU sockets", "cores per socket", "memory", "NICs with link"]);
+        assert_eq!(
+            what,
+            [
+                "CPU sockets",
+                "cores per socket",
+                "memory",
+                "NICs with link"
+            ]
+        );
     }
 }

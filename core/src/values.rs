@@ -17,7 +17,10 @@ pub struct InvalidValue {
 }
 
 fn invalid(what: &'static str, why: impl Into<String>) -> InvalidValue {
-    InvalidValue { what, why: why.into() }
+    InvalidValue {
+        what,
+        why: why.into(),
+    }
 }
 
 /// Gives a parsed value its JSON form, the text it was parsed from, and tells clients the text's pattern.
@@ -44,7 +47,9 @@ macro_rules! as_text {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+                String::deserialize(deserializer)?
+                    .parse()
+                    .map_err(serde::de::Error::custom)
             }
         }
     };
@@ -65,12 +70,21 @@ impl FromStr for Mac {
     type Err = InvalidValue;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let separated = text.len() == 17 && text.as_bytes().iter().skip(2).step_by(3).all(|b| matches!(b, b':' | b'-'));
+        let separated = text.len() == 17
+            && text
+                .as_bytes()
+                .iter()
+                .skip(2)
+                .step_by(3)
+                .all(|b| matches!(b, b':' | b'-'));
         let hex: String = text.chars().filter(char::is_ascii_hexdigit).collect();
         let mut bytes = [0; 6];
         match separated && hex::decode_to_slice(&hex, &mut bytes).is_ok() {
             true => Ok(Self(bytes)),
-            false => Err(invalid("MAC address", format!("{text:?} is not six hex pairs such as 52:54:00:12:34:56"))),
+            false => Err(invalid(
+                "MAC address",
+                format!("{text:?} is not six hex pairs such as 52:54:00:12:34:56"),
+            )),
         }
     }
 }
@@ -110,8 +124,12 @@ impl FromStr for Digest {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut bytes = [0; 32];
         let hex = text.strip_prefix("sha256:").unwrap_or_default();
-        hex::decode_to_slice(hex, &mut bytes)
-            .map_err(|_| invalid("digest", "expected sha256: followed by 64 hex digits".to_owned()))?;
+        hex::decode_to_slice(hex, &mut bytes).map_err(|_| {
+            invalid(
+                "digest",
+                "expected sha256: followed by 64 hex digits".to_owned(),
+            )
+        })?;
         Ok(Self(bytes))
     }
 }
@@ -138,8 +156,15 @@ impl FromStr for Name {
     type Err = InvalidValue;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let chars_fit = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        if text.is_empty() || text.len() > 63 || !chars_fit || text.starts_with('-') || text.ends_with('-') {
+        let chars_fit = text
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if text.is_empty()
+            || text.len() > 63
+            || !chars_fit
+            || text.starts_with('-')
+            || text.ends_with('-')
+        {
             let why = "1 to 63 of a-z, 0-9 and -, starting and ending with a letter or digit";
             return Err(invalid("name", why));
         }
@@ -183,8 +208,17 @@ mod tests {
 
     #[test]
     fn a_mac_reads_both_separators_and_prints_one() {
-        assert_eq!("52-54-00-AB-cd-01".parse::<Mac>().unwrap().to_string(), "52:54:00:ab:cd:01");
-        for bad in ["", "52:54:00:ab:cd", "5254.00ab.cd01", "52:54:00:ab:cd:0g", "525400abcd01xxxxx"] {
+        assert_eq!(
+            "52-54-00-AB-cd-01".parse::<Mac>().unwrap().to_string(),
+            "52:54:00:ab:cd:01"
+        );
+        for bad in [
+            "",
+            "52:54:00:ab:cd",
+            "5254.00ab.cd01",
+            "52:54:00:ab:cd:0g",
+            "525400abcd01xxxxx",
+        ] {
             assert!(bad.parse::<Mac>().is_err(), "{bad}");
         }
     }
@@ -192,7 +226,16 @@ mod tests {
     #[test]
     fn a_name_is_dns_like_and_not_a_uuid() {
         assert!("gpu-a1".parse::<Name>().is_ok());
-        for bad in ["", "-a", "a-", "A", "a_b", "a.b", &"a".repeat(64), "0197b0f2-9a3c-7000-8000-000000000000"] {
+        for bad in [
+            "",
+            "-a",
+            "a-",
+            "A",
+            "a_b",
+            "a.b",
+            &"a".repeat(64),
+            "0197b0f2-9a3c-7000-8000-000000000000",
+        ] {
             assert!(bad.parse::<Name>().is_err(), "{bad}");
         }
     }

@@ -20,21 +20,36 @@ const LAST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 203);
 
 /// The first byte is the subnet's mode; then come packets, each with two bytes of length and one of where and when it arrives.
 pub(crate) fn run(mut data: &[u8]) {
-    let mode = [DhcpMode::Authoritative, DhcpMode::Proxy, DhcpMode::Off][usize::from(crate::steer(&mut data) % 3)];
+    let mode = [DhcpMode::Authoritative, DhcpMode::Proxy, DhcpMode::Off]
+        [usize::from(crate::steer(&mut data) % 3)];
     let segment = Segment::from(subnet(mode));
     let mut leases = Leases::default();
     let mut now = Instant::now();
     while !data.is_empty() {
-        let length = usize::from(crate::steer(&mut data)) << 8 | usize::from(crate::steer(&mut data));
+        let length =
+            usize::from(crate::steer(&mut data)) << 8 | usize::from(crate::steer(&mut data));
         let how = crate::steer(&mut data);
         let (packet, rest) = data.split_at(length.min(data.len()));
         data = rest;
         now += Duration::from_secs(u64::from(how >> 1));
-        let Ok(request) = Message::parse(packet) else { continue };
+        let Ok(request) = Message::parse(packet) else {
+            continue;
+        };
         survives(&request);
-        let via = if how & 1 == 0 { Via::Server } else { Via::BootServer };
+        let via = if how & 1 == 0 {
+            Via::Server
+        } else {
+            Via::BootServer
+        };
         let armed = (request.mac == ARMED).then_some(Ipv4Addr::new(10, 77, 0, 11));
-        let question = Question { segment: &segment, http_port: 8090, armed, request: &request, via, now };
+        let question = Question {
+            segment: &segment,
+            http_port: 8090,
+            armed,
+            request: &request,
+            via,
+            now,
+        };
         if let Some(reply) = decide(&question, &mut leases) {
             judge(mode, &request, &reply);
         }
@@ -56,7 +71,10 @@ fn subnet(mode: DhcpMode) -> Subnet {
         dns: vec![AGENT],
         mode,
         dynamic_range: Some((FIRST, LAST)),
-        reservations: vec![reservation(12, RESERVED), reservation(201, Mac([0x52, 0x54, 0, 0, 0, 3]))],
+        reservations: vec![
+            reservation(12, RESERVED),
+            reservation(201, Mac([0x52, 0x54, 0, 0, 0, 3])),
+        ],
         relays: vec![RELAY],
     }
 }
@@ -81,7 +99,10 @@ fn judge(mode: DhcpMode, request: &Message, reply: &Reply) {
     assert_ne!(mode, DhcpMode::Off);
     assert_eq!((message.xid, message.mac), (request.xid, request.mac));
     let led = message.options.get(code::BOOT_FILE).is_some() || !message.file.is_empty();
-    assert!(!led || request.mac == ARMED, "only an armed machine is led to a boot file");
+    assert!(
+        !led || request.mac == ARMED,
+        "only an armed machine is led to a boot file"
+    );
     let given = message.yiaddr;
     let lent = (FIRST..=LAST).contains(&given) && given != Ipv4Addr::new(10, 77, 0, 201);
     let own = match request.mac {
@@ -90,7 +111,11 @@ fn judge(mode: DhcpMode, request: &Message, reply: &Reply) {
         Mac([0x52, 0x54, 0, 0, 0, 3]) => given == Ipv4Addr::new(10, 77, 0, 201),
         _ => lent,
     };
-    assert!(given.is_unspecified() || (mode == DhcpMode::Authoritative && own), "{given} to {}", request.mac);
+    assert!(
+        given.is_unspecified() || (mode == DhcpMode::Authoritative && own),
+        "{given} to {}",
+        request.mac
+    );
     if let Destination::Relay(relay) = reply.to {
         assert_eq!(relay, RELAY, "only a configured relay is answered");
     }

@@ -3,11 +3,19 @@
 use muster_server::db::filter::{Op, Term, parse};
 
 pub(crate) fn run(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
     let Ok(terms) = parse(text) else { return };
     for term in &terms {
-        assert!(!term.field.is_empty() && !term.value.contains('"'), "{term:?}");
-        assert!(!term.value.contains('\0'), "Postgres has no text with a zero byte");
+        assert!(
+            !term.field.is_empty() && !term.value.contains('"'),
+            "{term:?}"
+        );
+        assert!(
+            !term.value.contains('\0'),
+            "Postgres has no text with a zero byte"
+        );
     }
     let written: Vec<String> = terms.iter().map(write).collect();
     // Quotes and spaces may push a filter that just fits over the longest one.

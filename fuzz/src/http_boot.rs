@@ -49,21 +49,52 @@ pub(crate) fn run(mut data: &[u8]) {
     let path = [b"/boot/v1/", parts.next().unwrap_or_default()].concat();
     let body = parts.next().unwrap_or_default().to_vec();
     let method = if is_post { "POST" } else { "GET" };
-    let Ok(mut request) = Request::builder().method(method).uri(path.as_slice()).body(Body::from(body)) else { return };
-    let from = if is_node { NODE } else { Ipv4Addr::new(10, 77, 0, 99) };
-    request.extensions_mut().insert(ConnectInfo(SocketAddr::from((from, 40_000))));
+    let Ok(mut request) = Request::builder()
+        .method(method)
+        .uri(path.as_slice())
+        .body(Body::from(body))
+    else {
+        return;
+    };
+    let from = if is_node {
+        NODE
+    } else {
+        Ipv4Addr::new(10, 77, 0, 99)
+    };
+    request
+        .extensions_mut()
+        .insert(ConnectInfo(SocketAddr::from((from, 40_000))));
     let is_script = request.uri().path() == "/boot/v1/ipxe" && !is_post;
     DOOR.with_borrow(|door| {
-        let handle = is_armed.then(|| door.armed.arm(NodeId::new(), &spec()).expect("one boot is armed"));
-        let (status, answer) = door.runtime.block_on(async {
-            let response = door.router.clone().oneshot(request).await.expect("a router answers");
-            let (status, body) = (response.status(), response.into_body());
-            (status, to_bytes(body, 1 << 20).await.expect("an answer in memory"))
+        let handle = is_armed.then(|| {
+            door.armed
+                .arm(NodeId::new(), &spec())
+                .expect("one boot is armed")
         });
-        assert!(!status.is_server_error(), "{status} to {:?}", String::from_utf8_lossy(&path));
+        let (status, answer) = door.runtime.block_on(async {
+            let response = door
+                .router
+                .clone()
+                .oneshot(request)
+                .await
+                .expect("a router answers");
+            let (status, body) = (response.status(), response.into_body());
+            (
+                status,
+                to_bytes(body, 1 << 20).await.expect("an answer in memory"),
+            )
+        });
+        assert!(
+            !status.is_server_error(),
+            "{status} to {:?}",
+            String::from_utf8_lossy(&path)
+        );
         if is_script {
             assert_eq!(status, StatusCode::OK, "a machine always gets a script");
-            judge(std::str::from_utf8(&answer).expect("a script is text"), is_armed);
+            judge(
+                std::str::from_utf8(&answer).expect("a script is text"),
+                is_armed,
+            );
         }
         drop(handle);
     });
@@ -71,14 +102,19 @@ pub(crate) fn run(mut data: &[u8]) {
 
 fn spec() -> BootLive {
     BootLive {
-        power: Power::Manual { person: "you".to_owned() },
+        power: Power::Manual {
+            person: "you".to_owned(),
+        },
         permit: PermitId::new(),
         macs: vec![MAC],
         address: NODE,
         nonce: NONCE.to_owned(),
         kernel: Digest([0xaa; 32]),
         initrd: Digest([0xbb; 32]),
-        user_key: UserKey { private_key: Secret::new(""), certificate: String::new() },
+        user_key: UserKey {
+            private_key: Secret::new(""),
+            certificate: String::new(),
+        },
         expect_uuid: None,
         expect_serial: None,
     }
@@ -88,26 +124,46 @@ fn spec() -> BootLive {
 fn judge(script: &str, armed: bool) {
     let local = "#!ipxe\necho muster: booting from the local disk\n";
     if script.starts_with(local) {
-        assert!(!script.contains("kernel") && script.ends_with("exit 1\n"), "{script}");
+        assert!(
+            !script.contains("kernel") && script.ends_with("exit 1\n"),
+            "{script}"
+        );
         return;
     }
     assert!(armed, "a machine that is not armed boots from its disk");
-    assert_eq!(script.lines().filter(|line| line.starts_with("kernel ")).count(), 1);
+    assert_eq!(
+        script
+            .lines()
+            .filter(|line| line.starts_with("kernel "))
+            .count(),
+        1
+    );
     let plain = |c: char| c.is_ascii_alphanumeric() || " -._:;/=,?#!|&${}%+@~".contains(c);
     for line in script.lines() {
         assert!(line.chars().all(plain), "{line:?}");
     }
-    let command_line = script.lines().find(|line| line.starts_with("kernel ")).expect("it was just counted");
+    let command_line = script
+        .lines()
+        .find(|line| line.starts_with("kernel "))
+        .expect("it was just counted");
     let command_line = command_line.split(" || ").next().unwrap_or_default();
-    let boot = muster_node::live::boot::Boot::parse(command_line).expect("the live image understands its own line");
+    let boot = muster_node::live::boot::Boot::parse(command_line)
+        .expect("the live image understands its own line");
     assert_eq!((boot.nonce.as_str(), boot.mac), (NONCE, MAC));
 }
 
 fn open() -> Door {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let folder = tempfile::tempdir().expect("a folder");
-    let blobs = runtime.block_on(BlobCache::at(folder.path().join("blobs"))).expect("a cache");
-    runtime.block_on(blobs.put_bytes(b"kernel")).expect("a blob");
+    let blobs = runtime
+        .block_on(BlobCache::at(folder.path().join("blobs")))
+        .expect("a cache");
+    runtime
+        .block_on(blobs.put_bytes(b"kernel"))
+        .expect("a blob");
     let trust = SiteTrust {
         protocol: 1,
         permit_public_key: "AAAA".to_owned(),
@@ -127,5 +183,10 @@ fn open() -> Door {
     let site = watch::channel(Arc::new(Site::default())).1;
     let shared = Shared::new(options, armed.clone(), mpsc::channel(1).0, site);
     let router = boot_http::router(Arc::new(shared), AGENT);
-    Door { runtime, router, armed, _folder: folder }
+    Door {
+        runtime,
+        router,
+        armed,
+        _folder: folder,
+    }
 }

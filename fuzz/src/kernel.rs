@@ -20,8 +20,14 @@ pub(crate) fn run(mut data: &[u8]) {
 
 fn command_line(text: &str) {
     let Ok(boot) = Boot::parse(text) else { return };
-    assert!(boot.url.starts_with("http://") && !boot.url.contains(char::is_whitespace), "{boot:?}");
-    assert!(boot.nonce.len() == 32 && boot.nonce.bytes().all(|byte| byte.is_ascii_hexdigit()), "{boot:?}");
+    assert!(
+        boot.url.starts_with("http://") && !boot.url.contains(char::is_whitespace),
+        "{boot:?}"
+    );
+    assert!(
+        boot.nonce.len() == 32 && boot.nonce.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        "{boot:?}"
+    );
 }
 
 /// Pieces end with a NUL, so that a line's end can be tried inside of one.
@@ -54,7 +60,10 @@ fn plan(text: &str) {
     }
     let files = managed::files(&plan).expect("a plan without problems can be written");
     let lines = |path: &str| -> Vec<String> {
-        let file = files.iter().find(|file| file.path == path).expect("the file is always among them");
+        let file = files
+            .iter()
+            .find(|file| file.path == path)
+            .expect("the file is always among them");
         let text = String::from_utf8(file.content.clone().unwrap_or_default()).expect("it is text");
         // As every reader of these files does: by line, without comments and surrounding space.
         text.split('\n')
@@ -64,15 +73,27 @@ fn plan(text: &str) {
             .collect()
     };
     grub(&plan, &lines("/etc/default/grub.d/50-muster.cfg"));
-    let sysctl: Vec<String> =
-        plan.sysctl.iter().map(|(key, value)| format!("{key} = {value}").trim().to_owned()).collect();
+    let sysctl: Vec<String> = plan
+        .sysctl
+        .iter()
+        .map(|(key, value)| format!("{key} = {value}").trim().to_owned())
+        .collect();
     assert_eq!(lines("/etc/sysctl.d/90-muster.conf"), sysctl);
     assert_eq!(lines("/etc/modules-load.d/muster.conf"), plan.modules_load);
-    assert_eq!(lines("/etc/modprobe.d/muster.conf").len(), 2 * plan.modules_blacklist.len());
-    let limits: Vec<String> =
-        plan.limits.iter().map(|limit| format!("{} hard memlock {}", limit.domain, limit.value)).collect();
+    assert_eq!(
+        lines("/etc/modprobe.d/muster.conf").len(),
+        2 * plan.modules_blacklist.len()
+    );
+    let limits: Vec<String> = plan
+        .limits
+        .iter()
+        .map(|limit| format!("{} hard memlock {}", limit.domain, limit.value))
+        .collect();
     assert_eq!(lines("/etc/security/limits.d/90-muster.conf"), limits);
-    assert_eq!(lines("/etc/ssh/muster_principals"), [plan.principal.as_str()]);
+    assert_eq!(
+        lines("/etc/ssh/muster_principals"),
+        [plan.principal.as_str()]
+    );
     assert_eq!(lines("/etc/ssh/muster_user_ca.pub"), [plan.user_ca.trim()]);
 }
 
@@ -81,10 +102,18 @@ fn grub(plan: &ConvergePlan, lines: &[String]) {
         return assert!(lines.is_empty());
     }
     let [line] = lines else { panic!("{lines:?}") };
-    let inner = line.strip_prefix("GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX ").and_then(|line| line.strip_suffix('"'));
+    let inner = line
+        .strip_prefix("GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX ")
+        .and_then(|line| line.strip_suffix('"'));
     let inner = inner.unwrap_or_else(|| panic!("{line:?}"));
-    assert!(!inner.contains(['"', '$', '`', '\\']), "a shell would read more than words: {line:?}");
-    assert_eq!(inner.split_whitespace().collect::<Vec<_>>(), plan.kernel_args);
+    assert!(
+        !inner.contains(['"', '$', '`', '\\']),
+        "a shell would read more than words: {line:?}"
+    );
+    assert_eq!(
+        inner.split_whitespace().collect::<Vec<_>>(),
+        plan.kernel_args
+    );
 }
 
 fn empty() -> ConvergePlan {
@@ -104,7 +133,13 @@ fn empty() -> ConvergePlan {
         services: Vec::new(),
         principal: "muster:n:1".to_owned(),
         user_ca: "ssh-ed25519 AAAA".to_owned(),
-        marker: Marker { protocol: 1, node: NodeId(id), claim: ClaimId(id), epoch: 1, image: nothing },
+        marker: Marker {
+            protocol: 1,
+            node: NodeId(id),
+            claim: ClaimId(id),
+            epoch: 1,
+            image: nothing,
+        },
         dry_run: false,
     }
 }

@@ -23,15 +23,42 @@ pub struct Target {
 
 /// All of them.
 pub const TARGETS: [Target; 9] = [
-    Target { name: "cursors", run: cursors::run },
-    Target { name: "dhcp", run: dhcp::run },
-    Target { name: "filter", run: filter::run },
-    Target { name: "http_boot", run: http_boot::run },
-    Target { name: "kernel", run: kernel::run },
-    Target { name: "parsers", run: parsers::run },
-    Target { name: "redfish", run: redfish::run },
-    Target { name: "tftp", run: tftp::run },
-    Target { name: "wire", run: wire::run },
+    Target {
+        name: "cursors",
+        run: cursors::run,
+    },
+    Target {
+        name: "dhcp",
+        run: dhcp::run,
+    },
+    Target {
+        name: "filter",
+        run: filter::run,
+    },
+    Target {
+        name: "http_boot",
+        run: http_boot::run,
+    },
+    Target {
+        name: "kernel",
+        run: kernel::run,
+    },
+    Target {
+        name: "parsers",
+        run: parsers::run,
+    },
+    Target {
+        name: "redfish",
+        run: redfish::run,
+    },
+    Target {
+        name: "tftp",
+        run: tftp::run,
+    },
+    Target {
+        name: "wire",
+        run: wire::run,
+    },
 ];
 
 /// A target by name.
@@ -46,7 +73,9 @@ pub fn names() -> String {
 
 /// Cuts a number off the front of an input, to steer by; 0 when nothing is left.
 fn steer(data: &mut &[u8]) -> u8 {
-    let Some((first, rest)) = data.split_first() else { return 0 };
+    let Some((first, rest)) = data.split_first() else {
+        return 0;
+    };
     *data = rest;
     *first
 }

@@ -10,16 +10,41 @@ pub(crate) fn run(mut data: &[u8]) {
     let parser = parsers[usize::from(crate::steer(&mut data)) % parsers.len()];
     let exit = i32::from(crate::steer(&mut data) % 4);
     let text = String::from_utf8_lossy(data);
-    let question = Question { parser: parser.name.into(), exit, ..Question::default() };
-    let Ok(parsed) = read_text(&question, &text, &text) else { panic!("{} reads texts", parser.name) };
-    assert!(parsed.error.is_none() || parsed.samples.is_empty(), "{parsed:?}");
-    for Shown { metric, entity, value, unit } in &parsed.samples {
+    let question = Question {
+        parser: parser.name.into(),
+        exit,
+        ..Question::default()
+    };
+    let Ok(parsed) = read_text(&question, &text, &text) else {
+        panic!("{} reads texts", parser.name)
+    };
+    assert!(
+        parsed.error.is_none() || parsed.samples.is_empty(),
+        "{parsed:?}"
+    );
+    for Shown {
+        metric,
+        entity,
+        value,
+        unit,
+    } in &parsed.samples
+    {
         let listed = parser.metrics.iter().find(|listed| listed.name == metric);
         let listed = listed.unwrap_or_else(|| panic!("{}: {metric} is not listed", parser.name));
-        assert_eq!((listed.unit, listed.per.is_empty()), (unit.as_str(), entity.is_empty()), "{metric}");
+        assert_eq!(
+            (listed.unit, listed.per.is_empty()),
+            (unit.as_str(), entity.is_empty()),
+            "{metric}"
+        );
         match value {
-            Limit::Number(number) => assert!((0.0..9_007_199_254_740_992.0).contains(number), "{metric}: {number}"),
-            Limit::Text(word) => assert!(!word.contains('\n') && word.chars().count() <= 120, "{metric}: {word:?}"),
+            Limit::Number(number) => assert!(
+                (0.0..9_007_199_254_740_992.0).contains(number),
+                "{metric}: {number}"
+            ),
+            Limit::Text(word) => assert!(
+                !word.contains('\n') && word.chars().count() <= 120,
+                "{metric}: {word:?}"
+            ),
         }
     }
     let again = read_text(&question, &text, &text).expect("as before");

@@ -37,7 +37,11 @@ pub(crate) fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let answers = text.split("\n---\n").take(60).map(|answer| {
         let (status, body) = answer.split_once('\n').unwrap_or((answer, ""));
-        let status = status.parse().ok().filter(|status| (200..600).contains(status)).unwrap_or(200);
+        let status = status
+            .parse()
+            .ok()
+            .filter(|status| (200..600).contains(status))
+            .unwrap_or(200);
         (status, Bytes::from(body.to_owned()))
     });
     BENCH.with_borrow(|bench| {
@@ -68,14 +72,23 @@ async fn read(target: &BmcTarget) {
         cool_off: zero,
         cool_off_max: zero,
     };
-    let bmc = Bmcs::new(limits).open(target, JobId::new()).expect("a client");
+    let bmc = Bmcs::new(limits)
+        .open(target, JobId::new())
+        .expect("a client");
     let mut shown = Vec::new();
     match bmc.observe().await {
         Ok(view) => {
             shown.extend(
-                [view.uuid, view.serial, view.manufacturer, view.model, view.bios_version, view.health]
-                    .into_iter()
-                    .flatten(),
+                [
+                    view.uuid,
+                    view.serial,
+                    view.manufacturer,
+                    view.model,
+                    view.bios_version,
+                    view.health,
+                ]
+                .into_iter()
+                .flatten(),
             );
         }
         Err(error) => shown.push(error.to_string()),
@@ -84,7 +97,9 @@ async fn read(target: &BmcTarget) {
         Ok(entries) => {
             assert!(entries.len() <= 50);
             shown.extend(
-                entries.into_iter().flat_map(|entry| [entry.id, entry.message, entry.severity.unwrap_or_default()]),
+                entries.into_iter().flat_map(|entry| {
+                    [entry.id, entry.message, entry.severity.unwrap_or_default()]
+                }),
             );
         }
         Err(error) => shown.push(error.to_string()),
@@ -93,7 +108,9 @@ async fn read(target: &BmcTarget) {
         Ok(sensors) => {
             assert!(sensors.iter().all(|sensor| sensor.reading.is_finite()));
             shown.extend(
-                sensors.into_iter().flat_map(|sensor| [sensor.name, sensor.unit, sensor.health.unwrap_or_default()]),
+                sensors.into_iter().flat_map(|sensor| {
+                    [sensor.name, sensor.unit, sensor.health.unwrap_or_default()]
+                }),
             );
         }
         Err(error) => shown.push(error.to_string()),
@@ -104,37 +121,65 @@ async fn read(target: &BmcTarget) {
     match bmc.inventory().await {
         Ok(inventory) => {
             assert!(inventory.firmware.len() <= 256 && inventory.bios.len() <= 4096);
-            shown.extend(inventory.firmware.into_iter().flat_map(|seen| [seen.id, seen.name, seen.version]));
-            shown.extend(inventory.bios.into_iter().flat_map(|(name, value)| [name, value.to_string()]));
+            shown.extend(
+                inventory
+                    .firmware
+                    .into_iter()
+                    .flat_map(|seen| [seen.id, seen.name, seen.version]),
+            );
+            shown.extend(
+                inventory
+                    .bios
+                    .into_iter()
+                    .flat_map(|(name, value)| [name, value.to_string()]),
+            );
             shown.extend(inventory.unread);
         }
         Err(error) => shown.push(error.to_string()),
     }
     for text in shown {
-        assert!(text.chars().count() <= 4000 && !text.contains(char::is_control), "{text:?}");
+        assert!(
+            text.chars().count() <= 4000 && !text.contains(char::is_control),
+            "{text:?}"
+        );
     }
 }
 
 fn start() -> Bench {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let answers = Answers::default();
-    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a free port");
+    let listener = runtime
+        .block_on(TcpListener::bind("127.0.0.1:0"))
+        .expect("a free port");
     let port = listener.local_addr().expect("an address").port();
     let (acceptor, queue) = (tls(), Arc::clone(&answers));
     runtime.spawn(async move {
         loop {
-            let Ok((stream, _)) = listener.accept().await else { continue };
+            let Ok((stream, _)) = listener.accept().await else {
+                continue;
+            };
             let (acceptor, queue) = (acceptor.clone(), Arc::clone(&queue));
             tokio::task::spawn(async move {
-                let Ok(stream) = acceptor.accept(stream).await else { return };
+                let Ok(stream) = acceptor.accept(stream).await else {
+                    return;
+                };
                 let answer = service_fn(|_| {
-                    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let next = queue
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .pop_front();
                     let (status, body) = next.unwrap_or((404, Bytes::new()));
                     let mut response = http::Response::new(Body::from(body));
-                    *response.status_mut() = http::StatusCode::from_u16(status).expect("three digits");
+                    *response.status_mut() =
+                        http::StatusCode::from_u16(status).expect("three digits");
                     std::future::ready(Ok::<_, Infallible>(response))
                 });
-                _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
+                _ = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), answer)
+                    .await;
             });
         }
     });
@@ -143,7 +188,16 @@ fn start() -> Bench {
     Bench {
         runtime,
         answers,
-        target: BmcTarget { address, port, user, password, certificate: None, system: None, also: None, machine: None },
+        target: BmcTarget {
+            address,
+            port,
+            user,
+            password,
+            certificate: None,
+            system: None,
+            also: None,
+            machine: None,
+        },
     }
 }
 

@@ -14,7 +14,10 @@ pub(crate) fn run(mut data: &[u8]) {
 fn packet(bytes: &[u8]) {
     if let Ok(Some(Packet::Read(request))) = wire::parse(bytes) {
         assert!(!request.name.contains('\0'));
-        assert!(request.block_size.is_none_or(|size| size >= 8) && request.window != Some(0), "{request:?}");
+        assert!(
+            request.block_size.is_none_or(|size| size >= 8) && request.window != Some(0),
+            "{request:?}"
+        );
     }
 }
 
@@ -34,7 +37,10 @@ fn transfer(mut data: &[u8]) {
             Step::GiveUp => return assert!(unheard >= TRIES, "given up after {unheard} tries"),
             Step::Wait => {}
             Step::Send(blocks) => {
-                assert!(blocks.clone().count() as u64 <= u64::from(window), "{blocks:?}");
+                assert!(
+                    blocks.clone().count() as u64 <= u64::from(window),
+                    "{blocks:?}"
+                );
                 for block in blocks.filter(|block| *block > 0) {
                     let range = transfer.bytes_of(block);
                     assert!(range.end - range.start <= u64::from(block_size) && range.end <= size);
@@ -57,7 +63,8 @@ fn transfer(mut data: &[u8]) {
         if let Some(new) = acknowledged.filter(|block| *block > heard) {
             (heard, unheard) = (new, 0);
         }
-        let event = acknowledged.map_or(Event::Silence, |block| Event::Ack((block & 0xffff) as u16));
+        let event =
+            acknowledged.map_or(Event::Silence, |block| Event::Ack((block & 0xffff) as u16));
         if data.is_empty() {
             return;
         }

@@ -47,10 +47,16 @@ pub(crate) fn run(data: &[u8]) {
 
 /// Messages that hold secrets do not compare, so their JSON does.
 fn round<T: DeserializeOwned + Serialize + Debug>(data: &[u8]) {
-    let Ok(message) = serde_json::from_slice::<T>(data) else { return };
+    let Ok(message) = serde_json::from_slice::<T>(data) else {
+        return;
+    };
     let written = serde_json::to_vec(&message).expect("a message that was read can be written");
     let again: T = serde_json::from_slice(&written)
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&written)));
     let rewritten = serde_json::to_vec(&again).expect("a message can be written");
-    assert_eq!(String::from_utf8_lossy(&rewritten), String::from_utf8_lossy(&written), "{message:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&rewritten),
+        String::from_utf8_lossy(&written),
+        "{message:?}"
+    );
 }

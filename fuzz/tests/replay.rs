@@ -13,7 +13,11 @@ fn kept_inputs_break_nothing() {
             .map(|entry| entry.expect("a readable folder").path())
             .collect();
         inputs.sort();
-        assert!(inputs.len() >= 3, "{} keeps too few inputs to start from", target.name);
+        assert!(
+            inputs.len() >= 3,
+            "{} keeps too few inputs to start from",
+            target.name
+        );
         for input in inputs {
             // The name, for a reader of a failure: the panic itself knows only the bytes.
             println!("{}", input.display());

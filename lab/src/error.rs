@@ -7,7 +7,9 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// Namespaces and taps need `CAP_NET_ADMIN` and `CAP_SYS_ADMIN`; the lab asks for root instead of half of it.
-    #[error("the lab needs root, because it makes a network namespace, a bridge and taps: run it as root or by sudo")]
+    #[error(
+        "the lab needs root, because it makes a network namespace, a bridge and taps: run it as root or by sudo"
+    )]
     NotRoot,
     /// The plan cannot be built.
     #[error("rack plan: {0}")]

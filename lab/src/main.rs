@@ -88,8 +88,13 @@ enum Verb {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal()).init();
+    rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .ok();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
     match run(Arguments::parse().verb).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -104,14 +109,24 @@ async fn run(verb: Verb) -> anyhow::Result<()> {
         Verb::Demo(arguments) => demo(arguments).await,
         Verb::Fleet(arguments) => fleet(arguments).await,
         Verb::FleetAgent(arguments) => {
-            let FleetAgentArguments { server, token_file, machines } = arguments;
-            worker::run(WorkerOptions { server, token_file, machines }).await
+            let FleetAgentArguments {
+                server,
+                token_file,
+                machines,
+            } = arguments;
+            worker::run(WorkerOptions {
+                server,
+                token_file,
+                machines,
+            })
+            .await
         }
         Verb::Plan => print(&RackPlan::reference()),
         Verb::Up { dir, plan } => Ok(up(&dir, plan.as_deref()).await?),
         Verb::Show { dir } => print(&LabClient::new(&dir)?.machines().await?),
         Verb::Act { dir, machine, act } => {
-            let act: Act = serde_json::from_str(&act).map_err(|error| LabError::Plan(format!("ACT: {error}")))?;
+            let act: Act = serde_json::from_str(&act)
+                .map_err(|error| LabError::Plan(format!("ACT: {error}")))?;
             Ok(LabClient::new(&dir)?.act(&machine, &act).await?)
         }
         Verb::Log { dir, machine } => {
@@ -122,9 +137,15 @@ async fn run(verb: Verb) -> anyhow::Result<()> {
                 None => Ok(()),
             }
         }
-        Verb::Disk { dir, machine, serial } => {
-            print(&LabClient::new(&dir)?.read_disk(&machine, &serial, &DiskQuery::Use).await?)
-        }
+        Verb::Disk {
+            dir,
+            machine,
+            serial,
+        } => print(
+            &LabClient::new(&dir)?
+                .read_disk(&machine, &serial, &DiskQuery::Use)
+                .await?,
+        ),
         Verb::Clean { dir } => {
             let cleaned = rack::clean(&dir)?;
             match cleaned.netns {
@@ -139,19 +160,37 @@ async fn run(verb: Verb) -> anyhow::Result<()> {
 async fn up(dir: &Path, plan: Option<&Path>) -> Result<(), LabError> {
     let plan = match plan {
         Some(path) => {
-            let text = std::fs::read(path)
-                .map_err(|source| LabError::Io { what: format!("read {}", path.display()), source })?;
+            let text = std::fs::read(path).map_err(|source| LabError::Io {
+                what: format!("read {}", path.display()),
+                source,
+            })?;
             serde_json::from_slice(&text).map_err(|error| LabError::Plan(error.to_string()))?
         }
         None => RackPlan::reference(),
     };
-    let on_signal = |kind| signal(kind).map_err(|source| LabError::Io { what: "wait for signals".to_owned(), source });
-    let (mut interrupt, mut terminate) = (on_signal(SignalKind::interrupt())?, on_signal(SignalKind::terminate())?);
+    let on_signal = |kind| {
+        signal(kind).map_err(|source| LabError::Io {
+            what: "wait for signals".to_owned(),
+            source,
+        })
+    };
+    let (mut interrupt, mut terminate) = (
+        on_signal(SignalKind::interrupt())?,
+        on_signal(SignalKind::terminate())?,
+    );
     let rack = Rack::start(dir, plan).await?;
-    println!("{} runs in {} ({:?}); Ctrl-C ends it", rack.netns.name(), rack.dir.display(), rack.accel);
+    println!(
+        "{} runs in {} ({:?}); Ctrl-C ends it",
+        rack.netns.name(),
+        rack.dir.display(),
+        rack.accel
+    );
     for (name, slot) in rack.slots() {
         match &slot.bmc {
-            Some(bmc) => println!("{name}: BMC https://{}/redfish/v1/, user and password in rack.json", bmc.address),
+            Some(bmc) => println!(
+                "{name}: BMC https://{}/redfish/v1/, user and password in rack.json",
+                bmc.address
+            ),
             None => println!("{name}: no BMC; press its button"),
         }
     }
@@ -163,7 +202,10 @@ async fn up(dir: &Path, plan: Option<&Path>) -> Result<(), LabError> {
 }
 
 async fn demo(arguments: DemoArguments) -> anyhow::Result<()> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let (mut interrupt, mut terminate) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
     let options = DemoOptions {
         dir: std::path::absolute(arguments.dir)?,
         muster: std::path::absolute(arguments.muster)?,
@@ -178,19 +220,31 @@ async fn demo(arguments: DemoArguments) -> anyhow::Result<()> {
         accel: arguments.accel,
         port: arguments.port,
         browser: arguments.browser,
-        ending: if arguments.once { Ending::Exit } else { Ending::Stay },
+        ending: if arguments.once {
+            Ending::Exit
+        } else {
+            Ending::Stay
+        },
         adoption: match (arguments.only_adopt, arguments.adopt) {
             (true, _) => Adoption::Alone,
             (false, true) => Adoption::Also,
             (false, false) => Adoption::None,
         },
-        play: match (arguments.only_recoveries, arguments.only_fabric, arguments.only_pins) {
+        play: match (
+            arguments.only_recoveries,
+            arguments.only_fabric,
+            arguments.only_pins,
+        ) {
             (true, ..) => Play::Recoveries,
             (false, true, _) => Play::Fabric,
             (false, false, true) => Play::Pins,
             (false, false, false) => Play::MainJob,
         },
-        disturbance: if arguments.kills { Disturbance::Kills } else { Disturbance::None },
+        disturbance: if arguments.kills {
+            Disturbance::Kills
+        } else {
+            Disturbance::None
+        },
     };
     let cancel = CancellationToken::new();
     let run = muster_lab::demo::run(options, cancel.clone());
@@ -206,19 +260,34 @@ async fn demo(arguments: DemoArguments) -> anyhow::Result<()> {
 }
 
 async fn fleet(arguments: FleetArguments) -> anyhow::Result<()> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let seed = arguments.seed.unwrap_or_else(|| rand::random_range(0..1_000_000));
+    let (mut interrupt, mut terminate) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
+    let seed = arguments
+        .seed
+        .unwrap_or_else(|| rand::random_range(0..1_000_000));
     let server = match (arguments.server, arguments.token_file) {
-        (Some(url), Some(token_file)) => {
-            ServerOptions::Running { url, agent_url: arguments.agent_server.unwrap_or_default(), token_file }
-        }
-        _ => ServerOptions::Own { muster: std::path::absolute(arguments.muster)? },
+        (Some(url), Some(token_file)) => ServerOptions::Running {
+            url,
+            agent_url: arguments.agent_server.unwrap_or_default(),
+            token_file,
+        },
+        _ => ServerOptions::Own {
+            muster: std::path::absolute(arguments.muster)?,
+        },
     };
     let options = FleetOptions {
         nodes: arguments.nodes,
-        habits: Habits { seed, speed: arguments.speed, failures: arguments.failures / 100.0 },
+        habits: Habits {
+            seed,
+            speed: arguments.speed,
+            failures: arguments.failures / 100.0,
+        },
         until: arguments.until,
-        kills: arguments.kills.then(|| std::time::Duration::from_secs_f64(arguments.kill_every)),
+        kills: arguments
+            .kills
+            .then(|| std::time::Duration::from_secs_f64(arguments.kill_every)),
         dir: std::path::absolute(arguments.dir)?,
         server,
         timeout: std::time::Duration::from_secs(arguments.timeout_s),

@@ -86,8 +86,16 @@ fn start(dir: &Path, netns: &Netns) -> impl Fn() -> Result<Child, LabError> + Se
         let also = said.try_clone().map_err(io("share a log"))?;
         let mut command = Command::new("ganesha.nfsd");
         command.arg("-F").arg("-f").arg(dir.join("ganesha.conf"));
-        command.arg("-L").arg(dir.join("ganesha.log")).arg("-p").arg(dir.join("ganesha.pid"));
-        command.stdin(Stdio::null()).stdout(said).stderr(also).kill_on_drop(true);
+        command
+            .arg("-L")
+            .arg(dir.join("ganesha.log"))
+            .arg("-p")
+            .arg(dir.join("ganesha.pid"));
+        command
+            .stdin(Stdio::null())
+            .stdout(said)
+            .stderr(also)
+            .kill_on_drop(true);
         // With a /run of its own it finds no bus and no rpcbind of the host to announce itself to.
         netns.spawn_enclosed(&Enclosure::default(), command)
     }
@@ -95,9 +103,15 @@ fn start(dir: &Path, netns: &Netns) -> impl Fn() -> Result<Child, LabError> + Se
 
 async fn wait_until_up(netns: &Netns) -> Result<(), LabError> {
     let deadline = Instant::now() + START_TIMEOUT;
-    while netns.within(|| TcpStream::connect((GATEWAY, PORT)))?.is_err() {
+    while netns
+        .within(|| TcpStream::connect((GATEWAY, PORT)))?
+        .is_err()
+    {
         if Instant::now() > deadline {
-            return Err(LabError::Timeout { what: "ganesha.nfsd to listen".to_owned(), after: START_TIMEOUT });
+            return Err(LabError::Timeout {
+                what: "ganesha.nfsd to listen".to_owned(),
+                after: START_TIMEOUT,
+            });
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

@@ -42,12 +42,19 @@ impl Parts {
         for dir in [&data, &logs] {
             std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
         }
-        Ok(Self { data, logs, running: Mutex::new(Vec::new()) })
+        Ok(Self {
+            data,
+            logs,
+            running: Mutex::new(Vec::new()),
+        })
     }
 
     /// How the server reaches the database of [`Part::Postgres`].
     pub(crate) fn database_url(&self) -> String {
-        format!("postgresql:///muster?host={}&user=muster", self.data.join("postgres").display())
+        format!(
+            "postgresql:///muster?host={}&user=muster",
+            self.data.join("postgres").display()
+        )
     }
 
     /// Starts a part; what it says is appended to its log.
@@ -56,10 +63,19 @@ impl Parts {
     /// When its program cannot be started.
     pub(crate) async fn spawn(&self, part: Part, mut command: Command) -> anyhow::Result<()> {
         let path = self.logs.join(format!("{part:?}.log").to_lowercase());
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path);
         let log = log.with_context(|| format!("open {}", path.display()))?;
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).kill_on_drop(true);
-        let child = command.spawn().with_context(|| format!("start {:?}", command.as_std().get_program()))?;
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true);
+        let child = command
+            .spawn()
+            .with_context(|| format!("start {:?}", command.as_std().get_program()))?;
         self.running.lock().await.push((part, child));
         Ok(())
     }
@@ -70,21 +86,39 @@ impl Parts {
     /// When it does not run any more, by itself, or does not end.
     pub(crate) async fn kill(&self, part: Part) -> anyhow::Result<()> {
         let mut running = self.running.lock().await;
-        let index = running.iter().position(|(known, _)| *known == part).context("the part does not run")?;
+        let index = running
+            .iter()
+            .position(|(known, _)| *known == part)
+            .context("the part does not run")?;
         let (_, mut child) = running.swap_remove(index);
         drop(running);
         if let Some(status) = child.try_wait()? {
-            bail!("{part:?} had ended by itself ({status}); its log in {} says why", self.logs.display());
+            bail!(
+                "{part:?} had ended by itself ({status}); its log in {} says why",
+                self.logs.display()
+            );
         }
-        signal(&child, if part == Part::Postgres { Signal::SIGTERM } else { Signal::SIGKILL });
-        tokio::time::timeout(STOP_TIMEOUT, child.wait()).await.context("a killed part did not end")??;
+        signal(
+            &child,
+            if part == Part::Postgres {
+                Signal::SIGTERM
+            } else {
+                Signal::SIGKILL
+            },
+        );
+        tokio::time::timeout(STOP_TIMEOUT, child.wait())
+            .await
+            .context("a killed part did not end")??;
         Ok(())
     }
 
     /// A running part's process.
     pub(crate) async fn pid(&self, part: Part) -> Option<u32> {
         let running = self.running.lock().await;
-        running.iter().find(|(known, _)| *known == part).and_then(|(_, child)| child.id())
+        running
+            .iter()
+            .find(|(known, _)| *known == part)
+            .and_then(|(_, child)| child.id())
     }
 
     /// What the server or its database writes into the data directory when it is ready.
@@ -101,7 +135,11 @@ impl Parts {
                 return Ok(text);
             }
             if Instant::now() > deadline {
-                bail!("muster did not come up in {} s; see {}", START_TIMEOUT.as_secs(), self.logs.display());
+                bail!(
+                    "muster did not come up in {} s; see {}",
+                    START_TIMEOUT.as_secs(),
+                    self.logs.display()
+                );
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -115,7 +153,10 @@ impl Parts {
         let deadline = Instant::now() + START_TIMEOUT;
         while let Err(error) = client.get_value(&["sites"], &[]).await {
             if !error.away() || Instant::now() > deadline {
-                bail!("the API does not answer: {error}; see {}", self.logs.display());
+                bail!(
+                    "the API does not answer: {error}; see {}",
+                    self.logs.display()
+                );
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -132,7 +173,10 @@ impl Parts {
         });
         for (_, mut child) in running {
             signal(&child, Signal::SIGTERM);
-            if tokio::time::timeout(STOP_TIMEOUT, child.wait()).await.is_err() {
+            if tokio::time::timeout(STOP_TIMEOUT, child.wait())
+                .await
+                .is_err()
+            {
                 signal(&child, Signal::SIGKILL);
                 child.wait().await.ok();
             }
@@ -153,6 +197,12 @@ fn signal(child: &Child, signal: Signal) {
 pub(crate) fn write_secret(path: &Path, secret: &str) -> anyhow::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
-    let file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-    file.and_then(|mut file| file.write_all(secret.as_bytes())).with_context(|| format!("write {}", path.display()))
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path);
+    file.and_then(|mut file| file.write_all(secret.as_bytes()))
+        .with_context(|| format!("write {}", path.display()))
 }

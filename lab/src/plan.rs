@@ -182,7 +182,11 @@ impl RackPlan {
     pub fn veteran() -> MachinePlan {
         let name = VETERAN.parse().expect("a constant name is a name");
         let product = "Another Server".to_owned();
-        MachinePlan { name, product, ..reference_machine(8, FirmwareKind::Bios, 2048, None) }
+        MachinePlan {
+            name,
+            product,
+            ..reference_machine(8, FirmwareKind::Bios, 2048, None)
+        }
     }
 
     /// Small machines with a BMC and one disk each, which serve already: for what happens to nodes in service.
@@ -190,10 +194,15 @@ impl RackPlan {
         let small = |index| {
             let bmc = BmcPlan::factory(Ipv4Addr::new(10, 77, 1, 10 + index));
             let mut machine = reference_machine(index, FirmwareKind::Bios, 1024, Some(bmc));
-            machine.disks.retain(|disk| disk.serial == small_disk(index));
+            machine
+                .disks
+                .retain(|disk| disk.serial == small_disk(index));
             machine
         };
-        Self { accel: AccelPlan::Probe, machines: (1..=machines).map(small).collect() }
+        Self {
+            accel: AccelPlan::Probe,
+            machines: (1..=machines).map(small).collect(),
+        }
     }
 
     /// Refuses a plan that cannot be built, and text that could mean something else on a command line.
@@ -204,8 +213,12 @@ impl RackPlan {
         }
         let (mut unique, mut addresses) = (BTreeSet::new(), BTreeSet::new());
         for machine in &self.machines {
-            let own =
-                [machine.name.to_string(), machine.mac.to_string(), machine.uuid.to_string(), machine.serial.clone()];
+            let own = [
+                machine.name.to_string(),
+                machine.mac.to_string(),
+                machine.uuid.to_string(),
+                machine.serial.clone(),
+            ];
             let disks = machine.disks.iter().map(|disk| disk.serial.clone());
             let second = machine.second_mac.iter().map(ToString::to_string);
             for word in own.into_iter().chain(second).chain(disks) {
@@ -213,11 +226,17 @@ impl RackPlan {
                     return refuse(format!("{word} appears twice"));
                 }
             }
-            machine.validate().map_err(|why| LabError::Plan(format!("{}: {why}", machine.name)))?;
+            machine
+                .validate()
+                .map_err(|why| LabError::Plan(format!("{}: {why}", machine.name)))?;
             let Some(bmc) = &machine.bmc else { continue };
-            let oob = bmc.address.octets()[..3] == BMC_GATEWAY.octets()[..3] && bmc.address != BMC_GATEWAY;
+            let oob = bmc.address.octets()[..3] == BMC_GATEWAY.octets()[..3]
+                && bmc.address != BMC_GATEWAY;
             if !oob || !addresses.insert(bmc.address) {
-                return refuse(format!("{}: BMC addresses are distinct and inside 10.77.1.0/24, not .1", machine.name));
+                return refuse(format!(
+                    "{}: BMC addresses are distinct and inside 10.77.1.0/24, not .1",
+                    machine.name
+                ));
             }
         }
         Ok(())
@@ -249,20 +268,30 @@ impl MachinePlan {
         }
         for text in [&self.serial, &self.manufacturer, &self.product] {
             if !plain(text, 48) {
-                return Err(format!("{text:?}: 1 to 48 letters, digits, dots, dashes and spaces"));
+                return Err(format!(
+                    "{text:?}: 1 to 48 letters, digits, dots, dashes and spaces"
+                ));
             }
         }
         if !(1..=64).contains(&self.vcpus) || !(256..=1_048_576).contains(&self.memory_mib) {
             return Err("1 to 64 CPUs and 256 MiB to 1 TiB of memory".to_owned());
         }
-        if let Some(group) = self.second_mac.iter().chain([&self.mac]).find(|mac| mac.0[0] & 1 == 1) {
+        if let Some(group) = self
+            .second_mac
+            .iter()
+            .chain([&self.mac])
+            .find(|mac| mac.0[0] & 1 == 1)
+        {
             return Err(format!("{group} is a group address"));
         }
         if self.disks.len() > 8 {
             return Err("at most 8 disks".to_owned());
         }
         for disk in &self.disks {
-            if !plain(&disk.serial, 20) || disk.serial.contains(' ') || !(1..=4096).contains(&disk.size_gib) {
+            if !plain(&disk.serial, 20)
+                || disk.serial.contains(' ')
+                || !(1..=4096).contains(&disk.size_gib)
+            {
                 return Err(format!(
                     "disk {:?}: a serial of 1 to 20 letters, digits and dashes; 1 to 4096 GiB",
                     disk.serial
@@ -274,7 +303,10 @@ impl MachinePlan {
 }
 
 fn with_second(index: u8, machine: MachinePlan) -> MachinePlan {
-    MachinePlan { second_mac: Some(Mac([0x52, 0x54, 0x00, 0x4d, 0x56, index])), ..machine }
+    MachinePlan {
+        second_mac: Some(Mac([0x52, 0x54, 0x00, 0x4d, 0x56, index])),
+        ..machine
+    }
 }
 
 /// The only disk of the machine of that number in [`RackPlan::small`].
@@ -282,9 +314,20 @@ pub fn small_disk(index: u8) -> String {
     format!("MUSTER-NVME-A-{index}")
 }
 
-fn reference_machine(index: u8, firmware: FirmwareKind, memory_mib: u32, bmc: Option<BmcPlan>) -> MachinePlan {
-    let disk = |kind, label: &str, size_gib| DiskPlan { kind, serial: format!("MUSTER-{label}-{index}"), size_gib };
-    let name = format!("n{index}").parse().expect("n and a digit are a name");
+fn reference_machine(
+    index: u8,
+    firmware: FirmwareKind,
+    memory_mib: u32,
+    bmc: Option<BmcPlan>,
+) -> MachinePlan {
+    let disk = |kind, label: &str, size_gib| DiskPlan {
+        kind,
+        serial: format!("MUSTER-{label}-{index}"),
+        size_gib,
+    };
+    let name = format!("n{index}")
+        .parse()
+        .expect("n and a digit are a name");
     MachinePlan {
         name,
         firmware,
@@ -312,7 +355,14 @@ mod tests {
     #[test]
     fn the_reference_racks_can_be_built_and_read_back() {
         let mut plan = RackPlan::with_stranger();
-        assert!(plan.machines.last().unwrap().disks.iter().all(|disk| disk.serial == STRANGER_DISK));
+        assert!(
+            plan.machines
+                .last()
+                .unwrap()
+                .disks
+                .iter()
+                .all(|disk| disk.serial == STRANGER_DISK)
+        );
         plan.machines.push(RackPlan::veteran());
         assert_eq!(plan.machines[4].disks[1].serial, VETERAN_DISK);
         plan.validate().unwrap();
@@ -321,7 +371,12 @@ mod tests {
         assert!(again.machines[2].manual_power());
         let small = RackPlan::small(6);
         small.validate().unwrap();
-        assert!(small.machines.iter().all(|machine| machine.bmc.is_some() && machine.disks.len() == 1));
+        assert!(
+            small
+                .machines
+                .iter()
+                .all(|machine| machine.bmc.is_some() && machine.disks.len() == 1)
+        );
     }
 
     #[test]

@@ -24,7 +24,10 @@ impl RunDir {
     pub(crate) fn take(dir: &Path, clean: impl FnOnce()) -> anyhow::Result<Self> {
         fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
         let mark = dir.join(MARK);
-        let empty = fs::read_dir(dir).with_context(|| format!("read {}", dir.display()))?.next().is_none();
+        let empty = fs::read_dir(dir)
+            .with_context(|| format!("read {}", dir.display()))?
+            .next()
+            .is_none();
         ensure!(
             empty || mark.exists(),
             "{} is not empty, and no run left that there: name another --dir",
@@ -34,7 +37,9 @@ impl RunDir {
         let lock = lock.with_context(|| format!("write {}", mark.display()))?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => bail!("another run uses {}: name another --dir", dir.display()),
+            Err(TryLockError::WouldBlock) => {
+                bail!("another run uses {}: name another --dir", dir.display())
+            }
             Err(TryLockError::Error(error)) => return Err(error).context("lock the directory"),
         }
         clean();
@@ -68,12 +73,18 @@ mod tests {
         let mine = dir.path().join("thesis.tex");
         fs::write(&mine, "years").unwrap();
         let refused = RunDir::take(dir.path(), || {}).unwrap_err().to_string();
-        assert!(refused.contains("is not empty") && mine.exists(), "{refused}");
+        assert!(
+            refused.contains("is not empty") && mine.exists(),
+            "{refused}"
+        );
         let of_runs = dir.path().join("runs");
         let held = RunDir::take(&of_runs, || {}).unwrap();
         fs::create_dir(of_runs.join("logs")).unwrap();
         let refused = RunDir::take(&of_runs, || {}).unwrap_err().to_string();
-        assert!(refused.contains("another run uses") && of_runs.join("logs").exists(), "{refused}");
+        assert!(
+            refused.contains("another run uses") && of_runs.join("logs").exists(),
+            "{refused}"
+        );
         drop(held);
         RunDir::take(&of_runs, || {}).unwrap();
         assert!(!of_runs.join("logs").exists());

@@ -36,8 +36,18 @@ impl Supervised {
     ) -> Result<Self, LabError> {
         let first = spawn()?;
         let restart = Arc::new(Notify::new());
-        let task = tokio::spawn(supervise(name, first, spawn, Arc::clone(&restart), stop.clone()));
-        Ok(Self { restart, stop, task })
+        let task = tokio::spawn(supervise(
+            name,
+            first,
+            spawn,
+            Arc::clone(&restart),
+            stop.clone(),
+        ));
+        Ok(Self {
+            restart,
+            stop,
+            task,
+        })
     }
 
     /// Ends it and starts it again; returns at once.
@@ -78,12 +88,18 @@ async fn supervise(
             }
         }
         // Killed because the rack is going: nothing may start in it any more.
-        if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
+        if stop
+            .run_until_cancelled(tokio::time::sleep(PAUSE))
+            .await
+            .is_none()
+        {
             return;
         }
         child = match spawn() {
             Ok(child) => child,
-            Err(error) => return tracing::error!(name, %error, "a daemon could not be started again"),
+            Err(error) => {
+                return tracing::error!(name, %error, "a daemon could not be started again");
+            }
         };
     }
     tracing::error!(name, "a daemon ended {MAX_STARTS} times and is left ended");

@@ -27,13 +27,22 @@ pub struct Switch {
 impl Switch {
     /// Starts it. Every card of every machine is in the port that [`port`] says, but the first cards of the machines at the two `crossed` places are
     /// in each other's.
-    pub fn start(rack: &Rack, machines: &[MachinePlan], crossed: [usize; 2]) -> Result<Self, LabError> {
+    pub fn start(
+        rack: &Rack,
+        machines: &[MachinePlan],
+        crossed: [usize; 2],
+    ) -> Result<Self, LabError> {
         let dir = rack.dir.join("switch");
         fs::create_dir_all(&dir).map_err(io(format!("make {}", dir.display())))?;
         // Who reads it is not root, and may not enter the rack's directory.
         let files = vec![(CONF.into(), configuration(machines, crossed))];
-        let enclosure = Enclosure { files, ..Enclosure::default() };
-        Ok(Self { lldpd: Supervised::start("lldpd", rack.closing(), start(&dir, &rack.netns, enclosure))? })
+        let enclosure = Enclosure {
+            files,
+            ..Enclosure::default()
+        };
+        Ok(Self {
+            lldpd: Supervised::start("lldpd", rack.closing(), start(&dir, &rack.netns, enclosure))?,
+        })
     }
 
     /// Ends it. The rack's closing would, too.
@@ -48,7 +57,8 @@ pub fn port(machine: usize, card: usize) -> String {
 }
 
 fn configuration(machines: &[MachinePlan], [one, other]: [usize; 2]) -> String {
-    let mut text = format!("configure system hostname {NAME}\nconfigure lldp tx-interval {EVERY_S}\n");
+    let mut text =
+        format!("configure system hostname {NAME}\nconfigure lldp tx-interval {EVERY_S}\n");
     for (index, machine) in machines.iter().enumerate() {
         for (card, tap) in taps(index, machine).into_iter().enumerate() {
             let place = match (card, index) {
@@ -56,13 +66,20 @@ fn configuration(machines: &[MachinePlan], [one, other]: [usize; 2]) -> String {
                 (0, index) if index == other => one,
                 _ => index,
             };
-            text += &format!("configure ports {tap} lldp portidsubtype local {}\n", port(place, card));
+            text += &format!(
+                "configure ports {tap} lldp portidsubtype local {}\n",
+                port(place, card)
+            );
         }
     }
     text
 }
 
-fn start(dir: &Path, netns: &Netns, enclosure: Enclosure) -> impl Fn() -> Result<Child, LabError> + Send + use<> {
+fn start(
+    dir: &Path,
+    netns: &Netns,
+    enclosure: Enclosure,
+) -> impl Fn() -> Result<Child, LabError> + Send + use<> {
     let (dir, netns) = (dir.to_owned(), netns.clone());
     move || {
         let path = dir.join("lldpd.log");
@@ -71,7 +88,11 @@ fn start(dir: &Path, netns: &Netns, enclosure: Enclosure) -> impl Fn() -> Result
         let mut command = Command::new("lldpd");
         // In the foreground, on the taps alone, by this configuration alone.
         command.args(["-d", "-I", "tap*", "-O", CONF]);
-        command.stdin(Stdio::null()).stdout(said).stderr(also).kill_on_drop(true);
+        command
+            .stdin(Stdio::null())
+            .stdout(said)
+            .stderr(also)
+            .kill_on_drop(true);
         // With a /run of its own its socket is nobody else's.
         netns.spawn_enclosed(&enclosure, command)
     }
@@ -85,7 +106,10 @@ mod tests {
     #[test]
     fn two_first_cards_are_in_each_others_ports() {
         let said = configuration(&RackPlan::reference().machines, [1, 2]);
-        let ports: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("configure ports ")).collect();
+        let ports: Vec<&str> = said
+            .lines()
+            .filter_map(|line| line.strip_prefix("configure ports "))
+            .collect();
         let told = ["tap0 1/1", "tap0b 2/1", "tap1 1/3", "tap1b 2/2", "tap2 1/2"];
         let told = told.map(|told| told.replace(' ', " lldp portidsubtype local Ethernet"));
         assert_eq!(ports, told);

@@ -22,7 +22,10 @@ const SYSTEM: &str = "redfish/v1/Systems/1";
 #[tokio::test]
 async fn a_machine_is_powered_through_its_bmc_and_nothing_is_left_behind() {
     let dir = tempfile::tempdir().unwrap();
-    let mut plan = RackPlan { accel: AccelPlan::Tcg, ..RackPlan::reference() };
+    let mut plan = RackPlan {
+        accel: AccelPlan::Tcg,
+        ..RackPlan::reference()
+    };
     plan.machines.remove(0);
     let rack = Rack::start(dir.path(), plan).await.unwrap();
     let slot = rack.slot("n2").unwrap();
@@ -30,45 +33,106 @@ async fn a_machine_is_powered_through_its_bmc_and_nothing_is_left_behind() {
     let (user, password) = bmc.credentials();
 
     // The BMC is inside the namespace; a forwarder is the way in from here.
-    let door = rack.forward(SocketAddr::from(([127, 0, 0, 1], 0)), bmc.address).unwrap();
-    let http = Client::builder().danger_accept_invalid_certs(true).no_proxy().timeout(LIMIT).build().unwrap();
+    let door = rack
+        .forward(SocketAddr::from(([127, 0, 0, 1], 0)), bmc.address)
+        .unwrap();
+    let http = Client::builder()
+        .danger_accept_invalid_certs(true)
+        .no_proxy()
+        .timeout(LIMIT)
+        .build()
+        .unwrap();
     let url = |path: &str| format!("https://{}/{path}", door.address);
     let reset = |kind: &'static str| {
-        let request =
-            http.post(url(&format!("{SYSTEM}/Actions/ComputerSystem.Reset"))).json(&json!({"ResetType": kind}));
+        let request = http
+            .post(url(&format!("{SYSTEM}/Actions/ComputerSystem.Reset")))
+            .json(&json!({"ResetType": kind}));
         request.basic_auth(&user, Some(password.reveal())).send()
     };
-    let console = rack.forward(SocketAddr::from(([127, 0, 0, 1], 0)), console_address(0).into()).unwrap();
+    let console = rack
+        .forward(
+            SocketAddr::from(([127, 0, 0, 1], 0)),
+            console_address(0).into(),
+        )
+        .unwrap();
     let mut console = TcpStream::connect(console.address).await.unwrap();
     assert_eq!(reset("On").await.unwrap().status(), StatusCode::NO_CONTENT);
-    slot.machine.wait_for_power(PowerState::On, LIMIT).await.unwrap();
-    let system = http.get(url(SYSTEM)).basic_auth(&user, Some(password.reveal())).send().await.unwrap();
+    slot.machine
+        .wait_for_power(PowerState::On, LIMIT)
+        .await
+        .unwrap();
+    let system = http
+        .get(url(SYSTEM))
+        .basic_auth(&user, Some(password.reveal()))
+        .send()
+        .await
+        .unwrap();
     assert_eq!(system.json::<Value>().await.unwrap()["PowerState"], "On");
     let log = slot.machine.dir.join(CONSOLE_LOG);
     wait_for_text(&log, "SeaBIOS").await;
     wait_for_text(&log, "starting execution...ok").await;
     let mut seen = vec![0; 64];
-    tokio::time::timeout(LIMIT, console.read_exact(&mut seen)).await.unwrap().unwrap();
-    assert!(std::fs::read(&log).unwrap().starts_with(&seen), "the terminal server gives the same bytes");
+    tokio::time::timeout(LIMIT, console.read_exact(&mut seen))
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        std::fs::read(&log).unwrap().starts_with(&seen),
+        "the terminal server gives the same bytes"
+    );
 
     // The same rack through its control socket, as another process sees it.
     let lab = LabClient::new(dir.path()).unwrap();
-    let warning = |serial: &str| Act::SetNvmeWarning { serial: serial.to_owned(), warning: 4 };
+    let warning = |serial: &str| Act::SetNvmeWarning {
+        serial: serial.to_owned(),
+        warning: 4,
+    };
     lab.act("n2", &warning("MUSTER-NVME-A-2")).await.unwrap();
-    assert!(lab.act("n2", &warning("MUSTER-DECOY-2")).await.is_err(), "the decoy has no SMART log");
+    assert!(
+        lab.act("n2", &warning("MUSTER-DECOY-2")).await.is_err(),
+        "the decoy has no SMART log"
+    );
     lab.act("n2", &Act::SetLink { up: false }).await.unwrap();
     lab.act("n2", &Act::Wedge).await.unwrap();
-    assert!(lab.read_disk("n2", "MUSTER-NVME-A-2", &DiskQuery::Sample { seed: 1, count: 1 }).await.is_err(), "it runs");
-    assert_eq!(reset("ForceOff").await.unwrap().status(), StatusCode::NO_CONTENT);
-    slot.machine.wait_for_power(PowerState::Off, LIMIT).await.unwrap();
-    let sample = lab.read_disk("n2", "MUSTER-NVME-A-2", &DiskQuery::Sample { seed: 1, count: 64 }).await.unwrap();
+    assert!(
+        lab.read_disk(
+            "n2",
+            "MUSTER-NVME-A-2",
+            &DiskQuery::Sample { seed: 1, count: 1 }
+        )
+        .await
+        .is_err(),
+        "it runs"
+    );
+    assert_eq!(
+        reset("ForceOff").await.unwrap().status(),
+        StatusCode::NO_CONTENT
+    );
+    slot.machine
+        .wait_for_power(PowerState::Off, LIMIT)
+        .await
+        .unwrap();
+    let sample = lab
+        .read_disk(
+            "n2",
+            "MUSTER-NVME-A-2",
+            &DiskQuery::Sample { seed: 1, count: 64 },
+        )
+        .await
+        .unwrap();
     assert!(
         matches!(sample, DiskAnswer::Blocks { blocks } if blocks.len() == 64 && blocks.iter().all(|block| block.zero))
     );
     let oracle = lab.oracle("n2").await.unwrap();
-    let power: Vec<&Happening> =
-        oracle.iter().map(|entry| &entry.what).filter(|what| !matches!(what, Happening::Fault { .. })).collect();
-    assert!(matches!(power[..], [Happening::PowerOn { .. }, Happening::PowerOff]), "{power:?}");
+    let power: Vec<&Happening> = oracle
+        .iter()
+        .map(|entry| &entry.what)
+        .filter(|what| !matches!(what, Happening::Fault { .. }))
+        .collect();
+    assert!(
+        matches!(power[..], [Happening::PowerOn { .. }, Happening::PowerOff]),
+        "{power:?}"
+    );
     assert!(matches!(&oracle[0].cause, Cause::Bmc { reset, .. } if reset == "On"));
 
     // A machine without a BMC has a button.
@@ -87,10 +151,23 @@ async fn what_a_killed_lab_left_is_cleaned() {
     let dir = tempfile::tempdir().unwrap();
     let plan = dir.path().join("plan.json");
     let machines = RackPlan::reference().machines.split_off(2);
-    std::fs::write(&plan, serde_json::to_vec(&RackPlan { accel: AccelPlan::Tcg, machines }).unwrap()).unwrap();
+    std::fs::write(
+        &plan,
+        serde_json::to_vec(&RackPlan {
+            accel: AccelPlan::Tcg,
+            machines,
+        })
+        .unwrap(),
+    )
+    .unwrap();
     let rack_dir = dir.path().join("rack");
     let mut lab = tokio::process::Command::new(env!("CARGO_BIN_EXE_muster-lab"))
-        .args(["up".as_ref(), rack_dir.as_os_str(), "--plan".as_ref(), plan.as_os_str()])
+        .args([
+            "up".as_ref(),
+            rack_dir.as_os_str(),
+            "--plan".as_ref(),
+            plan.as_os_str(),
+        ])
         .kill_on_drop(true)
         .spawn()
         .unwrap();
@@ -108,7 +185,11 @@ async fn what_a_killed_lab_left_is_cleaned() {
     lab.kill().await.unwrap();
     let cleaned = rack::clean(&rack_dir).unwrap();
     assert_eq!(cleaned.processes, 1);
-    assert!(!Path::new("/run/netns").join(cleaned.netns.unwrap()).exists());
+    assert!(
+        !Path::new("/run/netns")
+            .join(cleaned.netns.unwrap())
+            .exists()
+    );
     assert_eq!(processes_of(&rack_dir), Vec::<String>::new());
 }
 
@@ -125,7 +206,15 @@ async fn wait_for_text(path: &Path, text: &str) {
 
 /// Processes working in a directory: every QEMU works in its machine's.
 fn processes_of(dir: &Path) -> Vec<String> {
-    let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
-    let inside = |path: &std::path::PathBuf| std::fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir));
-    pids.filter(inside).map(|path| path.display().to_string()).collect()
+    let pids = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    let inside = |path: &std::path::PathBuf| {
+        std::fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir))
+    };
+    pids.filter(inside)
+        .map(|path| path.display().to_string())
+        .collect()
 }

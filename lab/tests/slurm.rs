@@ -10,7 +10,10 @@ use muster_lab::slurm::{Slurm, spawn_local_slurmd};
 #[tokio::test]
 async fn a_node_joins_runs_a_job_and_leaves() {
     let dir = tempfile::tempdir().unwrap();
-    let plan = RackPlan { accel: AccelPlan::Tcg, machines: RackPlan::reference().machines.split_off(2) };
+    let plan = RackPlan {
+        accel: AccelPlan::Tcg,
+        machines: RackPlan::reference().machines.split_off(2),
+    };
     let rack = Rack::start(dir.path(), plan).await.unwrap();
     let slurm = Slurm::start(&rack).await.unwrap();
     assert_eq!(slurm.sinfo().await.unwrap(), "", "no node yet");
@@ -33,7 +36,10 @@ async fn a_node_joins_runs_a_job_and_leaves() {
     wait_for(&slurm, "local").await;
     let mut slurmd = spawn_local_slurmd(&slurm, "local").unwrap();
     wait_for(&slurm, "local idle gpu*").await;
-    let said = slurm.srun(&["-p", "gpu", "-t", "1", "echo", "passed muster"]).await.unwrap();
+    let said = slurm
+        .srun(&["-p", "gpu", "-t", "1", "echo", "passed muster"])
+        .await
+        .unwrap();
     assert_eq!(said, "passed muster\n");
 
     slurmd.kill().await.unwrap();
@@ -43,18 +49,27 @@ async fn a_node_joins_runs_a_job_and_leaves() {
 
     // The rack goes with the controller still running: it is not started again in what is being removed.
     let namespace = std::path::Path::new("/run/netns").join(rack.netns.name());
-    assert_eq!(rack.close().await.unwrap().netns.as_deref(), namespace.file_name().and_then(|name| name.to_str()));
+    assert_eq!(
+        rack.close().await.unwrap().netns.as_deref(),
+        namespace.file_name().and_then(|name| name.to_str())
+    );
     assert!(!namespace.exists());
     slurm.close().await;
     let lives = |pid: &str| std::path::Path::new("/proc").join(pid.trim()).exists();
     let pid = std::fs::read_to_string(dir.path().join("slurm/slurmctld.pid")).unwrap_or_default();
-    assert!(pid.trim().is_empty() || !lives(&pid), "slurmctld {pid} still runs");
+    assert!(
+        pid.trim().is_empty() || !lives(&pid),
+        "slurmctld {pid} still runs"
+    );
 }
 
 async fn wait_for(slurm: &Slurm, text: &str) {
     let mut seen = String::new();
     for _ in 0..200 {
-        seen = slurm.sinfo().await.unwrap_or_else(|error| error.to_string());
+        seen = slurm
+            .sinfo()
+            .await
+            .unwrap_or_else(|error| error.to_string());
         if seen.contains(text) {
             return;
         }

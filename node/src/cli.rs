@@ -40,14 +40,22 @@ fn verb(words: &[&str]) -> Result<(), Failure> {
     match *words {
         ["version"] => print(&version()?),
         ["live"] => live::run(),
-        ["inventory"] => print(&inventory::collect(&JobContext::foreground(INVENTORY_TIMEOUT))),
+        ["inventory"] => print(&inventory::collect(&JobContext::foreground(
+            INVENTORY_TIMEOUT,
+        ))),
         ["inventory", "-"] => {
             inventory::neighbours::await_those_of(std::io::stdin().lock())?;
-            print(&inventory::collect(&JobContext::foreground(INVENTORY_TIMEOUT)))
+            print(&inventory::collect(&JobContext::foreground(
+                INVENTORY_TIMEOUT,
+            )))
         }
         ["run", job, attempt] => {
             let attempt = attempt.parse().map_err(|_| usage())?;
-            print(&job::run(parse_job(job)?, attempt, std::io::stdin().lock())?)
+            print(&job::run(
+                parse_job(job)?,
+                attempt,
+                std::io::stdin().lock(),
+            )?)
         }
         ["attach", job, offset] => {
             let offset = offset.parse().map_err(|_| usage())?;
@@ -61,7 +69,10 @@ fn verb(words: &[&str]) -> Result<(), Failure> {
 
 /// Prints a failure as one JSON line on stderr and gives its exit code.
 pub fn report(failure: &Failure) -> ExitCode {
-    eprintln!("{}", serde_json::to_string(failure).unwrap_or_else(|_| failure.message.clone()));
+    eprintln!(
+        "{}",
+        serde_json::to_string(failure).unwrap_or_else(|_| failure.message.clone())
+    );
     ExitCode::from(if failure.code == "usage" { 2 } else { 1 })
 }
 
@@ -78,7 +89,8 @@ fn version() -> Result<Version, Failure> {
 
 fn print(document: &impl Serialize) -> Result<(), Failure> {
     use std::io::Write as _;
-    let text = serde_json::to_string(document).map_err(|error| fatal("malformed", error.to_string()))?;
+    let text =
+        serde_json::to_string(document).map_err(|error| fatal("malformed", error.to_string()))?;
     writeln!(std::io::stdout(), "{text}").map_err(io("stdout"))
 }
 

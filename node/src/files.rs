@@ -20,7 +20,10 @@ pub fn read_capped(path: &Path, max: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > max {
-        true => Err(std::io::Error::new(std::io::ErrorKind::InvalidData, format!("longer than {max} bytes"))),
+        true => Err(std::io::Error::new(
+            std::io::ErrorKind::InvalidData,
+            format!("longer than {max} bytes"),
+        )),
         false => Ok(bytes),
     }
 }
@@ -35,7 +38,9 @@ pub fn read_json<T: DeserializeOwned>(path: &Path, max: u64) -> Result<Option<T>
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(io(path.display())(error)),
     };
-    serde_json::from_slice(&bytes).map(Some).map_err(|error| fatal("malformed", format!("{}: {error}", path.display())))
+    serde_json::from_slice(&bytes)
+        .map(Some)
+        .map_err(|error| fatal("malformed", format!("{}: {error}", path.display())))
 }
 
 /// Writes a JSON document durably: after a power loss the old one or the new one is there, whole.
@@ -43,7 +48,8 @@ pub fn read_json<T: DeserializeOwned>(path: &Path, max: u64) -> Result<Option<T>
 /// # Errors
 /// `io`.
 pub fn write_json(path: &Path, mode: u32, document: &impl Serialize) -> Result<(), Failure> {
-    let bytes = serde_json::to_vec(document).map_err(|error| fatal("malformed", error.to_string()))?;
+    let bytes =
+        serde_json::to_vec(document).map_err(|error| fatal("malformed", error.to_string()))?;
     write_durably(path, mode, &bytes).map_err(io(path.display()))
 }
 
@@ -54,7 +60,10 @@ pub fn write_json(path: &Path, mode: u32, document: &impl Serialize) -> Result<(
 pub fn write_durably(path: &Path, mode: u32, bytes: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().ok_or(std::io::ErrorKind::InvalidInput)?;
     std::fs::create_dir_all(folder)?;
-    let mut name = path.file_name().ok_or(std::io::ErrorKind::InvalidInput)?.to_owned();
+    let mut name = path
+        .file_name()
+        .ok_or(std::io::ErrorKind::InvalidInput)?
+        .to_owned();
     name.push(format!(".new.{}", std::process::id()));
     let temporary: PathBuf = folder.join(name);
     let written = (|| {
@@ -92,6 +101,8 @@ pub fn replace_durably(path: &Path, by: &Path) -> std::io::Result<()> {
 /// `io`.
 pub fn random<const N: usize>() -> Result<[u8; N], Failure> {
     let mut bytes = [0; N];
-    File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).map_err(io("/dev/urandom"))?;
+    File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(io("/dev/urandom"))?;
     Ok(bytes)
 }

@@ -77,7 +77,17 @@ pub(crate) fn keep(plan: &GatePlan) -> Result<(), Failure> {
         Some(suite) => {
             let (suite, only, health) = (suite.clone(), Vec::new(), None);
             // What it compares with may hold what only root may read.
-            files::write_json(&path, 0o600, &GatePlan { suite, only, health, in_use: true, ..plan.clone() })
+            files::write_json(
+                &path,
+                0o600,
+                &GatePlan {
+                    suite,
+                    only,
+                    health,
+                    in_use: true,
+                    ..plan.clone()
+                },
+            )
         }
         None => match std::fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -117,20 +127,32 @@ pub fn command(arguments: &[String]) -> ExitCode {
         // Slurm does not have it out for this: the next one measures anew.
         let _none_to_forget = std::fs::remove_file(paths::at(LAST));
     }
-    if unfit { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if unfit {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 /// What was told is not told again.
 fn keep_looks(looks: &[Kept]) {
     for look in looks {
         if let Err(failure) = look.write() {
-            eprintln!("muster-node: where the look at the kernel's log ended is not kept: {}", failure.message);
+            eprintln!(
+                "muster-node: where the look at the kernel's log ended is not kept: {}",
+                failure.message
+            );
         }
     }
 }
 
 fn parse(arguments: &[String]) -> Result<Option<Wanted>, Failure> {
-    let mut wanted = Wanted { max_age_s: 60, within: Duration::from_secs(10), drain: false, strict: false };
+    let mut wanted = Wanted {
+        max_age_s: 60,
+        within: Duration::from_secs(10),
+        drain: false,
+        strict: false,
+    };
     let usage = |what: &str| fatal("usage", format!("{what}\n\n{USAGE}"));
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
@@ -142,7 +164,11 @@ fn parse(arguments: &[String]) -> Result<Option<Wanted>, Failure> {
             "--max-age" => wanted.max_age_s = seconds()?,
             "--within" => match seconds()? {
                 within @ 1..=55 => wanted.within = Duration::from_secs(within),
-                _ => return Err(usage("--within takes 1 to 55: Slurm ends a health check after 60 seconds")),
+                _ => {
+                    return Err(usage(
+                        "--within takes 1 to 55: Slurm ends a health check after 60 seconds",
+                    ));
+                }
             },
             "--drain" => wanted.drain = true,
             "--strict" => wanted.strict = true,
@@ -168,7 +194,12 @@ fn answer(wanted: Wanted) -> (SuiteVerdict, String, Vec<Kept>) {
     }
     let (verdict, reason, looks) = measure(plan, wanted.within);
     if let Some(at_s) = now_s {
-        let last = Last { at_s, plan: of, verdict: verdict.as_str().into(), reason: reason.clone() };
+        let last = Last {
+            at_s,
+            plan: of,
+            verdict: verdict.as_str().into(),
+            reason: reason.clone(),
+        };
         // A verdict that cannot be kept is come to again: nothing else depends on it.
         let _told_again = files::write_json(&paths::at(LAST), 0o644, &last);
     }
@@ -193,7 +224,12 @@ fn fresh(plan: Digest, now_s: u64, max_age_s: u64) -> Option<(SuiteVerdict, Stri
 /// Seconds since the boot: no clock that somebody sets.
 fn up_s() -> Option<u64> {
     let text = files::read_capped(&paths::at("/proc/uptime"), 128).ok()?;
-    String::from_utf8_lossy(&text).split('.').next()?.trim().parse().ok()
+    String::from_utf8_lossy(&text)
+        .split('.')
+        .next()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 /// What the thread that measures says.
@@ -220,8 +256,11 @@ fn measure(plan: GatePlan, within: Duration) -> (SuiteVerdict, String, Vec<Kept>
             }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
-                let fails = |gate: &Gate, begun: &Instant| hangs(gate, begun.elapsed()) && !waived(&plan, &gate.id);
-                if let Some((gate, _)) = running.as_ref().filter(|(gate, begun)| fails(gate, begun)) {
+                let fails = |gate: &Gate, begun: &Instant| {
+                    hangs(gate, begun.elapsed()) && !waived(&plan, &gate.id)
+                };
+                if let Some((gate, _)) = running.as_ref().filter(|(gate, begun)| fails(gate, begun))
+                {
                     let reason = format!("gate {}: it hangs, and cannot be killed", gate.id);
                     return (SuiteVerdict::Fail, reason, looks);
                 }
@@ -240,14 +279,27 @@ fn run_all(plan: &GatePlan, within: Duration, said: &mpsc::Sender<Said>) {
     let (facts, shared) = (inventory::look(), Shared::default());
     for at in 0..plan.suite.gates.len() {
         let one = one_gate(plan, at, cx.remaining());
-        let begun = one.suite.gates.iter().try_for_each(|gate| said.send(Said::Begun(Box::new(gate.clone()))));
+        let begun = one
+            .suite
+            .gates
+            .iter()
+            .try_for_each(|gate| said.send(Said::Begun(Box::new(gate.clone()))));
         if begun.is_err() {
             return;
         }
-        let bench = gates::Bench { machine: Machine::host(), plan: &one, facts: &facts, cx: &cx, shared: &shared };
+        let bench = gates::Bench {
+            machine: Machine::host(),
+            plan: &one,
+            facts: &facts,
+            cx: &cx,
+            shared: &shared,
+        };
         let settles = plan_gate(plan, at).map_or(0, |gate| gate.settle_s);
         let results = gates::run_on(&bench).unwrap_or_default();
-        let results = results.into_iter().map(|result| settled(result, settles, up_s())).collect();
+        let results = results
+            .into_iter()
+            .map(|result| settled(result, settles, up_s()))
+            .collect();
         if said.send(Said::Ended(results, shared.looks())).is_err() {
             return;
         }
@@ -258,8 +310,15 @@ fn run_all(plan: &GatePlan, within: Duration, said: &mpsc::Sender<Said>) {
 fn settled(result: GateResult, settles_s: u64, up_s: Option<u64>) -> GateResult {
     match up_s.filter(|up_s| *up_s < settles_s && result.verdict == Verdict::Fail) {
         Some(up_s) => {
-            let reason = format!("{}; {up_s} s after its boot, of {settles_s} in which it may settle", result.reason);
-            GateResult { verdict: Verdict::Error, reason, ..result }
+            let reason = format!(
+                "{}; {up_s} s after its boot, of {settles_s} in which it may settle",
+                result.reason
+            );
+            GateResult {
+                verdict: Verdict::Error,
+                reason,
+                ..result
+            }
         }
         None => result,
     }
@@ -297,14 +356,24 @@ fn plan_gate(plan: &GatePlan, at: usize) -> Option<Gate> {
 
 /// Whether a waiver counts in place of a gate's verdict at this moment. One whose end is not known is none.
 fn waived(plan: &GatePlan, gate: &str) -> bool {
-    plan.waived_until.get(gate).is_some_and(|until| *until > muster_core::clock::Clock::System.now())
+    plan.waived_until
+        .get(gate)
+        .is_some_and(|until| *until > muster_core::clock::Clock::System.now())
 }
 
 fn told(plan: &GatePlan, results: &[GateResult]) -> (SuiteVerdict, String) {
     let now = muster_core::clock::Clock::System.now();
-    let by = Judged { suite: &plan.suite, profile: Some(&plan.profile), wanted: &[], now };
+    let by = Judged {
+        suite: &plan.suite,
+        profile: Some(&plan.profile),
+        wanted: &[],
+        now,
+    };
     let counts = |result: &GateResult| match waived(plan, &result.gate) {
-        true => GateResult { verdict: Verdict::Pass, ..result.clone() },
+        true => GateResult {
+            verdict: Verdict::Pass,
+            ..result.clone()
+        },
         false => result.clone(),
     };
     let results: Vec<GateResult> = results.iter().map(counts).collect();
@@ -314,11 +383,18 @@ fn told(plan: &GatePlan, results: &[GateResult]) -> (SuiteVerdict, String) {
         SuiteVerdict::Fail => result.verdict == Verdict::Fail && !result.shadow,
         SuiteVerdict::Unknown => result.verdict != Verdict::Pass && !result.shadow,
     };
-    let worst = results.iter().find(wanted).map(|result| format!("gate {}: {}", result.gate, result.reason));
+    let worst = results
+        .iter()
+        .find(wanted)
+        .map(|result| format!("gate {}: {}", result.gate, result.reason));
     let reason = worst.unwrap_or_else(|| match verdict {
         SuiteVerdict::Pass => format!("{} gates pass", results.len()),
         SuiteVerdict::Fail | SuiteVerdict::Unknown => {
-            format!("{} of {} gates gave an answer in time", results.len(), plan.suite.gates.len())
+            format!(
+                "{} of {} gates gave an answer in time",
+                results.len(),
+                plan.suite.gates.len()
+            )
         }
     });
     (verdict, reason)
@@ -332,7 +408,8 @@ mod tests {
     fn a_tool_hangs_that_had_a_fair_time_and_does_not_die_of_its_end() {
         let suite: muster_core::gates::Suite =
             toml::from_str(include_str!("../../suites/smoke.toml")).expect("a shipped suite");
-        let profile = toml::from_str(include_str!("../../suites/profiles/virtual-node.toml")).expect("a profile");
+        let profile = toml::from_str(include_str!("../../suites/profiles/virtual-node.toml"))
+            .expect("a profile");
         let plan = GatePlan {
             suite,
             profile,
@@ -346,12 +423,28 @@ mod tests {
             xid: None,
             firmware: None,
         };
-        let at = plan.suite.gates.iter().position(|gate| gate.id == "gpu.inventory").expect("a gate");
+        let at = plan
+            .suite
+            .gates
+            .iter()
+            .position(|gate| gate.id == "gpu.inventory")
+            .expect("a gate");
         let with = |left_s: u64, ran_s: u64| {
-            let gate = one_gate(&plan, at, Duration::from_secs(left_s)).suite.gates.remove(0);
+            let gate = one_gate(&plan, at, Duration::from_secs(left_s))
+                .suite
+                .gates
+                .remove(0);
             hangs(&gate, Duration::from_secs(ran_s))
         };
-        assert_eq!((with(10, 9), with(10, 10)), (false, true), "killed after 9 seconds");
-        assert_eq!((with(4, 4), with(4, 9)), (false, false), "3 seconds are too few to say anything");
+        assert_eq!(
+            (with(10, 9), with(10, 10)),
+            (false, true),
+            "killed after 9 seconds"
+        );
+        assert_eq!(
+            (with(4, 4), with(4, 9)),
+            (false, false),
+            "3 seconds are too few to say anything"
+        );
     }
 }

@@ -38,7 +38,9 @@ pub struct Demand {
 /// # Errors
 /// `permit_refused` with the server's reason or for a wrong signature; `deadline`; `cancelled`; `no_trust` where the site's key is absent.
 pub fn redeem(plan: &Plan, demand: &Demand, cx: &JobContext) -> Result<(), Failure> {
-    let spool = cx.spool().ok_or_else(|| fatal("no_spool", "disks are only written by jobs"))?;
+    let spool = cx
+        .spool()
+        .ok_or_else(|| fatal("no_spool", "disks are only written by jobs"))?;
     let trust = site_trust()?;
     let mut asked = Asked::default();
     for turn in 0_u32.. {
@@ -54,12 +56,17 @@ pub fn redeem(plan: &Plan, demand: &Demand, cx: &JobContext) -> Result<(), Failu
                 let _ = std::fs::remove_file(spool.answer());
                 match asked.accept(&trust, demand.kind, &signature, Instant::now())? {
                     Accepted::Now => return Ok(()),
-                    Accepted::TooLate => cx.log("the answer came too late; the server is asked again"),
+                    Accepted::TooLate => {
+                        cx.log("the answer came too late; the server is asked again")
+                    }
                 }
             }
             Some(Answer::Refused { reason }) => {
                 let _ = std::fs::remove_file(spool.answer());
-                return Err(fatal("permit_refused", format!("the server refused the permit: {}", text(&reason))));
+                return Err(fatal(
+                    "permit_refused",
+                    format!("the server refused the permit: {}", text(&reason)),
+                ));
             }
             None => {}
         }
@@ -87,14 +94,22 @@ enum Accepted {
 impl Asked {
     /// Whether it is time for a challenge.
     fn is_due(&self, attempt: i32, now: Instant) -> bool {
-        self.0.last().is_none_or(|(at, last)| last.attempt != attempt || now.duration_since(*at) >= FRESH)
+        self.0
+            .last()
+            .is_none_or(|(at, last)| last.attempt != attempt || now.duration_since(*at) >= FRESH)
     }
 
     fn note(&mut self, challenge: Challenge, now: Instant) {
         self.0.push((now, challenge));
     }
 
-    fn accept(&self, trust: &SiteTrust, kind: PermitKind, signature: &str, now: Instant) -> Result<Accepted, Failure> {
+    fn accept(
+        &self,
+        trust: &SiteTrust,
+        kind: PermitKind,
+        signature: &str,
+        now: Instant,
+    ) -> Result<Accepted, Failure> {
         let mut refusal = None;
         for (at, challenge) in &self.0 {
             match permits::verify(&trust.permit_public_key, kind, challenge, signature) {
@@ -104,7 +119,10 @@ impl Asked {
             }
         }
         let why = refusal.map(|error| error.to_string()).unwrap_or_default();
-        Err(fatal("permit_refused", format!("the answer does not fit the challenge: {why}")))
+        Err(fatal(
+            "permit_refused",
+            format!("the answer does not fit the challenge: {why}"),
+        ))
     }
 }
 
@@ -132,15 +150,27 @@ fn challenge(plan: &Plan, attempt: i32, demand: &Demand) -> Result<Challenge, Fa
 /// `no_trust` when it is absent or not ours.
 pub fn site_trust() -> Result<SiteTrust, Failure> {
     let trust: Option<SiteTrust> = files::read_json(&paths::at("/etc/muster/site.json"), 64 << 10)?;
-    let trust = trust.ok_or_else(|| fatal("no_trust", "there is no /etc/muster/site.json: not our live image"))?;
+    let trust = trust.ok_or_else(|| {
+        fatal(
+            "no_trust",
+            "there is no /etc/muster/site.json: not our live image",
+        )
+    })?;
     match trust.protocol == PROTOCOL {
         true => Ok(trust),
-        false => Err(fatal("protocol", format!("site.json speaks protocol {}", trust.protocol))),
+        false => Err(fatal(
+            "protocol",
+            format!("site.json speaks protocol {}", trust.protocol),
+        )),
     }
 }
 
 fn text(reason: &str) -> String {
-    reason.chars().filter(|c| !c.is_control()).take(512).collect()
+    reason
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(512)
+        .collect()
 }
 
 #[cfg(test)]
@@ -185,9 +215,13 @@ mod tests {
         assert!(asked.is_due(2, begin) && asked.is_due(1, begin + FRESH));
 
         let signed = permits::sign(&key, PermitKind::Wipe, &first);
-        let accept =
-            |asked: &Asked, signature: &str, after| asked.accept(&trust, PermitKind::Wipe, signature, begin + after);
-        assert_eq!(accept(&asked, &signed, FRESH - POLL).unwrap(), Accepted::Now);
+        let accept = |asked: &Asked, signature: &str, after| {
+            asked.accept(&trust, PermitKind::Wipe, signature, begin + after)
+        };
+        assert_eq!(
+            accept(&asked, &signed, FRESH - POLL).unwrap(),
+            Accepted::Now
+        );
         assert_eq!(accept(&asked, &signed, FRESH).unwrap(), Accepted::TooLate);
         let second = challenge(1);
         asked.note(second.clone(), begin + FRESH);
@@ -195,6 +229,9 @@ mod tests {
         let anew = permits::sign(&key, PermitKind::Wipe, &second);
         assert_eq!(accept(&asked, &anew, FRESH + POLL).unwrap(), Accepted::Now);
         let other = permits::sign(&key, PermitKind::Wipe, &challenge(1));
-        assert_eq!(accept(&asked, &other, FRESH).unwrap_err().code, "permit_refused");
+        assert_eq!(
+            accept(&asked, &other, FRESH).unwrap_err().code,
+            "permit_refused"
+        );
     }
 }

@@ -20,11 +20,17 @@ const DRAIN: Duration = Duration::from_secs(10);
 pub(crate) fn drain(reason: &str) -> bool {
     let host = || {
         let name = files::read_capped(&paths::at("/proc/sys/kernel/hostname"), 256).ok()?;
-        String::from_utf8(name).ok().map(|name| name.trim().to_owned())
+        String::from_utf8(name)
+            .ok()
+            .map(|name| name.trim().to_owned())
     };
-    let Some(node) = std::env::var("SLURMD_NODENAME").ok().or_else(host) else { return false };
+    let Some(node) = std::env::var("SLURMD_NODENAME").ok().or_else(host) else {
+        return false;
+    };
     let cx = JobContext::foreground(DRAIN);
-    let Some(shown) = scontrol(&cx, &["show", "node", &node]) else { return false };
+    let Some(shown) = scontrol(&cx, &["show", "node", &node]) else {
+        return false;
+    };
     let Some(out) = kept_out(&shown) else {
         eprintln!("muster-node: {node} is not drained: what scontrol says of it is not understood");
         return false;
@@ -40,15 +46,26 @@ pub(crate) fn drain(reason: &str) -> bool {
     }
     let plain = |c: char| if c.is_control() || c == '"' { ' ' } else { c };
     let why: String = reason.chars().map(plain).take(REASON_MAX).collect();
-    let (node, why) = (format!("NodeName={node}"), format!("Reason={OUR_REASON} {why}"));
+    let (node, why) = (
+        format!("NodeName={node}"),
+        format!("Reason={OUR_REASON} {why}"),
+    );
     scontrol(&cx, &["update", &node, "State=DRAIN", &why]).is_some()
 }
 
 /// What it says, where it does what it was asked.
 fn scontrol(cx: &JobContext, arguments: &[&str]) -> Option<String> {
     let argv = [&["scontrol"][..], arguments].concat();
-    match tool::run(cx, &Call { argv: &argv, ..Call::default() }) {
-        Ok(done) if done.status.success() => return Some(String::from_utf8_lossy(&done.stdout).into_owned()),
+    match tool::run(
+        cx,
+        &Call {
+            argv: &argv,
+            ..Call::default()
+        },
+    ) {
+        Ok(done) if done.status.success() => {
+            return Some(String::from_utf8_lossy(&done.stdout).into_owned());
+        }
         Ok(done) => eprintln!("muster-node: scontrol: {}", tool::tail(&done.stderr, 300)),
         Err(error) => eprintln!("muster-node: {}", Failure::from(error).message),
     }
@@ -57,10 +74,16 @@ fn scontrol(cx: &JobContext, arguments: &[&str]) -> Option<String> {
 
 /// The reason that a node gets no jobs for, of `scontrol show node`: empty where it gets some, or where nobody gave one. `None` where it is no such text.
 fn kept_out(shown: &str) -> Option<&str> {
-    let line = |name: &str| shown.lines().find_map(|line| line.trim_start().strip_prefix(name));
+    let line = |name: &str| {
+        shown
+            .lines()
+            .find_map(|line| line.trim_start().strip_prefix(name))
+    };
     let state = line("State=")?.split_whitespace().next()?;
     // Older versions mark a state that is not sure, as in `DOWN*`.
-    let mut words = state.split('+').map(|word| word.trim_end_matches(|c: char| !c.is_ascii_alphabetic()));
+    let mut words = state
+        .split('+')
+        .map(|word| word.trim_end_matches(|c: char| !c.is_ascii_alphabetic()));
     match words.any(|word| matches!(word, "DRAIN" | "DOWN" | "FAIL")) {
         true => Some(line("Reason=").unwrap_or_default().trim()),
         false => Some(""),
@@ -87,10 +110,18 @@ mod tests {
             ("IDLE", false),
             ("ALLOCATED+COMPLETING", false),
         ] {
-            let reason = if out { "replacing fan 3 [bob@2026-11-20T09:19:17]" } else { "" };
+            let reason = if out {
+                "replacing fan 3 [bob@2026-11-20T09:19:17]"
+            } else {
+                ""
+            };
             assert_eq!(kept_out(&shown(state)), Some(reason), "{state}");
         }
-        assert_eq!(kept_out("   State=DOWN ThreadsPerCore=1\n"), Some(""), "nobody said why");
+        assert_eq!(
+            kept_out("   State=DOWN ThreadsPerCore=1\n"),
+            Some(""),
+            "nobody said why"
+        );
         for nothing in ["", "Node n7 not found\n", "   State=\n"] {
             assert_eq!(kept_out(nothing), None, "{nothing:?}");
         }

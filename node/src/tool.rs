@@ -79,11 +79,22 @@ pub enum ToolError {
 impl From<ToolError> for Failure {
     fn from(error: ToolError) -> Self {
         match error {
-            ToolError::Missing(program) => fatal("tool_missing", format!("{program} is not installed here")),
-            ToolError::TimedOut { program, after, hangs, .. } => {
-                retryable("tool_timeout", format!("{program} {}", overdue(after.as_secs(), hangs)))
+            ToolError::Missing(program) => {
+                fatal("tool_missing", format!("{program} is not installed here"))
             }
-            ToolError::Cancelled(program) => fatal("cancelled", format!("the job was cancelled while {program} ran")),
+            ToolError::TimedOut {
+                program,
+                after,
+                hangs,
+                ..
+            } => retryable(
+                "tool_timeout",
+                format!("{program} {}", overdue(after.as_secs(), hangs)),
+            ),
+            ToolError::Cancelled(program) => fatal(
+                "cancelled",
+                format!("the job was cancelled while {program} ran"),
+            ),
             ToolError::Io(program, error) => retryable("tool_io", format!("{program}: {error}")),
         }
     }
@@ -91,7 +102,11 @@ impl From<ToolError> for Failure {
 
 /// What is said of a program that had its time.
 pub fn overdue(after_s: u64, hangs: bool) -> String {
-    let fate = if hangs { ", and cannot be killed: it hangs in the kernel" } else { " and was killed" };
+    let fate = if hangs {
+        ", and cannot be killed: it hangs in the kernel"
+    } else {
+        " and was killed"
+    };
     format!("did not end within {after_s} s{fate}")
 }
 
@@ -102,7 +117,9 @@ pub fn overdue(after_s: u64, hangs: bool) -> String {
 pub fn run(cx: &JobContext, call: &Call<'_>) -> Result<Finished, ToolError> {
     let mut running = Running::start(call)?;
     let mut poll = FIRST_POLL;
-    let limit = call.timeout.map_or(cx.remaining(), |own| own.min(cx.remaining()));
+    let limit = call
+        .timeout
+        .map_or(cx.remaining(), |own| own.min(cx.remaining()));
     loop {
         if let Some(status) = running.ended()? {
             return Ok(running.finish(status));
@@ -144,12 +161,21 @@ impl Running {
         })?;
         let out = Capture::start(child.stdout.take(), call.superseded);
         let err = Capture::start(child.stderr.take(), None);
-        if let (Some(bytes), Some(mut pipe)) = (call.stdin.map(<[u8]>::to_vec), child.stdin.take()) {
+        if let (Some(bytes), Some(mut pipe)) = (call.stdin.map(<[u8]>::to_vec), child.stdin.take())
+        {
             // A program that does not read its input must not block us; one that went away says so by its status.
             std::thread::spawn(move || pipe.write_all(&bytes));
         }
         let (started, kills_leftovers) = (Instant::now(), call.kills_leftovers);
-        Ok(Self { program, child, out, err, started, kills_leftovers, settled: false })
+        Ok(Self {
+            program,
+            child,
+            out,
+            err,
+            started,
+            kills_leftovers,
+            settled: false,
+        })
     }
 
     /// How it ended, once it has.
@@ -164,21 +190,33 @@ impl Running {
             // Not reaped yet, its number is still its group's, and nobody else's.
             kill_group(&self.child);
         }
-        let status = self.child.try_wait().map_err(|error| ToolError::Io(self.program.clone(), error))?;
+        let status = self
+            .child
+            .try_wait()
+            .map_err(|error| ToolError::Io(self.program.clone(), error))?;
         self.settled = status.is_some();
         Ok(status)
     }
 
     /// What it has printed until now, both streams, as text.
     pub fn said(&self) -> String {
-        [&self.out, &self.err].map(|stream| String::from_utf8_lossy(&stream.so_far()).into_owned()).concat()
+        [&self.out, &self.err]
+            .map(|stream| String::from_utf8_lossy(&stream.so_far()).into_owned())
+            .concat()
     }
 
     fn finish(mut self, status: ExitStatus) -> Finished {
         // Looked at before what was read is taken: behind an end nothing comes any more.
         let open = !(self.out.await_end() & self.err.await_end());
         let ((stdout, cut_out), (stderr, cut_err)) = (self.out.take(), self.err.take());
-        Finished { status, stdout, stderr, truncated: cut_out || cut_err, open, took: self.started.elapsed() }
+        Finished {
+            status,
+            stdout,
+            stderr,
+            truncated: cut_out || cut_err,
+            open,
+            took: self.started.elapsed(),
+        }
     }
 
     fn time_out(mut self, after: Duration) -> ToolError {
@@ -187,7 +225,13 @@ impl Running {
         self.out.await_end();
         self.err.await_end();
         let (stdout, stderr) = (self.out.take().0, self.err.take().0);
-        ToolError::TimedOut { program: self.program.clone(), after, stdout, stderr, hangs }
+        ToolError::TimedOut {
+            program: self.program.clone(),
+            after,
+            stdout,
+            stderr,
+            hangs,
+        }
     }
 }
 
@@ -204,29 +248,49 @@ impl Drop for Running {
 /// # Errors
 /// `tool_failed` with the end of what it said, or what [`ToolError`] tells.
 pub fn output(cx: &JobContext, argv: &[&str]) -> Result<Vec<u8>, Failure> {
-    let done = run(cx, &Call { argv, ..Call::default() })?;
+    let done = run(
+        cx,
+        &Call {
+            argv,
+            ..Call::default()
+        },
+    )?;
     match done.status.success() {
         true => Ok(done.stdout),
         false => Err(fatal(
             "tool_failed",
-            format!("`{}` ended with {}: {}", argv.join(" "), done.status, tail(&done.stderr, 600)),
+            format!(
+                "`{}` ended with {}: {}",
+                argv.join(" "),
+                done.status,
+                tail(&done.stderr, 600)
+            ),
         )),
     }
 }
 
 /// The last `max` bytes as text, for messages.
 pub fn tail(bytes: &[u8], max: usize) -> String {
-    String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(max)..]).trim().to_owned()
+    String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(max)..])
+        .trim()
+        .to_owned()
 }
 
 fn spawn(call: &Call<'_>) -> std::io::Result<Child> {
-    let (program, arguments) = call.argv.split_first().ok_or(std::io::ErrorKind::InvalidInput)?;
+    let (program, arguments) = call
+        .argv
+        .split_first()
+        .ok_or(std::io::ErrorKind::InvalidInput)?;
     Command::new(program)
         .args(arguments)
         .envs(call.env.iter().copied())
         .env("LC_ALL", "C")
         .env("PATH", search_path())
-        .stdin(if call.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
+        .stdin(if call.stdin.is_some() {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
@@ -243,7 +307,9 @@ pub fn search_path() -> String {
 /// Whether a program that is not reaped yet has ended: of one that runs the system says so.
 fn is_over(child: &Child) -> bool {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    let Ok(pid) = i32::try_from(child.id()).map(Pid::from_raw) else { return false };
+    let Ok(pid) = i32::try_from(child.id()).map(Pid::from_raw) else {
+        return false;
+    };
     !matches!(waitid(Id::Pid(pid), flags), Ok(WaitStatus::StillAlive))
 }
 
@@ -284,7 +350,13 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) fn new(max: usize, superseded: Option<Superseded>) -> Self {
-        Self { kept: Vec::new(), truncated: false, max, superseded, newest: [None; 2] }
+        Self {
+            kept: Vec::new(),
+            truncated: false,
+            max,
+            superseded,
+            newest: [None; 2],
+        }
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
@@ -292,7 +364,10 @@ impl Output {
             let room = self.max.saturating_sub(self.kept.len()).min(piece.len());
             self.kept.extend_from_slice(&piece[..room]);
             self.truncated |= room < piece.len();
-            if let (Some(superseded), true) = (self.superseded, piece.ends_with(b"\r") && room == piece.len()) {
+            if let (Some(superseded), true) = (
+                self.superseded,
+                piece.ends_with(b"\r") && room == piece.len(),
+            ) {
                 self.end_piece(superseded);
             }
         }
@@ -314,7 +389,9 @@ impl Output {
     /// What is kept, and whether it is cut.
     pub(crate) fn take(&mut self) -> (Vec<u8>, bool) {
         let (max, superseded) = (self.max, self.superseded);
-        let Self { kept, truncated, .. } = std::mem::replace(self, Self::new(max, superseded));
+        let Self {
+            kept, truncated, ..
+        } = std::mem::replace(self, Self::new(max, superseded));
         (kept, truncated)
     }
 }
@@ -334,7 +411,9 @@ impl Capture {
             std::thread::spawn(move || {
                 let mut chunk = [0; 16 << 10];
                 while let Ok(count @ 1..) = pipe.read(&mut chunk) {
-                    seen.lock().unwrap_or_else(PoisonError::into_inner).push(&chunk[..count]);
+                    seen.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(&chunk[..count]);
                 }
             })
         });
@@ -343,13 +422,21 @@ impl Capture {
 
     /// What was read until now.
     fn so_far(&self) -> Vec<u8> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).kept.clone()
+        self.seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .kept
+            .clone()
     }
 
     /// Waits for the stream's end, [`DRAIN`] at most; whether it came.
     fn await_end(&self) -> bool {
         let started = Instant::now();
-        let open = || self.thread.as_ref().is_some_and(|thread| !thread.is_finished());
+        let open = || {
+            self.thread
+                .as_ref()
+                .is_some_and(|thread| !thread.is_finished())
+        };
         while open() && started.elapsed() < DRAIN {
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -358,7 +445,10 @@ impl Capture {
 
     /// What was read, and whether it is cut.
     fn take(&mut self) -> (Vec<u8>, bool) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 }
 
@@ -369,7 +459,10 @@ mod tests {
     /// A program that ends at once and leaves one of its group behind, and that one's command line.
     fn leaves(seconds: &str) -> ([String; 3], Vec<u8>) {
         let script = format!("sleep {seconds} >/dev/null 2>&1 &");
-        (["sh".into(), "-c".into(), script], format!("sleep\0{seconds}\0").into_bytes())
+        (
+            ["sh".into(), "-c".into(), script],
+            format!("sleep\0{seconds}\0").into_bytes(),
+        )
     }
 
     /// Those that run with a command line. What was killed is gone a moment later.
@@ -377,9 +470,14 @@ mod tests {
         std::thread::sleep(Duration::from_millis(100));
         let of = |entry: std::fs::DirEntry| {
             let same = std::fs::read(entry.path().join("cmdline")).is_ok_and(|found| found == line);
-            same.then(|| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw)).flatten()
+            same.then(|| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw))
+                .flatten()
         };
-        std::fs::read_dir("/proc").expect("/proc").flatten().filter_map(of).collect()
+        std::fs::read_dir("/proc")
+            .expect("/proc")
+            .flatten()
+            .filter_map(of)
+            .collect()
     }
 
     #[test]
@@ -387,10 +485,15 @@ mod tests {
         let cx = JobContext::foreground(Duration::from_secs(60));
         for (at, kills_leftovers) in [false, true].into_iter().enumerate() {
             let (argv, line) = leaves(&format!("{}.{at}1", 100_000 + std::process::id()));
-            let call = Call { argv: &argv.each_ref().map(String::as_str), kills_leftovers, ..Call::default() };
+            let call = Call {
+                argv: &argv.each_ref().map(String::as_str),
+                kills_leftovers,
+                ..Call::default()
+            };
             assert!(run(&cx, &call).expect("it ran").status.success());
             let left = running(&line);
-            left.iter().for_each(|pid| kill(*pid, Signal::SIGKILL).expect("it runs"));
+            left.iter()
+                .for_each(|pid| kill(*pid, Signal::SIGKILL).expect("it runs"));
             assert_eq!(left.len(), usize::from(!kills_leftovers));
         }
     }
@@ -398,7 +501,10 @@ mod tests {
     #[test]
     fn who_drops_a_program_that_just_ended_drops_its_group() {
         let (argv, line) = leaves(&format!("{}.31", 100_000 + std::process::id()));
-        let call = Call { argv: &argv.each_ref().map(String::as_str), ..Call::default() };
+        let call = Call {
+            argv: &argv.each_ref().map(String::as_str),
+            ..Call::default()
+        };
         let running_one = Running::start(&call).expect("it starts");
         while !is_over(&running_one.child) {
             std::thread::sleep(FIRST_POLL);

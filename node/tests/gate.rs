@@ -16,7 +16,13 @@ const DOCUMENT: &str = include_str!("../../docs/gates.md");
 
 fn muster_node(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_muster-node"));
-    command.args(["gate"]).args(arguments).current_dir(folder).env("MUSTER_ROOT", folder).output().unwrap()
+    command
+        .args(["gate"])
+        .args(arguments)
+        .current_dir(folder)
+        .env("MUSTER_ROOT", folder)
+        .output()
+        .unwrap()
 }
 
 /// A suite with one gate whose tool prints a recording.
@@ -36,7 +42,14 @@ fn the_exit_code_tells_a_failure_from_no_answer_and_from_a_slip_of_the_hand() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let run = |more: &[&str]| {
-        let ended = muster_node(folder, &[&["--suite", "suite.toml", "--profile", "virtual-node"], more].concat());
+        let ended = muster_node(
+            folder,
+            &[
+                &["--suite", "suite.toml", "--profile", "virtual-node"],
+                more,
+            ]
+            .concat(),
+        );
         (
             ended.status.code().unwrap(),
             String::from_utf8(ended.stdout).unwrap(),
@@ -45,11 +58,16 @@ fn the_exit_code_tells_a_failure_from_no_answer_and_from_a_slip_of_the_hand() {
     };
     suite(folder, SAT, REACHED, "");
     let (code, table, _) = run(&[]);
-    assert!(code == 0 && table.contains("t 1 on virtual-node: pass, 1 gates"), "{code} {table}");
+    assert!(
+        code == 0 && table.contains("t 1 on virtual-node: pass, 1 gates"),
+        "{code} {table}"
+    );
     suite(folder, SAT, MISSED, "");
     let (code, table, _) = run(&[]);
     assert!(
-        code == 1 && table.contains("Replace the module.") && table.contains("fail, 1 of 1 gates block"),
+        code == 1
+            && table.contains("Replace the module.")
+            && table.contains("fail, 1 of 1 gates block"),
         "{code} {table}"
     );
     suite(folder, "", REACHED, "");
@@ -62,13 +80,21 @@ fn the_exit_code_tells_a_failure_from_no_answer_and_from_a_slip_of_the_hand() {
     assert_eq!(document["results"][0]["finding"], "Replace the module.");
     suite(folder, SAT, MISSED, "shadow = true\n");
     assert_eq!(run(&[]).0, 0, "a shadow is only told");
-    for more in [&["--only", "b"][..], &["--what"], &["--set", "x"], &["--suite", "no-such-suite"]] {
+    for more in [
+        &["--only", "b"][..],
+        &["--what"],
+        &["--set", "x"],
+        &["--suite", "no-such-suite"],
+    ] {
         let (code, _, said) = run(more);
         assert!(code == 64 && !said.is_empty(), "{more:?}: {code} {said}");
     }
     suite(folder, SAT, REACHED, "retries = 9\n");
     let (code, _, said) = run(&[]);
-    assert!(code == 64 && said.contains("at most 3 retries"), "{code} {said}");
+    assert!(
+        code == 64 && said.contains("at most 3 retries"),
+        "{code} {said}"
+    );
 }
 
 #[test]
@@ -76,28 +102,76 @@ fn the_document_is_whole_and_the_shipped_suites_are_in_the_binary() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     suite(folder, SAT, REACHED, "");
-    let ended = muster_node(folder, &["--suite", "suite.toml", "--profile", "virtual-node", "--json"]);
+    let ended = muster_node(
+        folder,
+        &[
+            "--suite",
+            "suite.toml",
+            "--profile",
+            "virtual-node",
+            "--json",
+        ],
+    );
     let document: Value = serde_json::from_slice(&ended.stdout).unwrap();
-    assert_eq!((document["verdict"].as_str(), document["profile"].as_str()), (Some("pass"), Some("virtual-node")));
-    assert!(document["fingerprint"].as_str().unwrap().starts_with("sha256:"));
+    assert_eq!(
+        (document["verdict"].as_str(), document["profile"].as_str()),
+        (Some("pass"), Some("virtual-node"))
+    );
+    assert!(
+        document["fingerprint"]
+            .as_str()
+            .unwrap()
+            .starts_with("sha256:")
+    );
     let result: GateResult = serde_json::from_value(document["results"][0].clone()).unwrap();
     assert_eq!(result.finding, "", "it passed");
-    assert!(result.verdict == Verdict::Pass && result.evidence.is_whole(), "{result:?}");
+    assert!(
+        result.verdict == Verdict::Pass && result.evidence.is_whole(),
+        "{result:?}"
+    );
 
     let listed = muster_node(folder, &["--list"]);
     let listed = String::from_utf8(listed.stdout).unwrap();
-    for name in ["admit", "smoke", "sweep", "deep", "fabric", "pairs", "hgx-h100-80g", "mi300x"] {
-        assert!(listed.lines().any(|line| line.split_whitespace().nth(1) == Some(name)), "{name}: {listed}");
+    for name in [
+        "admit",
+        "smoke",
+        "sweep",
+        "deep",
+        "fabric",
+        "pairs",
+        "hgx-h100-80g",
+        "mi300x",
+    ] {
+        assert!(
+            listed
+                .lines()
+                .any(|line| line.split_whitespace().nth(1) == Some(name)),
+            "{name}: {listed}"
+        );
     }
     // No GPU here, and no pass.
-    let smoke = muster_node(folder, &["--suite", "smoke", "--profile", "hgx-h100-80g", "--only", "gpu.inventory"]);
+    let smoke = muster_node(
+        folder,
+        &[
+            "--suite",
+            "smoke",
+            "--profile",
+            "hgx-h100-80g",
+            "--only",
+            "gpu.inventory",
+        ],
+    );
     assert_ne!(smoke.status.code(), Some(0));
 }
 
 /// The blocks of a language in the documentation.
 fn blocks(language: &str) -> Vec<&'static str> {
     let opened = format!("```{language}\n");
-    DOCUMENT.split(opened.as_str()).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
+    DOCUMENT
+        .split(opened.as_str())
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect()
 }
 
 #[test]
@@ -107,22 +181,41 @@ fn the_gate_of_the_documentation_runs() {
     let text = blocks("toml")[0];
     let mut suite: Suite = toml::from_str(text).unwrap();
     assert_eq!(lint(&suite), Vec::<String>::new());
-    let own = text.lines().skip_while(|line| *line != "[[gates]]").take_while(|line| !line.starts_with("criteria"));
+    let own = text
+        .lines()
+        .skip_while(|line| *line != "[[gates]]")
+        .take_while(|line| !line.starts_with("criteria"));
     assert!(own.count() <= 10, "it says ten lines");
     // The tool itself may not be installed here: a recording of it answers.
     std::fs::write(folder.join("answer"), SAT).unwrap();
-    suite.gates[0].argv = vec!["cat".into(), folder.join("answer").to_string_lossy().into_owned()];
+    suite.gates[0].argv = vec![
+        "cat".into(),
+        folder.join("answer").to_string_lossy().into_owned(),
+    ];
     std::fs::write(folder.join("mine.toml"), toml::to_string(&suite).unwrap()).unwrap();
-    let ended = muster_node(folder, &["--suite", "mine.toml", "--profile", "virtual-node", "--drained"]);
+    let ended = muster_node(
+        folder,
+        &[
+            "--suite",
+            "mine.toml",
+            "--profile",
+            "virtual-node",
+            "--drained",
+        ],
+    );
     let said = String::from_utf8(ended.stdout).unwrap();
-    assert!(ended.status.code() == Some(0) && said.contains("pass     mine.memory"), "{said}");
+    assert!(
+        ended.status.code() == Some(0) && said.contains("pass     mine.memory"),
+        "{said}"
+    );
 }
 
 #[test]
 fn the_thresholds_of_the_documentation_are_sound() {
     let base = "model = \"m\"\nsockets = 1\ncores_per_socket = 1\nmemory_mib = 1\nschedulable_memory_mib = 1\npower_max_w = 1\n[root_disk]\n";
     for block in &blocks("toml")[2..] {
-        let profile = toml::from_str(&format!("{base}{block}")).unwrap_or_else(|error| panic!("{block}: {error}"));
+        let profile = toml::from_str(&format!("{base}{block}"))
+            .unwrap_or_else(|error| panic!("{block}: {error}"));
         assert_eq!(muster_core::gates::lint_profile(&profile), []);
     }
     assert_eq!(blocks("toml").len(), 5);

@@ -36,7 +36,11 @@ impl Node {
     }
 
     fn up(&self, seconds: u32) {
-        std::fs::write(self.path().join("proc/uptime"), format!("{seconds}.25 4000.00\n")).unwrap();
+        std::fs::write(
+            self.path().join("proc/uptime"),
+            format!("{seconds}.25 4000.00\n"),
+        )
+        .unwrap();
     }
 
     /// The server's wish: a suite with one gate that runs this.
@@ -73,7 +77,8 @@ impl Node {
     /// The gate `memory` of that wish is waived until then, which an older server does not say.
     fn waived(&self, until: Option<&str>) {
         let path = self.path().join("var/lib/muster/health.json");
-        let mut plan: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let mut plan: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         plan["waived"] = serde_json::json!(["memory"]);
         if let Some(until) = until {
             plan["waived_until"] = serde_json::json!({ "memory": until });
@@ -107,15 +112,31 @@ impl Node {
     fn program(&self, name: &str, lines: &str) {
         let path = self.path().join("bin").join(name);
         std::fs::write(&path, format!("#!/bin/sh\n{lines}\n")).unwrap();
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
     }
 
     fn health(&self, arguments: &[&str]) -> (i32, String) {
-        let path = format!("{}:{}", self.path().join("bin").display(), std::env::var("PATH").unwrap());
+        let path = format!(
+            "{}:{}",
+            self.path().join("bin").display(),
+            std::env::var("PATH").unwrap()
+        );
         let mut command = Command::new(env!("CARGO_BIN_EXE_muster-node"));
-        command.arg("health").args(arguments).env("MUSTER_ROOT", self.path()).env("PATH", path);
-        let Output { status, stdout, stderr } = command.env("SLURMD_NODENAME", "n7").output().unwrap();
-        (status.code().unwrap(), String::from_utf8([stdout, stderr].concat()).unwrap())
+        command
+            .arg("health")
+            .args(arguments)
+            .env("MUSTER_ROOT", self.path())
+            .env("PATH", path);
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = command.env("SLURMD_NODENAME", "n7").output().unwrap();
+        (
+            status.code().unwrap(),
+            String::from_utf8([stdout, stderr].concat()).unwrap(),
+        )
     }
 }
 
@@ -123,20 +144,36 @@ impl Node {
 fn a_node_is_unfit_for_what_was_measured_and_for_nothing_else() {
     let node = Node::new();
     let (code, said) = node.health(&[]);
-    assert!(code == 0 && said.contains("was given no smoke suite"), "{code} {said}");
+    assert!(
+        code == 0 && said.contains("was given no smoke suite"),
+        "{code} {said}"
+    );
     assert_eq!(node.health(&["--strict"]).0, 1);
     node.answers(SAT, REACHED);
     let (code, said) = node.health(&[]);
-    assert!(code == 0 && said.starts_with("pass: 1 gates pass"), "{code} {said}");
+    assert!(
+        code == 0 && said.starts_with("pass: 1 gates pass"),
+        "{code} {said}"
+    );
     node.answers(SAT, MISSED);
     let (code, said) = node.health(&[]);
-    assert!(code == 1 && said.starts_with("fail: gate memory: memory.bandwidth"), "{code} {said}");
+    assert!(
+        code == 1 && said.starts_with("fail: gate memory: memory.bandwidth"),
+        "{code} {said}"
+    );
     // Not up for as long as its gate gives it.
     let answer = node.path().join("answer");
-    node.asked(&["cat", answer.to_str().unwrap()], MISSED, "settle_s = 300\n");
+    node.asked(
+        &["cat", answer.to_str().unwrap()],
+        MISSED,
+        "settle_s = 300\n",
+    );
     node.up(299);
     let (code, said) = node.health(&[]);
-    assert!(code == 0 && said.contains("299 s after its boot, of 300 in which it may settle"), "{code} {said}");
+    assert!(
+        code == 0 && said.contains("299 s after its boot, of 300 in which it may settle"),
+        "{code} {said}"
+    );
     assert_eq!(node.health(&["--strict"]).0, 1);
     node.up(300);
     assert_eq!(node.health(&[]).0, 1);
@@ -146,8 +183,17 @@ fn a_node_is_unfit_for_what_was_measured_and_for_nothing_else() {
     node.asked(&["no-such-tool"], REACHED, "");
     assert_eq!((node.health(&[]).0, node.health(&["--strict"]).0), (0, 1));
     std::fs::write(node.path().join("var/lib/muster/health.json"), "{").unwrap();
-    assert_eq!((node.health(&[]).0, node.health(&["--strict"]).0), (0, 1), "a damaged wish");
-    for wrong in [&["--within", "0"][..], &["--within", "56"], &["--max-age"], &["--what"]] {
+    assert_eq!(
+        (node.health(&[]).0, node.health(&["--strict"]).0),
+        (0, 1),
+        "a damaged wish"
+    );
+    for wrong in [
+        &["--within", "0"][..],
+        &["--within", "56"],
+        &["--max-age"],
+        &["--what"],
+    ] {
         assert_eq!(node.health(wrong).0, 64, "{wrong:?}");
     }
 }
@@ -155,7 +201,11 @@ fn a_node_is_unfit_for_what_was_measured_and_for_nothing_else() {
 #[test]
 fn a_waiver_counts_until_its_end_and_one_without_an_end_not_at_all() {
     let node = Node::new();
-    for (until, code) in [(Some("2999-01-01T00:00:00Z"), 0), (Some("2026-01-01T00:00:00Z"), 1), (None, 1)] {
+    for (until, code) in [
+        (Some("2999-01-01T00:00:00Z"), 0),
+        (Some("2026-01-01T00:00:00Z"), 1),
+        (None, 1),
+    ] {
         node.answers(SAT, MISSED);
         node.waived(until);
         assert_eq!(node.health(&["--strict"]).0, code, "{until:?}");
@@ -201,15 +251,32 @@ fn an_answer_comes_in_time_whatever_hangs() {
     node.asked(&["sleep", "60"], REACHED, "");
     let began = Instant::now();
     let (code, said) = node.health(&["--within", "3"]);
-    assert!(code == 0 && said.starts_with("unknown: gate memory"), "{code} {said}");
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(
+        code == 0 && said.starts_with("unknown: gate memory"),
+        "{code} {said}"
+    );
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
     // Where the hang is the fault, it is one, once it had the time that a slow tool needs.
     node.asked(&["sleep", "60"], REACHED, "on_timeout = \"fail\"\n");
     let (code, said) = node.health(&["--within", "3"]);
-    assert!(code == 0 && said.starts_with("unknown: gate memory: did not end within 1 s"), "{code} {said}");
+    assert!(
+        code == 0 && said.starts_with("unknown: gate memory: did not end within 1 s"),
+        "{code} {said}"
+    );
     let (code, said) = node.health(&["--within", "7"]);
-    assert!(code == 1 && said.starts_with("fail: gate memory: did not end within 5 s"), "{code} {said}");
-    assert!(began.elapsed() < Duration::from_secs(18), "{:?}", began.elapsed());
+    assert!(
+        code == 1 && said.starts_with("fail: gate memory: did not end within 5 s"),
+        "{code} {said}"
+    );
+    assert!(
+        began.elapsed() < Duration::from_secs(18),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[test]
@@ -218,20 +285,34 @@ fn no_vendors_tool_runs_before_the_gates() {
     // A GPU that its driver has, so that the inventory would ask nvidia-smi, which hangs.
     let device = node.path().join("sys/bus/pci/devices/0000:1b:00.0");
     std::fs::create_dir_all(&device).unwrap();
-    for (file, text) in [("class", "0x030200\n"), ("vendor", "0x10de\n"), ("device", "0x2335\n")] {
+    for (file, text) in [
+        ("class", "0x030200\n"),
+        ("vendor", "0x10de\n"),
+        ("device", "0x2335\n"),
+    ] {
         std::fs::write(device.join(file), text).unwrap();
     }
-    std::os::unix::fs::symlink("../../../../bus/pci/drivers/nvidia", device.join("driver")).unwrap();
+    std::os::unix::fs::symlink("../../../../bus/pci/drivers/nvidia", device.join("driver"))
+        .unwrap();
     let asked = node.path().join("asked");
-    node.program("nvidia-smi", &format!("touch {}; exec sleep 60", asked.display()));
+    node.program(
+        "nvidia-smi",
+        &format!("touch {}; exec sleep 60", asked.display()),
+    );
     node.answers(SAT, REACHED);
     let (code, said) = node.health(&["--within", "3", "--strict"]);
-    assert!(code == 0 && said.starts_with("pass: 1 gates pass"), "{code} {said}");
+    assert!(
+        code == 0 && said.starts_with("pass: 1 gates pass"),
+        "{code} {said}"
+    );
     assert!(!asked.exists(), "no gate asks it");
     // A gate that does is found out.
     node.asked(&["nvidia-smi"], REACHED, "on_timeout = \"fail\"\n");
     let (code, said) = node.health(&["--within", "7"]);
-    assert!(code == 1 && said.starts_with("fail: gate memory: did not end within 5 s"), "{code} {said}");
+    assert!(
+        code == 1 && said.starts_with("fail: gate memory: did not end within 5 s"),
+        "{code} {said}"
+    );
     assert!(asked.exists());
 }
 
@@ -241,14 +322,30 @@ fn a_fault_in_the_kernels_log_is_told_until_slurm_took_it_and_not_again() {
     node.looks_at_the_log(
         "6,1,1000000,-;quiet\n3,2,2000000,-;NVRM: Xid (PCI:0000:9b:00): 79, pid=1, name=x, GPU has fallen off the bus.\n",
     );
-    let slurm = |answers: &str| node.program("scontrol", &format!("echo '   State=IDLE ThreadsPerCore=1'\n{answers}"));
+    let slurm = |answers: &str| {
+        node.program(
+            "scontrol",
+            &format!("echo '   State=IDLE ThreadsPerCore=1'\n{answers}"),
+        )
+    };
     let anew = ["--max-age", "0"];
-    assert_eq!((node.health(&anew).0, node.health(&anew).0), (1, 1), "an exit code tells nobody the reason");
+    assert_eq!(
+        (node.health(&anew).0, node.health(&anew).0),
+        (1, 1),
+        "an exit code tells nobody the reason"
+    );
     slurm("exit 1");
-    assert_eq!((node.health(&["--drain"]).0, node.health(&["--drain"]).0), (1, 1), "its controller is away");
+    assert_eq!(
+        (node.health(&["--drain"]).0, node.health(&["--drain"]).0),
+        (1, 1),
+        "its controller is away"
+    );
     slurm("exit 0");
     let (code, said) = node.health(&["--drain"]);
-    assert!(code == 1 && said.contains("kernel.xid_fatal is 1 events"), "{code} {said}");
+    assert!(
+        code == 1 && said.contains("kernel.xid_fatal is 1 events"),
+        "{code} {said}"
+    );
     let (code, said) = node.health(&anew);
     assert!(code == 0 && said.starts_with("pass"), "{code} {said}");
 }
@@ -259,22 +356,37 @@ fn a_log_that_was_overwritten_is_no_answer_once_also_where_that_is_not_fit() {
     node.looks_at_the_log("6,700,1000000,-;quiet\n");
     let strict = ["--strict", "--max-age", "0"];
     let (code, said) = node.health(&strict);
-    assert!(code == 1 && said.starts_with("unknown"), "its beginning is gone: {code} {said}");
+    assert!(
+        code == 1 && said.starts_with("unknown"),
+        "its beginning is gone: {code} {said}"
+    );
     assert_eq!(node.health(&strict).0, 0, "and was told");
 }
 
 /// What was written to Slurm, word by word, the last time; nothing where nothing was since.
 fn written(node: &Node) -> Option<Vec<String>> {
     let told = node.path().join("told");
-    let words = std::fs::read_to_string(&told).ok()?.lines().map(str::to_owned).collect();
+    let words = std::fs::read_to_string(&told)
+        .ok()?
+        .lines()
+        .map(str::to_owned)
+        .collect();
     std::fs::remove_file(&told).unwrap();
     Some(words)
 }
 
 /// A controller that has the node in this state, and takes what it is told.
 fn shown(node: &Node, state: &str) {
-    let show = format!("if [ \"$1\" = show ]; then printf 'NodeName=n7 Arch=x86_64\\n   State={state}\\n'; exit; fi");
-    node.program("scontrol", &format!("{show}\nprintf '%s\\n' \"$@\" >{}", node.path().join("told").display()));
+    let show = format!(
+        "if [ \"$1\" = show ]; then printf 'NodeName=n7 Arch=x86_64\\n   State={state}\\n'; exit; fi"
+    );
+    node.program(
+        "scontrol",
+        &format!(
+            "{show}\nprintf '%s\\n' \"$@\" >{}",
+            node.path().join("told").display()
+        ),
+    );
 }
 
 #[test]
@@ -288,34 +400,78 @@ fn a_health_check_drains_what_is_not_fit_by_its_name_in_slurm() {
     assert_eq!(node.health(&["--drain"]).0, 1);
     let words = written(&node).unwrap();
     assert_eq!(words[..3], ["update", "NodeName=n7", "State=DRAIN"]);
-    assert!(words[3].starts_with("Reason=muster: gate memory: memory.bandwidth") && words.len() == 4, "{words:?}");
+    assert!(
+        words[3].starts_with("Reason=muster: gate memory: memory.bandwidth") && words.len() == 4,
+        "{words:?}"
+    );
 }
 
 #[test]
 fn a_drain_of_somebody_else_keeps_its_reason_and_one_of_ours_is_not_told_again() {
     let node = Node::new();
     node.answers(SAT, MISSED);
-    let with = |state: &str, reason: &str| shown(&node, &format!("{state} ThreadsPerCore=1\\n   Reason={reason}"));
+    let with = |state: &str, reason: &str| {
+        shown(
+            &node,
+            &format!("{state} ThreadsPerCore=1\\n   Reason={reason}"),
+        )
+    };
     for (state, reason, drained) in [
-        ("IDLE+DRAIN", "replacing fan 3 [bob@2026-11-20T09:19:17]", false),
+        (
+            "IDLE+DRAIN",
+            "replacing fan 3 [bob@2026-11-20T09:19:17]",
+            false,
+        ),
         ("DOWN", "broken fan [alice@2026-11-20T09:19:17]", false),
-        ("IDLE+DRAIN", "muster: gate memory: another value [root@2026-11-20T09:19:17]", false),
-        ("IDLE+DRAIN", "muster: gate other: x [root@2026-11-20T09:19:17]", false),
-        ("IDLE+DRAIN", "muster: measured, back in a while [root@2026-11-20T09:19:17]", true),
+        (
+            "IDLE+DRAIN",
+            "muster: gate memory: another value [root@2026-11-20T09:19:17]",
+            false,
+        ),
+        (
+            "IDLE+DRAIN",
+            "muster: gate other: x [root@2026-11-20T09:19:17]",
+            false,
+        ),
+        (
+            "IDLE+DRAIN",
+            "muster: measured, back in a while [root@2026-11-20T09:19:17]",
+            true,
+        ),
         ("DOWN", "Not responding [slurm@2026-11-20T09:19:17]", true),
-        ("IDLE", "of a drain that is over [bob@2026-11-20T09:19:17]", true),
+        (
+            "IDLE",
+            "of a drain that is over [bob@2026-11-20T09:19:17]",
+            true,
+        ),
     ] {
         with(state, reason);
-        assert_eq!(node.health(&["--drain", "--max-age", "0"]).0, 1, "{state} {reason}");
+        assert_eq!(
+            node.health(&["--drain", "--max-age", "0"]).0,
+            1,
+            "{state} {reason}"
+        );
         assert_eq!(written(&node).is_some(), drained, "{state} {reason}");
     }
     // What cannot be looked at is not written to.
-    node.program("scontrol", &format!("[ \"$1\" = update ] && touch {}", node.path().join("told").display()));
+    node.program(
+        "scontrol",
+        &format!(
+            "[ \"$1\" = update ] && touch {}",
+            node.path().join("told").display()
+        ),
+    );
     let (code, said) = node.health(&["--drain"]);
-    assert!(code == 1 && said.contains("scontrol") && written(&node).is_none(), "{code} {said}");
+    assert!(
+        code == 1 && said.contains("scontrol") && written(&node).is_none(),
+        "{code} {said}"
+    );
     shown(&node, "");
     let (code, said) = node.health(&["--drain"]);
-    assert!(code == 1 && said.contains("not understood") && written(&node).is_none(), "{code} {said}");
+    assert!(
+        code == 1 && said.contains("not understood") && written(&node).is_none(),
+        "{code} {said}"
+    );
 }
 
 #[test]
@@ -324,12 +480,22 @@ fn a_fault_that_a_drain_of_somebody_else_hides_is_not_taken_as_told() {
     node.looks_at_the_log(
         "6,1,1000000,-;quiet\n3,2,2000000,-;NVRM: Xid (PCI:0000:9b:00): 79, pid=1, name=x, GPU has fallen off the bus.\n",
     );
-    shown(&node, "IDLE+DRAIN ThreadsPerCore=1\\n   Reason=fans [bob@2026-11-20T09:19:17]");
+    shown(
+        &node,
+        "IDLE+DRAIN ThreadsPerCore=1\\n   Reason=fans [bob@2026-11-20T09:19:17]",
+    );
     for _ in 0..2 {
         let (code, said) = node.health(&["--drain"]);
-        assert!(code == 1 && said.contains("left to whoever keeps it from jobs: fans"), "{code} {said}");
+        assert!(
+            code == 1 && said.contains("left to whoever keeps it from jobs: fans"),
+            "{code} {said}"
+        );
     }
     shown(&node, "IDLE ThreadsPerCore=1");
-    assert_eq!(node.health(&["--drain"]).0, 1, "it serves again, and the fault is still there");
+    assert_eq!(
+        node.health(&["--drain"]).0,
+        1,
+        "it serves again, and the fault is still there"
+    );
     assert!(written(&node).unwrap()[3].starts_with("Reason=muster: gate kernel.new"));
 }

@@ -32,7 +32,10 @@ struct Server {
 
 fn serve(blob: Vec<u8>, breaks: usize, cut: usize) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/boot/v1/blob/sha256/x", listener.local_addr().unwrap());
+    let url = format!(
+        "http://{}/boot/v1/blob/sha256/x",
+        listener.local_addr().unwrap()
+    );
     let requests = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&requests);
     std::thread::spawn(move || {
@@ -51,13 +54,26 @@ fn serve(blob: Vec<u8>, breaks: usize, cut: usize) -> Server {
             let body = &blob[from.unwrap_or(0)..];
             let status = match from {
                 Some(from) => {
-                    format!("206 Partial Content\r\ncontent-range: bytes {from}-{}/{}", blob.len() - 1, blob.len())
+                    format!(
+                        "206 Partial Content\r\ncontent-range: bytes {from}-{}/{}",
+                        blob.len() - 1,
+                        blob.len()
+                    )
                 }
                 None => "200 OK".to_owned(),
             };
-            write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len()).unwrap();
+            write!(
+                stream,
+                "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                body.len()
+            )
+            .unwrap();
             let broken = count.fetch_add(1, Ordering::SeqCst) < breaks;
-            let length = if broken { cut.min(body.len()) } else { body.len() };
+            let length = if broken {
+                cut.min(body.len())
+            } else {
+                body.len()
+            };
             // A reader that has seen enough closes first.
             let _ = stream.write_all(&body[..length]);
         }
@@ -71,10 +87,26 @@ fn raw_image() -> Vec<u8> {
     file.as_file().set_len(16 << 20).unwrap();
     let path = file.path().to_str().unwrap();
     let made = Command::new("/usr/sbin/sgdisk")
-        .args(["-n", "1:2048:4095", "-t", "1:ef02", "-n", "2:4096:12287", "-t", "2:ef00", "-n", "3:12288:0", path])
+        .args([
+            "-n",
+            "1:2048:4095",
+            "-t",
+            "1:ef02",
+            "-n",
+            "2:4096:12287",
+            "-t",
+            "2:ef00",
+            "-n",
+            "3:12288:0",
+            path,
+        ])
         .output()
         .expect("sgdisk of the package gdisk");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
     let mut raw = fs::read(path).unwrap();
     raw[..440].fill(0xbb);
     let mut seed = 1_u64;
@@ -96,13 +128,27 @@ impl Bench {
     fn new() -> Self {
         let disk = tempfile::NamedTempFile::new().unwrap();
         // What was there before must not shine through the image's holes.
-        disk.as_file().write_all_at(&vec![0xee; usize::try_from(DISK).unwrap()], 0).unwrap();
-        let marker =
-            Marker { protocol: 1, node: NodeId::new(), claim: ClaimId::new(), epoch: 1, image: Digest::of(b"x") };
-        Self { disk, cx: JobContext::foreground(Duration::from_secs(60)), sector: marker::encode(&marker).unwrap() }
+        disk.as_file()
+            .write_all_at(&vec![0xee; usize::try_from(DISK).unwrap()], 0)
+            .unwrap();
+        let marker = Marker {
+            protocol: 1,
+            node: NodeId::new(),
+            claim: ClaimId::new(),
+            epoch: 1,
+            image: Digest::of(b"x"),
+        };
+        Self {
+            disk,
+            cx: JobContext::foreground(Duration::from_secs(60)),
+            sector: marker::encode(&marker).unwrap(),
+        }
     }
 
-    fn write(&self, image: &WriteImage) -> Result<stream::HeldBack, muster_core::wire::node::Failure> {
+    fn write(
+        &self,
+        image: &WriteImage,
+    ) -> Result<stream::HeldBack, muster_core::wire::node::Failure> {
         stream::write(&self.cx, image, self.disk.as_file(), &self.sector)
     }
 
@@ -159,14 +205,25 @@ fn broken_connections_are_resumed_and_the_disk_boots_only_at_the_end() {
     assert_eq!(server.requests.load(Ordering::SeqCst), 3);
     assert!(bench.is_unbootable());
     assert!(
-        matches!(marker::decode(&bench.bytes()[64 << 10..]), marker::Found::Marker(_)),
+        matches!(
+            marker::decode(&bench.bytes()[64 << 10..]),
+            marker::Found::Marker(_)
+        ),
         "marked from the first write on"
     );
     let esp = usize::try_from(ESP_START).unwrap();
     assert_eq!(bench.bytes()[esp..esp + MIB], vec![0; MIB]);
-    assert_eq!(bench.bytes()[3 * MIB..raw.len()], raw[3 * MIB..], "holes are zeros, whatever was there before");
+    assert_eq!(
+        bench.bytes()[3 * MIB..raw.len()],
+        raw[3 * MIB..],
+        "holes are zeros, whatever was there before"
+    );
 
-    let disk = File::options().read(true).write(true).open(bench.disk.path()).unwrap();
+    let disk = File::options()
+        .read(true)
+        .write(true)
+        .open(bench.disk.path())
+        .unwrap();
     table::place(&disk, &held, &bench.sector).unwrap();
     let target = Target {
         name: "d".into(),
@@ -180,14 +237,24 @@ fn broken_connections_are_resumed_and_the_disk_boots_only_at_the_end() {
     assert_eq!(grown[..2], [0xcd, 0x18], "a BIOS goes on to the next disk");
     assert_eq!(gpt::start_of(&grown, 2), Some(ESP_START));
     let last = u64::from_le_bytes(grown[2 * 512 + 2 * 128 + 40..][..8].try_into().unwrap());
-    assert!(last * 512 > DISK - (2 << 20), "the root partition ends at {last}");
+    assert!(
+        last * 512 > DISK - (2 << 20),
+        "the root partition ends at {last}"
+    );
 
     table::commit(&disk, &held).unwrap();
     let done = bench.bytes();
     assert_eq!(done[..440], raw[..440]);
     assert_eq!(done[MIB..12288 * 512], raw[MIB..12288 * 512]);
-    assert!(matches!(marker::decode(&done[64 << 10..]), marker::Found::Marker(_)));
-    let checked = Command::new("/usr/sbin/sgdisk").arg("-v").arg(bench.disk.path()).output().unwrap();
+    assert!(matches!(
+        marker::decode(&done[64 << 10..]),
+        marker::Found::Marker(_)
+    ));
+    let checked = Command::new("/usr/sbin/sgdisk")
+        .arg("-v")
+        .arg(bench.disk.path())
+        .output()
+        .unwrap();
     assert!(String::from_utf8_lossy(&checked.stdout).contains("No problems found"));
 }
 
@@ -206,17 +273,47 @@ fn another_image_than_promised_leaves_an_unbootable_disk() {
     let noise = vec![1; 5000];
     let cases = [
         (damaged.clone(), image("", &blob, &raw), "digest_mismatch"),
-        (other_raw.clone(), image("", &other_raw, &raw), "digest_mismatch"),
+        (
+            other_raw.clone(),
+            image("", &other_raw, &raw),
+            "digest_mismatch",
+        ),
         // Digests that are right, of something that is no image.
         (noise.clone(), image("", &noise, &raw), "image_malformed"),
-        (blob.clone(), WriteImage { raw_size: 1 << 20, ..image("", &blob, &raw) }, "image_malformed"),
-        (blob.clone(), WriteImage { raw_size: 17 << 20, ..image("", &blob, &raw) }, "image_malformed"),
-        (blob.clone(), WriteImage { esp_partition: 9, ..image("", &blob, &raw) }, "image_malformed"),
+        (
+            blob.clone(),
+            WriteImage {
+                raw_size: 1 << 20,
+                ..image("", &blob, &raw)
+            },
+            "image_malformed",
+        ),
+        (
+            blob.clone(),
+            WriteImage {
+                raw_size: 17 << 20,
+                ..image("", &blob, &raw)
+            },
+            "image_malformed",
+        ),
+        (
+            blob.clone(),
+            WriteImage {
+                esp_partition: 9,
+                ..image("", &blob, &raw)
+            },
+            "image_malformed",
+        ),
     ];
     for (served, image, code) in cases {
         let server = serve(served, 0, 0);
         let bench = Bench::new();
-        let failure = bench.write(&WriteImage { url: server.url, ..image }).unwrap_err();
+        let failure = bench
+            .write(&WriteImage {
+                url: server.url,
+                ..image
+            })
+            .unwrap_err();
         assert_eq!(failure.code, code, "{}", failure.message);
         assert!(bench.is_unbootable());
     }

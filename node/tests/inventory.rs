@@ -23,14 +23,41 @@ fn members_of_a_bond_are_known_by_their_own_addresses() {
     let root = tempfile::tempdir().unwrap();
     let bonds = "52:54:00:00:00:01";
     for (name, own) in [("eno1", bonds), ("eno2", "52:54:00:00:00:02")] {
-        nic(root.path(), name, &[("address", bonds), ("bonding_slave/perm_hwaddr", own), ("carrier", "1")]);
+        nic(
+            root.path(),
+            name,
+            &[
+                ("address", bonds),
+                ("bonding_slave/perm_hwaddr", own),
+                ("carrier", "1"),
+            ],
+        );
     }
-    nic(root.path(), "eno3", &[("address", "52:54:00:00:00:03"), ("carrier", "0")]);
+    nic(
+        root.path(),
+        "eno3",
+        &[("address", "52:54:00:00:00:03"), ("carrier", "0")],
+    );
     std::fs::create_dir_all(root.path().join("sys/class/net/bond0")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_muster-node"));
-    let said = command.arg("inventory").env("MUSTER_ROOT", root.path()).output().unwrap();
+    let said = command
+        .arg("inventory")
+        .env("MUSTER_ROOT", root.path())
+        .output()
+        .unwrap();
     let Inventory { facts, .. } = serde_json::from_slice(&said.stdout).unwrap();
-    let seen: Vec<_> = facts.nics.iter().map(|nic| (nic.name.as_str(), nic.mac.to_string(), nic.link_up)).collect();
-    let wanted = [("eno1", bonds, true), ("eno2", "52:54:00:00:00:02", true), ("eno3", "52:54:00:00:00:03", false)];
-    assert_eq!(seen, wanted.map(|(name, mac, up)| (name, mac.to_owned(), up)));
+    let seen: Vec<_> = facts
+        .nics
+        .iter()
+        .map(|nic| (nic.name.as_str(), nic.mac.to_string(), nic.link_up))
+        .collect();
+    let wanted = [
+        ("eno1", bonds, true),
+        ("eno2", "52:54:00:00:00:02", true),
+        ("eno3", "52:54:00:00:00:03", false),
+    ];
+    assert_eq!(
+        seen,
+        wanted.map(|(name, mac, up)| (name, mac.to_owned(), up))
+    );
 }

@@ -8,7 +8,9 @@ use std::io::{BufRead as _, Read as _, Write as _};
 use std::process::Stdio;
 use std::time::Instant;
 
-use muster_core::fabric::{EdgeVerdict, EndVerdict, Limits, Next, Pair, Verdicts, both_ways, next, one_way, verdicts};
+use muster_core::fabric::{
+    EdgeVerdict, EndVerdict, Limits, Next, Pair, Verdicts, both_ways, next, one_way, verdicts,
+};
 use muster_core::gates::{Judged, Suite, Verdict};
 use muster_core::ids::JobId;
 use muster_core::wire::PROTOCOL;
@@ -22,115 +24,220 @@ const TOOLS: [&str; 2] = ["iperf3", "muster-node"];
 fn measure(rack: &Rack, from: usize, to: usize) -> Verdict {
     let mut listener = rack.serve(to, &Rack::gate("serve", &[]));
     let (_, result) = rack.ask(from, to, listener.port);
-    assert!(listener.child.wait().unwrap().success(), "it ends with the one it listened for");
+    assert!(
+        listener.child.wait().unwrap().success(),
+        "it ends with the one it listened for"
+    );
     let suite = shipped();
-    let by = Judged { suite: &suite, profile: None, wanted: &["iperf3-pair".into()], now: result.started_at };
+    let by = Judged {
+        suite: &suite,
+        profile: None,
+        wanted: &["iperf3-pair".into()],
+        now: result.started_at,
+    };
     one_way(&by, &[result])
 }
 
 #[test]
 fn two_machines_measure_each_other_and_leave_nothing_running() {
-    within("two_machines_measure_each_other_and_leave_nothing_running", 2, |rack| {
-        let mut listener = rack.serve(1, &Rack::gate("serve", &[]));
-        let (ended, result) = rack.ask(0, 1, listener.port);
-        assert_eq!((ended.status.code(), result.verdict), (Some(0), Verdict::Pass), "{}", result.reason);
-        assert_eq!(result.measured[0].metric, "network.received");
-        let mut last = String::new();
-        listener.lines.read_line(&mut last).unwrap();
-        assert!(matches!(serde_json::from_str(&last), Ok(PairLine::Ended { exit: Some(0), .. })), "{last}");
-        assert!(listener.child.wait().unwrap().success());
+    within(
+        "two_machines_measure_each_other_and_leave_nothing_running",
+        2,
+        |rack| {
+            let mut listener = rack.serve(1, &Rack::gate("serve", &[]));
+            let (ended, result) = rack.ask(0, 1, listener.port);
+            assert_eq!(
+                (ended.status.code(), result.verdict),
+                (Some(0), Verdict::Pass),
+                "{}",
+                result.reason
+            );
+            assert_eq!(result.measured[0].metric, "network.received");
+            let mut last = String::new();
+            listener.lines.read_line(&mut last).unwrap();
+            assert!(
+                matches!(
+                    serde_json::from_str(&last),
+                    Ok(PairLine::Ended { exit: Some(0), .. })
+                ),
+                "{last}"
+            );
+            assert!(listener.child.wait().unwrap().success());
 
-        // Slow one way, which is what the machine sends.
-        rack.slow_down(0);
-        assert_eq!([measure(rack, 0, 1), measure(rack, 1, 0)], [Verdict::Fail, Verdict::Pass]);
-        let mut listener = rack.serve(1, &Rack::gate("serve", &[]));
-        let (ended, result) = rack.ask(0, 1, listener.port);
-        assert_eq!(ended.status.code(), Some(1));
-        assert!(listener.child.wait().unwrap().success());
-        assert!(result.reason.contains("wanted >= 0.1"), "{}", result.reason);
-        assert_eq!(rack.left(&TOOLS), Vec::<String>::new());
-    });
+            // Slow one way, which is what the machine sends.
+            rack.slow_down(0);
+            assert_eq!(
+                [measure(rack, 0, 1), measure(rack, 1, 0)],
+                [Verdict::Fail, Verdict::Pass]
+            );
+            let mut listener = rack.serve(1, &Rack::gate("serve", &[]));
+            let (ended, result) = rack.ask(0, 1, listener.port);
+            assert_eq!(ended.status.code(), Some(1));
+            assert!(listener.child.wait().unwrap().success());
+            assert!(result.reason.contains("wanted >= 0.1"), "{}", result.reason);
+            assert_eq!(rack.left(&TOOLS), Vec::<String>::new());
+        },
+    );
 }
 
 #[test]
 fn the_end_that_listens_goes_with_whoever_started_it() {
-    within("the_end_that_listens_goes_with_whoever_started_it", 2, |rack| {
-        // A signal, as Ctrl-C sends it.
-        let mut listener = rack.serve(1, &Rack::gate("serve", &[]));
-        assert_eq!(rack.left(&["iperf3"]).len(), 1);
-        let pid = listener.child.id().to_string();
-        assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        assert!(listener.child.wait().unwrap().success());
-        assert_eq!(rack.left(&TOOLS), Vec::<String>::new());
+    within(
+        "the_end_that_listens_goes_with_whoever_started_it",
+        2,
+        |rack| {
+            // A signal, as Ctrl-C sends it.
+            let mut listener = rack.serve(1, &Rack::gate("serve", &[]));
+            assert_eq!(rack.left(&["iperf3"]).len(), 1);
+            let pid = listener.child.id().to_string();
+            assert!(
+                std::process::Command::new("kill")
+                    .args(["-TERM", &pid])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+            assert!(listener.child.wait().unwrap().success());
+            assert_eq!(rack.left(&TOOLS), Vec::<String>::new());
 
-        // The connection of an agent that is gone.
-        let mut listener = rack.serve_planned(1, &plan(&[]));
-        drop(listener.child.stdin.take());
-        assert!(listener.child.wait().unwrap().success());
-        assert_eq!(rack.left(&TOOLS), Vec::<String>::new());
-    });
+            // The connection of an agent that is gone.
+            let mut listener = rack.serve_planned(1, &plan(&[]));
+            drop(listener.child.stdin.take());
+            assert!(listener.child.wait().unwrap().success());
+            assert_eq!(rack.left(&TOOLS), Vec::<String>::new());
+        },
+    );
 }
 
 #[test]
 fn a_listener_that_nobody_comes_to_has_its_time_and_is_killed() {
-    within("a_listener_that_nobody_comes_to_has_its_time_and_is_killed", 1, |rack| {
-        let text = std::fs::read_to_string(rack.file("pairs.toml")).unwrap();
-        let short = text.replacen("timeout_s = 40", "timeout_s = 1", 1).replacen("ready_s = 10", "ready_s = 1", 1);
-        std::fs::write(rack.file("pairs.toml"), &short).unwrap();
-        let started = Instant::now();
-        let mut listener = rack.serve(0, &Rack::gate("serve", &[]));
-        assert_eq!(listener.child.wait().unwrap().code(), Some(1));
-        assert!((2..60).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
-        assert_eq!(rack.left(&TOOLS), Vec::<String>::new());
+    within(
+        "a_listener_that_nobody_comes_to_has_its_time_and_is_killed",
+        1,
+        |rack| {
+            let text = std::fs::read_to_string(rack.file("pairs.toml")).unwrap();
+            let short = text
+                .replacen("timeout_s = 40", "timeout_s = 1", 1)
+                .replacen("ready_s = 10", "ready_s = 1", 1);
+            std::fs::write(rack.file("pairs.toml"), &short).unwrap();
+            let started = Instant::now();
+            let mut listener = rack.serve(0, &Rack::gate("serve", &[]));
+            assert_eq!(listener.child.wait().unwrap().code(), Some(1));
+            assert!(
+                (2..60).contains(&started.elapsed().as_secs()),
+                "{:?}",
+                started.elapsed()
+            );
+            assert_eq!(rack.left(&TOOLS), Vec::<String>::new());
 
-        // A tool that runs and never listens; one that does not stay; one that is not there.
-        let serves = [
-            (r#"argv = ["sleep", "77.25", "${pair_port}"]"#, "did not listen within 1 s"),
-            (r#"argv = ["false", "${pair_port}"]"#, "before anybody came"),
-            (r#"argv = ["no-such-tool", "${pair_port}"]"#, "not installed"),
-        ];
-        let own = r#"argv = ["iperf3", "--server", "--one-off", "--port", "${pair_port}"]"#;
-        assert!(short.contains(own));
-        for (argv, told) in serves {
-            std::fs::write(rack.file("pairs.toml"), short.replace(own, argv)).unwrap();
-            let ended = rack.node(0, &Rack::gate("serve", &[])).stdin(Stdio::null()).output().unwrap();
-            let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-            assert!(ended.status.code() == Some(1) && said.contains(told), "{argv}: {said}");
-            assert!(ended.stdout.is_empty(), "it never listened");
-        }
-        assert_eq!(rack.left(&["sleep", "iperf3"]), Vec::<String>::new());
+            // A tool that runs and never listens; one that does not stay; one that is not there.
+            let serves = [
+                (
+                    r#"argv = ["sleep", "77.25", "${pair_port}"]"#,
+                    "did not listen within 1 s",
+                ),
+                (r#"argv = ["false", "${pair_port}"]"#, "before anybody came"),
+                (
+                    r#"argv = ["no-such-tool", "${pair_port}"]"#,
+                    "not installed",
+                ),
+            ];
+            let own = r#"argv = ["iperf3", "--server", "--one-off", "--port", "${pair_port}"]"#;
+            assert!(short.contains(own));
+            for (argv, told) in serves {
+                std::fs::write(rack.file("pairs.toml"), short.replace(own, argv)).unwrap();
+                let ended = rack
+                    .node(0, &Rack::gate("serve", &[]))
+                    .stdin(Stdio::null())
+                    .output()
+                    .unwrap();
+                let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+                assert!(
+                    ended.status.code() == Some(1) && said.contains(told),
+                    "{argv}: {said}"
+                );
+                assert!(ended.stdout.is_empty(), "it never listened");
+            }
+            assert_eq!(rack.left(&["sleep", "iperf3"]), Vec::<String>::new());
 
-        // By what it prints, not by its port.
-        let flushed = own.replace("\"--server\"", "\"--server\", \"--forceflush\"");
-        for (says, listens) in [("Server listening on", true), ("Somebody else", false)] {
-            std::fs::write(rack.file("pairs.toml"), short.replace(own, &format!("{flushed}\nsays = \"{says}\"")))
+            // By what it prints, not by its port.
+            let flushed = own.replace("\"--server\"", "\"--server\", \"--forceflush\"");
+            for (says, listens) in [("Server listening on", true), ("Somebody else", false)] {
+                std::fs::write(
+                    rack.file("pairs.toml"),
+                    short.replace(own, &format!("{flushed}\nsays = \"{says}\"")),
+                )
                 .unwrap();
-            let ended = rack.node(0, &Rack::gate("serve", &[])).stdin(Stdio::null()).output().unwrap();
-            assert_eq!(!ended.stdout.is_empty(), listens, "{says}: {}", String::from_utf8_lossy(&ended.stderr));
-        }
-        assert_eq!(rack.left(&["sleep", "iperf3"]), Vec::<String>::new());
-    });
+                let ended = rack
+                    .node(0, &Rack::gate("serve", &[]))
+                    .stdin(Stdio::null())
+                    .output()
+                    .unwrap();
+                assert_eq!(
+                    !ended.stdout.is_empty(),
+                    listens,
+                    "{says}: {}",
+                    String::from_utf8_lossy(&ended.stderr)
+                );
+            }
+            assert_eq!(rack.left(&["sleep", "iperf3"]), Vec::<String>::new());
+        },
+    );
 }
 
 #[test]
 fn of_six_machines_the_slow_link_is_found_then_the_slow_path() {
-    within("of_six_machines_the_slow_link_is_found_then_the_slow_path", 6, |rack| {
-        let names: Vec<String> = (0..rack.machines()).map(|n| format!("n{n}")).collect();
-        rack.slow_down(4);
-        let found = hunt(rack, &Limits { survey: 1, ..Limits::default() });
-        println!("{:?}", found.sentences(&names));
-        assert!(matches!(&found.ends[4], EndVerdict::Blamed { with } if with.len() == 2), "{found:?}");
-        assert!(found.ends.iter().enumerate().all(|(end, verdict)| end == 4 || *verdict == EndVerdict::Good));
-        rack.mend(4);
+    within(
+        "of_six_machines_the_slow_link_is_found_then_the_slow_path",
+        6,
+        |rack| {
+            let names: Vec<String> = (0..rack.machines()).map(|n| format!("n{n}")).collect();
+            rack.slow_down(4);
+            let found = hunt(
+                rack,
+                &Limits {
+                    survey: 1,
+                    ..Limits::default()
+                },
+            );
+            println!("{:?}", found.sentences(&names));
+            assert!(
+                matches!(&found.ends[4], EndVerdict::Blamed { with } if with.len() == 2),
+                "{found:?}"
+            );
+            assert!(
+                found
+                    .ends
+                    .iter()
+                    .enumerate()
+                    .all(|(end, verdict)| end == 4 || *verdict == EndVerdict::Good)
+            );
+            rack.mend(4);
 
-        rack.slow_path(1, 2);
-        let found = hunt(rack, &Limits { survey: 5, ..Limits::default() });
-        println!("{:?}", found.sentences(&names));
-        assert!(found.ends.iter().all(|verdict| *verdict == EndVerdict::Good), "{found:?}");
-        assert!(found.edges.len() == 1 && found.edges[0].pair == Pair::of(1, 2), "{found:?}");
-        assert_eq!(found.edges[0].verdict, EdgeVerdict::Blamed);
-        assert_eq!(rack.left(&TOOLS), Vec::<String>::new());
-    });
+            rack.slow_path(1, 2);
+            let found = hunt(
+                rack,
+                &Limits {
+                    survey: 5,
+                    ..Limits::default()
+                },
+            );
+            println!("{:?}", found.sentences(&names));
+            assert!(
+                found
+                    .ends
+                    .iter()
+                    .all(|verdict| *verdict == EndVerdict::Good),
+                "{found:?}"
+            );
+            assert!(
+                found.edges.len() == 1 && found.edges[0].pair == Pair::of(1, 2),
+                "{found:?}"
+            );
+            assert_eq!(found.edges[0].verdict, EdgeVerdict::Blamed);
+            assert_eq!(rack.left(&TOOLS), Vec::<String>::new());
+        },
+    );
 }
 
 /// A run over the whole rack: the pairs of a round at the same time, each both ways.
@@ -141,11 +248,18 @@ fn hunt(rack: &Rack, limits: &Limits) -> Verdicts {
             let begun: Vec<_> = pairs
                 .iter()
                 .map(|pair| {
-                    scope
-                        .spawn(move || both_ways(*pair, [measure(rack, pair.a, pair.b), measure(rack, pair.b, pair.a)]))
+                    scope.spawn(move || {
+                        both_ways(
+                            *pair,
+                            [measure(rack, pair.a, pair.b), measure(rack, pair.b, pair.a)],
+                        )
+                    })
                 })
                 .collect();
-            begun.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
+            begun
+                .into_iter()
+                .map(|one| one.join().unwrap())
+                .collect::<Vec<_>>()
         });
         println!("round {}: {round:?}", done.len());
         done.push(round);
@@ -157,7 +271,10 @@ fn hunt(rack: &Rack, limits: &Limits) -> Verdicts {
 fn plan(variables: &[(&str, &str)]) -> Vec<u8> {
     let suite: Suite = shipped();
     let profile = toml::from_str(include_str!("../../suites/profiles/virtual-node.toml")).unwrap();
-    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let variables = variables
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
     let only = vec!["iperf3-pair".to_owned()];
     let plan = GatePlan {
         suite,
@@ -172,7 +289,12 @@ fn plan(variables: &[(&str, &str)]) -> Vec<u8> {
         waived: Vec::new(),
         waived_until: [].into(),
     };
-    let mut line = serde_json::to_vec(&PairPlan { protocol: PROTOCOL, job: JobId::new(), plan }).unwrap();
+    let mut line = serde_json::to_vec(&PairPlan {
+        protocol: PROTOCOL,
+        job: JobId::new(),
+        plan,
+    })
+    .unwrap();
     line.push(b'\n');
     line
 }
@@ -183,13 +305,27 @@ fn an_agent_gives_both_ends_their_plan_on_stdin() {
         let mut listener = rack.serve_planned(1, &plan(&[]));
         let port = listener.port.to_string();
         let asked = plan(&[("peer_address", &Rack::address(1)), ("pair_port", &port)]);
-        let mut child = rack.node(0, &["ask", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = rack
+            .node(0, &["ask", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         child.stdin.take().unwrap().write_all(&asked).unwrap();
         let mut said = String::new();
-        child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        child
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
         assert!(child.wait().unwrap().success());
         let answer: PairAnswer = serde_json::from_str(&said).unwrap();
-        assert_eq!((answer.results.len(), answer.results[0].verdict), (1, Verdict::Pass), "{said}");
+        assert_eq!(
+            (answer.results.len(), answer.results[0].verdict),
+            (1, Verdict::Pass),
+            "{said}"
+        );
         assert!(listener.child.wait().unwrap().success());
     });
 }

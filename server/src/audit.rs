@@ -98,16 +98,25 @@ impl Report {
 /// # Errors
 /// When the file cannot be read.
 pub fn read_anchors(path: &Path) -> anyhow::Result<Vec<Result<Anchor, i64>>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("read the anchors {}", path.display()))?;
-    let lines = text.split_inclusive('\n').zip(1..).filter(|(line, _)| line.ends_with('\n'));
-    Ok(lines.map(|(line, number)| serde_json::from_str(line).map_err(|_| number)).collect())
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("read the anchors {}", path.display()))?;
+    let lines = text
+        .split_inclusive('\n')
+        .zip(1..)
+        .filter(|(line, _)| line.ends_with('\n'));
+    Ok(lines
+        .map(|(line, number)| serde_json::from_str(line).map_err(|_| number))
+        .collect())
 }
 
 /// Reads the whole history and holds it against its seals and their anchors. The anchors are read before: what is sealed meanwhile is no fault.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn verify(conn: &mut PgConnection, anchors: &[Result<Anchor, i64>]) -> Result<Report, Error> {
+pub async fn verify(
+    conn: &mut PgConnection,
+    anchors: &[Result<Anchor, i64>],
+) -> Result<Report, Error> {
     let mut report = Report::default();
     let mut wanted: BTreeMap<i64, Vec<&Anchor>> = BTreeMap::new();
     for line in anchors {
@@ -124,8 +133,13 @@ pub async fn verify(conn: &mut PgConnection, anchors: &[Result<Anchor, i64>]) ->
             break;
         }
         for row in rows {
-            (number + 1..row.number).take(TOLD).for_each(|gone| report.add(Fault::SealRemoved, gone, None));
-            let sound = row.previous == previous && row.seal().is_some_and(|seal| seal.hash()[..] == row.hash[..]);
+            (number + 1..row.number)
+                .take(TOLD)
+                .for_each(|gone| report.add(Fault::SealRemoved, gone, None));
+            let sound = row.previous == previous
+                && row
+                    .seal()
+                    .is_some_and(|seal| seal.hash()[..] == row.hash[..]);
             if !sound {
                 report.add(Fault::SealChanged, row.number, None);
             }
@@ -143,7 +157,15 @@ pub async fn verify(conn: &mut PgConnection, anchors: &[Result<Anchor, i64>]) ->
         }
     }
     for gone in wanted.into_keys() {
-        report.add(if gone > number { Fault::Truncated } else { Fault::SealRemoved }, gone, None);
+        report.add(
+            if gone > number {
+                Fault::Truncated
+            } else {
+                Fault::SealRemoved
+            },
+            gone,
+            None,
+        );
     }
     (report.unsealed, report.unsealed_since) = db::seals::count_after(conn, after).await?;
     report.whole = report.found == 0;
@@ -151,14 +173,23 @@ pub async fn verify(conn: &mut PgConnection, anchors: &[Result<Anchor, i64>]) ->
 }
 
 /// Holds the events since the seal before against what this one says of them.
-async fn events(conn: &mut PgConnection, report: &mut Report, row: &SealRow, after: i64) -> Result<(), Error> {
-    let Some(seal) = row.seal() else { return Ok(()) };
+async fn events(
+    conn: &mut PgConnection,
+    report: &mut Report,
+    row: &SealRow,
+    after: i64,
+) -> Result<(), Error> {
+    let Some(seal) = row.seal() else {
+        return Ok(());
+    };
     let mut sealed: BTreeMap<i64, [u8; 32]> = seal.events.into_iter().collect();
     let last = sealed.last_key_value().map_or(after, |(seq, _)| *seq);
     let mut from = after;
     loop {
         let found = db::seals::digests(conn, from, last, 2000).await?;
-        let Some((newest, _)) = found.last() else { break };
+        let Some((newest, _)) = found.last() else {
+            break;
+        };
         from = *newest;
         for (seq, digest) in found {
             match sealed.remove(&seq) {
@@ -168,6 +199,8 @@ async fn events(conn: &mut PgConnection, report: &mut Report, row: &SealRow, aft
             }
         }
     }
-    sealed.into_keys().for_each(|gone| report.add(Fault::EventRemoved, row.number, Some(gone)));
+    sealed
+        .into_keys()
+        .for_each(|gone| report.add(Fault::EventRemoved, row.number, Some(gone)));
     Ok(())
 }

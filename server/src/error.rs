@@ -38,7 +38,10 @@ pub enum Error {
     Taken(Box<Taken>),
     /// Another operation is under way (409), and trying again after it may help.
     #[error("busy: {detail}")]
-    Busy { detail: String, operation: OperationId },
+    Busy {
+        detail: String,
+        operation: OperationId,
+    },
     /// One person may not do this alone (409): the approval that another one can give.
     #[error("a second person must agree: {because}")]
     SecondPerson { id: uuid::Uuid, because: String },
@@ -103,24 +106,53 @@ pub struct Fault {
 
 impl Error {
     /// A single fault that a schema could have refused.
-    pub fn invalid(pointer: impl Into<String>, code: &'static str, detail: impl Into<String>) -> Self {
-        Self::Invalid(vec![Fault { pointer: pointer.into(), code, detail: detail.into() }])
+    pub fn invalid(
+        pointer: impl Into<String>,
+        code: &'static str,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self::Invalid(vec![Fault {
+            pointer: pointer.into(),
+            code,
+            detail: detail.into(),
+        }])
     }
 
     /// A single fault of meaning.
-    pub fn unprocessable(pointer: impl Into<String>, code: &'static str, detail: impl Into<String>) -> Self {
-        Self::Unprocessable(vec![Fault { pointer: pointer.into(), code, detail: detail.into() }])
+    pub fn unprocessable(
+        pointer: impl Into<String>,
+        code: &'static str,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self::Unprocessable(vec![Fault {
+            pointer: pointer.into(),
+            code,
+            detail: detail.into(),
+        }])
     }
 
     /// A conflict with the state of things.
     pub fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
-        Self::Conflict { code, detail: detail.into() }
+        Self::Conflict {
+            code,
+            detail: detail.into(),
+        }
     }
 
     /// What another object has already, by the key that names it.
-    pub fn taken((constraint, key): (&str, impl Into<String>), code: &'static str, detail: impl Into<String>) -> Self {
+    pub fn taken(
+        (constraint, key): (&str, impl Into<String>),
+        code: &'static str,
+        detail: impl Into<String>,
+    ) -> Self {
         let (constraint, key) = (constraint.to_owned(), key.into());
-        Self::Taken(Box::new(Taken { code, detail: detail.into(), constraint, key, existing: None }))
+        Self::Taken(Box::new(Taken {
+            code,
+            detail: detail.into(),
+            constraint,
+            key,
+            existing: None,
+        }))
     }
 
     /// A bug, with what a maintainer needs.
@@ -163,9 +195,10 @@ impl Error {
             Self::Unauthenticated | Self::NotAdmitted { .. } => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::Conflict { .. } | Self::Taken(_) | Self::Busy { .. } | Self::SecondPerson { .. } => {
-                StatusCode::CONFLICT
-            }
+            Self::Conflict { .. }
+            | Self::Taken(_)
+            | Self::Busy { .. }
+            | Self::SecondPerson { .. } => StatusCode::CONFLICT,
             Self::Exists(_) | Self::Stale(_) => StatusCode::PRECONDITION_FAILED,
             Self::CursorExpired => StatusCode::GONE,
             Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
@@ -173,7 +206,9 @@ impl Error {
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::PreconditionRequired => StatusCode::PRECONDITION_REQUIRED,
-            Self::Unavailable(_) | Self::Contended(_) | Self::Caution(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable(_) | Self::Contended(_) | Self::Caution(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -249,18 +284,25 @@ impl Error {
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
         match &error {
-            sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Tls(_) => {
-                Self::Unavailable(error)
-            }
+            sqlx::Error::Io(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::Tls(_) => Self::Unavailable(error),
             // Deadlock and serialization failure: one of those who waited for each other had to go.
             sqlx::Error::Database(database)
-                if database.code().is_some_and(|code| ["40P01", "40001"].contains(&&*code)) =>
+                if database
+                    .code()
+                    .is_some_and(|code| ["40P01", "40001"].contains(&&*code)) =>
             {
                 Self::Contended(error)
             }
             sqlx::Error::Database(database) => match constraint(database.constraint()) {
                 Some((code, detail)) => match key(&**database) {
-                    Some(key) => Self::taken((database.constraint().unwrap_or_default(), key), code, detail),
+                    Some(key) => Self::taken(
+                        (database.constraint().unwrap_or_default(), key),
+                        code,
+                        detail,
+                    ),
                     None => Self::conflict(code, detail),
                 },
                 // A row that others refer to, by a constraint that has no words of its own.
@@ -278,17 +320,27 @@ impl From<sqlx::Error> for Error {
 /// Whether a code of Postgres means that the same may work later: a connection that broke (08), a lack of resources (53), an operator's
 /// intervention (57), a server that takes no writes (25006), a transaction that was idle for too long (25P03) or lost a race (40).
 fn away(code: &str) -> bool {
-    ["08", "40", "53", "57"].iter().any(|class| code.starts_with(class)) || matches!(code, "25006" | "25P03")
+    ["08", "40", "53", "57"]
+        .iter()
+        .any(|class| code.starts_with(class))
+        || matches!(code, "25006" | "25P03")
 }
 
 /// Whether Postgres found no room for what it was to write.
 fn is_full(error: &sqlx::Error) -> bool {
-    error.as_database_error().and_then(|database| database.code()).as_deref() == Some("53100")
+    error
+        .as_database_error()
+        .and_then(|database| database.code())
+        .as_deref()
+        == Some("53100")
 }
 
 /// The values that something else has: what stands in `Key (serial)=(S1) already exists.`, in whichever language.
 fn key(error: &(dyn DatabaseError + 'static)) -> Option<String> {
-    let detail = error.try_downcast_ref::<PgDatabaseError>().filter(|_| error.is_unique_violation())?.detail()?;
+    let detail = error
+        .try_downcast_ref::<PgDatabaseError>()
+        .filter(|_| error.is_unique_violation())?
+        .detail()?;
     let (_, values) = detail.split_once(")=(")?;
     values.rsplit_once(')').map(|(values, _)| values.to_owned())
 }
@@ -296,8 +348,8 @@ fn key(error: &(dyn DatabaseError + 'static)) -> Option<String> {
 /// What a violated constraint means to a caller.
 fn constraint(name: Option<&str>) -> Option<(&'static str, &'static str)> {
     Some(match name? {
-        "objects_name_key" | "nodes_name_key" | "claims_name_key" | "agents_name_key" | "tokens_name_key"
-        | "users_name_key" => ("name_taken", "The name is taken."),
+        "objects_name_key" | "nodes_name_key" | "claims_name_key" | "agents_name_key"
+        | "tokens_name_key" | "users_name_key" => ("name_taken", "The name is taken."),
         "object_in_use" => ("in_use", "Something else refers to it; remove that first."),
         "nodes_serial_key" => ("serial_taken", "Another node has this serial."),
         "nodes_smbios_uuid_key" => ("uuid_taken", "Another node has this SMBIOS UUID."),
@@ -308,16 +360,32 @@ fn constraint(name: Option<&str>) -> Option<(&'static str, &'static str)> {
         ),
         "nodes_console_key" => ("console_taken", "Another node has this console."),
         "node_macs_mac_key" => ("mac_taken", "Another node has this MAC address."),
-        "node_macs_address_key" => ("address_taken", "Another node has this address on the subnet."),
+        "node_macs_address_key" => (
+            "address_taken",
+            "Another node has this address on the subnet.",
+        ),
         "claims_node_key" => ("node_claimed", "The node is claimed already."),
         "claims_replacement_key" => ("replacing", "Another node is on its way for this claim."),
-        "claims_unsanitised" => ("unsanitised", "The node's disks may hold data; wipe it first."),
-        "job_acts_permitted" => {
-            ("not_permitted", "What is done once begins under a permit that was redeemed; redeem it first.")
-        }
-        "pair_runs_open_key" => ("pairs_under_way", "The pool's pairs are being measured already; one run at a time."),
-        "pair_ends_open_key" => ("busy", "A node of the pool has just been taken into another run; try again shortly."),
-        "operations_open_key" => ("busy", "The node works on another operation; try again shortly."),
+        "claims_unsanitised" => (
+            "unsanitised",
+            "The node's disks may hold data; wipe it first.",
+        ),
+        "job_acts_permitted" => (
+            "not_permitted",
+            "What is done once begins under a permit that was redeemed; redeem it first.",
+        ),
+        "pair_runs_open_key" => (
+            "pairs_under_way",
+            "The pool's pairs are being measured already; one run at a time.",
+        ),
+        "pair_ends_open_key" => (
+            "busy",
+            "A node of the pool has just been taken into another run; try again shortly.",
+        ),
+        "operations_open_key" => (
+            "busy",
+            "The node works on another operation; try again shortly.",
+        ),
         _ => return None,
     })
 }
@@ -343,7 +411,10 @@ impl IntoResponse for Error {
             body["existing"] = serde_json::to_value(existing).unwrap_or(Value::Null);
         }
         let mut response = (status, body.to_string()).into_response();
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        response.headers_mut().insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
         for (name, text) in self.headers() {
             if let Ok(value) = HeaderValue::from_str(&text) {
                 response.headers_mut().insert(name, value);
@@ -357,15 +428,26 @@ impl Error {
     /// What a caller needs beside the body to do better.
     fn headers(&self) -> Vec<(HeaderName, String)> {
         match self {
-            Self::Exists(now) | Self::Stale(now) if *now > 0 => vec![(header::ETAG, format!("\"{now}\""))],
+            Self::Exists(now) | Self::Stale(now) if *now > 0 => {
+                vec![(header::ETAG, format!("\"{now}\""))]
+            }
             Self::Busy { operation, .. } => vec![
                 (header::RETRY_AFTER, "5".into()),
-                (header::LINK, format!("</v1/operations/{operation}>; rel=\"blocked-by\"")),
+                (
+                    header::LINK,
+                    format!("</v1/operations/{operation}>; rel=\"blocked-by\""),
+                ),
             ],
             Self::SecondPerson { id, .. } => {
-                vec![(header::LINK, format!("</v1/approvals/{id}>; rel=\"blocked-by\""))]
+                vec![(
+                    header::LINK,
+                    format!("</v1/approvals/{id}>; rel=\"blocked-by\""),
+                )]
             }
-            Self::TooMany { wait_s } => vec![(header::RETRY_AFTER, format!("{:.0}", wait_s.ceil().max(1.0)))],
+            Self::TooMany { wait_s } => vec![(
+                header::RETRY_AFTER,
+                format!("{:.0}", wait_s.ceil().max(1.0)),
+            )],
             Self::Unavailable(error) if is_full(error) => vec![(header::RETRY_AFTER, "30".into())],
             Self::Unavailable(_) => vec![(header::RETRY_AFTER, "2".into())],
             Self::Contended(_) => vec![(header::RETRY_AFTER, "1".into())],
@@ -383,7 +465,9 @@ mod tests {
     #[test]
     fn what_an_operator_mends_is_asked_again_and_what_we_broke_is_not() {
         // Disk full, too many connections, shutdown, starting up, read-only, idle too long, deadlock, connection failure.
-        for code in ["53100", "53300", "57P01", "57P03", "25006", "25P03", "40P01", "08006"] {
+        for code in [
+            "53100", "53300", "57P01", "57P03", "25006", "25P03", "40P01", "08006",
+        ] {
             assert!(away(code), "{code}");
         }
         for code in ["23505", "42P01", "22P02", "XX000", ""] {

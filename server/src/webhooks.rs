@@ -35,7 +35,10 @@ impl Message {
         let whole = document(event, &event.detail);
         let body = match whole.len() {
             ..=LARGEST => whole,
-            _ => document(event, &json!({ "left_out": "larger than a delivery; GET /v1/events has it" })),
+            _ => document(
+                event,
+                &json!({ "left_out": "larger than a delivery; GET /v1/events has it" }),
+            ),
         };
         Self { id: event.id, body }
     }
@@ -46,15 +49,20 @@ impl Message {
             "specversion": "1.0", "id": id, "source": "/v1/webhooks", "type": format!("{WHOSE}{PING}"), "time": at,
             "datacontenttype": "application/json", "data": { "webhook": webhook },
         });
-        Self { id, body: body.to_string().into_bytes() }
+        Self {
+            id,
+            body: body.to_string().into_bytes(),
+        }
     }
 
     /// The headers of one attempt: what it is, and a signature with each secret.
     pub fn headers(&self, secrets: &[hmac::Key], now: Timestamp) -> HeaderMap {
         let second = now.as_second();
         let signed = [format!("{}.{second}.", self.id).as_bytes(), &self.body].concat();
-        let signatures: Vec<String> =
-            secrets.iter().map(|secret| format!("v1,{}", STANDARD.encode(hmac::sign(secret, &signed)))).collect();
+        let signatures: Vec<String> = secrets
+            .iter()
+            .map(|secret| format!("v1,{}", STANDARD.encode(hmac::sign(secret, &signed))))
+            .collect();
         let mut headers = HeaderMap::new();
         let mut set = |name: HeaderName, text: String| {
             if let Ok(value) = HeaderValue::from_str(&text) {
@@ -63,8 +71,14 @@ impl Message {
         };
         set(header::CONTENT_TYPE, "application/cloudevents+json".into());
         set(HeaderName::from_static("webhook-id"), self.id.to_string());
-        set(HeaderName::from_static("webhook-timestamp"), second.to_string());
-        set(HeaderName::from_static("webhook-signature"), signatures.join(" "));
+        set(
+            HeaderName::from_static("webhook-timestamp"),
+            second.to_string(),
+        );
+        set(
+            HeaderName::from_static("webhook-signature"),
+            signatures.join(" "),
+        );
         headers
     }
 }
@@ -98,11 +112,21 @@ pub fn secrets(text: &str) -> Result<Vec<hmac::Key>, String> {
     if words.len() > SECRETS {
         return Err(format!("At most {SECRETS} secrets, separated by a space."));
     }
-    let wrong = || format!("{SECRET} and {} to {} bytes in base64", SECRET_BYTES.start(), SECRET_BYTES.end());
+    let wrong = || {
+        format!(
+            "{SECRET} and {} to {} bytes in base64",
+            SECRET_BYTES.start(),
+            SECRET_BYTES.end()
+        )
+    };
     let key = |word: &&str| {
-        let bytes = word.strip_prefix(SECRET).and_then(|rest| STANDARD.decode(rest).ok()).ok_or_else(wrong)?;
+        let bytes = word
+            .strip_prefix(SECRET)
+            .and_then(|rest| STANDARD.decode(rest).ok())
+            .ok_or_else(wrong)?;
         let fits = SECRET_BYTES.contains(&bytes.len());
-        fits.then(|| hmac::Key::new(hmac::HMAC_SHA256, &bytes)).ok_or_else(wrong)
+        fits.then(|| hmac::Key::new(hmac::HMAC_SHA256, &bytes))
+            .ok_or_else(wrong)
     };
     words.iter().map(key).collect()
 }
@@ -110,7 +134,10 @@ pub fn secrets(text: &str) -> Result<Vec<hmac::Key>, String> {
 /// Whether a text says which kinds of events are meant.
 pub fn is_topic(text: &str) -> bool {
     let word = |word: &str| {
-        !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b))
+        !word.is_empty()
+            && word
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b))
     };
     let begin = text.strip_suffix(".*").unwrap_or(text);
     text == "*" || (text.len() <= 100 && begin.split('.').all(word))
@@ -122,7 +149,11 @@ pub fn wants(spec: &WebhookSpec, kind: &str, site: Option<&str>) -> bool {
         Some(begin) => kind.starts_with(begin),
         None => topic == kind,
     };
-    spec.topics.iter().any(meant) && spec.site.as_deref().is_none_or(|wanted| site == Some(wanted))
+    spec.topics.iter().any(meant)
+        && spec
+            .site
+            .as_deref()
+            .is_none_or(|wanted| site == Some(wanted))
 }
 
 #[cfg(test)]
@@ -145,22 +176,43 @@ mod tests {
     #[test]
     fn a_signature_is_the_one_that_others_make() {
         let id: Uuid = "0197b0f2-9a3c-7000-8000-000000000000".parse().unwrap();
-        let message = Message { id, body: b"{\"test\": 2432232314}".to_vec() };
-        let keys = secrets("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD").unwrap();
+        let message = Message {
+            id,
+            body: b"{\"test\": 2432232314}".to_vec(),
+        };
+        let keys = secrets(
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD",
+        )
+        .unwrap();
         let headers = message.headers(&keys, Timestamp::from_second(1_614_265_330).unwrap());
         let text = |name: &str| headers[name].to_str().unwrap().to_owned();
-        assert_eq!((text("webhook-id"), text("webhook-timestamp")), (id.to_string(), "1614265330".into()));
-        let expected =
-            "v1,2rqcySzSWosng0kxeoV9nAjR48iP0ic67wrX0dzaKzc= v1,Pnj49CuzctqhWvPci3oLAwaURc0k3Bb4Hm8CY1WpJPU=";
+        assert_eq!(
+            (text("webhook-id"), text("webhook-timestamp")),
+            (id.to_string(), "1614265330".into())
+        );
+        let expected = "v1,2rqcySzSWosng0kxeoV9nAjR48iP0ic67wrX0dzaKzc= v1,Pnj49CuzctqhWvPci3oLAwaURc0k3Bb4Hm8CY1WpJPU=";
         assert_eq!(text("webhook-signature"), expected);
     }
 
     #[test]
     fn a_secret_is_long_enough_and_base64() {
-        assert_eq!(secrets("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap().len(), 1);
+        assert_eq!(
+            secrets("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+                .unwrap()
+                .len(),
+            1
+        );
         let long = format!("whsec_{}", STANDARD.encode([1; 65]));
         let three = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"; 3].join(" ");
-        for wrong in ["", "hunter2", "whsec_", "whsec_c2hvcnQ=", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", &long, &three] {
+        for wrong in [
+            "",
+            "hunter2",
+            "whsec_",
+            "whsec_c2hvcnQ=",
+            "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            &long,
+            &three,
+        ] {
             let why = secrets(wrong).unwrap_err();
             assert!(wrong.len() <= SECRET.len() || !why.contains(wrong), "{why}");
         }
@@ -168,19 +220,50 @@ mod tests {
 
     #[test]
     fn topics_are_names_or_beginnings() {
-        for right in ["*", "node.advanced", "node.*", "audit.sealed", "job.lease_expired", "a.b.*"] {
+        for right in [
+            "*",
+            "node.advanced",
+            "node.*",
+            "audit.sealed",
+            "job.lease_expired",
+            "a.b.*",
+        ] {
             assert!(is_topic(right), "{right}");
         }
-        for wrong in ["", "**", "node*", ".*", "node.", "Node.x", "a b", "node.*.x", "*.x"] {
+        for wrong in [
+            "", "**", "node*", ".*", "node.", "Node.x", "a b", "node.*.x", "*.x",
+        ] {
             assert!(!is_topic(wrong), "{wrong}");
         }
         assert!(wants(&spec(&["node.*"], None), "node.advanced", None));
-        assert!(!wants(&spec(&["node.*"], None), "nodes.advanced", None), "the dot counts");
-        assert!(wants(&spec(&["x", "claim.created"], None), "claim.created", Some("lab")));
-        assert!(!wants(&spec(&["claim.created"], None), "claim.created_too", None));
-        assert!(wants(&spec(&["*"], Some("lab")), "node.advanced", Some("lab")));
-        assert!(!wants(&spec(&["*"], Some("lab")), "node.advanced", Some("far")));
-        assert!(!wants(&spec(&["*"], Some("lab")), "audit.sealed", None), "what lies nowhere is of no site");
+        assert!(
+            !wants(&spec(&["node.*"], None), "nodes.advanced", None),
+            "the dot counts"
+        );
+        assert!(wants(
+            &spec(&["x", "claim.created"], None),
+            "claim.created",
+            Some("lab")
+        ));
+        assert!(!wants(
+            &spec(&["claim.created"], None),
+            "claim.created_too",
+            None
+        ));
+        assert!(wants(
+            &spec(&["*"], Some("lab")),
+            "node.advanced",
+            Some("lab")
+        ));
+        assert!(!wants(
+            &spec(&["*"], Some("lab")),
+            "node.advanced",
+            Some("far")
+        ));
+        assert!(
+            !wants(&spec(&["*"], Some("lab")), "audit.sealed", None),
+            "what lies nowhere is of no site"
+        );
     }
 
     #[test]
@@ -198,11 +281,15 @@ mod tests {
             summary: "s".into(),
             detail: json!({ "to": "available" }),
         };
-        let read = |event: &Event| serde_json::from_slice::<Value>(&Message::event(event).body).unwrap();
+        let read =
+            |event: &Event| serde_json::from_slice::<Value>(&Message::event(event).body).unwrap();
         let sent = read(&event);
         assert_eq!(sent["type"], "muster.node.advanced");
         assert_eq!(sent["subject"], format!("nodes/{}", Uuid::nil()));
-        assert_eq!((&sent["data"]["detail"]["to"], &sent["data"]["seq"]), (&json!("available"), &json!(42)));
+        assert_eq!(
+            (&sent["data"]["detail"]["to"], &sent["data"]["seq"]),
+            (&json!("available"), &json!(42))
+        );
         event.detail = json!("x".repeat(LARGEST));
         assert!(Message::event(&event).body.len() < 1024);
         assert!(read(&event)["data"]["detail"]["left_out"].is_string());

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 /// The description that the server gives of itself; a test of the server holds it to the code.
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("../../docs/openapi.json")).expect("the committed description is JSON")
+    serde_json::from_str(include_str!("../../docs/openapi.json"))
+        .expect("the committed description is JSON")
 });
 /// Deeper than any schema of the API; only a description that refers to itself gets there.
 const DEEPEST: usize = 24;
@@ -40,7 +41,13 @@ pub(crate) struct Member {
 impl Member {
     /// A member that is always there.
     pub(crate) fn new(name: &str, about: &str, of: Type) -> Self {
-        Self { name: name.into(), about: about.into(), required: true, write_only: false, of }
+        Self {
+            name: name.into(),
+            about: about.into(),
+            required: true,
+            write_only: false,
+            of,
+        }
     }
 }
 
@@ -71,10 +78,18 @@ fn named(name: &str) -> &'static Value {
 fn read(schema: &Value, depth: usize) -> Type {
     assert!(depth < DEEPEST, "the API's description refers to itself");
     if let Some(reference) = schema["$ref"].as_str() {
-        return read(named(reference.rsplit('/').next().unwrap_or_default()), depth + 1);
+        return read(
+            named(reference.rsplit('/').next().unwrap_or_default()),
+            depth + 1,
+        );
     }
     if let Some(parts) = schema["allOf"].as_array() {
-        return Type::Object(parts.iter().flat_map(|part| members(&read(part, depth + 1))).collect());
+        return Type::Object(
+            parts
+                .iter()
+                .flat_map(|part| members(&read(part, depth + 1)))
+                .collect(),
+        );
     }
     if let Some(variants) = schema["oneOf"].as_array() {
         let variants = variants.iter().filter(|variant| variant["type"] != "null");
@@ -96,13 +111,20 @@ fn read(schema: &Value, depth: usize) -> Type {
 /// The type's word; `["string", "null"]` is a text that may be absent.
 fn kind(schema: &Value) -> Option<&str> {
     match &schema["type"] {
-        Value::Array(words) => words.iter().filter_map(Value::as_str).find(|word| *word != "null"),
+        Value::Array(words) => words
+            .iter()
+            .filter_map(Value::as_str)
+            .find(|word| *word != "null"),
         word => word.as_str(),
     }
 }
 
 fn properties(schema: &Value, depth: usize) -> Vec<Member> {
-    let required = |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|n| n == name));
+    let required = |name: &str| {
+        schema["required"]
+            .as_array()
+            .is_some_and(|names| names.iter().any(|n| n == name))
+    };
     let empty = serde_json::Map::new();
     let properties = schema["properties"].as_object().unwrap_or(&empty);
     let member = |(name, property): (&String, &Value)| Member {
@@ -117,8 +139,14 @@ fn properties(schema: &Value, depth: usize) -> Vec<Member> {
 
 /// A member's own words, or those beside the reference it is.
 fn about(property: &Value) -> String {
-    let beside = property["oneOf"].as_array().and_then(|variants| variants[0]["description"].as_str());
-    property["description"].as_str().or(beside).unwrap_or_default().to_owned()
+    let beside = property["oneOf"]
+        .as_array()
+        .and_then(|variants| variants[0]["description"].as_str());
+    property["description"]
+        .as_str()
+        .or(beside)
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn members(of: &Type) -> Vec<Member> {
@@ -133,17 +161,30 @@ fn one_of(mut variants: Vec<Type>) -> Type {
     if variants.iter().all(|variant| *variant == Type::Text) {
         return Type::Text;
     }
-    if variants.iter().all(|variant| matches!(variant, Type::Text | Type::Number)) {
+    if variants
+        .iter()
+        .all(|variant| matches!(variant, Type::Text | Type::Number))
+    {
         return Type::NumberOrText;
     }
-    if !variants.iter().all(|variant| matches!(variant, Type::Object(_))) {
+    if !variants
+        .iter()
+        .all(|variant| matches!(variant, Type::Object(_)))
+    {
         return Type::Json;
     }
     let mut all: Vec<Member> = Vec::new();
     for member in variants.iter().flat_map(Type::members) {
-        let everywhere = variants.iter().all(|variant| variant.member(&member.name).is_some_and(|same| same.required));
+        let everywhere = variants.iter().all(|variant| {
+            variant
+                .member(&member.name)
+                .is_some_and(|same| same.required)
+        });
         if !all.iter().any(|known| known.name == member.name) {
-            all.push(Member { required: everywhere, ..member.clone() });
+            all.push(Member {
+                required: everywhere,
+                ..member.clone()
+            });
         }
     }
     Type::Object(all)
@@ -158,16 +199,32 @@ mod tests {
         let node = schema("NodeSpec");
         let power = node.member("power").unwrap();
         assert!(power.required);
-        let names: Vec<(&str, bool)> = power.of.members().iter().map(|m| (m.name.as_str(), m.required)).collect();
-        assert_eq!(names, [("redfish", false), ("ipmi", false), ("manual", false)]);
+        let names: Vec<(&str, bool)> = power
+            .of
+            .members()
+            .iter()
+            .map(|m| (m.name.as_str(), m.required))
+            .collect();
+        assert_eq!(
+            names,
+            [("redfish", false), ("ipmi", false), ("manual", false)]
+        );
         assert_eq!(node.member("rack").unwrap().of, Type::Text);
         assert!(!node.member("rack").unwrap().required);
     }
 
     #[test]
     fn a_limit_is_a_text_and_a_secret_goes_only_in() {
-        assert_eq!(schema("Criterion").member("limit").unwrap().of, Type::NumberOrText);
-        assert!(schema("CredentialSpec").member("secret").unwrap().write_only);
+        assert_eq!(
+            schema("Criterion").member("limit").unwrap().of,
+            Type::NumberOrText
+        );
+        assert!(
+            schema("CredentialSpec")
+                .member("secret")
+                .unwrap()
+                .write_only
+        );
         assert!(schema("ClusterSpec").member("kind").unwrap().required);
     }
 }

@@ -8,34 +8,65 @@ use crate::messages::{AttributePath, Diagnostic, PathStep, Selector};
 
 /// Something that stops an apply.
 pub(crate) fn error(summary: impl Into<String>, detail: impl Into<String>) -> Diagnostic {
-    Diagnostic { severity: 1, summary: summary.into(), detail: detail.into(), attribute: None }
+    Diagnostic {
+        severity: 1,
+        summary: summary.into(),
+        detail: detail.into(),
+        attribute: None,
+    }
 }
 
 /// Something a person should know before or after an apply.
 pub(crate) fn warning(summary: impl Into<String>, detail: impl Into<String>) -> Diagnostic {
-    Diagnostic { severity: 2, summary: summary.into(), detail: detail.into(), attribute: None }
+    Diagnostic {
+        severity: 2,
+        summary: summary.into(),
+        detail: detail.into(),
+        attribute: None,
+    }
 }
 
 /// An attribute of a resource.
 pub(crate) fn path(attribute: &str) -> AttributePath {
-    AttributePath { steps: vec![step(Selector::AttributeName(attribute.into()))] }
+    AttributePath {
+        steps: vec![step(Selector::AttributeName(attribute.into()))],
+    }
 }
 
 fn step(selector: Selector) -> PathStep {
-    PathStep { selector: Some(selector) }
+    PathStep {
+        selector: Some(selector),
+    }
 }
 
 /// A refusal: one diagnostic for each fault that the server names, at its place.
 pub(crate) fn refusal(kind: Option<&Kind>, doing: &str, refused: &ClientError) -> Vec<Diagnostic> {
-    let ClientError::Problem(problem) = refused else { return vec![error(doing, refused.to_string())] };
-    let request = problem.request_id.as_deref().map(|id| format!(" (request {id})")).unwrap_or_default();
+    let ClientError::Problem(problem) = refused else {
+        return vec![error(doing, refused.to_string())];
+    };
+    let request = problem
+        .request_id
+        .as_deref()
+        .map(|id| format!(" (request {id})"))
+        .unwrap_or_default();
     let code = &problem.code;
     if problem.errors.is_empty() {
-        return vec![error(doing, format!("{}\n\n{code}{request}", problem.detail))];
+        return vec![error(
+            doing,
+            format!("{}\n\n{code}{request}", problem.detail),
+        )];
     }
     let fault = |fault: &muster_api::problem::Fault| Diagnostic {
-        attribute: kind.and_then(|kind| place(kind, &fault.pointer)).map(visible),
-        ..error(doing, format!("{}: {}\n\n{}{request}", fault.pointer, fault.detail, fault.code))
+        attribute: kind
+            .and_then(|kind| place(kind, &fault.pointer))
+            .map(visible),
+        ..error(
+            doing,
+            format!(
+                "{}: {}\n\n{}{request}",
+                fault.pointer, fault.detail, fault.code
+            ),
+        )
     };
     problem.errors.iter().map(fault).collect()
 }
@@ -85,13 +116,20 @@ mod tests {
             Selector::ElementKeyString(key) => format!("[{key:?}]"),
             Selector::ElementKeyInt(at) => format!("[{at}]"),
         };
-        path.map(|path| path.steps.into_iter().map(word).collect()).unwrap_or_default()
+        path.map(|path| path.steps.into_iter().map(word).collect())
+            .unwrap_or_default()
     }
 
     #[test]
     fn a_pointer_becomes_a_path_as_far_as_it_goes() {
-        assert_eq!(shown("muster_node", "/spec/power/redfish/bmc/credential"), ".spec.power.redfish.bmc.credential");
-        assert_eq!(shown("muster_node", "/spec/macs/1/address"), ".spec.macs[1].address");
+        assert_eq!(
+            shown("muster_node", "/spec/power/redfish/bmc/credential"),
+            ".spec.power.redfish.bmc.credential"
+        );
+        assert_eq!(
+            shown("muster_node", "/spec/macs/1/address"),
+            ".spec.macs[1].address"
+        );
         assert_eq!(shown("muster_rack", "/labels/a~1b"), ".labels[\"a/b\"]");
         assert_eq!(shown("muster_rack", "/spec/colour"), ".spec");
         assert_eq!(shown("muster_credential", "/spec/secret"), ".secret");

@@ -21,7 +21,10 @@ type Answer = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallibl
 const LARGEST_MESSAGE: usize = 256 << 20;
 
 /// Answers one call with a function of its message.
-fn unary<I, O, F>(request: http::Request<Body>, call: impl Fn(I) -> F + Clone + Send + Sync + 'static) -> Answer
+fn unary<I, O, F>(
+    request: http::Request<Body>,
+    call: impl Fn(I) -> F + Clone + Send + Sync + 'static,
+) -> Answer
 where
     I: Message + Default + 'static,
     O: Message + Default + 'static,
@@ -59,7 +62,9 @@ impl tower::Service<http::Request<Body>> for Provider {
         let provider = self.clone();
         match request.uri().path().rsplit('/').next().unwrap_or_default() {
             "GetProviderSchema" => unary(request, move |_: Empty| provider.clone().schema()),
-            "ValidateProviderConfig" => unary(request, move |_: Empty| provider.clone().validate_provider()),
+            "ValidateProviderConfig" => unary(request, move |_: Empty| {
+                provider.clone().validate_provider()
+            }),
             "ConfigureProvider" => unary(request, move |call| provider.clone().configure(call)),
             "ValidateResourceConfig" | "ValidateDataResourceConfig" => {
                 unary(request, move |call| provider.clone().validate(call))

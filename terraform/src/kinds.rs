@@ -78,7 +78,14 @@ impl Wait {
 }
 
 const fn declared(word: &'static str, collection: &'static str, schema: &'static str) -> Kind {
-    Kind { word, collection, schema, fixed: Fixed::Name, wait: None, patience: MINUTE }
+    Kind {
+        word,
+        collection,
+        schema,
+        fixed: Fixed::Name,
+        wait: None,
+        patience: MINUTE,
+    }
 }
 
 /// Every kind.
@@ -86,8 +93,16 @@ pub(crate) const KINDS: [Kind; 16] = [
     declared("site", "sites", "Site"),
     declared("rack", "racks", "Rack"),
     declared("subnet", "subnets", "Subnet"),
-    declared("hardware_profile", "hardware_profiles", "HardwareProfileObject"),
-    declared("network_profile", "network_profiles", "NetworkProfileObject"),
+    declared(
+        "hardware_profile",
+        "hardware_profiles",
+        "HardwareProfileObject",
+    ),
+    declared(
+        "network_profile",
+        "network_profiles",
+        "NetworkProfileObject",
+    ),
     declared("credential", "credentials", "Credential"),
     declared("image", "images", "Image"),
     declared("stack", "stacks", "Stack"),
@@ -98,17 +113,26 @@ pub(crate) const KINDS: [Kind; 16] = [
     declared("webhook", "webhooks", "Webhook"),
     Kind {
         fixed: Fixed::Nothing,
-        wait: Some(Wait { state: "/status/state", until: Until::State { stuck: STUCK } }),
+        wait: Some(Wait {
+            state: "/status/state",
+            until: Until::State { stuck: STUCK },
+        }),
         patience: HOUR,
         ..declared("node", "nodes", "Node")
     },
     Kind {
         fixed: Fixed::NameAndSpecBut(&["hold", "wait_for"]),
-        wait: Some(Wait { state: "/status/node_state", until: Until::Ready }),
+        wait: Some(Wait {
+            state: "/status/node_state",
+            until: Until::Ready,
+        }),
         patience: HOUR.saturating_mul(2),
         ..declared("claim", "claims", "Claim")
     },
-    Kind { fixed: Fixed::NameAndSpec, ..declared("token", "tokens", "Token") },
+    Kind {
+        fixed: Fixed::NameAndSpec,
+        ..declared("token", "tokens", "Token")
+    },
 ];
 
 /// What a data source reads.
@@ -129,21 +153,35 @@ pub(crate) fn resource(type_name: &str) -> Option<&'static Kind> {
 
 /// The kind of claims.
 pub(crate) fn claim() -> &'static Kind {
-    KINDS.iter().find(|kind| kind.word == "claim").expect("claims are one of the kinds")
+    KINDS
+        .iter()
+        .find(|kind| kind.word == "claim")
+        .expect("claims are one of the kinds")
 }
 
 /// Every data source with its type.
 pub(crate) fn sources() -> Vec<(String, Source)> {
-    let singular = KINDS.iter().map(|kind| (format!("muster_{}", kind.word), Source::One(kind)));
-    let plural = KINDS.iter().map(|kind| (format!("muster_{}", kind.collection), Source::Many(kind)));
-    let others = [("node_facts", Source::NodeFacts), ("gate_runs", Source::GateRuns), ("operation", Source::Operation)];
+    let singular = KINDS
+        .iter()
+        .map(|kind| (format!("muster_{}", kind.word), Source::One(kind)));
+    let plural = KINDS
+        .iter()
+        .map(|kind| (format!("muster_{}", kind.collection), Source::Many(kind)));
+    let others = [
+        ("node_facts", Source::NodeFacts),
+        ("gate_runs", Source::GateRuns),
+        ("operation", Source::Operation),
+    ];
     let others = others.map(|(word, source)| (format!("muster_{word}"), source));
     singular.chain(plural).chain(others).collect()
 }
 
 /// The data source of a type.
 pub(crate) fn source(type_name: &str) -> Option<Source> {
-    sources().into_iter().find(|(name, _)| name == type_name).map(|(_, source)| source)
+    sources()
+        .into_iter()
+        .find(|(name, _)| name == type_name)
+        .map(|(_, source)| source)
 }
 
 static SHAPES: LazyLock<Vec<Type>> = LazyLock::new(|| KINDS.iter().map(read_shape).collect());
@@ -151,7 +189,10 @@ static SHAPES: LazyLock<Vec<Type>> = LazyLock::new(|| KINDS.iter().map(read_shap
 impl Kind {
     /// An object of the kind as the API answers it, without what it never answers.
     pub(crate) fn shape(&self) -> &'static Type {
-        let at = KINDS.iter().position(|kind| kind.word == self.word).expect("every kind is one of the table");
+        let at = KINDS
+            .iter()
+            .position(|kind| kind.word == self.word)
+            .expect("every kind is one of the table");
         &SHAPES[at]
     }
 
@@ -181,8 +222,20 @@ fn read_shape(kind: &Kind) -> Type {
         "token" => token(),
         _ => contract::schema(kind.schema),
     };
-    let shown = ["id", "name", "labels", "annotations", "spec", "status", "generation", "created_at"];
-    let mut members: Vec<Member> = shown.iter().filter_map(|name| object.member(name).cloned()).collect();
+    let shown = [
+        "id",
+        "name",
+        "labels",
+        "annotations",
+        "spec",
+        "status",
+        "generation",
+        "created_at",
+    ];
+    let mut members: Vec<Member> = shown
+        .iter()
+        .filter_map(|name| object.member(name).cloned())
+        .collect();
     for member in &mut members {
         if let (true, Type::Object(spec)) = (member.name == "spec", &mut member.of) {
             spec.retain(|member| !member.write_only);
@@ -195,16 +248,44 @@ fn read_shape(kind: &Kind) -> Type {
 fn token() -> Type {
     // What is optional there has a default that is answered, so Terraform must have said it; but for the scope, which is answered when there is one.
     let asked = contract::schema("CreateToken");
-    let asked = asked.members().iter().filter(|member| member.name != "name");
-    let asked = asked.map(|member| Member { required: member.name != "scope", ..member.clone() }).collect();
-    let known = ["id", "name", "role", "scope", "created_at", "releases_per_hour"];
+    let asked = asked
+        .members()
+        .iter()
+        .filter(|member| member.name != "name");
+    let asked = asked
+        .map(|member| Member {
+            required: member.name != "scope",
+            ..member.clone()
+        })
+        .collect();
+    let known = [
+        "id",
+        "name",
+        "role",
+        "scope",
+        "created_at",
+        "releases_per_hour",
+    ];
     let token = contract::schema("Token");
-    let (shown, seen): (Vec<Member>, Vec<Member>) =
-        token.members().iter().cloned().partition(|member| known.contains(&member.name.as_str()));
-    let mut members: Vec<Member> =
-        shown.into_iter().filter(|m| matches!(m.name.as_str(), "id" | "name" | "created_at")).collect();
-    members.push(Member::new("spec", "What it may do, and for how long.", Type::Object(asked)));
-    members.push(Member::new("status", "When it ends, and when it was used last.", Type::Object(seen)));
+    let (shown, seen): (Vec<Member>, Vec<Member>) = token
+        .members()
+        .iter()
+        .cloned()
+        .partition(|member| known.contains(&member.name.as_str()));
+    let mut members: Vec<Member> = shown
+        .into_iter()
+        .filter(|m| matches!(m.name.as_str(), "id" | "name" | "created_at"))
+        .collect();
+    members.push(Member::new(
+        "spec",
+        "What it may do, and for how long.",
+        Type::Object(asked),
+    ));
+    members.push(Member::new(
+        "status",
+        "When it ends, and when it was used last.",
+        Type::Object(seen),
+    ));
     Type::Object(members)
 }
 
@@ -215,7 +296,8 @@ mod tests {
     #[test]
     fn every_kind_with_a_collection_is_a_resource() {
         for (word, collection) in muster_api::kind::COLLECTIONS {
-            let kind = resource(&format!("muster_{word}")).unwrap_or_else(|| panic!("{word} is not a resource"));
+            let kind = resource(&format!("muster_{word}"))
+                .unwrap_or_else(|| panic!("{word} is not a resource"));
             assert_eq!(kind.collection, collection);
         }
         assert!(resource("muster_tower").is_none());
@@ -225,9 +307,21 @@ mod tests {
     fn every_shape_can_be_read_and_holds_no_secret() {
         for kind in &KINDS {
             let shape = kind.shape();
-            assert!(shape.member("id").is_some() && shape.member("spec").is_some(), "{}", kind.word);
+            assert!(
+                shape.member("id").is_some() && shape.member("spec").is_some(),
+                "{}",
+                kind.word
+            );
             assert!(shape.member("status").is_some(), "{}", kind.word);
-            assert!(!kind.part("spec").members().iter().any(|member| member.write_only), "{}", kind.word);
+            assert!(
+                !kind
+                    .part("spec")
+                    .members()
+                    .iter()
+                    .any(|member| member.write_only),
+                "{}",
+                kind.word
+            );
         }
         assert_eq!(sources().len(), 2 * KINDS.len() + 3);
     }

@@ -16,7 +16,10 @@ use std::process::ExitCode;
 
 /// Serves Terraform until it says that it is done.
 pub fn main() -> ExitCode {
-    if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
+    if rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .is_err()
+    {
         eprintln!("another TLS provider is installed already");
         return ExitCode::FAILURE;
     }

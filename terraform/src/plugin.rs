@@ -25,8 +25,10 @@ use tonic::server::NamedService;
 use crate::dispatch::Controller;
 
 /// Says that Terraform started us, not a person (go-plugin's `HandshakeConfig` of Terraform).
-const COOKIE: (&str, &str) =
-    ("TF_PLUGIN_MAGIC_COOKIE", "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2");
+const COOKIE: (&str, &str) = (
+    "TF_PLUGIN_MAGIC_COOKIE",
+    "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2",
+);
 /// How often is looked whether Terraform is still there: killed, it does not say that we may end.
 const ORPHAN_CHECK: Duration = Duration::from_secs(1);
 /// Connections that wait to be served; Terraform makes one.
@@ -47,10 +49,14 @@ where
         bail!("this is a Terraform provider, which `terraform` starts: see docs/terraform.md");
     }
     let parent = parent_id();
-    let pem = std::env::var("PLUGIN_CLIENT_CERT").context("Terraform did not send its certificate")?;
-    let client = CertificateDer::from_pem_slice(pem.as_bytes()).context("Terraform's certificate cannot be read")?;
+    let pem =
+        std::env::var("PLUGIN_CLIENT_CERT").context("Terraform did not send its certificate")?;
+    let client = CertificateDer::from_pem_slice(pem.as_bytes())
+        .context("Terraform's certificate cannot be read")?;
     let (acceptor, certificate) = tls(client)?;
-    let dir = tempfile::Builder::new().prefix("muster-terraform-").tempdir()?;
+    let dir = tempfile::Builder::new()
+        .prefix("muster-terraform-")
+        .tempdir()?;
     let socket = dir.path().join("s");
     let listener = UnixListener::bind(&socket)?;
     let certificate = base64::engine::general_purpose::STANDARD_NO_PAD.encode(certificate);
@@ -61,7 +67,9 @@ where
     let served = tonic::transport::Server::builder()
         .add_service(Controller(stop))
         .add_service(provider)
-        .serve_with_incoming_shutdown(ReceiverStream::new(accepted), async move { stopped.notified().await });
+        .serve_with_incoming_shutdown(ReceiverStream::new(accepted), async move {
+            stopped.notified().await
+        });
     tokio::select! {
         served = served => Ok(served?),
         listened = accept(listener, acceptor, connections) => listened,
@@ -102,12 +110,18 @@ async fn accept(
 /// TLS for one client, and our own certificate.
 fn tls(client: CertificateDer<'static>) -> anyhow::Result<(TlsAcceptor, CertificateDer<'static>)> {
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
-    let certificate = rcgen::CertificateParams::new(vec!["localhost".into()])?.self_signed(&key)?.der().clone();
+    let certificate = rcgen::CertificateParams::new(vec!["localhost".into()])?
+        .self_signed(&key)?
+        .der()
+        .clone();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(Arc::new(Pinned { client, provider }))
-        .with_single_cert(vec![certificate.clone()], PrivateKeyDer::Pkcs8(key.serialize_der().into()))?;
+        .with_single_cert(
+            vec![certificate.clone()],
+            PrivateKeyDer::Pkcs8(key.serialize_der().into()),
+        )?;
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok((TlsAcceptor::from(Arc::new(config)), certificate))
 }
@@ -132,7 +146,9 @@ impl ClientCertVerifier for Pinned {
     ) -> Result<ClientCertVerified, rustls::Error> {
         match *certificate == self.client {
             true => Ok(ClientCertVerified::assertion()),
-            false => Err(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)),
+            false => Err(rustls::Error::InvalidCertificate(
+                CertificateError::UnknownIssuer,
+            )),
         }
     }
 
@@ -157,6 +173,8 @@ impl ClientCertVerifier for Pinned {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }

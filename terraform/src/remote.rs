@@ -37,7 +37,10 @@ pub(crate) enum Waited {
 
 /// An object's state at a pointer.
 pub(crate) fn state_of<'a>(object: &'a Json, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Json::as_str).unwrap_or_default()
+    object
+        .pointer(pointer)
+        .and_then(Json::as_str)
+        .unwrap_or_default()
 }
 
 impl Remote {
@@ -95,14 +98,20 @@ impl Remote {
     pub(crate) async fn list(&self, kind: &Kind, filter: &str) -> Result<Vec<Json>, ClientError> {
         if kind.word == "token" {
             let tokens = self.client.list_tokens().await?.items;
-            return Ok(tokens.into_iter().filter(|token| token.revoked_at.is_none()).map(as_object).collect());
+            return Ok(tokens
+                .into_iter()
+                .filter(|token| token.revoked_at.is_none())
+                .map(as_object)
+                .collect());
         }
         let mut all = Vec::new();
         let mut token = String::new();
         loop {
             let mut query = vec![("limit", PAGE)];
             query.extend(
-                [("filter", filter), ("page_token", &token)].into_iter().filter(|(_, value)| !value.is_empty()),
+                [("filter", filter), ("page_token", &token)]
+                    .into_iter()
+                    .filter(|(_, value)| !value.is_empty()),
             );
             let page = self.client.get_value(&[kind.collection], &query).await?;
             all.extend(page["items"].as_array().cloned().unwrap_or_default());
@@ -114,20 +123,38 @@ impl Remote {
     }
 
     /// Makes what is not there yet.
-    pub(crate) async fn create(&self, kind: &Kind, name: &str, draft: &Json) -> Result<Json, ClientError> {
+    pub(crate) async fn create(
+        &self,
+        kind: &Kind,
+        name: &str,
+        draft: &Json,
+    ) -> Result<Json, ClientError> {
         match kind.word {
-            "claim" => self.client.post_value(&["claims"], &json!({ "name": name, "spec": draft["spec"] })).await,
-            _ => self.client.put_value(&[kind.collection, name], draft, Precondition::Absent).await,
+            "claim" => {
+                self.client
+                    .post_value(&["claims"], &json!({ "name": name, "spec": draft["spec"] }))
+                    .await
+            }
+            _ => {
+                self.client
+                    .put_value(&[kind.collection, name], draft, Precondition::Absent)
+                    .await
+            }
         }
     }
 
     /// Makes a token; its secret is in this answer and nowhere else.
-    pub(crate) async fn create_token(&self, name: &str, spec: &Json) -> Result<(Json, Secret), ClientError> {
+    pub(crate) async fn create_token(
+        &self,
+        name: &str,
+        spec: &Json,
+    ) -> Result<(Json, Secret), ClientError> {
         let mut body = spec.clone();
         body["name"] = name.into();
         let mut made = self.client.post_value(&["tokens"], &body).await?;
         let secret = Secret::new(made["secret"].as_str().unwrap_or_default());
-        let token = serde_json::from_value(made["token"].take()).map_err(ClientError::Unreadable)?;
+        let token =
+            serde_json::from_value(made["token"].take()).map_err(ClientError::Unreadable)?;
         Ok((as_object(token), secret))
     }
 
@@ -140,13 +167,27 @@ impl Remote {
         draft: &Json,
     ) -> Result<Json, ClientError> {
         if let Fixed::NameAndSpecBut(free) = kind.fixed {
-            let spec: Map<String, Json> =
-                free.iter().map(|member| ((*member).to_owned(), draft["spec"][*member].clone())).collect();
-            let (patch, precondition) = (json!({ "spec": spec }), Precondition::Generation(generation));
-            let patched = self.client.patch::<ClaimSpec>(id, &patch, precondition).await?;
+            let spec: Map<String, Json> = free
+                .iter()
+                .map(|member| ((*member).to_owned(), draft["spec"][*member].clone()))
+                .collect();
+            let (patch, precondition) = (
+                json!({ "spec": spec }),
+                Precondition::Generation(generation),
+            );
+            let patched = self
+                .client
+                .patch::<ClaimSpec>(id, &patch, precondition)
+                .await?;
             return serde_json::to_value(patched).map_err(ClientError::Unreadable);
         }
-        self.client.put_value(&[kind.collection, id], draft, Precondition::Generation(generation)).await
+        self.client
+            .put_value(
+                &[kind.collection, id],
+                draft,
+                Precondition::Generation(generation),
+            )
+            .await
     }
 
     /// Gives exactly the generation that was planned with another name; the generation that it then has.
@@ -160,19 +201,36 @@ impl Remote {
         // Done by an apply that was killed, it is not done again.
         if found["name"].as_str() != Some(name) {
             if found["generation"].as_i64() != Some(generation) {
-                return Err(ClientError::Usage("It was changed in the meantime: plan again.".into()));
+                return Err(ClientError::Usage(
+                    "It was changed in the meantime: plan again.".into(),
+                ));
             }
-            self.client.post_value(&[kind.collection, id, "actions", "rename"], &json!({ "name": name })).await?;
+            self.client
+                .post_value(
+                    &[kind.collection, id, "actions", "rename"],
+                    &json!({ "name": name }),
+                )
+                .await?;
         }
         Ok(generation + 1)
     }
 
     /// Removes exactly the generation that was planned with. A claim is then being released, which takes its time.
-    pub(crate) async fn remove(&self, kind: &Kind, id: &str, generation: i64, erase: Erase) -> Result<(), ClientError> {
+    pub(crate) async fn remove(
+        &self,
+        kind: &Kind,
+        id: &str,
+        generation: i64,
+        erase: Erase,
+    ) -> Result<(), ClientError> {
         match (kind.word, erase) {
             ("claim", Erase::Now) => self.client.erase_claim(id, generation).await.map(drop),
             ("token", _) => self.client.revoke_token(id).await,
-            _ => self.client.delete_value(&[kind.collection, id], generation).await.map(drop),
+            _ => self
+                .client
+                .delete_value(&[kind.collection, id], generation)
+                .await
+                .map(drop),
         }
     }
 
@@ -184,7 +242,9 @@ impl Remote {
         goal: &str,
         deadline: Instant,
     ) -> Result<Waited, ClientError> {
-        let Some(wait) = kind.wait else { return Ok(Waited::Reached(object)) };
+        let Some(wait) = kind.wait else {
+            return Ok(Waited::Reached(object));
+        };
         let id = object["id"].as_str().unwrap_or_default().to_owned();
         loop {
             if wait.reached(&object, goal) {
@@ -193,19 +253,35 @@ impl Remote {
             let stuck = wait.is_stuck(&object);
             if stuck || !self.pause(deadline).await {
                 let why = self.why(kind, &object).await;
-                let what = if stuck { "and stays so until somebody acts" } else { "when the time was up" };
+                let what = if stuck {
+                    "and stays so until somebody acts"
+                } else {
+                    "when the time was up"
+                };
                 let (name, state) = (state_of(&object, "/name"), state_of(&object, wait.state));
-                return Ok(Waited::NotReached(object.clone(), format!("{name}: its node was {state} {what}. {why}")));
+                return Ok(Waited::NotReached(
+                    object.clone(),
+                    format!("{name}: its node was {state} {what}. {why}"),
+                ));
             }
             if let Some(operation) = object.pointer("/status/operation").and_then(Json::as_str) {
                 let left = deadline.saturating_duration_since(Instant::now()).min(POLL);
                 let wait = format!("{}s", left.as_secs().max(1));
                 // Only a wake-up: what the operation came to is read from the object.
-                drop(self.client.get_value(&["operations", operation], &[("wait", &wait)]).await);
+                drop(
+                    self.client
+                        .get_value(&["operations", operation], &[("wait", &wait)])
+                        .await,
+                );
             }
             match self.find(kind, &id).await {
                 Ok(Some(found)) => object = found,
-                Ok(None) => return Ok(Waited::NotReached(object, "It was removed in the meantime.".into())),
+                Ok(None) => {
+                    return Ok(Waited::NotReached(
+                        object,
+                        "It was removed in the meantime.".into(),
+                    ));
+                }
                 Err(error) if error.away() => {}
                 Err(error) => return Err(error),
             }
@@ -214,7 +290,11 @@ impl Remote {
 
     /// Why a node is where it is, in the server's words.
     async fn why(&self, kind: &Kind, object: &Json) -> String {
-        let pointer = if kind.word == "claim" { "/status/node" } else { "/name" };
+        let pointer = if kind.word == "claim" {
+            "/status/node"
+        } else {
+            "/name"
+        };
         match self.client.node_why(state_of(object, pointer)).await {
             Ok(why) => why.sentence,
             Err(error) => error.to_string(),
@@ -236,9 +316,14 @@ fn as_object(token: Token) -> Json {
     let mut spec = Map::new();
     spec.insert("role".into(), token.role.as_str().into());
     spec.insert("expires_in_s".into(), life.into());
-    let scope = (!token.scope.is_everywhere()).then(|| serde_json::to_value(&token.scope).unwrap_or_default());
+    let scope = (!token.scope.is_everywhere())
+        .then(|| serde_json::to_value(&token.scope).unwrap_or_default());
     spec.extend(scope.map(|scope| ("scope".to_owned(), scope)));
-    spec.extend(token.releases_per_hour.map(|limit| ("releases_per_hour".to_owned(), limit.into())));
+    spec.extend(
+        token
+            .releases_per_hour
+            .map(|limit| ("releases_per_hour".to_owned(), limit.into())),
+    );
     json!({
         "id": token.id, "name": token.name, "spec": spec, "created_at": token.created_at,
         "status": { "expires_at": token.expires_at, "last_used": token.last_used, "revoked_at": token.revoked_at, "made_by": token.made_by },

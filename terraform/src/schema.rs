@@ -29,7 +29,12 @@ pub(crate) fn provider() -> Schema {
             ),
             Attribute {
                 sensitive: true,
-                ..plain("token", "Better in `MUSTER_TOKEN`, which ends up in no file.", Type::Text, Writer::Optional)
+                ..plain(
+                    "token",
+                    "Better in `MUSTER_TOKEN`, which ends up in no file.",
+                    Type::Text,
+                    Writer::Optional,
+                )
             },
             plain(
                 "token_file",
@@ -43,11 +48,19 @@ pub(crate) fn provider() -> Schema {
 
 /// A resource: the object's members, and what only Terraform needs.
 pub(crate) fn resource(kind: &Kind) -> Schema {
-    let mut attributes: Vec<Attribute> =
-        kind.shape().members().iter().filter(|member| kind.labelled() || !is_label(member)).map(of_object).collect();
+    let mut attributes: Vec<Attribute> = kind
+        .shape()
+        .members()
+        .iter()
+        .filter(|member| kind.labelled() || !is_label(member))
+        .map(of_object)
+        .collect();
     if kind.takes_secret() {
         let about = "The secret itself. It is sent and stored nowhere: change `secret_version` when it changes.";
-        attributes.push(Attribute { sensitive: true, ..plain("secret", about, Type::Text, Writer::WriteOnly) });
+        attributes.push(Attribute {
+            sensitive: true,
+            ..plain("secret", about, Type::Text, Writer::WriteOnly)
+        });
         let about = "Any text; another one sends `secret` again. Kept as an annotation.";
         attributes.push(plain("secret_version", about, Type::Text, Writer::Optional));
     }
@@ -61,15 +74,21 @@ pub(crate) fn resource(kind: &Kind) -> Schema {
     }
     if let Some(wait) = kind.wait {
         if let Until::State { .. } = wait.until {
-            let about = format!("The node's state that an apply waits for; `{NOTHING}`, which is nothing, by default.");
+            let about = format!(
+                "The node's state that an apply waits for; `{NOTHING}`, which is nothing, by default."
+            );
             attributes.push(plain("wait_for", &about, Type::Text, Writer::WriteOnly));
         }
-        let about =
-            "Whether what the last apply waited for has happened. While it has not, another apply goes on waiting.";
+        let about = "Whether what the last apply waited for has happened. While it has not, another apply goes on waiting.";
         attributes.push(plain("ready", about, Type::Bool, Writer::Server));
     }
     let about = "How long `create`, `update` and `delete` may take, such as `90s`, `30m` or `2h`.";
-    attributes.push(plain("timeouts", about, Type::Map(Box::new(Type::Text)), Writer::WriteOnly));
+    attributes.push(plain(
+        "timeouts",
+        about,
+        Type::Map(Box::new(Type::Text)),
+        Writer::WriteOnly,
+    ));
     schema("", attributes)
 }
 
@@ -95,20 +114,34 @@ pub(crate) fn source(source: Source) -> Schema {
         Source::One(_) => (vec![key("name", "Its name or id.")], answer(source)),
         Source::Many(_) => {
             let about = "Such as `state=available AND label.row=a`; all of them without it.";
-            (vec![plain("filter", about, Type::Text, Writer::Optional)], answer(source))
+            (
+                vec![plain("filter", about, Type::Text, Writer::Optional)],
+                answer(source),
+            )
         }
-        Source::NodeFacts | Source::GateRuns => (vec![key("node", "The node's name or id.")], answer(source)),
+        Source::NodeFacts | Source::GateRuns => {
+            (vec![key("node", "The node's name or id.")], answer(source))
+        }
         Source::Operation => (vec![key("id", "The operation's id.")], answer(source)),
     };
     let named = attributes[0].name.clone();
-    let answered = answered.members().iter().filter(|member| member.name != named);
+    let answered = answered
+        .members()
+        .iter()
+        .filter(|member| member.name != named);
     attributes.extend(answered.map(|member| attribute(member, Writer::Server)));
     schema("", attributes)
 }
 
 /// What a data source is answered.
 pub(crate) fn answer(source: Source) -> Type {
-    let list = |of| Type::Object(vec![Member::new("items", "All that fit.", Type::List(Box::new(of)))]);
+    let list = |of| {
+        Type::Object(vec![Member::new(
+            "items",
+            "All that fit.",
+            Type::List(Box::new(of)),
+        )])
+    };
     match source {
         Source::One(kind) => kind.shape().clone(),
         Source::Many(kind) => list(kind.shape().clone()),
@@ -119,7 +152,13 @@ pub(crate) fn answer(source: Source) -> Type {
 }
 
 fn schema(description: &str, attributes: Vec<Attribute>) -> Schema {
-    Schema { version: 0, block: Some(Block { attributes, description: description.into() }) }
+    Schema {
+        version: 0,
+        block: Some(Block {
+            attributes,
+            description: description.into(),
+        }),
+    }
 }
 
 fn plain(name: &str, about: &str, of: Type, writer: Writer) -> Attribute {
@@ -140,14 +179,20 @@ fn attribute(member: &Member, writer: Writer) -> Attribute {
     };
     Attribute {
         name: member.name.clone(),
-        r#type: if nested.is_some() { Vec::new() } else { cty(&member.of).to_string().into_bytes() },
+        r#type: if nested.is_some() {
+            Vec::new()
+        } else {
+            cty(&member.of).to_string().into_bytes()
+        },
         description: member.about.clone(),
         required: writer == Writer::Required,
         optional: matches!(writer, Writer::Optional | Writer::WriteOnly),
         computed: writer == Writer::Server,
         sensitive: false,
-        nested_type: nested
-            .map(|(members, nesting)| Object { attributes: members.iter().map(inner).collect(), nesting }),
+        nested_type: nested.map(|(members, nesting)| Object {
+            attributes: members.iter().map(inner).collect(),
+            nesting,
+        }),
         write_only: writer == Writer::WriteOnly,
     }
 }
@@ -161,7 +206,9 @@ fn cty(of: &Type) -> Json {
         Type::List(of) => json!(["list", cty(of)]),
         Type::Map(of) => json!(["map", cty(of)]),
         Type::Object(members) => {
-            let members = members.iter().map(|member| (member.name.clone(), cty(&member.of)));
+            let members = members
+                .iter()
+                .map(|member| (member.name.clone(), cty(&member.of)));
             json!(["object", members.collect::<serde_json::Map<_, _>>()])
         }
     }

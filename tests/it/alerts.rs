@@ -7,7 +7,10 @@ use crate::simulated::World;
 
 fn alert(node: &str, fingerprint: &str, more: Value) -> Value {
     let mut labels = json!({ "alertname": "GpuXid79", "instance": node });
-    labels.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    labels
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     json!({
         "status": "firing", "labels": labels, "annotations": { "summary": "GPU 3 has fallen off the bus" },
         "startsAt": "2026-03-01T10:00:00Z", "endsAt": "0001-01-01T00:00:00Z", "fingerprint": fingerprint,
@@ -20,7 +23,12 @@ fn group(alerts: Vec<Value>) -> Value {
 }
 
 fn outcomes(answer: &Value) -> Vec<&str> {
-    answer["alerts"].as_array().unwrap().iter().map(|heard| heard["outcome"].as_str().unwrap()).collect()
+    answer["alerts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|heard| heard["outcome"].as_str().unwrap())
+        .collect()
 }
 
 async fn in_service(nodes: u8) -> World {
@@ -47,24 +55,48 @@ async fn an_alert_is_told_once_and_its_end_too() {
     let nobody = alert("somewhere-else:9100", "f3", json!({}));
     let all = group(vec![by_name.clone(), by_address, nobody]);
     let first = world.admin.post("/v1/alerts", &all).await.expect(200).body;
-    assert_eq!(outcomes(&first), ["noted", "noted", "unknown_node"], "{first}");
+    assert_eq!(
+        outcomes(&first),
+        ["noted", "noted", "unknown_node"],
+        "{first}"
+    );
     assert_eq!(first["alerts"][1]["node"], "n1");
     let again = world.admin.post("/v1/alerts", &all).await.expect(200).body;
     assert_eq!(outcomes(&again), ["known", "known", "unknown_node"]);
     assert_eq!(told(&world, "alert.firing").await, 2);
-    let timeline = world.admin.get("/v1/nodes/n1/timeline").await.expect(200).text;
-    assert!(timeline.contains("alert GpuXid79: GPU 3 has fallen off the bus"), "{timeline}");
+    let timeline = world
+        .admin
+        .get("/v1/nodes/n1/timeline")
+        .await
+        .expect(200)
+        .text;
+    assert!(
+        timeline.contains("alert GpuXid79: GPU 3 has fallen off the bus"),
+        "{timeline}"
+    );
 
     let mut over = by_name;
     over["status"] = json!("resolved");
     for outcome in ["noted", "known"] {
-        let ended = world.admin.post("/v1/alerts", &group(vec![over.clone()])).await.expect(200).body;
+        let ended = world
+            .admin
+            .post("/v1/alerts", &group(vec![over.clone()]))
+            .await
+            .expect(200)
+            .body;
         assert_eq!(outcomes(&ended), [outcome]);
     }
     assert_eq!(told(&world, "alert.resolved").await, 1);
     assert_eq!(world.state("n1").await, "in_service");
-    for wrong in [json!({ "version": "3", "alerts": [] }), group(vec![alert("n1", "", json!({}))])] {
-        assert_eq!(world.admin.post("/v1/alerts", &wrong).await.status, 422, "{wrong}");
+    for wrong in [
+        json!({ "version": "3", "alerts": [] }),
+        group(vec![alert("n1", "", json!({}))]),
+    ] {
+        assert_eq!(
+            world.admin.post("/v1/alerts", &wrong).await.status,
+            422,
+            "{wrong}"
+        );
     }
     world.check().await;
 }
@@ -75,11 +107,32 @@ async fn a_rule_may_take_out_a_node_but_not_the_fleet() {
     let asks = |node: &str| alert(node, node, json!({ "muster": "quarantine" }));
     let five = group(["n1", "n2", "n3", "n4", "n5"].map(asks).to_vec());
     let heard = world.admin.post("/v1/alerts", &five).await.expect(200).body;
-    assert_eq!(outcomes(&heard), ["quarantined", "quarantined", "held_back", "held_back", "held_back"], "{heard}");
+    assert_eq!(
+        outcomes(&heard),
+        [
+            "quarantined",
+            "quarantined",
+            "held_back",
+            "held_back",
+            "held_back"
+        ],
+        "{heard}"
+    );
     assert!(heard["alerts"][0]["operation"].is_string());
-    assert!(heard["alerts"][2]["because"].as_str().unwrap().contains("took out 2 nodes"), "{heard}");
+    assert!(
+        heard["alerts"][2]["because"]
+            .as_str()
+            .unwrap()
+            .contains("took out 2 nodes"),
+        "{heard}"
+    );
     world.settle().await;
-    for (name, state) in [("n1", "quarantined"), ("n2", "quarantined"), ("n3", "in_service"), ("n5", "in_service")] {
+    for (name, state) in [
+        ("n1", "quarantined"),
+        ("n2", "quarantined"),
+        ("n3", "in_service"),
+        ("n5", "in_service"),
+    ] {
         assert_eq!(world.state(name).await, state, "{name}");
     }
     assert_eq!(told(&world, "alert.held_back").await, 3);
@@ -90,12 +143,36 @@ async fn a_rule_may_take_out_a_node_but_not_the_fleet() {
         outcomes(&world.admin.post("/v1/alerts", &five).await.expect(200).body),
         ["known", "known", "known", "known", "known"]
     );
-    let other = alert("n6", "o", json!({ "muster": "quarantine", "alertname": "DiskFailing" }));
-    assert_eq!(outcomes(&world.admin.post("/v1/alerts", &group(vec![other])).await.expect(200).body), ["quarantined"]);
+    let other = alert(
+        "n6",
+        "o",
+        json!({ "muster": "quarantine", "alertname": "DiskFailing" }),
+    );
+    assert_eq!(
+        outcomes(
+            &world
+                .admin
+                .post("/v1/alerts", &group(vec![other]))
+                .await
+                .expect(200)
+                .body
+        ),
+        ["quarantined"]
+    );
     // After the hour a new one of the first kind counts from nothing.
     world.advance(3601);
     let later = alert("n3", "later", json!({ "muster": "quarantine" }));
-    assert_eq!(outcomes(&world.admin.post("/v1/alerts", &group(vec![later])).await.expect(200).body), ["quarantined"]);
+    assert_eq!(
+        outcomes(
+            &world
+                .admin
+                .post("/v1/alerts", &group(vec![later]))
+                .await
+                .expect(200)
+                .body
+        ),
+        ["quarantined"]
+    );
     world.settle().await;
     world.check().await;
 }
@@ -112,7 +189,12 @@ async fn an_alerts_breaker_holds_until_its_end_whenever_its_nodes_were_taken_out
         (50 * 60, "n5", "quarantined"),
     ] {
         world.advance(after_s);
-        let heard = world.admin.post("/v1/alerts", &asks(node)).await.expect(200).body;
+        let heard = world
+            .admin
+            .post("/v1/alerts", &asks(node))
+            .await
+            .expect(200)
+            .body;
         assert_eq!(outcomes(&heard), [became], "{node}: {heard}");
     }
     world.settle().await;
@@ -128,7 +210,13 @@ async fn a_node_that_is_worked_on_is_not_interrupted_by_an_alert() {
     let asks = group(vec![alert("n1", "f", json!({ "muster": "quarantine" }))]);
     let heard = world.admin.post("/v1/alerts", &asks).await.expect(200).body;
     assert_eq!(outcomes(&heard), ["refused"], "{heard}");
-    assert!(heard["alerts"][0]["because"].as_str().unwrap().contains("n1 is repairing"), "{heard}");
+    assert!(
+        heard["alerts"][0]["because"]
+            .as_str()
+            .unwrap()
+            .contains("n1 is repairing"),
+        "{heard}"
+    );
     world.settle().await;
     assert_eq!(world.state("n1").await, "in_service");
     assert_eq!(
@@ -150,14 +238,26 @@ async fn what_may_not_be_taken_out_stays_and_is_tried_again() {
     let release = world.release("n1").await.expect(202);
     let heard = world.admin.post("/v1/alerts", &asks).await.expect(200).body;
     assert_eq!(outcomes(&heard), ["refused"], "{heard}");
-    assert!(heard["alerts"][0]["because"].as_str().unwrap().contains("n1"), "{heard}");
-    assert_eq!(outcomes(&world.admin.post("/v1/alerts", &asks).await.expect(200).body), ["refused"]);
+    assert!(
+        heard["alerts"][0]["because"]
+            .as_str()
+            .unwrap()
+            .contains("n1"),
+        "{heard}"
+    );
+    assert_eq!(
+        outcomes(&world.admin.post("/v1/alerts", &asks).await.expect(200).body),
+        ["refused"]
+    );
     assert_eq!(told(&world, "alert.firing").await, 1, "told once");
     world.advance(16 * 60);
     world.settle().await;
     assert_eq!(world.operation(&release).await, "succeeded");
     // Available again, and the alert still fires.
-    assert_eq!(outcomes(&world.admin.post("/v1/alerts", &asks).await.expect(200).body), ["quarantined"]);
+    assert_eq!(
+        outcomes(&world.admin.post("/v1/alerts", &asks).await.expect(200).body),
+        ["quarantined"]
+    );
     world.settle().await;
     assert_eq!(world.state("n1").await, "quarantined");
     world.check().await;

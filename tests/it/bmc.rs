@@ -38,7 +38,14 @@ impl Launcher for Guests {
                 done.send(Ok(json!({}))).ok();
             }
         });
-        async move { Ok(Guest { pid: None, acts, exit }) }.boxed()
+        async move {
+            Ok(Guest {
+                pid: None,
+                acts,
+                exit,
+            })
+        }
+        .boxed()
     }
 }
 
@@ -49,12 +56,29 @@ struct Bench {
 }
 
 async fn bench() -> Bench {
-    rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+    rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .ok();
     let dir = tempfile::tempdir().unwrap();
     let machine = RackPlan::reference().machines.remove(0);
-    let plan = BmcPlan { reset_delay_ms: 20, ..machine.bmc.clone().unwrap() };
-    let machine = Machine::new(machine, dir.path().to_owned(), Arc::new(Guests), Clock::System).unwrap();
-    let lab = Bmc::start(machine, &plan, TcpListener::bind("127.0.0.1:0").unwrap(), None).unwrap();
+    let plan = BmcPlan {
+        reset_delay_ms: 20,
+        ..machine.bmc.clone().unwrap()
+    };
+    let machine = Machine::new(
+        machine,
+        dir.path().to_owned(),
+        Arc::new(Guests),
+        Clock::System,
+    )
+    .unwrap();
+    let lab = Bmc::start(
+        machine,
+        &plan,
+        TcpListener::bind("127.0.0.1:0").unwrap(),
+        None,
+    )
+    .unwrap();
     let (user, password) = lab.credentials();
     let (address, port) = (lab.address.ip(), lab.address.port());
     let target = BmcTarget {
@@ -68,14 +92,26 @@ async fn bench() -> Bench {
         machine: None,
     };
     let soon = Duration::from_millis(10);
-    let limits = Limits { spacing: soon, poll: soon, ask_again: soon, settle: soon * 10, ..Limits::default() };
+    let limits = Limits {
+        spacing: soon,
+        poll: soon,
+        ask_again: soon,
+        settle: soon * 10,
+        ..Limits::default()
+    };
     let bmc = Bmcs::new(limits).open(&target, JobId::new()).unwrap();
-    Bench { lab, bmc, _dir: dir }
+    Bench {
+        lab,
+        bmc,
+        _dir: dir,
+    }
 }
 
 impl Bench {
     async fn version(&self, id: &str) -> String {
-        self.bmc.inventory().await.unwrap().find(id)[0].version.clone()
+        self.bmc.inventory().await.unwrap().find(id)[0]
+            .version
+            .clone()
     }
 
     /// Reads until it is as it should be.
@@ -91,7 +127,12 @@ impl Bench {
 
     /// Updates, and follows the task; how it ended, and what was said.
     async fn update(&self, image: &str) -> (TaskState, String) {
-        let task = self.bmc.update(image, &["BMC".into()]).await.unwrap().expect("a task to follow");
+        let task = self
+            .bmc
+            .update(image, &["BMC".into()])
+            .await
+            .unwrap()
+            .expect("a task to follow");
         for _ in 0..50 {
             let view = self.bmc.task(&task).await.unwrap();
             if view.state != TaskState::Running {
@@ -116,37 +157,68 @@ async fn image(component: &'static str, version: &'static str) -> String {
 #[tokio::test]
 async fn the_inventory_is_read_whole_and_a_busy_bmc_is_asked_again() {
     let bench = bench().await;
-    bench.lab.inject(Fault::next(1, FaultKind::Status503 { retry_after_s: 1 }).at("/redfish/v1/Systems/1/Bios"));
+    bench.lab.inject(
+        Fault::next(1, FaultKind::Status503 { retry_after_s: 1 }).at("/redfish/v1/Systems/1/Bios"),
+    );
     let seen = bench.bmc.inventory().await.unwrap();
     let ids: Vec<&str> = seen.firmware.iter().map(|seen| seen.id.as_str()).collect();
     assert_eq!(ids, ["bios", "bmc", "BIOS", "BMC"]);
-    assert_eq!((seen.bios["NumaNodesPerSocket"].clone(), seen.unread.len()), (BiosValue::Number(1), 0), "{seen:?}");
+    assert_eq!(
+        (seen.bios["NumaNodesPerSocket"].clone(), seen.unread.len()),
+        (BiosValue::Number(1), 0),
+        "{seen:?}"
+    );
     // What cannot be read stays unknown, and the rest is told.
-    bench.lab.inject(Fault::always(FaultKind::Status503 { retry_after_s: 1 }).at("/redfish/v1/UpdateService"));
+    bench.lab.inject(
+        Fault::always(FaultKind::Status503 { retry_after_s: 1 }).at("/redfish/v1/UpdateService"),
+    );
     let seen = bench.bmc.inventory().await.unwrap();
     let ids: Vec<&str> = seen.firmware.iter().map(|seen| seen.id.as_str()).collect();
     assert_eq!(ids, ["bios", "bmc"], "{seen:?}");
-    assert!(seen.unread.iter().any(|why| why.starts_with("the firmware inventory")), "{seen:?}");
+    assert!(
+        seen.unread
+            .iter()
+            .any(|why| why.starts_with("the firmware inventory")),
+        "{seen:?}"
+    );
 }
 
 #[tokio::test]
 async fn settings_are_pending_until_a_restart_and_one_that_drops_them_is_caught() {
     let bench = bench().await;
     let wanted: BTreeMap<String, BiosValue> = [
-        ("SriovGlobalEnable".to_owned(), BiosValue::Text("Enabled".into())),
+        (
+            "SriovGlobalEnable".to_owned(),
+            BiosValue::Text("Enabled".into()),
+        ),
         ("NumaNodesPerSocket".to_owned(), BiosValue::Number(4)),
     ]
     .into();
     bench.bmc.set_bios(&wanted).await.unwrap();
-    assert_eq!(bench.bmc.inventory().await.unwrap().bios["NumaNodesPerSocket"], BiosValue::Number(1));
+    assert_eq!(
+        bench.bmc.inventory().await.unwrap().bios["NumaNodesPerSocket"],
+        BiosValue::Number(1)
+    );
     bench.bmc.reset(Reset::On).await.unwrap();
-    bench.until(|seen| wanted.iter().all(|(name, value)| seen.bios.get(name) == Some(value))).await;
+    bench
+        .until(|seen| {
+            wanted
+                .iter()
+                .all(|(name, value)| seen.bios.get(name) == Some(value))
+        })
+        .await;
     bench.lab.inject(Fault::next(1, FaultKind::SettingsDropped));
     let dropped = [("TurboMode".to_owned(), BiosValue::Flag(false))].into();
     let error = bench.bmc.set_bios(&dropped).await.unwrap_err();
-    assert!(matches!(&error, BmcError::NothingHappened { seen, .. } if seen == "TurboMode as true"), "{error}");
+    assert!(
+        matches!(&error, BmcError::NothingHappened { seen, .. } if seen == "TurboMode as true"),
+        "{error}"
+    );
     let unknown = [("Nothing".to_owned(), BiosValue::Number(1))].into();
-    assert!(matches!(bench.bmc.set_bios(&unknown).await, Err(BmcError::Unsupported { .. })));
+    assert!(matches!(
+        bench.bmc.set_bios(&unknown).await,
+        Err(BmcError::Unsupported { .. })
+    ));
 }
 
 #[tokio::test]
@@ -157,20 +229,42 @@ async fn updates_are_followed_to_their_end_however_they_end() {
     assert_eq!(bench.version("bmc").await, "2.0.0");
     let bios = image("BIOS", "OVMF 2099.01").await;
     assert_eq!(bench.update(&bios).await.0, TaskState::Done);
-    assert_ne!(bench.version("bios").await, "OVMF 2099.01", "after a restart");
+    assert_ne!(
+        bench.version("bios").await,
+        "OVMF 2099.01",
+        "after a restart"
+    );
     bench.bmc.reset(Reset::On).await.unwrap();
-    bench.until(|seen| seen.find("bios")[0].version == "OVMF 2099.01").await;
+    bench
+        .until(|seen| seen.find("bios")[0].version == "OVMF 2099.01")
+        .await;
 
     let next = image("BMC", "3.0.0").await;
     bench.lab.inject(Fault::next(1, FaultKind::UpdateFails));
     let (state, said) = bench.update(&next).await;
-    assert_eq!((state, said.contains("signature")), (TaskState::Failed, true), "{said}");
-    bench.lab.inject(Fault::next(1, FaultKind::UpdateChangesNothing));
+    assert_eq!(
+        (state, said.contains("signature")),
+        (TaskState::Failed, true),
+        "{said}"
+    );
+    bench
+        .lab
+        .inject(Fault::next(1, FaultKind::UpdateChangesNothing));
     assert_eq!(bench.update(&next).await.0, TaskState::Done);
     assert_eq!(bench.version("bmc").await, "2.0.0");
     assert_eq!(bench.bmc.running_tasks().await.unwrap(), [] as [&str; 0]);
     bench.lab.inject(Fault::next(1, FaultKind::UpdateNeverEnds));
     assert_eq!(bench.update(&next).await.0, TaskState::Running);
-    assert_eq!(bench.bmc.running_tasks().await.unwrap().len(), 1, "a successor finds it");
-    assert!(matches!(bench.bmc.update(&next, &[]).await, Err(BmcError::Busy { .. })), "one at a time");
+    assert_eq!(
+        bench.bmc.running_tasks().await.unwrap().len(),
+        1,
+        "a successor finds it"
+    );
+    assert!(
+        matches!(
+            bench.bmc.update(&next, &[]).await,
+            Err(BmcError::Busy { .. })
+        ),
+        "one at a time"
+    );
 }

@@ -70,19 +70,31 @@ async fn no_secret_comes_out_where_it_was_not_asked_for() {
         roles: Vec::new(),
     };
     let provider = Some(Arc::new(Provider::new(settings).unwrap()));
-    let server = Server::vouched(postgres::database().await, Clock::manual(START.parse().unwrap()), provider).await;
+    let server = Server::vouched(
+        postgres::database().await,
+        Clock::manual(START.parse().unwrap()),
+        provider,
+    )
+    .await;
     let mut planted = Planted(Vec::new());
     planted.add("the OIDC client secret", "canary-oidc-client-secret");
     planted.add("the master key", [7_u8; 32]);
     planted.add("the permit key", server.app.keys.permit().to_bytes());
     let admin = server.admin().await;
-    planted.add("the administrator's token", admin.token.clone().unwrap().rsplit('_').next().unwrap());
+    planted.add(
+        "the administrator's token",
+        admin.token.clone().unwrap().rsplit('_').next().unwrap(),
+    );
     plant(&server, &admin, &mut planted).await;
 
     // Everything that can be read, and everything that refuses.
     for path in readable() {
         let reply = admin.get(&path).await;
-        assert!(reply.status < 500 || path.starts_with("/sign-in/oidc"), "{path}: {}", reply.text);
+        assert!(
+            reply.status < 500 || path.starts_with("/sign-in/oidc"),
+            "{path}: {}",
+            reply.text
+        );
         planted.assert_absent(&path, reply.text.as_bytes());
         planted.assert_absent(&path, format!("{:?}", reply.headers).as_bytes());
     }
@@ -90,7 +102,10 @@ async fn no_secret_comes_out_where_it_was_not_asked_for() {
     planted.assert_absent("the database", dump.bytes());
     planted.assert_absent("the anchors", &std::fs::read(&*server.app.anchors).unwrap());
     let logged = log.0.lock().unwrap().clone();
-    assert!(logged.len() > 1000, "nothing was logged, so nothing was searched");
+    assert!(
+        logged.len() > 1000,
+        "nothing was logged, so nothing was searched"
+    );
     planted.assert_absent("the log", &logged);
 }
 
@@ -98,58 +113,131 @@ async fn no_secret_comes_out_where_it_was_not_asked_for() {
 async fn plant(server: &Server, admin: &crate::support::server::Caller, planted: &mut Planted) {
     fleet::declare_pool(admin).await;
     fleet::available(server, admin, 2).await;
-    for (name, purpose) in [("canary-bmc", "bmc"), ("canary-stack", "stack"), ("canary-adopt", "adopt")] {
+    for (name, purpose) in [
+        ("canary-bmc", "bmc"),
+        ("canary-stack", "stack"),
+        ("canary-adopt", "adopt"),
+    ] {
         let secret = format!("{name}-password");
         let body = json!({ "spec": { "purpose": purpose, "user": "root", "secret": secret } });
-        admin.put(&format!("/v1/credentials/{name}"), &body).await.expect(201);
-        let wrong = json!({ "spec": { "purpose": purpose, "user": "root", "secret": secret, "more": 1 } });
+        admin
+            .put(&format!("/v1/credentials/{name}"), &body)
+            .await
+            .expect(201);
+        let wrong =
+            json!({ "spec": { "purpose": purpose, "user": "root", "secret": secret, "more": 1 } });
         let refused = admin.put(&format!("/v1/credentials/{name}"), &wrong).await;
         assert!((400..500).contains(&refused.status), "{}", refused.text);
-        let misplaced = admin.put("/v1/credentials/other", &json!({ "spec": { "purpose": secret } })).await;
-        planted.0.push(("a credential's secret", secret.into_bytes()));
+        let misplaced = admin
+            .put(
+                "/v1/credentials/other",
+                &json!({ "spec": { "purpose": secret } }),
+            )
+            .await;
+        planted
+            .0
+            .push(("a credential's secret", secret.into_bytes()));
         planted.assert_absent("a refusal", refused.text.as_bytes());
         drop(misplaced);
     }
-    let made =
-        admin.post("/v1/tokens", &json!({ "name": "c", "role": "viewer", "expires_in_s": 3600 })).await.expect(201);
+    let made = admin
+        .post(
+            "/v1/tokens",
+            &json!({ "name": "c", "role": "viewer", "expires_in_s": 3600 }),
+        )
+        .await
+        .expect(201);
     let token = made.body["secret"].as_str().unwrap().to_owned();
-    server.with(Some(token.clone())).get("/v1/nodes").await.expect(200);
+    server
+        .with(Some(token.clone()))
+        .get("/v1/nodes")
+        .await
+        .expect(200);
     // A token that was cut, and one in the wrong place.
-    server.with(Some(token[..token.len() - 1].to_owned())).get("/v1/nodes").await.expect(401);
+    server
+        .with(Some(token[..token.len() - 1].to_owned()))
+        .get("/v1/nodes")
+        .await
+        .expect(401);
     planted.add("a token", &token[40..token.len() - 8]);
-    let agent = admin.post("/v1/sites/lab/agents", &json!({ "name": "a1" })).await.expect(201);
-    planted.add("an agent's token", &agent.body["token"].as_str().unwrap()[40..]);
+    let agent = admin
+        .post("/v1/sites/lab/agents", &json!({ "name": "a1" }))
+        .await
+        .expect(201);
+    planted.add(
+        "an agent's token",
+        &agent.body["token"].as_str().unwrap()[40..],
+    );
     let app = &server.app;
-    let hash = passwords::hash(Secret::new("canary-user-password")).await.unwrap();
-    db::users::insert(&mut app.pool.acquire().await.unwrap(), "ada", &hash, "operator", app.clock.now()).await.unwrap();
+    let hash = passwords::hash(Secret::new("canary-user-password"))
+        .await
+        .unwrap();
+    db::users::insert(
+        &mut app.pool.acquire().await.unwrap(),
+        "ada",
+        &hash,
+        "operator",
+        app.clock.now(),
+    )
+    .await
+    .unwrap();
     planted.add("a person's password", "canary-user-password");
     let headers = reqwest::header::HeaderMap::new();
-    let cookie = sessions::sign_in(app, &headers, "ada", Secret::new("canary-user-password")).await.unwrap().unwrap();
+    let cookie = sessions::sign_in(app, &headers, "ada", Secret::new("canary-user-password"))
+        .await
+        .unwrap()
+        .unwrap();
     planted.add("a session", cookie.value());
-    let browser = server.nobody().header("cookie", &format!("muster_session={}", cookie.value()));
+    let browser = server
+        .nobody()
+        .header("cookie", &format!("muster_session={}", cookie.value()));
     let page = browser.get("/").await.expect(200);
     planted.assert_absent("a page", page.text.as_bytes());
-    let form = server.nobody().header("content-type", "application/x-www-form-urlencoded");
-    let wrong =
-        form.send(Method::POST, "/sign-in", b"name=ada&password=canary-wrong-password".to_vec()).await.expect(422);
+    let form = server
+        .nobody()
+        .header("content-type", "application/x-www-form-urlencoded");
+    let wrong = form
+        .send(
+            Method::POST,
+            "/sign-in",
+            b"name=ada&password=canary-wrong-password".to_vec(),
+        )
+        .await
+        .expect(422);
     planted.add("a wrong password", "canary-wrong-password");
     planted.assert_absent("the page of a wrong password", wrong.text.as_bytes());
-    admin.post("/v1/claims", &json!({ "spec": { "pool": "gpu", "node": "n1" } })).await.expect(201);
+    admin
+        .post(
+            "/v1/claims",
+            &json!({ "spec": { "pool": "gpu", "node": "n1" } }),
+        )
+        .await
+        .expect(201);
     muster_server::engine::run_until_idle(app).await.unwrap();
     plant_webhook(admin, planted).await;
     tasks::seals::round(app, 0).await.unwrap();
     // Told, refused by the other side, and asked for: all of it is logged.
     tasks::webhooks::round(app).await.unwrap();
     let log = admin.get("/v1/webhooks/ops/deliveries").await.expect(200);
-    assert!(log.body["items"].as_array().is_some_and(|tried| tried.len() > 1), "{}", log.text);
+    assert!(
+        log.body["items"]
+            .as_array()
+            .is_some_and(|tried| tried.len() > 1),
+        "{}",
+        log.text
+    );
 }
 
 /// A webhook whose receiver answers with the very secret it was told by, and refuses.
 async fn plant_webhook(admin: &crate::support::server::Caller, planted: &mut Planted) {
     const ANSWER: &str = "canary-answer-of-a-receiver";
     let key = b"canary-webhook-signing-key-32-b.";
-    let secret = format!("whsec_{}", base64::engine::general_purpose::STANDARD.encode(key));
-    let receiver = axum::Router::new().fallback(async || (axum::http::StatusCode::INTERNAL_SERVER_ERROR, ANSWER));
+    let secret = format!(
+        "whsec_{}",
+        base64::engine::general_purpose::STANDARD.encode(key)
+    );
+    let receiver = axum::Router::new()
+        .fallback(async || (axum::http::StatusCode::INTERNAL_SERVER_ERROR, ANSWER));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, receiver).await });
@@ -157,7 +245,10 @@ async fn plant_webhook(admin: &crate::support::server::Caller, planted: &mut Pla
     admin.put("/v1/webhooks/ops", &body).await.expect(201);
     let wrong = json!({ "spec": { "url": url, "topics": ["*"], "secret": format!("{secret}x") } });
     let refused = admin.put("/v1/webhooks/ops", &wrong).await.expect(422);
-    admin.post("/v1/webhooks/ops/actions/test", &json!({})).await.expect(201);
+    admin
+        .post("/v1/webhooks/ops/actions/test", &json!({}))
+        .await
+        .expect(201);
     planted.add("what a receiver wrote", ANSWER);
     planted.add("a webhook's key", key);
     planted.add("a webhook's secret", secret);
@@ -185,9 +276,15 @@ fn readable() -> Vec<String> {
                 "webhooks" => "ops",
                 _ => "lab",
             };
-            let path = path.replace("{node}", "n1").replace("{name}", name).replace("{site}", "lab");
-            paths
-                .push(path.replace("{claim}", "x").replace("{id}", "x").replace("/components", "/components?serial=x"));
+            let path = path
+                .replace("{node}", "n1")
+                .replace("{name}", name)
+                .replace("{site}", "lab");
+            paths.push(
+                path.replace("{claim}", "x")
+                    .replace("{id}", "x")
+                    .replace("/components", "/components?serial=x"),
+            );
         }
     }
     let pages = [
@@ -205,7 +302,14 @@ fn readable() -> Vec<String> {
     ];
     paths.extend(pages.map(ToOwned::to_owned));
     paths.extend(
-        ["/sign-in", "/sign-in/oidc", "/sign-in/oidc/callback", "/metrics", "/openapi.json"].map(ToOwned::to_owned),
+        [
+            "/sign-in",
+            "/sign-in/oidc",
+            "/sign-in/oidc/callback",
+            "/metrics",
+            "/openapi.json",
+        ]
+        .map(ToOwned::to_owned),
     );
     paths
 }

@@ -24,18 +24,46 @@ use crate::support::server::{Caller, Server};
 /// Every route of the agents' listener, with a body that reads well; `JOB` is a job's id.
 const ROUTES: [(&str, &str, &str); 13] = [
     ("POST", "certificate", r#"{"request":"x"}"#),
-    ("POST", "hello", r#"{"protocol":1,"version":"0","instance":"b"}"#),
+    (
+        "POST",
+        "hello",
+        r#"{"protocol":1,"version":"0","instance":"b"}"#,
+    ),
     ("POST", "site", r#"{"epoch":EPOCH,"have":null,"wait_s":0}"#),
-    ("POST", "lease", r#"{"epoch":EPOCH,"capacity":9,"wait_s":0}"#),
-    ("POST", "jobs/JOB/act", r#"{"epoch":EPOCH,"attempt":1,"act":"reset","before":""}"#),
+    (
+        "POST",
+        "lease",
+        r#"{"epoch":EPOCH,"capacity":9,"wait_s":0}"#,
+    ),
+    (
+        "POST",
+        "jobs/JOB/act",
+        r#"{"epoch":EPOCH,"attempt":1,"act":"reset","before":""}"#,
+    ),
     ("POST", "jobs/JOB/members", r#"{"epoch":EPOCH,"attempt":1}"#),
-    ("POST", "jobs/JOB/renew", r#"{"epoch":EPOCH,"attempt":1,"progress":null,"log":[],"waiting_for":null}"#),
-    ("POST", "jobs/JOB/outcome", r#"{"epoch":EPOCH,"attempt":1,"outcome":{"outcome":"cancelled"}}"#),
-    ("POST", "permits/redeem", r#"{"epoch":EPOCH,"job":"JOB","attempt":1,"permit":"JOB","challenge":null}"#),
+    (
+        "POST",
+        "jobs/JOB/renew",
+        r#"{"epoch":EPOCH,"attempt":1,"progress":null,"log":[],"waiting_for":null}"#,
+    ),
+    (
+        "POST",
+        "jobs/JOB/outcome",
+        r#"{"epoch":EPOCH,"attempt":1,"outcome":{"outcome":"cancelled"}}"#,
+    ),
+    (
+        "POST",
+        "permits/redeem",
+        r#"{"epoch":EPOCH,"job":"JOB","attempt":1,"permit":"JOB","challenge":null}"#,
+    ),
     ("POST", "scheduler", r#"{"epoch":EPOCH,"looks":[]}"#),
     ("POST", "sightings", r#"{"epoch":EPOCH,"sightings":[]}"#),
     ("POST", "consoles", r#"{"epoch":EPOCH,"chunks":[]}"#),
-    ("GET", "blobs/sha256/0000000000000000000000000000000000000000000000000000000000000000", ""),
+    (
+        "GET",
+        "blobs/sha256/0000000000000000000000000000000000000000000000000000000000000000",
+        "",
+    ),
 ];
 
 /// Longer than anything here takes.
@@ -55,10 +83,17 @@ impl Host {
     }
 
     fn at(dir: TempDir, door: &Door, token: &Secret) -> Self {
-        rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+        rustls::crypto::aws_lc_rs::default_provider()
+            .install_default()
+            .ok();
         let identity = Arc::new(Identity::open(dir.path(), Some(token)).unwrap());
         let client = Client::new(&door.url, identity.tls().unwrap()).unwrap();
-        Self { dir, identity, client, token: token.clone() }
+        Self {
+            dir,
+            identity,
+            client,
+            token: token.clone(),
+        }
     }
 
     async fn enrol(&self) -> Result<(), CallError> {
@@ -66,23 +101,37 @@ impl Host {
     }
 
     async fn hello(&self) -> Result<i64, CallError> {
-        let hello = Hello { protocol: PROTOCOL, version: "0".into(), instance: "a".into() };
+        let hello = Hello {
+            protocol: PROTOCOL,
+            version: "0".into(),
+            instance: "a".into(),
+        };
         self.client.hello(&hello).await.map(|welcome| welcome.epoch)
     }
 
     /// A client of nothing but TLS as this agent speaks it.
     fn http(&self) -> reqwest::Client {
-        let builder = reqwest::Client::builder().tls_backend_preconfigured(self.identity.tls().unwrap());
+        let builder =
+            reqwest::Client::builder().tls_backend_preconfigured(self.identity.tls().unwrap());
         builder.timeout(LIMIT).no_proxy().build().unwrap()
     }
 }
 
 async fn site(admin: &Caller, site: &str) {
-    admin.put(&format!("/v1/sites/{site}"), &json!({ "spec": {} })).await.expect(201);
+    admin
+        .put(&format!("/v1/sites/{site}"), &json!({ "spec": {} }))
+        .await
+        .expect(201);
 }
 
 async fn token(admin: &Caller, site: &str, name: &str) -> Secret {
-    let made = admin.post(&format!("/v1/sites/{site}/agents"), &json!({ "name": name })).await.expect(201);
+    let made = admin
+        .post(
+            &format!("/v1/sites/{site}/agents"),
+            &json!({ "name": name }),
+        )
+        .await
+        .expect(201);
     Secret::new(made.body["token"].as_str().unwrap())
 }
 
@@ -97,14 +146,21 @@ async fn server_and_door() -> (Server, Caller, Door) {
 /// The code that the server refused with.
 fn code(refused: Result<impl std::fmt::Debug, CallError>) -> String {
     match refused {
-        Err(CallError::Refused { status: 401, code, .. }) => code,
+        Err(CallError::Refused {
+            status: 401, code, ..
+        }) => code,
         other => panic!("{other:?}"),
     }
 }
 
 async fn events(admin: &Caller, kind: &str) -> usize {
     let page = admin.get("/v1/events?limit=1000").await.expect(200);
-    page.body["items"].as_array().unwrap().iter().filter(|event| event["kind"] == kind).count()
+    page.body["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|event| event["kind"] == kind)
+        .count()
 }
 
 #[tokio::test]
@@ -123,7 +179,13 @@ async fn a_token_is_used_once_by_one_key_and_within_its_day() {
     // Whoever has the token and not the key gets nothing, and it is told.
     let thief = Host::new(&door, &stolen);
     assert_eq!(code(thief.enrol().await), "token_used");
-    assert_eq!((events(&admin, "agent.certified").await, events(&admin, "agent.token_replayed").await), (1, 1));
+    assert_eq!(
+        (
+            events(&admin, "agent.certified").await,
+            events(&admin, "agent.token_replayed").await
+        ),
+        (1, 1)
+    );
     let late = token(&admin, "lab", "b").await;
     server.app.clock.advance(SignedDuration::from_hours(25));
     // Tokens of the API end as well.
@@ -132,7 +194,10 @@ async fn a_token_is_used_once_by_one_key_and_within_its_day() {
     // One that has no certificate may be given another token; one that has may not.
     let fresh = token(&admin, "lab", "b").await;
     Host::new(&door, &fresh).enrol().await.unwrap();
-    admin.post("/v1/sites/lab/agents", &json!({ "name": "b" })).await.expect(409);
+    admin
+        .post("/v1/sites/lab/agents", &json!({ "name": "b" }))
+        .await
+        .expect(409);
     assert_eq!(code(Host::new(&door, &late).enrol().await), "token_unknown");
 }
 
@@ -143,11 +208,17 @@ async fn the_first_contact_knows_the_server_and_tells_no_other_one_the_token() {
     let ours = token(&admin, "lab", "a").await;
     let misled = Host::new(&other_door, &ours);
     let error = misled.enrol().await.unwrap_err();
-    assert!(matches!(&error, CallError::Away(why) if why.contains("its authority is another one")), "{error}");
+    assert!(
+        matches!(&error, CallError::Away(why) if why.contains("its authority is another one")),
+        "{error}"
+    );
     // The other server was not told: its own agent of that name may still enrol.
     let theirs = token(&other_admin, "lab", "a").await;
     Host::new(&other_door, &theirs).enrol().await.unwrap();
-    assert!(Client::new("http://127.0.0.1:9", misled.identity.tls().unwrap()).is_err(), "nothing is said in the clear");
+    assert!(
+        Client::new("http://127.0.0.1:9", misled.identity.tls().unwrap()).is_err(),
+        "nothing is said in the clear"
+    );
 }
 
 #[tokio::test]
@@ -156,10 +227,15 @@ async fn a_certificate_is_renewed_at_half_of_its_life_and_the_former_stays_good_
     let clock = server.app.clock.clone();
     let host = Host::new(&door, &token(&admin, "lab", "a").await);
     host.enrol().await.unwrap();
-    let (first, former) =
-        (host.identity.issued().unwrap(), Client::new(&door.url, host.identity.tls().unwrap()).unwrap());
+    let (first, former) = (
+        host.identity.issued().unwrap(),
+        Client::new(&door.url, host.identity.tls().unwrap()).unwrap(),
+    );
     let life = first.not_after.duration_since(first.not_before);
-    assert!(life > SignedDuration::from_hours(7 * 24) - SignedDuration::from_mins(5), "{life}");
+    assert!(
+        life > SignedDuration::from_hours(7 * 24) - SignedDuration::from_mins(5),
+        "{life}"
+    );
     assert!(clock.now() < first.renew_at());
     clock.advance(first.renew_at().duration_since(clock.now()));
     let renewing = Arc::clone(&host.identity).keep_renewed(host.client.clone(), clock.clone());
@@ -174,15 +250,30 @@ async fn a_certificate_is_renewed_at_half_of_its_life_and_the_former_stays_good_
     });
     let second = renewed.await.unwrap();
     assert!(second.not_after > first.not_after && second.certificate != first.certificate);
-    let hello = Hello { protocol: PROTOCOL, version: "0".into(), instance: "a".into() };
+    let hello = Hello {
+        protocol: PROTOCOL,
+        version: "0".into(),
+        instance: "a".into(),
+    };
     former.hello(&hello).await.unwrap();
     host.hello().await.unwrap();
-    let shown = server.admin().await.get("/v1/sites/lab/agents").await.expect(200);
-    assert_eq!(shown.body["items"][0]["certified_until"], json!(second.not_after));
+    let shown = server
+        .admin()
+        .await
+        .get("/v1/sites/lab/agents")
+        .await
+        .expect(200);
+    assert_eq!(
+        shown.body["items"][0]["certified_until"],
+        json!(second.not_after)
+    );
     // A connection that was opened while it was good does not outlive it.
     clock.advance(first.not_after.duration_since(clock.now()));
     let refused = former.hello(&hello).await.unwrap_err();
-    assert!(refused.to_string().contains("the server's time is"), "{refused}");
+    assert!(
+        refused.to_string().contains("the server's time is"),
+        "{refused}"
+    );
     assert_eq!(code(Err::<(), _>(refused)), "certificate_expired");
     host.hello().await.unwrap();
 }
@@ -193,13 +284,23 @@ async fn one_that_does_not_renew_is_told_of_before_it_ends_and_may_enrol_again_a
     let host = Host::new(&door, &token(&admin, "lab", "a").await);
     host.enrol().await.unwrap();
     for (days, told) in [(5, 0), (1, 1), (0, 1)] {
-        server.app.clock.advance(SignedDuration::from_hours(days * 24));
+        server
+            .app
+            .clock
+            .advance(SignedDuration::from_hours(days * 24));
         certificates::tell_late(&server.app).await.unwrap();
         let admin = server.admin().await;
-        assert_eq!(events(&admin, "agent.certificate_late").await, told, "{days}");
+        assert_eq!(
+            events(&admin, "agent.certificate_late").await,
+            told,
+            "{days}"
+        );
     }
     server.app.clock.advance(SignedDuration::from_hours(48));
-    assert_eq!(code(host.identity.renew(&host.client).await), "certificate_expired");
+    assert_eq!(
+        code(host.identity.renew(&host.client).await),
+        "certificate_expired"
+    );
     let again = token(&server.admin().await, "lab", "a").await;
     let host = Host::at(host.dir, &door, &again);
     host.enrol().await.unwrap();
@@ -207,7 +308,8 @@ async fn one_that_does_not_renew_is_told_of_before_it_ends_and_may_enrol_again_a
 }
 
 #[tokio::test]
-async fn a_restarted_server_and_another_replica_take_the_same_certificates_and_a_removed_agent_is_nobody() {
+async fn a_restarted_server_and_another_replica_take_the_same_certificates_and_a_removed_agent_is_nobody()
+ {
     let (server, admin, door) = server_and_door().await;
     let host = Host::new(&door, &token(&admin, "lab", "a").await);
     host.enrol().await.unwrap();
@@ -216,11 +318,26 @@ async fn a_restarted_server_and_another_replica_take_the_same_certificates_and_a
     let other_door = Door::open(&other.app).await;
     let there = Host::at(host.dir, &other_door, &host.token);
     there.hello().await.unwrap();
-    assert_eq!(other.app.keys.authority.digest(), server.app.keys.authority.digest());
-    admin.header("if-match", "*").delete("/v1/sites/lab/agents/a").await.expect(204);
+    assert_eq!(
+        other.app.keys.authority.digest(),
+        server.app.keys.authority.digest()
+    );
+    admin
+        .header("if-match", "*")
+        .delete("/v1/sites/lab/agents/a")
+        .await
+        .expect(204);
     assert_eq!(code(there.hello().await), "agent_removed");
     assert_eq!(
-        code(host.client.hello(&Hello { protocol: PROTOCOL, version: "0".into(), instance: "a".into() }).await),
+        code(
+            host.client
+                .hello(&Hello {
+                    protocol: PROTOCOL,
+                    version: "0".into(),
+                    instance: "a".into()
+                })
+                .await
+        ),
         "agent_removed"
     );
 }
@@ -228,8 +345,14 @@ async fn a_restarted_server_and_another_replica_take_the_same_certificates_and_a
 #[tokio::test]
 async fn no_route_of_the_listener_is_open_to_whom_it_is_not_for() {
     let mut world = World::start(1).await;
-    let listed = include_str!("../../server/src/http/agent/mod.rs").matches(".route(\"/agent/v1/").count();
-    assert_eq!(listed, ROUTES.len() + 1, "the enrolment, and what is listed here");
+    let listed = include_str!("../../server/src/http/agent/mod.rs")
+        .matches(".route(\"/agent/v1/")
+        .count();
+    assert_eq!(
+        listed,
+        ROUTES.len() + 1,
+        "the enrolment, and what is listed here"
+    );
     site(&world.admin, "elsewhere").await;
     let door = Door::open(&world.server.app).await;
     let (_far, far_admin, far_door) = server_and_door().await;
@@ -239,7 +362,11 @@ async fn no_route_of_the_listener_is_open_to_whom_it_is_not_for() {
     let nobody = Host::new(&door, &token(admin, "lab", "nobody").await);
     let removed = Host::new(&door, &token(admin, "lab", "removed").await);
     removed.enrol().await.unwrap();
-    admin.header("if-match", "*").delete("/v1/sites/lab/agents/removed").await.expect(204);
+    admin
+        .header("if-match", "*")
+        .delete("/v1/sites/lab/agents/removed")
+        .await
+        .expect(204);
     let stranger = Host::new(&door, &token(admin, "lab", "stranger").await);
     stranger.enrol().await.unwrap();
     let far = Host::new(&far_door, &token(&far_admin, "lab", "stranger").await);
@@ -256,13 +383,25 @@ async fn no_route_of_the_listener_is_open_to_whom_it_is_not_for() {
             (401, "certificate_required".into()),
             "{path}"
         );
-        assert_eq!(ask(&removed, &door, (method, path, body), &job, 1).await, (401, "agent_removed".into()), "{path}");
-        assert_eq!(ask(&foreign, &door, (method, path, body), &job, 1).await, (0, "not let in".into()), "{path}");
+        assert_eq!(
+            ask(&removed, &door, (method, path, body), &job, 1).await,
+            (401, "agent_removed".into()),
+            "{path}"
+        );
+        assert_eq!(
+            ask(&foreign, &door, (method, path, body), &job, 1).await,
+            (0, "not let in".into()),
+            "{path}"
+        );
     }
     let elsewhere = Host::new(&door, &token(admin, "elsewhere", "other").await);
     elsewhere.enrol().await.unwrap();
     let epoch = elsewhere.hello().await.unwrap();
-    world.server.app.clock.advance(SignedDuration::from_hours(8 * 24));
+    world
+        .server
+        .app
+        .clock
+        .advance(SignedDuration::from_hours(8 * 24));
     for (method, path, body) in ROUTES {
         assert_eq!(
             ask(&elsewhere, &door, (method, path, body), &job, epoch).await,
@@ -284,16 +423,66 @@ enum Elsewhere {
 
 /// Every route of the listener, with a body that is about the site `lab`: `NODE`, `MAC` and `PERMIT` are of its node and job.
 const OF_LAB: [(&str, &str, &str, Elsewhere); 13] = [
-    ("POST", "certificate", r#"{"request":"x"}"#, Elsewhere::Refused(400, "invalid_request")),
-    ("POST", "hello", r#"{"protocol":1,"version":"0","instance":"a"}"#, Elsewhere::Own),
-    ("POST", "site", r#"{"epoch":EPOCH,"have":null,"wait_s":0}"#, Elsewhere::Own),
-    ("POST", "lease", r#"{"epoch":EPOCH,"capacity":9,"wait_s":0}"#, Elsewhere::Own),
-    ("POST", "jobs/JOB/act", r#"{"epoch":EPOCH,"attempt":1,"act":"reset","before":""}"#, STALE),
-    ("POST", "jobs/JOB/members", r#"{"epoch":EPOCH,"attempt":1}"#, STALE),
-    ("POST", "jobs/JOB/renew", r#"{"epoch":EPOCH,"attempt":1,"progress":null,"log":[],"waiting_for":null}"#, STALE),
-    ("POST", "jobs/JOB/outcome", r#"{"epoch":EPOCH,"attempt":1,"outcome":{"outcome":"cancelled"}}"#, STALE),
-    ("POST", "permits/redeem", r#"{"epoch":EPOCH,"job":"JOB","attempt":1,"permit":"PERMIT","challenge":null}"#, STALE),
-    ("POST", "scheduler", r#"{"epoch":EPOCH,"looks":[]}"#, Elsewhere::Own),
+    (
+        "POST",
+        "certificate",
+        r#"{"request":"x"}"#,
+        Elsewhere::Refused(400, "invalid_request"),
+    ),
+    (
+        "POST",
+        "hello",
+        r#"{"protocol":1,"version":"0","instance":"a"}"#,
+        Elsewhere::Own,
+    ),
+    (
+        "POST",
+        "site",
+        r#"{"epoch":EPOCH,"have":null,"wait_s":0}"#,
+        Elsewhere::Own,
+    ),
+    (
+        "POST",
+        "lease",
+        r#"{"epoch":EPOCH,"capacity":9,"wait_s":0}"#,
+        Elsewhere::Own,
+    ),
+    (
+        "POST",
+        "jobs/JOB/act",
+        r#"{"epoch":EPOCH,"attempt":1,"act":"reset","before":""}"#,
+        STALE,
+    ),
+    (
+        "POST",
+        "jobs/JOB/members",
+        r#"{"epoch":EPOCH,"attempt":1}"#,
+        STALE,
+    ),
+    (
+        "POST",
+        "jobs/JOB/renew",
+        r#"{"epoch":EPOCH,"attempt":1,"progress":null,"log":[],"waiting_for":null}"#,
+        STALE,
+    ),
+    (
+        "POST",
+        "jobs/JOB/outcome",
+        r#"{"epoch":EPOCH,"attempt":1,"outcome":{"outcome":"cancelled"}}"#,
+        STALE,
+    ),
+    (
+        "POST",
+        "permits/redeem",
+        r#"{"epoch":EPOCH,"job":"JOB","attempt":1,"permit":"PERMIT","challenge":null}"#,
+        STALE,
+    ),
+    (
+        "POST",
+        "scheduler",
+        r#"{"epoch":EPOCH,"looks":[]}"#,
+        Elsewhere::Own,
+    ),
     ("POST", "sightings", SIGHTED, Elsewhere::Own),
     (
         "POST",
@@ -320,7 +509,10 @@ async fn of_lab(world: &World) -> String {
             (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM job_logs t),
             (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM agents t JOIN lab ON lab.id = t.site_id),
             (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM site_leases t JOIN lab ON lab.id = t.site_id))";
-    sqlx::query_scalar(query).fetch_one(&world.server.app.pool).await.unwrap()
+    sqlx::query_scalar(query)
+        .fetch_one(&world.server.app.pool)
+        .await
+        .unwrap()
 }
 
 /// An agent of another site, on every route: of this one it changes nothing, and learns nothing.
@@ -328,15 +520,24 @@ async fn of_lab(world: &World) -> String {
 async fn an_agent_of_another_site_reads_and_changes_nothing_of_this_one() {
     let mut world = World::start(2).await;
     let sources = include_str!("../../server/src/http/agent/mod.rs");
-    for route in sources.split(".route(\"/agent/v1/").skip(1).filter_map(|rest| rest.split('"').next()) {
+    for route in sources
+        .split(".route(\"/agent/v1/")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+    {
         let filled = route.replace("{job}", "JOB").replace("{hex}", "BLOB");
         let listed = OF_LAB.iter().any(|(_, path, ..)| *path == filled) || route == "enrol";
-        assert!(listed, "{route}: what does it give an agent of another site? say so in OF_LAB");
+        assert!(
+            listed,
+            "{route}: what does it give an agent of another site? say so in OF_LAB"
+        );
     }
     site(&world.admin, "elsewhere").await;
     let door = Door::open(&world.server.app).await;
     let job = world.until_leased("n1", "boot_live").await;
-    let JobSpec::BootLive(spec) = &job.spec else { panic!("{job:?}") };
+    let JobSpec::BootLive(spec) = &job.spec else {
+        panic!("{job:?}")
+    };
     // Something more of this site that is there to be taken.
     world.engine().await;
     let blob = world.server.app.blobs.join("sha256");
@@ -347,29 +548,60 @@ async fn an_agent_of_another_site_reads_and_changes_nothing_of_this_one() {
     other.enrol().await.unwrap();
     let epoch = other.hello().await.unwrap();
     let mac = world.machine("n1", |machine| machine.mac).to_string();
-    let own =
-        ["\"n1\"", "\"n2\"", "\"prov\"", "10.77.", &mac, &job.node.to_string(), &job.id.to_string()].map(str::to_owned);
+    let own = [
+        "\"n1\"",
+        "\"n2\"",
+        "\"prov\"",
+        "10.77.",
+        &mac,
+        &job.node.to_string(),
+        &job.id.to_string(),
+    ]
+    .map(str::to_owned);
     let before = of_lab(&world).await;
     for (method, path, body, expected) in OF_LAB {
         let fill = |text: &str| {
-            let text = text.replace("NODE", &job.node.to_string()).replace("MAC", &mac).replace("BLOB", &digest);
+            let text = text
+                .replace("NODE", &job.node.to_string())
+                .replace("MAC", &mac)
+                .replace("BLOB", &digest);
             text.replace("PERMIT", &spec.permit.to_string())
         };
         let (path, body) = (fill(path), fill(body));
-        let told = tell(&other, &door, (method, &path, &body), &job.id.to_string(), epoch).await;
+        let told = tell(
+            &other,
+            &door,
+            (method, &path, &body),
+            &job.id.to_string(),
+            epoch,
+        )
+        .await;
         match expected {
-            Elsewhere::Refused(status, code) => assert_eq!((told.0, told.2.as_str()), (status, code), "{path}"),
+            Elsewhere::Refused(status, code) => {
+                assert_eq!((told.0, told.2.as_str()), (status, code), "{path}")
+            }
             Elsewhere::Own => {
                 assert!((200..300).contains(&told.0), "{path}: {told:?}");
                 let leaked: Vec<_> = own.iter().filter(|word| told.1.contains(*word)).collect();
                 assert!(leaked.is_empty(), "{path} tells of {leaked:?}: {}", told.1);
             }
-            Elsewhere::Everybodys => assert_eq!((told.0, told.1.as_str()), (200, "a blob"), "{path}"),
+            Elsewhere::Everybodys => {
+                assert_eq!((told.0, told.1.as_str()), (200, "a blob"), "{path}")
+            }
         }
-        assert_eq!(of_lab(&world).await, before, "{path} changed something of another site");
+        assert_eq!(
+            of_lab(&world).await,
+            before,
+            "{path} changed something of another site"
+        );
     }
     // That somebody's machine was on its wire is told where it was seen.
-    let seen = world.admin.get("/v1/events?limit=1000").await.expect(200).text;
+    let seen = world
+        .admin
+        .get("/v1/events?limit=1000")
+        .await
+        .expect(200)
+        .text;
     assert!(seen.contains("and is of another site"), "{seen}");
 }
 
@@ -384,14 +616,26 @@ async fn a_name_is_given_again_and_nothing_of_the_former_goes_with_it() {
     let epoch = former.hello().await.unwrap();
     // While it has a certificate the name is its own, in every site.
     for site in ["lab", "elsewhere"] {
-        let taken = admin.post(&format!("/v1/sites/{site}/agents"), &json!({ "name": "a" })).await;
+        let taken = admin
+            .post(&format!("/v1/sites/{site}/agents"), &json!({ "name": "a" }))
+            .await;
         assert_eq!(taken.problem().1, "name_taken", "{site}");
     }
     let never = token(&admin, "lab", "b").await;
-    let taken = admin.post("/v1/sites/elsewhere/agents", &json!({ "name": "b" })).await;
-    assert_eq!(taken.problem().1, "name_taken", "one without a certificate is not moved to another site either");
+    let taken = admin
+        .post("/v1/sites/elsewhere/agents", &json!({ "name": "b" }))
+        .await;
+    assert_eq!(
+        taken.problem().1,
+        "name_taken",
+        "one without a certificate is not moved to another site either"
+    );
     for name in ["a", "b"] {
-        admin.header("if-match", "*").delete(&format!("/v1/sites/lab/agents/{name}")).await.expect(204);
+        admin
+            .header("if-match", "*")
+            .delete(&format!("/v1/sites/lab/agents/{name}"))
+            .await
+            .expect(204);
     }
     let late = token(&admin, "elsewhere", "b").await;
     let fresh = token(&admin, "elsewhere", "a").await;
@@ -399,13 +643,29 @@ async fn a_name_is_given_again_and_nothing_of_the_former_goes_with_it() {
     next.enrol().await.unwrap();
     next.hello().await.unwrap();
     let issued = next.identity.issued().unwrap();
-    assert_eq!((issued.site.as_str(), former.identity.issued().unwrap().site.as_str()), ("elsewhere", "lab"));
-    assert_ne!(issued.agent, former.identity.issued().unwrap().agent, "it is somebody else");
+    assert_eq!(
+        (
+            issued.site.as_str(),
+            former.identity.issued().unwrap().site.as_str()
+        ),
+        ("elsewhere", "lab")
+    );
+    assert_ne!(
+        issued.agent,
+        former.identity.issued().unwrap().agent,
+        "it is somebody else"
+    );
     // The former: its certificate, its renewal, its token.
     assert_eq!(code(former.hello().await), "agent_removed");
-    assert_eq!(code(former.identity.renew(&former.client).await), "agent_removed");
+    assert_eq!(
+        code(former.identity.renew(&former.client).await),
+        "agent_removed"
+    );
     assert_eq!(code(Host::new(&door, &used).enrol().await), "token_unknown");
-    assert_eq!(code(Host::new(&door, &never).enrol().await), "token_unknown");
+    assert_eq!(
+        code(Host::new(&door, &never).enrol().await),
+        "token_unknown"
+    );
     for route in ROUTES {
         let told = ask(&former, &door, route, &uuid::Uuid::nil().to_string(), epoch).await;
         assert_eq!(told, (401, "agent_removed".into()), "{route:?}");
@@ -415,8 +675,18 @@ async fn a_name_is_given_again_and_nothing_of_the_former_goes_with_it() {
     server.app.clock.advance(SignedDuration::from_hours(25));
     assert_eq!(code(Host::new(&door, &late).enrol().await), "token_expired");
     next.hello().await.unwrap();
-    let listed = server.admin().await.get("/v1/sites/elsewhere/agents").await.expect(200);
-    let names: Vec<_> = listed.body["items"].as_array().unwrap().iter().map(|agent| agent["name"].clone()).collect();
+    let listed = server
+        .admin()
+        .await
+        .get("/v1/sites/elsewhere/agents")
+        .await
+        .expect(200);
+    let names: Vec<_> = listed.body["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|agent| agent["name"].clone())
+        .collect();
     assert_eq!(names, ["a", "b"]);
 }
 
@@ -440,15 +710,29 @@ async fn tell(
     job: &str,
     epoch: i64,
 ) -> (u16, String, String) {
-    let fill = |text: &str| text.replace("JOB", job).replace("EPOCH", &epoch.to_string());
+    let fill = |text: &str| {
+        text.replace("JOB", job)
+            .replace("EPOCH", &epoch.to_string())
+    };
     let method: Method = method.parse().unwrap();
-    let request = host.http().request(method, format!("{}/agent/v1/{}", door.url, fill(path)));
-    match request.header("content-type", "application/json").body(fill(body)).send().await {
+    let request = host
+        .http()
+        .request(method, format!("{}/agent/v1/{}", door.url, fill(path)));
+    match request
+        .header("content-type", "application/json")
+        .body(fill(body))
+        .send()
+        .await
+    {
         Ok(answer) => {
             let status = answer.status().as_u16();
             let text = answer.text().await.unwrap_or_default();
             let body: Value = serde_json::from_str(&text).unwrap_or_default();
-            (status, text, body["code"].as_str().unwrap_or_default().to_owned())
+            (
+                status,
+                text,
+                body["code"].as_str().unwrap_or_default().to_owned(),
+            )
         }
         Err(_) => (0, String::new(), "not let in".into()),
     }
@@ -462,11 +746,22 @@ async fn no_key_and_no_token_is_told_to_anybody() {
     host.enrol().await.unwrap();
     host.identity.renew(&host.client).await.unwrap();
     drop(Host::new(&door, &token).enrol().await.unwrap_err());
-    let key = Keep::at(host.dir.path()).unwrap().read().unwrap().unwrap().key;
+    let key = Keep::at(host.dir.path())
+        .unwrap()
+        .read()
+        .unwrap()
+        .unwrap()
+        .key;
     let line = key.reveal().lines().nth(1).unwrap();
     let secret = token.reveal().split('_').nth(2).unwrap();
     let mut told = Vec::new();
-    for path in ["/v1/events?limit=1000", "/v1/sites/lab/agents", "/agents", "/events", "/metrics"] {
+    for path in [
+        "/v1/events?limit=1000",
+        "/v1/sites/lab/agents",
+        "/agents",
+        "/events",
+        "/metrics",
+    ] {
         told.push(admin.get(path).await.text);
     }
     let rows: Vec<String> = sqlx::query_scalar("SELECT agents::text FROM agents UNION ALL SELECT events::text FROM events UNION ALL SELECT server_keys::text FROM server_keys")
@@ -476,7 +771,10 @@ async fn no_key_and_no_token_is_told_to_anybody() {
     told.extend(rows);
     told.push(format!("{:?} {:?}", host.identity, host.client));
     for text in told {
-        assert!(!text.contains(line) && !text.contains(secret) && !text.contains("PRIVATE KEY"), "{text}");
+        assert!(
+            !text.contains(line) && !text.contains(secret) && !text.contains("PRIVATE KEY"),
+            "{text}"
+        );
     }
 }
 

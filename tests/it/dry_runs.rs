@@ -11,15 +11,21 @@ use crate::support::server::{Caller, Server};
 
 /// Every row of every table.
 pub(crate) async fn dump(server: &Server) -> String {
-    let tables: Vec<String> =
-        sqlx::query_scalar("SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
-            .fetch_all(&server.app.pool)
-            .await
-            .unwrap();
+    let tables: Vec<String> = sqlx::query_scalar(
+        "SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' ORDER BY 1",
+    )
+    .fetch_all(&server.app.pool)
+    .await
+    .unwrap();
     let mut dump = String::new();
     for table in tables {
-        let rows = format!("SELECT coalesce(string_agg(t::text, E'\\n' ORDER BY t::text), '') FROM {table} t");
-        let rows: String = sqlx::query_scalar(sqlx::AssertSqlSafe(rows)).fetch_one(&server.app.pool).await.unwrap();
+        let rows = format!(
+            "SELECT coalesce(string_agg(t::text, E'\\n' ORDER BY t::text), '') FROM {table} t"
+        );
+        let rows: String = sqlx::query_scalar(sqlx::AssertSqlSafe(rows))
+            .fetch_one(&server.app.pool)
+            .await
+            .unwrap();
         dump.push_str(&format!("{table}\n{rows}\n"));
     }
     dump
@@ -34,61 +40,171 @@ struct Write {
 }
 
 fn write(operation: &'static str, path: impl Into<String>, body: Value, status: u16) -> Write {
-    Write { operation, path: path.into(), body, status }
+    Write {
+        operation,
+        path: path.into(),
+        body,
+        status,
+    }
 }
 
 /// Every write there is, over what [`fleet()`] left.
 fn writes([approval, token, operation]: &[String; 3]) -> Vec<Write> {
     let mut writes = vec![
         write("put_node", "/v1/nodes/n9", fleet::node(9), 201),
-        write("patch_node", "/v1/nodes/n1", json!({ "labels": { "a": "b" } }), 200),
+        write(
+            "patch_node",
+            "/v1/nodes/n1",
+            json!({ "labels": { "a": "b" } }),
+            200,
+        ),
         write("delete_node", "/v1/nodes/n1", Value::Null, 204),
-        write("act_on_node", "/v1/nodes/n1/actions/inspect", json!({}), 200),
-        write("match_node", "/v1/nodes/n1/actions/match", json!({ "to": "n2" }), 200),
-        write("rename_node", "/v1/nodes/n1/actions/rename", json!({ "name": "n8" }), 200),
-        write("move_node", "/v1/nodes/n1/actions/move", json!({ "rack": "r1", "rack_unit": 7 }), 200),
-        write("adopt_node", "/v1/nodes/n1/actions/adopt", json!({ "pool": "gpu", "credential": "root" }), 200),
+        write(
+            "act_on_node",
+            "/v1/nodes/n1/actions/inspect",
+            json!({}),
+            200,
+        ),
+        write(
+            "match_node",
+            "/v1/nodes/n1/actions/match",
+            json!({ "to": "n2" }),
+            200,
+        ),
+        write(
+            "rename_node",
+            "/v1/nodes/n1/actions/rename",
+            json!({ "name": "n8" }),
+            200,
+        ),
+        write(
+            "move_node",
+            "/v1/nodes/n1/actions/move",
+            json!({ "rack": "r1", "rack_unit": 7 }),
+            200,
+        ),
+        write(
+            "adopt_node",
+            "/v1/nodes/n1/actions/adopt",
+            json!({ "pool": "gpu", "credential": "root" }),
+            200,
+        ),
         write(
             "replace_parts",
             "/v1/nodes/n1/actions/replace-parts",
             json!({ "reason": "broken", "parts": [{ "kind": "disk", "old": "a", "new": "b" }] }),
             422,
         ),
-        write("create_claim", "/v1/claims", json!({ "spec": { "pool": "gpu", "node": "n1" } }), 201),
-        write("patch_claim", "/v1/claims/c2", json!({ "spec": { "hold": true } }), 200),
-        write("replace_claim", "/v1/claims/c2/actions/replace", json!({}), 200),
+        write(
+            "create_claim",
+            "/v1/claims",
+            json!({ "spec": { "pool": "gpu", "node": "n1" } }),
+            201,
+        ),
+        write(
+            "patch_claim",
+            "/v1/claims/c2",
+            json!({ "spec": { "hold": true } }),
+            200,
+        ),
+        write(
+            "replace_claim",
+            "/v1/claims/c2/actions/replace",
+            json!({}),
+            200,
+        ),
         write("delete_claim", "/v1/claims/c2", Value::Null, 200),
         write("undo_release", "/v1/claims/c2/undo", json!({}), 409),
-        write("grant_approval", format!("/v1/approvals/{approval}/approve"), json!({}), 403),
-        write("deny_approval", format!("/v1/approvals/{approval}/deny"), json!({}), 200),
+        write(
+            "grant_approval",
+            format!("/v1/approvals/{approval}/approve"),
+            json!({}),
+            403,
+        ),
+        write(
+            "deny_approval",
+            format!("/v1/approvals/{approval}/deny"),
+            json!({}),
+            200,
+        ),
         write(
             "create_waiver",
             "/v1/waivers",
             json!({ "node": "n1", "gate": "a", "reason": "b", "until": "2020-01-01T00:00:00Z" }),
             422,
         ),
-        write("end_waiver", format!("/v1/waivers/{}", Uuid::nil()), Value::Null, 404),
-        write("run_pairs", "/v1/pools/gpu/actions/run-pairs", json!({ "suite": "smoke" }), 422),
-        write("reset_breaker", format!("/v1/breakers/{}/reset", Uuid::nil()), json!({}), 404),
-        write("cancel_operation", format!("/v1/operations/{operation}/cancel"), json!({}), 202),
+        write(
+            "end_waiver",
+            format!("/v1/waivers/{}", Uuid::nil()),
+            Value::Null,
+            404,
+        ),
+        write(
+            "run_pairs",
+            "/v1/pools/gpu/actions/run-pairs",
+            json!({ "suite": "smoke" }),
+            422,
+        ),
+        write(
+            "reset_breaker",
+            format!("/v1/breakers/{}/reset", Uuid::nil()),
+            json!({}),
+            404,
+        ),
+        write(
+            "cancel_operation",
+            format!("/v1/operations/{operation}/cancel"),
+            json!({}),
+            202,
+        ),
         write(
             "report_alerts",
             "/v1/alerts",
             json!({ "version": "4", "alerts": [{ "status": "firing", "labels": { "node": "n1", "muster": "quarantine" }, "startsAt": "2026-01-01T00:00:00Z", "fingerprint": "f" }] }),
             200,
         ),
-        write("confirm_caution", "/v1/caution/confirm", json!({ "id": Uuid::nil(), "note": "looked" }), 409),
-        write("enrol_agent", "/v1/sites/lab/agents", json!({ "name": "other" }), 201),
-        write("remove_agent", "/v1/sites/lab/agents/first", Value::Null, 204),
+        write(
+            "confirm_caution",
+            "/v1/caution/confirm",
+            json!({ "id": Uuid::nil(), "note": "looked" }),
+            409,
+        ),
+        write(
+            "enrol_agent",
+            "/v1/sites/lab/agents",
+            json!({ "name": "other" }),
+            201,
+        ),
+        write(
+            "remove_agent",
+            "/v1/sites/lab/agents/first",
+            Value::Null,
+            204,
+        ),
         write(
             "create_token",
             "/v1/tokens",
             json!({ "name": "t", "role": "viewer", "expires_in_s": 3600, "releases_per_hour": 1 }),
             201,
         ),
-        write("disable_user", "/v1/users/bob/actions/disable", json!({}), 404),
-        write("enable_user", "/v1/users/bob/actions/enable", json!({}), 404),
-        write("revoke_token", format!("/v1/tokens/{token}"), Value::Null, 204),
+        write(
+            "disable_user",
+            "/v1/users/bob/actions/disable",
+            json!({}),
+            404,
+        ),
+        write(
+            "enable_user",
+            "/v1/users/bob/actions/enable",
+            json!({}),
+            404,
+        ),
+        write(
+            "revoke_token",
+            format!("/v1/tokens/{token}"),
+            Value::Null,
+            204,
+        ),
         write(
             "put_blob",
             "/v1/blobs/sha256/2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824",
@@ -117,9 +233,27 @@ fn declared_writes() -> Vec<Write> {
         body
     };
     for (put, patch, delete, path, body) in [
-        ("put_site", "patch_site", "delete_site", "/v1/sites/lab", json!({ "spec": {} })),
-        ("put_rack", "patch_rack", "delete_rack", "/v1/racks/r1", fleet::rack()),
-        ("put_subnet", "patch_subnet", "delete_subnet", "/v1/subnets/prov", fleet::subnet()),
+        (
+            "put_site",
+            "patch_site",
+            "delete_site",
+            "/v1/sites/lab",
+            json!({ "spec": {} }),
+        ),
+        (
+            "put_rack",
+            "patch_rack",
+            "delete_rack",
+            "/v1/racks/r1",
+            fleet::rack(),
+        ),
+        (
+            "put_subnet",
+            "patch_subnet",
+            "delete_subnet",
+            "/v1/subnets/prov",
+            fleet::subnet(),
+        ),
         (
             "put_hardware_profile",
             "patch_hardware_profile",
@@ -141,11 +275,41 @@ fn declared_writes() -> Vec<Write> {
             "/v1/credentials/bmc",
             json!({ "spec": { "purpose": "bmc", "user": "root", "secret": "other" } }),
         ),
-        ("put_image", "patch_image", "delete_image", "/v1/images/debian-12", fleet::image()),
-        ("put_stack", "patch_stack", "delete_stack", "/v1/stacks/base", fleet::stack()),
-        ("put_suite", "patch_suite", "delete_suite", "/v1/suites/smoke", fleet::suite()),
-        ("put_cluster", "patch_cluster", "delete_cluster", "/v1/clusters/slurm", fleet::cluster()),
-        ("put_pool", "patch_pool", "delete_pool", "/v1/pools/gpu", fleet::pool()),
+        (
+            "put_image",
+            "patch_image",
+            "delete_image",
+            "/v1/images/debian-12",
+            fleet::image(),
+        ),
+        (
+            "put_stack",
+            "patch_stack",
+            "delete_stack",
+            "/v1/stacks/base",
+            fleet::stack(),
+        ),
+        (
+            "put_suite",
+            "patch_suite",
+            "delete_suite",
+            "/v1/suites/smoke",
+            fleet::suite(),
+        ),
+        (
+            "put_cluster",
+            "patch_cluster",
+            "delete_cluster",
+            "/v1/clusters/slurm",
+            fleet::cluster(),
+        ),
+        (
+            "put_pool",
+            "patch_pool",
+            "delete_pool",
+            "/v1/pools/gpu",
+            fleet::pool(),
+        ),
     ] {
         writes.push(write(put, path, changed(body), 200));
         writes.push(write(patch, path, json!({ "labels": { "a": "b" } }), 200));
@@ -153,15 +317,45 @@ fn declared_writes() -> Vec<Write> {
     }
     let path = "/v1/webhooks/ops";
     writes.push(write("put_webhook", path, changed(webhook()), 200));
-    writes.push(write("patch_webhook", path, json!({ "labels": { "a": "b" } }), 200));
+    writes.push(write(
+        "patch_webhook",
+        path,
+        json!({ "labels": { "a": "b" } }),
+        200,
+    ));
     writes.push(write("delete_webhook", path, Value::Null, 204));
-    writes.push(write("test_webhook", "/v1/webhooks/ops/actions/test", json!({}), 201));
-    writes.push(write("resume_webhook", "/v1/webhooks/ops/actions/resume", json!({}), 200));
+    writes.push(write(
+        "test_webhook",
+        "/v1/webhooks/ops/actions/test",
+        json!({}),
+        201,
+    ));
+    writes.push(write(
+        "resume_webhook",
+        "/v1/webhooks/ops/actions/resume",
+        json!({}),
+        200,
+    ));
     let redeliver = json!({ "delivery": Uuid::nil() });
-    writes.push(write("redeliver_event", "/v1/webhooks/ops/actions/redeliver", redeliver, 422));
+    writes.push(write(
+        "redeliver_event",
+        "/v1/webhooks/ops/actions/redeliver",
+        redeliver,
+        422,
+    ));
     let path = "/v1/role_bindings/infra";
-    writes.push(write("put_role_binding", path, changed(role_binding()), 200));
-    writes.push(write("patch_role_binding", path, json!({ "labels": { "a": "b" } }), 200));
+    writes.push(write(
+        "put_role_binding",
+        path,
+        changed(role_binding()),
+        200,
+    ));
+    writes.push(write(
+        "patch_role_binding",
+        path,
+        json!({ "labels": { "a": "b" } }),
+        200,
+    ));
     writes.push(write("delete_role_binding", path, Value::Null, 204));
     writes
 }
@@ -169,41 +363,88 @@ fn declared_writes() -> Vec<Write> {
 /// A fleet in which each write means something: a free node, a claimed one, a release that waits for a second person.
 async fn fleet(server: &Server, admin: &Caller) -> [String; 3] {
     fleet::declare_pool(admin).await;
-    admin.patch("/v1/pools/gpu", &json!({ "spec": { "network_profile": "bonded" } })).await.expect(200);
+    admin
+        .patch(
+            "/v1/pools/gpu",
+            &json!({ "spec": { "network_profile": "bonded" } }),
+        )
+        .await
+        .expect(200);
     let credential = json!({ "spec": { "purpose": "adopt", "secret": "key" } });
-    admin.put("/v1/credentials/root", &credential).await.expect(201);
+    admin
+        .put("/v1/credentials/root", &credential)
+        .await
+        .expect(201);
     admin.put("/v1/webhooks/ops", &webhook()).await.expect(201);
-    admin.put("/v1/role_bindings/infra", &role_binding()).await.expect(201);
+    admin
+        .put("/v1/role_bindings/infra", &role_binding())
+        .await
+        .expect(201);
     fleet::available(server, admin, 3).await;
     for number in 2..=3 {
         let body = json!({ "name": format!("c{number}"), "spec": { "pool": "gpu", "node": format!("n{number}") } });
         admin.post("/v1/claims", &body).await.expect(201);
     }
-    admin.post("/v1/sites/lab/agents", &json!({ "name": "first" })).await.expect(201);
-    let body = json!({ "name": "ci", "role": "viewer", "expires_in_s": 3600, "releases_per_hour": 1 });
+    admin
+        .post("/v1/sites/lab/agents", &json!({ "name": "first" }))
+        .await
+        .expect(201);
+    let body =
+        json!({ "name": "ci", "role": "viewer", "expires_in_s": 3600, "releases_per_hour": 1 });
     let token = admin.post("/v1/tokens", &body).await.expect(201);
-    admin.patch("/v1/pools/gpu", &json!({ "spec": { "releases_per_hour": 0 } })).await.expect(200);
-    assert_eq!(admin.expecting(1).delete("/v1/claims/c3").await.problem().1, "second_person");
-    admin.patch("/v1/pools/gpu", &json!({ "spec": { "releases_per_hour": null } })).await.expect(200);
+    admin
+        .patch(
+            "/v1/pools/gpu",
+            &json!({ "spec": { "releases_per_hour": 0 } }),
+        )
+        .await
+        .expect(200);
+    assert_eq!(
+        admin.expecting(1).delete("/v1/claims/c3").await.problem().1,
+        "second_person"
+    );
+    admin
+        .patch(
+            "/v1/pools/gpu",
+            &json!({ "spec": { "releases_per_hour": null } }),
+        )
+        .await
+        .expect(200);
     let approvals = admin.get("/v1/approvals").await.expect(200);
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let node = admin.get("/v1/nodes/n2").await.expect(200);
-    [text(&approvals.body["items"][0]["id"]), text(&token.body["token"]["id"]), text(&node.body["status"]["operation"])]
+    [
+        text(&approvals.body["items"][0]["id"]),
+        text(&token.body["token"]["id"]),
+        text(&node.body["status"]["operation"]),
+    ]
 }
 
 /// Sends it as it is documented, of whatever is there.
 async fn send(caller: &Caller, write: &Write, query: &str) -> crate::support::server::Reply {
     let removes = method(write.operation) == Method::DELETE || write.operation == "replace_claim";
-    let caller = if removes { caller.header("if-match", "*") } else { caller.clone() };
+    let caller = if removes {
+        caller.header("if-match", "*")
+    } else {
+        caller.clone()
+    };
     send_for(&caller, write, query).await
 }
 
 fn method(operation: &str) -> Method {
     let description = serde_json::to_value(muster_server::http::description()).unwrap();
-    let method = description["paths"].as_object().unwrap().values().find_map(|item| {
-        let found = item.as_object().unwrap().iter().find(|(_, known)| known["operationId"] == operation);
-        found.map(|(method, _)| method.to_uppercase().parse::<Method>().unwrap())
-    });
+    let method = description["paths"]
+        .as_object()
+        .unwrap()
+        .values()
+        .find_map(|item| {
+            let found = item
+                .as_object()
+                .unwrap()
+                .iter()
+                .find(|(_, known)| known["operationId"] == operation);
+            found.map(|(method, _)| method.to_uppercase().parse::<Method>().unwrap())
+        });
     method.unwrap_or_else(|| panic!("{operation} is not documented"))
 }
 
@@ -215,7 +456,11 @@ async fn send_for(caller: &Caller, write: &Write, query: &str) -> crate::support
         body => body.to_string().into_bytes(),
     };
     let path = format!("{}{query}", write.path);
-    caller.header("content-type", "application/json").header("idempotency-key", "k").send(method, &path, body).await
+    caller
+        .header("content-type", "application/json")
+        .header("idempotency-key", "k")
+        .send(method, &path, body)
+        .await
 }
 
 #[tokio::test]
@@ -226,13 +471,27 @@ async fn a_dry_run_of_every_write_leaves_nothing() {
     let before = dump(&server).await;
     for write in &writes {
         let told = send(&admin, write, "?dry_run=true").await;
-        assert_eq!(told.status, write.status, "{}: {}", write.operation, told.text);
+        assert_eq!(
+            told.status, write.status,
+            "{}: {}",
+            write.operation, told.text
+        );
         let (success, marked) = (told.status < 300, told.header("muster-dry-run") == "true");
-        assert_eq!(success, marked, "{}: an answer that only tells says so", write.operation);
-        assert!(told.header("location").is_empty(), "{}: it leads to what is not there", write.operation);
+        assert_eq!(
+            success, marked,
+            "{}: an answer that only tells says so",
+            write.operation
+        );
+        assert!(
+            told.header("location").is_empty(),
+            "{}: it leads to what is not there",
+            write.operation
+        );
         assert!(dump(&server).await == before, "{} wrote", write.operation);
     }
-    let files = std::fs::read_dir(server.app.blobs.join("sha256")).unwrap().count();
+    let files = std::fs::read_dir(server.app.blobs.join("sha256"))
+        .unwrap()
+        .count();
     assert_eq!(files, 0, "a blob stays");
 
     let description = serde_json::to_value(muster_server::http::description()).unwrap();
@@ -258,7 +517,10 @@ async fn a_dry_run_that_is_mistyped_is_not_done() {
         let reply = admin.put(&format!("/v1/sites/s1?{word}"), &site).await;
         assert_eq!(reply.status, 400, "{word}: {}", reply.text);
     }
-    assert!(admin.put("/v1/sites/s1?dry_run=true", &site).await.status < 300, "or it proves nothing");
+    assert!(
+        admin.put("/v1/sites/s1?dry_run=true", &site).await.status < 300,
+        "or it proves nothing"
+    );
     assert_eq!(admin.get("/v1/sites/s1").await.status, 404);
 }
 
@@ -268,9 +530,17 @@ async fn what_is_removed_is_removed_as_it_was_read() {
     let admin = server.admin().await;
     let writes = writes(&fleet(&server, &admin).await);
     let mut tried = 0;
-    for write in writes.iter().filter(|write| method(write.operation) == Method::DELETE && write.status != 404) {
+    for write in writes
+        .iter()
+        .filter(|write| method(write.operation) == Method::DELETE && write.status != 404)
+    {
         tried += 1;
-        assert_eq!(send_for(&admin, write, "").await.problem().0, 428, "{}", write.operation);
+        assert_eq!(
+            send_for(&admin, write, "").await.problem().0,
+            428,
+            "{}",
+            write.operation
+        );
         let stale = send_for(&admin.expecting(99), write, "").await;
         assert_eq!(stale.problem().0, 412, "{}", write.operation);
     }
@@ -282,22 +552,57 @@ async fn a_dry_run_tells_what_it_costs_and_is_no_easier_than_the_write() {
     let server = Server::start().await;
     let admin = server.admin().await;
     fleet(&server, &admin).await;
-    let plan = admin.post("/v1/nodes/n1/actions/inspect?dry_run=true", &json!({})).await.expect(200);
+    let plan = admin
+        .post("/v1/nodes/n1/actions/inspect?dry_run=true", &json!({}))
+        .await
+        .expect(200);
     assert_eq!(plan.body["effect"], "reboot");
-    let plan = admin.expecting(1).delete("/v1/claims/c2?dry_run=true&erase_now=true").await.expect(200);
+    let plan = admin
+        .expecting(1)
+        .delete("/v1/claims/c2?dry_run=true&erase_now=true")
+        .await
+        .expect(200);
     assert_eq!(plan.body["effect"], "wipe");
-    assert_eq!(admin.delete("/v1/claims/c2?dry_run=true").await.problem().0, 428);
-    assert_eq!(admin.post("/v1/nodes/n2/actions/wipe?dry_run=true", &json!({})).await.problem(), (409, "state", ""));
-    let viewer = server.caller(muster_api::tokens::Role::Viewer).await;
-    assert_eq!(viewer.post("/v1/nodes/n1/actions/wipe?dry_run=true", &json!({})).await.status, 403);
     assert_eq!(
-        admin.put("/v1/sites/b?dry_run=maybe", &json!({ "spec": {} })).await.problem(),
+        admin.delete("/v1/claims/c2?dry_run=true").await.problem().0,
+        428
+    );
+    assert_eq!(
+        admin
+            .post("/v1/nodes/n2/actions/wipe?dry_run=true", &json!({}))
+            .await
+            .problem(),
+        (409, "state", "")
+    );
+    let viewer = server.caller(muster_api::tokens::Role::Viewer).await;
+    assert_eq!(
+        viewer
+            .post("/v1/nodes/n1/actions/wipe?dry_run=true", &json!({}))
+            .await
+            .status,
+        403
+    );
+    assert_eq!(
+        admin
+            .put("/v1/sites/b?dry_run=maybe", &json!({ "spec": {} }))
+            .await
+            .problem(),
         (400, "invalid_request", "dry_run")
     );
     assert_eq!(admin.get("/v1/sites?dry_run=true").await.problem().0, 400);
     // The same key afterwards is the first.
     let keyed = admin.header("idempotency-key", "one");
     let body = json!({ "name": "c1", "spec": { "pool": "gpu", "node": "n1" } });
-    keyed.post("/v1/claims?dry_run=true", &body).await.expect(201);
-    assert_eq!(keyed.post("/v1/claims", &body).await.expect(201).header("idempotency-replayed"), "");
+    keyed
+        .post("/v1/claims?dry_run=true", &body)
+        .await
+        .expect(201);
+    assert_eq!(
+        keyed
+            .post("/v1/claims", &body)
+            .await
+            .expect(201)
+            .header("idempotency-replayed"),
+        ""
+    );
 }

@@ -10,7 +10,12 @@ use crate::support::server::{Reply, Server};
 
 fn kinds(page: &Reply) -> BTreeSet<String> {
     let kind = |event: &Value| event["kind"].as_str().unwrap().to_owned();
-    page.body["items"].as_array().unwrap().iter().map(kind).collect()
+    page.body["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(kind)
+        .collect()
 }
 
 fn words(kinds: &[&str]) -> BTreeSet<String> {
@@ -29,32 +34,60 @@ async fn a_reader_is_told_of_the_topics_they_name_and_how_far_was_looked() {
     for (topics, told) in [
         ("node.registered", words(&["node.registered"])),
         ("node.*", words(&["node.asked", "node.registered"])),
-        ("node.asked,%20object.*", words(&["node.asked", "object.created"])),
+        (
+            "node.asked,%20object.*",
+            words(&["node.asked", "object.created"]),
+        ),
         // An underscore is one: it stands for nothing else.
         ("node_registered", words(&[])),
         ("*", kinds(&all)),
     ] {
-        let page = admin.get(&format!("/v1/events?limit=1000&topics={topics}")).await.expect(200);
+        let page = admin
+            .get(&format!("/v1/events?limit=1000&topics={topics}"))
+            .await
+            .expect(200);
         assert_eq!(kinds(&page), told, "{topics}");
-        assert_eq!(page.body["last_seq"], all.body["last_seq"], "{topics}: it was looked at to the end");
+        assert_eq!(
+            page.body["last_seq"], all.body["last_seq"],
+            "{topics}: it was looked at to the end"
+        );
     }
-    let of_node = admin.get("/v1/events?topics=node.registered&node=n2").await.expect(200);
+    let of_node = admin
+        .get("/v1/events?topics=node.registered&node=n2")
+        .await
+        .expect(200);
     assert_eq!(of_node.body["items"].as_array().unwrap().len(), 1);
     // One by one is the same as at once.
     let (mut after, mut seen) = (0, 0);
     while seen < 2 {
-        let page = admin.get(&format!("/v1/events?topics=node.registered&limit=1&after={after}")).await.expect(200);
+        let page = admin
+            .get(&format!(
+                "/v1/events?topics=node.registered&limit=1&after={after}"
+            ))
+            .await
+            .expect(200);
         seen += page.body["items"].as_array().unwrap().len();
         after = page.body["last_seq"].as_i64().unwrap();
     }
     let many = vec!["a"; 21].join(",");
-    for (wrong, code) in [("node.%2A.x", "invalid_topic"), ("", "invalid_topic"), (many.as_str(), "out_of_range")] {
+    for (wrong, code) in [
+        ("node.%2A.x", "invalid_topic"),
+        ("", "invalid_topic"),
+        (many.as_str(), "out_of_range"),
+    ] {
         let refused = admin.get(&format!("/v1/events?topics={wrong}")).await;
-        assert_eq!(refused.problem(), (400, "invalid_request", "topics"), "{wrong}");
+        assert_eq!(
+            refused.problem(),
+            (400, "invalid_request", "topics"),
+            "{wrong}"
+        );
         assert_eq!(refused.body["errors"][0]["code"], code);
     }
     let shown = admin.get("/events?topics=object.*").await.expect(200).text;
-    assert!(shown.contains("object.created") && !shown.contains("node.registered"), "{shown}");
+    assert!(
+        shown.contains("object.created") && !shown.contains("node.registered"),
+        "{shown}"
+    );
 }
 
 #[tokio::test]
@@ -62,7 +95,11 @@ async fn a_stream_passes_over_what_is_not_its_topic() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let url = server.listen().await;
-    let http = reqwest::Client::builder().timeout(Duration::from_secs(20)).no_proxy().build().unwrap();
+    let http = reqwest::Client::builder()
+        .timeout(Duration::from_secs(20))
+        .no_proxy()
+        .build()
+        .unwrap();
     let mut stream = http
         .get(format!("{url}/v1/events?topics=object.removed,object.c*"))
         .bearer_auth(admin.token.clone().unwrap())
@@ -79,7 +116,10 @@ async fn a_stream_passes_over_what_is_not_its_topic() {
         .send()
         .await
         .unwrap();
-    admin.put("/v1/sites/a", &json!({ "spec": {} })).await.expect(201);
+    admin
+        .put("/v1/sites/a", &json!({ "spec": {} }))
+        .await
+        .expect(201);
     admin.expecting(1).delete("/v1/sites/a").await.expect(204);
     let first = String::from_utf8(stream.chunk().await.unwrap().unwrap().to_vec()).unwrap();
     assert!(first.contains("event: object.removed"), "{first}");

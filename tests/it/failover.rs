@@ -21,7 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server on a pair, as `muster server` makes it: the URL names both.
 async fn serve(first: &Path, second: &Path) -> (Server, Caller, CancellationToken) {
-    let url = format!("postgresql:///muster_template?host={},{}&user=muster", first.display(), second.display());
+    let url = format!(
+        "postgresql:///muster_template?host={},{}&user=muster",
+        first.display(),
+        second.display()
+    );
     let servers = Servers::parse(&url).unwrap();
     let pool = servers.connect(16).await.unwrap();
     let cancel = CancellationToken::new();
@@ -32,13 +36,19 @@ async fn serve(first: &Path, second: &Path) -> (Server, Caller, CancellationToke
 }
 
 /// Writes racks until it is told to stop; each one that was answered with a 2xx, when that was asked for, and when it was answered.
-async fn write(admin: Caller, name: &'static str, stop: Arc<AtomicBool>) -> Vec<(String, Instant, Instant)> {
+async fn write(
+    admin: Caller,
+    name: &'static str,
+    stop: Arc<AtomicBool>,
+) -> Vec<(String, Instant, Instant)> {
     let mut acknowledged = Vec::new();
     let mut number = 0;
     while !stop.load(Ordering::Relaxed) {
         let rack = format!("{name}-{number}");
         let asked = Instant::now();
-        let reply = admin.put(&format!("/v1/racks/{rack}"), &fleet::rack()).await;
+        let reply = admin
+            .put(&format!("/v1/racks/{rack}"), &fleet::rack())
+            .await;
         match reply.status {
             200 | 201 => {
                 acknowledged.push((rack, asked, Instant::now()));
@@ -84,16 +94,23 @@ async fn no_acknowledged_write_is_lost_when_the_primary_is_killed() {
     fleet::declare_pool(&admin).await;
     fleet::available(&server, &admin, 60).await;
     let (stop, claimed) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(0)));
-    let writers: Vec<_> =
-        ["a", "b", "c", "d"].map(|name| tokio::spawn(write(admin.clone(), name, Arc::clone(&stop)))).into();
-    let claimers: Vec<_> =
-        [1..=20, 21..=40, 41..=60].map(|nodes| tokio::spawn(claim(admin.clone(), nodes, Arc::clone(&claimed)))).into();
-    until("the load does not begin", async || *claimed.lock().await >= 6).await;
+    let writers: Vec<_> = ["a", "b", "c", "d"]
+        .map(|name| tokio::spawn(write(admin.clone(), name, Arc::clone(&stop))))
+        .into();
+    let claimers: Vec<_> = [1..=20, 21..=40, 41..=60]
+        .map(|nodes| tokio::spawn(claim(admin.clone(), nodes, Arc::clone(&claimed))))
+        .into();
+    until("the load does not begin", async || {
+        *claimed.lock().await >= 6
+    })
+    .await;
 
     pair.first.kill();
     let killed = Instant::now();
     let promoted = Arc::clone(&pair);
-    tokio::task::spawn_blocking(move || promoted.second.promote()).await.unwrap();
+    tokio::task::spawn_blocking(move || promoted.second.promote())
+        .await
+        .unwrap();
     let promoted = killed.elapsed();
     for claimer in claimers {
         claimer.await.unwrap();
@@ -106,10 +123,21 @@ async fn no_acknowledged_write_is_lost_when_the_primary_is_killed() {
         acknowledged.extend(writer.await.unwrap());
     }
     // One that was asked for before may have been committed before.
-    let back = acknowledged.iter().filter(|(_, asked, _)| *asked > killed).map(|(_, _, at)| *at).min().unwrap();
+    let back = acknowledged
+        .iter()
+        .filter(|(_, asked, _)| *asked > killed)
+        .map(|(_, _, at)| *at)
+        .min()
+        .unwrap();
     let (before, after) = (
-        acknowledged.iter().filter(|(_, _, at)| *at <= killed).count(),
-        acknowledged.iter().filter(|(_, _, at)| *at > before_end).count(),
+        acknowledged
+            .iter()
+            .filter(|(_, _, at)| *at <= killed)
+            .count(),
+        acknowledged
+            .iter()
+            .filter(|(_, _, at)| *at > before_end)
+            .count(),
     );
     println!(
         "killed after {before} acknowledged writes; promoted after {:.2} s, writes back after {:.2} s",
@@ -117,10 +145,19 @@ async fn no_acknowledged_write_is_lost_when_the_primary_is_killed() {
         (back - killed).as_secs_f64()
     );
     assert!(after > 0 && back - killed < PATIENCE);
-    let kept: Vec<String> =
-        sqlx::query_scalar("SELECT name FROM objects WHERE kind = 'rack'").fetch_all(&server.app.pool).await.unwrap();
-    let lost: Vec<_> = acknowledged.iter().filter(|(name, _, _)| !kept.contains(name)).collect();
-    assert!(lost.is_empty(), "of {} acknowledged writes these are lost: {lost:?}", acknowledged.len());
+    let kept: Vec<String> = sqlx::query_scalar("SELECT name FROM objects WHERE kind = 'rack'")
+        .fetch_all(&server.app.pool)
+        .await
+        .unwrap();
+    let lost: Vec<_> = acknowledged
+        .iter()
+        .filter(|(name, _, _)| !kept.contains(name))
+        .collect();
+    assert!(
+        lost.is_empty(),
+        "of {} acknowledged writes these are lost: {lost:?}",
+        acknowledged.len()
+    );
     // Each claim happened once, however often it was asked for.
     let (claims, operations, nodes): (i64, i64, i64) = sqlx::query_as(
         "SELECT (SELECT count(*) FROM claims), (SELECT count(*) FROM operations WHERE kind = 'claim'),
@@ -137,11 +174,21 @@ async fn no_acknowledged_write_is_lost_when_the_primary_is_killed() {
 async fn connections_to_a_primary_that_was_replaced_leave_the_pool() {
     let pair = Arc::new(Pair::start(true));
     let (server, admin, cancel) = serve(&pair.first.dir, &pair.second.dir).await;
-    admin.put("/v1/sites/lab", &json!({ "spec": {} })).await.expect(201);
+    admin
+        .put("/v1/sites/lab", &json!({ "spec": {} }))
+        .await
+        .expect(201);
     // A replica that is frozen in a transaction lets go of its locks; one that waits for the standby is never cut short.
-    for (setting, value) in [("idle_in_transaction_session_timeout", "30s"), ("statement_timeout", "0")] {
+    for (setting, value) in [
+        ("idle_in_transaction_session_timeout", "30s"),
+        ("statement_timeout", "0"),
+    ] {
         let query = "SELECT current_setting($1)";
-        let set: String = sqlx::query_scalar(query).bind(setting).fetch_one(&server.app.pool).await.unwrap();
+        let set: String = sqlx::query_scalar(query)
+            .bind(setting)
+            .fetch_one(&server.app.pool)
+            .await
+            .unwrap();
         assert_eq!(set, value, "{setting}");
     }
     // Many connections are open; then the old one takes no writes any more, and says so to all of them.
@@ -155,7 +202,9 @@ async fn connections_to_a_primary_that_was_replaced_leave_the_pool() {
     let switched = Instant::now();
     pair.first.read_only().await;
     let promoting = Arc::clone(&pair);
-    tokio::task::spawn_blocking(move || promoting.second.promote()).await.unwrap();
+    tokio::task::spawn_blocking(move || promoting.second.promote())
+        .await
+        .unwrap();
     let mut refused = 0;
     until("writes do not come back", async || {
         let status = admin.put("/v1/racks/r1", &fleet::rack()).await.status;
@@ -164,20 +213,41 @@ async fn connections_to_a_primary_that_was_replaced_leave_the_pool() {
         status != 503
     })
     .await;
-    println!("switched over: writes back after {:.2} s, {refused} refused", switched.elapsed().as_secs_f64());
+    println!(
+        "switched over: writes back after {:.2} s, {refused} refused",
+        switched.elapsed().as_secs_f64()
+    );
     for _ in 0..40 {
         admin.put("/v1/racks/r1", &fleet::rack()).await.expect(200);
     }
-    assert_eq!(pair.second.count("SELECT count(*) FROM objects WHERE kind = 'rack'").await, 1);
-    assert_eq!(pair.first.count("SELECT count(*) FROM objects WHERE kind = 'rack'").await, 0);
+    assert_eq!(
+        pair.second
+            .count("SELECT count(*) FROM objects WHERE kind = 'rack'")
+            .await,
+        1
+    );
+    assert_eq!(
+        pair.first
+            .count("SELECT count(*) FROM objects WHERE kind = 'rack'")
+            .await,
+        0
+    );
 
     // One that was replaced, comes back, and takes writes as if nothing had been: it is on an older timeline.
     pair.first.writable().await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     for number in 2..40 {
-        admin.put(&format!("/v1/racks/r{number}"), &fleet::rack()).await.expect(201);
+        admin
+            .put(&format!("/v1/racks/r{number}"), &fleet::rack())
+            .await
+            .expect(201);
     }
-    assert_eq!(pair.first.count("SELECT count(*) FROM objects WHERE kind = 'rack'").await, 0);
+    assert_eq!(
+        pair.first
+            .count("SELECT count(*) FROM objects WHERE kind = 'rack'")
+            .await,
+        0
+    );
     drop(server);
     cancel.cancel();
 }
@@ -185,9 +255,26 @@ async fn connections_to_a_primary_that_was_replaced_leave_the_pool() {
 #[tokio::test]
 async fn without_a_server_that_takes_writes_the_start_says_what_each_one_is() {
     let pair = Pair::start(false);
-    let (standby, nobody) = (pair.second.dir.display().to_string(), PathBuf::from("/nonexistent"));
-    let url = format!("postgresql:///muster_template?host={standby},{}&user=muster", nobody.display());
-    let said = Servers::parse(&url).unwrap().connect(2).await.unwrap_err().to_string();
-    assert!(said.contains(&format!("{standby}:5432: takes no writes")), "{said}");
-    assert!(said.contains("/nonexistent:5432: ") && said.contains("No such file"), "{said}");
+    let (standby, nobody) = (
+        pair.second.dir.display().to_string(),
+        PathBuf::from("/nonexistent"),
+    );
+    let url = format!(
+        "postgresql:///muster_template?host={standby},{}&user=muster",
+        nobody.display()
+    );
+    let said = Servers::parse(&url)
+        .unwrap()
+        .connect(2)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        said.contains(&format!("{standby}:5432: takes no writes")),
+        "{said}"
+    );
+    assert!(
+        said.contains("/nonexistent:5432: ") && said.contains("No such file"),
+        "{said}"
+    );
 }

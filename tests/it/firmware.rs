@@ -24,11 +24,23 @@ fn wanting(path: &str, mut body: Value) -> Value {
 }
 
 fn old() -> BmcInventory {
-    let seen = |id: &str, version: &str| SeenFirmware { id: id.into(), name: String::new(), version: version.into() };
+    let seen = |id: &str, version: &str| SeenFirmware {
+        id: id.into(),
+        name: String::new(),
+        version: version.into(),
+    };
     let text = |text: &str| BiosValue::Text(text.into());
-    let bios = [("SriovGlobalEnable", text("Disabled")), ("NumaNodes", text("1")), ("AssetTag", text("x"))];
+    let bios = [
+        ("SriovGlobalEnable", text("Disabled")),
+        ("NumaNodes", text("1")),
+        ("AssetTag", text("x")),
+    ];
     BmcInventory {
-        firmware: vec![seen("bmc", "1.70"), seen("bios", "2.1"), seen("nic", "28.39")],
+        firmware: vec![
+            seen("bmc", "1.70"),
+            seen("bios", "2.1"),
+            seen("nic", "28.39"),
+        ],
         bios: bios.map(|(name, value)| (name.to_owned(), value)).into(),
         unread: vec![],
     }
@@ -42,7 +54,10 @@ async fn world() -> World {
 }
 
 fn queued(history: &[String], step: &str) -> usize {
-    history.iter().filter(|line| **line == format!("step.queued {step}")).count()
+    history
+        .iter()
+        .filter(|line| **line == format!("step.queued {step}"))
+        .count()
 }
 
 #[tokio::test]
@@ -54,27 +69,48 @@ async fn firmware_is_set_before_anything_is_written_and_shown_where_it_is_asked_
         json!({ "id": "bmc", "version": "1.70" }),
         "inspection read it"
     );
-    assert_eq!(queued(&world.history("n1").await, "firmware"), 0, "nobody wants anything of it yet");
+    assert_eq!(
+        queued(&world.history("n1").await, "firmware"),
+        0,
+        "nobody wants anything of it yet"
+    );
 
     world.claim("n1").await.expect(201);
     world.settle().await;
     assert_eq!(world.state("n1").await, "in_service");
     let history = world.history("n1").await;
-    let at =
-        |line: &str| history.iter().rposition(|known| known == line).unwrap_or_else(|| panic!("{line}: {history:?}"));
+    let at = |line: &str| {
+        history
+            .iter()
+            .rposition(|known| known == line)
+            .unwrap_or_else(|| panic!("{line}: {history:?}"))
+    };
     assert!(
         at("step.succeeded firmware") < at("step.queued boot_live")
             && at("step.queued boot_live") < at("step.queued write_image")
     );
-    assert_eq!(queued(&history, "firmware"), 1, "what was just imaged is not asked again");
+    assert_eq!(
+        queued(&history, "firmware"),
+        1,
+        "what was just imaged is not asked again"
+    );
     let (version, sriov) = world.machine("n1", |machine| {
         let said = machine.firmware.clone().unwrap();
-        (said.firmware[0].version.clone(), said.bios["SriovGlobalEnable"].to_string())
+        (
+            said.firmware[0].version.clone(),
+            said.bios["SriovGlobalEnable"].to_string(),
+        )
     });
     assert_eq!((version.as_str(), sriov.as_str()), ("1.74", "Enabled"));
-    let events = world.admin.get("/v1/nodes/n1/events").await.expect(200).text;
+    let events = world
+        .admin
+        .get("/v1/nodes/n1/events")
+        .await
+        .expect(200)
+        .text;
     assert!(
-        events.contains("node.firmware_changed") && events.contains("firmware bmc is 1.70, wanted 1.74"),
+        events.contains("node.firmware_changed")
+            && events.contains("firmware bmc is 1.70, wanted 1.74"),
         "{events}"
     );
     let page = world.admin.get("/nodes/n1").await.expect(200).text;
@@ -89,8 +125,15 @@ async fn gates_and_drift_say_both_values_and_what_is_unknown_is_told_as_unknown(
     let mut world = world().await;
     world.claim("n1").await.expect(201);
     let job = world.until_leased("n1", "gates").await;
-    let JobSpec::Gates { plan, .. } = &job.spec else { panic!("gates") };
-    let compared: Vec<String> = plan.firmware.iter().flatten().map(ToString::to_string).collect();
+    let JobSpec::Gates { plan, .. } = &job.spec else {
+        panic!("gates")
+    };
+    let compared: Vec<String> = plan
+        .firmware
+        .iter()
+        .flatten()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(
         compared,
         [
@@ -119,26 +162,51 @@ async fn gates_and_drift_say_both_values_and_what_is_unknown_is_told_as_unknown(
         json!({ "item": "firmware bmc", "found": "1.60", "wanted": "1.74", "class": "reboot" }),
         "{drift}"
     );
-    let told = drift["findings"].as_array().unwrap().iter().find(|finding| finding["about"] == "firmware nic").unwrap();
-    assert_eq!((told["level"].as_str(), told["rule"].as_str()), (Some("unknown"), Some("firmware")));
-    assert_eq!(world.machine("n1", |machine| machine.log.len()), log, "a look does nothing to it");
+    let told = drift["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|finding| finding["about"] == "firmware nic")
+        .unwrap();
+    assert_eq!(
+        (told["level"].as_str(), told["rule"].as_str()),
+        (Some("unknown"), Some("firmware"))
+    );
+    assert_eq!(
+        world.machine("n1", |machine| machine.log.len()),
+        log,
+        "a look does nothing to it"
+    );
     assert_eq!(world.state("n1").await, "in_service");
 
     // A BMC that is busy for a minute takes nothing back.
-    let before = world.machine("n1", |machine| machine.firmware.replace(BmcInventory::unread("HTTP 503: busy")));
+    let before = world.machine("n1", |machine| {
+        machine
+            .firmware
+            .replace(BmcInventory::unread("HTTP 503: busy"))
+    });
     world.ask("n1", "check-drift").await.expect(202);
     world.settle().await;
     let busy = world.admin.get("/v1/nodes/n1/drift").await.expect(200).body;
     assert_eq!(busy["items"][0], drift["items"][0], "{busy}");
     let seen = world.admin.get("/v1/nodes/n1/facts").await.expect(200).body;
-    assert_eq!(seen["bmc"]["inventory"]["unread"], json!(["HTTP 503: busy"]));
+    assert_eq!(
+        seen["bmc"]["inventory"]["unread"],
+        json!(["HTTP 503: busy"])
+    );
     world.machine("n1", |machine| machine.firmware = before);
 
     // It is mended by converging it, for which it drains first.
     world.ask("n1", "converge").await.expect(202);
     world.settle().await;
     assert_eq!(world.state("n1").await, "in_service");
-    assert_eq!(world.machine("n1", |machine| machine.firmware.clone().unwrap().firmware[0].version.clone()), "1.74");
+    assert_eq!(
+        world.machine("n1", |machine| machine.firmware.clone().unwrap().firmware
+            [0]
+        .version
+        .clone()),
+        "1.74"
+    );
     world.check().await;
 }
 
@@ -150,8 +218,15 @@ async fn an_update_that_failed_leaves_the_node_failed_with_its_words() {
     world.settle().await;
     assert_eq!(world.state("n1").await, "failed");
     let why = world.admin.get("/v1/nodes/n1").await.expect(200).text;
-    assert!(why.contains("set firmware and BIOS: the simulated firmware failed"), "{why}");
-    assert_eq!(queued(&world.history("n1").await, "write_image"), 0, "nothing was written");
+    assert!(
+        why.contains("set firmware and BIOS: the simulated firmware failed"),
+        "{why}"
+    );
+    assert_eq!(
+        queued(&world.history("n1").await, "write_image"),
+        0,
+        "nothing was written"
+    );
     world.ask("n1", "retry").await.expect(202);
     world.settle().await;
     assert_eq!(world.state("n1").await, "in_service");
@@ -170,7 +245,10 @@ async fn a_release_waits_for_an_update_and_then_goes_on() {
         .fetch_one(&world.server.app.pool)
         .await
         .unwrap();
-    assert!(!cancelled, "a machine must not lose its power while it is written to");
+    assert!(
+        !cancelled,
+        "a machine must not lose its power while it is written to"
+    );
     drop(world.agent.work(&job).await.unwrap());
     world.settle().await;
     assert_eq!(queued(&world.history("n1").await, "write_image"), 0);
@@ -191,9 +269,17 @@ async fn an_agent_that_dies_anywhere_sets_it_once() {
         .fetch_one(&world.server.app.pool)
         .await
         .unwrap();
-    let acts = world.machine("n1", |machine| machine.log.iter().filter(|done| done.job.0 == job).count());
+    let acts = world.machine("n1", |machine| {
+        machine.log.iter().filter(|done| done.job.0 == job).count()
+    });
     assert_eq!(acts, 1, "it was restarted once for it");
-    assert_eq!(world.machine("n1", |machine| machine.firmware.clone().unwrap().firmware[0].version.clone()), "1.74");
+    assert_eq!(
+        world.machine("n1", |machine| machine.firmware.clone().unwrap().firmware
+            [0]
+        .version
+        .clone()),
+        "1.74"
+    );
     world.check().await;
 }
 
@@ -204,9 +290,14 @@ async fn a_node_whose_bmc_tells_nothing_is_not_called_right() {
     world.settle().await;
     world.claim("n1").await.expect(201);
     let job = world.until_leased("n1", "gates").await;
-    let JobSpec::Gates { plan, .. } = &job.spec else { panic!("gates") };
+    let JobSpec::Gates { plan, .. } = &job.spec else {
+        panic!("gates")
+    };
     let unknown = plan.firmware.as_ref().unwrap();
-    assert!(unknown.len() == 4 && unknown.iter().all(|one| one.found.is_none()), "{unknown:?}");
+    assert!(
+        unknown.len() == 4 && unknown.iter().all(|one| one.found.is_none()),
+        "{unknown:?}"
+    );
     drop(world.agent.work(&job).await.unwrap());
     world.settle().await;
     world.check().await;

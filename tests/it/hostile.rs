@@ -28,7 +28,9 @@ fn words() -> Vec<String> {
 
 /// What stands where a document should.
 fn bodies() -> Vec<Vec<u8>> {
-    let deep = |open: &str, close: &str| format!("{}{}", open.repeat(5000), close.repeat(5000)).into_bytes();
+    let deep = |open: &str, close: &str| {
+        format!("{}{}", open.repeat(5000), close.repeat(5000)).into_bytes()
+    };
     vec![
         Vec::new(),
         b"{".to_vec(),
@@ -53,13 +55,31 @@ fn bodies() -> Vec<Vec<u8>> {
 
 #[track_caller]
 fn judge(reply: &Reply, what: &str) {
-    assert!(reply.status < 500, "{what}: {} {}", reply.status, reply.text);
+    assert!(
+        reply.status < 500,
+        "{what}: {} {}",
+        reply.status,
+        reply.text
+    );
     if reply.status >= 400 && !reply.text.is_empty() {
-        assert_eq!(reply.header("content-type"), "application/problem+json", "{what}: {}", reply.text);
+        assert_eq!(
+            reply.header("content-type"),
+            "application/problem+json",
+            "{what}: {}",
+            reply.text
+        );
         for member in ["code", "detail", "request_id", "title"] {
-            assert!(reply.body[member].is_string(), "{what}: no {member}: {}", reply.text);
+            assert!(
+                reply.body[member].is_string(),
+                "{what}: no {member}: {}",
+                reply.text
+            );
         }
-        assert!(reply.body["retryable"].is_boolean() && reply.body["status"] == reply.status, "{what}: {}", reply.text);
+        assert!(
+            reply.body["retryable"].is_boolean() && reply.body["status"] == reply.status,
+            "{what}: {}",
+            reply.text
+        );
     }
 }
 
@@ -69,9 +89,16 @@ fn operations() -> Vec<(Method, String, Vec<String>)> {
     let mut operations = Vec::new();
     for (path, item) in description["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
-            let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
-            let queries = parameters.iter().filter(|parameter| parameter["in"] == "query");
-            let names = queries.map(|parameter| parameter["name"].as_str().unwrap().to_owned()).collect();
+            let parameters = operation["parameters"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            let queries = parameters
+                .iter()
+                .filter(|parameter| parameter["in"] == "query");
+            let names = queries
+                .map(|parameter| parameter["name"].as_str().unwrap().to_owned())
+                .collect();
             operations.push((method.to_uppercase().parse().unwrap(), path.clone(), names));
         }
     }
@@ -92,11 +119,15 @@ async fn no_address_is_a_bug() {
     let server = Server::start().await;
     let admin = server.admin().await;
     fleet::declare_pool(&admin).await;
-    let admin = admin.header("if-match", "*").header("content-type", "application/json");
+    let admin = admin
+        .header("if-match", "*")
+        .header("content-type", "application/json");
     for (method, path, queries) in operations() {
         for word in words() {
             if path.contains('{') {
-                let reply = admin.send(method.clone(), &filled(&path, &word), b"{}".to_vec()).await;
+                let reply = admin
+                    .send(method.clone(), &filled(&path, &word), b"{}".to_vec())
+                    .await;
                 judge(&reply, &format!("{method} {} ", filled(&path, &word)));
             }
             for query in &queries {
@@ -114,9 +145,16 @@ async fn no_body_is_a_bug() {
     let server = Server::start().await;
     let admin = server.admin().await;
     fleet::declare_pool(&admin).await;
-    admin.put("/v1/nodes/lab", &fleet::node(1)).await.expect(201);
-    let admin = admin.header("if-match", "*").header("content-type", "application/json");
-    let writes = operations().into_iter().filter(|(method, ..)| !matches!(*method, Method::GET | Method::HEAD));
+    admin
+        .put("/v1/nodes/lab", &fleet::node(1))
+        .await
+        .expect(201);
+    let admin = admin
+        .header("if-match", "*")
+        .header("content-type", "application/json");
+    let writes = operations()
+        .into_iter()
+        .filter(|(method, ..)| !matches!(*method, Method::GET | Method::HEAD));
     for (method, path, _) in writes {
         for (at, body) in bodies().into_iter().enumerate() {
             let path = filled(&path.replace("{action}", "inspect"), "lab");
@@ -142,24 +180,55 @@ async fn no_header_and_no_cursor_is_a_bug() {
         ("content-type", "application/json; charset=latin1"),
     ] {
         let odd = admin.header(name, value);
-        judge(&odd.put("/v1/sites/lab", &json!({ "spec": {} })).await, name);
-        judge(&odd.post("/v1/claims", &json!({ "spec": { "pool": "gpu" } })).await, name);
+        judge(
+            &odd.put("/v1/sites/lab", &json!({ "spec": {} })).await,
+            name,
+        );
+        judge(
+            &odd.post("/v1/claims", &json!({ "spec": { "pool": "gpu" } }))
+                .await,
+            name,
+        );
     }
     let long = admin.header("idempotency-key", &"k".repeat(129));
     assert_eq!(long.post("/v1/claims", &json!({})).await.problem().0, 400);
     // A token of another list, cut, turned round, or with a byte that no name has.
     let page = admin.get("/v1/sites?limit=1").await.expect(200);
     assert_eq!(page.body["next_page_token"], Value::Null);
-    admin.put("/v1/sites/other", &json!({ "spec": {} })).await.expect(201);
-    let token = admin.get("/v1/sites?limit=1").await.expect(200).body["next_page_token"].as_str().unwrap().to_owned();
-    for bad in [&token[1..], &token[..token.len() - 3], &format!("{token}AA"), "%00", "====", &"A".repeat(4000)] {
-        let reply = admin.get(&format!("/v1/sites?limit=1&page_token={bad}")).await;
+    admin
+        .put("/v1/sites/other", &json!({ "spec": {} }))
+        .await
+        .expect(201);
+    let token = admin.get("/v1/sites?limit=1").await.expect(200).body["next_page_token"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    for bad in [
+        &token[1..],
+        &token[..token.len() - 3],
+        &format!("{token}AA"),
+        "%00",
+        "====",
+        &"A".repeat(4000),
+    ] {
+        let reply = admin
+            .get(&format!("/v1/sites?limit=1&page_token={bad}"))
+            .await;
         judge(&reply, bad);
     }
     assert_eq!(
-        admin.get(&format!("/v1/racks?page_token={token}")).await.problem(),
+        admin
+            .get(&format!("/v1/racks?page_token={token}"))
+            .await
+            .problem(),
         (400, "invalid_request", "page_token")
     );
-    let filtered = admin.get(&format!("/v1/sites?filter=label.a%3Db&page_token={token}")).await;
-    assert_eq!(filtered.problem(), (400, "invalid_request", "page_token"), "bound to its filter");
+    let filtered = admin
+        .get(&format!("/v1/sites?filter=label.a%3Db&page_token={token}"))
+        .await;
+    assert_eq!(
+        filtered.problem(),
+        (400, "invalid_request", "page_token"),
+        "bound to its filter"
+    );
 }

@@ -18,38 +18,99 @@ const LISTS: [(&str, &str, &str); 28] = [
     ("list_subnets", "/v1/subnets", "name=prov"),
     ("list_clusters", "/v1/clusters", "name=slurm"),
     ("list_pools", "/v1/pools", "name=gpu"),
-    ("list_hardware_profiles", "/v1/hardware_profiles", "name=virtual"),
-    ("list_network_profiles", "/v1/network_profiles", "name=bonded"),
+    (
+        "list_hardware_profiles",
+        "/v1/hardware_profiles",
+        "name=virtual",
+    ),
+    (
+        "list_network_profiles",
+        "/v1/network_profiles",
+        "name=bonded",
+    ),
     ("list_images", "/v1/images", "name=debian-12"),
     ("list_stacks", "/v1/stacks", "name=base"),
     ("list_suites", "/v1/suites", "name=smoke"),
     ("list_credentials", "/v1/credentials", "name=bmc"),
     ("list_role_bindings", "/v1/role_bindings", "name=infra"),
     ("list_webhooks", "/v1/webhooks", "name=ops"),
-    ("list_nodes", "/v1/nodes", "state=available AND rack=r1 AND name=n1"),
+    (
+        "list_nodes",
+        "/v1/nodes",
+        "state=available AND rack=r1 AND name=n1",
+    ),
     ("list_claims", "/v1/claims", "pool=gpu AND node=n2"),
-    ("list_operations", "/v1/operations", "kind=accept AND node=n1"),
-    ("list_approvals", "/v1/approvals", "node=n2 AND action=release"),
-    ("list_components", "/v1/components", "kind=disk AND node=n1 AND replaced=false"),
-    ("list_node_components", "/v1/nodes/n1/components", "serial=S-1"),
-    ("list_node_gate_runs", "/v1/nodes/n1/gate-runs", "verdict=fail AND voided=false"),
-    ("list_node_recoveries", "/v1/nodes/n1/recoveries", "ended=no"),
+    (
+        "list_operations",
+        "/v1/operations",
+        "kind=accept AND node=n1",
+    ),
+    (
+        "list_approvals",
+        "/v1/approvals",
+        "node=n2 AND action=release",
+    ),
+    (
+        "list_components",
+        "/v1/components",
+        "kind=disk AND node=n1 AND replaced=false",
+    ),
+    (
+        "list_node_components",
+        "/v1/nodes/n1/components",
+        "serial=S-1",
+    ),
+    (
+        "list_node_gate_runs",
+        "/v1/nodes/n1/gate-runs",
+        "verdict=fail AND voided=false",
+    ),
+    (
+        "list_node_recoveries",
+        "/v1/nodes/n1/recoveries",
+        "ended=no",
+    ),
     ("list_agents", "/v1/sites/lab/agents", "name=first"),
     ("list_tokens", "/v1/tokens", "state=revoked AND role=viewer"),
     ("list_users", "/v1/users", "name=ada AND disabled=false"),
-    ("list_waivers", "/v1/waivers", "state=asked AND gate=node.disk AND covers=n1"),
-    ("list_breakers", "/v1/breakers", "state=open AND signature~\"gate:*\""),
-    ("list_webhook_deliveries", "/v1/webhooks/ops/deliveries", "state=failed AND reason=event"),
+    (
+        "list_waivers",
+        "/v1/waivers",
+        "state=asked AND gate=node.disk AND covers=n1",
+    ),
+    (
+        "list_breakers",
+        "/v1/breakers",
+        "state=open AND signature~\"gate:*\"",
+    ),
+    (
+        "list_webhook_deliveries",
+        "/v1/webhooks/ops/deliveries",
+        "state=failed AND reason=event",
+    ),
     // One is enough: none of it is another's.
-    ("list_waivers", "/v1/waivers?node=n1", "gate~\"node.*\" AND requested_by~\"token:*\" AND gate!=node.profile"),
+    (
+        "list_waivers",
+        "/v1/waivers?node=n1",
+        "gate~\"node.*\" AND requested_by~\"token:*\" AND gate!=node.profile",
+    ),
 ];
 
 /// Lists that have another grammar, and why.
 const OTHERS: [(&str, &str); 4] = [
-    ("list_events", "a history that is read on from a number, and filtered by topics, as webhooks are"),
+    (
+        "list_events",
+        "a history that is read on from a number, and filtered by topics, as webhooks are",
+    ),
     ("list_node_events", "the same of one node"),
-    ("list_pair_runs", "the newest of one pool, which has one at a time"),
-    ("list_prometheus_targets", "Prometheus says how it looks, and has no pages"),
+    (
+        "list_pair_runs",
+        "the newest of one pool, which has one at a time",
+    ),
+    (
+        "list_prometheus_targets",
+        "Prometheus says how it looks, and has no pages",
+    ),
 ];
 
 fn webhook(url: &str) -> Value {
@@ -63,29 +124,59 @@ async fn fleet(server: &Server) -> Caller {
     for (path, body) in [
         ("/v1/sites/other", json!({ "spec": {} })),
         ("/v1/webhooks/ops", webhook("https://hooks.example.org/")),
-        ("/v1/webhooks/more", webhook("https://hooks.example.org/more")),
-        ("/v1/role_bindings/infra", json!({ "spec": { "subject": "group:infra", "role": "operator" } })),
-        ("/v1/role_bindings/more", json!({ "spec": { "subject": "group:more", "role": "viewer" } })),
+        (
+            "/v1/webhooks/more",
+            webhook("https://hooks.example.org/more"),
+        ),
+        (
+            "/v1/role_bindings/infra",
+            json!({ "spec": { "subject": "group:infra", "role": "operator" } }),
+        ),
+        (
+            "/v1/role_bindings/more",
+            json!({ "spec": { "subject": "group:more", "role": "viewer" } }),
+        ),
         ("/v1/racks/r2", fleet::rack()),
         ("/v1/hardware_profiles/other", fleet::profile()),
         ("/v1/network_profiles/other", fleet::network_profile()),
         ("/v1/suites/other", fleet::suite()),
         ("/v1/pools/other", fleet::pool()),
         ("/v1/stacks/other", fleet::stack()),
-        ("/v1/credentials/other", json!({ "spec": { "purpose": "bmc", "user": "root", "secret": "x" } })),
+        (
+            "/v1/credentials/other",
+            json!({ "spec": { "purpose": "bmc", "user": "root", "secret": "x" } }),
+        ),
     ] {
         admin.put(path, &body).await.expect(201);
     }
     fleet::available(server, &admin, 3).await;
     for (node, pool) in [("n2", "gpu"), ("n3", "other")] {
         let name = format!("c-{node}");
-        admin.post("/v1/claims", &json!({ "name": name, "spec": { "pool": pool, "node": node } })).await.expect(201);
-        admin.patch(&format!("/v1/pools/{pool}"), &json!({ "spec": { "releases_per_hour": 0 } })).await.expect(200);
-        let held = admin.expecting(1).delete(&format!("/v1/claims/{name}")).await;
+        admin
+            .post(
+                "/v1/claims",
+                &json!({ "name": name, "spec": { "pool": pool, "node": node } }),
+            )
+            .await
+            .expect(201);
+        admin
+            .patch(
+                &format!("/v1/pools/{pool}"),
+                &json!({ "spec": { "releases_per_hour": 0 } }),
+            )
+            .await
+            .expect(200);
+        let held = admin
+            .expecting(1)
+            .delete(&format!("/v1/claims/{name}"))
+            .await;
         assert_eq!(held.problem().1, "second_person");
     }
     for name in ["first", "second"] {
-        admin.post("/v1/sites/lab/agents", &json!({ "name": name })).await.expect(201);
+        admin
+            .post("/v1/sites/lab/agents", &json!({ "name": name }))
+            .await
+            .expect(201);
         let body = json!({ "name": name, "role": "viewer", "expires_in_s": 3600 });
         let made = admin.post("/v1/tokens", &body).await.expect(201).body;
         if name == "second" {
@@ -98,7 +189,11 @@ async fn fleet(server: &Server) -> Caller {
     disk["id"] = json!("node.disk");
     suite["spec"]["gates"].as_array_mut().unwrap().push(disk);
     admin.put("/v1/suites/smoke", &suite).await.expect(200);
-    for (gate, node) in [("node.disk", "n1"), ("node.profile", "n1"), ("node.disk", "n2")] {
+    for (gate, node) in [
+        ("node.disk", "n1"),
+        ("node.profile", "n1"),
+        ("node.disk", "n2"),
+    ] {
         let until = server.app.clock.now() + jiff::SignedDuration::from_hours(24);
         let body = json!({ "node": node, "gate": gate, "reason": "a test", "until": until });
         admin.post("/v1/waivers", &body).await.expect(201);
@@ -130,11 +225,19 @@ async fn fleet(server: &Server) -> Caller {
 /// A path with one more parameter.
 fn with(path: &str, name: &str, value: &str) -> String {
     let value: String = value.bytes().map(|byte| format!("%{byte:02x}")).collect();
-    format!("{path}{}{name}={value}", if path.contains('?') { '&' } else { '?' })
+    format!(
+        "{path}{}{name}={value}",
+        if path.contains('?') { '&' } else { '?' }
+    )
 }
 
 fn ids(body: &Value) -> Vec<String> {
-    body["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
+    body["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// All of it, one by one.
@@ -143,7 +246,9 @@ async fn walk(admin: &Caller, path: &str) -> Vec<String> {
     let mut token: Option<String> = None;
     loop {
         let page = with(path, "limit", "1");
-        let page = token.as_deref().map_or(page.clone(), |token| with(&page, "page_token", token));
+        let page = token
+            .as_deref()
+            .map_or(page.clone(), |token| with(&page, "page_token", token));
         let body = admin.get(&page).await.expect(200).body;
         all.extend(ids(&body));
         match body["next_page_token"].as_str() {
@@ -158,25 +263,49 @@ async fn every_list_says_that_it_has_the_grammar_or_why_not() {
     let description = serde_json::to_value(muster_server::http::description()).unwrap();
     let mut found = BTreeSet::new();
     for (path, item) in description["paths"].as_object().unwrap() {
-        let Some(operation) = item.get("get") else { continue };
+        let Some(operation) = item.get("get") else {
+            continue;
+        };
         let name = operation["operationId"].as_str().unwrap();
         let answer = &operation["responses"]["200"]["content"]["application/json"]["schema"];
-        let shape = answer["$ref"].as_str().and_then(|name| description.pointer(name.trim_start_matches('#')));
-        let lists = name.starts_with("list_") || shape.unwrap_or(answer)["properties"].get("next_page_token").is_some();
+        let shape = answer["$ref"]
+            .as_str()
+            .and_then(|name| description.pointer(name.trim_start_matches('#')));
+        let lists = name.starts_with("list_")
+            || shape.unwrap_or(answer)["properties"]
+                .get("next_page_token")
+                .is_some();
         if !lists {
             continue;
         }
         found.insert(name.to_owned());
-        let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
-        let taken: BTreeSet<&str> =
-            parameters.iter().filter(|one| one["in"] == "query").filter_map(|one| one["name"].as_str()).collect();
+        let parameters = operation["parameters"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let taken: BTreeSet<&str> = parameters
+            .iter()
+            .filter(|one| one["in"] == "query")
+            .filter_map(|one| one["name"].as_str())
+            .collect();
         let wanted = ["count", "fields", "filter", "limit", "page_token", "sort"];
         let other = OTHERS.iter().find(|(known, _)| *known == name);
-        assert_eq!(wanted.iter().all(|one| taken.contains(one)), other.is_none(), "{name} ({path}) takes {taken:?}");
+        assert_eq!(
+            wanted.iter().all(|one| taken.contains(one)),
+            other.is_none(),
+            "{name} ({path}) takes {taken:?}"
+        );
     }
-    let named: BTreeSet<String> =
-        LISTS.iter().map(|(name, ..)| *name).chain(OTHERS.iter().map(|(name, _)| *name)).map(str::to_owned).collect();
-    assert_eq!(found, named, "a list that is not here, or not there any more");
+    let named: BTreeSet<String> = LISTS
+        .iter()
+        .map(|(name, ..)| *name)
+        .chain(OTHERS.iter().map(|(name, _)| *name))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(
+        found, named,
+        "a list that is not here, or not there any more"
+    );
 }
 
 #[tokio::test]
@@ -184,7 +313,11 @@ async fn every_list_filters_sorts_cuts_counts_and_pages() {
     let server = Server::start().await;
     let admin = fleet(&server).await;
     for (name, path, filter) in LISTS {
-        let all = admin.get(&with(path, "count", "exact")).await.expect(200).body;
+        let all = admin
+            .get(&with(path, "count", "exact"))
+            .await
+            .expect(200)
+            .body;
         let mut whole = ids(&all);
         assert_eq!(all["count"].as_u64(), Some(whole.len() as u64), "{name}");
         assert_eq!(walk(&admin, path).await, whole, "{name}: one by one");
@@ -193,7 +326,10 @@ async fn every_list_filters_sorts_cuts_counts_and_pages() {
         assert_eq!(fits.status, 200, "{name}: {filter}: {}", fits.text);
         assert_eq!(ids(&fits.body).len(), 1, "{name}: {filter}: {}", fits.text);
         assert!(
-            whole.len() > 1 || name.starts_with("list_s") || name.starts_with("list_c") || name == "list_images",
+            whole.len() > 1
+                || name.starts_with("list_s")
+                || name.starts_with("list_c")
+                || name == "list_images",
             "{name}: too few to tell"
         );
 
@@ -204,16 +340,32 @@ async fn every_list_filters_sorts_cuts_counts_and_pages() {
                 continue;
             }
             sorts += 1;
-            let mut down = ids(&admin.get(&with(path, "sort", &format!("-{sort}"))).await.expect(200).body);
+            let mut down = ids(&admin
+                .get(&with(path, "sort", &format!("-{sort}")))
+                .await
+                .expect(200)
+                .body);
             down.reverse();
             assert_eq!(ids(&up.expect(200).body), down, "{name} by {sort}");
-            assert_eq!(walk(&admin, &with(path, "sort", sort)).await, down, "{name} by {sort}, one by one");
+            assert_eq!(
+                walk(&admin, &with(path, "sort", sort)).await,
+                down,
+                "{name} by {sort}, one by one"
+            );
         }
         assert!(sorts > 0, "{name} is sorted by nothing");
 
-        let cut = admin.get(&with(path, "fields", "id")).await.expect(200).body;
+        let cut = admin
+            .get(&with(path, "fields", "id"))
+            .await
+            .expect(200)
+            .body;
         for item in cut["items"].as_array().unwrap() {
-            let kept = item.as_object().unwrap().keys().all(|key| ["id", "name", "self"].contains(&key.as_str()));
+            let kept = item
+                .as_object()
+                .unwrap()
+                .keys()
+                .all(|key| ["id", "name", "self"].contains(&key.as_str()));
             assert!(kept, "{name}: {item}");
         }
         whole.sort();
@@ -240,14 +392,19 @@ async fn every_list_refuses_what_it_has_not_in_the_same_words() {
             ("colour", "red", 400),
         ] {
             let refused = admin.get(&with(path, parameter, value)).await;
-            assert_eq!(refused.status, status, "{name}: {parameter}={value}: {}", refused.text);
+            assert_eq!(
+                refused.status, status,
+                "{name}: {parameter}={value}: {}",
+                refused.text
+            );
         }
         // A token leads on in the list, the filter and the order that it was given for.
         let first = admin.get(&with(path, "limit", "1")).await.expect(200).body;
         if let Some(token) = first["next_page_token"].as_str() {
             let page = with(path, "page_token", token);
             admin.get(&page).await.expect(200);
-            let sorted = ["name", "-name", "created_at", "-created_at"].map(|sort| with(&page, "sort", sort));
+            let sorted = ["name", "-name", "created_at", "-created_at"]
+                .map(|sort| with(&page, "sort", sort));
             let mut led_on = 0;
             for other in sorted {
                 led_on += usize::from(admin.get(&other).await.status == 200);
@@ -261,10 +418,24 @@ async fn every_list_refuses_what_it_has_not_in_the_same_words() {
 async fn a_field_of_few_words_takes_no_other() {
     let server = Server::start().await;
     let admin = fleet(&server).await;
-    for (path, field) in [("/v1/users", "disabled"), ("/v1/components", "replaced"), ("/v1/claims", "replica")] {
-        let refused = admin.get(&with(path, "filter", &format!("{field}=perhaps"))).await.expect(422);
-        assert!(refused.text.contains("unknown_value") && refused.text.contains("true, false"), "{}", refused.text);
-        admin.get(&with(path, "filter", &format!("{field}=true"))).await.expect(200);
+    for (path, field) in [
+        ("/v1/users", "disabled"),
+        ("/v1/components", "replaced"),
+        ("/v1/claims", "replica"),
+    ] {
+        let refused = admin
+            .get(&with(path, "filter", &format!("{field}=perhaps")))
+            .await
+            .expect(422);
+        assert!(
+            refused.text.contains("unknown_value") && refused.text.contains("true, false"),
+            "{}",
+            refused.text
+        );
+        admin
+            .get(&with(path, "filter", &format!("{field}=true")))
+            .await
+            .expect(200);
     }
 }
 
@@ -283,23 +454,41 @@ async fn in_runs(nodes: u32, run: u32) -> (Server, Caller) {
                 (SELECT id FROM objects WHERE kind = 'rack' AND name = CASE WHEN g > RUN AND g <= NODES - RUN THEN 'other' ELSE 'r1' END),
                 n.profile_id, 'manual', 'ada', now(), now(), 'available', now(), 0, false
          FROM nodes n, generate_series(1, NODES) g WHERE n.name = 'n1'";
-    let runs = runs.replace("NODES", &nodes.to_string()).replace("RUN", &run.to_string());
-    sqlx::query(sqlx::AssertSqlSafe(runs)).execute(&server.app.pool).await.unwrap();
+    let runs = runs
+        .replace("NODES", &nodes.to_string())
+        .replace("RUN", &run.to_string());
+    sqlx::query(sqlx::AssertSqlSafe(runs))
+        .execute(&server.app.pool)
+        .await
+        .unwrap();
     for statement in [
         "UPDATE nodes SET rack_id = (SELECT id FROM objects WHERE kind = 'rack' AND name = 'other') WHERE name = 'n1'",
         "ANALYZE nodes",
     ] {
-        sqlx::query(statement).execute(&server.app.pool).await.unwrap();
+        sqlx::query(statement)
+            .execute(&server.app.pool)
+            .await
+            .unwrap();
     }
     // Rows are known to be visible to all once nobody is left who began before them, whose databases these may be.
     let begun = std::time::Instant::now();
     let seen = "SELECT relallvisible >= relpages - 1 FROM pg_class WHERE relname = 'nodes'";
     loop {
-        sqlx::query("VACUUM nodes").execute(&server.app.pool).await.unwrap();
-        if sqlx::query_scalar(seen).fetch_one(&server.app.pool).await.unwrap() {
+        sqlx::query("VACUUM nodes")
+            .execute(&server.app.pool)
+            .await
+            .unwrap();
+        if sqlx::query_scalar(seen)
+            .fetch_one(&server.app.pool)
+            .await
+            .unwrap()
+        {
             return (server, admin);
         }
-        assert!(begun.elapsed().as_secs() < 60, "somebody began before and does not end");
+        assert!(
+            begun.elapsed().as_secs() < 60,
+            "somebody began before and does not end"
+        );
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
 }
@@ -309,7 +498,10 @@ async fn in_runs(nodes: u32, run: u32) -> (Server, Caller) {
 async fn what_does_not_fit_is_not_fetched() {
     let (server, _) = in_runs(20_000, 2000).await;
     let mut conn = server.app.pool.acquire().await.unwrap();
-    let odd = Scope { labels: [("parity".to_owned(), "odd".to_owned())].into(), ..Scope::default() };
+    let odd = Scope {
+        labels: [("parity".to_owned(), "odd".to_owned())].into(),
+        ..Scope::default()
+    };
     for (filter, sight) in [
         ("rack~\"r1*\"", Vec::new()),
         ("rack~\"r1*\"", vec![vec![odd]]),
@@ -319,18 +511,31 @@ async fn what_does_not_fit_is_not_fetched() {
         for sort in NODES.sorts {
             let terms = parse(filter).unwrap();
             // Behind the last one of the first run, whichever way.
-            let number = if sort.order == Order::Up { 2000 } else { 18_001 };
+            let number = if sort.order == Order::Up {
+                2000
+            } else {
+                18_001
+            };
             let after = match sort.key {
                 Key::Name => format!("m{number:05}"),
-                Key::Id => format!("{:012x}70008000000000000000", 1_700_000_000_000_u64 + number),
+                Key::Id => format!(
+                    "{:012x}70008000000000000000",
+                    1_700_000_000_000_u64 + number
+                ),
             };
             let mut tx = conn.begin().await.unwrap();
             let before = rows_read(&mut tx).await;
-            let ids = list_ids(&mut tx, &NODES, (&terms, &sight), (*sort, Some(&after)), 40).await.unwrap();
+            let ids = list_ids(&mut tx, &NODES, (&terms, &sight), (*sort, Some(&after)), 40)
+                .await
+                .unwrap();
             let read = rows_read(&mut tx).await - before;
             tx.rollback().await.unwrap();
             assert_eq!(ids.len(), 40, "{filter} by {}, {sight:?}", sort.word());
-            assert!(read < 200, "{filter} by {}, {sight:?}: {read} rows were fetched to pass 16,000", sort.word());
+            assert!(
+                read < 200,
+                "{filter} by {}, {sight:?}: {read} rows were fetched to pass 16,000",
+                sort.word()
+            );
         }
     }
 }
@@ -345,32 +550,48 @@ async fn rows_read(conn: &mut sqlx::PgConnection) -> i64 {
 #[tokio::test]
 async fn pages_of_a_list_in_runs_are_the_list() {
     let (server, admin) = in_runs(5000, 50).await;
-    let body =
-        json!({ "name": "odd", "role": "viewer", "scope": { "labels": { "parity": "odd" } }, "expires_in_s": 3600 });
+    let body = json!({ "name": "odd", "role": "viewer", "scope": { "labels": { "parity": "odd" } }, "expires_in_s": 3600 });
     let made = admin.post("/v1/tokens", &body).await.expect(201);
     let odd = server.with(made.body["secret"].as_str().map(str::to_owned));
     for (caller, filter, fits) in [
         (&admin, "rack~%22r*%22", 100),
         (&admin, "rack~%22r*%22 AND label.parity=odd", 50),
-        (&admin, "rack~%22*%22 AND state=available AND name~%22m000*%22", 99),
+        (
+            &admin,
+            "rack~%22*%22 AND state=available AND name~%22m000*%22",
+            99,
+        ),
         (&odd, "rack~%22r*%22 AND state!=failed", 50),
         (&odd, "site~%22l*%22 AND profile~%22v*%22 AND rack=r1", 50),
         (&admin, "rack~%22none*%22 AND label.parity=odd", 0),
     ] {
         for sort in ["name", "-name", "created_at", "-created_at"] {
-            let path = format!("/v1/nodes?count=exact&limit=17&sort={sort}&filter={}", filter.replace(' ', "%20"));
+            let path = format!(
+                "/v1/nodes?count=exact&limit=17&sort={sort}&filter={}",
+                filter.replace(' ', "%20")
+            );
             let (mut seen, mut token) = (Vec::new(), String::new());
             loop {
                 let page = caller.get(&format!("{path}{token}")).await.expect(200).body;
                 assert_eq!(page["count"], fits, "{filter}");
-                seen.extend(page["items"].as_array().unwrap().iter().map(|node| node["name"].to_string()));
+                seen.extend(
+                    page["items"]
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .map(|node| node["name"].to_string()),
+                );
                 match page["next_page_token"].as_str() {
                     Some(next) => token = format!("&page_token={next}"),
                     None => break,
                 }
             }
             let distinct: BTreeSet<_> = seen.iter().cloned().collect();
-            assert_eq!((seen.len(), distinct.len()), (fits, fits), "{filter} by {sort}");
+            assert_eq!(
+                (seen.len(), distinct.len()),
+                (fits, fits),
+                "{filter} by {sort}"
+            );
             let mut sorted = seen.clone();
             sorted.sort();
             if sort.starts_with('-') {

@@ -8,7 +8,10 @@ use sqlx::{Connection as _, Executor as _, PgPool};
 use crate::support::postgres;
 
 async fn applied(pool: &PgPool) -> i64 {
-    sqlx::query_scalar("SELECT count(*) FROM _sqlx_migrations WHERE success").fetch_one(pool).await.unwrap()
+    sqlx::query_scalar("SELECT count(*) FROM _sqlx_migrations WHERE success")
+        .fetch_one(pool)
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -33,7 +36,10 @@ async fn one_that_is_killed_in_the_middle_leaves_nothing_and_the_next_one_migrat
     let pool = postgres::empty_database().await;
     let mut other = pool.acquire().await.unwrap();
     let mut in_the_way = other.begin().await.unwrap();
-    in_the_way.execute("CREATE TABLE gate_results (id integer)").await.unwrap();
+    in_the_way
+        .execute("CREATE TABLE gate_results (id integer)")
+        .await
+        .unwrap();
     let migrating = tokio::spawn({
         let pool = pool.clone();
         async move { MIGRATOR.run(&pool).await }
@@ -41,7 +47,12 @@ async fn one_that_is_killed_in_the_middle_leaves_nothing_and_the_next_one_migrat
     let waiting = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                    WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%CREATE TABLE objects%'";
     let deadline = Instant::now() + Duration::from_secs(30);
-    while sqlx::query(waiting).fetch_all(&pool).await.unwrap().is_empty() {
+    while sqlx::query(waiting)
+        .fetch_all(&pool)
+        .await
+        .unwrap()
+        .is_empty()
+    {
         assert!(Instant::now() < deadline, "the migration is not held up");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -55,7 +66,10 @@ async fn one_that_is_killed_in_the_middle_leaves_nothing_and_the_next_one_migrat
     .unwrap();
     assert_eq!((tables, applied(&pool).await), (0, 0), "half a schema");
     MIGRATOR.run(&pool).await.unwrap();
-    assert_eq!(applied(&pool).await, i64::try_from(MIGRATOR.iter().count()).unwrap());
+    assert_eq!(
+        applied(&pool).await,
+        i64::try_from(MIGRATOR.iter().count()).unwrap()
+    );
 }
 
 /// Lists, pages and turns ask for the jobs of a node by these words. Over a year's jobs nobody waits for a look at all of them.
@@ -67,8 +81,14 @@ async fn the_jobs_of_a_node_are_found_by_an_index() {
     let node = "'00000000-0000-7000-8000-000000000000'::uuid";
     for wanted in ["", " AND visit = 1", " AND visit = 1 AND NOT superseded"] {
         let explain = format!("EXPLAIN SELECT * FROM jobs WHERE node_id = {node}{wanted}");
-        let plan: Vec<String> = sqlx::query_scalar(sqlx::AssertSqlSafe(explain)).fetch_all(&mut *conn).await.unwrap();
+        let plan: Vec<String> = sqlx::query_scalar(sqlx::AssertSqlSafe(explain))
+            .fetch_all(&mut *conn)
+            .await
+            .unwrap();
         let plan = plan.join("\n");
-        assert!(plan.contains("jobs_step_key") && plan.contains("node_id = "), "{wanted}: {plan}");
+        assert!(
+            plan.contains("jobs_step_key") && plan.contains("node_id = "),
+            "{wanted}: {plan}"
+        );
     }
 }

@@ -50,7 +50,11 @@ impl Jar {
     }
 
     fn header(&self) -> String {
-        self.0.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ")
+        self.0
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 }
 
@@ -65,8 +69,14 @@ impl Provider {
             return None;
         }
         let mut node = Command::new("node");
-        node.arg(folder.join("provider.mjs")).arg(format!("{PUBLIC}/sign-in/oidc/callback")).arg(secret);
-        let mut process = node.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        node.arg(folder.join("provider.mjs"))
+            .arg(format!("{PUBLIC}/sign-in/oidc/callback"))
+            .arg(secret);
+        let mut process = node
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let issuer = lines.next().expect("it says where it listens").unwrap();
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
@@ -75,7 +85,11 @@ impl Provider {
             .timeout(Duration::from_secs(30))
             .build()
             .unwrap();
-        Some(Self { process, issuer, http })
+        Some(Self {
+            process,
+            issuer,
+            http,
+        })
     }
 
     /// Logs in there as a browser that was sent to `url` does; where it is sent back to.
@@ -85,10 +99,19 @@ impl Provider {
             if url.path().starts_with("/interaction/") {
                 url.set_query(Some(&format!("as={person}")));
             }
-            let reply = self.http.get(url.clone()).header("cookie", jar.header()).send().await.unwrap();
+            let reply = self
+                .http
+                .get(url.clone())
+                .header("cookie", jar.header())
+                .send()
+                .await
+                .unwrap();
             jar.take(reply.headers());
             let location = reply.headers().get("location");
-            let location = location.unwrap_or_else(|| panic!("{url} leads nowhere")).to_str().unwrap();
+            let location = location
+                .unwrap_or_else(|| panic!("{url} leads nowhere"))
+                .to_str()
+                .unwrap();
             url = url.join(location).unwrap();
             if url.as_str().starts_with(PUBLIC) {
                 return format!("{}?{}", url.path(), url.query().unwrap());
@@ -99,7 +122,10 @@ impl Provider {
 
     async fn server(&self, secret: &str) -> Server {
         let clock = Clock::manual(START.parse().unwrap());
-        let roles = vec![("fleet-admins".to_owned(), Role::Admin), ("watchers".to_owned(), Role::Viewer)];
+        let roles = vec![
+            ("fleet-admins".to_owned(), Role::Admin),
+            ("watchers".to_owned(), Role::Viewer),
+        ];
         let settings = Settings {
             issuer: self.issuer.clone(),
             client_id: "muster".into(),
@@ -123,7 +149,11 @@ async fn begin(server: &Server, jar: &Jar) -> (Jar, String) {
 
 async fn come_back(server: &Server, jar: &Jar, path: &str) -> (Jar, Reply) {
     let mut jar = jar.clone();
-    let reply = server.nobody().header("cookie", &jar.header()).get(path).await;
+    let reply = server
+        .nobody()
+        .header("cookie", &jar.header())
+        .get(path)
+        .await;
     jar.take(&reply.headers);
     (jar, reply)
 }
@@ -138,13 +168,23 @@ async fn sign_in(server: &Server, provider: &Provider, person: &str) -> Jar {
 
 #[tokio::test]
 async fn people_get_the_role_of_their_groups_and_keep_it_no_longer_than_a_login() {
-    let Some(provider) = Provider::start("s3cret") else { return };
+    let Some(provider) = Provider::start("s3cret") else {
+        return;
+    };
     let server = provider.server("s3cret").await;
     let page = server.nobody().get("/sign-in").await.expect(200);
-    assert!(page.text.contains("href=\"/sign-in/oidc?next="), "{}", page.text);
+    assert!(
+        page.text.contains("href=\"/sign-in/oidc?next="),
+        "{}",
+        page.text
+    );
     for (person, sites, tokens) in [("ada", 200, 200), ("bob", 200, 403), ("eve", 403, 403)] {
         let jar = sign_in(&server, &provider, person).await;
-        assert_eq!(jar.0.keys().collect::<Vec<_>>(), ["muster_session"], "and nothing is left of the way");
+        assert_eq!(
+            jar.0.keys().collect::<Vec<_>>(),
+            ["muster_session"],
+            "and nothing is left of the way"
+        );
         let browser = server.nobody().header("cookie", &jar.header());
         assert_eq!(browser.get("/v1/nodes").await.status, sites, "{person}");
         assert_eq!(browser.get("/v1/tokens").await.status, tokens, "{person}");
@@ -156,13 +196,24 @@ async fn people_get_the_role_of_their_groups_and_keep_it_no_longer_than_a_login(
     provider.http.get(rename).send().await.unwrap();
     sign_in(&server, &provider, "ada").await;
     let known: Vec<(String, String)> =
-        sqlx::query_as("SELECT name, subject FROM users ORDER BY name").fetch_all(&server.app.pool).await.unwrap();
+        sqlx::query_as("SELECT name, subject FROM users ORDER BY name")
+            .fetch_all(&server.app.pool)
+            .await
+            .unwrap();
     let subjects: Vec<&str> = known.iter().map(|(_, subject)| subject.as_str()).collect();
     assert_eq!(subjects, ["ada", "bob", "eve"]);
     assert_eq!(known[0].0, "ada@127.0.0.1");
     let form = b"name=ada%40127.0.0.1&password=".to_vec();
-    let typed = server.nobody().header("content-type", "application/x-www-form-urlencoded");
-    assert_eq!(typed.send(reqwest::Method::POST, "/sign-in", form).await.status, 422);
+    let typed = server
+        .nobody()
+        .header("content-type", "application/x-www-form-urlencoded");
+    assert_eq!(
+        typed
+            .send(reqwest::Method::POST, "/sign-in", form)
+            .await
+            .status,
+        422
+    );
     let seen: i64 = sqlx::query_scalar("SELECT count(*) FROM events WHERE kind = 'user.signed_in'")
         .fetch_one(&server.app.pool)
         .await
@@ -172,10 +223,18 @@ async fn people_get_the_role_of_their_groups_and_keep_it_no_longer_than_a_login(
 
 #[tokio::test]
 async fn only_the_browser_that_began_a_login_ends_it_and_only_once() {
-    let Some(provider) = Provider::start("s3cret") else { return };
+    let Some(provider) = Provider::start("s3cret") else {
+        return;
+    };
     let server = provider.server("s3cret").await;
     let (jar, url) = begin(&server, &Jar::default()).await;
-    for wanted in ["code_challenge_method=S256", "code_challenge=", "nonce=", "state=", "response_type=code"] {
+    for wanted in [
+        "code_challenge_method=S256",
+        "code_challenge=",
+        "nonce=",
+        "state=",
+        "response_type=code",
+    ] {
         assert!(url.contains(wanted), "{url}");
     }
     let back = provider.vouch(&url, "ada").await;
@@ -183,7 +242,11 @@ async fn only_the_browser_that_began_a_login_ends_it_and_only_once() {
     let (other, _) = begin(&server, &Jar::default()).await;
     for stranger in [Jar::default(), other] {
         let (after, reply) = come_back(&server, &stranger, &back).await;
-        assert!(reply.status == 422 && !after.0.contains_key("muster_session"), "{}", reply.text);
+        assert!(
+            reply.status == 422 && !after.0.contains_key("muster_session"),
+            "{}",
+            reply.text
+        );
         assert!(reply.text.contains("did not vouch"), "{}", reply.text);
     }
     let stolen = back.replace("state=", "state=0");
@@ -191,30 +254,56 @@ async fn only_the_browser_that_began_a_login_ends_it_and_only_once() {
     let (after, reply) = come_back(&server, &jar, &back).await;
     reply.expect(303);
     assert!(after.0.contains_key("muster_session"));
-    assert_eq!(come_back(&server, &jar, &back).await.1.status, 422, "a code is worth one login");
+    assert_eq!(
+        come_back(&server, &jar, &back).await.1.status,
+        422,
+        "a code is worth one login"
+    );
     let refused = "/sign-in/oidc/callback?error=access_denied&state=0";
     assert_eq!(come_back(&server, &jar, refused).await.1.status, 422);
 }
 
 #[tokio::test]
 async fn a_login_ends_the_session_that_the_browser_had() {
-    let Some(provider) = Provider::start("s3cret") else { return };
+    let Some(provider) = Provider::start("s3cret") else {
+        return;
+    };
     let server = provider.server("s3cret").await;
     let first = sign_in(&server, &provider, "bob").await;
     let (jar, url) = begin(&server, &first).await;
     let back = provider.vouch(&url, "ada").await;
     let (second, _) = come_back(&server, &jar, &back).await;
     assert_ne!(first.0["muster_session"], second.0["muster_session"]);
-    assert_eq!(server.nobody().header("cookie", &first.header()).get("/v1/sites").await.status, 401);
-    server.nobody().header("cookie", &second.header()).get("/v1/sites").await.expect(200);
+    assert_eq!(
+        server
+            .nobody()
+            .header("cookie", &first.header())
+            .get("/v1/sites")
+            .await
+            .status,
+        401
+    );
+    server
+        .nobody()
+        .header("cookie", &second.header())
+        .get("/v1/sites")
+        .await
+        .expect(200);
 }
 
 #[tokio::test]
 async fn keys_are_rotated_under_a_running_server_and_a_wrong_secret_opens_nothing() {
-    let Some(provider) = Provider::start("s3cret") else { return };
+    let Some(provider) = Provider::start("s3cret") else {
+        return;
+    };
     let server = provider.server("s3cret").await;
     sign_in(&server, &provider, "ada").await;
-    provider.http.get(format!("{}/rotate", provider.issuer)).send().await.unwrap();
+    provider
+        .http
+        .get(format!("{}/rotate", provider.issuer))
+        .send()
+        .await
+        .unwrap();
     sign_in(&server, &provider, "ada").await;
     let wrong = provider.server("guess").await;
     let (jar, url) = begin(&wrong, &Jar::default()).await;

@@ -12,16 +12,34 @@ use crate::support::fleet;
 use crate::support::server::Server;
 
 /// Calls as an agent does, saying what it reads.
-async fn call(router: &Router, token: &str, (path, reads): (&str, Option<&str>), body: &Value) -> Value {
-    let mut request = axum::http::Request::builder().method("POST").uri(format!("/agent/v1/{path}"));
-    request = request.header("authorization", format!("Bearer {token}")).header("content-type", "application/json");
+async fn call(
+    router: &Router,
+    token: &str,
+    (path, reads): (&str, Option<&str>),
+    body: &Value,
+) -> Value {
+    let mut request = axum::http::Request::builder()
+        .method("POST")
+        .uri(format!("/agent/v1/{path}"));
+    request = request
+        .header("authorization", format!("Bearer {token}"))
+        .header("content-type", "application/json");
     if let Some(reads) = reads {
         request = request.header(ORDERS, reads);
     }
-    let answer = router.clone().oneshot(request.body(Body::from(body.to_string())).unwrap()).await.unwrap();
+    let answer = router
+        .clone()
+        .oneshot(request.body(Body::from(body.to_string())).unwrap())
+        .await
+        .unwrap();
     let (parts, body) = answer.into_parts();
     let bytes = axum::body::to_bytes(body, 1 << 20).await.unwrap();
-    assert!(parts.status.is_success(), "{path}: {} {}", parts.status, String::from_utf8_lossy(&bytes));
+    assert!(
+        parts.status.is_success(),
+        "{path}: {} {}",
+        parts.status,
+        String::from_utf8_lossy(&bytes)
+    );
     serde_json::from_slice(&bytes).unwrap()
 }
 
@@ -31,8 +49,14 @@ async fn an_agent_is_leased_what_it_reads_and_the_rest_waits_and_says_so() {
     let admin = server.admin().await;
     fleet::declare(&admin).await;
     fleet::available(&server, &admin, 2).await;
-    let enrolled = admin.post("/v1/sites/lab/agents", &json!({ "name": "first" })).await.expect(201);
-    let (token, router) = (enrolled.body["token"].as_str().unwrap().to_owned(), in_process(&server.app));
+    let enrolled = admin
+        .post("/v1/sites/lab/agents", &json!({ "name": "first" }))
+        .await
+        .expect(201);
+    let (token, router) = (
+        enrolled.body["token"].as_str().unwrap().to_owned(),
+        in_process(&server.app),
+    );
     let hello = json!({ "protocol": 1, "version": "0", "instance": "i" });
     let welcome = call(&router, &token, ("hello", None), &hello).await;
     for (node, step) in [("n1", "inventory"), ("n2", "power_on")] {
@@ -61,15 +85,21 @@ async fn an_agent_is_leased_what_it_reads_and_the_rest_waits_and_says_so() {
     };
     // It reads neither, then one of them; what waits says so once.
     call(&router, &token, ("lease", Some("wipe,gates")), &lease).await;
-    assert_eq!(attempts().await, [("inventory".to_owned(), 0), ("power_on".to_owned(), 0)]);
+    assert_eq!(
+        attempts().await,
+        [("inventory".to_owned(), 0), ("power_on".to_owned(), 0)]
+    );
     assert_eq!(held().await.len(), 2);
     call(&router, &token, ("lease", Some("inventory")), &lease).await;
-    assert_eq!(attempts().await, [("inventory".to_owned(), 1), ("power_on".to_owned(), 0)]);
+    assert_eq!(
+        attempts().await,
+        [("inventory".to_owned(), 1), ("power_on".to_owned(), 0)]
+    );
     let told = held().await;
     assert_eq!(told.len(), 2, "{told:?}");
-    assert!(
-        told.iter().any(|line| line.contains("n2: power_on waits for an agent that knows this order: first of lab"))
-    );
+    assert!(told.iter().any(|line| {
+        line.contains("n2: power_on waits for an agent that knows this order: first of lab")
+    }));
     // One that does not say is of the version before this header, and knew both.
     call(&router, &token, ("lease", None), &lease).await;
     assert_eq!(attempts().await[1], ("power_on".to_owned(), 1));

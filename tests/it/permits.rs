@@ -13,7 +13,9 @@ use muster_lab::simulated::agent::Stop;
 /// What the node that a job is for would ask.
 fn challenge(job: &Job) -> Challenge {
     let (permit, operation, disk_serials) = match &job.spec {
-        JobSpec::WriteImage { plan, .. } => (plan.permit, plan.operation, vec![plan.disk_serial.clone()]),
+        JobSpec::WriteImage { plan, .. } => {
+            (plan.permit, plan.operation, vec![plan.disk_serial.clone()])
+        }
         JobSpec::Wipe { plan, .. } => (plan.permit, plan.operation, plan.disk_serials.clone()),
         other => panic!("{} writes no disk", other.kind()),
     };
@@ -42,7 +44,12 @@ impl World {
     }
 
     async fn grant(&self, job: &Job, challenge: &Challenge) -> String {
-        match self.agent.redeem(job, challenge.permit, Some(challenge.clone())).await.unwrap() {
+        match self
+            .agent
+            .redeem(job, challenge.permit, Some(challenge.clone()))
+            .await
+            .unwrap()
+        {
             Answer::Granted { signature } => signature,
             Answer::Refused { reason } => panic!("refused: {reason}"),
         }
@@ -76,8 +83,14 @@ async fn what_fits_is_granted_again_until_its_operation_is_over_and_what_does_no
         (|c| c.node = NodeId::new(), "another permit"),
         (|c| c.operation = OperationId::new(), "another permit"),
         (|c| c.epoch += 1, "another permit"),
-        (|c| c.disk_serials = vec!["DATA-n1".into()], "the node would write"),
-        (|c| c.disk_serials.push("DATA-n1".into()), "the node would write"),
+        (
+            |c| c.disk_serials = vec!["DATA-n1".into()],
+            "the node would write",
+        ),
+        (
+            |c| c.disk_serials.push("DATA-n1".into()),
+            "the node would write",
+        ),
         (|c| c.disk_serials.clear(), "the node would write"),
     ];
     for (change, why) in changed {
@@ -86,13 +99,34 @@ async fn what_fits_is_granted_again_until_its_operation_is_over_and_what_does_no
         let reason = world.refusal(&job, asked.permit, Some(other)).await;
         assert!(reason.contains(why), "{reason}");
     }
-    assert_eq!(world.refusal(&job, asked.permit, None).await, "the node's challenge is missing");
-    assert_eq!(world.refusal(&job, PermitId::new(), Some(asked.clone())).await, "there is no such permit");
-    let stale = Job { attempt: job.attempt + 1, ..job.clone() };
-    let refused = world.agent.redeem(&stale, asked.permit, Some(asked.clone())).await;
+    assert_eq!(
+        world.refusal(&job, asked.permit, None).await,
+        "the node's challenge is missing"
+    );
+    assert_eq!(
+        world
+            .refusal(&job, PermitId::new(), Some(asked.clone()))
+            .await,
+        "there is no such permit"
+    );
+    let stale = Job {
+        attempt: job.attempt + 1,
+        ..job.clone()
+    };
+    let refused = world
+        .agent
+        .redeem(&stale, asked.permit, Some(asked.clone()))
+        .await;
     assert_eq!(refused, Err(Stop::Refused(409, "stale_attempt".into())));
     let history = world.history("n1").await;
-    assert_eq!(history.iter().filter(|line| *line == "permit.refused").count(), 10, "every refusal is written down");
+    assert_eq!(
+        history
+            .iter()
+            .filter(|line| *line == "permit.refused")
+            .count(),
+        10,
+        "every refusal is written down"
+    );
     world.agent.work(&job).await.unwrap();
     world.settle().await;
     world.check().await;
@@ -103,13 +137,33 @@ async fn another_chassis_than_the_nodes_is_refused() {
     let (world, job) = World::about_to_write().await;
     let asked = challenge(&job);
     let serial = "UPDATE facts SET facts = jsonb_set(facts, '{smbios,chassis_serial}', '\"CH-1\"') WHERE node_id = $1";
-    sqlx::query(serial).bind(job.node.0).execute(&world.server.app.pool).await.unwrap();
+    sqlx::query(serial)
+        .bind(job.node.0)
+        .execute(&world.server.app.pool)
+        .await
+        .unwrap();
     for (other, told) in [(None, "none"), (Some("CH-2".to_owned()), "CH-2")] {
-        let elsewhere = Challenge { chassis_serial: other, ..asked.clone() };
+        let elsewhere = Challenge {
+            chassis_serial: other,
+            ..asked.clone()
+        };
         let reason = world.refusal(&job, asked.permit, Some(elsewhere)).await;
-        assert_eq!(reason, format!("the machine that asks is in the chassis {told}, the node was last seen in CH-1"));
+        assert_eq!(
+            reason,
+            format!(
+                "the machine that asks is in the chassis {told}, the node was last seen in CH-1"
+            )
+        );
     }
-    world.grant(&job, &Challenge { chassis_serial: Some("CH-1".into()), ..asked }).await;
+    world
+        .grant(
+            &job,
+            &Challenge {
+                chassis_serial: Some("CH-1".into()),
+                ..asked
+            },
+        )
+        .await;
 }
 
 #[tokio::test]
@@ -118,10 +172,20 @@ async fn a_permit_is_for_one_job_and_one_round_of_it() {
     let first = challenge(&job);
     world.claim("n2").await.expect(201);
     let other = world.until_leased("n2", "write_image").await;
-    let reason = world.refusal(&other, first.permit, Some(first.clone())).await;
+    let reason = world
+        .refusal(&other, first.permit, Some(first.clone()))
+        .await;
     assert_eq!(reason, "the permit was minted for another job or round");
-    let failure = Failure { code: "net".into(), message: "the stream broke".into(), retryable: true };
-    world.agent.report(job.id, job.attempt, Outcome::Failed { failure }).await.unwrap();
+    let failure = Failure {
+        code: "net".into(),
+        message: "the stream broke".into(),
+        retryable: true,
+    };
+    world
+        .agent
+        .report(job.id, job.attempt, Outcome::Failed { failure })
+        .await
+        .unwrap();
     let again = world.until_leased("n1", "write_image").await;
     let reason = world.refusal(&again, first.permit, Some(first)).await;
     assert_eq!(reason, "the permit was minted for another job or round");
@@ -136,13 +200,21 @@ async fn nothing_is_granted_after_its_time_its_operation_or_its_assignment() {
     world.advance(3600);
     world.grant(&job, &asked).await;
     world.advance(61);
-    assert!(world.refusal(&job, asked.permit, Some(asked.clone())).await.starts_with("it expired at"));
+    assert!(
+        world
+            .refusal(&job, asked.permit, Some(asked.clone()))
+            .await
+            .starts_with("it expired at")
+    );
 
     // Its operation: overtaken by a person's.
     let (mut world, job) = World::about_to_write().await;
     let asked = challenge(&job);
     world.ask("n1", "quarantine").await.expect(202);
-    assert_eq!(world.refusal(&job, asked.permit, Some(asked.clone())).await, "its operation is cancelled");
+    assert_eq!(
+        world.refusal(&job, asked.permit, Some(asked.clone())).await,
+        "its operation is cancelled"
+    );
     world.agent.work(&job).await.unwrap();
     world.engine().await;
     // Its operation: asked to stop, which its agent has not heard of yet.
@@ -150,10 +222,24 @@ async fn nothing_is_granted_after_its_time_its_operation_or_its_assignment() {
     let wanted = challenge(&running);
     let path = format!("/v1/operations/{}/cancel", wanted.operation);
     stopped.admin.post(&path, &json!({})).await.expect(202);
-    assert_eq!(stopped.refusal(&running, wanted.permit, Some(wanted.clone())).await, "its job is to stop");
+    assert_eq!(
+        stopped
+            .refusal(&running, wanted.permit, Some(wanted.clone()))
+            .await,
+        "its job is to stop"
+    );
     let forced = "UPDATE permits SET redemptions = redemptions + 1 WHERE id = $1";
-    let forced = sqlx::query(forced).bind(wanted.permit).execute(&stopped.server.app.pool).await.unwrap_err();
-    assert!(forced.to_string().contains("is not of work that is under way"), "{forced}");
+    let forced = sqlx::query(forced)
+        .bind(wanted.permit)
+        .execute(&stopped.server.app.pool)
+        .await
+        .unwrap_err();
+    assert!(
+        forced
+            .to_string()
+            .contains("is not of work that is under way"),
+        "{forced}"
+    );
 
     // Its job is over: nobody holds it any more.
     let refused = world.agent.redeem(&job, asked.permit, Some(asked)).await;
@@ -168,7 +254,10 @@ async fn nothing_is_granted_after_its_time_its_operation_or_its_assignment() {
     let asked = challenge(&job);
     world.release("n1").await.expect(202);
     let reason = world.refusal(&job, asked.permit, Some(asked)).await;
-    assert_eq!(reason, "the permit is of assignment epoch 1, the node is at 2");
+    assert_eq!(
+        reason,
+        "the permit is of assignment epoch 1, the node is at 2"
+    );
 }
 
 #[tokio::test]
@@ -180,9 +269,20 @@ async fn a_release_stops_a_write_that_has_not_begun() {
     world.agent.work(&job).await.unwrap();
     world.settle().await;
     assert_eq!(world.state("n1").await, "available");
-    let written = world.machine("n1", |machine| machine.log.iter().filter(|done| done.act == "image").count());
+    let written = world.machine("n1", |machine| {
+        machine
+            .log
+            .iter()
+            .filter(|done| done.act == "image")
+            .count()
+    });
     assert_eq!(written, 0);
-    assert!(world.history("n1").await.contains(&"permit.refused".to_owned()));
+    assert!(
+        world
+            .history("n1")
+            .await
+            .contains(&"permit.refused".to_owned())
+    );
     world.check().await;
 }
 
@@ -190,7 +290,9 @@ async fn a_release_stops_a_write_that_has_not_begun() {
 async fn a_power_permit_takes_no_challenge_and_a_wipe_names_every_disk() {
     let mut world = World::start(1).await;
     let boot = world.until_leased("n1", "boot_live").await;
-    let JobSpec::BootLive(spec) = &boot.spec else { panic!("{boot:?}") };
+    let JobSpec::BootLive(spec) = &boot.spec else {
+        panic!("{boot:?}")
+    };
     let some = Challenge {
         protocol: PROTOCOL,
         permit: spec.permit,
@@ -204,10 +306,15 @@ async fn a_power_permit_takes_no_challenge_and_a_wipe_names_every_disk() {
         disk_serials: Vec::new(),
         nonce: String::new(),
     };
-    assert_eq!(world.refusal(&boot, spec.permit, Some(some)).await, "a power permit takes no challenge");
+    assert_eq!(
+        world.refusal(&boot, spec.permit, Some(some)).await,
+        "a power permit takes no challenge"
+    );
     assert_eq!(
         world.agent.redeem(&boot, spec.permit, None).await.unwrap(),
-        Answer::Granted { signature: String::new() }
+        Answer::Granted {
+            signature: String::new()
+        }
     );
     world.agent.work(&boot).await.unwrap();
     world.settle().await;
@@ -217,8 +324,16 @@ async fn a_power_permit_takes_no_challenge_and_a_wipe_names_every_disk() {
     let wipe = world.until_leased("n1", "wipe").await;
     let asked = challenge(&wipe);
     assert_eq!(asked.disk_serials, ["DATA-n1", "DECOY-n1", "ROOT-n1"]);
-    let fewer = Challenge { disk_serials: vec!["ROOT-n1".into()], ..asked.clone() };
-    assert!(world.refusal(&wipe, asked.permit, Some(fewer)).await.starts_with("the node would write"));
+    let fewer = Challenge {
+        disk_serials: vec!["ROOT-n1".into()],
+        ..asked.clone()
+    };
+    assert!(
+        world
+            .refusal(&wipe, asked.permit, Some(fewer))
+            .await
+            .starts_with("the node would write")
+    );
     world.grant(&wipe, &asked).await;
     world.agent.work(&wipe).await.unwrap();
     world.settle().await;
@@ -239,9 +354,26 @@ async fn a_wipe_that_leaves_a_disk_out_is_none() {
         bytes: 1,
         verified_blocks,
     };
-    let disks = vec![wiped("ROOT-n1", 64), wiped("DATA-n1", 0), wiped("OTHER", 64)];
-    world.agent.report(wipe.id, wipe.attempt, Outcome::Succeeded { result: JobResult::Wiped { disks } }).await.unwrap();
+    let disks = vec![
+        wiped("ROOT-n1", 64),
+        wiped("DATA-n1", 0),
+        wiped("OTHER", 64),
+    ];
+    world
+        .agent
+        .report(
+            wipe.id,
+            wipe.attempt,
+            Outcome::Succeeded {
+                result: JobResult::Wiped { disks },
+            },
+        )
+        .await
+        .unwrap();
     world.engine().await;
     assert_eq!(world.state("n1").await, "quarantined");
-    assert_eq!(world.value("n1", "reason").await.unwrap(), "unsanitised: no block was read back of DATA-n1, DECOY-n1");
+    assert_eq!(
+        world.value("n1", "reason").await.unwrap(),
+        "unsanitised: no block was read back of DATA-n1, DECOY-n1"
+    );
 }

@@ -18,26 +18,50 @@ async fn ask(admin: Caller, round: usize, number: usize) {
     let claim = format!("/v1/claims/c-{node}");
     let reply = match (round + number * number) % 9 {
         0 | 1 => {
-            let body = json!({ "name": format!("c-{node}"), "spec": { "pool": "gpu", "node": node } });
+            let body =
+                json!({ "name": format!("c-{node}"), "spec": { "pool": "gpu", "node": node } });
             admin.post("/v1/claims", &body).await
         }
         2 => admin.expecting(1).delete(&claim).await,
-        3 => admin.expecting(1).delete(&format!("{claim}?erase_now=true")).await,
+        3 => {
+            admin
+                .expecting(1)
+                .delete(&format!("{claim}?erase_now=true"))
+                .await
+        }
         4 => admin.post(&format!("{claim}/undo"), &json!({})).await,
-        5 => admin.expecting(1).post(&format!("{claim}/actions/replace"), &json!({})).await,
-        6 => admin.post(&format!("/v1/nodes/{node}/actions/retry"), &json!({})).await,
+        5 => {
+            admin
+                .expecting(1)
+                .post(&format!("{claim}/actions/replace"), &json!({}))
+                .await
+        }
+        6 => {
+            admin
+                .post(&format!("/v1/nodes/{node}/actions/retry"), &json!({}))
+                .await
+        }
         7 => {
             let because = json!({ "reason": "its root file system is damaged" });
-            admin.expecting(1).post(&format!("/v1/nodes/{node}/actions/reinstall"), &because).await
+            admin
+                .expecting(1)
+                .post(&format!("/v1/nodes/{node}/actions/reinstall"), &because)
+                .await
         }
-        _ => admin.post(&format!("/v1/nodes/{node}/actions/inspect"), &json!({})).await,
+        _ => {
+            admin
+                .post(&format!("/v1/nodes/{node}/actions/inspect"), &json!({}))
+                .await
+        }
     };
     assert!(reply.status < 500, "{}", reply.text);
 }
 
 /// What an agent does with what it can get, whatever becomes of it.
 async fn work(agent: Agent) {
-    let Ok(jobs) = agent.lease(100, 0).await else { return };
+    let Ok(jobs) = agent.lease(100, 0).await else {
+        return;
+    };
     for job in jobs {
         // Some are slower than the person who changes their mind.
         if !matches!(job.spec, JobSpec::Inventory { .. }) {
@@ -87,10 +111,20 @@ async fn nothing_is_written_but_under_the_permit_of_its_moment() {
     // It raced about something.
     let acts = |kind: &str| {
         let rack = world.rack();
-        rack.machines.values().flat_map(|machine| &machine.log).filter(|done| done.act == kind).count()
+        rack.machines
+            .values()
+            .flat_map(|machine| &machine.log)
+            .filter(|done| done.act == kind)
+            .count()
     };
     let again = "SELECT count(*) FROM operations WHERE kind = 'reinstall'";
-    let again: i64 = sqlx::query_scalar(again).fetch_one(&world.server.app.pool).await.unwrap();
+    let again: i64 = sqlx::query_scalar(again)
+        .fetch_one(&world.server.app.pool)
+        .await
+        .unwrap();
     let (wipes, images) = (acts("wipe"), acts("image"));
-    assert!(wipes > 3 && images > 3 && again > 3, "{wipes} wipes, {images} images, {again} new installations");
+    assert!(
+        wipes > 3 && images > 3 && again > 3,
+        "{wipes} wipes, {images} images, {again} new installations"
+    );
 }

@@ -25,7 +25,13 @@ impl World {
 
     async fn confirm(&self) {
         let (id, _) = self.caution().await.unwrap();
-        self.admin.post("/v1/caution/confirm", &json!({ "id": id, "note": "compared" })).await.expect(200);
+        self.admin
+            .post(
+                "/v1/caution/confirm",
+                &json!({ "id": id, "note": "compared" }),
+            )
+            .await
+            .expect(200);
     }
 
     fn acts(&self, name: &str) -> usize {
@@ -58,36 +64,105 @@ async fn an_agent_that_knows_more_stops_what_would_destroy() {
     world.rounds(5).await;
     assert_eq!(world.acts("n1"), acts, "it was neither powered nor written");
     let (id, because) = world.caution().await.unwrap();
-    assert!(because.contains("The agent first was told of the event"), "{because}");
+    assert!(
+        because.contains("The agent first was told of the event"),
+        "{because}"
+    );
 
     // On the node, on every page, in the API.
     let why = world.admin.get("/v1/nodes/n1/why").await.expect(200).text;
-    assert!(why.contains("caution mode") && why.contains("muster caution confirm"), "{why}");
+    assert!(
+        why.contains("caution mode") && why.contains("muster caution confirm"),
+        "{why}"
+    );
     let page = world.admin.get("/nodes").await.expect(200).text;
-    assert!(page.contains("the database is older than what others remember") && page.contains(&id), "{page}");
-    let viewer = world.server.caller(Role::Viewer).await.get("/").await.expect(200).text;
-    assert!(viewer.contains("muster caution show") && !viewer.contains("/confirm"), "{viewer}");
+    assert!(
+        page.contains("the database is older than what others remember") && page.contains(&id),
+        "{page}"
+    );
+    let viewer = world
+        .server
+        .caller(Role::Viewer)
+        .await
+        .get("/")
+        .await
+        .expect(200)
+        .text;
+    assert!(
+        viewer.contains("muster caution show") && !viewer.contains("/confirm"),
+        "{viewer}"
+    );
 
     // An administrator ends it, having looked at this one.
     let body = |id: &str, note: &str| json!({ "id": id, "note": note });
     let operator = world.server.caller(Role::Operator).await;
-    assert_eq!(operator.post("/v1/caution/confirm", &body(&id, "x")).await.status, 403);
+    assert_eq!(
+        operator
+            .post("/v1/caution/confirm", &body(&id, "x"))
+            .await
+            .status,
+        403
+    );
     let other = uuid::Uuid::now_v7().to_string();
-    assert_eq!(world.admin.post("/v1/caution/confirm", &body(&other, "x")).await.problem().1, "not_open");
-    assert_eq!(world.admin.post("/v1/caution/confirm", &body(&id, " ")).await.status, 422);
-    world.admin.post("/v1/caution/confirm", &body(&id, "n1 is lost to us; its disk will tell")).await.expect(200);
+    assert_eq!(
+        world
+            .admin
+            .post("/v1/caution/confirm", &body(&other, "x"))
+            .await
+            .problem()
+            .1,
+        "not_open"
+    );
+    assert_eq!(
+        world
+            .admin
+            .post("/v1/caution/confirm", &body(&id, " "))
+            .await
+            .status,
+        422
+    );
+    world
+        .admin
+        .post(
+            "/v1/caution/confirm",
+            &body(&id, "n1 is lost to us; its disk will tell"),
+        )
+        .await
+        .expect(200);
     assert_eq!(world.caution().await, None);
 
     // Even so the disk says whose it is, and muster-node does not write it.
-    let images = world.machine("n1", |machine| machine.log.iter().filter(|done| done.act == "image").count());
+    let images = world.machine("n1", |machine| {
+        machine
+            .log
+            .iter()
+            .filter(|done| done.act == "image")
+            .count()
+    });
     world.settle().await;
     assert_eq!(world.state("n1").await, "failed");
-    assert!(world.value("n1", "reason").await.unwrap().contains("in use by claim"));
-    assert_eq!(world.machine("n1", |machine| machine.log.iter().filter(|done| done.act == "image").count()), images);
+    assert!(
+        world
+            .value("n1", "reason")
+            .await
+            .unwrap()
+            .contains("in use by claim")
+    );
+    assert_eq!(
+        world.machine("n1", |machine| machine
+            .log
+            .iter()
+            .filter(|done| done.act == "image")
+            .count()),
+        images
+    );
     // The rest of the fleet goes on, and the agent is not heard to know more again.
     world.claim("n2").await.expect(201);
     world.settle().await;
-    assert_eq!((world.state("n2").await.as_str(), world.caution().await), ("in_service", None));
+    assert_eq!(
+        (world.state("n2").await.as_str(), world.caution().await),
+        ("in_service", None)
+    );
 }
 
 /// The agent has lists of members that the database knows nothing of any more: they are older than every one that is made now.
@@ -107,11 +182,19 @@ async fn an_agent_that_goes_on_takes_no_list_of_before_for_the_newer_one() {
     world.confirm().await;
     world.claim("n3").await.expect(201);
     world.settle().await;
-    assert_eq!(world.state("n3").await, "in_service", "{:?}", world.value("n3", "reason").await);
+    assert_eq!(
+        world.state("n3").await,
+        "in_service",
+        "{:?}",
+        world.value("n3", "reason").await
+    );
     let scheduler = world.rack().scheduler.clone();
     assert!(scheduler.revision > revision && scheduler.lists("n3"));
     // What was fenced stays fenced: a list of before is still not put back.
-    world.rack().configure(&ClusterMembers { revision: scheduler.revision - 1, nodes: Vec::new() });
+    world.rack().configure(&ClusterMembers {
+        revision: scheduler.revision - 1,
+        nodes: Vec::new(),
+    });
     assert_eq!(world.rack().scheduler.members, scheduler.members);
 }
 
@@ -121,7 +204,9 @@ async fn a_permit_of_before_is_void_and_its_job_begins_anew() {
     world.settle().await;
     world.claim("n1").await.expect(201);
     let job = world.until_leased("n1", "write_image").await;
-    let JobSpec::WriteImage { plan, .. } = &job.spec else { panic!("{job:?}") };
+    let JobSpec::WriteImage { plan, .. } = &job.spec else {
+        panic!("{job:?}")
+    };
     let backup = world.backup();
     world.agent.work(&job).await.unwrap();
     world.settle().await;
@@ -135,10 +220,14 @@ async fn a_permit_of_before_is_void_and_its_job_begins_anew() {
     let refused = world.agent.redeem(&job, plan.permit, None).await;
     assert_eq!(refused, Err(Stop::Refused(409, "stale_attempt".into())));
     let again = world.until_leased("n1", "write_image").await;
-    let JobSpec::WriteImage { plan: anew, .. } = &again.spec else { panic!("{again:?}") };
+    let JobSpec::WriteImage { plan: anew, .. } = &again.spec else {
+        panic!("{again:?}")
+    };
     assert!(again.id == job.id && again.attempt > job.attempt && anew.permit != plan.permit);
     match world.agent.redeem(&again, plan.permit, None).await.unwrap() {
-        Answer::Refused { reason } => assert_eq!(reason, "the permit was minted for another job or round"),
+        Answer::Refused { reason } => {
+            assert_eq!(reason, "the permit was minted for another job or round")
+        }
         Answer::Granted { .. } => panic!("granted"),
     }
 }
@@ -148,10 +237,17 @@ async fn a_permit_of_before_is_void_and_its_job_begins_anew() {
 async fn void_is_void_whoever_shows_it() {
     let mut world = World::start(1).await;
     let job = world.until_leased("n1", "boot_live").await;
-    let JobSpec::BootLive(spec) = &job.spec else { panic!("{job:?}") };
-    sqlx::query("UPDATE permits SET void = true").execute(&world.server.app.pool).await.unwrap();
+    let JobSpec::BootLive(spec) = &job.spec else {
+        panic!("{job:?}")
+    };
+    sqlx::query("UPDATE permits SET void = true")
+        .execute(&world.server.app.pool)
+        .await
+        .unwrap();
     match world.agent.redeem(&job, spec.permit, None).await.unwrap() {
-        Answer::Refused { reason } => assert_eq!(reason, "it is of before the database was put back"),
+        Answer::Refused { reason } => {
+            assert_eq!(reason, "it is of before the database was put back")
+        }
         Answer::Granted { .. } => panic!("granted"),
     }
     assert_eq!(world.acts("n1"), 0);
@@ -163,18 +259,24 @@ async fn the_real_client_remembers_on_disk() {
     let mut world = World::start(1).await;
     let backup = world.backup();
     let job = world.until_leased("n1", "boot_live").await;
-    let JobSpec::BootLive(spec) = &job.spec else { panic!("{job:?}") };
+    let JobSpec::BootLive(spec) = &job.spec else {
+        panic!("{job:?}")
+    };
     let data_dir = tempfile::tempdir().unwrap();
     let server = world.real_client(data_dir.path()).await;
-    let redeemed = server.redeem_permit(job.id, job.attempt, spec.permit, None).await.unwrap();
+    let redeemed = server
+        .redeem_permit(job.id, job.attempt, spec.permit, None)
+        .await
+        .unwrap();
     assert!(matches!(redeemed.answer, Answer::Granted { .. }));
     let written = std::fs::read_to_string(data_dir.path().join("latest-event")).unwrap();
-    let known: bool =
-        sqlx::query_scalar("SELECT EXISTS (SELECT FROM events WHERE id = $1::uuid AND kind = 'permit.redeemed')")
-            .bind(&written)
-            .fetch_one(&world.server.app.pool)
-            .await
-            .unwrap();
+    let known: bool = sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM events WHERE id = $1::uuid AND kind = 'permit.redeemed')",
+    )
+    .bind(&written)
+    .fetch_one(&world.server.app.pool)
+    .await
+    .unwrap();
     assert!(known, "{written}");
 
     world.put_back(&backup).await;
@@ -182,7 +284,11 @@ async fn the_real_client_remembers_on_disk() {
     next.lease_jobs(5, std::time::Duration::ZERO).await.unwrap();
     let (_, because) = world.caution().await.unwrap();
     assert!(because.contains(&written), "{because}");
-    assert_ne!(std::fs::read_to_string(data_dir.path().join("latest-event")).unwrap(), written, "and learns anew");
+    assert_ne!(
+        std::fs::read_to_string(data_dir.path().join("latest-event")).unwrap(),
+        written,
+        "and learns anew"
+    );
 }
 
 /// Nobody had told an agent: the server wrote it down beside the blobs.
@@ -199,7 +305,10 @@ async fn a_replica_remembers_what_no_agent_was_told() {
     world.put_back(&backup).await;
     marks::compare(&world.server.app).await.unwrap();
     let (_, because) = world.caution().await.unwrap();
-    assert!(because.starts_with("A server wrote down the event"), "{because}");
+    assert!(
+        because.starts_with("A server wrote down the event"),
+        "{because}"
+    );
     // What is remembered from now on is of the database as it is.
     world.confirm().await;
     marks::compare(&world.server.app).await.unwrap();
@@ -235,8 +344,16 @@ async fn an_installed_system_is_no_witness() {
     world.settle().await;
     world.claim("n1").await.expect(201);
     let job = world.until_leased("n1", "converge").await;
-    let failure = Failure { code: "stale_on_node".into(), message: "epoch 99, it says".into(), retryable: false };
-    world.agent.report(job.id, job.attempt, Outcome::Failed { failure }).await.unwrap();
+    let failure = Failure {
+        code: "stale_on_node".into(),
+        message: "epoch 99, it says".into(),
+        retryable: false,
+    };
+    world
+        .agent
+        .report(job.id, job.attempt, Outcome::Failed { failure })
+        .await
+        .unwrap();
     world.settle().await;
     assert!(world.caution().await.is_none());
     assert_eq!(world.state("n1").await, "failed", "it alone");

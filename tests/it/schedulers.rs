@@ -30,8 +30,15 @@ async fn serving(nodes: u8) -> World {
 }
 
 async fn watched(world: &World) -> SchedulerWatch {
-    let report = SchedulerReport { epoch: world.agent.epoch, looks: vec![] };
-    world.agent.call("/agent/v1/scheduler", &report).await.unwrap()
+    let report = SchedulerReport {
+        epoch: world.agent.epoch,
+        looks: vec![],
+    };
+    world
+        .agent
+        .call("/agent/v1/scheduler", &report)
+        .await
+        .unwrap()
 }
 
 /// What the scheduler says now, a minute after the last time.
@@ -41,15 +48,29 @@ async fn say(world: &mut World, out: &[(&str, &str, Option<&str>)]) {
 }
 
 async fn say_of(world: &mut World, cluster: ObjectId, out: &[(&str, &str, Option<&str>)]) {
-    world.server.app.clock.advance(SignedDuration::from_secs(60));
+    world
+        .server
+        .app
+        .clock
+        .advance(SignedDuration::from_secs(60));
     let node = |(name, state, reason): &(&str, &str, Option<&str>)| NodeOut {
         name: (*name).to_owned(),
         state: (*state).to_owned(),
         reason: reason.map(str::to_owned),
     };
-    let looks = vec![ClusterLook { cluster, out: out.iter().map(node).collect() }];
-    let report = SchedulerReport { epoch: world.agent.epoch, looks };
-    let _watch: SchedulerWatch = world.agent.call("/agent/v1/scheduler", &report).await.unwrap();
+    let looks = vec![ClusterLook {
+        cluster,
+        out: out.iter().map(node).collect(),
+    }];
+    let report = SchedulerReport {
+        epoch: world.agent.epoch,
+        looks,
+    };
+    let _watch: SchedulerWatch = world
+        .agent
+        .call("/agent/v1/scheduler", &report)
+        .await
+        .unwrap();
 }
 
 async fn told(world: &World, kind: &str) -> i64 {
@@ -58,27 +79,68 @@ async fn told(world: &World, kind: &str) -> i64 {
 }
 
 async fn status(world: &World, name: &str) -> Value {
-    world.admin.get(&format!("/v1/nodes/{name}")).await.expect(200).body["status"].clone()
+    world
+        .admin
+        .get(&format!("/v1/nodes/{name}"))
+        .await
+        .expect(200)
+        .body["status"]
+        .clone()
 }
 
 #[tokio::test]
 async fn a_drain_of_somebody_else_is_marked_and_told_and_left_alone() {
     let mut world = serving(2).await;
-    assert_eq!(watched(&world).await.clusters.len(), 1, "the site's one cluster");
+    assert_eq!(
+        watched(&world).await.clusters.len(),
+        1,
+        "the site's one cluster"
+    );
     for _ in 0..3 {
-        say(&mut world, &[("n1", "draining", Some("broken fan")), ("nobody", "down", None)]).await;
+        say(
+            &mut world,
+            &[
+                ("n1", "draining", Some("broken fan")),
+                ("nobody", "down", None),
+            ],
+        )
+        .await;
         world.settle().await;
     }
     say(&mut world, &[("n1", "drained", Some("broken fan"))]).await;
     world.settle().await;
-    assert_eq!((world.state("n1").await.as_str(), told(&world, "scheduler.out").await), ("in_service", 1));
+    assert_eq!(
+        (
+            world.state("n1").await.as_str(),
+            told(&world, "scheduler.out").await
+        ),
+        ("in_service", 1)
+    );
     let seen = status(&world, "n1").await;
-    assert!(seen["conditions"].to_string().contains("out_in_scheduler"), "{seen}");
-    assert!(seen["why"]["sentence"].to_string().contains("broken fan"), "{seen}");
-    assert!(!status(&world, "n2").await["conditions"].to_string().contains("out_in_scheduler"));
+    assert!(
+        seen["conditions"].to_string().contains("out_in_scheduler"),
+        "{seen}"
+    );
+    assert!(
+        seen["why"]["sentence"].to_string().contains("broken fan"),
+        "{seen}"
+    );
+    assert!(
+        !status(&world, "n2").await["conditions"]
+            .to_string()
+            .contains("out_in_scheduler")
+    );
     let page = world.admin.get("/nodes/n1").await.expect(200).text;
-    assert!(page.contains("out in scheduler") && page.contains("broken fan"), "{page}");
-    let listed = world.admin.get("/v1/nodes?filter=out_in_scheduler%3Dtrue").await.expect(200).body;
+    assert!(
+        page.contains("out in scheduler") && page.contains("broken fan"),
+        "{page}"
+    );
+    let listed = world
+        .admin
+        .get("/v1/nodes?filter=out_in_scheduler%3Dtrue")
+        .await
+        .expect(200)
+        .body;
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
     // A scheduler that does not answer says nothing of its nodes.
     let _watch = watched(&world).await;
@@ -87,7 +149,10 @@ async fn a_drain_of_somebody_else_is_marked_and_told_and_left_alone() {
     world.settle().await;
     assert_eq!(told(&world, "scheduler.back").await, 1);
     let seen = status(&world, "n1").await;
-    assert!(!seen["why"]["sentence"].to_string().contains("broken fan"), "{seen}");
+    assert!(
+        !seen["why"]["sentence"].to_string().contains("broken fan"),
+        "{seen}"
+    );
     world.check().await;
 }
 
@@ -101,12 +166,33 @@ async fn a_node_that_somebody_else_drained_fails_its_sweep_and_nothing_is_done_t
     world.gates("n1", &[Verdict::Fail]);
     let swept = world.ask("n1", "sweep").await.expect(202);
     world.settle().await;
-    assert_eq!((world.state("n1").await.as_str(), world.operation(&swept).await.as_str()), ("in_service", "succeeded"));
+    assert_eq!(
+        (
+            world.state("n1").await.as_str(),
+            world.operation(&swept).await.as_str()
+        ),
+        ("in_service", "succeeded")
+    );
     let path = format!("/v1/operations/{}", swept.body["id"].as_str().unwrap());
     let told = world.admin.get(&path).await.expect(200).text;
-    assert!(told.contains("left in service") && told.contains("broken fan"), "{told}");
-    assert_eq!(world.admin.get("/v1/nodes/n1/recoveries").await.expect(200).body["items"], json!([]));
-    assert_eq!(world.machine("n1", |machine| machine.log.len()), before, "nothing was powered");
+    assert!(
+        told.contains("left in service") && told.contains("broken fan"),
+        "{told}"
+    );
+    assert_eq!(
+        world
+            .admin
+            .get("/v1/nodes/n1/recoveries")
+            .await
+            .expect(200)
+            .body["items"],
+        json!([])
+    );
+    assert_eq!(
+        world.machine("n1", |machine| machine.log.len()),
+        before,
+        "nothing was powered"
+    );
     world.check().await;
 }
 
@@ -115,11 +201,25 @@ async fn a_node_that_its_health_check_had_drained_is_recovered_and_serves_again(
     let mut world = serving(1).await;
     say(&mut world, &[("n1", "drained", Some(UNFIT))]).await;
     world.settle().await;
-    assert_eq!(world.state("n1").await, "in_service", "seen once, it may be of before");
+    assert_eq!(
+        world.state("n1").await,
+        "in_service",
+        "seen once, it may be of before"
+    );
     say(&mut world, &[("n1", "drained", Some(UNFIT))]).await;
     world.settle().await;
-    assert_eq!(world.state("n1").await, "in_service", "drained, recovered, verified, admitted");
-    let all = world.admin.get("/v1/nodes/n1/recoveries").await.expect(200).body["items"].clone();
+    assert_eq!(
+        world.state("n1").await,
+        "in_service",
+        "drained, recovered, verified, admitted"
+    );
+    let all = world
+        .admin
+        .get("/v1/nodes/n1/recoveries")
+        .await
+        .expect(200)
+        .body["items"]
+        .clone();
     assert_eq!(
         (all[0]["signature"].as_str(), all[0]["ended"].as_str()),
         (Some("gate:node.profile"), Some("recovered"))
@@ -127,7 +227,15 @@ async fn a_node_that_its_health_check_had_drained_is_recovered_and_serves_again(
     // What is left of the drain in the scheduler's view is of before this stay.
     world.settle().await;
     let begun = async |world: &World| {
-        world.admin.get("/v1/nodes/n1/recoveries").await.expect(200).body["items"].as_array().unwrap().len()
+        world
+            .admin
+            .get("/v1/nodes/n1/recoveries")
+            .await
+            .expect(200)
+            .body["items"]
+            .as_array()
+            .unwrap()
+            .len()
     };
     assert_eq!(begun(&world).await, 1);
     // It fails once more for the same reason before it was ever seen without: that is another fault, once it was seen twice.
@@ -145,13 +253,26 @@ async fn a_node_that_its_health_check_had_drained_is_recovered_and_serves_again(
 #[tokio::test]
 async fn a_report_of_a_cluster_of_nobodys_is_of_no_node() {
     let mut world = serving(1).await;
-    say_of(&mut world, ObjectId::new(), &[("n1", "drained", Some(UNFIT))]).await;
+    say_of(
+        &mut world,
+        ObjectId::new(),
+        &[("n1", "drained", Some(UNFIT))],
+    )
+    .await;
     let long = "x".repeat(10_000);
     say(&mut world, &[("n1", &long, Some(&long))]).await;
     world.settle().await;
-    assert_eq!((world.state("n1").await.as_str(), told(&world, "scheduler.out").await), ("in_service", 1));
-    let kept: (String, String) =
-        sqlx::query_as("SELECT state, reason FROM scheduler_outs").fetch_one(&world.server.app.pool).await.unwrap();
+    assert_eq!(
+        (
+            world.state("n1").await.as_str(),
+            told(&world, "scheduler.out").await
+        ),
+        ("in_service", 1)
+    );
+    let kept: (String, String) = sqlx::query_as("SELECT state, reason FROM scheduler_outs")
+        .fetch_one(&world.server.app.pool)
+        .await
+        .unwrap();
     assert_eq!((kept.0.len(), kept.1.len()), (60, 300));
 }
 
@@ -160,9 +281,13 @@ async fn a_node_that_is_on_its_way_out_is_drained_there_and_that_is_no_news() {
     let mut world = serving(2).await;
     world.ask("n2", "drain").await.expect(202);
     let job = world.until_leased("n2", "slurm_drain").await;
-    let out = [("n1", "drained", Some("broken fan")), ("n2", "draining", Some("muster: a test"))];
+    let out = [
+        ("n1", "drained", Some("broken fan")),
+        ("n2", "draining", Some("muster: a test")),
+    ];
     say(&mut world, &out).await;
-    let kept = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM scheduler_outs").fetch_one(&world.server.app.pool);
+    let kept = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM scheduler_outs")
+        .fetch_one(&world.server.app.pool);
     assert_eq!(kept.await.unwrap(), 2, "it is drained there too");
     assert_eq!(told(&world, "scheduler.out").await, 1, "of n1 alone");
     world.agent.work(&job).await.unwrap();

@@ -11,7 +11,8 @@ use crate::support::server::Server;
 /// A tuple that no machine can run: Fabric Manager of another version than the driver.
 fn wrong_tuple() -> Value {
     let mut stack = fleet::stack();
-    stack["spec"]["packages"] = json!({ "nvidia-open": "580.126.20-1", "nvidia-fabricmanager": "580.95.05-1" });
+    stack["spec"]["packages"] =
+        json!({ "nvidia-open": "580.126.20-1", "nvidia-fabricmanager": "580.95.05-1" });
     stack["spec"]["selector"] = json!({ "gpu": "hopper" });
     stack
 }
@@ -22,8 +23,16 @@ async fn a_wrong_tuple_is_not_published_and_says_why() {
     let admin = server.admin().await;
     fleet::declare(&admin).await;
     let refused = admin.put("/v1/stacks/wrong", &wrong_tuple()).await;
-    assert_eq!(refused.problem(), (422, "unprocessable", "/spec/packages/nvidia-fabricmanager"));
-    for word in ["R3", "nvidia-fabricmanager 580.95.05-1", "nvidia-open 580.126.20-1", "gpu-operator#544"] {
+    assert_eq!(
+        refused.problem(),
+        (422, "unprocessable", "/spec/packages/nvidia-fabricmanager")
+    );
+    for word in [
+        "R3",
+        "nvidia-fabricmanager 580.95.05-1",
+        "nvidia-open 580.126.20-1",
+        "gpu-operator#544",
+    ] {
         assert!(refused.text.contains(word), "{word}: {}", refused.text);
     }
     assert_eq!(admin.get("/v1/stacks/wrong").await.status, 404);
@@ -31,26 +40,41 @@ async fn a_wrong_tuple_is_not_published_and_says_why() {
     let wrong = wrong_tuple();
     let body = json!({ "objects": [{ "kind": "stack", "name": "wrong", "spec": wrong["spec"] }] });
     let plan = admin.post("/v1/plan", &body).await.expect(200);
-    assert!(plan.text.contains("\"incompatible\"") && plan.text.contains("R3"), "{}", plan.text);
+    assert!(
+        plan.text.contains("\"incompatible\"") && plan.text.contains("R3"),
+        "{}",
+        plan.text
+    );
     let mut right = wrong_tuple();
     right["spec"]["packages"]["nvidia-fabricmanager"] = json!("580.126.20-1");
     admin.put("/v1/stacks/right", &right).await.expect(201);
     // What no node would take, and values that no node has.
     let mut odd = fleet::stack();
-    odd["spec"]["files"] = json!([{ "path": "/etc/a", "mode": "0644", "content": [{ "value": "hostnam" }] }]);
+    odd["spec"]["files"] =
+        json!([{ "path": "/etc/a", "mode": "0644", "content": [{ "value": "hostnam" }] }]);
     let refused = admin.put("/v1/stacks/odd", &odd).await;
     assert_eq!(refused.status, 422);
-    assert!(refused.text.contains("no value of a node"), "{}", refused.text);
+    assert!(
+        refused.text.contains("no value of a node"),
+        "{}",
+        refused.text
+    );
 }
 
 /// The GPU that a node's newest inventory told of, by its PCI device.
 async fn has_gpu(world: &World, node: &str, device: &str) {
     let address = "0000:1b:00.0";
     let gpu = json!({ "pci_address": address, "vendor": "10de" });
-    let function = json!({ "address": address, "class": "0302", "vendor": "10de", "device": device });
+    let function =
+        json!({ "address": address, "class": "0302", "vendor": "10de", "device": device });
     let seen = json!({ "gpus": [gpu], "pci": [function] });
     let set = "UPDATE facts SET facts = facts || $2 WHERE node_id = (SELECT id FROM nodes WHERE name = $1)";
-    sqlx::query(set).bind(node).bind(seen).execute(&world.server.app.pool).await.unwrap();
+    sqlx::query(set)
+        .bind(node)
+        .bind(seen)
+        .execute(&world.server.app.pool)
+        .await
+        .unwrap();
 }
 
 /// Proprietary kernel modules, which are right for Hopper, the family that the stack is for.
@@ -66,13 +90,22 @@ fn closed_modules(path: &str, mut body: Value) -> Value {
 }
 
 async fn planned(world: &World, object: &Value) -> Value {
-    world.admin.post("/v1/plan", &json!({ "objects": [object] })).await.expect(200).body["objects"][0].clone()
+    world
+        .admin
+        .post("/v1/plan", &json!({ "objects": [object] }))
+        .await
+        .expect(200)
+        .body["objects"][0]
+        .clone()
 }
 
 /// Level and nodes of what a plan's rules say, with the sentence of the first of this rule.
 fn said(plan: &Value, rule: &str) -> (String, Value, String) {
     let all = plan["findings"].as_array().cloned().unwrap_or_default();
-    let one = all.iter().find(|one| one["finding"]["rule"] == rule).unwrap_or_else(|| panic!("no {rule} in {plan}"));
+    let one = all
+        .iter()
+        .find(|one| one["finding"]["rule"] == rule)
+        .unwrap_or_else(|| panic!("no {rule} in {plan}"));
     let text = |word: &str| one["finding"][word].as_str().unwrap_or_default().to_owned();
     (text("level"), one["nodes"].clone(), text("sentence"))
 }
@@ -84,37 +117,64 @@ async fn a_stack_for_other_hardware_is_refused_before_anything_is_touched() {
     for (node, device) in [("n1", "2901"), ("n2", "2330"), ("n3", "ffff")] {
         has_gpu(&world, node, device).await;
     }
-    let claim =
-        |node: &str| json!({ "kind": "claim", "name": format!("of-{node}"), "spec": { "pool": "gpu", "node": node } });
+    let claim = |node: &str| json!({ "kind": "claim", "name": format!("of-{node}"), "spec": { "pool": "gpu", "node": node } });
     // Right in general, and wrong for this node's GPUs: nobody claims it by name, and the plan says why.
     let refused = planned(&world, &claim("n1")).await;
-    let why = refused["blockers"][0]["detail"].as_str().unwrap().to_owned();
+    let why = refused["blockers"][0]["detail"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert_eq!(refused["blockers"][0]["code"], "incompatible", "{refused}");
-    for word in ["n1", "R6: cuda-drivers 580.126.20-1", "wrong flavour for blackwell", "docs.nvidia.com"] {
+    for word in [
+        "n1",
+        "R6: cuda-drivers 580.126.20-1",
+        "wrong flavour for blackwell",
+        "docs.nvidia.com",
+    ] {
         assert!(why.contains(word), "{word}: {why}");
     }
     let body = json!({ "name": "c1", "spec": { "pool": "gpu", "node": "n1" } });
     for path in ["/v1/claims?dry_run=true", "/v1/claims"] {
-        assert_eq!(world.admin.post(path, &body).await.problem(), (409, "incompatible", ""), "{path}");
+        assert_eq!(
+            world.admin.post(path, &body).await.problem(),
+            (409, "incompatible", ""),
+            "{path}"
+        );
     }
     // The right node, and one of which nobody wrote down what it is: that is told, and stops nothing.
     assert_eq!(planned(&world, &claim("n2")).await.get("findings"), None);
     let other = planned(&world, &claim("n3")).await;
-    assert_eq!((&other["blockers"], said(&other, "selector").0.as_str()), (&json!([]), "unknown"));
+    assert_eq!(
+        (&other["blockers"], said(&other, "selector").0.as_str()),
+        (&json!([]), "unknown")
+    );
 
     // Whatever node fits: this one does not, and its disk is not written to.
     let any = json!({ "kind": "claim", "name": "any", "spec": { "pool": "gpu", "selector": {} } });
     assert_eq!(said(&planned(&world, &any).await, "R6").1, json!(["n1"]));
     world
         .admin
-        .post("/v1/claims", &json!({ "name": "any", "spec": { "pool": "gpu", "selector": {} } }))
+        .post(
+            "/v1/claims",
+            &json!({ "name": "any", "spec": { "pool": "gpu", "selector": {} } }),
+        )
         .await
         .expect(201);
     world.settle().await;
     assert_eq!(world.state("n1").await, "failed");
-    let events = world.admin.get("/v1/nodes/n1/events").await.expect(200).text;
+    let events = world
+        .admin
+        .get("/v1/nodes/n1/events")
+        .await
+        .expect(200)
+        .text;
     assert!(events.contains("wrong flavour for blackwell"), "{events}");
-    assert!(!world.history("n1").await.contains(&"step.succeeded write_image".to_owned()));
+    assert!(
+        !world
+            .history("n1")
+            .await
+            .contains(&"step.succeeded write_image".to_owned())
+    );
 }
 
 #[tokio::test]
@@ -134,16 +194,27 @@ async fn a_node_in_service_is_not_drained_for_a_stack_that_its_hardware_refuses(
     next["spec"]["sysctl"] = json!({ "vm.swappiness": "1" });
     let stack = json!({ "kind": "stack", "name": "base", "spec": next["spec"] });
     let told = said(&planned(&world, &stack).await, "selector");
-    assert_eq!((told.0.as_str(), told.1), ("unknown", json!(["n1"])), "nobody wrote that device down");
+    assert_eq!(
+        (told.0.as_str(), told.1),
+        ("unknown", json!(["n1"])),
+        "nobody wrote that device down"
+    );
     has_gpu(&world, "n1", "2342").await;
     let told = said(&planned(&world, &stack).await, "R6");
     assert_eq!((told.0.as_str(), told.1), ("refused", json!(["n1"])));
     assert!(told.2.contains("grace hopper"), "{}", told.2);
     let drift = world.admin.get("/v1/nodes/n1/drift").await.expect(200).text;
     assert!(drift.contains("wrong flavour for grace hopper"), "{drift}");
-    for path in ["/v1/nodes/n1/actions/converge?dry_run=true", "/v1/nodes/n1/actions/converge"] {
+    for path in [
+        "/v1/nodes/n1/actions/converge?dry_run=true",
+        "/v1/nodes/n1/actions/converge",
+    ] {
         let refused = world.admin.post(path, &json!({})).await;
-        assert!(refused.problem().1 == "incompatible" && refused.text.contains("R6"), "{path}: {}", refused.text);
+        assert!(
+            refused.problem().1 == "incompatible" && refused.text.contains("R6"),
+            "{path}: {}",
+            refused.text
+        );
     }
     world.settle().await;
     assert!(!world.states("n1").await.contains(&"draining".to_owned()));
@@ -162,14 +233,16 @@ async fn a_value_that_a_node_lacks_fails_its_plan_and_is_never_empty() {
         ("label:specifier", "label:specifier of n1 is not one word"),
         ("label:option", "label:option of n1 is not one word"),
     ];
-    let labels = json!({ "command": "h:/x ; /bin/id", "specifier": "h:/a%20b", "option": "-oexec" });
+    let labels =
+        json!({ "command": "h:/x ; /bin/id", "specifier": "h:/a%20b", "option": "-oexec" });
     for (value, says) in refused {
         let mut world = World::declare(1, |path, mut body| {
             if path == "/v1/nodes/n1" {
                 body["labels"] = labels.clone();
             }
             if path == "/v1/stacks/base" {
-                body["spec"]["files"] = json!([{ "path": "/etc/a", "mode": "0644", "content": [{ "value": value }] }]);
+                body["spec"]["files"] =
+                    json!([{ "path": "/etc/a", "mode": "0644", "content": [{ "value": value }] }]);
             }
             body
         })
@@ -177,8 +250,16 @@ async fn a_value_that_a_node_lacks_fails_its_plan_and_is_never_empty() {
         world.settle().await;
         world.claim("n1").await.expect(201);
         world.settle().await;
-        let events = world.admin.get("/v1/nodes/n1/events").await.expect(200).text;
-        assert!(world.state("n1").await == "failed" && events.contains(says), "{events}");
+        let events = world
+            .admin
+            .get("/v1/nodes/n1/events")
+            .await
+            .expect(200)
+            .text;
+        assert!(
+            world.state("n1").await == "failed" && events.contains(says),
+            "{events}"
+        );
     }
 }
 
@@ -198,27 +279,60 @@ async fn the_rail_of_a_stack_does_not_become_another_card_when_one_loses_its_lin
                 "link_up": link_up })
     };
     for (node, first_has_link) in [("n1", true), ("n2", false)] {
-        let cards = json!([card("ens1", "0000:0a:00.0", first_has_link), card("ens2", "0000:1a:00.0", true)]);
+        let cards = json!([
+            card("ens1", "0000:0a:00.0", first_has_link),
+            card("ens2", "0000:1a:00.0", true)
+        ]);
         let set = "UPDATE facts SET facts = jsonb_set(facts, '{nics}', $2) WHERE node_id = (SELECT id FROM nodes WHERE name = $1)";
-        sqlx::query(set).bind(node).bind(cards).execute(&world.server.app.pool).await.unwrap();
+        sqlx::query(set)
+            .bind(node)
+            .bind(cards)
+            .execute(&world.server.app.pool)
+            .await
+            .unwrap();
         world.claim(node).await.expect(201);
     }
     world.settle().await;
-    assert_eq!((world.state("n1").await.as_str(), world.state("n2").await.as_str()), ("in_service", "failed"));
-    let events = world.admin.get("/v1/nodes/n2/events").await.expect(200).text;
-    assert!(events.contains("which card is rail 0 cannot be told: ens1 (0000:0a:00.0) has no link"), "{events}");
+    assert_eq!(
+        (
+            world.state("n1").await.as_str(),
+            world.state("n2").await.as_str()
+        ),
+        ("in_service", "failed")
+    );
+    let events = world
+        .admin
+        .get("/v1/nodes/n2/events")
+        .await
+        .expect(200)
+        .text;
+    assert!(
+        events.contains("which card is rail 0 cannot be told: ens1 (0000:0a:00.0) has no link"),
+        "{events}"
+    );
 }
 
 #[tokio::test]
 async fn a_node_in_service_is_held_against_its_stack_on_demand() {
     let mut world = World::start(1).await;
     world.settle().await;
-    assert_eq!(world.admin.get("/v1/nodes/n1/drift").await.status, 404, "nobody has looked");
-    assert_eq!(world.ask("n1", "check-drift").await.problem().0, 409, "there is nothing to compare yet");
+    assert_eq!(
+        world.admin.get("/v1/nodes/n1/drift").await.status,
+        404,
+        "nobody has looked"
+    );
+    assert_eq!(
+        world.ask("n1", "check-drift").await.problem().0,
+        409,
+        "there is nothing to compare yet"
+    );
     world.claim("n1").await.expect(201);
     world.settle().await;
     let installed = world.admin.get("/v1/nodes/n1/drift").await.expect(200).body;
-    assert_eq!((installed["items"].clone(), installed["current"].clone()), (json!([]), json!(true)));
+    assert_eq!(
+        (installed["items"].clone(), installed["current"].clone()),
+        (json!([]), json!(true))
+    );
 
     // Also where it is protected: a look disturbs nobody. And again, for drift comes at any time.
     world.protect("n1", true).await;
@@ -228,13 +342,27 @@ async fn a_node_in_service_is_held_against_its_stack_on_demand() {
         assert_eq!(world.operation(&asked).await, "succeeded");
     }
     let drift = world.admin.get("/v1/nodes/n1/drift").await.expect(200).body;
-    assert_eq!(drift["items"], json!([{ "item": "package chrony", "found": null, "wanted": null, "class": "none" }]));
-    assert_eq!((drift["node"].as_str(), drift["stack"].as_str()), (Some("n1"), Some("base")));
+    assert_eq!(
+        drift["items"],
+        json!([{ "item": "package chrony", "found": null, "wanted": null, "class": "none" }])
+    );
+    assert_eq!(
+        (drift["node"].as_str(), drift["stack"].as_str()),
+        (Some("n1"), Some("base"))
+    );
     let page = world.admin.get("/nodes/n1").await.expect(200).text;
-    assert!(page.contains("What differs") && page.contains("package chrony"), "{page}");
+    assert!(
+        page.contains("What differs") && page.contains("package chrony"),
+        "{page}"
+    );
     assert_eq!(world.state("n1").await, "in_service");
     // It is told once, and shown where a fleet is looked at.
-    let found = world.history("n1").await.into_iter().filter(|line| line.starts_with("drift.")).collect::<Vec<_>>();
+    let found = world
+        .history("n1")
+        .await
+        .into_iter()
+        .filter(|line| line.starts_with("drift."))
+        .collect::<Vec<_>>();
     assert_eq!(found, ["drift.found"]);
     assert!(
         world
@@ -245,13 +373,37 @@ async fn a_node_in_service_is_held_against_its_stack_on_demand() {
             .text
             .contains("n1 differs from its stack: package chrony")
     );
-    assert!(world.admin.get("/").await.expect(200).text.contains("filter=drifted%3Dtrue"));
-    let drifted = world.admin.get("/v1/nodes?filter=drifted%3Dtrue").await.expect(200).body;
-    assert_eq!(drifted["items"][0]["status"]["conditions"].as_array().unwrap().last().unwrap()["condition"], "drifted");
+    assert!(
+        world
+            .admin
+            .get("/")
+            .await
+            .expect(200)
+            .text
+            .contains("filter=drifted%3Dtrue")
+    );
+    let drifted = world
+        .admin
+        .get("/v1/nodes?filter=drifted%3Dtrue")
+        .await
+        .expect(200)
+        .body;
+    assert_eq!(
+        drifted["items"][0]["status"]["conditions"]
+            .as_array()
+            .unwrap()
+            .last()
+            .unwrap()["condition"],
+        "drifted"
+    );
     let log = world.machine("n1", |machine| machine.log.len());
     world.ask("n1", "check-drift").await.expect(202);
     world.settle().await;
-    assert_eq!(world.machine("n1", |machine| machine.log.len()), log, "no power, no reboot, no image");
+    assert_eq!(
+        world.machine("n1", |machine| machine.log.len()),
+        log,
+        "no power, no reboot, no image"
+    );
 
     world.protect("n1", false).await;
     world.ask("n1", "converge").await.expect(202);
@@ -259,11 +411,24 @@ async fn a_node_in_service_is_held_against_its_stack_on_demand() {
     assert_eq!(
         (
             world.state("n1").await.as_str(),
-            world.history("n1").await.iter().filter(|line| *line == "drift.mended").count()
+            world
+                .history("n1")
+                .await
+                .iter()
+                .filter(|line| *line == "drift.mended")
+                .count()
         ),
         ("in_service", 1)
     );
-    assert!(!world.admin.get("/").await.expect(200).text.contains("filter=drifted%3Dtrue"));
+    assert!(
+        !world
+            .admin
+            .get("/")
+            .await
+            .expect(200)
+            .text
+            .contains("filter=drifted%3Dtrue")
+    );
 
     // Another lock is wanted by now: what was seen says nothing of that one.
     let draft = json!({ "spec": {
@@ -272,7 +437,10 @@ async fn a_node_in_service_is_held_against_its_stack_on_demand() {
             "name": "chrony", "version": "4.3-2", "arch": "amd64", "size": 1, "sha256": fleet::digest("x"), "filename": "chrony.deb" }] },
     }});
     world.admin.put("/v1/stacks/base", &draft).await.expect(200);
-    assert_eq!(world.admin.get("/v1/nodes/n1/drift").await.expect(200).body["current"], false);
+    assert_eq!(
+        world.admin.get("/v1/nodes/n1/drift").await.expect(200).body["current"],
+        false
+    );
     world.check().await;
 }
 
@@ -284,20 +452,40 @@ async fn every_node_in_service_is_looked_at_once_a_day() {
     world.settle().await;
     let app = world.server.app.clone();
     let from = muster_core::ids::NodeId(uuid::Uuid::nil());
-    let looks =
-        async |world: &World| world.history("n1").await.iter().filter(|line| *line == "step.succeeded drift").count();
-    muster_server::tasks::drift::round(&app, from).await.unwrap();
+    let looks = async |world: &World| {
+        world
+            .history("n1")
+            .await
+            .iter()
+            .filter(|line| *line == "step.succeeded drift")
+            .count()
+    };
+    muster_server::tasks::drift::round(&app, from)
+        .await
+        .unwrap();
     world.settle().await;
     assert_eq!(looks(&world).await, 0, "its installation was a look");
     for day in 1..=2 {
         world.advance(25 * 3600);
         for _ in 0..2 {
-            muster_server::tasks::drift::round(&app, from).await.unwrap();
+            muster_server::tasks::drift::round(&app, from)
+                .await
+                .unwrap();
             world.settle().await;
         }
-        assert_eq!(looks(&world).await, day, "once a day, however often the round comes");
+        assert_eq!(
+            looks(&world).await,
+            day,
+            "once a day, however often the round comes"
+        );
     }
-    assert!(!world.history("n2").await.contains(&"step.queued drift".to_owned()), "only what is in service");
+    assert!(
+        !world
+            .history("n2")
+            .await
+            .contains(&"step.queued drift".to_owned()),
+        "only what is in service"
+    );
     assert_eq!(world.state("n1").await, "in_service");
 }
 
@@ -306,11 +494,17 @@ async fn a_stacks_secret_is_in_nothing_that_is_kept_or_shown() {
     const SECRET: &str = "canary-munge-key-of-a-stack";
     let server = Server::start().await;
     let credential = json!({ "spec": { "purpose": "stack", "secret": SECRET } });
-    server.admin().await.put("/v1/credentials/munge-key", &credential).await.expect(201);
+    server
+        .admin()
+        .await
+        .put("/v1/credentials/munge-key", &credential)
+        .await
+        .expect(201);
     let mut world = World::on(server, 1, |path, mut body| {
         if path == "/v1/stacks/base" {
             let content = json!([{ "text": "key=" }, { "secret": "munge-key" }]);
-            body["spec"]["files"] = json!([{ "path": "/etc/munge/munge.key", "mode": "0400", "content": content }]);
+            body["spec"]["files"] =
+                json!([{ "path": "/etc/munge/munge.key", "mode": "0400", "content": content }]);
         }
         body
     })
@@ -320,7 +514,10 @@ async fn a_stacks_secret_is_in_nothing_that_is_kept_or_shown() {
     let job = world.until_leased("n1", "converge").await;
     let order = serde_json::to_string(&job).unwrap();
     let sent = base64::engine::general_purpose::STANDARD.encode(format!("key={SECRET}"));
-    assert!(order.contains(&sent), "the order to the agent is the one place that has it, or nothing was searched for");
+    assert!(
+        order.contains(&sent),
+        "the order to the agent is the one place that has it, or nothing was searched for"
+    );
     drop(world.agent.work(&job).await.unwrap());
     world.settle().await;
     world.ask("n1", "check-drift").await.expect(202);
@@ -344,15 +541,31 @@ async fn a_stacks_secret_is_in_nothing_that_is_kept_or_shown() {
     ] {
         shown.push((path.to_owned(), world.admin.get(path).await.text));
     }
-    let stack: muster_core::stacks::StackSpec =
-        serde_json::from_value(world.admin.get("/v1/stacks/base").await.expect(200).body["spec"].clone()).unwrap();
-    let other = muster_core::stacks::StackSpec { files: Vec::new(), ..stack.clone() };
+    let stack: muster_core::stacks::StackSpec = serde_json::from_value(
+        world.admin.get("/v1/stacks/base").await.expect(200).body["spec"].clone(),
+    )
+    .unwrap();
+    let other = muster_core::stacks::StackSpec {
+        files: Vec::new(),
+        ..stack.clone()
+    };
     let diff = muster_core::stacks::diff::diff(&other, &stack);
-    assert!(format!("{diff:?}").contains("{secret munge-key}"), "it is told by its name");
-    shown.push(("the diff".into(), format!("{diff:?}{}", serde_json::to_string(&diff).unwrap())));
+    assert!(
+        format!("{diff:?}").contains("{secret munge-key}"),
+        "it is told by its name"
+    );
+    shown.push((
+        "the diff".into(),
+        format!("{diff:?}{}", serde_json::to_string(&diff).unwrap()),
+    ));
     let plain = base64::engine::general_purpose::STANDARD_NO_PAD.encode(SECRET);
     for (place, text) in shown {
-        for form in [SECRET, &sent, &plain[..plain.len() - 1], &hex::encode(SECRET)] {
+        for form in [
+            SECRET,
+            &sent,
+            &plain[..plain.len() - 1],
+            &hex::encode(SECRET),
+        ] {
             assert!(!text.contains(form), "the secret is in {place}");
         }
     }

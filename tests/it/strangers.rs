@@ -20,24 +20,67 @@ const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_co
 
 /// `EXAMPLES=50` for more of each operation than a test run has time for.
 async fn judge(url: &str, caller: &Caller, phases: &str) {
-    let program = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../.cache/schemathesis/bin/schemathesis");
-    assert!(program.exists(), "run tests/api/install: {} is missing", program.display());
+    let program =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../.cache/schemathesis/bin/schemathesis");
+    assert!(
+        program.exists(),
+        "run tests/api/install: {} is missing",
+        program.display()
+    );
     let examples = std::env::var("EXAMPLES").unwrap_or_else(|_| "3".to_owned());
     let mut command = tokio::process::Command::new(program);
     let folder = tempfile::tempdir().unwrap();
-    command.current_dir(folder.path()).args(["run", &format!("{url}/openapi.json"), "--checks", CHECKS]);
-    command.args(["--phases", phases, "--max-examples", &examples, "--seed", "1", "--no-color"]);
+    command.current_dir(folder.path()).args([
+        "run",
+        &format!("{url}/openapi.json"),
+        "--checks",
+        CHECKS,
+    ]);
+    command.args([
+        "--phases",
+        phases,
+        "--max-examples",
+        &examples,
+        "--seed",
+        "1",
+        "--no-color",
+    ]);
     // One after the other: with two workers the program trips over itself.
-    command.args(["--no-shrink", "--continue-on-failure", "--request-timeout", "70", "--workers", "1"]);
-    command.args(["--warnings", "off", "--suppress-health-check", "all", "--generation-database", "none"]);
+    command.args([
+        "--no-shrink",
+        "--continue-on-failure",
+        "--request-timeout",
+        "70",
+        "--workers",
+        "1",
+    ]);
+    command.args([
+        "--warnings",
+        "off",
+        "--suppress-health-check",
+        "all",
+        "--generation-database",
+        "none",
+    ]);
     if let Some(token) = &caller.token {
         command.args(["--header", &format!("Authorization: Bearer {token}")]);
     }
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let output = tokio::time::timeout(LONGEST, command.output()).await.expect("it ends in time").unwrap();
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let output = tokio::time::timeout(LONGEST, command.output())
+        .await
+        .expect("it ends in time")
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     println!("{text}");
-    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{text}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// A server in which every name that the examples of the document use is there.
@@ -60,7 +103,12 @@ async fn an_admin_gets_what_is_documented() {
 #[ignore = "minutes of another program's work: make strangers"]
 async fn a_viewer_gets_what_is_documented() {
     let (server, _) = server().await;
-    judge(&server.listen().await, &server.caller(Role::Viewer).await, "examples,fuzzing").await;
+    judge(
+        &server.listen().await,
+        &server.caller(Role::Viewer).await,
+        "examples,fuzzing",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -33,16 +33,26 @@ async fn serving(nodes: u8) -> World {
 
 /// Whether a sweep was told that jobs may run on its node.
 fn in_use(job: &Job) -> bool {
-    let JobSpec::Gates { plan, .. } = &job.spec else { panic!("{:?}", job.spec.kind()) };
+    let JobSpec::Gates { plan, .. } = &job.spec else {
+        panic!("{:?}", job.spec.kind())
+    };
     plan.in_use
 }
 
 /// The steps of the node's last asking, in their order.
 async fn steps(world: &World, name: &str) -> Vec<String> {
     let all = world.history(name).await;
-    let from = all.iter().rposition(|line| line == "node.asked sweep").expect("it was asked");
-    let ended = |line: &&String| line.starts_with("step.succeeded ") || line.starts_with("step.failed ");
-    all[from..].iter().filter(ended).map(|line| line.trim_start_matches("step.").to_owned()).collect()
+    let from = all
+        .iter()
+        .rposition(|line| line == "node.asked sweep")
+        .expect("it was asked");
+    let ended =
+        |line: &&String| line.starts_with("step.succeeded ") || line.starts_with("step.failed ");
+    all[from..]
+        .iter()
+        .filter(ended)
+        .map(|line| line.trim_start_matches("step.").to_owned())
+        .collect()
 }
 
 async fn held_back(world: &World, name: &str) -> bool {
@@ -58,8 +68,17 @@ async fn an_idle_node_is_held_back_for_the_gates_that_load_it_and_given_back() {
     assert!(!in_use(&job) && held_back(&world, "n1").await);
     drop(world.agent.work(&job).await.unwrap());
     world.settle().await;
-    assert_eq!(steps(&world, "n1").await, ["succeeded hold", "succeeded sweep", "succeeded admit"]);
-    assert_eq!((world.state("n1").await.as_str(), world.operation(&asked).await.as_str()), ("in_service", "succeeded"));
+    assert_eq!(
+        steps(&world, "n1").await,
+        ["succeeded hold", "succeeded sweep", "succeeded admit"]
+    );
+    assert_eq!(
+        (
+            world.state("n1").await.as_str(),
+            world.operation(&asked).await.as_str()
+        ),
+        ("in_service", "succeeded")
+    );
     assert!(!held_back(&world, "n1").await);
     assert!(!world.states("n1").await.contains(&"draining".to_owned()));
 
@@ -68,7 +87,12 @@ async fn an_idle_node_is_held_back_for_the_gates_that_load_it_and_given_back() {
     world.ask("n1", "sweep").await.expect(202);
     world.settle().await;
     assert_eq!(world.state("n1").await, "quarantined");
-    assert!(!steps(&world, "n1").await.contains(&"succeeded admit".to_owned()) && !held_back(&world, "n1").await);
+    assert!(
+        !steps(&world, "n1")
+            .await
+            .contains(&"succeeded admit".to_owned())
+            && !held_back(&world, "n1").await
+    );
     world.check().await;
 }
 
@@ -82,12 +106,19 @@ async fn a_node_with_jobs_or_of_which_nobody_knows_is_swept_beside_them() {
     assert!(in_use(&job), "jobs may run there");
     drop(world.agent.work(&job).await.unwrap());
     world.settle().await;
-    assert_eq!(steps(&world, "n1").await, ["failed hold", "succeeded admit", "succeeded sweep"], "given back before");
+    assert_eq!(
+        steps(&world, "n1").await,
+        ["failed hold", "succeeded admit", "succeeded sweep"],
+        "given back before"
+    );
     assert!(!held_back(&world, "n1").await);
 
     // Somebody else keeps it from its jobs: that stays so.
     let out = "INSERT INTO scheduler_outs (node_id, state, reason, since, seen_at) SELECT id, 'drained', 'fans', now(), now() FROM nodes";
-    sqlx::query(out).execute(&world.server.app.pool).await.unwrap();
+    sqlx::query(out)
+        .execute(&world.server.app.pool)
+        .await
+        .unwrap();
     world.ask("n1", "sweep").await.expect(202);
     assert!(in_use(&world.until_leased("n1", "gates").await));
     assert_eq!(steps(&world, "n1").await, [] as [&str; 0]);
@@ -102,8 +133,20 @@ async fn a_sweep_that_is_stopped_gives_its_node_back() {
     world.engine().await;
     drop(world.agent.work(&job).await.unwrap());
     world.settle().await;
-    assert!(steps(&world, "n1").await.ends_with(&["succeeded admit".to_owned()]), "{:?}", steps(&world, "n1").await);
-    assert_eq!((world.state("n1").await.as_str(), held_back(&world, "n1").await), ("in_service", false));
+    assert!(
+        steps(&world, "n1")
+            .await
+            .ends_with(&["succeeded admit".to_owned()]),
+        "{:?}",
+        steps(&world, "n1").await
+    );
+    assert_eq!(
+        (
+            world.state("n1").await.as_str(),
+            held_back(&world, "n1").await
+        ),
+        ("in_service", false)
+    );
     assert_eq!(world.operation(&asked).await, "cancelled");
     world.check().await;
 }
@@ -116,12 +159,20 @@ async fn a_sweep_is_overtaken_by_no_other_look() {
     world.ask("n1", "sweep").await.expect(202);
     let job = world.until_leased("n1", "gates").await;
     for look in ["inspect", "check-drift", "sweep", "rotate-bmc"] {
-        assert_eq!(world.ask("n1", look).await.problem(), (409, "busy", ""), "{look}");
+        assert_eq!(
+            world.ask("n1", look).await.problem(),
+            (409, "busy", ""),
+            "{look}"
+        );
     }
     assert!(held_back(&world, "n1").await);
     drop(world.agent.work(&job).await.unwrap());
     world.settle().await;
-    assert_eq!(world.state("n1").await, "quarantined", "its verdict was decided on");
+    assert_eq!(
+        world.state("n1").await,
+        "quarantined",
+        "its verdict was decided on"
+    );
     world.ask("n1", "recover").await.expect(202);
     world.settle().await;
 
@@ -131,7 +182,13 @@ async fn a_sweep_is_overtaken_by_no_other_look() {
     world.engine().await;
     drop(world.agent.work(&job).await.unwrap());
     world.settle().await;
-    assert_eq!((world.state("n1").await.as_str(), held_back(&world, "n1").await), ("maintenance", false));
+    assert_eq!(
+        (
+            world.state("n1").await.as_str(),
+            held_back(&world, "n1").await
+        ),
+        ("maintenance", false)
+    );
     world.check().await;
 }
 
@@ -139,13 +196,22 @@ async fn a_sweep_is_overtaken_by_no_other_look() {
 #[tokio::test]
 async fn a_node_that_is_held_already_is_not_in_its_own_way() {
     let mut world = serving(1).await;
-    sqlx::query("UPDATE nodes SET held_back = true").execute(&world.server.app.pool).await.unwrap();
+    sqlx::query("UPDATE nodes SET held_back = true")
+        .execute(&world.server.app.pool)
+        .await
+        .unwrap();
     let asked = world.ask("n1", "sweep").await.expect(202);
     let job = world.until_leased("n1", "gates").await;
     assert!(!in_use(&job), "it is held for this sweep now");
     drop(world.agent.work(&job).await.unwrap());
     world.settle().await;
-    assert_eq!((world.state("n1").await.as_str(), world.operation(&asked).await.as_str()), ("in_service", "succeeded"));
+    assert_eq!(
+        (
+            world.state("n1").await.as_str(),
+            world.operation(&asked).await.as_str()
+        ),
+        ("in_service", "succeeded")
+    );
     assert!(!held_back(&world, "n1").await);
     world.check().await;
 }

@@ -10,7 +10,10 @@ use crate::support::server::{Caller, START, Server};
 
 async fn made(server: &Server, admin: &Caller, name: &str) -> (String, Caller) {
     let body = json!({ "name": name, "role": "viewer", "expires_in_s": 86400 });
-    let secret = admin.post("/v1/tokens", &body).await.expect(201).body["secret"].as_str().unwrap().to_owned();
+    let secret = admin.post("/v1/tokens", &body).await.expect(201).body["secret"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     (secret.clone(), server.with(Some(secret)))
 }
 
@@ -23,7 +26,15 @@ async fn row(server: &Server, name: &str) -> (Vec<u8>, Option<String>) {
 }
 
 async fn run(server: &Server, statement: &'static str) {
-    assert!(sqlx::query(statement).execute(&server.app.pool).await.unwrap().rows_affected() > 0, "{statement}");
+    assert!(
+        sqlx::query(statement)
+            .execute(&server.app.pool)
+            .await
+            .unwrap()
+            .rows_affected()
+            > 0,
+        "{statement}"
+    );
 }
 
 #[tokio::test]
@@ -34,7 +45,11 @@ async fn a_dump_without_the_key_tells_nothing_and_what_is_written_into_it_counts
     ci.get("/v1/sites").await.expect(200);
     let (stored, key) = row(&server, "ci").await;
     assert!(key.is_some());
-    assert_ne!(stored, Digest::of(secret.as_bytes()).0, "it is no hash that anybody could make");
+    assert_ne!(
+        stored,
+        Digest::of(secret.as_bytes()).0,
+        "it is no hash that anybody could make"
+    );
     // What anybody can make of a token is not what its key makes, whichever key is named beside it.
     sqlx::query("UPDATE tokens SET token_hash = $1 WHERE name = 'ci'")
         .bind(Digest::of(secret.as_bytes()).0)
@@ -48,15 +63,34 @@ async fn a_dump_without_the_key_tells_nothing_and_what_is_written_into_it_counts
         .await
         .unwrap();
     ci.get("/v1/sites").await.expect(200);
-    run(&server, "UPDATE tokens SET key_id = 'of-somebody-else' WHERE name = 'ci'").await;
-    assert_eq!(ci.get("/v1/sites").await.status, 401, "made by a key that is not there");
+    run(
+        &server,
+        "UPDATE tokens SET key_id = 'of-somebody-else' WHERE name = 'ci'",
+    )
+    .await;
+    assert_eq!(
+        ci.get("/v1/sites").await.status,
+        401,
+        "made by a key that is not there"
+    );
 }
 
 #[tokio::test]
 async fn with_another_master_key_no_server_starts_and_no_token_is_held_against_anything() {
     let server = Server::start().await;
-    let wrong = Keys::load(MasterKey::from_bytes(&[9; 32]), &server.app.pool, &Clock::System).await;
-    assert!(wrong.err().unwrap().to_string().contains("was sealed by key"));
+    let wrong = Keys::load(
+        MasterKey::from_bytes(&[9; 32]),
+        &server.app.pool,
+        &Clock::System,
+    )
+    .await;
+    assert!(
+        wrong
+            .err()
+            .unwrap()
+            .to_string()
+            .contains("was sealed by key")
+    );
 }
 
 #[tokio::test]
@@ -70,8 +104,19 @@ async fn a_token_of_before_goes_over_to_the_key_when_it_is_used() {
         .execute(&server.app.pool)
         .await
         .unwrap();
-    assert_eq!(server.with(Some(format!("{secret}0"))).get("/v1/sites").await.status, 401);
-    assert_eq!(row(&server, "ci").await.1, None, "only its own token does that");
+    assert_eq!(
+        server
+            .with(Some(format!("{secret}0")))
+            .get("/v1/sites")
+            .await
+            .status,
+        401
+    );
+    assert_eq!(
+        row(&server, "ci").await.1,
+        None,
+        "only its own token does that"
+    );
     ci.get("/v1/sites").await.expect(200);
     assert_eq!(row(&server, "ci").await, (keyed, key));
     ci.get("/v1/sites").await.expect(200);
@@ -104,53 +149,107 @@ async fn another_key_takes_over_while_servers_run_and_forgets_nobody_unasked() {
 
     // What was not used since would be refused by the next one: it is not done unasked.
     let refused = rotate(Forget::No).await.unwrap_err().to_string();
-    assert!(refused.contains("1 tokens were not used since the last rotation"), "{refused}");
+    assert!(
+        refused.contains("1 tokens were not used since the last rotation"),
+        "{refused}"
+    );
     assert_eq!(rotate(Forget::Yes).await.unwrap(), 1);
     let third = Server::on(server.app.pool.clone(), server.app.clock.clone()).await;
-    assert_eq!(third.with(idle.token.clone()).get("/v1/sites").await.status, 401);
-    third.with(ci.token.clone()).get("/v1/sites").await.expect(200);
+    assert_eq!(
+        third.with(idle.token.clone()).get("/v1/sites").await.status,
+        401
+    );
+    third
+        .with(ci.token.clone())
+        .get("/v1/sites")
+        .await
+        .expect(200);
 }
 
 #[tokio::test]
 async fn a_person_who_is_kept_out_has_no_session_and_no_token_from_that_moment() {
     let server = Server::start().await;
     let admin = server.admin().await;
-    let hash = muster_server::auth::passwords::hash(muster_core::values::Secret::new("a long password")).await.unwrap();
+    let hash =
+        muster_server::auth::passwords::hash(muster_core::values::Secret::new("a long password"))
+            .await
+            .unwrap();
     let now = server.app.clock.now();
     let mut conn = server.app.pool.acquire().await.unwrap();
     for (name, role) in [("ada", "operator"), ("root", "admin")] {
-        muster_server::db::users::insert(&mut conn, name, &hash, role, now).await.unwrap();
+        muster_server::db::users::insert(&mut conn, name, &hash, role, now)
+            .await
+            .unwrap();
     }
     let sign_in = async |name: &str| {
         let form = format!("name={name}&password=a+long+password").into_bytes();
-        let nobody = server.nobody().header("content-type", "application/x-www-form-urlencoded");
+        let nobody = server
+            .nobody()
+            .header("content-type", "application/x-www-form-urlencoded");
         let reply = nobody.send(reqwest::Method::POST, "/sign-in", form).await;
-        reply.header("set-cookie").split(';').next().unwrap().to_owned()
+        reply
+            .header("set-cookie")
+            .split(';')
+            .next()
+            .unwrap()
+            .to_owned()
     };
     let cookie = sign_in("ada").await;
     assert!(cookie.starts_with("muster_session="), "{cookie}");
     let ada = server.nobody().header("cookie", &cookie);
     ada.get("/v1/sites").await.expect(200);
     let (_, ci) = made(&server, &admin, "ci").await;
-    sqlx::query("UPDATE tokens SET person = 'user:ada' WHERE name = 'ci'").execute(&server.app.pool).await.unwrap();
+    sqlx::query("UPDATE tokens SET person = 'user:ada' WHERE name = 'ci'")
+        .execute(&server.app.pool)
+        .await
+        .unwrap();
     ci.get("/v1/sites").await.expect(200);
-    let listed = admin.get("/v1/users?filter=name%3Dada").await.expect(200).body["items"][0].clone();
-    assert!(listed["last_seen"].is_string() && listed["disabled_at"].is_null(), "{listed}");
+    let listed = admin
+        .get("/v1/users?filter=name%3Dada")
+        .await
+        .expect(200)
+        .body["items"][0]
+        .clone();
+    assert!(
+        listed["last_seen"].is_string() && listed["disabled_at"].is_null(),
+        "{listed}"
+    );
 
-    let kept_out = admin.post("/v1/users/ada/actions/disable", &json!({})).await.expect(200).body;
-    assert!(kept_out["disabled_at"].is_string() && kept_out["disabled_by"].is_string(), "{kept_out}");
-    assert_eq!((ada.get("/v1/sites").await.status, ci.get("/v1/sites").await.status), (401, 403));
-    assert!(!sign_in("ada").await.starts_with("muster_session="));
-    admin.post("/v1/users/ada/actions/enable", &json!({})).await.expect(200);
+    let kept_out = admin
+        .post("/v1/users/ada/actions/disable", &json!({}))
+        .await
+        .expect(200)
+        .body;
+    assert!(
+        kept_out["disabled_at"].is_string() && kept_out["disabled_by"].is_string(),
+        "{kept_out}"
+    );
     assert_eq!(
-        (ada.get("/v1/sites").await.status, ci.get("/v1/sites").await.status),
+        (
+            ada.get("/v1/sites").await.status,
+            ci.get("/v1/sites").await.status
+        ),
+        (401, 403)
+    );
+    assert!(!sign_in("ada").await.starts_with("muster_session="));
+    admin
+        .post("/v1/users/ada/actions/enable", &json!({}))
+        .await
+        .expect(200);
+    assert_eq!(
+        (
+            ada.get("/v1/sites").await.status,
+            ci.get("/v1/sites").await.status
+        ),
         (401, 200),
         "the session is over"
     );
     assert!(sign_in("ada").await.starts_with("muster_session="));
 
     let root = server.nobody().header("cookie", &sign_in("root").await);
-    let oneself = root.post("/v1/users/root/actions/disable", &json!({})).await;
+    let oneself = root
+        .post("/v1/users/root/actions/disable", &json!({}))
+        .await;
     assert_eq!(oneself.problem().1, "oneself", "{}", oneself.text);
 }
 
@@ -161,25 +260,63 @@ async fn the_page_of_people_keeps_one_out_once_their_name_was_typed() {
     let mut conn = server.app.pool.acquire().await.unwrap();
     let now = server.app.clock.now();
     for name in ["ada", "<b>bob</b>"] {
-        muster_server::db::users::insert(&mut conn, name, "-", "operator", now).await.unwrap();
+        muster_server::db::users::insert(&mut conn, name, "-", "operator", now)
+            .await
+            .unwrap();
     }
     let page = async || admin.get("/users").await.expect(200).text;
     let shown = page().await;
-    assert!(shown.contains("&#60;b&#62;bob") && !shown.contains("<b>bob"), "{shown}");
-    assert!(admin.get("/agents").await.expect(200).text.contains("href=\"/users\""));
-    let id = admin.get("/v1/users?filter=name%3Dada").await.body["items"][0]["id"].as_str().unwrap().to_owned();
-    assert!(shown.contains(&format!("action=\"/ui/users/{id}/disable\"")), "{shown}");
+    assert!(
+        shown.contains("&#60;b&#62;bob") && !shown.contains("<b>bob"),
+        "{shown}"
+    );
+    assert!(
+        admin
+            .get("/agents")
+            .await
+            .expect(200)
+            .text
+            .contains("href=\"/users\"")
+    );
+    let id = admin.get("/v1/users?filter=name%3Dada").await.body["items"][0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        shown.contains(&format!("action=\"/ui/users/{id}/disable\"")),
+        "{shown}"
+    );
 
     let form = admin.header("content-type", "application/x-www-form-urlencoded");
     let post = async |word: &str, body: &str| {
-        form.send(reqwest::Method::POST, &format!("/ui/users/{id}/{word}"), body.into()).await
+        form.send(
+            reqwest::Method::POST,
+            &format!("/ui/users/{id}/{word}"),
+            body.into(),
+        )
+        .await
     };
-    assert!(post("disable", "").await.expect(200).text.contains("Type <code>ada</code> to mean it"));
-    assert!(post("disable", "typed=adam").await.expect(422).text.contains("Type ada to mean it."));
+    assert!(
+        post("disable", "")
+            .await
+            .expect(200)
+            .text
+            .contains("Type <code>ada</code> to mean it")
+    );
+    assert!(
+        post("disable", "typed=adam")
+            .await
+            .expect(422)
+            .text
+            .contains("Type ada to mean it.")
+    );
     assert!(!page().await.contains("/enable"), "nothing was done yet");
     post("disable", "typed=ada").await.expect(303);
     let shown = page().await;
-    assert!(shown.contains(&format!("/ui/users/{id}/enable")) && shown.contains("by token:admin-"), "{shown}");
+    assert!(
+        shown.contains(&format!("/ui/users/{id}/enable")) && shown.contains("by token:admin-"),
+        "{shown}"
+    );
     let user = admin.get("/v1/users?filter=name%3Dada").await.body["items"][0].clone();
     assert!(user["disabled_at"].is_string(), "{user}");
     post("enable", "typed=ada").await.expect(303);
@@ -188,14 +325,32 @@ async fn the_page_of_people_keeps_one_out_once_their_name_was_typed() {
 
     let operator = server.caller(Role::Operator).await;
     operator.get("/users").await.expect(403);
-    assert!(!operator.get("/agents").await.expect(200).text.contains("/users"));
+    assert!(
+        !operator
+            .get("/agents")
+            .await
+            .expect(200)
+            .text
+            .contains("/users")
+    );
     let form = operator.header("content-type", "application/x-www-form-urlencoded");
-    let refused = form.send(reqwest::Method::POST, &format!("/ui/users/{id}/disable"), "typed=ada".into()).await;
+    let refused = form
+        .send(
+            reqwest::Method::POST,
+            &format!("/ui/users/{id}/disable"),
+            "typed=ada".into(),
+        )
+        .await;
     assert_eq!(refused.status, 403);
 }
 
 /// A token that `maker` makes; the secret's caller and its id.
-async fn made_by(server: &Server, maker: &Caller, name: &str, expires_in_s: u32) -> (Caller, String) {
+async fn made_by(
+    server: &Server,
+    maker: &Caller,
+    name: &str,
+    expires_in_s: u32,
+) -> (Caller, String) {
     let body = json!({ "name": name, "role": "operator", "expires_in_s": expires_in_s });
     let made = maker.post("/v1/tokens", &body).await.expect(201).body;
     let id = made["token"]["id"].as_str().unwrap().to_owned();
@@ -207,19 +362,34 @@ async fn what_a_token_made_ends_with_it() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let (a, a_id) = made_by(&server, &admin, "a", 3600).await;
-    server.app.clock.advance(jiff::SignedDuration::from_mins(10));
+    server
+        .app
+        .clock
+        .advance(jiff::SignedDuration::from_mins(10));
     // Nothing that it makes lasts longer than itself.
     let longer = json!({ "name": "b", "role": "operator", "expires_in_s": 3001 });
     let refused = a.post("/v1/tokens", &longer).await.expect(422);
-    assert_eq!(refused.body["errors"][0]["code"], "outlives_maker", "{}", refused.text);
+    assert_eq!(
+        refused.body["errors"][0]["code"], "outlives_maker",
+        "{}",
+        refused.text
+    );
     assert!(refused.text.contains("3000 s left"), "{}", refused.text);
     let (b, b_id) = made_by(&server, &a, "b", 3000).await;
     let (c, c_id) = made_by(&server, &b, "c", 600).await;
     let (beside, _) = made_by(&server, &admin, "beside", 3000).await;
-    let listed = admin.get("/v1/tokens?filter=name%3Dc&fields=made_by").await.expect(200).body;
+    let listed = admin
+        .get("/v1/tokens?filter=name%3Dc&fields=made_by")
+        .await
+        .expect(200)
+        .body;
     assert_eq!(listed["items"][0]["made_by"], b_id.as_str(), "{listed}");
 
-    admin.expecting(1).delete(&format!("/v1/tokens/{a_id}")).await.expect(204);
+    admin
+        .expecting(1)
+        .delete(&format!("/v1/tokens/{a_id}"))
+        .await
+        .expect(204);
     for (caller, status) in [(&a, 401), (&b, 401), (&c, 401), (&beside, 200)] {
         assert_eq!(caller.get("/v1/sites").await.status, status);
     }
@@ -229,15 +399,33 @@ async fn what_a_token_made_ends_with_it() {
         .as_array()
         .unwrap()
         .iter()
-        .filter(|event| event["kind"] == "token.revoked" && event["actor"].as_str().unwrap().starts_with("token:admin"))
+        .filter(|event| {
+            event["kind"] == "token.revoked"
+                && event["actor"].as_str().unwrap().starts_with("token:admin")
+        })
         .map(|event| event["detail"]["token"].as_str().unwrap())
         .collect();
-    assert_eq!(ended.iter().collect::<std::collections::BTreeSet<_>>(), [&*a_id, &b_id, &c_id].iter().collect());
+    assert_eq!(
+        ended.iter().collect::<std::collections::BTreeSet<_>>(),
+        [&*a_id, &b_id, &c_id].iter().collect()
+    );
     assert_eq!(ended.len(), 3, "once each");
-    assert!(events.to_string().contains("token c revoked with a, which it comes from"));
-    admin.expecting(1).delete(&format!("/v1/tokens/{a_id}")).await.expect(204);
+    assert!(
+        events
+            .to_string()
+            .contains("token c revoked with a, which it comes from")
+    );
+    admin
+        .expecting(1)
+        .delete(&format!("/v1/tokens/{a_id}"))
+        .await
+        .expect(204);
     let again = admin.get("/v1/events?limit=1000").await.expect(200).text;
-    assert_eq!(again.matches("\"token.revoked\"").count(), 3, "it was ended before");
+    assert_eq!(
+        again.matches("\"token.revoked\"").count(),
+        3,
+        "it was ended before"
+    );
 }
 
 #[tokio::test]
@@ -250,7 +438,12 @@ async fn what_is_being_made_with_a_token_ends_with_it_too() {
     let mut making = server.app.pool.begin().await.unwrap();
     let now = server.app.clock.now();
     let parsed = maker.parse().unwrap();
-    assert!(muster_server::db::tokens::hold(&mut making, parsed, now).await.unwrap().is_some());
+    assert!(
+        muster_server::db::tokens::hold(&mut making, parsed, now)
+            .await
+            .unwrap()
+            .is_some()
+    );
     sqlx::query("UPDATE tokens SET made_by = $1::uuid WHERE id = $2::uuid")
         .bind(&maker)
         .bind(&id)
@@ -259,17 +452,30 @@ async fn what_is_being_made_with_a_token_ends_with_it_too() {
         .unwrap();
     let path = format!("/v1/tokens/{maker}");
     let revoking = tokio::spawn(async move { admin.expecting(1).delete(&path).await.status });
-    let waiting =
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&server.app.pool).await.unwrap() == 0 {
-        assert!(std::time::Instant::now() < deadline, "the revocation does not wait for the creation");
+    while sqlx::query_scalar::<_, i64>(waiting)
+        .fetch_one(&server.app.pool)
+        .await
+        .unwrap()
+        == 0
+    {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "the revocation does not wait for the creation"
+        );
     }
     making.commit().await.unwrap();
     assert_eq!(revoking.await.unwrap(), 204);
     assert_eq!(child.get("/v1/sites").await.status, 401);
     let mut conn = server.app.pool.acquire().await.unwrap();
-    assert_eq!(muster_server::db::tokens::hold(&mut conn, parsed, now).await.unwrap(), None, "it makes none any more");
+    assert_eq!(
+        muster_server::db::tokens::hold(&mut conn, parsed, now)
+            .await
+            .unwrap(),
+        None,
+        "it makes none any more"
+    );
 }
 
 #[tokio::test]
@@ -279,18 +485,44 @@ async fn one_token_is_shown_to_its_own_and_to_who_may_see_all() {
     let (a, id) = made_by(&server, &admin, "a", 3600).await;
     let (b, b_id) = made_by(&server, &a, "b", 60).await;
     let path = format!("/v1/tokens/{b_id}");
-    for (caller, key) in [(&admin, &b_id), (&admin, &"b".to_owned()), (&a, &b_id), (&b, &b_id), (&b, &id)] {
+    for (caller, key) in [
+        (&admin, &b_id),
+        (&admin, &"b".to_owned()),
+        (&a, &b_id),
+        (&b, &b_id),
+        (&b, &id),
+    ] {
         let shown = caller.get(&format!("/v1/tokens/{key}")).await.expect(200);
         assert_eq!(shown.header("etag"), "\"1\"");
-        assert!(!shown.text.contains("mst_") && shown.body.get("secret").is_none(), "{}", shown.text);
+        assert!(
+            !shown.text.contains("mst_") && shown.body.get("secret").is_none(),
+            "{}",
+            shown.text
+        );
     }
     let shown = a.get(&path).await.expect(200).body;
-    assert_eq!((shown["name"].as_str(), shown["made_by"].as_str()), (Some("b"), Some(&*id)), "{shown}");
+    assert_eq!(
+        (shown["name"].as_str(), shown["made_by"].as_str()),
+        (Some("b"), Some(&*id)),
+        "{shown}"
+    );
     // Anybody else is told what they are told of none.
     let stranger = server.caller(Role::Operator).await;
-    let (theirs, none) = (stranger.get("/v1/tokens/b").await.expect(404), stranger.get("/v1/tokens/c").await);
-    assert_eq!(theirs.body["detail"].as_str().unwrap().replace("\"b\"", "\"c\""), none.expect(404).body["detail"]);
-    assert_eq!(server.caller(Role::Viewer).await.get(&path).await.status, 403);
+    let (theirs, none) = (
+        stranger.get("/v1/tokens/b").await.expect(404),
+        stranger.get("/v1/tokens/c").await,
+    );
+    assert_eq!(
+        theirs.body["detail"]
+            .as_str()
+            .unwrap()
+            .replace("\"b\"", "\"c\""),
+        none.expect(404).body["detail"]
+    );
+    assert_eq!(
+        server.caller(Role::Viewer).await.get(&path).await.status,
+        403
+    );
     admin.expecting(1).delete("/v1/tokens/b").await.expect(204);
     assert!(a.get(&path).await.expect(200).body["revoked_at"].is_string());
 }
@@ -301,10 +533,31 @@ async fn one_person_is_shown_by_name_and_by_id() {
     let admin = server.admin().await;
     let mut conn = server.app.pool.acquire().await.unwrap();
     let now = server.app.clock.now();
-    muster_server::db::users::insert(&mut conn, "ada", "-", "operator", now).await.unwrap();
+    muster_server::db::users::insert(&mut conn, "ada", "-", "operator", now)
+        .await
+        .unwrap();
     let shown = admin.get("/v1/users/ada").await.expect(200).body;
-    assert_eq!((shown["name"].as_str(), shown["role"].as_str()), (Some("ada"), Some("operator")), "{shown}");
-    assert_eq!(admin.get(shown["self"].as_str().unwrap()).await.expect(200).body, shown);
+    assert_eq!(
+        (shown["name"].as_str(), shown["role"].as_str()),
+        (Some("ada"), Some("operator")),
+        "{shown}"
+    );
+    assert_eq!(
+        admin
+            .get(shown["self"].as_str().unwrap())
+            .await
+            .expect(200)
+            .body,
+        shown
+    );
     assert_eq!(admin.get("/v1/users/eve").await.status, 404);
-    assert_eq!(server.caller(Role::Operator).await.get("/v1/users/ada").await.status, 403);
+    assert_eq!(
+        server
+            .caller(Role::Operator)
+            .await
+            .get("/v1/users/ada")
+            .await
+            .status,
+        403
+    );
 }

@@ -35,7 +35,9 @@ pub enum FetchError {
     Cache(#[from] io::Error),
     #[error("the server refused blob {digest}: {status}")]
     Refused { digest: Digest, status: StatusCode },
-    #[error("blob {wanted} arrived as {got}: the server's copy is damaged, or something on the way changed it")]
+    #[error(
+        "blob {wanted} arrived as {got}: the server's copy is damaged, or something on the way changed it"
+    )]
     WrongContent { wanted: Digest, got: Digest },
     #[error("blob {digest} could not be fetched in {TRIES} tries: {last}")]
     Unreachable { digest: Digest, last: String },
@@ -79,7 +81,14 @@ pub(super) async fn download(
         match continue_download(draft, digest, source, progress).await {
             Ok(()) => {
                 let got = draft.digest();
-                return if got == digest { Ok(()) } else { Err(FetchError::WrongContent { wanted: digest, got }) };
+                return if got == digest {
+                    Ok(())
+                } else {
+                    Err(FetchError::WrongContent {
+                        wanted: digest,
+                        got,
+                    })
+                };
             }
             Err(Broken::Final(error)) => return Err(error),
             Err(Broken::Off(why)) => {
@@ -108,16 +117,22 @@ async fn continue_download(
             .await
             .map_err(|_| Broken::Off("the server stopped sending".to_owned()))?;
         let Some(chunk) = next else { break };
-        draft.write(&chunk.map_err(|error| Broken::Off(error.to_string()))?).await?;
+        draft
+            .write(&chunk.map_err(|error| Broken::Off(error.to_string()))?)
+            .await?;
         if draft.written > total.unwrap_or(MAX_BLOB) {
             return Err(Broken::Off("the server sent more than it said".to_owned()));
         }
-        progress(Fetched { done: draft.written, total });
+        progress(Fetched {
+            done: draft.written,
+            total,
+        });
     }
     match total {
-        Some(total) if draft.written < total => {
-            Err(Broken::Off(format!("the connection ended after {} of {total} bytes", draft.written)))
-        }
+        Some(total) if draft.written < total => Err(Broken::Off(format!(
+            "the connection ended after {} of {total} bytes",
+            draft.written
+        ))),
         _ => Ok(()),
     }
 }
@@ -136,9 +151,9 @@ async fn ask(from: u64, digest: Digest, source: &BlobSource) -> Result<Response,
     let status = response.status();
     match status {
         StatusCode::OK | StatusCode::PARTIAL_CONTENT => Ok(response),
-        StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-            Err(Broken::Off(status.to_string()))
-        }
+        StatusCode::RANGE_NOT_SATISFIABLE
+        | StatusCode::REQUEST_TIMEOUT
+        | StatusCode::TOO_MANY_REQUESTS => Err(Broken::Off(status.to_string())),
         _ if status.is_server_error() => Err(Broken::Off(format!("{status} (request {id})"))),
         _ => Err(Broken::Final(FetchError::Refused { digest, status })),
     }

@@ -63,13 +63,19 @@ impl BlobCache {
         let mut entries = fs::read_dir(dir.join("sha256")).await?;
         while let Some(entry) = entries.next_entry().await? {
             let modified = entry.metadata().await?.modified()?;
-            let age = SystemTime::now().duration_since(modified).unwrap_or_default();
+            let age = SystemTime::now()
+                .duration_since(modified)
+                .unwrap_or_default();
             let name = entry.file_name().to_string_lossy().into_owned();
             if (name.ends_with(".part") || name.ends_with(".damaged")) && age > STALE_PART {
                 fs::remove_file(entry.path()).await?;
             }
         }
-        Ok(Self { dir: Arc::new(dir), downloads: Arc::default(), verified: Verified::default() })
+        Ok(Self {
+            dir: Arc::new(dir),
+            downloads: Arc::default(),
+            verified: Verified::default(),
+        })
     }
 
     /// Where a blob is, or would be.
@@ -79,24 +85,37 @@ impl BlobCache {
 
     /// Opens a blob; `None` when it is not here. One that is not what its name says is set aside, and is not here.
     pub async fn open(&self, digest: Digest) -> io::Result<Option<Blob>> {
-        let Some((blob, stamp)) = self.find(digest).await? else { return Ok(None) };
+        let Some((blob, stamp)) = self.find(digest).await? else {
+            return Ok(None);
+        };
         if self.verified.holds(digest, stamp) {
             return Ok(Some(blob));
         }
         let _one_at_a_time = self.verified.reading.lock().await;
         // Whoever had the turn before may have read it, or set it aside.
-        let Some((Blob { file, size, .. }, stamp)) = self.find(digest).await? else { return Ok(None) };
+        let Some((Blob { file, size, .. }, stamp)) = self.find(digest).await? else {
+            return Ok(None);
+        };
         if self.verified.holds(digest, stamp) {
             return Ok(Some(Blob { digest, size, file }));
         }
         let mut file = file.into_std().await;
-        let read = tokio::task::spawn_blocking(move || verify::digest_of(&mut file).map(|found| (found, file)));
+        let read = tokio::task::spawn_blocking(move || {
+            verify::digest_of(&mut file).map(|found| (found, file))
+        });
         let (found, file) = read.await.map_err(io::Error::other)??;
         if found == digest {
             self.verified.note(digest, stamp);
-            return Ok(Some(Blob { digest, size, file: File::from_std(file) }));
+            return Ok(Some(Blob {
+                digest,
+                size,
+                file: File::from_std(file),
+            }));
         }
-        let aside = self.dir.join("sha256").join(format!(".{}.damaged", digest.hex()));
+        let aside = self
+            .dir
+            .join("sha256")
+            .join(format!(".{}.damaged", digest.hex()));
         tracing::error!(%digest, %found, aside = %aside.display(), "a blob in the cache is damaged; it is fetched again, look at the disk");
         fs::rename(self.path(digest), aside).await?;
         Ok(None)
@@ -111,7 +130,14 @@ impl BlobCache {
         match File::open(self.path(digest)).await {
             Ok(file) => {
                 let metadata = file.metadata().await?;
-                Ok(Some((Blob { digest, size: metadata.len(), file }, Stamp::of(&metadata))))
+                Ok(Some((
+                    Blob {
+                        digest,
+                        size: metadata.len(),
+                        file,
+                    },
+                    Stamp::of(&metadata),
+                )))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -120,9 +146,14 @@ impl BlobCache {
 
     /// Reads a small blob into memory; one larger than `most` bytes is an error.
     pub async fn read(&self, digest: Digest, most: u64) -> io::Result<Option<Vec<u8>>> {
-        let Some(blob) = self.open(digest).await? else { return Ok(None) };
+        let Some(blob) = self.open(digest).await? else {
+            return Ok(None);
+        };
         if blob.size > most {
-            return Err(io::Error::other(format!("blob {digest} has {} bytes, more than {most}", blob.size)));
+            return Err(io::Error::other(format!(
+                "blob {digest} has {} bytes, more than {most}",
+                blob.size
+            )));
         }
         let mut bytes = Vec::new();
         blob.file.take(most).read_to_end(&mut bytes).await?;
@@ -161,7 +192,9 @@ impl BlobCache {
         let mut draft = self.draft().await?;
         fetch::download(&mut draft, digest, source, &told).await?;
         draft.keep(digest, &self.verified).await?;
-        self.open(digest).await?.ok_or_else(|| io::Error::other("the blob was removed as soon as it was there").into())
+        self.open(digest)
+            .await?
+            .ok_or_else(|| io::Error::other("the blob was removed as soon as it was there").into())
     }
 
     /// Puts a local file's content into the cache and tells its digest.
@@ -191,7 +224,10 @@ impl BlobCache {
     }
 
     fn download(&self, digest: Digest) -> Arc<Download> {
-        let mut downloads = self.downloads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut downloads = self
+            .downloads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         downloads.retain(|_, download| download.strong_count() > 0);
         let shared = downloads.get(&digest).and_then(Weak::upgrade);
         shared.unwrap_or_else(|| {
@@ -202,9 +238,23 @@ impl BlobCache {
     }
 
     async fn draft(&self) -> io::Result<Draft> {
-        let path = self.dir.join("sha256").join(format!(".{}.part", uuid::Uuid::new_v4().simple()));
-        let file = File::options().write(true).read(true).create_new(true).open(&path).await?;
-        Ok(Draft { path, file, hasher: Sha256::new(), written: 0, kept: false })
+        let path = self
+            .dir
+            .join("sha256")
+            .join(format!(".{}.part", uuid::Uuid::new_v4().simple()));
+        let file = File::options()
+            .write(true)
+            .read(true)
+            .create_new(true)
+            .open(&path)
+            .await?;
+        Ok(Draft {
+            path,
+            file,
+            hasher: Sha256::new(),
+            written: 0,
+            kept: false,
+        })
     }
 }
 
@@ -245,7 +295,11 @@ impl Draft {
     async fn keep(mut self, digest: Digest, verified: &Verified) -> io::Result<()> {
         self.file.flush().await?;
         self.file.sync_all().await?;
-        let dir = self.path.parent().expect("a draft lies in the cache's directory").to_owned();
+        let dir = self
+            .path
+            .parent()
+            .expect("a draft lies in the cache's directory")
+            .to_owned();
         fs::rename(&self.path, dir.join(digest.hex())).await?;
         self.kept = true;
         verified.note(digest, Stamp::of(&self.file.metadata().await?));

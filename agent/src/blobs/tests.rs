@@ -26,14 +26,28 @@ struct Server {
 
 async fn answer(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
     let count = server.asked.fetch_add(1, Ordering::SeqCst);
-    if headers.get("authorization").is_none_or(|token| token != "Bearer s3cret") {
+    if headers
+        .get("authorization")
+        .is_none_or(|token| token != "Bearer s3cret")
+    {
         return StatusCode::UNAUTHORIZED.into_response();
     }
-    let range = headers.get("range").map(|range| range.to_str().unwrap().to_owned());
-    let from: usize =
-        range.as_deref().map_or(0, |range| range.trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap());
+    let range = headers
+        .get("range")
+        .map(|range| range.to_str().unwrap().to_owned());
+    let from: usize = range.as_deref().map_or(0, |range| {
+        range
+            .trim_start_matches("bytes=")
+            .trim_end_matches('-')
+            .parse()
+            .unwrap()
+    });
     let rest = server.content[from..].to_vec();
-    let status = if from > 0 { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+    let status = if from > 0 {
+        StatusCode::PARTIAL_CONTENT
+    } else {
+        StatusCode::OK
+    };
     let length = rest.len();
     if count < server.breaks {
         let half = Ok(bytes::Bytes::copy_from_slice(&rest[..length / 2]));
@@ -42,7 +56,12 @@ async fn answer(State(server): State<Arc<Server>>, headers: HeaderMap) -> Respon
             tokio::time::sleep(Duration::from_millis(50)).await;
             Err(io::Error::other("cable out"))
         }));
-        return (status, [("content-length", length.to_string())], Body::from_stream(broken)).into_response();
+        return (
+            status,
+            [("content-length", length.to_string())],
+            Body::from_stream(broken),
+        )
+            .into_response();
     }
     (status, [("content-length", length.to_string())], rest).into_response()
 }
@@ -56,22 +75,45 @@ struct Bench {
 }
 
 async fn bench(content: &[u8], breaks: usize) -> Bench {
-    let server = Arc::new(Server { content: content.to_vec(), breaks, asked: AtomicUsize::new(0) });
-    let router = Router::new().route("/agent/v1/blobs/sha256/{hex}", get(answer)).with_state(Arc::clone(&server));
+    let server = Arc::new(Server {
+        content: content.to_vec(),
+        breaks,
+        asked: AtomicUsize::new(0),
+    });
+    let router = Router::new()
+        .route("/agent/v1/blobs/sha256/{hex}", get(answer))
+        .with_state(Arc::clone(&server));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base_url = format!("http://{}", listener.local_addr().unwrap());
     let mut tasks = JoinSet::new();
     tasks.spawn(async move { axum::serve(listener, router).await.unwrap() });
     let dir = tempfile::tempdir().unwrap();
-    let shown = [(http::header::AUTHORIZATION, "Bearer s3cret".parse().unwrap())].into_iter().collect();
-    let client = reqwest::Client::builder().no_proxy().default_headers(shown).build().unwrap();
+    let shown = [(
+        http::header::AUTHORIZATION,
+        "Bearer s3cret".parse().unwrap(),
+    )]
+    .into_iter()
+    .collect();
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .default_headers(shown)
+        .build()
+        .unwrap();
     let source = BlobSource { base_url, client };
-    Bench { cache: BlobCache::at(dir.path()).await.unwrap(), source, server, _tasks: tasks, dir }
+    Bench {
+        cache: BlobCache::at(dir.path()).await.unwrap(),
+        source,
+        server,
+        _tasks: tasks,
+        dir,
+    }
 }
 
 fn files(bench: &Bench) -> Vec<String> {
     let entries = std::fs::read_dir(bench.dir.path().join("sha256")).unwrap();
-    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
 }
 
 #[tokio::test]
@@ -80,19 +122,42 @@ async fn a_blob_is_fetched_once_and_then_local() {
     let digest = Digest::of(CONTENT);
     assert!(bench.cache.open(digest).await.unwrap().is_none());
     let last = Mutex::new(Fetched::default());
-    let blob = bench.cache.ensure(digest, &bench.source, |fetched| *last.lock().unwrap() = fetched).await.unwrap();
+    let blob = bench
+        .cache
+        .ensure(digest, &bench.source, |fetched| {
+            *last.lock().unwrap() = fetched
+        })
+        .await
+        .unwrap();
     assert_eq!(blob.size, CONTENT.len() as u64);
-    assert_eq!(*last.lock().unwrap(), Fetched { done: blob.size, total: Some(blob.size) });
-    bench.cache.ensure(digest, &bench.source, |_| ()).await.unwrap();
+    assert_eq!(
+        *last.lock().unwrap(),
+        Fetched {
+            done: blob.size,
+            total: Some(blob.size)
+        }
+    );
+    bench
+        .cache
+        .ensure(digest, &bench.source, |_| ())
+        .await
+        .unwrap();
     assert_eq!(bench.server.asked.load(Ordering::SeqCst), 1);
-    assert_eq!(bench.cache.read(digest, 1024).await.unwrap().unwrap(), CONTENT);
+    assert_eq!(
+        bench.cache.read(digest, 1024).await.unwrap().unwrap(),
+        CONTENT
+    );
     assert!(bench.cache.read(digest, 3).await.is_err());
 }
 
 #[tokio::test]
 async fn all_who_ask_at_once_share_one_download() {
     let bench = bench(CONTENT, 0).await;
-    let asks = (0..8).map(|_| bench.cache.ensure(Digest::of(CONTENT), &bench.source, |_| ()));
+    let asks = (0..8).map(|_| {
+        bench
+            .cache
+            .ensure(Digest::of(CONTENT), &bench.source, |_| ())
+    });
     for blob in futures::future::join_all(asks).await {
         assert_eq!(blob.unwrap().size, CONTENT.len() as u64);
     }
@@ -102,7 +167,11 @@ async fn all_who_ask_at_once_share_one_download() {
 #[tokio::test]
 async fn a_download_that_breaks_off_continues_where_it_was() {
     let bench = bench(CONTENT, 2).await;
-    let blob = bench.cache.ensure(Digest::of(CONTENT), &bench.source, |_| ()).await.unwrap();
+    let blob = bench
+        .cache
+        .ensure(Digest::of(CONTENT), &bench.source, |_| ())
+        .await
+        .unwrap();
     assert_eq!(blob.size, CONTENT.len() as u64);
     assert_eq!(bench.server.asked.load(Ordering::SeqCst), 3);
 }
@@ -110,8 +179,15 @@ async fn a_download_that_breaks_off_continues_where_it_was() {
 #[tokio::test]
 async fn wrong_content_is_refused_and_leaves_nothing() {
     let bench = bench(b"something else", 0).await;
-    let error = bench.cache.ensure(Digest::of(CONTENT), &bench.source, |_| ()).await.unwrap_err();
-    assert!(matches!(error, FetchError::WrongContent { .. }) && !error.retryable(), "{error}");
+    let error = bench
+        .cache
+        .ensure(Digest::of(CONTENT), &bench.source, |_| ())
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, FetchError::WrongContent { .. }) && !error.retryable(),
+        "{error}"
+    );
     assert_eq!(files(&bench), Vec::<String>::new());
 }
 
@@ -119,8 +195,21 @@ async fn wrong_content_is_refused_and_leaves_nothing() {
 async fn a_refusal_is_final() {
     let mut bench = bench(CONTENT, 0).await;
     bench.source.client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let error = bench.cache.ensure(Digest::of(CONTENT), &bench.source, |_| ()).await.unwrap_err();
-    assert!(matches!(error, FetchError::Refused { status: StatusCode::UNAUTHORIZED, .. }), "{error}");
+    let error = bench
+        .cache
+        .ensure(Digest::of(CONTENT), &bench.source, |_| ())
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            FetchError::Refused {
+                status: StatusCode::UNAUTHORIZED,
+                ..
+            }
+        ),
+        "{error}"
+    );
     assert_eq!(bench.server.asked.load(Ordering::SeqCst), 1);
 }
 
@@ -129,7 +218,10 @@ async fn a_local_file_becomes_a_blob() {
     let bench = bench(CONTENT, 0).await;
     let path = bench.dir.path().join("image");
     std::fs::write(&path, CONTENT).unwrap();
-    assert_eq!(bench.cache.put_file(&path).await.unwrap(), Digest::of(CONTENT));
+    assert_eq!(
+        bench.cache.put_file(&path).await.unwrap(),
+        Digest::of(CONTENT)
+    );
     assert_eq!(files(&bench), [Digest::of(CONTENT).hex()]);
 }
 
@@ -149,18 +241,42 @@ async fn a_damaged_file_is_set_aside_and_fetched_again() {
     let mut flipped = CONTENT.to_vec();
     flipped[7] ^= 1;
     for (fetches, damaged) in [&flipped[..], &CONTENT[..9], b""].into_iter().enumerate() {
-        bench.cache.ensure(digest, &bench.source, |_| ()).await.unwrap();
+        bench
+            .cache
+            .ensure(digest, &bench.source, |_| ())
+            .await
+            .unwrap();
         damage(&bench.cache.path(digest), damaged);
         // A process that starts has read nothing yet; one that runs sees that the file was touched.
-        for cache in [bench.cache.clone(), BlobCache::at(bench.dir.path()).await.unwrap()] {
-            assert!(cache.open(digest).await.unwrap().is_none(), "never given out");
+        for cache in [
+            bench.cache.clone(),
+            BlobCache::at(bench.dir.path()).await.unwrap(),
+        ] {
+            assert!(
+                cache.open(digest).await.unwrap().is_none(),
+                "never given out"
+            );
         }
-        let aside = bench.dir.path().join(format!("sha256/.{}.damaged", digest.hex()));
-        assert_eq!(std::fs::read(aside).unwrap(), damaged, "kept to be looked at");
+        let aside = bench
+            .dir
+            .path()
+            .join(format!("sha256/.{}.damaged", digest.hex()));
+        assert_eq!(
+            std::fs::read(aside).unwrap(),
+            damaged,
+            "kept to be looked at"
+        );
         assert_eq!(bench.server.asked.load(Ordering::SeqCst), fetches + 1);
     }
-    bench.cache.ensure(digest, &bench.source, |_| ()).await.unwrap();
-    assert_eq!(bench.cache.read(digest, 1024).await.unwrap().unwrap(), CONTENT);
+    bench
+        .cache
+        .ensure(digest, &bench.source, |_| ())
+        .await
+        .unwrap();
+    assert_eq!(
+        bench.cache.read(digest, 1024).await.unwrap().unwrap(),
+        CONTENT
+    );
 }
 
 #[tokio::test]
@@ -168,7 +284,10 @@ async fn a_file_is_read_once_and_again_when_somebody_doubts_it() {
     let bench = bench(CONTENT, 0).await;
     let digest = bench.cache.put_bytes(CONTENT).await.unwrap();
     let stamp = Stamp::of(&std::fs::metadata(bench.cache.path(digest)).unwrap());
-    assert!(bench.cache.verified.holds(digest, stamp), "what was just written was hashed on its way");
+    assert!(
+        bench.cache.verified.holds(digest, stamp),
+        "what was just written was hashed on its way"
+    );
     bench.cache.doubt(digest);
     assert!(!bench.cache.verified.holds(digest, stamp));
     assert!(bench.cache.open(digest).await.unwrap().is_some());

@@ -30,7 +30,11 @@ pub(super) struct Stamp {
 impl Stamp {
     pub(super) fn of(metadata: &std::fs::Metadata) -> Self {
         let changed = (metadata.ctime(), metadata.ctime_nsec());
-        Self { inode: metadata.ino(), size: metadata.size(), changed }
+        Self {
+            inode: metadata.ino(),
+            size: metadata.size(),
+            changed,
+        }
     }
 }
 

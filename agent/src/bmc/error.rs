@@ -15,18 +15,29 @@ pub enum BmcError {
         "the BMC gave no answer to {call} ({why}); whether it acted is unknown: look at the power state before asking again"
     )]
     Timeout { call: String, why: String },
-    #[error("the BMC cannot be reached: {why}; check its network, its address and that it is powered")]
+    #[error(
+        "the BMC cannot be reached: {why}; check its network, its address and that it is powered"
+    )]
     Unreachable { why: String },
     #[error(
         "the BMC refuses these credentials ({said}); not tried again for {again_in:?} so that the account is not locked: correct the stored credential, or retry once the BMC takes it"
     )]
     BadCredentials { said: String, again_in: Duration },
     #[error("the BMC is busy: {said}")]
-    Busy { said: String, retry_after: Option<Duration> },
+    Busy {
+        said: String,
+        retry_after: Option<Duration>,
+    },
     #[error("the BMC answers nonsense: {what}; a restart of the BMC often mends this")]
     Garbage { what: String },
-    #[error("the BMC accepted {call}, but nothing happened within {waited:?}: it still shows {seen}")]
-    NothingHappened { call: String, waited: Duration, seen: String },
+    #[error(
+        "the BMC accepted {call}, but nothing happened within {waited:?}: it still shows {seen}"
+    )]
+    NothingHappened {
+        call: String,
+        waited: Duration,
+        seen: String,
+    },
     #[error(
         "the BMC shows another certificate than the pinned one (pinned {pinned}, seen {seen}): it was replaced, or somebody stands in between; pin the new one only after checking"
     )]
@@ -69,7 +80,11 @@ impl BmcError {
 
 /// A foreign text as it may be shown: printable, and not long.
 pub(super) fn shortened(text: &str) -> String {
-    let printable: String = text.chars().take(SAID_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let printable: String = text
+        .chars()
+        .take(SAID_CHARS)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
     match text.chars().nth(SAID_CHARS) {
         Some(_) => printable + "…",
         None => printable,

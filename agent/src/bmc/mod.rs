@@ -17,4 +17,6 @@ pub use evidence::{EventEntry, Sensor};
 pub use open::{Bmcs, Target};
 pub use pace::Limits;
 pub use system::Bmc;
-pub use view::{BmcView, BootOnce, BootOverride, OverrideEnabled, PowerState, Reset, TaskState, TaskView};
+pub use view::{
+    BmcView, BootOnce, BootOverride, OverrideEnabled, PowerState, Reset, TaskState, TaskView,
+};

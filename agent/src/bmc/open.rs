@@ -44,7 +44,10 @@ pub struct Bmcs {
 
 impl Bmcs {
     pub fn new(limits: Limits) -> Self {
-        Self { limits, slots: Arc::default() }
+        Self {
+            limits,
+            slots: Arc::default(),
+        }
     }
 
     /// How BMCs are treated.
@@ -56,7 +59,11 @@ impl Bmcs {
     ///
     /// # Errors
     /// [`BmcError::Unreachable`] when no HTTP client can be made.
-    pub fn open<'order>(&self, target: impl Into<Target<'order>>, job: JobId) -> Result<Bmc, BmcError> {
+    pub fn open<'order>(
+        &self,
+        target: impl Into<Target<'order>>,
+        job: JobId,
+    ) -> Result<Bmc, BmcError> {
         let target = target.into();
         let address = match target {
             Target::Redfish(target) => (target.address, target.port),

@@ -132,20 +132,39 @@ impl Slot {
     pub(super) fn may_log_in(&self, credentials: Digest, job: JobId) -> Result<(), BmcError> {
         match *self.refused() {
             Some(refusal) if refusal.bars(credentials, job) => {
-                let again_in = Duration::from_secs(refusal.until.duration_since(Instant::now()).as_secs() + 1);
-                Err(BmcError::BadCredentials { said: "refused before; not sent again".into(), again_in })
+                let again_in =
+                    Duration::from_secs(refusal.until.duration_since(Instant::now()).as_secs() + 1);
+                Err(BmcError::BadCredentials {
+                    said: "refused before; not sent again".into(),
+                    again_in,
+                })
             }
             Some(_) | None => Ok(()),
         }
     }
 
     /// Notes a refused login; returns how long this job does not try these credentials now.
-    pub(super) fn note_refusal(&self, credentials: Digest, job: JobId, limits: &Limits) -> Duration {
+    pub(super) fn note_refusal(
+        &self,
+        credentials: Digest,
+        job: JobId,
+        limits: &Limits,
+    ) -> Duration {
         let mut refused = self.refused();
         let before = refused.filter(|before| before.credentials == credentials);
-        let pause = before.map_or(limits.cool_off, |before| (before.pause * 2).min(limits.cool_off_max));
-        let knocks = 1 + before.filter(|before| Instant::now() < before.until).map_or(0, |before| before.knocks);
-        *refused = Some(Refusal { credentials, job, knocks, until: Instant::now() + pause, pause });
+        let pause = before.map_or(limits.cool_off, |before| {
+            (before.pause * 2).min(limits.cool_off_max)
+        });
+        let knocks = 1 + before
+            .filter(|before| Instant::now() < before.until)
+            .map_or(0, |before| before.knocks);
+        *refused = Some(Refusal {
+            credentials,
+            job,
+            knocks,
+            until: Instant::now() + pause,
+            pause,
+        });
         pause
     }
 

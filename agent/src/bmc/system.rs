@@ -72,15 +72,21 @@ impl Bmc {
                     Ok(set) => return Ok(set),
                     Err(unchanged) => refusal = Some(unchanged),
                 },
-                Err(unsupported @ BmcError::Unsupported { .. }) => refusal = refusal.or(Some(unsupported)),
+                Err(unsupported @ BmcError::Unsupported { .. }) => {
+                    refusal = refusal.or(Some(unsupported))
+                }
                 Err(error) => return Err(error),
             }
         }
-        Err(refusal.expect("there is at least one way, and every way that did not return left its reason"))
+        Err(refusal
+            .expect("there is at least one way, and every way that did not return left its reason"))
     }
 
     /// The override once it is as wanted, or why it is taken for ignored.
-    async fn read_back(&self, done: fn(&BootOverride) -> bool) -> Result<Result<BootOverride, BmcError>, BmcError> {
+    async fn read_back(
+        &self,
+        done: fn(&BootOverride) -> bool,
+    ) -> Result<Result<BootOverride, BmcError>, BmcError> {
         let started = Instant::now();
         loop {
             let seen = match &self.driver {
@@ -93,7 +99,11 @@ impl Bmc {
             }
             if waited >= self.limits.settle {
                 let call = "the change of the boot override".into();
-                return Ok(Err(BmcError::NothingHappened { call, waited, seen: seen.to_string() }));
+                return Ok(Err(BmcError::NothingHappened {
+                    call,
+                    waited,
+                    seen: seen.to_string(),
+                }));
             }
             tokio::time::sleep(self.limits.poll).await;
         }
@@ -168,11 +178,18 @@ impl Bmc {
                 Err(error) => Err(error),
             };
             match &seen {
-                Ok(seen) => watch.waiting_for(format!("waiting for the BMC to show power {wanted}; it shows {seen}")),
-                Err(error) => watch.waiting_for(format!("waiting for the BMC to show power {wanted}; {error}")),
+                Ok(seen) => watch.waiting_for(format!(
+                    "waiting for the BMC to show power {wanted}; it shows {seen}"
+                )),
+                Err(error) => watch.waiting_for(format!(
+                    "waiting for the BMC to show power {wanted}; {error}"
+                )),
             }
             let pause = match &seen {
-                Err(BmcError::Busy { retry_after: Some(after), .. }) => (*after).max(self.limits.poll),
+                Err(BmcError::Busy {
+                    retry_after: Some(after),
+                    ..
+                }) => (*after).max(self.limits.poll),
                 Ok(_) | Err(_) => self.limits.poll,
             };
             match watch.pause(pause).await {
@@ -181,9 +198,11 @@ impl Bmc {
                 Err(Stopped::DeadlinePassed) => {
                     let call = format!("the change to power {wanted}");
                     return Err(match seen {
-                        Ok(seen) => {
-                            BmcError::NothingHappened { call, waited: started.elapsed(), seen: seen.to_string() }
-                        }
+                        Ok(seen) => BmcError::NothingHappened {
+                            call,
+                            waited: started.elapsed(),
+                            seen: seen.to_string(),
+                        },
                         Err(error) => error,
                     });
                 }
@@ -201,7 +220,9 @@ impl Bmc {
         dip.deadline = dip.deadline.min(Instant::now() + settle);
         match self.wait_power(PowerState::Off, &dip).await {
             Ok(_) => self.wait_power(PowerState::On, watch).await.map(|_| true),
-            Err(BmcError::NothingHappened { .. }) => self.wait_power(PowerState::On, watch).await.map(|_| false),
+            Err(BmcError::NothingHappened { .. }) => {
+                self.wait_power(PowerState::On, watch).await.map(|_| false)
+            }
             Err(error) => Err(error),
         }
     }

@@ -63,9 +63,13 @@ pub enum BootFault {
         "the boot script was fetched a second time, by {from}: the machine started over, or another one takes its place"
     )]
     SecondScript { from: Ipv4Addr },
-    #[error("a second host key was reported, by {from}: another machine may have taken this one's place")]
+    #[error(
+        "a second host key was reported, by {from}: another machine may have taken this one's place"
+    )]
     SecondReport { from: Ipv4Addr },
-    #[error("a host key was reported with this boot's nonce, by {from} as {mac}, which is not this node's")]
+    #[error(
+        "a host key was reported with this boot's nonce, by {from} as {mac}, which is not this node's"
+    )]
     WrongMachine { from: Ipv4Addr, mac: Mac },
 }
 
@@ -105,19 +109,46 @@ impl ArmedBoots {
             return Err(ArmError::Nonce);
         }
         let mut table = self.lock();
-        if let Some((mac, id)) = spec.macs.iter().find_map(|mac| table.by_mac.get(mac).map(|id| (*mac, *id))) {
-            return Err(ArmError::Busy { mac, node: table.boots[&id].node });
+        if let Some((mac, id)) = spec
+            .macs
+            .iter()
+            .find_map(|mac| table.by_mac.get(mac).map(|id| (*mac, *id)))
+        {
+            return Err(ArmError::Busy {
+                mac,
+                node: table.boots[&id].node,
+            });
         }
         let (report, reports) = watch::channel(None);
         let (last_seen, sightings) = watch::channel(None);
         let id = table.next;
         table.next += 1;
         table.by_mac.extend(spec.macs.iter().map(|mac| (*mac, id)));
-        let image = LiveImage { address: spec.address, kernel: spec.kernel, initrd: spec.initrd };
+        let image = LiveImage {
+            address: spec.address,
+            kernel: spec.kernel,
+            initrd: spec.initrd,
+        };
         let (macs, nonce) = (spec.macs.clone(), spec.nonce.clone());
-        table.boots.insert(id, Boot { node, macs, nonce, image, script_given: false, report, last_seen });
+        table.boots.insert(
+            id,
+            Boot {
+                node,
+                macs,
+                nonce,
+                image,
+                script_given: false,
+                report,
+                last_seen,
+            },
+        );
         drop(table);
-        Ok(ArmedHandle { boots: self.clone(), id, reports, sightings })
+        Ok(ArmedHandle {
+            boots: self.clone(),
+            id,
+            reports,
+            sightings,
+        })
     }
 
     /// What is armed for a MAC.
@@ -129,30 +160,52 @@ impl ArmedBoots {
     /// The armed boot of the machine at an address, and the MAC it was last seen with.
     pub(super) fn find_by_address(&self, address: Ipv4Addr) -> Option<(Mac, LiveImage)> {
         let table = self.lock();
-        let boot = table.boots.values().find(|boot| boot.image.address == address)?;
-        let seen = boot.last_seen.borrow().as_ref().map(|sighting| sighting.mac);
+        let boot = table
+            .boots
+            .values()
+            .find(|boot| boot.image.address == address)?;
+        let seen = boot
+            .last_seen
+            .borrow()
+            .as_ref()
+            .map(|sighting| sighting.mac);
         Some((seen.unwrap_or(boot.macs[0]), boot.image))
     }
 
     /// Takes the one script of a boot. A second call fails the boot.
     pub(super) fn take_script(&self, mac: Mac, from: Ipv4Addr) -> ScriptTurn {
         let mut table = self.lock();
-        let Some(boot) = table.of_mac(mac) else { return ScriptTurn::NotArmed };
+        let Some(boot) = table.of_mac(mac) else {
+            return ScriptTurn::NotArmed;
+        };
         if boot.script_given {
             boot.fail(BootFault::SecondScript { from });
             return ScriptTurn::Spent;
         }
         boot.script_given = true;
-        ScriptTurn::Armed { image: boot.image, nonce: boot.nonce.clone() }
+        ScriptTurn::Armed {
+            image: boot.image,
+            nonce: boot.nonce.clone(),
+        }
     }
 
     /// Takes the one report of a boot. A second one, or one from a MAC that is not the node's, fails the boot.
-    pub(super) fn take_report(&self, report: LiveReport, from: Ipv4Addr) -> Result<(), ReportRefused> {
+    pub(super) fn take_report(
+        &self,
+        report: LiveReport,
+        from: Ipv4Addr,
+    ) -> Result<(), ReportRefused> {
         let mut table = self.lock();
-        let boot = table.boots.values_mut().find(|boot| boot.nonce.eq_ignore_ascii_case(&report.nonce));
+        let boot = table
+            .boots
+            .values_mut()
+            .find(|boot| boot.nonce.eq_ignore_ascii_case(&report.nonce));
         let boot = boot.ok_or(ReportRefused::UnknownNonce)?;
         if !boot.macs.contains(&report.mac) {
-            boot.fail(BootFault::WrongMachine { from, mac: report.mac });
+            boot.fail(BootFault::WrongMachine {
+                from,
+                mac: report.mac,
+            });
             return Err(ReportRefused::WrongMachine);
         }
         if boot.report.borrow().is_some() {
@@ -166,7 +219,11 @@ impl ArmedBoots {
     /// The address that the boot of a nonce must be reported from.
     pub(super) fn address_of_nonce(&self, nonce: &str) -> Option<Ipv4Addr> {
         let table = self.lock();
-        table.boots.values().find(|boot| boot.nonce.eq_ignore_ascii_case(nonce)).map(|boot| boot.image.address)
+        table
+            .boots
+            .values()
+            .find(|boot| boot.nonce.eq_ignore_ascii_case(nonce))
+            .map(|boot| boot.image.address)
     }
 
     /// Tells the waiting job what its machine did.
@@ -220,14 +277,16 @@ impl ArmedHandle {
     /// Waits until the boot fails; pending while it does not. For the time between the report and the end of the job, in which a second report
     /// still fails the boot.
     pub async fn fault(&self) -> BootFault {
-        self.until(|state| state.as_ref()?.as_ref().err().cloned()).await
+        self.until(|state| state.as_ref()?.as_ref().err().cloned())
+            .await
     }
 
     /// For a boot whose report was taken before the agent was restarted: its script and its report are used up, so that another one still fails it.
     pub fn resume(&self, report: LiveReport) {
         if let Some(boot) = self.boots.lock().boots.get_mut(&self.id) {
             boot.script_given = true;
-            boot.report.send_if_modified(|state| state.is_none() && state.replace(Ok(report)).is_none());
+            boot.report
+                .send_if_modified(|state| state.is_none() && state.replace(Ok(report)).is_none());
         }
     }
 
@@ -236,7 +295,10 @@ impl ArmedHandle {
         self.sightings.clone()
     }
 
-    async fn until<T>(&self, pick: impl Fn(&Option<Result<LiveReport, BootFault>>) -> Option<T>) -> T {
+    async fn until<T>(
+        &self,
+        pick: impl Fn(&Option<Result<LiveReport, BootFault>>) -> Option<T>,
+    ) -> T {
         let mut reports = self.reports.clone();
         let state = reports
             .wait_for(|state| pick(state).is_some())
@@ -270,14 +332,19 @@ pub(super) mod tests {
 
     pub(crate) fn spec(mac: Mac, address: Ipv4Addr) -> BootLive {
         BootLive {
-            power: Power::Manual { person: "ada".to_owned() },
+            power: Power::Manual {
+                person: "ada".to_owned(),
+            },
             permit: PermitId::new(),
             macs: vec![mac],
             address,
             nonce: NONCE.to_owned(),
             kernel: Digest::of(b"kernel"),
             initrd: Digest::of(b"initrd"),
-            user_key: UserKey { private_key: Secret::new(""), certificate: String::new() },
+            user_key: UserKey {
+                private_key: Secret::new(""),
+                certificate: String::new(),
+            },
             expect_uuid: None,
             expect_serial: None,
         }
@@ -287,7 +354,12 @@ pub(super) mod tests {
     const HERE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 11);
 
     fn report(mac: Mac) -> LiveReport {
-        LiveReport { protocol: 1, nonce: NONCE.to_owned(), mac, host_key: "ssh-ed25519 AAAA".to_owned() }
+        LiveReport {
+            protocol: 1,
+            nonce: NONCE.to_owned(),
+            mac,
+            host_key: "ssh-ed25519 AAAA".to_owned(),
+        }
     }
 
     #[test]
@@ -295,7 +367,10 @@ pub(super) mod tests {
         let boots = ArmedBoots::new();
         let handle = boots.arm(NodeId::new(), &spec(MAC, HERE)).unwrap();
         assert!(boots.find(MAC).is_some());
-        assert!(matches!(boots.arm(NodeId::new(), &spec(MAC, HERE)), Err(ArmError::Busy { .. })));
+        assert!(matches!(
+            boots.arm(NodeId::new(), &spec(MAC, HERE)),
+            Err(ArmError::Busy { .. })
+        ));
         drop(handle);
         assert_eq!(boots.find(MAC), None);
         assert_eq!(boots.take_script(MAC, HERE), ScriptTurn::NotArmed);
@@ -307,7 +382,10 @@ pub(super) mod tests {
         let handle = boots.arm(NodeId::new(), &spec(MAC, HERE)).unwrap();
         assert_eq!(boots.take_report(report(MAC), HERE), Ok(()));
         assert_eq!(handle.report().await, Ok(report(MAC)));
-        assert_eq!(boots.take_report(report(MAC), HERE), Err(ReportRefused::Second));
+        assert_eq!(
+            boots.take_report(report(MAC), HERE),
+            Err(ReportRefused::Second)
+        );
         assert_eq!(handle.fault().await, BootFault::SecondReport { from: HERE });
     }
 
@@ -325,10 +403,19 @@ pub(super) mod tests {
     async fn a_second_script_fails_the_boot_and_the_first_fault_stays() {
         let boots = ArmedBoots::new();
         let handle = boots.arm(NodeId::new(), &spec(MAC, HERE)).unwrap();
-        assert!(matches!(boots.take_script(MAC, HERE), ScriptTurn::Armed { .. }));
+        assert!(matches!(
+            boots.take_script(MAC, HERE),
+            ScriptTurn::Armed { .. }
+        ));
         assert_eq!(boots.take_script(MAC, HERE), ScriptTurn::Spent);
-        assert_eq!(boots.take_report(report(MAC), HERE), Err(ReportRefused::Second));
-        assert_eq!(handle.report().await, Err(BootFault::SecondScript { from: HERE }));
+        assert_eq!(
+            boots.take_report(report(MAC), HERE),
+            Err(ReportRefused::Second)
+        );
+        assert_eq!(
+            handle.report().await,
+            Err(BootFault::SecondScript { from: HERE })
+        );
     }
 
     #[tokio::test]
@@ -336,7 +423,16 @@ pub(super) mod tests {
         let boots = ArmedBoots::new();
         let handle = boots.arm(NodeId::new(), &spec(MAC, HERE)).unwrap();
         let stranger = Mac([2; 6]);
-        assert_eq!(boots.take_report(report(stranger), HERE), Err(ReportRefused::WrongMachine));
-        assert_eq!(handle.report().await, Err(BootFault::WrongMachine { from: HERE, mac: stranger }));
+        assert_eq!(
+            boots.take_report(report(stranger), HERE),
+            Err(ReportRefused::WrongMachine)
+        );
+        assert_eq!(
+            handle.report().await,
+            Err(BootFault::WrongMachine {
+                from: HERE,
+                mac: stranger
+            })
+        );
     }
 }

@@ -58,9 +58,15 @@ pub(super) async fn run(
         });
         for (name, service) in wanted {
             running.entry(name.clone()).or_insert_with(|| {
-                health.send_modify(|health| _ = health.insert(name.clone(), ListenerState::Starting));
+                health
+                    .send_modify(|health| _ = health.insert(name.clone(), ListenerState::Starting));
                 let mut task = JoinSet::new();
-                task.spawn(keep(Arc::clone(&shared), name, service.clone(), health.clone()));
+                task.spawn(keep(
+                    Arc::clone(&shared),
+                    name,
+                    service.clone(),
+                    health.clone(),
+                ));
                 (service, task)
             });
         }
@@ -87,8 +93,17 @@ fn services(site: &Site) -> BTreeMap<String, Service> {
             continue;
         }
         let place = interface_of(address).unwrap_or_else(|_| address.to_string());
-        let none = || Service::Dhcp(DhcpLink { addresses: Vec::new(), authoritative: false, proxy: false });
-        if let Service::Dhcp(link) = services.entry(format!("DHCP on {place}")).or_insert_with(none) {
+        let none = || {
+            Service::Dhcp(DhcpLink {
+                addresses: Vec::new(),
+                authoritative: false,
+                proxy: false,
+            })
+        };
+        if let Service::Dhcp(link) = services
+            .entry(format!("DHCP on {place}"))
+            .or_insert_with(none)
+        {
             if !link.addresses.contains(&address) {
                 link.addresses.push(address);
             }

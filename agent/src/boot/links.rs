@@ -5,7 +5,9 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd as _;
 
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, setsockopt, socket, sockopt};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrIn, bind, setsockopt, socket, sockopt,
+};
 use tokio::net::UdpSocket;
 
 /// Why a listener does not listen, with what to do about it.
@@ -18,13 +20,25 @@ pub enum ListenError {
     #[error(
         "{what} port {port} on {at} is in use: another service (dnsmasq, isc-dhcp-server, tftpd-hpa, a second agent?) has it; `ss -lnp` shows which one to stop"
     )]
-    InUse { what: &'static str, port: u16, at: String },
+    InUse {
+        what: &'static str,
+        port: u16,
+        at: String,
+    },
     #[error(
         "{what} port {port} on {at} needs more rights: run the agent as root, or give it CAP_NET_BIND_SERVICE and CAP_NET_RAW"
     )]
-    Forbidden { what: &'static str, port: u16, at: String },
+    Forbidden {
+        what: &'static str,
+        port: u16,
+        at: String,
+    },
     #[error("{what} on {at} failed")]
-    Io { what: &'static str, at: String, source: io::Error },
+    Io {
+        what: &'static str,
+        at: String,
+        source: io::Error,
+    },
 }
 
 impl ListenError {
@@ -54,7 +68,9 @@ pub fn interface_of(address: Ipv4Addr) -> Result<String, ListenError> {
             .is_some_and(|found| found.ip() == address)
     };
     let found = nix::ifaddrs::getifaddrs().map_err(failed)?.find(has);
-    found.map(|interface| interface.interface_name).ok_or(ListenError::NoInterface(address))
+    found
+        .map(|interface| interface.interface_name)
+        .ok_or(ListenError::NoInterface(address))
 }
 
 /// A UDP socket that hears and speaks on one interface only, and may broadcast. No address reuse: a second DHCP server on the same port must be

@@ -27,7 +27,9 @@ impl IpxeBinaries {
         let files = names.into_iter().map(|name| {
             let read = || {
                 let mut bytes = Vec::new();
-                std::fs::File::open(dir.join(name))?.take(MAX_LOADER + 1).read_to_end(&mut bytes)?;
+                std::fs::File::open(dir.join(name))?
+                    .take(MAX_LOADER + 1)
+                    .read_to_end(&mut bytes)?;
                 match bytes.len() as u64 {
                     1..=MAX_LOADER => Ok(Bytes::from(bytes)),
                     size => Err(io::Error::other(format!("{size} bytes is no boot loader"))),
@@ -36,7 +38,10 @@ impl IpxeBinaries {
             let explain = |error: io::Error| {
                 io::Error::new(
                     error.kind(),
-                    format!("boot loader {}: {error}; images/ipxe/build makes it", dir.join(name).display()),
+                    format!(
+                        "boot loader {}: {error}; images/ipxe/build makes it",
+                        dir.join(name).display()
+                    ),
                 )
             };
             Ok((name.to_owned(), read().map_err(explain)?))
@@ -46,7 +51,12 @@ impl IpxeBinaries {
 
     /// Loaders from bytes, for tests.
     pub fn of<const N: usize>(files: [(&str, Bytes); N]) -> Self {
-        Self(Arc::new(files.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect()))
+        Self(Arc::new(
+            files
+                .into_iter()
+                .map(|(name, bytes)| (name.to_owned(), bytes))
+                .collect(),
+        ))
     }
 
     /// A loader by its exact name.

@@ -34,7 +34,12 @@ pub struct Lookout {
 
 impl Lookout {
     pub fn new(armed: ArmedBoots, queue: mpsc::Sender<Sighting>, clock: Clock) -> Self {
-        Self { armed, queue, clock, recent: Mutex::default() }
+        Self {
+            armed,
+            queue,
+            clock,
+            recent: Mutex::default(),
+        }
     }
 
     /// Notes one thing seen.
@@ -57,9 +62,9 @@ impl Lookout {
     fn is_news(&self, sighting: &Sighting) -> bool {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (sighting.mac, sighting.what as u8);
-        let told = recent
-            .get(&key)
-            .is_some_and(|(at, detail)| sighting.at.duration_since(*at) < QUIET && *detail == sighting.detail);
+        let told = recent.get(&key).is_some_and(|(at, detail)| {
+            sighting.at.duration_since(*at) < QUIET && *detail == sighting.detail
+        });
         if !told {
             if recent.len() >= MOST {
                 recent.clear();
@@ -72,6 +77,10 @@ impl Lookout {
 
 /// At most 64 printable ASCII characters of what firmware sent; nothing else of it travels on.
 fn plain(text: &str) -> Option<String> {
-    let kept: String = text.chars().filter(|c| c.is_ascii_graphic() || *c == ' ').take(64).collect();
+    let kept: String = text
+        .chars()
+        .filter(|c| c.is_ascii_graphic() || *c == ' ')
+        .take(64)
+        .collect();
     Some(kept.trim().to_owned()).filter(|kept| !kept.is_empty())
 }

@@ -67,7 +67,14 @@ pub struct BootPorts {
 
 impl Default for BootPorts {
     fn default() -> Self {
-        Self { dhcp_server: 67, dhcp_relay: 67, dhcp_client: 68, pxe: 4011, tftp: 69, http: 8090 }
+        Self {
+            dhcp_server: 67,
+            dhcp_relay: 67,
+            dhcp_client: 68,
+            pxe: 4011,
+            tftp: 69,
+            http: 8090,
+        }
     }
 }
 
@@ -89,10 +96,18 @@ impl BootServices {
     ) -> io::Result<Self> {
         let data_dir = options.data_dir.clone();
         tokio::fs::create_dir_all(&data_dir).await?;
-        let saved = tokio::task::spawn_blocking(move || site::load(&data_dir)).await.map_err(io::Error::other)?;
+        let saved = tokio::task::spawn_blocking(move || site::load(&data_dir))
+            .await
+            .map_err(io::Error::other)?;
         let first = config.borrow().clone().or(saved);
-        let (site, sites) = watch::channel(Arc::new(first.as_ref().map(Site::from).unwrap_or_default()));
-        let shared = Arc::new(Shared::new(options.clone(), armed, sightings, sites.clone()));
+        let (site, sites) =
+            watch::channel(Arc::new(first.as_ref().map(Site::from).unwrap_or_default()));
+        let shared = Arc::new(Shared::new(
+            options.clone(),
+            armed,
+            sightings,
+            sites.clone(),
+        ));
         let (health, healths) = watch::channel(Health::default());
         let mut tasks = JoinSet::new();
         let following = follow(options.data_dir, config, site);
@@ -101,7 +116,10 @@ impl BootServices {
             stop.run_until_cancelled(following).await;
         });
         tasks.spawn(keep::run(shared, sites, health, cancel));
-        Ok(Self { tasks, health: healths })
+        Ok(Self {
+            tasks,
+            health: healths,
+        })
     }
 
     /// How each listener is, by name.
@@ -116,14 +134,22 @@ impl BootServices {
 }
 
 /// Publishes each configuration, once it is safe on disk. One that cannot be saved is used all the same: answering now matters more.
-async fn follow(data_dir: PathBuf, mut config: watch::Receiver<Option<SiteConfig>>, site: watch::Sender<Arc<Site>>) {
+async fn follow(
+    data_dir: PathBuf,
+    mut config: watch::Receiver<Option<SiteConfig>>,
+    site: watch::Sender<Arc<Site>>,
+) {
     config.mark_changed();
     while config.changed().await.is_ok() {
-        let Some(new) = config.borrow_and_update().clone() else { continue };
+        let Some(new) = config.borrow_and_update().clone() else {
+            continue;
+        };
         let published = Arc::new(Site::from(&new));
         let dir = data_dir.clone();
-        let saved =
-            tokio::task::spawn_blocking(move || site::save(&dir, &new)).await.map_err(io::Error::other).flatten();
+        let saved = tokio::task::spawn_blocking(move || site::save(&dir, &new))
+            .await
+            .map_err(io::Error::other)
+            .flatten();
         if let Err(error) = saved {
             let dir = data_dir.display();
             tracing::error!(%dir, %error, "the site configuration cannot be saved; after a restart without a server DHCP would answer from an older one");
@@ -158,10 +184,30 @@ impl Shared {
         sightings: mpsc::Sender<Sighting>,
         site: watch::Receiver<Arc<Site>>,
     ) -> Self {
-        let BootOptions { data_dir: _, blobs, ipxe, trust, clock, contact, ports } = options;
+        let BootOptions {
+            data_dir: _,
+            blobs,
+            ipxe,
+            trust,
+            clock,
+            contact,
+            ports,
+        } = options;
         let lookout = Lookout::new(armed.clone(), sightings, clock.clone());
         let (leases, yielding) = Default::default();
-        Self { site, armed, lookout, blobs, ipxe, trust, leases, yielding, contact, clock, ports }
+        Self {
+            site,
+            armed,
+            lookout,
+            blobs,
+            ipxe,
+            trust,
+            leases,
+            yielding,
+            contact,
+            clock,
+            ports,
+        }
     }
 
     fn leases(&self) -> MutexGuard<'_, Leases> {
@@ -180,14 +226,18 @@ impl Shared {
 
     /// What is armed for a MAC. Nothing once another agent may act for the site: the boot is its by now, with a permit and a window of its own.
     fn armed_for(&self, mac: Mac) -> Option<LiveImage> {
-        self.armed.find(mac).filter(|_| self.tenure() != Tenure::Over)
+        self.armed
+            .find(mac)
+            .filter(|_| self.tenure() != Tenure::Over)
     }
 
     /// The machine at an address: by its lease, by what is armed, by reservation.
     fn mac_at(&self, address: Ipv4Addr) -> Option<Mac> {
         let leased = self.leases().holder(address, Instant::now());
         let armed = || self.armed.find_by_address(address).map(|(mac, _)| mac);
-        leased.or_else(armed).or_else(|| self.site.borrow().mac_of(address))
+        leased
+            .or_else(armed)
+            .or_else(|| self.site.borrow().mac_of(address))
     }
 
     /// Whether a request from `from` may stand for the armed machine that is to be at `address`. Where we give out the addresses it must come from
@@ -195,7 +245,9 @@ impl Shared {
     /// may have given another address.
     fn may_act_for(&self, address: Ipv4Addr, from: Ipv4Addr) -> bool {
         let site = self.site.borrow();
-        let ours = site.segment_of(address).is_some_and(|segment| segment.subnet.mode == DhcpMode::Authoritative);
+        let ours = site
+            .segment_of(address)
+            .is_some_and(|segment| segment.subnet.mode == DhcpMode::Authoritative);
         !ours || address == from
     }
 }

@@ -30,25 +30,46 @@ pub struct Segment {
 
 impl From<&SiteConfig> for Site {
     fn from(config: &SiteConfig) -> Self {
-        Self { subnets: config.subnets.iter().cloned().map(Segment::from).collect() }
+        Self {
+            subnets: config.subnets.iter().cloned().map(Segment::from).collect(),
+        }
     }
 }
 
 impl From<Subnet> for Segment {
     fn from(subnet: Subnet) -> Self {
-        let by_mac = subnet.reservations.iter().enumerate().map(|(at, reservation)| (reservation.mac, at)).collect();
-        let mut taken: HashSet<Ipv4Addr> = subnet.reservations.iter().map(|reservation| reservation.address).collect();
-        taken.extend([subnet.agent_address, subnet.network.network(), subnet.network.broadcast()]);
+        let by_mac = subnet
+            .reservations
+            .iter()
+            .enumerate()
+            .map(|(at, reservation)| (reservation.mac, at))
+            .collect();
+        let mut taken: HashSet<Ipv4Addr> = subnet
+            .reservations
+            .iter()
+            .map(|reservation| reservation.address)
+            .collect();
+        taken.extend([
+            subnet.agent_address,
+            subnet.network.network(),
+            subnet.network.broadcast(),
+        ]);
         taken.extend(subnet.gateway);
         taken.extend(&subnet.dns);
-        Self { subnet, by_mac, taken }
+        Self {
+            subnet,
+            by_mac,
+            taken,
+        }
     }
 }
 
 impl Segment {
     /// The reservation of a MAC.
     pub fn reservation(&self, mac: Mac) -> Option<&Reservation> {
-        self.by_mac.get(&mac).map(|at| &self.subnet.reservations[*at])
+        self.by_mac
+            .get(&mac)
+            .map(|at| &self.subnet.reservations[*at])
     }
 
     /// Whether an address must not be lent to a stranger.
@@ -60,12 +81,19 @@ impl Segment {
 impl Site {
     /// The subnet an address is in.
     pub fn segment_of(&self, address: Ipv4Addr) -> Option<&Segment> {
-        self.subnets.iter().find(|segment| segment.subnet.network.contains(&address))
+        self.subnets
+            .iter()
+            .find(|segment| segment.subnet.network.contains(&address))
     }
 
     /// The subnet a DHCP packet belongs to: by its relay when it was relayed, else one on whose wire it was heard. Where several share a wire, the
     /// one that knows the machine, else one that lends addresses, else any.
-    pub fn segment_for(&self, mac: Mac, giaddr: Ipv4Addr, heard_on: &[Ipv4Addr]) -> Option<&Segment> {
+    pub fn segment_for(
+        &self,
+        mac: Mac,
+        giaddr: Ipv4Addr,
+        heard_on: &[Ipv4Addr],
+    ) -> Option<&Segment> {
         let here = self.subnets.iter().filter(|Segment { subnet, .. }| {
             let on_this_wire = match giaddr.is_unspecified() {
                 true => subnet.network.contains(&subnet.agent_address),
@@ -73,13 +101,22 @@ impl Site {
             };
             on_this_wire && subnet.mode != DhcpMode::Off && heard_on.contains(&subnet.agent_address)
         });
-        here.max_by_key(|segment| (segment.reservation(mac).is_some(), segment.subnet.dynamic_range.is_some()))
+        here.max_by_key(|segment| {
+            (
+                segment.reservation(mac).is_some(),
+                segment.subnet.dynamic_range.is_some(),
+            )
+        })
     }
 
     /// The MAC that an address is reserved for.
     pub fn mac_of(&self, address: Ipv4Addr) -> Option<Mac> {
         let subnet = &self.segment_of(address)?.subnet;
-        subnet.reservations.iter().find(|reservation| reservation.address == address).map(|reservation| reservation.mac)
+        subnet
+            .reservations
+            .iter()
+            .find(|reservation| reservation.address == address)
+            .map(|reservation| reservation.mac)
     }
 }
 
@@ -88,7 +125,9 @@ pub fn load(data_dir: &Path) -> Option<SiteConfig> {
     let path = data_dir.join(SNAPSHOT);
     let read = || -> io::Result<SiteConfig> {
         if fs::metadata(&path)?.len() > MAX_SNAPSHOT {
-            return Err(io::Error::other("larger than a site's configuration can be"));
+            return Err(io::Error::other(
+                "larger than a site's configuration can be",
+            ));
         }
         Ok(serde_json::from_slice(&fs::read(&path)?)?)
     };

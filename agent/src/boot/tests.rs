@@ -49,7 +49,11 @@ impl Bench {
         let (queue, seen) = mpsc::channel(64);
         let contact = Contact::default();
         contact.heard(Instant::now(), None);
-        let (armed, cancel, ports) = (ArmedBoots::new(), CancellationToken::new(), free_ports().await);
+        let (armed, cancel, ports) = (
+            ArmedBoots::new(),
+            CancellationToken::new(),
+            free_ports().await,
+        );
         let options = BootOptions {
             data_dir: data.path().to_owned(),
             blobs: blobs.clone(),
@@ -59,11 +63,29 @@ impl Bench {
             contact: contact.clone(),
             ports,
         };
-        let services = BootServices::start(options, configs, armed.clone(), queue, cancel.clone()).await.unwrap();
+        let services = BootServices::start(options, configs, armed.clone(), queue, cancel.clone())
+            .await
+            .unwrap();
         let mut health = services.health();
-        let all_up = |health: &Health| !health.is_empty() && health.values().all(|state| *state == ListenerState::Up);
-        timeout(PATIENCE, health.wait_for(all_up)).await.expect("the listeners come up").unwrap();
-        Self { armed, blobs, seen, ports, config, trust, contact, services, cancel, data }
+        let all_up = |health: &Health| {
+            !health.is_empty() && health.values().all(|state| *state == ListenerState::Up)
+        };
+        timeout(PATIENCE, health.wait_for(all_up))
+            .await
+            .expect("the listeners come up")
+            .unwrap();
+        Self {
+            armed,
+            blobs,
+            seen,
+            ports,
+            config,
+            trust,
+            contact,
+            services,
+            cancel,
+            data,
+        }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -71,14 +93,19 @@ impl Bench {
     }
 
     pub(crate) async fn next_seen(&mut self) -> (Seen, String) {
-        let sighting = timeout(PATIENCE, self.seen.recv()).await.expect("something is seen").unwrap();
+        let sighting = timeout(PATIENCE, self.seen.recv())
+            .await
+            .expect("something is seen")
+            .unwrap();
         assert_eq!(sighting.mac, MAC);
         (sighting.what, sighting.detail)
     }
 
     async fn stop(self) -> tempfile::TempDir {
         self.cancel.cancel();
-        timeout(PATIENCE, self.services.stopped()).await.expect("the services end when told");
+        timeout(PATIENCE, self.services.stopped())
+            .await
+            .expect("the services end when told");
         self.data
     }
 }
@@ -96,10 +123,20 @@ fn site_config() -> SiteConfig {
         dns: vec![],
         mode: DhcpMode::Authoritative,
         dynamic_range: None,
-        reservations: vec![Reservation { node: NodeId::new(), name: "n1".to_owned(), mac: MAC, address: HOST }],
+        reservations: vec![Reservation {
+            node: NodeId::new(),
+            name: "n1".to_owned(),
+            mac: MAC,
+            address: HOST,
+        }],
         relays: vec![Ipv4Addr::new(127, 0, 0, 2)],
     };
-    SiteConfig { revision: "1".to_owned(), site: "lab".to_owned(), subnets: vec![subnet], consoles: Vec::new() }
+    SiteConfig {
+        revision: "1".to_owned(),
+        site: "lab".to_owned(),
+        subnets: vec![subnet],
+        consoles: Vec::new(),
+    }
 }
 
 fn site_trust() -> SiteTrust {
@@ -155,7 +192,10 @@ async fn discover(ports: BootPorts) -> Option<Message> {
     };
     let mut buffer = [0; 1500];
     for _ in 0..10 {
-        socket.send_to(&request.encode(), (HOST, ports.dhcp_server)).await.unwrap();
+        socket
+            .send_to(&request.encode(), (HOST, ports.dhcp_server))
+            .await
+            .unwrap();
         if let Ok(received) = timeout(Duration::from_secs(1), socket.recv_from(&mut buffer)).await {
             return Message::parse(&buffer[..received.unwrap().0]).ok();
         }
@@ -170,8 +210,10 @@ async fn tftp_get(ports: BootPorts, name: &str) -> Result<Vec<u8>, String> {
     socket.send_to(&request, (HOST, ports.tftp)).await.unwrap();
     let (mut content, mut buffer) = (Vec::new(), [0; 1500]);
     loop {
-        let (length, from): (usize, SocketAddr) =
-            timeout(PATIENCE, socket.recv_from(&mut buffer)).await.unwrap().unwrap();
+        let (length, from): (usize, SocketAddr) = timeout(PATIENCE, socket.recv_from(&mut buffer))
+            .await
+            .unwrap()
+            .unwrap();
         match &buffer[..length] {
             [0, 3, high, low, data @ ..] => {
                 content.extend_from_slice(data);
@@ -190,28 +232,72 @@ async fn tftp_get(ports: BootPorts, name: &str) -> Result<Vec<u8>, String> {
 async fn a_machine_is_led_to_its_loader_only_while_it_is_armed() {
     let mut bench = Bench::start().await;
     let unarmed = discover(bench.ports).await.unwrap();
-    assert_eq!((unarmed.yiaddr, unarmed.options.get(code::BOOT_FILE)), (HOST, None));
-    assert_eq!(bench.next_seen().await, (Seen::Dhcp, "UEFI PXE: local boot".to_owned()));
+    assert_eq!(
+        (unarmed.yiaddr, unarmed.options.get(code::BOOT_FILE)),
+        (HOST, None)
+    );
+    assert_eq!(
+        bench.next_seen().await,
+        (Seen::Dhcp, "UEFI PXE: local boot".to_owned())
+    );
 
     let handle = bench.armed.arm(NodeId::new(), &armed_spec()).unwrap();
     let armed = discover(bench.ports).await.unwrap();
-    assert_eq!(armed.options.get(code::BOOT_FILE), Some(b"snponly.efi".as_slice()));
-    assert_eq!(bench.next_seen().await, (Seen::Dhcp, "UEFI PXE: armed, snponly.efi".to_owned()));
-    assert_eq!(tftp_get(bench.ports, "/snponly.efi").await, Ok(vec![b's'; 1468 * 2]));
-    assert_eq!(bench.next_seen().await, (Seen::Tftp, "snponly.efi to 127.0.0.1".to_owned()));
-    assert_eq!(handle.last_seen().borrow().as_ref().map(|sighting| sighting.what), Some(Seen::Tftp));
+    assert_eq!(
+        armed.options.get(code::BOOT_FILE),
+        Some(b"snponly.efi".as_slice())
+    );
+    assert_eq!(
+        bench.next_seen().await,
+        (Seen::Dhcp, "UEFI PXE: armed, snponly.efi".to_owned())
+    );
+    assert_eq!(
+        tftp_get(bench.ports, "/snponly.efi").await,
+        Ok(vec![b's'; 1468 * 2])
+    );
+    assert_eq!(
+        bench.next_seen().await,
+        (Seen::Tftp, "snponly.efi to 127.0.0.1".to_owned())
+    );
+    assert_eq!(
+        handle
+            .last_seen()
+            .borrow()
+            .as_ref()
+            .map(|sighting| sighting.what),
+        Some(Seen::Tftp)
+    );
     drop(handle);
-    assert_eq!(discover(bench.ports).await.unwrap().options.get(code::BOOT_FILE), None);
+    assert_eq!(
+        discover(bench.ports)
+            .await
+            .unwrap()
+            .options
+            .get(code::BOOT_FILE),
+        None
+    );
     bench.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tftp_knows_exact_names_only() {
     let bench = Bench::start().await;
-    for name in ["../undionly.kpxe", "undionly", "UNDIONLY.KPXE", "//undionly.kpxe", "/etc/passwd", ""] {
+    for name in [
+        "../undionly.kpxe",
+        "undionly",
+        "UNDIONLY.KPXE",
+        "//undionly.kpxe",
+        "/etc/passwd",
+        "",
+    ] {
         assert!(tftp_get(bench.ports, name).await.is_err(), "{name}");
     }
-    assert_eq!(tftp_get(bench.ports, "undionly.kpxe").await.map(|bytes| bytes.len()), Ok(3000));
+    assert_eq!(
+        tftp_get(bench.ports, "undionly.kpxe")
+            .await
+            .map(|bytes| bytes.len()),
+        Ok(3000)
+    );
     bench.stop().await;
 }
 
@@ -226,11 +312,16 @@ async fn a_restart_without_a_server_answers_from_the_saved_configuration() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(PATIENCE, moved).await.expect("a new configuration is followed");
+    timeout(PATIENCE, moved)
+        .await
+        .expect("a new configuration is followed");
     let data = bench.stop().await;
     let alone = Bench::start_in(data, None).await;
     let answer = discover(alone.ports).await.unwrap();
-    assert_eq!((answer.yiaddr, answer.options.get(code::BOOT_FILE)), (Ipv4Addr::new(127, 0, 0, 9), None));
+    assert_eq!(
+        (answer.yiaddr, answer.options.get(code::BOOT_FILE)),
+        (Ipv4Addr::new(127, 0, 0, 9), None)
+    );
     alone.stop().await;
 }
 
@@ -241,13 +332,24 @@ async fn an_agent_that_is_cut_off_goes_on_with_what_is_armed_and_then_only_from_
     let _handle = bench.armed.arm(NodeId::new(), &armed_spec()).unwrap();
     bench.contact.be_silent_for(Duration::from_secs(50));
     let armed = discover(bench.ports).await.unwrap();
-    assert_eq!(armed.options.get(code::BOOT_FILE), Some(b"snponly.efi".as_slice()), "a minute costs no boot");
+    assert_eq!(
+        armed.options.get(code::BOOT_FILE),
+        Some(b"snponly.efi".as_slice()),
+        "a minute costs no boot"
+    );
 
     bench.contact.be_silent_for(Duration::from_secs(61));
-    let answer = discover(bench.ports).await.expect("nobody else answered it");
-    assert_eq!((answer.yiaddr, answer.options.get(code::BOOT_FILE)), (HOST, None));
+    let answer = discover(bench.ports)
+        .await
+        .expect("nobody else answered it");
+    assert_eq!(
+        (answer.yiaddr, answer.options.get(code::BOOT_FILE)),
+        (HOST, None)
+    );
     let script = async || {
-        let script = reqwest::get(bench.url(&format!("ipxe?mac={MAC}&platform=efi"))).await.unwrap();
+        let script = reqwest::get(bench.url(&format!("ipxe?mac={MAC}&platform=efi")))
+            .await
+            .unwrap();
         script.text().await.unwrap()
     };
     let local = script().await;
@@ -261,7 +363,12 @@ async fn an_agent_that_is_cut_off_goes_on_with_what_is_armed_and_then_only_from_
 #[tokio::test]
 async fn a_missing_interface_and_a_taken_port_are_named_with_what_to_do() {
     let nowhere = Ipv4Addr::new(203, 0, 113, 1);
-    assert!(links::interface_of(nowhere).unwrap_err().to_string().contains("give it to the provisioning interface"));
+    assert!(
+        links::interface_of(nowhere)
+            .unwrap_err()
+            .to_string()
+            .contains("give it to the provisioning interface")
+    );
     let taken = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap();
     let error = links::udp_on("lo", "DHCP", taken.local_addr().unwrap().port()).unwrap_err();
     assert!(error.to_string().contains("is in use"), "{error}");

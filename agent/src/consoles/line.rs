@@ -32,10 +32,17 @@ pub(super) async fn read(target: ConsoleTarget, tape: Arc<Tape>) {
     loop {
         let begun = Instant::now();
         let ended = follow(address, &tape, &mut told).await;
-        let why = ended.map_or_else(|error| error.to_string(), |()| "it closed the connection".into());
+        let why = ended.map_or_else(
+            |error| error.to_string(),
+            |()| "it closed the connection".into(),
+        );
         match told {
-            Told::Nothing => tape.note(&format!("the console at {address} cannot be read: {why}; it is tried again")),
-            Told::Reading => tape.note(&format!("the console at {address} is lost: {why}; it is tried again")),
+            Told::Nothing => tape.note(&format!(
+                "the console at {address} cannot be read: {why}; it is tried again"
+            )),
+            Told::Reading => tape.note(&format!(
+                "the console at {address} is lost: {why}; it is tried again"
+            )),
             Told::Away => {}
         }
         told = Told::Away;

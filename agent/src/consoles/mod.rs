@@ -31,7 +31,10 @@ pub(crate) async fn record(agent: Arc<Agent>, mut configs: watch::Receiver<Optio
     let mut lines = Lines::default();
     let mut backoff = Backoff::new(MAX_PAUSE);
     loop {
-        let targets = configs.borrow_and_update().as_ref().map(|config| config.consoles.clone());
+        let targets = configs
+            .borrow_and_update()
+            .as_ref()
+            .map(|config| config.consoles.clone());
         lines.follow(&targets.unwrap_or_default(), &agent.clock);
         tokio::select! {
             changed = configs.changed() => match changed {
@@ -70,23 +73,40 @@ struct Batch {
 impl Lines {
     /// Reads these consoles and no others. A console that moved keeps what is not told yet.
     fn follow(&mut self, targets: &[ConsoleTarget], clock: &Clock) {
-        let wanted: BTreeMap<NodeId, ConsoleTarget> = targets.iter().map(|target| (target.node, *target)).collect();
+        let wanted: BTreeMap<NodeId, ConsoleTarget> = targets
+            .iter()
+            .map(|target| (target.node, *target))
+            .collect();
         self.lines.retain(|node, _| wanted.contains_key(node));
         for (node, target) in wanted {
             let line = self.lines.get(&node);
             if line.is_some_and(|line| line.target == target) {
                 continue;
             }
-            let tape = line.map_or_else(|| Arc::new(Tape::new(clock.clone())), |line| Arc::clone(&line.tape));
+            let tape = line.map_or_else(
+                || Arc::new(Tape::new(clock.clone())),
+                |line| Arc::clone(&line.tape),
+            );
             let reader = tokio::spawn(line::read(target, Arc::clone(&tape)));
-            self.lines.insert(node, Line { target, tape, _reader: AbortOnDropHandle::new(reader) });
+            self.lines.insert(
+                node,
+                Line {
+                    target,
+                    tape,
+                    _reader: AbortOnDropHandle::new(reader),
+                },
+            );
         }
     }
 
     /// Tells the server what was written since it last heard. What it did not hear stays on the tapes.
     async fn tell(&mut self, agent: &Agent, backoff: &mut Backoff) {
         loop {
-            let Batch { chunks, bytes, reports } = self.batch();
+            let Batch {
+                chunks,
+                bytes,
+                reports,
+            } = self.batch();
             if chunks.is_empty() {
                 return;
             }
@@ -116,10 +136,19 @@ impl Lines {
 
     fn batch(&self) -> Batch {
         let mut batch = Batch::default();
-        let after = self.lines.iter().filter(|(node, _)| Some(**node) > self.last);
-        let rest = self.lines.iter().filter(|(node, _)| Some(**node) <= self.last);
+        let after = self
+            .lines
+            .iter()
+            .filter(|(node, _)| Some(**node) > self.last);
+        let rest = self
+            .lines
+            .iter()
+            .filter(|(node, _)| Some(**node) <= self.last);
         for (node, line) in after.chain(rest) {
-            let (chunks, bytes) = (BATCH_CHUNKS - batch.chunks.len(), BATCH_BYTES.saturating_sub(batch.bytes));
+            let (chunks, bytes) = (
+                BATCH_CHUNKS - batch.chunks.len(),
+                BATCH_BYTES.saturating_sub(batch.bytes),
+            );
             if chunks == 0 || bytes == 0 {
                 break;
             }
@@ -128,7 +157,13 @@ impl Lines {
                 continue;
             }
             batch.bytes += told.iter().map(|(_, text)| text.len()).sum::<usize>();
-            batch.chunks.extend(told.into_iter().map(|(at, text)| ConsoleChunk { node: *node, at, text }));
+            batch
+                .chunks
+                .extend(told.into_iter().map(|(at, text)| ConsoleChunk {
+                    node: *node,
+                    at,
+                    text,
+                }));
             batch.reports.push((*node, report));
         }
         batch

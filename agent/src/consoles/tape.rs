@@ -62,10 +62,17 @@ impl Tape {
             open: false,
             latest: Timestamp::UNIX_EPOCH,
             partial: Vec::new(),
-            allowance: Allowance { left: 0.0, since: Timestamp::UNIX_EPOCH, exceeded: false },
+            allowance: Allowance {
+                left: 0.0,
+                since: Timestamp::UNIX_EPOCH,
+                exceeded: false,
+            },
             refused: 0,
         };
-        Self { clock, state: Mutex::new(state) }
+        Self {
+            clock,
+            state: Mutex::new(state),
+        }
     }
 
     /// What was read from the console.
@@ -99,13 +106,31 @@ impl Tape {
             size += text.len();
             fits
         };
-        let mut told: Vec<(Timestamp, String)> = state.chunks.iter().take(chunks).take_while(within).cloned().collect();
+        let mut told: Vec<(Timestamp, String)> = state
+            .chunks
+            .iter()
+            .take(chunks)
+            .take_while(within)
+            .cloned()
+            .collect();
         if let Some((_, first)) = told.first_mut()
             && state.dropped > 0
         {
-            first.insert_str(0, &note(&format!("{} bytes were dropped: the server was away", state.dropped)));
+            first.insert_str(
+                0,
+                &note(&format!(
+                    "{} bytes were dropped: the server was away",
+                    state.dropped
+                )),
+            );
         }
-        (Report { end: state.front + told.len() as u64, dropped: state.dropped }, told)
+        (
+            Report {
+                end: state.front + told.len() as u64,
+                dropped: state.dropped,
+            },
+            told,
+        )
     }
 
     /// The report arrived: what it carried need not be told again.
@@ -145,7 +170,10 @@ impl State {
     fn note_refused(&mut self, now: Timestamp) {
         match std::mem::take(&mut self.refused) {
             0 => {}
-            refused => self.note(&format!("{refused} bytes were dropped: more than {RATE} in a second"), now),
+            refused => self.note(
+                &format!("{refused} bytes were dropped: more than {RATE} in a second"),
+                now,
+            ),
         }
     }
 
@@ -160,7 +188,9 @@ impl State {
         self.bytes += text.len();
         match self.chunks.back_mut() {
             Some((at, latest))
-                if self.open && latest.len() + text.len() + WORDS <= CHUNK_BYTES && now.duration_since(*at) < SPAN =>
+                if self.open
+                    && latest.len() + text.len() + WORDS <= CHUNK_BYTES
+                    && now.duration_since(*at) < SPAN =>
             {
                 latest.push_str(text);
             }
@@ -222,7 +252,11 @@ mod tests {
     }
 
     fn texts(tape: &Tape) -> Vec<String> {
-        tape.report(usize::MAX, usize::MAX).1.into_iter().map(|(_, text)| text).collect()
+        tape.report(usize::MAX, usize::MAX)
+            .1
+            .into_iter()
+            .map(|(_, text)| text)
+            .collect()
     }
 
     #[test]
@@ -237,7 +271,10 @@ mod tests {
         tape.write(b"more");
         let (_, again) = tape.report(9, 9999);
         assert_eq!(again[0], first[0], "what is told does not change any more");
-        assert!(again[1].0 > again[0].0, "and times rise on a clock that stands still");
+        assert!(
+            again[1].0 > again[0].0,
+            "and times rise on a clock that stands still"
+        );
         tape.told(&report);
         assert_eq!(texts(&tape), ["more"]);
     }
@@ -251,8 +288,15 @@ mod tests {
         }
         let (report, told) = tape.report(usize::MAX, usize::MAX);
         let all: String = told.iter().map(|(_, text)| text.as_str()).collect();
-        assert!(all.len() <= KEPT_BYTES + WORDS && all.ends_with("199\n"), "{}", all.len());
-        assert!(all.starts_with("\r\n[muster: 14") && told.iter().all(|(_, text)| text.len() <= CHUNK_BYTES));
+        assert!(
+            all.len() <= KEPT_BYTES + WORDS && all.ends_with("199\n"),
+            "{}",
+            all.len()
+        );
+        assert!(
+            all.starts_with("\r\n[muster: 14")
+                && told.iter().all(|(_, text)| text.len() <= CHUNK_BYTES)
+        );
         tape.told(&report);
         assert_eq!(texts(&tape), [""; 0]);
         tape.write(b"x");
@@ -275,7 +319,10 @@ mod tests {
         all.push_str(&texts(&tape).concat());
         let taken = all.matches('x').count();
         assert!((RATE..=2 * RATE).contains(&taken), "{taken}");
-        assert!(all.contains("bytes were dropped: more than 65536 in a second]") && all.ends_with("end"));
+        assert!(
+            all.contains("bytes were dropped: more than 65536 in a second]")
+                && all.ends_with("end")
+        );
     }
 
     #[test]

@@ -80,14 +80,19 @@ impl Command {
         let (seconds, output_bytes) = match self {
             Self::PairServe => (0, 0),
             Self::PairAsk { within_s } => (*within_s, 16 << 20),
-            Self::Version | Self::BootId | Self::Cancel { .. } | Self::Answer { .. } => (30, 64 << 10),
+            Self::Version | Self::BootId | Self::Cancel { .. } | Self::Answer { .. } => {
+                (30, 64 << 10)
+            }
             Self::Reboot | Self::PowerOff | Self::TrustCa | Self::WriteMarker => (30, 64 << 10),
             Self::Run { .. } | Self::RunAttached { .. } => (60, 64 << 10),
             Self::Inventory | Self::InventoryHeard => (180, 16 << 20),
             Self::InstallNode { .. } => (300, 64 << 10),
             Self::Attach { .. } => (0, 0),
         };
-        Bounds { within: Duration::from_secs(seconds), output_bytes }
+        Bounds {
+            within: Duration::from_secs(seconds),
+            output_bytes,
+        }
     }
 }
 

@@ -26,12 +26,18 @@ impl Session {
         let bounds = command.bounds();
         let whole = async {
             let (reader, writer) = self.start(command).await?.split();
-            let (output, ()) = tokio::try_join!(collect(reader, command, bounds.output_bytes), feed(writer, input))?;
+            let (output, ()) = tokio::try_join!(
+                collect(reader, command, bounds.output_bytes),
+                feed(writer, input)
+            )?;
             Ok(output)
         };
         tokio::time::timeout(bounds.within, whole)
             .await
-            .map_err(|_| SshError::Timeout { what: command.to_string(), seconds: bounds.within.as_secs() })?
+            .map_err(|_| SshError::Timeout {
+                what: command.to_string(),
+                seconds: bounds.within.as_secs(),
+            })?
     }
 
     /// Opens a channel and starts the command on it.
@@ -43,7 +49,10 @@ impl Session {
         };
         tokio::time::timeout(OPEN_WITHIN, open)
             .await
-            .map_err(|_| SshError::Timeout { what: format!("starting {command}"), seconds: OPEN_WITHIN.as_secs() })?
+            .map_err(|_| SshError::Timeout {
+                what: format!("starting {command}"),
+                seconds: OPEN_WITHIN.as_secs(),
+            })?
             .map_err(|error: russh::Error| SshError::Lost(error.to_string()))
     }
 }
@@ -57,13 +66,20 @@ pub(super) async fn feed(writer: ChannelWriteHalf<Msg>, input: Bytes) -> Result<
     Ok(())
 }
 
-async fn collect(mut reader: ChannelReadHalf, command: Command, limit: usize) -> Result<Vec<u8>, SshError> {
+async fn collect(
+    mut reader: ChannelReadHalf,
+    command: Command,
+    limit: usize,
+) -> Result<Vec<u8>, SshError> {
     let mut output = Vec::new();
     let mut end = End::default();
     while let Some(message) = reader.wait().await {
         if let ChannelMsg::Data { data } = &message {
             if output.len() + data.len() > limit {
-                return Err(SshError::TooMuch { command: command.to_string(), limit });
+                return Err(SshError::TooMuch {
+                    command: command.to_string(),
+                    limit,
+                });
             }
             output.extend_from_slice(data);
         }
@@ -89,7 +105,9 @@ impl End {
                 self.stderr.extend_from_slice(&data[..data.len().min(room)]);
             }
             ChannelMsg::ExitStatus { exit_status } => self.status = Some(*exit_status),
-            ChannelMsg::ExitSignal { signal_name, .. } => self.signal = Some(format!("{signal_name:?}")),
+            ChannelMsg::ExitSignal { signal_name, .. } => {
+                self.signal = Some(format!("{signal_name:?}"))
+            }
             ChannelMsg::Failure => self.refused = true,
             _ => {}
         }
@@ -97,14 +115,22 @@ impl End {
 
     /// A channel that closes without a status lost its connection: RFC 4254 §6.10 has sshd send one for every command that ended.
     pub(super) fn judge(self, command: Command) -> Result<(), SshError> {
-        let exit = |status, stderr| Err(SshError::Exit { command: command.to_string(), status, stderr });
+        let exit = |status, stderr| {
+            Err(SshError::Exit {
+                command: command.to_string(),
+                status,
+                stderr,
+            })
+        };
         let stderr = String::from_utf8_lossy(&self.stderr).trim().to_owned();
         match (self.status, self.signal) {
             (Some(0), _) => Ok(()),
             (Some(status), _) => exit(status, stderr),
             (None, Some(signal)) => exit(128, format!("killed by {signal} {stderr}")),
             (None, None) if self.refused => exit(126, "the node's sshd refused to run it".into()),
-            (None, None) => Err(SshError::Lost("the channel closed without an exit status".into())),
+            (None, None) => Err(SshError::Lost(
+                "the channel closed without an exit status".into(),
+            )),
         }
     }
 }

@@ -42,46 +42,90 @@ pub async fn meet(contact: FirstContact<'_>, within: Duration) -> Result<Met, Ss
     let what = format!("connecting to {}:{}", contact.address, contact.port);
     tokio::time::timeout(within, connect(contact))
         .await
-        .map_err(|_| SshError::Timeout { what, seconds: within.as_secs() })?
+        .map_err(|_| SshError::Timeout {
+            what,
+            seconds: within.as_secs(),
+        })?
 }
 
 async fn connect(contact: FirstContact<'_>) -> Result<Met, SshError> {
     let address = SocketAddr::from((contact.address, contact.port));
     let shown: Shown = Arc::new(OnceLock::new());
     let accepted = Accepted::Fingerprint(contact.fingerprint.map(str::to_owned));
-    let pin = Pin { accepted, shown: Arc::clone(&shown) };
-    let config = client::Config { keepalive_interval: Some(KEEPALIVE), nodelay: true, ..Default::default() };
+    let pin = Pin {
+        accepted,
+        shown: Arc::clone(&shown),
+    };
+    let config = client::Config {
+        keepalive_interval: Some(KEEPALIVE),
+        nodelay: true,
+        ..Default::default()
+    };
     let asked = Instant::now();
     let connected = client::connect(Arc::new(config), address, pin).await;
     let key = shown.get().cloned();
     let mut handle = match (connected, key.as_ref(), contact.fingerprint) {
         (Ok(handle), ..) => handle,
-        (Err(russh::Error::UnknownKey), Some(key), None) => return Ok(Met::Unconfirmed { shown: described(key) }),
-        (Err(russh::Error::UnknownKey), Some(key), Some(recorded)) => {
-            return Err(SshError::HostKeyMismatch { address, shown: described(key), recorded: recorded.to_owned() });
+        (Err(russh::Error::UnknownKey), Some(key), None) => {
+            return Ok(Met::Unconfirmed {
+                shown: described(key),
+            });
         }
-        (Err(error), ..) => return Err(SshError::Unreachable { address, why: error.to_string() }),
+        (Err(russh::Error::UnknownKey), Some(key), Some(recorded)) => {
+            return Err(SshError::HostKeyMismatch {
+                address,
+                shown: described(key),
+                recorded: recorded.to_owned(),
+            });
+        }
+        (Err(error), ..) => {
+            return Err(SshError::Unreachable {
+                address,
+                why: error.to_string(),
+            });
+        }
     };
     let key = key.ok_or_else(|| SshError::Lost("the machine showed no host key".into()))?;
-    let host_key = key.to_openssh().map_err(|error| SshError::Lost(format!("its host key: {error}")))?;
+    let host_key = key
+        .to_openssh()
+        .map_err(|error| SshError::Lost(format!("its host key: {error}")))?;
     match log_in(&mut handle, contact).await? {
-        answer if answer.success() => Ok(Met::Session { session: Session::over(handle, asked), host_key }),
+        answer if answer.success() => Ok(Met::Session {
+            session: Session::over(handle, asked),
+            host_key,
+        }),
         _ => Err(SshError::AuthRefused(address)),
     }
 }
 
-async fn log_in(handle: &mut Handle<Pin>, contact: FirstContact<'_>) -> Result<AuthResult, SshError> {
+async fn log_in(
+    handle: &mut Handle<Pin>,
+    contact: FirstContact<'_>,
+) -> Result<AuthResult, SshError> {
     let lost = |error: russh::Error| SshError::Lost(error.to_string());
     let secret = contact.secret.reveal();
     if !secret.trim_start().starts_with("-----BEGIN") {
-        return handle.authenticate_password(contact.user, secret).await.map_err(lost);
+        return handle
+            .authenticate_password(contact.user, secret)
+            .await
+            .map_err(lost);
     }
     // The parser's error could quote what it read: a private key's is left out.
-    let key = PrivateKey::from_openssh(secret)
-        .map_err(|_| SshError::BadLogin("the credential is not an OpenSSH private key without a passphrase".into()))?;
-    let hash = handle.best_supported_rsa_hash().await.map_err(lost)?.flatten();
+    let key = PrivateKey::from_openssh(secret).map_err(|_| {
+        SshError::BadLogin(
+            "the credential is not an OpenSSH private key without a passphrase".into(),
+        )
+    })?;
+    let hash = handle
+        .best_supported_rsa_hash()
+        .await
+        .map_err(lost)?
+        .flatten();
     let key = PrivateKeyWithHashAlg::new(Arc::new(key), hash);
-    handle.authenticate_publickey(contact.user, key).await.map_err(lost)
+    handle
+        .authenticate_publickey(contact.user, key)
+        .await
+        .map_err(lost)
 }
 
 /// As `ssh-keygen -l` prints it.

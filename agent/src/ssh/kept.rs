@@ -56,20 +56,36 @@ impl Default for KeptSessions {
 impl KeptSessions {
     /// At most so many, each until nobody came for it for so long.
     pub fn holding(most: usize, idle: Duration) -> Self {
-        Self { most, idle, kept: Mutex::default() }
+        Self {
+            most,
+            idle,
+            kept: Mutex::default(),
+        }
     }
 
     /// The session that an earlier job left on the node, when it is exactly what this login would lead to and still answers. Whatever is kept of
     /// this node is kept no more.
     pub async fn take(&self, node: NodeId, epoch: i64, login: &Login) -> Option<Session> {
-        let Kept { session, whom, since } = self.lock().remove(&node)?;
+        let Kept {
+            session,
+            whom,
+            since,
+        } = self.lock().remove(&node)?;
         let same = Whom::of(epoch, login).is_ok_and(|wanted| wanted == whom);
-        (same && since.elapsed() < self.idle && session.answers(ANSWERS_WITHIN).await).then_some(session)
+        (same && since.elapsed() < self.idle && session.answers(ANSWERS_WITHIN).await)
+            .then_some(session)
     }
 
     /// Whether another system than this login's answers on the session that is kept of the node: then that one is up, and this one is not.
     pub async fn other_answers(&self, node: NodeId, login: &Login) -> bool {
-        let Some(Kept { session, whom, since }) = self.lock().remove(&node) else { return false };
+        let Some(Kept {
+            session,
+            whom,
+            since,
+        }) = self.lock().remove(&node)
+        else {
+            return false;
+        };
         let same_machine = whom.address.ip() == login.address;
         same_machine
             && whom.host_key != login.host_key
@@ -79,11 +95,23 @@ impl KeptSessions {
 
     /// Keeps a session for the node's next job. One whose login cannot be read is closed.
     pub fn keep(&self, node: NodeId, epoch: i64, login: &Login, session: Session) {
-        let Ok(whom) = Whom::of(epoch, login) else { return };
+        let Ok(whom) = Whom::of(epoch, login) else {
+            return;
+        };
         let mut kept = self.lock();
-        kept.insert(node, Kept { session, whom, since: Instant::now() });
+        kept.insert(
+            node,
+            Kept {
+                session,
+                whom,
+                since: Instant::now(),
+            },
+        );
         if kept.len() > self.most
-            && let Some(oldest) = kept.iter().min_by_key(|(_, kept)| kept.since).map(|(node, _)| *node)
+            && let Some(oldest) = kept
+                .iter()
+                .min_by_key(|(_, kept)| kept.since)
+                .map(|(node, _)| *node)
         {
             kept.remove(&oldest);
         }
@@ -96,7 +124,8 @@ impl KeptSessions {
 
     /// Closes what nobody came back for.
     pub fn sweep(&self) {
-        self.lock().retain(|_, kept| kept.since.elapsed() < self.idle && !kept.session.handle.is_closed());
+        self.lock()
+            .retain(|_, kept| kept.since.elapsed() < self.idle && !kept.session.handle.is_closed());
     }
 
     /// How many are kept now.
@@ -125,6 +154,11 @@ impl KeptSessions {
 impl Whom {
     fn of(epoch: i64, login: &Login) -> Result<Self, SshError> {
         let address = SocketAddr::from((login.address, login.port));
-        Ok(Self { address, host_key: login.host_key.clone(), principals: principals(login)?, epoch })
+        Ok(Self {
+            address,
+            host_key: login.host_key.clone(),
+            principals: principals(login)?,
+            epoch,
+        })
     }
 }

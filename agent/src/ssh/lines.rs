@@ -31,7 +31,10 @@ impl Session {
     /// As [`Session::lines`].
     pub async fn held_lines(&self, command: Command, input: Bytes) -> Result<Lines, SshError> {
         let (reader, writer) = self.start(command).await?.split();
-        writer.data_bytes(input).await.map_err(|error| SshError::Lost(error.to_string()))?;
+        writer
+            .data_bytes(input)
+            .await
+            .map_err(|error| SshError::Lost(error.to_string()))?;
         Ok(Lines::of(reader, Some(writer), command))
     }
 
@@ -39,7 +42,11 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::lines`], and what [`Lines::next`] says of the first one; `Lost` when it ended without one.
-    pub async fn fed_lines(&self, command: Command, input: Bytes) -> Result<(Bytes, Lines), SshError> {
+    pub async fn fed_lines(
+        &self,
+        command: Command,
+        input: Bytes,
+    ) -> Result<(Bytes, Lines), SshError> {
         let within = command.bounds().within;
         let whole = async {
             let (reader, writer) = self.start(command).await?.split();
@@ -61,7 +68,10 @@ impl Session {
         };
         tokio::time::timeout(within, whole)
             .await
-            .map_err(|_| SshError::Timeout { what: command.to_string(), seconds: within.as_secs() })?
+            .map_err(|_| SshError::Timeout {
+                what: command.to_string(),
+                seconds: within.as_secs(),
+            })?
     }
 }
 
@@ -87,7 +97,14 @@ impl Lines {
     }
 
     fn of(reader: ChannelReadHalf, input: Option<ChannelWriteHalf<Msg>>, command: Command) -> Self {
-        Self { reader, input, command, buffer: BytesMut::new(), scanned: 0, end: End::default() }
+        Self {
+            reader,
+            input,
+            command,
+            buffer: BytesMut::new(),
+            scanned: 0,
+            end: End::default(),
+        }
     }
 
     /// The next whole line with its line feed, so that its length advances an offset; `None` once the command ended well. A last piece
@@ -97,19 +114,29 @@ impl Lines {
     /// `Exit`, `Lost`, or `TooMuch` when a line passes the longest we accept.
     pub async fn next(&mut self) -> Result<Option<Bytes>, SshError> {
         loop {
-            if let Some(at) = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n') {
+            if let Some(at) = self.buffer[self.scanned..]
+                .iter()
+                .position(|byte| *byte == b'\n')
+            {
                 let line = self.buffer.split_to(self.scanned + at + 1).freeze();
                 self.scanned = 0;
                 return Ok(Some(line));
             }
             self.scanned = self.buffer.len();
             if self.scanned > LINE_BYTES {
-                return Err(SshError::TooMuch { command: self.command.to_string(), limit: LINE_BYTES });
+                return Err(SshError::TooMuch {
+                    command: self.command.to_string(),
+                    limit: LINE_BYTES,
+                });
             }
             match self.reader.wait().await {
                 Some(ChannelMsg::Data { data }) => self.buffer.extend_from_slice(&data),
                 Some(message) => self.end.note(&message),
-                None => return std::mem::take(&mut self.end).judge(self.command).map(|()| None),
+                None => {
+                    return std::mem::take(&mut self.end)
+                        .judge(self.command)
+                        .map(|()| None);
+                }
             }
         }
     }

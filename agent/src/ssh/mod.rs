@@ -48,7 +48,11 @@ pub enum SshError {
     Unreachable { address: SocketAddr, why: String },
     /// Another machine, another system on the same machine, or somebody in between.
     #[error("{address} shows {shown}, recorded is {recorded}")]
-    HostKeyMismatch { address: SocketAddr, shown: String, recorded: String },
+    HostKeyMismatch {
+        address: SocketAddr,
+        shown: String,
+        recorded: String,
+    },
     #[error("{0} refuses our certificate for root")]
     AuthRefused(SocketAddr),
     #[error("{what} took longer than {seconds} s")]
@@ -57,7 +61,11 @@ pub enum SshError {
     #[error("connection lost: {0}")]
     Lost(String),
     #[error("{command} ended with {status}: {stderr}")]
-    Exit { command: String, status: u32, stderr: String },
+    Exit {
+        command: String,
+        status: u32,
+        stderr: String,
+    },
     #[error("{command} printed more than {limit} bytes")]
     TooMuch { command: String, limit: usize },
 }
@@ -89,7 +97,9 @@ pub struct Session {
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("closed", &self.handle.is_closed()).finish()
+        f.debug_struct("Session")
+            .field("closed", &self.handle.is_closed())
+            .finish()
     }
 }
 
@@ -103,7 +113,12 @@ impl Session {
     }
 
     fn over(handle: Handle<Pin>, opened: Instant) -> Self {
-        Self { handle, opened, boot_id: OnceLock::new(), node: OnceLock::new() }
+        Self {
+            handle,
+            opened,
+            boot_id: OnceLock::new(),
+            node: OnceLock::new(),
+        }
     }
 
     /// When the machine took the connection; what came after it until the session was there is the log-in.
@@ -151,11 +166,18 @@ impl Session {
         let _noted_before = self.node.set(digest);
     }
 
-    async fn connect_watched(login: &Login, within: Duration, keepalive: Duration) -> Result<Self, SshError> {
+    async fn connect_watched(
+        login: &Login,
+        within: Duration,
+        keepalive: Duration,
+    ) -> Result<Self, SshError> {
         let what = format!("connecting to {}:{}", login.address, login.port);
         tokio::time::timeout(within, connect(login, keepalive))
             .await
-            .map_err(|_| SshError::Timeout { what, seconds: within.as_secs() })?
+            .map_err(|_| SshError::Timeout {
+                what,
+                seconds: within.as_secs(),
+            })?
     }
 }
 
@@ -165,13 +187,20 @@ async fn connect(login: &Login, keepalive: Duration) -> Result<Session, SshError
         .map_err(|why| SshError::BadLogin(format!("recorded host key: {why}")))?;
     let (key, certificate) = user_key(login)?;
     let shown: Shown = Arc::new(OnceLock::new());
-    let pin = Pin { accepted: Accepted::Key(Box::new(recorded.clone())), shown: Arc::clone(&shown) };
+    let pin = Pin {
+        accepted: Accepted::Key(Box::new(recorded.clone())),
+        shown: Arc::clone(&shown),
+    };
     let config = Arc::new(config(&recorded, keepalive));
     let refused = |error: russh::Error| refusal(address, &recorded, shown.get(), &error);
     let stream = open(address).await?;
     let opened = Instant::now();
-    let mut handle = client::connect_stream(config, stream, pin).await.map_err(refused)?;
-    let answer = handle.authenticate_openssh_cert("root", Arc::new(key), certificate).await;
+    let mut handle = client::connect_stream(config, stream, pin)
+        .await
+        .map_err(refused)?;
+    let answer = handle
+        .authenticate_openssh_cert("root", Arc::new(key), certificate)
+        .await;
     match answer {
         Ok(answer) if answer.success() => Ok(Session::over(handle, opened)),
         Ok(_) => Err(SshError::AuthRefused(address)),
@@ -195,11 +224,15 @@ async fn open(address: SocketAddr) -> Result<TcpStream, SshError> {
     let stream = match tokio::time::timeout(TAKEN_WITHIN, asking).await {
         Ok(Ok(stream)) => stream,
         // Nobody answers on the machine's own segment: for whoever waits for it the same as silence, which it comes and goes with.
-        Ok(Err(error)) if error.kind() == ErrorKind::HostUnreachable => return Err(unreachable("no answer".into())),
+        Ok(Err(error)) if error.kind() == ErrorKind::HostUnreachable => {
+            return Err(unreachable("no answer".into()));
+        }
         Ok(Err(error)) => return Err(unreachable(error.to_string())),
         Err(_silent) => return Err(unreachable("no answer".into())),
     };
-    stream.set_nodelay(true).map_err(|error| unreachable(error.to_string()))?;
+    stream
+        .set_nodelay(true)
+        .map_err(|error| unreachable(error.to_string()))?;
     Ok(stream)
 }
 
@@ -217,20 +250,39 @@ fn config(recorded: &PublicKey, keepalive: Duration) -> client::Config {
     client::Config {
         keepalive_interval: Some(keepalive),
         keepalive_max: KEEPALIVES_UNANSWERED,
-        preferred: russh::Preferred { key: Cow::Owned(vec![recorded.algorithm()]), ..Default::default() },
+        preferred: russh::Preferred {
+            key: Cow::Owned(vec![recorded.algorithm()]),
+            ..Default::default()
+        },
         ..Default::default()
     }
 }
 
-fn refusal(address: SocketAddr, recorded: &PublicKey, shown: Option<&PublicKey>, error: &russh::Error) -> SshError {
-    let mismatch = |shown: String| SshError::HostKeyMismatch { address, shown, recorded: fingerprint(recorded) };
+fn refusal(
+    address: SocketAddr,
+    recorded: &PublicKey,
+    shown: Option<&PublicKey>,
+    error: &russh::Error,
+) -> SshError {
+    let mismatch = |shown: String| SshError::HostKeyMismatch {
+        address,
+        shown,
+        recorded: fingerprint(recorded),
+    };
     match (error, shown) {
         (russh::Error::UnknownKey, Some(shown)) => mismatch(fingerprint(shown)),
         (russh::Error::UnknownKey, None) => mismatch("a certificate".into()),
-        (russh::Error::NoCommonAlgo { kind: russh::AlgorithmKind::Key, .. }, _) => {
-            mismatch(format!("no host key of kind {}", recorded.algorithm()))
-        }
-        (other, _) => SshError::Unreachable { address, why: other.to_string() },
+        (
+            russh::Error::NoCommonAlgo {
+                kind: russh::AlgorithmKind::Key,
+                ..
+            },
+            _,
+        ) => mismatch(format!("no host key of kind {}", recorded.algorithm())),
+        (other, _) => SshError::Unreachable {
+            address,
+            why: other.to_string(),
+        },
     }
 }
 
@@ -257,12 +309,19 @@ struct Pin {
 impl client::Handler for Pin {
     type Error = russh::Error;
 
-    async fn check_server_key(&mut self, key: &PublicKeyOrCertificate) -> Result<bool, Self::Error> {
-        let PublicKeyOrCertificate::PublicKey { key, .. } = key else { return Ok(false) };
+    async fn check_server_key(
+        &mut self,
+        key: &PublicKeyOrCertificate,
+    ) -> Result<bool, Self::Error> {
+        let PublicKeyOrCertificate::PublicKey { key, .. } = key else {
+            return Ok(false);
+        };
         self.shown.get_or_init(|| key.clone());
         Ok(match &self.accepted {
             Accepted::Key(recorded) => key.key_data() == recorded.key_data(),
-            Accepted::Fingerprint(confirmed) => confirmed.as_ref().is_some_and(|text| *text == fingerprint(key)),
+            Accepted::Fingerprint(confirmed) => confirmed
+                .as_ref()
+                .is_some_and(|text| *text == fingerprint(key)),
         })
     }
 }
@@ -272,7 +331,9 @@ impl client::Handler for Pin {
 /// # Errors
 /// [`SshError::BadLogin`] when the certificate cannot be read.
 pub fn is_live(login: &Login) -> Result<bool, SshError> {
-    Ok(principals(login)?.iter().any(|principal| principal.starts_with("muster-live:")))
+    Ok(principals(login)?
+        .iter()
+        .any(|principal| principal.starts_with("muster-live:")))
 }
 
 /// As whom a login's certificate admits.

@@ -34,21 +34,42 @@ impl Sshd {
     /// Starts a server whose every session runs `script` (a `/bin/sh` script; `$SSH_ORIGINAL_COMMAND` is what was asked, `$NODE` its
     /// directory).
     pub(crate) fn start(script: &str) -> Self {
-        assert!(Path::new(SSHD).exists(), "these tests need {SSHD} (Debian: openssh-server)");
+        assert!(
+            Path::new(SSHD).exists(),
+            "these tests need {SSHD} (Debian: openssh-server)"
+        );
         // sshd's privilege separation directory; Debian's unit makes it at boot.
         std::fs::create_dir_all("/run/sshd").unwrap();
         let dir = tempfile::tempdir().unwrap();
         // Unprivileged sshd children read the forced command and the principals.
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let (host_key, user_ca) = (new_key(), new_key());
-        host_key.write_openssh_file(dir.path().join("host_key"), LineEnding::LF).unwrap();
-        std::fs::write(dir.path().join("user_ca.pub"), user_ca.public_key().to_openssh().unwrap()).unwrap();
+        host_key
+            .write_openssh_file(dir.path().join("host_key"), LineEnding::LF)
+            .unwrap();
+        std::fs::write(
+            dir.path().join("user_ca.pub"),
+            user_ca.public_key().to_openssh().unwrap(),
+        )
+        .unwrap();
         std::fs::write(dir.path().join("principals"), format!("{PRINCIPAL}\n")).unwrap();
         let forced = dir.path().join("forced");
-        std::fs::write(&forced, format!("#!/bin/sh\nNODE={}\n{script}", dir.path().display())).unwrap();
+        std::fs::write(
+            &forced,
+            format!("#!/bin/sh\nNODE={}\n{script}", dir.path().display()),
+        )
+        .unwrap();
         std::fs::set_permissions(&forced, PermissionsExt::from_mode(0o755)).unwrap();
-        let (child, port) = (0..PORT_TRIES).find_map(|_| listen(dir.path())).expect("sshd finds a free port");
-        Self { dir, port, child, host_key, user_ca }
+        let (child, port) = (0..PORT_TRIES)
+            .find_map(|_| listen(dir.path()))
+            .expect("sshd finds a free port");
+        Self {
+            dir,
+            port,
+            child,
+            host_key,
+            user_ca,
+        }
     }
 
     /// A login with a certificate for a principal.
@@ -63,7 +84,10 @@ impl Sshd {
 
     /// As `ssh-keygen -l` prints it.
     pub(crate) fn fingerprint(&self) -> String {
-        self.host_key.public_key().fingerprint(HashAlg::Sha256).to_string()
+        self.host_key
+            .public_key()
+            .fingerprint(HashAlg::Sha256)
+            .to_string()
     }
 
     /// Gives the node a file.
@@ -80,14 +104,21 @@ impl Sshd {
 /// A key, and its certificate by a CA for a principal.
 pub(crate) fn certified(ca: &PrivateKey, principal: &str) -> UserKey {
     let key = new_key();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
     let public = key.public_key().key_data().clone();
-    let mut builder = Builder::new_with_random_nonce(&mut rand::rng(), public, now - 60, now + 3600).unwrap();
+    let mut builder =
+        Builder::new_with_random_nonce(&mut rand::rng(), public, now - 60, now + 3600).unwrap();
     builder.cert_type(CertType::User).unwrap();
     builder.key_id("test").unwrap();
     builder.valid_principal(principal).unwrap();
     let certificate = builder.sign(ca).unwrap().to_openssh().unwrap();
-    UserKey { private_key: Secret::new(key.to_openssh(LineEnding::LF).unwrap().as_str()), certificate }
+    UserKey {
+        private_key: Secret::new(key.to_openssh(LineEnding::LF).unwrap().as_str()),
+        certificate,
+    }
 }
 
 impl Drop for Sshd {
@@ -102,7 +133,11 @@ pub(crate) fn new_key() -> PrivateKey {
 }
 
 fn listen(dir: &Path) -> Option<(Child, u16)> {
-    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let here = dir.display();
     let config = format!(
         "Port {port}\nListenAddress 127.0.0.1\nHostKey {here}/host_key\nTrustedUserCAKeys {here}/user_ca.pub\n\
@@ -112,7 +147,11 @@ fn listen(dir: &Path) -> Option<(Child, u16)> {
     );
     std::fs::write(dir.join("sshd_config"), config).unwrap();
     let mut command = Command::new(SSHD);
-    command.args(["-D", "-e", "-f"]).arg(dir.join("sshd_config")).stdin(Stdio::null()).stderr(Stdio::piped());
+    command
+        .args(["-D", "-e", "-f"])
+        .arg(dir.join("sshd_config"))
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();

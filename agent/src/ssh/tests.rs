@@ -20,13 +20,31 @@ async fn a_certificate_with_the_principal_runs_commands() {
     let sshd = Sshd::start(
         "cat; echo \"$SSH_ORIGINAL_COMMAND\"; echo why >&2; case \"$SSH_ORIGINAL_COMMAND\" in *version) exit 3;; esac",
     );
-    let session = Session::connect(&sshd.login(PRINCIPAL), SOON).await.unwrap();
+    let session = Session::connect(&sshd.login(PRINCIPAL), SOON)
+        .await
+        .unwrap();
     let input = Bytes::from("x".repeat(3 << 10) + "\n");
-    let output = session.exec(Command::Inventory, input.clone()).await.unwrap();
-    assert_eq!(output, [&input[..], b"/usr/local/sbin/muster-node inventory\n"].concat());
-    let failed = session.exec(Command::Version, Bytes::new()).await.unwrap_err();
+    let output = session
+        .exec(Command::Inventory, input.clone())
+        .await
+        .unwrap();
+    assert_eq!(
+        output,
+        [&input[..], b"/usr/local/sbin/muster-node inventory\n"].concat()
+    );
+    let failed = session
+        .exec(Command::Version, Bytes::new())
+        .await
+        .unwrap_err();
     let command = Command::Version.to_string();
-    assert_eq!(failed, SshError::Exit { command, status: 3, stderr: "why".into() });
+    assert_eq!(
+        failed,
+        SshError::Exit {
+            command,
+            status: 3,
+            stderr: "why".into()
+        }
+    );
 }
 
 #[tokio::test]
@@ -45,7 +63,10 @@ async fn another_host_key_is_refused_before_anything_of_ours_is_sent() {
     let mut login = sshd.login(PRINCIPAL);
     login.host_key = new_key().public_key().to_openssh().unwrap();
     let refused = Session::connect(&login, SOON).await.unwrap_err();
-    assert!(matches!(refused, SshError::HostKeyMismatch { .. }), "{refused}");
+    assert!(
+        matches!(refused, SshError::HostKeyMismatch { .. }),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
@@ -54,39 +75,79 @@ async fn nobody_there_is_unreachable_and_a_mute_one_times_out() {
     let mute = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let mut login = sshd.login(PRINCIPAL);
     login.port = mute.local_addr().unwrap().port();
-    let error = Session::connect(&login, Duration::from_millis(200)).await.unwrap_err();
+    let error = Session::connect(&login, Duration::from_millis(200))
+        .await
+        .unwrap_err();
     assert!(matches!(error, SshError::Timeout { .. }), "{error}");
     drop(mute);
     let error = Session::connect(&login, SOON).await.unwrap_err();
-    assert!(matches!(error, SshError::Unreachable { .. }) && error.connection(), "{error}");
+    assert!(
+        matches!(error, SshError::Unreachable { .. }) && error.connection(),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn output_beyond_the_bound_is_refused() {
     let sshd = Sshd::start("head -c 1000000 /dev/zero");
-    let session = Session::connect(&sshd.login(PRINCIPAL), SOON).await.unwrap();
-    let error = session.exec(Command::Version, Bytes::new()).await.unwrap_err();
+    let session = Session::connect(&sshd.login(PRINCIPAL), SOON)
+        .await
+        .unwrap();
+    let error = session
+        .exec(Command::Version, Bytes::new())
+        .await
+        .unwrap_err();
     assert!(matches!(error, SshError::TooMuch { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn muster_node_is_put_in_place_whole_or_not_at_all() {
-    let sshd = Sshd::start("eval \"$(echo \"$SSH_ORIGINAL_COMMAND\" | sed \"s#/usr/local/sbin#$NODE#g\")\"");
-    let session = Session::connect(&sshd.login(PRINCIPAL), SOON).await.unwrap();
+    let sshd = Sshd::start(
+        "eval \"$(echo \"$SSH_ORIGINAL_COMMAND\" | sed \"s#/usr/local/sbin#$NODE#g\")\"",
+    );
+    let session = Session::connect(&sshd.login(PRINCIPAL), SOON)
+        .await
+        .unwrap();
     let binary = Bytes::from(b"\x7fELF and so on ".repeat(200_000));
-    session.exec(Command::InstallNode { digest: Digest::of(&binary) }, binary.clone()).await.unwrap();
+    session
+        .exec(
+            Command::InstallNode {
+                digest: Digest::of(&binary),
+            },
+            binary.clone(),
+        )
+        .await
+        .unwrap();
     let installed = sshd.dir.path().join("muster-node");
     assert_eq!(std::fs::read(&installed).unwrap(), binary);
-    let cut = session.exec(Command::InstallNode { digest: Digest::of(b"more") }, Bytes::from("mor")).await.unwrap_err();
+    let cut = session
+        .exec(
+            Command::InstallNode {
+                digest: Digest::of(b"more"),
+            },
+            Bytes::from("mor"),
+        )
+        .await
+        .unwrap_err();
     assert!(matches!(cut, SshError::Exit { .. }), "{cut}");
     assert_eq!(std::fs::read(&installed).unwrap(), binary);
 }
 
 #[tokio::test]
 async fn lines_come_whole_and_an_unfinished_one_is_none() {
-    let sshd = Sshd::start("printf 'one\\ntwo\\n'; head -c 100000 /dev/zero | tr '\\0' x; printf '\\nhalf'");
-    let session = Session::connect(&sshd.login(PRINCIPAL), SOON).await.unwrap();
-    let mut lines = session.lines(Command::Attach { job: JobId::new(), offset: 0 }).await.unwrap();
+    let sshd = Sshd::start(
+        "printf 'one\\ntwo\\n'; head -c 100000 /dev/zero | tr '\\0' x; printf '\\nhalf'",
+    );
+    let session = Session::connect(&sshd.login(PRINCIPAL), SOON)
+        .await
+        .unwrap();
+    let mut lines = session
+        .lines(Command::Attach {
+            job: JobId::new(),
+            offset: 0,
+        })
+        .await
+        .unwrap();
     let mut seen = Vec::new();
     while let Some(line) = lines.next().await.unwrap() {
         seen.push(line.len());
@@ -105,7 +166,9 @@ async fn a_silent_connection_is_noticed() {
     let port = sshd.port;
     let proxy = tokio::spawn(async move {
         let (mut near, _) = wire.accept().await.unwrap();
-        let mut far = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        let mut far = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+            .await
+            .unwrap();
         tokio::select! {
             _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
             _ = cut_here => {}
@@ -113,11 +176,22 @@ async fn a_silent_connection_is_noticed() {
         // Both ends stay open and mute.
         std::future::pending::<()>().await;
     });
-    let session = Session::connect_watched(&login, SOON, Duration::from_millis(100)).await.unwrap();
-    let mut lines = session.lines(Command::Attach { job: JobId::new(), offset: 0 }).await.unwrap();
+    let session = Session::connect_watched(&login, SOON, Duration::from_millis(100))
+        .await
+        .unwrap();
+    let mut lines = session
+        .lines(Command::Attach {
+            job: JobId::new(),
+            offset: 0,
+        })
+        .await
+        .unwrap();
     assert_eq!(lines.next().await.unwrap().unwrap(), "one\n");
     cut.send(()).unwrap();
-    let error = tokio::time::timeout(SOON, lines.next()).await.expect("noticed").unwrap_err();
+    let error = tokio::time::timeout(SOON, lines.next())
+        .await
+        .expect("noticed")
+        .unwrap_err();
     assert!(matches!(error, SshError::Lost(_)), "{error}");
     proxy.abort();
 }

@@ -18,7 +18,10 @@ pub struct Backoff {
 impl Backoff {
     /// Starts at half a second and doubles up to `cap`.
     pub fn new(cap: Duration) -> Self {
-        Self { next: FIRST.min(cap), cap }
+        Self {
+            next: FIRST.min(cap),
+            cap,
+        }
     }
 
     /// Waits between half and the whole of the pause that is due.

@@ -17,12 +17,18 @@ impl NodeBinary {
     /// When the file cannot be read.
     pub async fn load(path: &Path) -> std::io::Result<Self> {
         let bytes = tokio::fs::read(path).await?;
-        Ok(Self { digest: Digest::of(&bytes), bytes: bytes.into() })
+        Ok(Self {
+            digest: Digest::of(&bytes),
+            bytes: bytes.into(),
+        })
     }
 }
 
 impl std::fmt::Debug for NodeBinary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NodeBinary").field("digest", &self.digest).field("bytes", &self.bytes.len()).finish()
+        f.debug_struct("NodeBinary")
+            .field("digest", &self.digest)
+            .field("bytes", &self.bytes.len())
+            .finish()
     }
 }

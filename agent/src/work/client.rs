@@ -9,8 +9,8 @@ use muster_core::ids::{JobId, PermitId};
 use muster_core::values::Secret;
 use muster_core::wire::REQUEST;
 use muster_core::wire::agent::{
-    ActReply, Hello, Job, LeaseJobs, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, Sighting,
-    Sightings, SiteConfig, SitePoll, StartAct, Welcome,
+    ActReply, Hello, Job, LeaseJobs, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed,
+    ReportOutcome, Sighting, Sightings, SiteConfig, SitePoll, StartAct, Welcome,
 };
 use muster_core::wire::consoles::{ConsoleChunk, ConsoleReport};
 use muster_core::wire::enrol::{Enrol, Issued, Renew};
@@ -55,7 +55,11 @@ pub enum CallError {
     #[error("a later attempt has taken over this job")]
     StaleAttempt,
     #[error("the server refuses: {status} {code}: {detail}")]
-    Refused { status: u16, code: String, detail: String },
+    Refused {
+        status: u16,
+        code: String,
+        detail: String,
+    },
     /// The answer is not what protocol 1 says.
     #[error("the server's answer cannot be understood: {0}")]
     Garbled(String),
@@ -72,7 +76,15 @@ impl CallError {
         let told = |what: String| format!("{what} (request {id})");
         match self {
             Self::Away(why) => Self::Away(told(why)),
-            Self::Refused { status, code, detail } => Self::Refused { status, code, detail: told(detail) },
+            Self::Refused {
+                status,
+                code,
+                detail,
+            } => Self::Refused {
+                status,
+                code,
+                detail: told(detail),
+            },
             Self::Garbled(what) => Self::Garbled(told(what)),
             Self::StaleEpoch | Self::StaleAttempt => self,
         }
@@ -105,7 +117,9 @@ impl Client {
         let url = parse(server_url)?;
         match url.scheme() {
             "https" => Self::with(server_url, secured(tls)?),
-            _ => Err(invalid(format!("{server_url:?}: the agents' listener speaks TLS; its URL begins with https://"))),
+            _ => Err(invalid(format!(
+                "{server_url:?}: the agents' listener speaks TLS; its URL begins with https://"
+            ))),
         }
     }
 
@@ -116,19 +130,32 @@ impl Client {
     pub fn on_loopback(server_url: &str, token: &Secret) -> Result<Self, CallError> {
         let url = parse(server_url)?;
         if url.scheme() != "http" || !matches!(url.host_str(), Some("127.0.0.1" | "localhost")) {
-            return Err(invalid(format!("{server_url:?}: a token is shown on the loopback interface alone")));
+            return Err(invalid(format!(
+                "{server_url:?}: a token is shown on the loopback interface alone"
+            )));
         }
-        let mut header =
-            HeaderValue::from_str(&format!("Bearer {}", token.reveal())).map_err(|error| invalid(error.to_string()))?;
+        let mut header = HeaderValue::from_str(&format!("Bearer {}", token.reveal()))
+            .map_err(|error| invalid(error.to_string()))?;
         header.set_sensitive(true);
-        let http = builder().default_headers(HeaderMap::from_iter([(AUTHORIZATION, header)])).build();
-        Self::with(server_url, http.map_err(|error| invalid(error.to_string()))?)
+        let http = builder()
+            .default_headers(HeaderMap::from_iter([(AUTHORIZATION, header)]))
+            .build();
+        Self::with(
+            server_url,
+            http.map_err(|error| invalid(error.to_string()))?,
+        )
     }
 
     fn with(server_url: &str, http: reqwest::Client) -> Result<Self, CallError> {
         let server_url = server_url.trim_end_matches('/').to_owned();
         let (marks, contact, clock) = (Arc::default(), Contact::default(), Clock::System);
-        Ok(Self { http: Arc::new(RwLock::new(http)), server_url, marks, contact, clock })
+        Ok(Self {
+            http: Arc::new(RwLock::new(http)),
+            server_url,
+            marks,
+            contact,
+            clock,
+        })
     }
 
     /// Shows another certificate from now on; calls under way end under the former.
@@ -142,7 +169,10 @@ impl Client {
     }
 
     fn http(&self) -> reqwest::Client {
-        self.http.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.http
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The first certificate, for a token.
@@ -163,7 +193,10 @@ impl Client {
 
     /// The same, remembering there what the server asks to be remembered.
     pub fn remembering(self, marks: Marks) -> Self {
-        Self { marks: Arc::new(marks), ..self }
+        Self {
+            marks: Arc::new(marks),
+            ..self
+        }
     }
 
     /// The same, setting this clock by the server's.
@@ -186,7 +219,10 @@ impl Client {
 
     /// Where the blob cache fetches from.
     pub fn blob_source(&self) -> BlobSource {
-        BlobSource { base_url: self.server_url.clone(), client: self.http() }
+        BlobSource {
+            base_url: self.server_url.clone(),
+            client: self.http(),
+        }
     }
 
     async fn ask<Q: Serialize, A: DeserializeOwned>(
@@ -196,18 +232,37 @@ impl Client {
         within: Duration,
     ) -> Result<A, CallError> {
         let bytes = self.post(path, body, within).await?;
-        serde_json::from_slice(&bytes).map_err(|error| CallError::Garbled(format!("{path}: {error}")))
+        serde_json::from_slice(&bytes)
+            .map_err(|error| CallError::Garbled(format!("{path}: {error}")))
     }
 
     /// Each call has an id of its own, under which the server's log has it; an error names it.
-    async fn post<Q: Serialize>(&self, path: &str, body: &Q, within: Duration) -> Result<Vec<u8>, CallError> {
+    async fn post<Q: Serialize>(
+        &self,
+        path: &str,
+        body: &Q,
+        within: Duration,
+    ) -> Result<Vec<u8>, CallError> {
         let id = Uuid::now_v7().to_string();
-        self.send(&id, path, body, within).await.map_err(|error| error.of(&id))
+        self.send(&id, path, body, within)
+            .await
+            .map_err(|error| error.of(&id))
     }
 
-    async fn send<Q: Serialize>(&self, id: &str, path: &str, body: &Q, within: Duration) -> Result<Vec<u8>, CallError> {
+    async fn send<Q: Serialize>(
+        &self,
+        id: &str,
+        path: &str,
+        body: &Q,
+        within: Duration,
+    ) -> Result<Vec<u8>, CallError> {
         let url = format!("{}/agent/v1/{path}", self.server_url);
-        let mut request = self.http().post(url).timeout(within).header(REQUEST, id).json(body);
+        let mut request = self
+            .http()
+            .post(url)
+            .timeout(within)
+            .header(REQUEST, id)
+            .json(body);
         if let Some(mark) = self.marks.latest() {
             request = request.header(HEARD, mark);
         }
@@ -218,15 +273,25 @@ impl Client {
         request = request.header(orders::ORDERS, orders::said());
         let asked = Instant::now();
         let answer = request.send().await.map_err(lost)?;
-        if let Some(mark) = answer.headers().get(MARK).and_then(|value| value.to_str().ok()) {
+        if let Some(mark) = answer
+            .headers()
+            .get(MARK)
+            .and_then(|value| value.to_str().ok())
+        {
             self.marks.keep(mark);
         }
-        let served_at = answer.headers().get(SERVED_AT).and_then(|value| value.to_str().ok()?.parse().ok());
+        let served_at = answer
+            .headers()
+            .get(SERVED_AT)
+            .and_then(|value| value.to_str().ok()?.parse().ok());
         let prompt = asked.elapsed() < PROMPT;
         let answer = accepted(answer).await?;
         let bytes = read(answer, ANSWER_BYTES).await?;
         self.contact.heard(asked, served_at);
-        if let Some(time) = served_at.filter(|_| prompt).and_then(|ms| Timestamp::from_millisecond(ms).ok()) {
+        if let Some(time) = served_at
+            .filter(|_| prompt)
+            .and_then(|ms| Timestamp::from_millisecond(ms).ok())
+        {
             self.clock.follow(time, TOLERANCE);
         }
         Ok(bytes)
@@ -245,14 +310,22 @@ impl Server {
     ///
     /// # Errors
     /// [`CallError`].
-    pub async fn poll_site(&self, have: Option<String>, wait: Duration) -> Result<Option<SiteConfig>, CallError> {
-        let poll = SitePoll { epoch: self.epoch, have: have.clone(), wait_s: wait.as_secs() };
+    pub async fn poll_site(
+        &self,
+        have: Option<String>,
+        wait: Duration,
+    ) -> Result<Option<SiteConfig>, CallError> {
+        let poll = SitePoll {
+            epoch: self.epoch,
+            have: have.clone(),
+            wait_s: wait.as_secs(),
+        };
         let bytes = self.client.post("site", &poll, wait + CALL).await?;
         if bytes.is_empty() {
             return Ok(None);
         }
-        let config: SiteConfig =
-            serde_json::from_slice(&bytes).map_err(|error| CallError::Garbled(format!("site: {error}")))?;
+        let config: SiteConfig = serde_json::from_slice(&bytes)
+            .map_err(|error| CallError::Garbled(format!("site: {error}")))?;
         Ok((have.as_ref() != Some(&config.revision)).then_some(config))
     }
 
@@ -261,7 +334,11 @@ impl Server {
     /// # Errors
     /// [`CallError`].
     pub async fn lease_jobs(&self, capacity: u32, wait: Duration) -> Result<Leased, CallError> {
-        let lease = LeaseJobs { epoch: self.epoch, capacity, wait_s: wait.as_secs() };
+        let lease = LeaseJobs {
+            epoch: self.epoch,
+            capacity,
+            wait_s: wait.as_secs(),
+        };
         let orders: Orders = self.client.ask("lease", &lease, wait + CALL).await?;
         Ok(Leased::of(orders.jobs))
     }
@@ -270,35 +347,76 @@ impl Server {
     ///
     /// # Errors
     /// [`CallError`].
-    pub async fn start_act(&self, job: JobId, attempt: i32, act: &str, before: &str) -> Result<ActReply, CallError> {
-        let start = StartAct { epoch: self.epoch, attempt, act: act.to_owned(), before: before.to_owned() };
-        self.client.ask(&format!("jobs/{job}/act"), &start, CALL).await
+    pub async fn start_act(
+        &self,
+        job: JobId,
+        attempt: i32,
+        act: &str,
+        before: &str,
+    ) -> Result<ActReply, CallError> {
+        let start = StartAct {
+            epoch: self.epoch,
+            attempt,
+            act: act.to_owned(),
+            before: before.to_owned(),
+        };
+        self.client
+            .ask(&format!("jobs/{job}/act"), &start, CALL)
+            .await
     }
 
     /// The members of the cluster that a job puts its node into or takes it out of, as they are now.
     ///
     /// # Errors
     /// [`CallError`].
-    pub async fn list_members(&self, job: JobId, attempt: i32) -> Result<ClusterMembers, CallError> {
-        let ask = AskMembers { epoch: self.epoch, attempt };
-        self.client.ask(&format!("jobs/{job}/members"), &ask, CALL).await
+    pub async fn list_members(
+        &self,
+        job: JobId,
+        attempt: i32,
+    ) -> Result<ClusterMembers, CallError> {
+        let ask = AskMembers {
+            epoch: self.epoch,
+            attempt,
+        };
+        self.client
+            .ask(&format!("jobs/{job}/members"), &ask, CALL)
+            .await
     }
 
     /// Keeps a job's lease. `within` is less than the lease: an answer after it is worth nothing.
     ///
     /// # Errors
     /// [`CallError`].
-    pub async fn renew_job(&self, job: JobId, renewal: &RenewJob, within: Duration) -> Result<Renewed, CallError> {
-        self.client.ask(&format!("jobs/{job}/renew"), renewal, within).await
+    pub async fn renew_job(
+        &self,
+        job: JobId,
+        renewal: &RenewJob,
+        within: Duration,
+    ) -> Result<Renewed, CallError> {
+        self.client
+            .ask(&format!("jobs/{job}/renew"), renewal, within)
+            .await
     }
 
     /// Reports how a job ended. The same report again is harmless.
     ///
     /// # Errors
     /// [`CallError`].
-    pub async fn report_outcome(&self, job: JobId, attempt: i32, outcome: &Outcome) -> Result<(), CallError> {
-        let report = ReportOutcome { epoch: self.epoch, attempt, outcome: outcome.clone() };
-        self.client.post(&format!("jobs/{job}/outcome"), &report, CALL).await.map(|_| ())
+    pub async fn report_outcome(
+        &self,
+        job: JobId,
+        attempt: i32,
+        outcome: &Outcome,
+    ) -> Result<(), CallError> {
+        let report = ReportOutcome {
+            epoch: self.epoch,
+            attempt,
+            outcome: outcome.clone(),
+        };
+        self.client
+            .post(&format!("jobs/{job}/outcome"), &report, CALL)
+            .await
+            .map(|_| ())
     }
 
     /// Asks for the right to do what a permit is for, now.
@@ -312,7 +430,13 @@ impl Server {
         permit: PermitId,
         challenge: Option<Challenge>,
     ) -> Result<Redeemed, CallError> {
-        let redeem = RedeemPermit { epoch: self.epoch, job, attempt, permit, challenge };
+        let redeem = RedeemPermit {
+            epoch: self.epoch,
+            job,
+            attempt,
+            permit,
+            challenge,
+        };
         self.client.ask("permits/redeem", &redeem, CALL).await
     }
 
@@ -321,15 +445,37 @@ impl Server {
     /// # Errors
     /// [`CallError`].
     pub async fn report_sightings(&self, sightings: Vec<Sighting>) -> Result<(), CallError> {
-        self.client.post("sightings", &Sightings { epoch: self.epoch, sightings }, CALL).await.map(|_| ())
+        self.client
+            .post(
+                "sightings",
+                &Sightings {
+                    epoch: self.epoch,
+                    sightings,
+                },
+                CALL,
+            )
+            .await
+            .map(|_| ())
     }
 
     /// Tells what schedulers say of nodes that take no jobs; where to look next.
     ///
     /// # Errors
     /// [`CallError`].
-    pub async fn report_scheduler(&self, looks: Vec<ClusterLook>) -> Result<SchedulerWatch, CallError> {
-        self.client.ask("scheduler", &SchedulerReport { epoch: self.epoch, looks }, CALL).await
+    pub async fn report_scheduler(
+        &self,
+        looks: Vec<ClusterLook>,
+    ) -> Result<SchedulerWatch, CallError> {
+        self.client
+            .ask(
+                "scheduler",
+                &SchedulerReport {
+                    epoch: self.epoch,
+                    looks,
+                },
+                CALL,
+            )
+            .await
     }
 
     /// Tells what nodes wrote on their consoles.
@@ -337,7 +483,17 @@ impl Server {
     /// # Errors
     /// [`CallError`].
     pub async fn report_consoles(&self, chunks: Vec<ConsoleChunk>) -> Result<(), CallError> {
-        self.client.post("consoles", &ConsoleReport { epoch: self.epoch, chunks }, CALL).await.map(|_| ())
+        self.client
+            .post(
+                "consoles",
+                &ConsoleReport {
+                    epoch: self.epoch,
+                    chunks,
+                },
+                CALL,
+            )
+            .await
+            .map(|_| ())
     }
 }
 
@@ -373,17 +529,26 @@ impl Leased {
     fn of(orders: Vec<Value>) -> Self {
         let mut leased = Self::default();
         for order in orders {
-            let kind = order["spec"]["kind"].as_str().unwrap_or("no kind").chars().take(64).collect::<String>();
+            let kind = order["spec"]["kind"]
+                .as_str()
+                .unwrap_or("no kind")
+                .chars()
+                .take(64)
+                .collect::<String>();
             let head = serde_json::from_value::<Head>(order.clone());
             match (serde_json::from_value::<Job>(order), head) {
                 (Ok(job), _) => leased.jobs.push(job),
                 (Err(error), Ok(Head { id, attempt })) => {
                     let version = env!("CARGO_PKG_VERSION");
-                    let why = format!("the agent (version {version}) cannot read this {kind}: {error}; update it");
+                    let why = format!(
+                        "the agent (version {version}) cannot read this {kind}: {error}; update it"
+                    );
                     leased.unread.push(Unread { id, attempt, why });
                 }
                 // Its lease ends by itself.
-                (Err(error), Err(_)) => tracing::error!(%error, kind, "an order without an id or an attempt"),
+                (Err(error), Err(_)) => {
+                    tracing::error!(%error, kind, "an order without an id or an attempt")
+                }
             }
         }
         leased
@@ -406,7 +571,11 @@ async fn accepted(answer: Response) -> Result<Response, CallError> {
     }
     let body = read(answer, PROBLEM_BYTES).await.unwrap_or_default();
     let problem: Problem = serde_json::from_slice(&body).unwrap_or_default();
-    let Problem { code, title, detail } = problem;
+    let Problem {
+        code,
+        title,
+        detail,
+    } = problem;
     let detail = if detail.is_empty() { title } else { detail };
     match (status, code.as_str()) {
         (StatusCode::CONFLICT, "stale_epoch") => Err(CallError::StaleEpoch),
@@ -415,7 +584,11 @@ async fn accepted(answer: Response) -> Result<Response, CallError> {
             Err(away(&format!("{status} {code} {detail}")))
         }
         (status, _) if status.is_server_error() => Err(away(&format!("{status} {code} {detail}"))),
-        (status, _) => Err(CallError::Refused { status: status.as_u16(), code, detail }),
+        (status, _) => Err(CallError::Refused {
+            status: status.as_u16(),
+            code,
+            detail,
+        }),
     }
 }
 
@@ -435,15 +608,24 @@ fn parse(server_url: &str) -> Result<reqwest::Url, CallError> {
 }
 
 fn invalid(detail: String) -> CallError {
-    CallError::Refused { status: 0, code: "server_url".into(), detail }
+    CallError::Refused {
+        status: 0,
+        code: "server_url".into(),
+        detail,
+    }
 }
 
 fn builder() -> reqwest::ClientBuilder {
-    reqwest::Client::builder().connect_timeout(CONNECT).redirect(reqwest::redirect::Policy::none())
+    reqwest::Client::builder()
+        .connect_timeout(CONNECT)
+        .redirect(reqwest::redirect::Policy::none())
 }
 
 fn secured(tls: rustls::ClientConfig) -> Result<reqwest::Client, CallError> {
-    let builder = builder().tls_backend_preconfigured(tls).https_only(true).http1_only();
+    let builder = builder()
+        .tls_backend_preconfigured(tls)
+        .https_only(true)
+        .http1_only();
     builder.build().map_err(|error| invalid(error.to_string()))
 }
 
@@ -454,6 +636,13 @@ fn away(why: &str) -> CallError {
 /// reqwest's own message stops before the cause: the chain tells "connection refused" from "timed out".
 fn lost(error: reqwest::Error) -> CallError {
     let error = error.without_url();
-    let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
-    CallError::Away(causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
+    let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| {
+        error.source()
+    });
+    CallError::Away(
+        causes
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(": "),
+    )
 }

@@ -34,7 +34,13 @@ impl JobContext {
         let deadline = Instant::now() + Duration::from_secs(job.timeout_s);
         let voice = Arc::new(Voice::new(agent.clock.clone()));
         let began = agent.clock.now();
-        Self { job, agent, began, deadline, voice }
+        Self {
+            job,
+            agent,
+            began,
+            deadline,
+            voice,
+        }
     }
 
     /// Time left of the attempt.
@@ -47,12 +53,17 @@ impl JobContext {
         let voice = Arc::clone(&self.voice);
         let deadline = self.deadline.min(Instant::now() + time);
         // A cancelled job is dropped where it waits: it needs no token of its own.
-        Watch::new(deadline, CancellationToken::new(), move |sentence| voice.waiting_for(sentence))
+        Watch::new(deadline, CancellationToken::new(), move |sentence| {
+            voice.waiting_for(sentence)
+        })
     }
 
     /// The start of one of these acts that an earlier attempt committed; the latest one.
     pub fn former_act(&self, acts: &[&str]) -> Option<&ActRecord> {
-        self.job.acts.iter().rfind(|record| acts.contains(&record.act.as_str()))
+        self.job
+            .acts
+            .iter()
+            .rfind(|record| acts.contains(&record.act.as_str()))
     }
 
     /// Commits the start of a `once` act with the server. `Go` is the permission to do it now, once; it is waited for, because without the
@@ -62,7 +73,10 @@ impl JobContext {
     /// `server_away` when the deadline passes, or the server's refusal.
     pub async fn start_act(&self, act: &str, before: &str) -> Result<ActReply, Failure> {
         let Job { id, attempt, .. } = self.job;
-        let reply = backoff::until(self.deadline, || self.agent.server.start_act(id, attempt, act, before)).await;
+        let reply = backoff::until(self.deadline, || {
+            self.agent.server.start_act(id, attempt, act, before)
+        })
+        .await;
         reply.map_err(|error| self.unheard(&format!("starting {act}"), &error))
     }
 
@@ -72,7 +86,10 @@ impl JobContext {
     /// `server_away` when the deadline passes, or the server's refusal.
     pub async fn list_members(&self) -> Result<ClusterMembers, Failure> {
         let Job { id, attempt, .. } = self.job;
-        let listed = backoff::until(self.deadline, || self.agent.server.list_members(id, attempt)).await;
+        let listed = backoff::until(self.deadline, || {
+            self.agent.server.list_members(id, attempt)
+        })
+        .await;
         listed.map_err(|error| self.unheard("asking for the cluster's members", &error))
     }
 
@@ -83,9 +100,10 @@ impl JobContext {
     pub async fn redeem_power(&self, permit: PermitId) -> Result<(), Failure> {
         match self.redeem(permit, None).await? {
             Answer::Granted { .. } => Ok(()),
-            Answer::Refused { reason } => {
-                Err(fatal("permit_refused", format!("the server refuses the power permit: {reason}")))
-            }
+            Answer::Refused { reason } => Err(fatal(
+                "permit_refused",
+                format!("the server refuses the power permit: {reason}"),
+            )),
         }
     }
 
@@ -93,19 +111,32 @@ impl JobContext {
     ///
     /// # Errors
     /// `server_away` when the deadline passes, or the server's refusal to answer at all.
-    pub async fn redeem(&self, permit: PermitId, challenge: Option<&Challenge>) -> Result<Answer, Failure> {
+    pub async fn redeem(
+        &self,
+        permit: PermitId,
+        challenge: Option<&Challenge>,
+    ) -> Result<Answer, Failure> {
         let Job { id, attempt, .. } = self.job;
-        let reply =
-            backoff::until(self.deadline, || self.agent.server.redeem_permit(id, attempt, permit, challenge.cloned()))
-                .await;
-        reply.map(|redeemed| redeemed.answer).map_err(|error| self.unheard("redeeming a permit", &error))
+        let reply = backoff::until(self.deadline, || {
+            self.agent
+                .server
+                .redeem_permit(id, attempt, permit, challenge.cloned())
+        })
+        .await;
+        reply
+            .map(|redeemed| redeemed.answer)
+            .map_err(|error| self.unheard("redeeming a permit", &error))
     }
 
     fn unheard(&self, what: &str, error: &CallError) -> Failure {
         match error {
             CallError::Away(_) => failed("server_away", format!("{what}: {error}")),
-            CallError::StaleEpoch | CallError::StaleAttempt => failed("stale", format!("{what}: {error}")),
-            CallError::Refused { code, detail, .. } => fatal("server_refused", format!("{what}: {code}: {detail}")),
+            CallError::StaleEpoch | CallError::StaleAttempt => {
+                failed("stale", format!("{what}: {error}"))
+            }
+            CallError::Refused { code, detail, .. } => {
+                fatal("server_refused", format!("{what}: {code}: {detail}"))
+            }
             CallError::Garbled(_) => fatal("server_garbled", format!("{what}: {error}")),
         }
     }
@@ -113,10 +144,18 @@ impl JobContext {
 
 /// A failure that may pass by itself: another attempt can help.
 pub fn failed(code: &str, message: impl Into<String>) -> Failure {
-    Failure { code: code.into(), message: message.into(), retryable: true }
+    Failure {
+        code: code.into(),
+        message: message.into(),
+        retryable: true,
+    }
 }
 
 /// A failure that another attempt would only meet again.
 pub fn fatal(code: &str, message: impl Into<String>) -> Failure {
-    Failure { code: code.into(), message: message.into(), retryable: false }
+    Failure {
+        code: code.into(),
+        message: message.into(),
+        retryable: false,
+    }
 }

@@ -28,15 +28,22 @@ pub(super) async fn collect(context: &JobContext) {
     let Ok(bmc) = bmc else { return };
     // All times: the log is cut here, where a wrong clock can be told.
     match tokio::time::timeout(DEADLINE, bmc.event_log(ENTRIES)).await {
-        Ok(Ok(entries)) => lines(&entries, context.began).into_iter().for_each(|line| context.voice.log(line)),
+        Ok(Ok(entries)) => lines(&entries, context.began)
+            .into_iter()
+            .for_each(|line| context.voice.log(line)),
         Ok(Err(error)) => {
-            context.voice.log(shortened(format!("the BMC's event log cannot be read: {error}")));
+            context.voice.log(shortened(format!(
+                "the BMC's event log cannot be read: {error}"
+            )));
             if !matches!(error, BmcError::Unsupported { .. }) {
                 return;
             }
         }
         Err(_late) => {
-            let late = format!("the BMC's event log did not come within {} s", DEADLINE.as_secs());
+            let late = format!(
+                "the BMC's event log did not come within {} s",
+                DEADLINE.as_secs()
+            );
             return context.voice.log(late);
         }
     }
@@ -47,17 +54,44 @@ pub(super) async fn collect(context: &JobContext) {
 
 /// Sensors that are not well, and the power drawn. Nothing of a BMC that shows none.
 async fn health(bmc: &Bmc) -> Vec<String> {
-    let (watts, sensors) = (bmc.power_watts().await.ok(), bmc.sensors().await.unwrap_or_default());
+    let (watts, sensors) = (
+        bmc.power_watts().await.ok(),
+        bmc.sensors().await.unwrap_or_default(),
+    );
     if watts.is_none() && sensors.is_empty() {
         return Vec::new();
     }
-    let unwell: Vec<&Sensor> =
-        sensors.iter().filter(|sensor| sensor.health.as_deref().is_some_and(|health| health != "OK")).collect();
-    let drawn = watts.map_or_else(|| "power not measured".into(), |watts| format!("{watts} W drawn"));
-    let summary = format!("BMC sensors: {} read, {} not OK; {drawn}", sensors.len(), unwell.len());
-    let told = unwell.into_iter().take(SENSORS).map(|Sensor { name, reading, unit, health }| {
-        shortened(format!("BMC sensor {name}: {reading} {unit}, {}", health.as_deref().unwrap_or_default()))
-    });
+    let unwell: Vec<&Sensor> = sensors
+        .iter()
+        .filter(|sensor| {
+            sensor
+                .health
+                .as_deref()
+                .is_some_and(|health| health != "OK")
+        })
+        .collect();
+    let drawn = watts.map_or_else(
+        || "power not measured".into(),
+        |watts| format!("{watts} W drawn"),
+    );
+    let summary = format!(
+        "BMC sensors: {} read, {} not OK; {drawn}",
+        sensors.len(),
+        unwell.len()
+    );
+    let told = unwell.into_iter().take(SENSORS).map(
+        |Sensor {
+             name,
+             reading,
+             unit,
+             health,
+         }| {
+            shortened(format!(
+                "BMC sensor {name}: {reading} {unit}, {}",
+                health.as_deref().unwrap_or_default()
+            ))
+        },
+    );
     std::iter::once(summary).chain(told).collect()
 }
 
@@ -88,21 +122,31 @@ fn power_of(spec: &JobSpec) -> Option<&Power> {
 
 fn lines(entries: &[EventEntry], began: Timestamp) -> Vec<String> {
     let after = began.saturating_sub(SLACK).unwrap_or(began);
-    let (old, fresh): (Vec<&EventEntry>, Vec<&EventEntry>) =
-        entries.iter().partition(|entry| entry.at.is_some_and(|at| at < after));
+    let (old, fresh): (Vec<&EventEntry>, Vec<&EventEntry>) = entries
+        .iter()
+        .partition(|entry| entry.at.is_some_and(|at| at < after));
     match (fresh.is_empty(), old.last()) {
         (false, _) => fresh.into_iter().map(line).collect(),
         (true, Some(last)) => {
-            vec!["the BMC logged nothing since this job began, by its own clock; its last entry:".into(), line(last)]
+            vec![
+                "the BMC logged nothing since this job began, by its own clock; its last entry:"
+                    .into(),
+                line(last),
+            ]
         }
         (true, None) => vec!["the BMC's event log is empty".into()],
     }
 }
 
 fn line(entry: &EventEntry) -> String {
-    let at = entry.at.map_or_else(|| "without a time".into(), |at| at.to_string());
+    let at = entry
+        .at
+        .map_or_else(|| "without a time".into(), |at| at.to_string());
     let severity = entry.severity.as_deref().unwrap_or("no severity");
-    shortened(format!("BMC event log, {at}: {severity}: {}", entry.message))
+    shortened(format!(
+        "BMC event log, {at}: {severity}: {}",
+        entry.message
+    ))
 }
 
 fn shortened(line: String) -> String {
@@ -118,7 +162,12 @@ mod tests {
 
     fn entry(at: Option<&str>, message: &str) -> EventEntry {
         let at = at.map(|at| at.parse().unwrap());
-        EventEntry { id: "1".into(), at, severity: Some("Critical".into()), message: message.into() }
+        EventEntry {
+            id: "1".into(),
+            at,
+            severity: Some("Critical".into()),
+            message: message.into(),
+        }
     }
 
     #[test]

@@ -63,16 +63,21 @@ pub async fn run(context: Arc<JobContext>, stop: CancellationToken) {
 }
 
 /// A panic is our fault, not the node's: the job fails with it and the agent goes on.
-async fn guarded(work: impl Future<Output = Result<JobResult, Failure>>) -> Result<JobResult, Failure> {
-    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
-        let text = panic
-            .downcast_ref::<&str>()
-            .map(|text| (*text).to_owned())
-            .or_else(|| panic.downcast_ref::<String>().cloned());
-        let text = text.unwrap_or_else(|| "a panic without a message".into());
-        tracing::error!(text, "a job panicked");
-        Err(failed("agent_bug", text))
-    })
+async fn guarded(
+    work: impl Future<Output = Result<JobResult, Failure>>,
+) -> Result<JobResult, Failure> {
+    AssertUnwindSafe(work)
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|panic| {
+            let text = panic
+                .downcast_ref::<&str>()
+                .map(|text| (*text).to_owned())
+                .or_else(|| panic.downcast_ref::<String>().cloned());
+            let text = text.unwrap_or_else(|| "a panic without a message".into());
+            tracing::error!(text, "a job panicked");
+            Err(failed("agent_bug", text))
+        })
 }
 
 fn timed_out(context: &JobContext) -> Failure {
@@ -129,7 +134,11 @@ async fn renew(context: &JobContext, within: Duration) -> Result<bool, CallError
         log: said.log.clone(),
         waiting_for: said.waiting_for.clone(),
     };
-    let renewed = context.agent.server.renew_job(context.job.id, &renewal, within).await?;
+    let renewed = context
+        .agent
+        .server
+        .renew_job(context.job.id, &renewal, within)
+        .await?;
     context.voice.told(&said);
     Ok(renewed.cancel)
 }
@@ -151,7 +160,11 @@ async fn report(context: &JobContext, outcome: Outcome) {
         Ok(_cancel_comes_too_late) => {}
     }
     let deadline = context.deadline.max(Instant::now() + context.agent.lease);
-    if let Err(error) = backoff::until(deadline, || context.agent.server.report_outcome(id, attempt, &outcome)).await {
+    if let Err(error) = backoff::until(deadline, || {
+        context.agent.server.report_outcome(id, attempt, &outcome)
+    })
+    .await
+    {
         lost(context, &error);
     }
 }
@@ -167,7 +180,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_fails_the_job_and_nothing_else() {
-        let failure = guarded(async { panic!("index {} out of bounds", 7) }).await.unwrap_err();
+        let failure = guarded(async { panic!("index {} out of bounds", 7) })
+            .await
+            .unwrap_err();
         assert_eq!(failure, failed("agent_bug", "index 7 out of bounds"));
     }
 }

@@ -27,7 +27,10 @@ const EMPTY_TOO_SOON: Duration = Duration::from_secs(1);
 
 /// Leases and runs jobs until `stop`; then every job is abandoned where it stands.
 pub(super) async fn run(agent: Arc<Agent>, stop: CancellationToken) {
-    let mut running = Running { stop: stop.child_token(), ..Running::default() };
+    let mut running = Running {
+        stop: stop.child_token(),
+        ..Running::default()
+    };
     stop.run_until_cancelled(poll(&agent, &mut running)).await;
     running.stop.cancel();
     while running.tasks.join_next().await.is_some() {}
@@ -42,7 +45,10 @@ async fn poll(agent: &Arc<Agent>, running: &mut Running) {
         match agent.server.lease_jobs(free, POLL).await {
             Ok(leased) => {
                 backoff.reset();
-                if leased.jobs.is_empty() && leased.unread.is_empty() && asked.elapsed() < EMPTY_TOO_SOON {
+                if leased.jobs.is_empty()
+                    && leased.unread.is_empty()
+                    && asked.elapsed() < EMPTY_TOO_SOON
+                {
                     backoff.pause().await;
                 }
                 for job in leased.jobs {
@@ -65,10 +71,18 @@ async fn poll(agent: &Arc<Agent>, running: &mut Running) {
 async fn refuse(agent: Arc<Agent>, order: Unread) -> JobId {
     let Unread { id, attempt, why } = order;
     tracing::error!(job = %id, attempt, why, "an order that cannot be read");
-    let failure = Failure { code: "order_unknown".into(), message: why, retryable: true };
+    let failure = Failure {
+        code: "order_unknown".into(),
+        message: why,
+        retryable: true,
+    };
     let outcome = Outcome::Failed { failure };
     let deadline = Instant::now() + agent.lease;
-    if let Err(error) = backoff::until(deadline, || agent.server.report_outcome(id, attempt, &outcome)).await {
+    if let Err(error) = backoff::until(deadline, || {
+        agent.server.report_outcome(id, attempt, &outcome)
+    })
+    .await
+    {
         agent.heed(&error);
     }
     id
@@ -104,7 +118,10 @@ impl Running {
 
     fn forget(&mut self, job: Option<JobId>) {
         if let Some(job) = job
-            && self.latest.get(&job).is_some_and(|attempt| attempt.done.is_cancelled())
+            && self
+                .latest
+                .get(&job)
+                .is_some_and(|attempt| attempt.done.is_cancelled())
         {
             self.latest.remove(&job);
         }
@@ -113,12 +130,23 @@ impl Running {
     /// Starts a job. A later attempt at one that still runs here stops the earlier first, so that one process never acts twice at once.
     fn start(&mut self, job: Job, agent: &Arc<Agent>) {
         let (id, number) = (job.id, job.attempt);
-        if self.latest.get(&id).is_some_and(|attempt| attempt.number >= number && !attempt.done.is_cancelled()) {
+        if self
+            .latest
+            .get(&id)
+            .is_some_and(|attempt| attempt.number >= number && !attempt.done.is_cancelled())
+        {
             tracing::warn!(job = %id, attempt = number, "leased a job that runs here already");
             return;
         }
         let (stop, done) = (self.stop.child_token(), CancellationToken::new());
-        let earlier = self.latest.insert(id, Attempt { number, stop: stop.clone(), done: done.clone() });
+        let earlier = self.latest.insert(
+            id,
+            Attempt {
+                number,
+                stop: stop.clone(),
+                done: done.clone(),
+            },
+        );
         let context = Arc::new(JobContext::new(job, Arc::clone(agent)));
         self.tasks.spawn(async move {
             let _done = done.drop_guard();

@@ -29,7 +29,10 @@ impl Marks {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        Ok(Self { path: Some(path), latest: Mutex::new(latest) })
+        Ok(Self {
+            path: Some(path),
+            latest: Mutex::new(latest),
+        })
     }
 
     /// What to show.
@@ -57,7 +60,10 @@ impl Marks {
 }
 
 fn is_mark(text: &str) -> bool {
-    (1..=LONGEST).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+    (1..=LONGEST).contains(&text.len())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
 fn write(path: &Path, mark: &str) -> io::Result<()> {
@@ -80,6 +86,9 @@ mod tests {
         assert_eq!(marks.latest(), None);
         marks.keep("019a0b3c-0000-7000-8000-000000000001");
         marks.keep("../etc\r\nx: y");
-        assert_eq!(Marks::open(dir.path()).unwrap().latest().as_deref(), Some("019a0b3c-0000-7000-8000-000000000001"));
+        assert_eq!(
+            Marks::open(dir.path()).unwrap().latest().as_deref(),
+            Some("019a0b3c-0000-7000-8000-000000000001")
+        );
     }
 }

@@ -73,7 +73,10 @@ pub struct AgentOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     #[error("{what}: {source}")]
-    Io { what: String, source: std::io::Error },
+    Io {
+        what: String,
+        source: std::io::Error,
+    },
     #[error("the server does not accept this agent: {0}")]
     NotWelcome(CallError),
     #[error("the server speaks protocol {server}, this agent {PROTOCOL}")]
@@ -96,10 +99,15 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
     let (client, identity) = enter(&options)?;
     let clock = Clock::following(options.clock);
     let client = client.remembering(marks).setting(clock.clone());
-    let node = NodeBinary::load(&options.muster_node).await.map_err(io("muster-node", &options.muster_node))?;
-    let ipxe = IpxeBinaries::load(&options.ipxe_dir).map_err(io("boot loaders", &options.ipxe_dir))?;
+    let node = NodeBinary::load(&options.muster_node)
+        .await
+        .map_err(io("muster-node", &options.muster_node))?;
+    let ipxe =
+        IpxeBinaries::load(&options.ipxe_dir).map_err(io("boot loaders", &options.ipxe_dir))?;
     let reports = Reports::open(&options.data_dir).map_err(io("reports", &options.data_dir))?;
-    let blobs = BlobCache::at(options.data_dir.join("blobs")).await.map_err(io("blob cache", &options.data_dir))?;
+    let blobs = BlobCache::at(options.data_dir.join("blobs"))
+        .await
+        .map_err(io("blob cache", &options.data_dir))?;
     let (config, configs) = watch::channel(None);
     let (trust, trusts) = watch::channel(None);
     let (seen, sightings) = mpsc::channel(sightings::QUEUE);
@@ -114,15 +122,24 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
         ports: options.ports,
     };
     let services = BootServices::start(boot, configs, boots.clone(), seen, stop.clone());
-    let services = services.await.map_err(io("boot services", &options.data_dir))?;
-    let Some(welcome) = stop.run_until_cancelled(hello(&client, &identity, &options.entry)).await.transpose()? else {
+    let services = services
+        .await
+        .map_err(io("boot services", &options.data_dir))?;
+    let Some(welcome) = stop
+        .run_until_cancelled(hello(&client, &identity, &options.entry))
+        .await
+        .transpose()?
+    else {
         services.stopped().await;
         return Ok(());
     };
     tracing::info!(site = welcome.site, epoch = welcome.epoch, "welcome");
     trust.send_replace(Some(trust_of(&welcome)));
     let agent = Arc::new(Agent {
-        server: Server { client, epoch: welcome.epoch },
+        server: Server {
+            client,
+            epoch: welcome.epoch,
+        },
         lease: Duration::from_secs(welcome.lease_s.max(6)),
         clock,
         node,
@@ -152,12 +169,29 @@ async fn serve(
     let mut tasks = JoinSet::new();
     let consoles = consoles::record(Arc::clone(agent), config.subscribe());
     tasks.spawn(work.clone().run_until_cancelled_owned(consoles).map(drop));
-    tasks.spawn(work.clone().run_until_cancelled_owned(follow_site(Arc::clone(agent), config)).map(drop));
-    tasks.spawn(work.clone().run_until_cancelled_owned(sightings::forward(Arc::clone(agent), seen)).map(drop));
-    tasks.spawn(work.clone().run_until_cancelled_owned(scheduler::watch(Arc::clone(agent))).map(drop));
+    tasks.spawn(
+        work.clone()
+            .run_until_cancelled_owned(follow_site(Arc::clone(agent), config))
+            .map(drop),
+    );
+    tasks.spawn(
+        work.clone()
+            .run_until_cancelled_owned(sightings::forward(Arc::clone(agent), seen))
+            .map(drop),
+    );
+    tasks.spawn(
+        work.clone()
+            .run_until_cancelled_owned(scheduler::watch(Arc::clone(agent)))
+            .map(drop),
+    );
     tasks.spawn(leases::run(Arc::clone(agent), work.clone()));
     let (sweeper, swept) = (Arc::clone(agent), work.clone());
-    tasks.spawn(async move { swept.run_until_cancelled(sweeper.sessions.keep_swept()).await.unwrap_or_default() });
+    tasks.spawn(async move {
+        swept
+            .run_until_cancelled(sweeper.sessions.keep_swept())
+            .await
+            .unwrap_or_default()
+    });
     if let Some(identity) = identity {
         let renewing = identity.keep_renewed(agent.server.client.clone(), agent.clock.clone());
         tasks.spawn(work.clone().run_until_cancelled_owned(renewing).map(drop));
@@ -179,7 +213,8 @@ fn enter(options: &AgentOptions) -> Result<(Client, Option<Arc<Identity>>), Agen
         Entry::Loopback { token } => Ok((Client::on_loopback(url, token).map_err(refused)?, None)),
         Entry::Certificate { token } => {
             let identity = Identity::open(&options.data_dir, token.as_ref());
-            let identity = identity.map_err(io("this agent's key and certificate", &options.data_dir))?;
+            let identity =
+                identity.map_err(io("this agent's key and certificate", &options.data_dir))?;
             let client = Client::new(url, identity.tls().map_err(refused)?).map_err(refused)?;
             Ok((client, Some(Arc::new(identity))))
         }
@@ -187,13 +222,23 @@ fn enter(options: &AgentOptions) -> Result<(Client, Option<Arc<Identity>>), Agen
 }
 
 /// Enrols where that is to be done, and says hello, until the server answers.
-async fn hello(client: &Client, identity: &Option<Arc<Identity>>, entry: &Entry) -> Result<Welcome, AgentError> {
+async fn hello(
+    client: &Client,
+    identity: &Option<Arc<Identity>>,
+    entry: &Entry,
+) -> Result<Welcome, AgentError> {
     let instance = hex::encode(rand::random::<[u8; 16]>());
-    let hello = Hello { protocol: PROTOCOL, version: env!("CARGO_PKG_VERSION").into(), instance };
+    let hello = Hello {
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").into(),
+        instance,
+    };
     let mut backoff = Backoff::new(MAX_PAUSE);
     loop {
         let enrolled = match (identity, entry) {
-            (Some(identity), Entry::Certificate { token: Some(token) }) => identity.enrol(client, token).await,
+            (Some(identity), Entry::Certificate { token: Some(token) }) => {
+                identity.enrol(client, token).await
+            }
             _ => Ok(()),
         };
         let welcome = match enrolled {
@@ -202,8 +247,14 @@ async fn hello(client: &Client, identity: &Option<Arc<Identity>>, entry: &Entry)
         };
         match welcome {
             Ok(welcome) if welcome.protocol == PROTOCOL => return Ok(welcome),
-            Ok(welcome) => return Err(AgentError::Protocol { server: welcome.protocol }),
-            Err(error) if error.retryable() => tracing::warn!(%error, "the server has not said welcome yet"),
+            Ok(welcome) => {
+                return Err(AgentError::Protocol {
+                    server: welcome.protocol,
+                });
+            }
+            Err(error) if error.retryable() => {
+                tracing::warn!(%error, "the server has not said welcome yet")
+            }
             Err(error) => return Err(AgentError::NotWelcome(error)),
         }
         backoff.pause().await;
@@ -214,11 +265,18 @@ async fn hello(client: &Client, identity: &Option<Arc<Identity>>, entry: &Entry)
 async fn follow_site(agent: Arc<Agent>, config: watch::Sender<Option<SiteConfig>>) {
     let mut backoff = Backoff::new(MAX_PAUSE);
     loop {
-        let have = config.borrow().as_ref().map(|config: &SiteConfig| config.revision.clone());
+        let have = config
+            .borrow()
+            .as_ref()
+            .map(|config: &SiteConfig| config.revision.clone());
         let asked = tokio::time::Instant::now();
         match agent.server.poll_site(have, SITE_POLL).await {
             Ok(Some(newer)) => {
-                tracing::info!(revision = newer.revision, subnets = newer.subnets.len(), "site configuration");
+                tracing::info!(
+                    revision = newer.revision,
+                    subnets = newer.subnets.len(),
+                    "site configuration"
+                );
                 config.send_replace(Some(newer));
                 backoff.reset();
             }

@@ -26,7 +26,12 @@ impl Reports {
         std::fs::create_dir_all(&dir)?;
         for entry in std::fs::read_dir(&dir)? {
             let entry = entry?;
-            if entry.metadata()?.modified()?.elapsed().is_ok_and(|age| age > KEEP) {
+            if entry
+                .metadata()?
+                .modified()?
+                .elapsed()
+                .is_ok_and(|age| age > KEEP)
+            {
                 std::fs::remove_file(entry.path())?;
             }
         }
@@ -35,7 +40,8 @@ impl Reports {
 
     /// The report of a nonce, if it came.
     pub fn find(&self, nonce: &str) -> Option<LiveReport> {
-        let report: LiveReport = serde_json::from_slice(&std::fs::read(self.path(nonce)?).ok()?).ok()?;
+        let report: LiveReport =
+            serde_json::from_slice(&std::fs::read(self.path(nonce)?).ok()?).ok()?;
         report.nonce.eq_ignore_ascii_case(nonce).then_some(report)
     }
 
@@ -44,7 +50,9 @@ impl Reports {
     /// # Errors
     /// When it cannot be written.
     pub fn save(&self, report: &LiveReport) -> io::Result<()> {
-        let path = self.path(&report.nonce).ok_or_else(|| io::Error::other("the nonce is not 32 hex digits"))?;
+        let path = self
+            .path(&report.nonce)
+            .ok_or_else(|| io::Error::other("the nonce is not 32 hex digits"))?;
         let draft = path.with_extension("new");
         let mut file = std::fs::File::create(&draft)?;
         file.write_all(&serde_json::to_vec(report)?)?;
@@ -74,7 +82,10 @@ mod tests {
         };
         Reports::open(dir.path()).unwrap().save(&report).unwrap();
         let reports = Reports::open(dir.path()).unwrap();
-        assert_eq!(reports.find(&report.nonce.to_lowercase()), Some(report.clone()));
+        assert_eq!(
+            reports.find(&report.nonce.to_lowercase()),
+            Some(report.clone())
+        );
         assert_eq!(reports.find("00112233445566778899aabbccddee00"), None);
         report.nonce = "../../../../../etc/passwd0000000".into();
         assert!(reports.save(&report).is_err());

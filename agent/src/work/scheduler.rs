@@ -30,10 +30,17 @@ pub(super) async fn watch(agent: Arc<Agent>) {
             }
         }
         let pause = match agent.server.report_scheduler(looks).await {
-            Ok(SchedulerWatch { clusters: next, every_s }) => {
+            Ok(SchedulerWatch {
+                clusters: next,
+                every_s,
+            }) => {
                 let first = clusters.is_empty() && !next.is_empty();
                 clusters = next;
-                if first { Duration::ZERO } else { Duration::from_secs(every_s.clamp(SOONEST_S, LATEST_S)) }
+                if first {
+                    Duration::ZERO
+                } else {
+                    Duration::from_secs(every_s.clamp(SOONEST_S, LATEST_S))
+                }
             }
             Err(error) => {
                 agent.heed(&error);

@@ -47,12 +47,19 @@ pub struct Report {
 
 impl Voice {
     pub fn new(clock: Clock) -> Self {
-        Self { clock, said: Mutex::default(), changed: Notify::new() }
+        Self {
+            clock,
+            said: Mutex::default(),
+            changed: Notify::new(),
+        }
     }
 
     /// One line of the job's log, at our own time.
     pub fn log(&self, text: impl Into<String>) {
-        self.log_at(LogLine { at: self.clock.now(), text: text.into() });
+        self.log_at(LogLine {
+            at: self.clock.now(),
+            text: text.into(),
+        });
     }
 
     /// One line of the job's log with the time its author gave.
@@ -64,16 +71,30 @@ impl Voice {
             said.front += 1;
             said.dropped += 1;
         }
-        said.log.push_back(LogLine { at, text: shortened(text) });
+        said.log.push_back(LogLine {
+            at,
+            text: shortened(text),
+        });
         drop(said);
         self.changed.notify_one();
     }
 
     /// How far the job is; only the latest is kept.
     pub fn progress(&self, progress: Progress) {
-        let Progress { at, message, done, total, unit } = progress;
-        self.lock().progress =
-            Some(Progress { at, message: shortened(message), done, total, unit: unit.map(shortened) });
+        let Progress {
+            at,
+            message,
+            done,
+            total,
+            unit,
+        } = progress;
+        self.lock().progress = Some(Progress {
+            at,
+            message: shortened(message),
+            done,
+            total,
+            unit: unit.map(shortened),
+        });
         self.changed.notify_one();
     }
 
@@ -109,8 +130,10 @@ impl Voice {
     pub fn report(&self) -> Report {
         let said = self.lock();
         let Said { dropped, front, .. } = *said;
-        let gap = (dropped > 0)
-            .then(|| LogLine { at: self.clock.now(), text: format!("… {dropped} older lines were dropped here") });
+        let gap = (dropped > 0).then(|| LogLine {
+            at: self.clock.now(),
+            text: format!("… {dropped} older lines were dropped here"),
+        });
         let batch = said.log.iter().take(BATCH_LINES);
         Report {
             progress: said.progress.clone(),
@@ -124,8 +147,12 @@ impl Voice {
     /// The report arrived: its lines need not be told again.
     pub fn told(&self, report: &Report) {
         let mut said = self.lock();
-        let told = report.end.saturating_sub(said.front).min(said.log.len() as u64);
-        said.log.drain(..usize::try_from(told).expect("no more than the log's length"));
+        let told = report
+            .end
+            .saturating_sub(said.front)
+            .min(said.log.len() as u64);
+        said.log
+            .drain(..usize::try_from(told).expect("no more than the log's length"));
         said.front += told;
         said.dropped -= report.dropped;
         if !said.log.is_empty() {
@@ -159,18 +186,32 @@ mod tests {
         let first = voice.report();
         assert_eq!(first.log[0].text, "… 7 older lines were dropped here");
         assert_eq!(first.log[1].text, "line 7");
-        assert_eq!(voice.report().log[1..], first.log[1..], "a renewal that did not arrive loses nothing");
+        assert_eq!(
+            voice.report().log[1..],
+            first.log[1..],
+            "a renewal that did not arrive loses nothing"
+        );
         voice.log("one more drops one more");
         voice.told(&first);
-        assert_eq!(voice.report().log[0].text, "… 1 older lines were dropped here");
+        assert_eq!(
+            voice.report().log[0].text,
+            "… 1 older lines were dropped here"
+        );
         voice.told(&voice.report());
-        assert_eq!(voice.report().log.len(), 1, "and told lines are not told again");
+        assert_eq!(
+            voice.report().log.len(),
+            1,
+            "and told lines are not told again"
+        );
     }
 
     #[test]
     fn a_long_line_is_cut_at_a_character() {
         let voice = Voice::new(Clock::System);
         voice.log("ä".repeat(TEXT_BYTES));
-        assert_eq!(voice.report().log[0].text.chars().count(), TEXT_BYTES / 2 + 1);
+        assert_eq!(
+            voice.report().log[0].text.chars().count(),
+            TEXT_BYTES / 2 + 1
+        );
     }
 }

@@ -16,7 +16,11 @@ impl Client {
     /// 409 when the name is taken; see [`ClientError`].
     pub async fn enrol_agent(&self, site: &str, name: &Name) -> Result<EnrolledAgent, ClientError> {
         let body = EnrolAgent { name: name.clone() };
-        self.fetch(self.request(Method::POST, &["sites", site, "agents"]).json(&body)).await
+        self.fetch(
+            self.request(Method::POST, &["sites", site, "agents"])
+                .json(&body),
+        )
+        .await
     }
 
     /// The agents of a site.
@@ -32,16 +36,23 @@ impl Client {
     /// # Errors
     /// 404 when there is none; see [`ClientError`].
     pub async fn agent(&self, site: &str, agent: &str) -> Result<Agent, ClientError> {
-        self.fetch(self.request(Method::GET, &["sites", site, "agents", agent])).await
+        self.fetch(self.request(Method::GET, &["sites", site, "agents", agent]))
+            .await
     }
 
     /// Removes an agent, of this generation; its certificates end at once.
     ///
     /// # Errors
     /// 412 when another one was enrolled under its name; see [`ClientError`].
-    pub async fn remove_agent(&self, site: &str, agent: &str, generation: i64) -> Result<(), ClientError> {
+    pub async fn remove_agent(
+        &self,
+        site: &str,
+        agent: &str,
+        generation: i64,
+    ) -> Result<(), ClientError> {
         let request = self.request(Method::DELETE, &["sites", site, "agents", agent]);
-        self.perform(Precondition::Generation(generation).apply(request)).await
+        self.perform(Precondition::Generation(generation).apply(request))
+            .await
     }
 
     /// Makes a token; its secret is in this answer and nowhere else.
@@ -49,7 +60,8 @@ impl Client {
     /// # Errors
     /// 409 when the name is taken; see [`ClientError`].
     pub async fn create_token(&self, token: &CreateToken) -> Result<CreatedToken, ClientError> {
-        self.fetch(self.request(Method::POST, &["tokens"]).json(token)).await
+        self.fetch(self.request(Method::POST, &["tokens"]).json(token))
+            .await
     }
 
     /// Tokens without their secrets.
@@ -66,7 +78,8 @@ impl Client {
     /// See [`ClientError`].
     pub async fn revoke_token(&self, token: &str) -> Result<(), ClientError> {
         let request = self.request(Method::DELETE, &["tokens", token]);
-        self.perform(Precondition::Generation(FIRST).apply(request)).await
+        self.perform(Precondition::Generation(FIRST).apply(request))
+            .await
     }
 
     /// Says `disable` or `enable` of a person, by name or id.
@@ -74,6 +87,7 @@ impl Client {
     /// # Errors
     /// 409 of oneself; see [`ClientError`].
     pub async fn act_on_user(&self, user: &str, action: &str) -> Result<User, ClientError> {
-        self.fetch(self.request(Method::POST, &["users", user, "actions", action])).await
+        self.fetch(self.request(Method::POST, &["users", user, "actions", action]))
+            .await
     }
 }

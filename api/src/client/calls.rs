@@ -18,8 +18,8 @@ use crate::cautions::{CautionStatus, ConfirmCaution};
 use crate::events::Events;
 use crate::gate_runs::GateRun;
 use crate::nodes::{
-    AdoptNode, Component, ConsoleLog, MatchNode, MoveNode, NodeAction, NodeFacts, NodePlan, RenameNode, ReplaceParts,
-    Timeline, Why,
+    AdoptNode, Component, ConsoleLog, MatchNode, MoveNode, NodeAction, NodeFacts, NodePlan,
+    RenameNode, ReplaceParts, Timeline, Why,
 };
 use crate::object::Page;
 use crate::operations::{Operation, OperationLog};
@@ -42,9 +42,18 @@ impl Client {
     ///
     /// # Errors
     /// 409 when its state does not allow it; see [`ClientError`].
-    pub async fn node_action(&self, node: &str, action: &str, reason: Option<&str>) -> Result<Operation, ClientError> {
-        let body = NodeAction { reason: reason.map(str::to_owned), ..NodeAction::default() };
-        self.act_on_node(node, action, &body, Precondition::None).await
+    pub async fn node_action(
+        &self,
+        node: &str,
+        action: &str,
+        reason: Option<&str>,
+    ) -> Result<Operation, ClientError> {
+        let body = NodeAction {
+            reason: reason.map(str::to_owned),
+            ..NodeAction::default()
+        };
+        self.act_on_node(node, action, &body, Precondition::None)
+            .await
     }
 
     /// The same with all that an action may say; what erases a disk needs the generation of the node as it was read.
@@ -66,33 +75,67 @@ impl Client {
     ///
     /// # Errors
     /// 409 when its state does not allow it; see [`ClientError`].
-    pub async fn maintain_node(&self, node: &str, body: &NodeAction) -> Result<Operation, ClientError> {
-        self.fetch(self.request(Method::POST, &["nodes", node, "actions", "maintain"]).json(body)).await
+    pub async fn maintain_node(
+        &self,
+        node: &str,
+        body: &NodeAction,
+    ) -> Result<Operation, ClientError> {
+        self.fetch(
+            self.request(Method::POST, &["nodes", node, "actions", "maintain"])
+                .json(body),
+        )
+        .await
     }
 
     /// Says which parts of a node were replaced; it is inspected.
     ///
     /// # Errors
     /// 422 when the node never had such a part; see [`ClientError`].
-    pub async fn replace_parts(&self, node: &str, body: &ReplaceParts) -> Result<Operation, ClientError> {
-        self.fetch(self.request(Method::POST, &["nodes", node, "actions", "replace-parts"]).json(body)).await
+    pub async fn replace_parts(
+        &self,
+        node: &str,
+        body: &ReplaceParts,
+    ) -> Result<Operation, ClientError> {
+        self.fetch(
+            self.request(Method::POST, &["nodes", node, "actions", "replace-parts"])
+                .json(body),
+        )
+        .await
     }
 
     /// Gives a node another name.
     ///
     /// # Errors
     /// 409 while it is claimed or when the name is taken; see [`ClientError`].
-    pub async fn rename_node(&self, node: &str, body: &RenameNode) -> Result<Operation, ClientError> {
-        self.fetch(self.request(Method::POST, &["nodes", node, "actions", "rename"]).json(body)).await
+    pub async fn rename_node(
+        &self,
+        node: &str,
+        body: &RenameNode,
+    ) -> Result<Operation, ClientError> {
+        self.fetch(
+            self.request(Method::POST, &["nodes", node, "actions", "rename"])
+                .json(body),
+        )
+        .await
     }
 
     /// Binds a discovered machine, as it was read, to the node that was declared for it.
     ///
     /// # Errors
     /// 409 where one of the two is not to be touched; see [`ClientError`].
-    pub async fn match_node(&self, machine: &str, generation: i64, body: &MatchNode) -> Result<Operation, ClientError> {
+    pub async fn match_node(
+        &self,
+        machine: &str,
+        generation: i64,
+        body: &MatchNode,
+    ) -> Result<Operation, ClientError> {
         let request = self.request(Method::POST, &["nodes", machine, "actions", "match"]);
-        self.fetch(Precondition::Generation(generation).apply(request).json(body)).await
+        self.fetch(
+            Precondition::Generation(generation)
+                .apply(request)
+                .json(body),
+        )
+        .await
     }
 
     /// Puts a node into another rack or unit.
@@ -100,7 +143,11 @@ impl Client {
     /// # Errors
     /// 409 when the rack cannot feed it; see [`ClientError`].
     pub async fn move_node(&self, node: &str, body: &MoveNode) -> Result<Operation, ClientError> {
-        self.fetch(self.request(Method::POST, &["nodes", node, "actions", "move"]).json(body)).await
+        self.fetch(
+            self.request(Method::POST, &["nodes", node, "actions", "move"])
+                .json(body),
+        )
+        .await
     }
 
     /// Takes a machine that runs already into service.
@@ -108,16 +155,26 @@ impl Client {
     /// # Errors
     /// 409 when it is not discovered; see [`ClientError`].
     pub async fn adopt_node(&self, node: &str, body: &AdoptNode) -> Result<Operation, ClientError> {
-        self.fetch(self.request(Method::POST, &["nodes", node, "actions", "adopt"]).json(body)).await
+        self.fetch(
+            self.request(Method::POST, &["nodes", node, "actions", "adopt"])
+                .json(body),
+        )
+        .await
     }
 
     /// What `adopt`, `match`, `rename` or `move` with this body would do.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn plan_node(&self, node: &str, action: &str, body: &impl Serialize) -> Result<NodePlan, ClientError> {
+    pub async fn plan_node(
+        &self,
+        node: &str,
+        action: &str,
+        body: &impl Serialize,
+    ) -> Result<NodePlan, ClientError> {
         let request = self.request(Method::POST, &["nodes", node, "actions", action]);
-        self.fetch(request.query(&[("dry_run", "true")]).json(body)).await
+        self.fetch(request.query(&[("dry_run", "true")]).json(body))
+            .await
     }
 
     /// What writing these objects would do.
@@ -125,7 +182,8 @@ impl Client {
     /// # Errors
     /// 422 for a kind that does not exist; see [`ClientError`].
     pub async fn plan(&self, objects: &MakePlan) -> Result<Plan, ClientError> {
-        self.fetch(self.request(Method::POST, &["plan"]).json(objects)).await
+        self.fetch(self.request(Method::POST, &["plan"]).json(objects))
+            .await
     }
 
     /// The parts of a node, those that are in it and those that were.
@@ -141,7 +199,8 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn rack_cabling(&self, rack: &str) -> Result<Cabling, ClientError> {
-        self.fetch(self.request(Method::GET, &["racks", rack, "cabling"])).await
+        self.fetch(self.request(Method::GET, &["racks", rack, "cabling"]))
+            .await
     }
 
     /// Where the declared cables of a node were found.
@@ -149,7 +208,8 @@ impl Client {
     /// # Errors
     /// 404 when it stands in no rack; see [`ClientError`].
     pub async fn node_cabling(&self, node: &str) -> Result<Cabling, ClientError> {
-        self.fetch(self.request(Method::GET, &["nodes", node, "cabling"])).await
+        self.fetch(self.request(Method::GET, &["nodes", node, "cabling"]))
+            .await
     }
 
     /// Everywhere a serial was seen, where it was seen last first.
@@ -158,7 +218,9 @@ impl Client {
     /// See [`ClientError`].
     pub async fn components(&self, serial: &str) -> Result<Page<Component>, ClientError> {
         let mut found: Page<Component> = self.whole(&["components"], &[("serial", serial)]).await?;
-        found.items.sort_by_key(|component| std::cmp::Reverse(component.last_seen));
+        found
+            .items
+            .sort_by_key(|component| std::cmp::Reverse(component.last_seen));
         Ok(found)
     }
 
@@ -167,7 +229,8 @@ impl Client {
     /// # Errors
     /// 404 while nothing was observed; see [`ClientError`].
     pub async fn node_facts(&self, node: &str) -> Result<NodeFacts, ClientError> {
-        self.fetch(self.request(Method::GET, &["nodes", node, "facts"])).await
+        self.fetch(self.request(Method::GET, &["nodes", node, "facts"]))
+            .await
     }
 
     /// A node held against its stack, as it was seen last.
@@ -175,16 +238,25 @@ impl Client {
     /// # Errors
     /// 404 while it was never looked at; see [`ClientError`].
     pub async fn node_drift(&self, node: &str) -> Result<NodeDrift, ClientError> {
-        self.fetch(self.request(Method::GET, &["nodes", node, "drift"])).await
+        self.fetch(self.request(Method::GET, &["nodes", node, "drift"]))
+            .await
     }
 
     /// What is kept of a node's serial console, oldest first: at most 1000 chunks after the chunk with id `after`, or the latest ones.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn node_console(&self, node: &str, after: Option<i64>) -> Result<ConsoleLog, ClientError> {
+    pub async fn node_console(
+        &self,
+        node: &str,
+        after: Option<i64>,
+    ) -> Result<ConsoleLog, ClientError> {
         let query: Vec<(&str, i64)> = after.map(|id| ("after", id)).into_iter().collect();
-        self.fetch(self.request(Method::GET, &["nodes", node, "console"]).query(&query)).await
+        self.fetch(
+            self.request(Method::GET, &["nodes", node, "console"])
+                .query(&query),
+        )
+        .await
     }
 
     /// Why a node is not moving.
@@ -192,7 +264,8 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn node_why(&self, node: &str) -> Result<Why, ClientError> {
-        self.fetch(self.request(Method::GET, &["nodes", node, "why"])).await
+        self.fetch(self.request(Method::GET, &["nodes", node, "why"]))
+            .await
     }
 
     /// What led a node to where it is, oldest first.
@@ -200,7 +273,8 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn node_timeline(&self, node: &str) -> Result<Timeline, ClientError> {
-        self.fetch(self.request(Method::GET, &["nodes", node, "timeline"])).await
+        self.fetch(self.request(Method::GET, &["nodes", node, "timeline"]))
+            .await
     }
 
     /// The latest runs of suites on a node, newest first.
@@ -208,7 +282,8 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn node_gate_runs(&self, node: &str) -> Result<Page<GateRun>, ClientError> {
-        self.fetch(self.request(Method::GET, &["nodes", node, "gate-runs"])).await
+        self.fetch(self.request(Method::GET, &["nodes", node, "gate-runs"]))
+            .await
     }
 
     /// Whether the fleet is in caution mode, and why.
@@ -232,15 +307,23 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn break_glass(&self) -> Result<BreakGlass, ClientError> {
-        self.fetch(self.request(Method::GET, &["break-glass"])).await
+        self.fetch(self.request(Method::GET, &["break-glass"]))
+            .await
     }
 
     /// Ends caution mode.
     ///
     /// # Errors
     /// 409 when another caution holds; see [`ClientError`].
-    pub async fn confirm_caution(&self, request: &ConfirmCaution) -> Result<CautionStatus, ClientError> {
-        self.fetch(self.request(Method::POST, &["caution", "confirm"]).json(request)).await
+    pub async fn confirm_caution(
+        &self,
+        request: &ConfirmCaution,
+    ) -> Result<CautionStatus, ClientError> {
+        self.fetch(
+            self.request(Method::POST, &["caution", "confirm"])
+                .json(request),
+        )
+        .await
     }
 
     /// What waits for a second person.
@@ -256,7 +339,8 @@ impl Client {
     /// # Errors
     /// 403 to whoever asked, 409 when it is decided; see [`ClientError`].
     pub async fn decide_approval(&self, id: Uuid, word: &str) -> Result<Approval, ClientError> {
-        self.fetch(self.request(Method::POST, &["approvals", &id.to_string(), word])).await
+        self.fetch(self.request(Method::POST, &["approvals", &id.to_string(), word]))
+            .await
     }
 
     /// The request as it would stand if it were agreed to; nothing is begun.
@@ -273,7 +357,8 @@ impl Client {
     /// # Errors
     /// 404 when there is no such place, 422 without a reason or an end; see [`ClientError`].
     pub async fn create_waiver(&self, request: &CreateWaiver) -> Result<Waiver, ClientError> {
-        self.fetch(self.request(Method::POST, &["waivers"]).json(request)).await
+        self.fetch(self.request(Method::POST, &["waivers"]).json(request))
+            .await
     }
 
     /// Ends a waiver before its time.
@@ -282,7 +367,8 @@ impl Client {
     /// See [`ClientError`].
     pub async fn end_waiver(&self, id: Uuid) -> Result<Waiver, ClientError> {
         let request = self.request(Method::DELETE, &["waivers", &id.to_string()]);
-        self.fetch(Precondition::Generation(FIRST).apply(request)).await
+        self.fetch(Precondition::Generation(FIRST).apply(request))
+            .await
     }
 
     /// What was tried on a node that failed, newest first.
@@ -290,7 +376,8 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn node_recoveries(&self, node: &str) -> Result<Page<Recovery>, ClientError> {
-        self.fetch(self.request(Method::GET, &["nodes", node, "recoveries"])).await
+        self.fetch(self.request(Method::GET, &["nodes", node, "recoveries"]))
+            .await
     }
 
     /// All that is known of a node, for the maker of a part: a tar archive, compressed with zstd.
@@ -298,7 +385,8 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn node_rma(&self, node: &str) -> Result<Vec<u8>, ClientError> {
-        self.fetch_bytes(self.request(Method::GET, &["nodes", node, "rma"])).await
+        self.fetch_bytes(self.request(Method::GET, &["nodes", node, "rma"]))
+            .await
     }
 
     /// Closes a breaker that is open.
@@ -306,7 +394,8 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn reset_breaker(&self, id: Uuid) -> Result<Breaker, ClientError> {
-        self.fetch(self.request(Method::POST, &["breakers", &id.to_string(), "reset"])).await
+        self.fetch(self.request(Method::POST, &["breakers", &id.to_string(), "reset"]))
+            .await
     }
 
     /// An operation as it stands.
@@ -314,22 +403,31 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn operation(&self, id: Uuid) -> Result<Operation, ClientError> {
-        self.fetch(self.request(Method::GET, &["operations", &id.to_string()])).await
+        self.fetch(self.request(Method::GET, &["operations", &id.to_string()]))
+            .await
     }
 
     /// Operations, newest first: `limit`, `page_token`, `node`, `state`.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn list_operations(&self, query: &[(&str, &str)]) -> Result<Page<Operation>, ClientError> {
-        self.fetch(self.request(Method::GET, &["operations"]).query(query)).await
+    pub async fn list_operations(
+        &self,
+        query: &[(&str, &str)],
+    ) -> Result<Page<Operation>, ClientError> {
+        self.fetch(self.request(Method::GET, &["operations"]).query(query))
+            .await
     }
 
     /// Waits by long polls until the operation is done, however it ends. A server that is away is asked again until `timeout` has passed.
     ///
     /// # Errors
     /// [`ClientError::TimedOut`] with what the operation waits for; otherwise see [`ClientError`].
-    pub async fn wait_operation(&self, id: Uuid, timeout: Duration) -> Result<Operation, ClientError> {
+    pub async fn wait_operation(
+        &self,
+        id: Uuid,
+        timeout: Duration,
+    ) -> Result<Operation, ClientError> {
         let deadline = Instant::now() + timeout;
         let mut last = "nothing was heard of it".to_owned();
         loop {
@@ -341,7 +439,9 @@ impl Client {
                 )));
             }
             let wait = format!("{}s", left.min(POLL).as_secs().max(1));
-            let request = self.request(Method::GET, &["operations", &id.to_string()]).query(&[("wait", &wait)]);
+            let request = self
+                .request(Method::GET, &["operations", &id.to_string()])
+                .query(&[("wait", &wait)]);
             match self.fetch::<Operation>(request).await {
                 Ok(operation) if operation.done => return Ok(operation),
                 Ok(operation) => last = operation.progress.message,
@@ -359,7 +459,8 @@ impl Client {
     /// # Errors
     /// 409 when it is done already; see [`ClientError`].
     pub async fn cancel_operation(&self, id: Uuid) -> Result<Operation, ClientError> {
-        self.fetch(self.request(Method::POST, &["operations", &id.to_string(), "cancel"])).await
+        self.fetch(self.request(Method::POST, &["operations", &id.to_string(), "cancel"]))
+            .await
     }
 
     /// Log lines after the line with id `after`, at most 1000.
@@ -376,7 +477,9 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn events(&self, after: i64, query: &[(&str, &str)]) -> Result<Events, ClientError> {
-        let request = self.request(Method::GET, &["events"]).query(&[("after", after)]);
+        let request = self
+            .request(Method::GET, &["events"])
+            .query(&[("after", after)]);
         self.fetch(request.query(query)).await
     }
 
@@ -385,7 +488,10 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn has_blob(&self, digest: Digest) -> Result<bool, ClientError> {
-        match self.perform(self.request(Method::HEAD, &["blobs", "sha256", &digest.hex()])).await {
+        match self
+            .perform(self.request(Method::HEAD, &["blobs", "sha256", &digest.hex()]))
+            .await
+        {
             Ok(()) => Ok(true),
             Err(error) if error.status() == Some(404) => Ok(false),
             Err(error) => Err(error),
@@ -400,7 +506,10 @@ impl Client {
         if self.has_blob(digest).await? {
             return Ok(());
         }
-        let unreadable = |source| ClientError::File { path: path.display().to_string(), source };
+        let unreadable = |source| ClientError::File {
+            path: path.display().to_string(),
+            source,
+        };
         let file = tokio::fs::File::open(path).await.map_err(unreadable)?;
         let length = file.metadata().await.map_err(unreadable)?.len();
         let request = self
@@ -408,7 +517,10 @@ impl Client {
             .timeout(UPLOAD_TIMEOUT)
             .header("content-type", "application/octet-stream")
             .header("content-length", length)
-            .body(reqwest::Body::wrap_stream(ReaderStream::with_capacity(file, 256 << 10)));
+            .body(reqwest::Body::wrap_stream(ReaderStream::with_capacity(
+                file,
+                256 << 10,
+            )));
         self.perform(request).await
     }
 }

@@ -14,16 +14,22 @@ impl Client {
     /// # Errors
     /// 409 when no node is available; see [`ClientError`].
     pub async fn create_claim(&self, claim: &CreateClaim) -> Result<Claim, ClientError> {
-        self.fetch(self.request(Method::POST, &["claims"]).json(claim)).await
+        self.fetch(self.request(Method::POST, &["claims"]).json(claim))
+            .await
     }
 
     /// Releases a node: drain, un-admit, wipe, inspect.
     ///
     /// # Errors
     /// 409 for a protected node, 412 when the claim was changed; see [`ClientError`].
-    pub async fn delete_claim(&self, name: &str, generation: i64) -> Result<Operation, ClientError> {
+    pub async fn delete_claim(
+        &self,
+        name: &str,
+        generation: i64,
+    ) -> Result<Operation, ClientError> {
         let request = self.request(Method::DELETE, &["claims", name]);
-        self.fetch(Precondition::Generation(generation).apply(request)).await
+        self.fetch(Precondition::Generation(generation).apply(request))
+            .await
     }
 
     /// Releases a node and erases its disks at once, without the time in which the release can be undone.
@@ -31,8 +37,11 @@ impl Client {
     /// # Errors
     /// As [`Client::delete_claim`].
     pub async fn erase_claim(&self, name: &str, generation: i64) -> Result<Operation, ClientError> {
-        let request = self.request(Method::DELETE, &["claims", name]).query(&[("erase_now", true)]);
-        self.fetch(Precondition::Generation(generation).apply(request)).await
+        let request = self
+            .request(Method::DELETE, &["claims", name])
+            .query(&[("erase_now", true)]);
+        self.fetch(Precondition::Generation(generation).apply(request))
+            .await
     }
 
     /// Takes a release back while the node's disks are kept.
@@ -40,7 +49,8 @@ impl Client {
     /// # Errors
     /// 409 when the wipe has begun; see [`ClientError`].
     pub async fn undo_release(&self, claim: &str) -> Result<Operation, ClientError> {
-        self.fetch(self.request(Method::POST, &["claims", claim, "undo"])).await
+        self.fetch(self.request(Method::POST, &["claims", claim, "undo"]))
+            .await
     }
 
     /// What taking a release back would do.
@@ -48,7 +58,11 @@ impl Client {
     /// # Errors
     /// As [`Client::undo_release`].
     pub async fn plan_undo(&self, claim: &str) -> Result<NodePlan, ClientError> {
-        self.fetch(self.request(Method::POST, &["claims", claim, "undo"]).query(&[("dry_run", "true")])).await
+        self.fetch(
+            self.request(Method::POST, &["claims", claim, "undo"])
+                .query(&[("dry_run", "true")]),
+        )
+        .await
     }
 
     /// Gives a claim another node: it comes first, and the one that is there goes once it serves.
@@ -61,17 +75,31 @@ impl Client {
         generation: i64,
         body: &ReplaceClaim,
     ) -> Result<Operation, ClientError> {
-        let request = self.request(Method::POST, &["claims", name, "actions", "replace"]).json(body);
-        self.fetch(Precondition::Generation(generation).apply(request)).await
+        let request = self
+            .request(Method::POST, &["claims", name, "actions", "replace"])
+            .json(body);
+        self.fetch(Precondition::Generation(generation).apply(request))
+            .await
     }
 
     /// What giving a claim another node would do.
     ///
     /// # Errors
     /// As [`Client::replace_claim`].
-    pub async fn plan_replacement(&self, name: &str, body: &ReplaceClaim) -> Result<NodePlan, ClientError> {
-        let request = self.request(Method::POST, &["claims", name, "actions", "replace"]).json(body);
-        self.fetch(request.header("if-match", "*").query(&[("dry_run", "true")])).await
+    pub async fn plan_replacement(
+        &self,
+        name: &str,
+        body: &ReplaceClaim,
+    ) -> Result<NodePlan, ClientError> {
+        let request = self
+            .request(Method::POST, &["claims", name, "actions", "replace"])
+            .json(body);
+        self.fetch(
+            request
+                .header("if-match", "*")
+                .query(&[("dry_run", "true")]),
+        )
+        .await
     }
 
     /// Holds a claim, or lets it go again: whether what happens by itself may change what its node runs.
@@ -79,6 +107,11 @@ impl Client {
     /// # Errors
     /// 404 when there is none, 409 when it is over; see [`ClientError`].
     pub async fn hold_claim(&self, name: &str, hold: Option<bool>) -> Result<Claim, ClientError> {
-        self.patch::<ClaimSpec>(name, &json!({ "spec": { "hold": hold } }), Precondition::None).await
+        self.patch::<ClaimSpec>(
+            name,
+            &json!({ "spec": { "hold": hold } }),
+            Precondition::None,
+        )
+        .await
     }
 }

@@ -24,7 +24,10 @@ pub enum ClientError {
     TimedOut(String),
     /// A local file could not be read.
     #[error("{path}: {source}")]
-    File { path: String, source: std::io::Error },
+    File {
+        path: String,
+        source: std::io::Error,
+    },
 }
 
 impl From<reqwest::Error> for ClientError {
@@ -39,7 +42,11 @@ impl ClientError {
         match self {
             Self::Problem(problem) => Some(problem.status),
             Self::Unexpected { status, .. } => Some(*status),
-            Self::Usage(_) | Self::Unreachable(_) | Self::Unreadable(_) | Self::TimedOut(_) | Self::File { .. } => None,
+            Self::Usage(_)
+            | Self::Unreachable(_)
+            | Self::Unreadable(_)
+            | Self::TimedOut(_)
+            | Self::File { .. } => None,
         }
     }
 

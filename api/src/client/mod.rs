@@ -63,7 +63,10 @@ impl Client {
             path.pop_if_empty().push("v1").extend(segments);
         }
         let posts = method == Method::POST;
-        let mut request = self.http.request(method, url).header("x-request-id", Uuid::now_v7().to_string());
+        let mut request = self
+            .http
+            .request(method, url)
+            .header("x-request-id", Uuid::now_v7().to_string());
         if posts {
             request = request.header("idempotency-key", Uuid::now_v7().to_string());
         }
@@ -94,8 +97,13 @@ impl Client {
     ///
     /// # Errors
     /// As every call: see [`ClientError`].
-    pub async fn get_value(&self, segments: &[&str], query: &[(&str, &str)]) -> Result<Value, ClientError> {
-        self.fetch(self.request(Method::GET, segments).query(query)).await
+    pub async fn get_value(
+        &self,
+        segments: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<Value, ClientError> {
+        self.fetch(self.request(Method::GET, segments).query(query))
+            .await
     }
 
     /// `PUT` of any path below `/v1`, for callers that know a kind only by name.
@@ -122,7 +130,13 @@ impl Client {
         body: &Value,
         precondition: Precondition,
     ) -> Result<Value, ClientError> {
-        self.fetch(precondition.apply(self.request(Method::PUT, segments)).query(query).json(body)).await
+        self.fetch(
+            precondition
+                .apply(self.request(Method::PUT, segments))
+                .query(query)
+                .json(body),
+        )
+        .await
     }
 
     /// A JSON merge patch (RFC 7396) of any path below `/v1`, for callers that know a kind only by name.
@@ -136,8 +150,12 @@ impl Client {
         patch: &Value,
         precondition: Precondition,
     ) -> Result<Value, ClientError> {
-        let request = precondition.apply(self.request(Method::PATCH, segments)).query(query).json(patch);
-        self.fetch(request.header("content-type", "application/merge-patch+json")).await
+        let request = precondition
+            .apply(self.request(Method::PATCH, segments))
+            .query(query)
+            .json(patch);
+        self.fetch(request.header("content-type", "application/merge-patch+json"))
+            .await
     }
 
     /// `POST` to any path below `/v1`, for callers that know a kind only by name.
@@ -145,14 +163,19 @@ impl Client {
     /// # Errors
     /// As every call: see [`ClientError`].
     pub async fn post_value(&self, segments: &[&str], body: &Value) -> Result<Value, ClientError> {
-        self.fetch(self.request(Method::POST, segments).json(body)).await
+        self.fetch(self.request(Method::POST, segments).json(body))
+            .await
     }
 
     /// `DELETE` of any path below `/v1`; `None` where the answer has no body.
     ///
     /// # Errors
     /// As every call: see [`ClientError`].
-    pub async fn delete_value(&self, segments: &[&str], generation: i64) -> Result<Option<Value>, ClientError> {
+    pub async fn delete_value(
+        &self,
+        segments: &[&str],
+        generation: i64,
+    ) -> Result<Option<Value>, ClientError> {
         self.delete_value_with(segments, &[], generation).await
     }
 
@@ -166,12 +189,15 @@ impl Client {
         query: &[(&str, &str)],
         generation: i64,
     ) -> Result<Option<Value>, ClientError> {
-        let request = Precondition::Generation(generation).apply(self.request(Method::DELETE, segments));
+        let request =
+            Precondition::Generation(generation).apply(self.request(Method::DELETE, segments));
         let request = request.query(query);
         let body = body(accepted(request.send().await?).await?).await?;
         match body.is_empty() {
             true => Ok(None),
-            false => serde_json::from_slice(&body).map(Some).map_err(ClientError::Unreadable),
+            false => serde_json::from_slice(&body)
+                .map(Some)
+                .map_err(ClientError::Unreadable),
         }
     }
 }
@@ -187,7 +213,10 @@ async fn accepted(response: Response) -> Result<Response, ClientError> {
         Ok(problem) => Err(ClientError::Problem(Box::new(problem))),
         Err(_) => {
             let text = String::from_utf8_lossy(&body[..body.len().min(512)]).into_owned();
-            Err(ClientError::Unexpected { status: status.as_u16(), body: text })
+            Err(ClientError::Unexpected {
+                status: status.as_u16(),
+                body: text,
+            })
         }
     }
 }

@@ -39,15 +39,20 @@ impl Client {
     /// # Errors
     /// 404 when there is none; see [`ClientError`].
     pub async fn get<K: Kind>(&self, name: &str) -> Result<Object<K, K::Status>, ClientError> {
-        self.fetch(self.request(Method::GET, &[K::COLLECTION, name])).await
+        self.fetch(self.request(Method::GET, &[K::COLLECTION, name]))
+            .await
     }
 
     /// One page: `limit`, `page_token`, `filter`.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn list<K: Kind>(&self, query: &[(&str, &str)]) -> Result<Page<Object<K, K::Status>>, ClientError> {
-        self.fetch(self.request(Method::GET, &[K::COLLECTION]).query(query)).await
+    pub async fn list<K: Kind>(
+        &self,
+        query: &[(&str, &str)],
+    ) -> Result<Page<Object<K, K::Status>>, ClientError> {
+        self.fetch(self.request(Method::GET, &[K::COLLECTION]).query(query))
+            .await
     }
 
     /// A list to its end, page by page, for callers that know it only by its path: one request per 1000 items.
@@ -62,12 +67,22 @@ impl Client {
         let mut items = Vec::new();
         let mut token: Option<String> = None;
         loop {
-            let page = self.request(Method::GET, segments).query(&[("limit", PAGE)]).query(query);
-            let page: Page<T> = self.fetch(page.query(&[("page_token", token.as_deref())])).await?;
+            let page = self
+                .request(Method::GET, segments)
+                .query(&[("limit", PAGE)])
+                .query(query);
+            let page: Page<T> = self
+                .fetch(page.query(&[("page_token", token.as_deref())]))
+                .await?;
             items.extend(page.items);
             match page.next_page_token {
                 Some(next) => token = Some(next),
-                None => return Ok(Page { items, next_page_token: None }),
+                None => {
+                    return Ok(Page {
+                        items,
+                        next_page_token: None,
+                    });
+                }
             }
         }
     }
@@ -76,7 +91,10 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn list_all<K: Kind>(&self, filter: Option<&str>) -> Result<Vec<Object<K, K::Status>>, ClientError> {
+    pub async fn list_all<K: Kind>(
+        &self,
+        filter: Option<&str>,
+    ) -> Result<Vec<Object<K, K::Status>>, ClientError> {
         let mut all = Vec::new();
         let mut token: Option<String> = None;
         loop {
@@ -102,7 +120,12 @@ impl Client {
         draft: &Draft<K>,
         precondition: Precondition,
     ) -> Result<Object<K, K::Status>, ClientError> {
-        self.fetch(precondition.apply(self.request(Method::PUT, &[K::COLLECTION, name])).json(draft)).await
+        self.fetch(
+            precondition
+                .apply(self.request(Method::PUT, &[K::COLLECTION, name]))
+                .json(draft),
+        )
+        .await
     }
 
     /// Applies a JSON merge patch (RFC 7396) to `{labels, annotations, spec}`.
@@ -115,8 +138,11 @@ impl Client {
         patch: &Value,
         precondition: Precondition,
     ) -> Result<Object<K, K::Status>, ClientError> {
-        let request = precondition.apply(self.request(Method::PATCH, &[K::COLLECTION, name])).json(patch);
-        self.fetch(request.header("content-type", "application/merge-patch+json")).await
+        let request = precondition
+            .apply(self.request(Method::PATCH, &[K::COLLECTION, name]))
+            .json(patch);
+        self.fetch(request.header("content-type", "application/merge-patch+json"))
+            .await
     }
 
     /// Removes exactly this generation. Claims are released by [`Client::delete_claim`].
@@ -125,6 +151,7 @@ impl Client {
     /// 409 `in_use` while something refers to it, 412 when it was changed; see [`ClientError`].
     pub async fn delete<K: Kind>(&self, name: &str, generation: i64) -> Result<(), ClientError> {
         let request = self.request(Method::DELETE, &[K::COLLECTION, name]);
-        self.perform(Precondition::Generation(generation).apply(request)).await
+        self.perform(Precondition::Generation(generation).apply(request))
+            .await
     }
 }

@@ -15,7 +15,11 @@ impl Client {
     /// # Errors
     /// 409 while its pairs are being measured already; 422 when the suite has no pair gate; see [`ClientError`].
     pub async fn run_pairs(&self, pool: &str, body: &RunPairs) -> Result<Operation, ClientError> {
-        self.fetch(self.request(Method::POST, &["pools", pool, "actions", "run-pairs"]).json(body)).await
+        self.fetch(
+            self.request(Method::POST, &["pools", pool, "actions", "run-pairs"])
+                .json(body),
+        )
+        .await
     }
 
     /// What [`Client::run_pairs`] with this body would do.
@@ -24,7 +28,8 @@ impl Client {
     /// As [`Client::run_pairs`].
     pub async fn plan_pairs(&self, pool: &str, body: &RunPairs) -> Result<NodePlan, ClientError> {
         let request = self.request(Method::POST, &["pools", pool, "actions", "run-pairs"]);
-        self.fetch(request.query(&[("dry_run", "true")]).json(body)).await
+        self.fetch(request.query(&[("dry_run", "true")]).json(body))
+            .await
     }
 
     /// The newest runs of a pool's pairs, newest first.
@@ -32,7 +37,8 @@ impl Client {
     /// # Errors
     /// 404 when there is no such pool; see [`ClientError`].
     pub async fn pair_runs(&self, pool: &str) -> Result<Page<PairRun>, ClientError> {
-        self.fetch(self.request(Method::GET, &["pools", pool, "pair-runs"])).await
+        self.fetch(self.request(Method::GET, &["pools", pool, "pair-runs"]))
+            .await
     }
 
     /// One run, with what each pair measured.
@@ -40,6 +46,7 @@ impl Client {
     /// # Errors
     /// 404 when there is no such run; see [`ClientError`].
     pub async fn pair_run(&self, pool: &str, run: Uuid) -> Result<PairRun, ClientError> {
-        self.fetch(self.request(Method::GET, &["pools", pool, "pair-runs", &run.to_string()])).await
+        self.fetch(self.request(Method::GET, &["pools", pool, "pair-runs", &run.to_string()]))
+            .await
     }
 }

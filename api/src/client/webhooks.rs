@@ -13,7 +13,11 @@ impl Client {
     ///
     /// # Errors
     /// 404 when there is no such webhook; see [`ClientError`].
-    pub async fn deliveries(&self, webhook: &str, limit: u32) -> Result<Page<Delivery>, ClientError> {
+    pub async fn deliveries(
+        &self,
+        webhook: &str,
+        limit: u32,
+    ) -> Result<Page<Delivery>, ClientError> {
         let request = self.request(Method::GET, &["webhooks", webhook, "deliveries"]);
         self.fetch(request.query(&[("limit", limit)])).await
     }
@@ -23,7 +27,11 @@ impl Client {
     /// # Errors
     /// 409 when too much waits to be sent; see [`ClientError`].
     pub async fn test_webhook(&self, webhook: &str) -> Result<Delivery, ClientError> {
-        self.fetch(self.request(Method::POST, &["webhooks", webhook, "actions", "test"]).json(&json!({}))).await
+        self.fetch(
+            self.request(Method::POST, &["webhooks", webhook, "actions", "test"])
+                .json(&json!({})),
+        )
+        .await
     }
 
     /// Asks for the event of a delivery once more.
@@ -39,7 +47,14 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn resume_webhook(&self, webhook: &str) -> Result<Object<WebhookSpec, WebhookStatus>, ClientError> {
-        self.fetch(self.request(Method::POST, &["webhooks", webhook, "actions", "resume"]).json(&json!({}))).await
+    pub async fn resume_webhook(
+        &self,
+        webhook: &str,
+    ) -> Result<Object<WebhookSpec, WebhookStatus>, ClientError> {
+        self.fetch(
+            self.request(Method::POST, &["webhooks", webhook, "actions", "resume"])
+                .json(&json!({})),
+        )
+        .await
     }
 }

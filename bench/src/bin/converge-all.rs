@@ -23,7 +23,9 @@ struct Order {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let node = std::env::args().nth(1).context("usage: converge-all MUSTER_NODE")?;
+    let node = std::env::args()
+        .nth(1)
+        .context("usage: converge-all MUSTER_NODE")?;
     let node = Bytes::from(std::fs::read(&node).with_context(|| node.clone())?);
     let order: Order = serde_json::from_reader(std::io::stdin()).context("logins and a plan")?;
     let digest = Digest::of(&node);
@@ -32,7 +34,9 @@ async fn main() -> anyhow::Result<()> {
         let (node, plan) = (node.clone(), order.plan.clone());
         hosts.spawn(async move {
             let address = login.address;
-            converge(login, plan, node, digest).await.with_context(|| address.to_string())
+            converge(login, plan, node, digest)
+                .await
+                .with_context(|| address.to_string())
         });
     }
     let (mut done, mut changed, mut unchanged) = (0, 0, 0);
@@ -44,7 +48,12 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn converge(login: Login, plan: ConvergePlan, node: Bytes, digest: Digest) -> anyhow::Result<(usize, usize)> {
+async fn converge(
+    login: Login,
+    plan: ConvergePlan,
+    node: Bytes,
+    digest: Digest,
+) -> anyhow::Result<(usize, usize)> {
     let session = Session::connect(&login, Duration::from_secs(60)).await?;
     let installed = session.exec(Command::Version, Bytes::new()).await.ok();
     let installed = installed.and_then(|output| serde_json::from_slice::<Version>(&output).ok());
@@ -53,14 +62,37 @@ async fn converge(login: Login, plan: ConvergePlan, node: Bytes, digest: Digest)
     }
     let (job, attempt) = (JobId::new(), 1);
     let work = Work::Converge(plan);
-    let plan = Plan { protocol: PROTOCOL, job, attempt, node: NodeId::new(), epoch: 1, timeout_s: 600, work };
-    let reply = session.exec(Command::Run { job, attempt }, serde_json::to_vec(&plan)?.into()).await?;
-    ensure!(matches!(serde_json::from_slice(&reply)?, RunReply::Started { .. }), "{}", String::from_utf8_lossy(&reply));
+    let plan = Plan {
+        protocol: PROTOCOL,
+        job,
+        attempt,
+        node: NodeId::new(),
+        epoch: 1,
+        timeout_s: 600,
+        work,
+    };
+    let reply = session
+        .exec(
+            Command::Run { job, attempt },
+            serde_json::to_vec(&plan)?.into(),
+        )
+        .await?;
+    ensure!(
+        matches!(serde_json::from_slice(&reply)?, RunReply::Started { .. }),
+        "{}",
+        String::from_utf8_lossy(&reply)
+    );
     let mut lines = session.lines(Command::Attach { job, offset: 0 }).await?;
     while let Some(line) = lines.next().await? {
         if let Line::Result { result, .. } = serde_json::from_slice(&line)? {
-            let WorkResult::Converged(report) = *result else { bail!("{result:?}") };
-            let changed = report.items.iter().filter(|item| item.outcome == ItemOutcome::Changed).count();
+            let WorkResult::Converged(report) = *result else {
+                bail!("{result:?}")
+            };
+            let changed = report
+                .items
+                .iter()
+                .filter(|item| item.outcome == ItemOutcome::Changed)
+                .count();
             return Ok((changed, report.items.len() - changed));
         }
     }

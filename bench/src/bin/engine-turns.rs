@@ -19,11 +19,24 @@ use tokio::task::JoinSet;
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let url = arguments.next().context("usage: engine-turns DATABASE_URL KEY_FILE")?;
-    let key_file = arguments.next().context("usage: engine-turns DATABASE_URL KEY_FILE")?;
-    let pool = PgPoolOptions::new().max_connections(10).connect(&url).await.context("the database")?;
+    let url = arguments
+        .next()
+        .context("usage: engine-turns DATABASE_URL KEY_FILE")?;
+    let key_file = arguments
+        .next()
+        .context("usage: engine-turns DATABASE_URL KEY_FILE")?;
+    let pool = PgPoolOptions::new()
+        .max_connections(10)
+        .connect(&url)
+        .await
+        .context("the database")?;
     let clock = Clock::System;
-    let keys = Keys::load(MasterKey::load(Path::new(&key_file), Create::Never)?, &pool, &clock).await?;
+    let keys = Keys::load(
+        MasterKey::load(Path::new(&key_file), Create::Never)?,
+        &pool,
+        &clock,
+    )
+    .await?;
     let app = App {
         pool,
         clock,
@@ -47,6 +60,9 @@ async fn main() -> anyhow::Result<()> {
     while let Some(ended) = workers.join_next().await {
         turns += ended??;
     }
-    println!("{}", serde_json::json!({ "turns": turns, "seconds": began.elapsed().as_secs_f64() }));
+    println!(
+        "{}",
+        serde_json::json!({ "turns": turns, "seconds": began.elapsed().as_secs_f64() })
+    );
     Ok(())
 }

@@ -19,11 +19,22 @@ type Statement = (String, Vec<String>, bool);
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let lines = std::io::stdin().lines().collect::<Result<Vec<_>, _>>()?;
-    let took = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    let took = match arguments
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
         ["http", address, token] => http(address, std::fs::read_to_string(token)?.trim(), &lines)?,
         ["raw", url] => {
-            let pages = lines.iter().map(|line| serde_json::from_str(line)).collect::<Result<Vec<_>, _>>()?;
-            tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(raw(url, &pages))?
+            let pages = lines
+                .iter()
+                .map(|line| serde_json::from_str(line))
+                .collect::<Result<Vec<_>, _>>()?;
+            tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?
+                .block_on(raw(url, &pages))?
         }
         _ => bail!(USAGE),
     };
@@ -39,11 +50,16 @@ fn http(address: &str, token: &str, paths: &[String]) -> anyhow::Result<Vec<Dura
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    let (mut reader, mut writer) = (BufReader::with_capacity(1 << 20, stream.try_clone()?), stream);
+    let (mut reader, mut writer) = (
+        BufReader::with_capacity(1 << 20, stream.try_clone()?),
+        stream,
+    );
     let mut took = Vec::with_capacity(paths.len());
     let (mut line, mut body) = (String::new(), Vec::new());
     for path in paths {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\r\n");
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\r\n"
+        );
         let began = Instant::now();
         writer.write_all(request.as_bytes())?;
         let (mut length, mut status) = (None, String::new());
@@ -57,13 +73,22 @@ fn http(address: &str, token: &str, paths: &[String]) -> anyhow::Result<Vec<Dura
             if status.is_empty() {
                 text.clone_into(&mut status);
             }
-            let header = text.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-            length = header.map(|(_, value)| value.trim().parse()).transpose()?.or(length);
+            let header = text
+                .split_once(':')
+                .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+            length = header
+                .map(|(_, value)| value.trim().parse())
+                .transpose()?
+                .or(length);
         }
         body.resize(length.context("an answer without its length")?, 0);
         reader.read_exact(&mut body)?;
         took.push(began.elapsed());
-        ensure!(status.contains(" 200 "), "{path}: {status}: {}", String::from_utf8_lossy(&body));
+        ensure!(
+            status.contains(" 200 "),
+            "{path}: {status}: {}",
+            String::from_utf8_lossy(&body)
+        );
     }
     Ok(took)
 }
@@ -72,7 +97,9 @@ fn http(address: &str, token: &str, paths: &[String]) -> anyhow::Result<Vec<Dura
 async fn raw(url: &str, pages: &[Vec<Statement>]) -> anyhow::Result<Vec<Duration>> {
     let mut kept = PgConnection::connect(url).await?;
     let mut planned = PgConnection::connect(url).await?;
-    sqlx::raw_sql("SET plan_cache_mode = force_custom_plan").execute(&mut planned).await?;
+    sqlx::raw_sql("SET plan_cache_mode = force_custom_plan")
+        .execute(&mut planned)
+        .await?;
     let mut prepared: HashMap<&str, usize> = HashMap::new();
     let mut took = Vec::with_capacity(pages.len());
     for page in pages {
@@ -82,7 +109,11 @@ async fn raw(url: &str, pages: &[Vec<Statement>]) -> anyhow::Result<Vec<Duration
             let number = *prepared.entry(sql).or_insert(next);
             let conn = if *keeps { &mut kept } else { &mut planned };
             if number == next {
-                sqlx::raw_sql(sqlx::AssertSqlSafe(format!("PREPARE page{number} AS {sql}"))).execute(conn).await?;
+                sqlx::raw_sql(sqlx::AssertSqlSafe(format!(
+                    "PREPARE page{number} AS {sql}"
+                )))
+                .execute(conn)
+                .await?;
             }
             let call = match literals.as_slice() {
                 [] => format!("EXECUTE page{number}"),
@@ -93,7 +124,9 @@ async fn raw(url: &str, pages: &[Vec<Statement>]) -> anyhow::Result<Vec<Duration
         let began = Instant::now();
         for (call, keeps) in calls {
             let conn = if keeps { &mut kept } else { &mut planned };
-            sqlx::raw_sql(sqlx::AssertSqlSafe(call)).fetch_all(conn).await?;
+            sqlx::raw_sql(sqlx::AssertSqlSafe(call))
+                .fetch_all(conn)
+                .await?;
         }
         took.push(began.elapsed());
     }

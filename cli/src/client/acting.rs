@@ -66,12 +66,19 @@ pub(crate) struct How {
 ///
 /// # Errors
 /// When one ends otherwise than well, or not in time.
-pub(super) async fn begun(session: &Session, operations: &[Operation], waiting: Waiting) -> anyhow::Result<()> {
+pub(super) async fn begun(
+    session: &Session,
+    operations: &[Operation],
+    waiting: Waiting,
+) -> anyhow::Result<()> {
     tell(session, operations, waiting, || {
         operations
             .iter()
             .map(|operation| {
-                let target = operation.target.as_ref().map_or("", |target| target.name.as_str());
+                let target = operation
+                    .target
+                    .as_ref()
+                    .map_or("", |target| target.name.as_str());
                 format!("{} {target}: operation {}", operation.kind, operation.id)
             })
             .collect()
@@ -92,7 +99,11 @@ pub(super) async fn tell(
     let print = |operations: &[Operation], lines: Vec<String>| match operations {
         [one] => session.output.print_lines(one, || lines),
         several if session.output.is_table() => session.output.print_lines(&several, || lines),
-        several => session.output.list_of(several, super::kinds::columns("operation"), session.clock.now()),
+        several => session.output.list_of(
+            several,
+            super::kinds::columns("operation"),
+            session.clock.now(),
+        ),
     };
     if !waiting.wait {
         return print(operations, lines());
@@ -100,7 +111,9 @@ pub(super) async fn tell(
     let ids: Vec<_> = operations.iter().map(|operation| operation.id).collect();
     if session.output.is_table() {
         print(operations, lines())?;
-        return progress::follow(session, &ids, waiting.timeout).await.map(drop);
+        return progress::follow(session, &ids, waiting.timeout)
+            .await
+            .map(drop);
     }
     let ended = progress::follow(session, &ids, waiting.timeout).await;
     if let Ok(ended) = &ended {

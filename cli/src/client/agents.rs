@@ -44,28 +44,46 @@ pub(super) async fn run(session: &Session, verb: AgentVerb) -> anyhow::Result<()
             let sites = match site {
                 Some(site) => vec![site],
                 None => {
-                    let sites = session.client.list_all::<muster_api::sites::SiteSpec>(None).await?;
-                    sites.into_iter().map(|site| site.name.to_string()).collect()
+                    let sites = session
+                        .client
+                        .list_all::<muster_api::sites::SiteSpec>(None)
+                        .await?;
+                    sites
+                        .into_iter()
+                        .map(|site| site.name.to_string())
+                        .collect()
                 }
             };
             let mut agents = Vec::new();
             for site in &sites {
-                agents.extend(read::all(session, &["sites", site, "agents"], &args, Vec::new()).await?);
+                agents.extend(
+                    read::all(session, &["sites", site, "agents"], &args, Vec::new()).await?,
+                );
             }
             if agents.is_empty() && !args.narrows() {
-                session.output.note("no agents: nothing moves in a site without one; muster agent enrol SITE NAME");
+                session.output.note(
+                    "no agents: nothing moves in a site without one; muster agent enrol SITE NAME",
+                );
             }
             read::print(session, &agents, COLUMNS, &args)
         }
         AgentVerb::Enrol { site, agent } => {
             let enrolled = session.client.enrol_agent(&site, &agent).await?;
-            session.output.print_lines(&enrolled, || vec![enrolled.token.reveal().to_owned()])
+            session
+                .output
+                .print_lines(&enrolled, || vec![enrolled.token.reveal().to_owned()])
         }
         AgentVerb::Remove { site, agent, yes } => {
             // As it is read here: one that is enrolled under its name meanwhile is not removed.
             let seen = session.client.agent(&site, &agent).await?;
-            if asking::agreed(&format!("Nothing moves in {site} while no agent acts for it. Remove {agent}?"), yes)? {
-                session.client.remove_agent(&site, &agent, seen.generation).await?;
+            if asking::agreed(
+                &format!("Nothing moves in {site} while no agent acts for it. Remove {agent}?"),
+                yes,
+            )? {
+                session
+                    .client
+                    .remove_agent(&site, &agent, seen.generation)
+                    .await?;
                 session.output.note(&format!("agent {agent} removed"));
             }
             Ok(())

@@ -51,7 +51,9 @@ pub(super) async fn run(session: &Session, args: ApplyArgs) -> anyhow::Result<()
     let mut documents = Vec::new();
     for file in &args.files {
         match files::read(file)? {
-            Held::Yaml(text) => documents.extend(parse(&text).with_context(|| file.display().to_string())?),
+            Held::Yaml(text) => {
+                documents.extend(parse(&text).with_context(|| file.display().to_string())?)
+            }
             Held::Toml { members, stem } => {
                 let document = serde_json::from_value(files::document(members, stem)?);
                 documents.push(document.with_context(|| file.display().to_string())?);
@@ -62,7 +64,8 @@ pub(super) async fn run(session: &Session, args: ApplyArgs) -> anyhow::Result<()
     for document in documents {
         let word = document.kind.replace('-', "_");
         let order = kind::COLLECTIONS.iter().position(|(kind, _)| *kind == word);
-        let order = order.ok_or_else(|| ClientError::Usage(format!("{:?} is no kind", document.kind)))?;
+        let order =
+            order.ok_or_else(|| ClientError::Usage(format!("{:?} is no kind", document.kind)))?;
         ordered.push((order, document));
     }
     ordered.sort_by_key(|(order, _)| *order);
@@ -71,7 +74,9 @@ pub(super) async fn run(session: &Session, args: ApplyArgs) -> anyhow::Result<()
         let plan = planned(session, &ordered).await?;
         if args.plan {
             return match session.output.is_table() {
-                true => session.output.list_of(&plan.objects, plans::COLUMNS, session.clock.now()),
+                true => session
+                    .output
+                    .list_of(&plan.objects, plans::COLUMNS, session.clock.now()),
                 false => session.output.print_lines(&plan, Vec::new),
             };
         }
@@ -113,7 +118,15 @@ pub(crate) struct PlanArgs {
 /// # Errors
 /// As [`run`].
 pub(super) async fn plan(session: &Session, args: PlanArgs) -> anyhow::Result<()> {
-    run(session, ApplyArgs { files: args.files, plan: true, yes: false }).await
+    run(
+        session,
+        ApplyArgs {
+            files: args.files,
+            plan: true,
+            yes: false,
+        },
+    )
+    .await
 }
 
 async fn planned(session: &Session, ordered: &[(usize, Document)]) -> anyhow::Result<Plan> {
@@ -123,12 +136,20 @@ async fn planned(session: &Session, ordered: &[(usize, Document)]) -> anyhow::Re
             None | Some(Value::Null) => Ok(Labels::new()),
             Some(value) => Labels::deserialize(value),
         };
-        let labels = texts(&document.labels).with_context(|| format!("the labels of {}", document.name))?;
-        let annotations =
-            texts(&document.annotations).with_context(|| format!("the annotations of {}", document.name))?;
+        let labels =
+            texts(&document.labels).with_context(|| format!("the labels of {}", document.name))?;
+        let annotations = texts(&document.annotations)
+            .with_context(|| format!("the annotations of {}", document.name))?;
         let (kind, _) = kind::COLLECTIONS[*order];
         let (name, spec) = (document.name.clone(), document.spec.clone());
-        objects.push(Desired { kind: kind.into(), name, labels, annotations, spec, ..Desired::default() });
+        objects.push(Desired {
+            kind: kind.into(),
+            name,
+            labels,
+            annotations,
+            spec,
+            ..Desired::default()
+        });
     }
     Ok(session.client.plan(&MakePlan { objects }).await?)
 }
@@ -142,33 +163,49 @@ fn parse(text: &str) -> anyhow::Result<Vec<Document>> {
             Value::Null => {}
             Value::Array(items) => {
                 for item in items {
-                    documents.push(serde_json::from_value(item).with_context(|| format!("document {}", at + 1))?);
+                    documents.push(
+                        serde_json::from_value(item)
+                            .with_context(|| format!("document {}", at + 1))?,
+                    );
                 }
             }
-            one => documents.push(serde_json::from_value(one).with_context(|| format!("document {}", at + 1))?),
+            one => documents
+                .push(serde_json::from_value(one).with_context(|| format!("document {}", at + 1))?),
         }
     }
     Ok(documents)
 }
 
-async fn apply(session: &Session, collection: &str, document: &Document) -> anyhow::Result<&'static str> {
+async fn apply(
+    session: &Session,
+    collection: &str,
+    document: &Document,
+) -> anyhow::Result<&'static str> {
     let path = [collection, document.name.as_str()];
     let object = match session.client.get_value(&path, &[]).await {
         Ok(object) => Some(object),
         Err(error) if error.status() == Some(404) => None,
         Err(error) => return Err(error.into()),
     };
-    let before = object.as_ref().and_then(|object| object["generation"].as_i64());
+    let before = object
+        .as_ref()
+        .and_then(|object| object["generation"].as_i64());
     let name = &document.name;
     if collection == "claims" {
         if let (Some(object), Some(before)) = (&object, before) {
             return change_claim(session, document, (&object["spec"], before)).await;
         }
-        session.client.post_value(&["claims"], &json!({ "name": name, "spec": document.spec })).await?;
+        session
+            .client
+            .post_value(&["claims"], &json!({ "name": name, "spec": document.spec }))
+            .await?;
         return Ok("created");
     }
     let mut body = json!({ "spec": document.spec });
-    for (member, value) in [("labels", &document.labels), ("annotations", &document.annotations)] {
+    for (member, value) in [
+        ("labels", &document.labels),
+        ("annotations", &document.annotations),
+    ] {
         if let Some(value) = value {
             body[member] = value.clone();
         }
@@ -189,13 +226,26 @@ async fn change_claim(
     document: &Document,
     (was, generation): (&Value, i64),
 ) -> anyhow::Result<&'static str> {
-    if ["pool", "node", "selector"].iter().any(|fixed| was[*fixed] != document.spec[*fixed]) {
-        anyhow::bail!("of a claim, hold and wait_for can be changed: for all else, release it and make another");
+    if ["pool", "node", "selector"]
+        .iter()
+        .any(|fixed| was[*fixed] != document.spec[*fixed])
+    {
+        anyhow::bail!(
+            "of a claim, hold and wait_for can be changed: for all else, release it and make another"
+        );
     }
-    let patch = json!({ "spec": { "hold": document.spec["hold"], "wait_for": document.spec["wait_for"] } });
+    let patch =
+        json!({ "spec": { "hold": document.spec["hold"], "wait_for": document.spec["wait_for"] } });
     let precondition = Precondition::Generation(generation);
-    let after = session.client.patch::<ClaimSpec>(&document.name, &patch, precondition).await?;
-    Ok(if after.generation == generation { "unchanged" } else { "changed" })
+    let after = session
+        .client
+        .patch::<ClaimSpec>(&document.name, &patch, precondition)
+        .await?;
+    Ok(if after.generation == generation {
+        "unchanged"
+    } else {
+        "changed"
+    })
 }
 
 #[cfg(test)]
@@ -204,12 +254,19 @@ mod tests {
 
     #[test]
     fn documents_are_read_from_yaml_and_json() {
-        let yaml =
-            "kind: site\nname: lab\nspec: {}\n---\n---\nkind: rack\nname: r1\nlabels: {row: a}\nspec:\n  units: 42\n";
-        let names = |text| parse(text).unwrap().iter().map(|document| document.name.clone()).collect::<Vec<_>>();
+        let yaml = "kind: site\nname: lab\nspec: {}\n---\n---\nkind: rack\nname: r1\nlabels: {row: a}\nspec:\n  units: 42\n";
+        let names = |text| {
+            parse(text)
+                .unwrap()
+                .iter()
+                .map(|document| document.name.clone())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(names(yaml), ["lab", "r1"]);
         assert_eq!(
-            names(r#"[{"kind": "site", "name": "a", "spec": {}}, {"kind": "site", "name": "b", "spec": {}}]"#),
+            names(
+                r#"[{"kind": "site", "name": "a", "spec": {}}, {"kind": "site", "name": "b", "spec": {}}]"#
+            ),
             ["a", "b"]
         );
         assert!(parse("kind: site\nname: lab\ncolour: red\nspec: {}").is_err());

@@ -30,11 +30,15 @@ pub(super) async fn run(session: &Session, verb: ApprovalVerb) -> anyhow::Result
         }
         ApprovalVerb::Approve { id, plan: false } => {
             let approval = session.client.decide_approval(id, "approve").await?;
-            session.output.print_lines(&approval, || vec![approved(&approval)])
+            session
+                .output
+                .print_lines(&approval, || vec![approved(&approval)])
         }
         ApprovalVerb::Deny { id } => {
             let approval = session.client.decide_approval(id, "deny").await?;
-            session.output.print_lines(&approval, || vec![denied(&approval)])
+            session
+                .output
+                .print_lines(&approval, || vec![denied(&approval)])
         }
     }
 }
@@ -44,7 +48,10 @@ fn planned(approval: &Approval) -> Vec<String> {
     let (effect, begun) = match (&approval.waiver, &approval.node) {
         (None, Some(node)) if approval.action.as_deref() == Some("reinstall") => {
             let effect = effects::of_wish(Wish::Reinstall, State::InService, None);
-            (effect, format!("{node} would be drained, and its image written anew onto its root disk"))
+            (
+                effect,
+                format!("{node} would be drained, and its image written anew onto its root disk"),
+            )
         }
         (None, Some(node)) if approval.action.is_some() => {
             let effect = effects::of_wish(Wish::Wipe, State::Quarantined, None);
@@ -52,18 +59,31 @@ fn planned(approval: &Approval) -> Vec<String> {
         }
         (None, Some(node)) => {
             let effect = effects::of_wish(Wish::Release, State::InService, None);
-            let wiped = if approval.erase_now { "wiped at once, with no way back" } else { "wiped" };
+            let wiped = if approval.erase_now {
+                "wiped at once, with no way back"
+            } else {
+                "wiped"
+            };
             (
                 effect,
-                format!("{node} would be drained, taken out of its scheduler and {wiped}, and its claim would end"),
+                format!(
+                    "{node} would be drained, taken out of its scheduler and {wiped}, and its claim would end"
+                ),
             )
         }
-        _ => (Effect::None, "the waiver would count from now on: the gate would keep no node out any more".to_owned()),
+        _ => (
+            Effect::None,
+            "the waiver would count from now on: the gate would keep no node out any more"
+                .to_owned(),
+        ),
     };
     vec![
         format!("effect: {effect}"),
         format!("  {begun}"),
-        format!("  asked for by {}: {}", approval.requested_by, approval.because),
+        format!(
+            "  asked for by {}: {}",
+            approval.requested_by, approval.because
+        ),
     ]
 }
 
@@ -71,7 +91,9 @@ fn approved(approval: &Approval) -> String {
     match (&approval.waiver, &approval.node) {
         (None, Some(node)) => match approval.action.as_deref() {
             Some(action) => format!("{node} was asked to {action}"),
-            None if approval.erase_now => format!("{node} is released, and its disks are erased at once"),
+            None if approval.erase_now => {
+                format!("{node} is released, and its disks are erased at once")
+            }
             None => format!("{node} is released"),
         },
         _ => format!("agreed: {}", approval.because),

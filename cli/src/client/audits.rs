@@ -28,7 +28,10 @@ pub(super) async fn run(session: &Session, verb: HeadVerb) -> anyhow::Result<()>
     }
     session.output.print_lines(&head, || match head.sealed_at {
         Some(at) => vec![
-            format!("seal {} of {at:.0}, over every event up to {}", head.number, head.last_seq),
+            format!(
+                "seal {} of {at:.0}, over every event up to {}",
+                head.number, head.last_seq
+            ),
             format!("hash {}", head.hash),
         ],
         None => vec!["nothing is sealed yet".to_owned()],

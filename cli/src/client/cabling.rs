@@ -35,10 +35,15 @@ pub(super) async fn of_node(session: &Session, node: &str) -> anyhow::Result<()>
 /// The cables as a list, what to do about them as notes.
 fn show(session: &Session, cabling: &Cabling) -> anyhow::Result<()> {
     if cabling.cables.is_empty() {
-        session.output.note(&format!("rack {} declares no such cable: spec.cables is its plan", cabling.rack));
+        session.output.note(&format!(
+            "rack {} declares no such cable: spec.cables is its plan",
+            cabling.rack
+        ));
     }
     for finding in &cabling.findings {
         session.output.note(finding);
     }
-    session.output.list_of(&cabling.cables, COLUMNS, session.clock.now())
+    session
+        .output
+        .list_of(&cabling.cables, COLUMNS, session.clock.now())
 }

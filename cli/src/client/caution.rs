@@ -25,22 +25,41 @@ pub(crate) enum CautionVerb {
 pub(super) async fn run(session: &Session, verb: CautionVerb) -> anyhow::Result<()> {
     let status = match verb {
         CautionVerb::Show => session.client.caution().await?,
-        CautionVerb::Confirm { id, note } => session.client.confirm_caution(&ConfirmCaution { id, note }).await?,
+        CautionVerb::Confirm { id, note } => {
+            session
+                .client
+                .confirm_caution(&ConfirmCaution { id, note })
+                .await?
+        }
     };
-    session.output.print_lines(&status, || told(session, &status))
+    session
+        .output
+        .print_lines(&status, || told(session, &status))
 }
 
 fn told(session: &Session, status: &CautionStatus) -> Vec<String> {
-    let Some(caution) = &status.caution else { return vec!["no caution: everything goes on as usual".into()] };
+    let Some(caution) = &status.caution else {
+        return vec!["no caution: everything goes on as usual".into()];
+    };
     let now = session.clock.now();
     let mut lines = vec![
         format!("CAUTION since {}: {}", age(now, Some(caution.noticed_at)), caution.because),
         "Nothing is powered or written. Look at what the nodes hold against what the database says.".into(),
     ];
     for witness in &status.agents {
-        let heard = if witness.heard { "heard of since" } else { "NOT heard of since: it may know of more" };
-        lines.push(format!("  agent {} of {}: {heard}", witness.agent, witness.site));
+        let heard = if witness.heard {
+            "heard of since"
+        } else {
+            "NOT heard of since: it may know of more"
+        };
+        lines.push(format!(
+            "  agent {} of {}: {heard}",
+            witness.agent, witness.site
+        ));
     }
-    lines.push(format!("Then: muster caution confirm {} --note 'what was found'", caution.id));
+    lines.push(format!(
+        "Then: muster caution confirm {} --note 'what was found'",
+        caution.id
+    ));
     lines
 }

@@ -122,7 +122,9 @@ fn wait_for(text: &str) -> Result<WaitFor, String> {
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not NAME=VALUE"))?;
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("{text:?} is not NAME=VALUE"))?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
@@ -138,7 +140,10 @@ pub(super) async fn run(session: &Session, verb: ClaimVerb) -> anyhow::Result<()
 }
 
 async fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
-    let selector = args.node.is_none().then(|| args.label.into_iter().collect::<BTreeMap<_, _>>());
+    let selector = args
+        .node
+        .is_none()
+        .then(|| args.label.into_iter().collect::<BTreeMap<_, _>>());
     let spec = ClaimSpec {
         wait_for: args.wait_for,
         hold: args.hold.then_some(true),
@@ -146,11 +151,25 @@ async fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
     };
     if args.plan {
         // The server makes no name for what it only tells of.
-        let name = args.name.map_or_else(|| "planned".to_owned(), |name| name.to_string());
+        let name = args
+            .name
+            .map_or_else(|| "planned".to_owned(), |name| name.to_string());
         let spec = serde_json::to_value(&spec)?;
-        return plans::tell(session, Desired { kind: "claim".into(), name, spec, ..Desired::default() }).await;
+        return plans::tell(
+            session,
+            Desired {
+                kind: "claim".into(),
+                name,
+                spec,
+                ..Desired::default()
+            },
+        )
+        .await;
     }
-    let request = CreateClaim { name: args.name, spec };
+    let request = CreateClaim {
+        name: args.name,
+        spec,
+    };
     let mut claims = Vec::new();
     let mut refused = None;
     for _ in 0..args.count {
@@ -163,7 +182,11 @@ async fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
         }
     }
     // What was bound is told even when the next one was refused: it is real.
-    let show = |claims: &[Claim]| session.output.list_of(claims, columns("claim"), session.clock.now());
+    let show = |claims: &[Claim]| {
+        session
+            .output
+            .list_of(claims, columns("claim"), session.clock.now())
+    };
     if !args.waiting.is_wanted() || refused.is_some() {
         if !claims.is_empty() {
             show(&claims)?;
@@ -180,7 +203,12 @@ async fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
     if !session.output.is_table() {
         let mut ended = Vec::with_capacity(claims.len());
         for claim in &claims {
-            ended.push(session.client.get::<ClaimSpec>(&claim.id.to_string()).await?);
+            ended.push(
+                session
+                    .client
+                    .get::<ClaimSpec>(&claim.id.to_string())
+                    .await?,
+            );
         }
         show(&ended)?;
     }
@@ -193,24 +221,62 @@ async fn release(session: &Session, args: &ReleaseArgs) -> anyhow::Result<()> {
         let (name, erase_now) = (claim.id.to_string(), args.erase_now);
         return plans::tell(
             session,
-            Desired { kind: "claim".into(), name, absent: true, erase_now, ..Desired::default() },
+            Desired {
+                kind: "claim".into(),
+                name,
+                absent: true,
+                erase_now,
+                ..Desired::default()
+            },
         )
         .await;
     }
-    let erased = if args.erase_now { " Its disks are erased at once." } else { "" };
-    if !asking::agreed(&format!("Release {} from {}?{erased}", claim.status.node, claim.spec.pool), args.yes)? {
+    let erased = if args.erase_now {
+        " Its disks are erased at once."
+    } else {
+        ""
+    };
+    if !asking::agreed(
+        &format!(
+            "Release {} from {}?{erased}",
+            claim.status.node, claim.spec.pool
+        ),
+        args.yes,
+    )? {
         return Ok(());
     }
     let operation = match args.erase_now {
-        true => session.client.erase_claim(&args.claim, claim.generation).await?,
-        false => session.client.delete_claim(&args.claim, claim.generation).await?,
+        true => {
+            session
+                .client
+                .erase_claim(&args.claim, claim.generation)
+                .await?
+        }
+        false => {
+            session
+                .client
+                .delete_claim(&args.claim, claim.generation)
+                .await?
+        }
     };
-    let kept = session.client.get::<ClaimSpec>(&claim.id.to_string()).await?.status.undo_until;
+    let kept = session
+        .client
+        .get::<ClaimSpec>(&claim.id.to_string())
+        .await?
+        .status
+        .undo_until;
     let id = operation.id;
     let told = || {
-        let mut lines = vec![format!("{} is released by operation {id}", claim.status.node)];
-        lines
-            .extend(kept.map(|until| format!("its disks are kept until {until:.0}: muster claim undo {}", claim.name)));
+        let mut lines = vec![format!(
+            "{} is released by operation {id}",
+            claim.status.node
+        )];
+        lines.extend(kept.map(|until| {
+            format!(
+                "its disks are kept until {until:.0}: muster claim undo {}",
+                claim.name
+            )
+        }));
         lines
     };
     tell(session, &[operation], args.waiting, told).await
@@ -222,12 +288,20 @@ async fn undo(session: &Session, args: &UndoArgs) -> anyhow::Result<()> {
     }
     let operation = session.client.undo_release(&args.claim).await?;
     let id = operation.id;
-    let told = || vec![format!("{} is kept; its way back is operation {id}", args.claim)];
+    let told = || {
+        vec![format!(
+            "{} is kept; its way back is operation {id}",
+            args.claim
+        )]
+    };
     tell(session, &[operation], args.waiting, told).await
 }
 
 async fn replace(session: &Session, args: &ReplaceArgs) -> anyhow::Result<()> {
-    let body = ReplaceClaim { node: args.node.clone(), reason: args.reason.clone() };
+    let body = ReplaceClaim {
+        node: args.node.clone(),
+        reason: args.reason.clone(),
+    };
     let plan = async || session.client.plan_replacement(&args.claim, &body).await;
     if args.plan {
         return plans::show(session, &plan().await?);
@@ -238,17 +312,29 @@ async fn replace(session: &Session, args: &ReplaceArgs) -> anyhow::Result<()> {
             eprintln!("{change}");
         }
     }
-    if !asking::agreed(&format!("Replace {} for {}?", claim.status.node, claim.name), args.yes)? {
+    if !asking::agreed(
+        &format!("Replace {} for {}?", claim.status.node, claim.name),
+        args.yes,
+    )? {
         return Ok(());
     }
-    let operation = session.client.replace_claim(&args.claim, claim.generation, &body).await?;
+    let operation = session
+        .client
+        .replace_claim(&args.claim, claim.generation, &body)
+        .await?;
     let (id, node) = (operation.id, claim.status.node);
-    let comes = operation.target.as_ref().map_or("a node", |target| target.name.as_str()).to_owned();
+    let comes = operation
+        .target
+        .as_ref()
+        .map_or("a node", |target| target.name.as_str())
+        .to_owned();
     let name = claim.name;
     let told = || {
         vec![
             format!("{comes} comes for {name} by operation {id}"),
-            format!("{name} keeps {node} until then, and if it is cancelled: muster operation cancel {id}"),
+            format!(
+                "{name} keeps {node} until then, and if it is cancelled: muster operation cancel {id}"
+            ),
         ]
     };
     tell(session, &[operation], args.waiting, told).await
@@ -259,5 +345,7 @@ async fn hold(session: &Session, args: &HoldArgs, hold: Option<bool>) -> anyhow:
     for name in &args.claims {
         claims.push(session.client.hold_claim(name, hold).await?);
     }
-    session.output.list_of(&claims, columns("claim"), session.clock.now())
+    session
+        .output
+        .list_of(&claims, columns("claim"), session.clock.now())
 }

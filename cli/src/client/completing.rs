@@ -55,8 +55,14 @@ pub(crate) fn print(shell: Shell, command: &mut Command) {
 
 /// The hidden verb.
 pub(super) fn command() -> Command {
-    let words = Arg::new("words").num_args(0..).trailing_var_arg(true).allow_hyphen_values(true);
-    Command::new(VERB).hide(true).about("What a command line can go on with, for the scripts of shells").arg(words)
+    let words = Arg::new("words")
+        .num_args(0..)
+        .trailing_var_arg(true)
+        .allow_hyphen_values(true);
+    Command::new(VERB)
+        .hide(true)
+        .about("What a command line can go on with, for the scripts of shells")
+        .arg(words)
 }
 
 /// Prints what can stand where the last of these words is being typed.
@@ -65,11 +71,17 @@ pub(crate) async fn run(mut grammar: Command, words: &[String]) {
     let wanted = wanted(&grammar, words);
     let found = match wanted.what {
         What::Words(words) => words,
-        What::Contexts => Config::load().map(|config| config.contexts.into_keys().collect()).unwrap_or_default(),
+        What::Contexts => Config::load()
+            .map(|config| config.contexts.into_keys().collect())
+            .unwrap_or_default(),
         What::Names(collection) => {
             let connection = Connection::typed(words);
             let asked = names(&connection, collection, wanted.typed);
-            tokio::time::timeout(DEADLINE, asked).await.ok().flatten().unwrap_or_default()
+            tokio::time::timeout(DEADLINE, asked)
+                .await
+                .ok()
+                .flatten()
+                .unwrap_or_default()
         }
     };
     for word in found.iter().filter(|word| word.starts_with(wanted.typed)) {
@@ -79,17 +91,32 @@ pub(crate) async fn run(mut grammar: Command, words: &[String]) {
 
 /// Names of a kind that begin so. What is no name is not passed on to a shell.
 async fn names(connection: &Connection, collection: &str, typed: &str) -> Option<Vec<String>> {
-    let plain =
-        |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    let plain = |text: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    };
     if !plain(typed) {
         return None;
     }
     let client = connection.client().ok()?;
     let filter = format!("name~\"{typed}*\"");
-    let page =
-        client.get_value(&[collection], &[("limit", MOST), ("fields", "name"), ("filter", &filter)]).await.ok()?;
-    let names = page["items"].as_array()?.iter().filter_map(|item| item["name"].as_str());
-    Some(names.filter(|name| name.parse::<Name>().is_ok()).map(str::to_owned).collect())
+    let page = client
+        .get_value(
+            &[collection],
+            &[("limit", MOST), ("fields", "name"), ("filter", &filter)],
+        )
+        .await
+        .ok()?;
+    let names = page["items"]
+        .as_array()?
+        .iter()
+        .filter_map(|item| item["name"].as_str());
+    Some(
+        names
+            .filter(|name| name.parse::<Name>().is_ok())
+            .map(str::to_owned)
+            .collect(),
+    )
 }
 
 /// What can stand at a place of the command line.
@@ -111,10 +138,17 @@ struct Wanted<'words> {
 }
 
 fn wanted<'words>(grammar: &Command, words: &'words [String]) -> Wanted<'words> {
-    let (mut command, mut path, mut pending, mut at, mut bare) = (grammar, Vec::new(), None, 0, false);
-    let (last, before) = words.split_last().map_or(("", &[][..]), |(last, before)| (last.as_str(), before));
+    let (mut command, mut path, mut pending, mut at, mut bare) =
+        (grammar, Vec::new(), None, 0, false);
+    let (last, before) = words
+        .split_last()
+        .map_or(("", &[][..]), |(last, before)| (last.as_str(), before));
     // A shell that takes `--pool=gpu` apart gives `--pool`, `=`, `gpu`.
-    for word in before.iter().map(String::as_str).filter(|word| *word != "=") {
+    for word in before
+        .iter()
+        .map(String::as_str)
+        .filter(|word| *word != "=")
+    {
         if pending.take().is_some() {
             continue;
         }
@@ -133,32 +167,57 @@ fn wanted<'words>(grammar: &Command, words: &'words [String]) -> Wanted<'words> 
         }
     }
     let typed = if last == "=" { "" } else { last };
-    let whole = |what| Wanted { what, typed, before: "" };
+    let whole = |what| Wanted {
+        what,
+        typed,
+        before: "",
+    };
     if let Some(option) = pending {
         return whole(values(option, &path));
     }
     match typed.split_once('=') {
         Some((option, value)) if option.starts_with("--") => {
-            let what = option_of(command, option).map_or(What::Words(Vec::new()), |option| values(option, &path));
-            return Wanted { what, typed: value, before: &typed[..option.len() + 1] };
+            let what = option_of(command, option)
+                .map_or(What::Words(Vec::new()), |option| values(option, &path));
+            return Wanted {
+                what,
+                typed: value,
+                before: &typed[..option.len() + 1],
+            };
         }
         _ => {}
     }
     if typed.starts_with('-') && !bare {
-        let options = command.get_arguments().filter(|option| !option.is_hide_set());
-        return whole(What::Words(options.filter_map(Arg::get_long).map(|long| format!("--{long}")).collect()));
+        let options = command
+            .get_arguments()
+            .filter(|option| !option.is_hide_set());
+        return whole(What::Words(
+            options
+                .filter_map(Arg::get_long)
+                .map(|long| format!("--{long}"))
+                .collect(),
+        ));
     }
-    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set() && at == 0);
+    let verbs = command
+        .get_subcommands()
+        .filter(|verb| !verb.is_hide_set() && at == 0);
     let verbs: Vec<String> = verbs.map(|verb| verb.get_name().to_owned()).collect();
     if !verbs.is_empty() {
         return whole(What::Words(verbs));
     }
-    let positional = command.get_positionals().nth(at).or_else(|| command.get_positionals().last().filter(repeats));
-    whole(positional.map_or(What::Words(Vec::new()), |positional| values(positional, &path)))
+    let positional = command
+        .get_positionals()
+        .nth(at)
+        .or_else(|| command.get_positionals().last().filter(repeats));
+    whole(positional.map_or(What::Words(Vec::new()), |positional| {
+        values(positional, &path)
+    }))
 }
 
 fn repeats(argument: &&Arg) -> bool {
-    argument.get_num_args().is_some_and(|many| many.max_values() > 1)
+    argument
+        .get_num_args()
+        .is_some_and(|many| many.max_values() > 1)
 }
 
 /// The option that a word names, where a value follows it.
@@ -166,20 +225,38 @@ fn option_of<'grammar>(command: &'grammar Command, word: &str) -> Option<&'gramm
     let name = word.split('=').next().unwrap_or_default();
     let named = |option: &&Arg| match name.strip_prefix("--") {
         Some(long) => option.get_long() == Some(long),
-        None => option.get_short().is_some_and(|short| name.ends_with(short)),
+        None => option
+            .get_short()
+            .is_some_and(|short| name.ends_with(short)),
     };
-    command.get_arguments().find(named).filter(|option| option.get_action().takes_values())
+    command
+        .get_arguments()
+        .find(named)
+        .filter(|option| option.get_action().takes_values())
 }
 
 /// What an argument can be: by its own list, or by the kind that it is called after.
 fn values(argument: &Arg, path: &[&str]) -> What {
     let listed = argument.get_possible_values();
     if !listed.is_empty() {
-        return What::Words(listed.iter().map(|value| value.get_name().to_owned()).collect());
+        return What::Words(
+            listed
+                .iter()
+                .map(|value| value.get_name().to_owned())
+                .collect(),
+        );
     }
-    let of = |word: &str| kind::COLLECTIONS.iter().find(|(known, _)| *known == word).map(|(_, collection)| *collection);
+    let of = |word: &str| {
+        kind::COLLECTIONS
+            .iter()
+            .find(|(known, _)| *known == word)
+            .map(|(_, collection)| *collection)
+    };
     let noun = path.first().copied().unwrap_or_default();
-    let found = match (argument.get_id().as_str(), path.last().copied().unwrap_or_default()) {
+    let found = match (
+        argument.get_id().as_str(),
+        path.last().copied().unwrap_or_default(),
+    ) {
         ("context", _) => return What::Contexts,
         ("name", _) if noun == "context" => return What::Contexts,
         // Another name than any that there is.
@@ -198,7 +275,11 @@ mod tests {
         let mut grammar = crate::command();
         grammar.build();
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let Wanted { what, typed, before } = wanted(&grammar, &words);
+        let Wanted {
+            what,
+            typed,
+            before,
+        } = wanted(&grammar, &words);
         (what, typed.to_owned(), before.to_owned())
     }
 
@@ -211,16 +292,35 @@ mod tests {
 
     #[test]
     fn the_grammar_goes_on_with_its_own_words() {
-        assert!(words("").iter().any(|word| word == "node") && !words("").iter().any(|word| word == VERB));
-        assert!(words("no").contains(&"node".to_owned()), "what does not begin so is left out afterwards");
         assert!(
-            words("rack ").contains(&"describe".to_owned()) && words("hardware-profile ").contains(&"list".to_owned())
+            words("").iter().any(|word| word == "node")
+                && !words("").iter().any(|word| word == VERB)
         );
-        assert!(words("node wipe --").contains(&"--plan".to_owned()) && words("-").contains(&"--context".to_owned()));
-        for line in ["rack list -o ", "-o ", "rack list --output=", "rack list --output = "] {
+        assert!(
+            words("no").contains(&"node".to_owned()),
+            "what does not begin so is left out afterwards"
+        );
+        assert!(
+            words("rack ").contains(&"describe".to_owned())
+                && words("hardware-profile ").contains(&"list".to_owned())
+        );
+        assert!(
+            words("node wipe --").contains(&"--plan".to_owned())
+                && words("-").contains(&"--context".to_owned())
+        );
+        for line in [
+            "rack list -o ",
+            "-o ",
+            "rack list --output=",
+            "rack list --output = ",
+        ] {
             assert!(words(line).contains(&"yaml".to_owned()), "{line}");
         }
-        assert_eq!(words("node rename gpu-1 "), [""; 0], "a new name is nobody's yet");
+        assert_eq!(
+            words("node rename gpu-1 "),
+            [""; 0],
+            "a new name is nobody's yet"
+        );
         assert_eq!(words("apply -f "), [""; 0]);
     }
 
@@ -245,9 +345,18 @@ mod tests {
         ] {
             assert_eq!(asked(line).0, names(collection), "{line}");
         }
-        assert_eq!(asked("claim create --pool=g"), (names("pools"), "g".into(), "--pool=".into()));
-        assert_eq!(asked("claim create --pool = g"), (names("pools"), "g".into(), String::new()));
-        assert_eq!(asked("claim create --pool ="), (names("pools"), String::new(), String::new()));
+        assert_eq!(
+            asked("claim create --pool=g"),
+            (names("pools"), "g".into(), "--pool=".into())
+        );
+        assert_eq!(
+            asked("claim create --pool = g"),
+            (names("pools"), "g".into(), String::new())
+        );
+        assert_eq!(
+            asked("claim create --pool ="),
+            (names("pools"), String::new(), String::new())
+        );
         assert_eq!(asked("--context ").0, What::Contexts);
         assert_eq!(asked("context use ").0, What::Contexts);
     }

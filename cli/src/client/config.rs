@@ -82,21 +82,36 @@ impl Config {
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
             Err(error) => return Err(error).with_context(|| path.display().to_string()),
         };
         // The parser's own message would show the line, and the line may hold a token.
         let broken = |error: toml::de::Error| {
-            let at = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
+            let at = error
+                .span()
+                .map(|span| text[..span.start.min(text.len())].lines().count().max(1));
             let line = at.map(|line| format!(", line {line}")).unwrap_or_default();
             ClientError::Usage(format!("{}{line} cannot be understood", path.display()))
         };
         let config: Self = toml::from_str(&text).map_err(broken)?;
         let mode = std::fs::metadata(path)?.permissions().mode();
         if mode & 0o077 != 0 {
-            let why = format!("{} may be read by others ({:o}): chmod 600 it", path.display(), mode & 0o777);
-            if config.contexts.values().any(|context| context.token.is_some()) {
-                return Err(ClientError::Usage(format!("{why}, and make a new token: it holds one")).into());
+            let why = format!(
+                "{} may be read by others ({:o}): chmod 600 it",
+                path.display(),
+                mode & 0o777
+            );
+            if config
+                .contexts
+                .values()
+                .any(|context| context.token.is_some())
+            {
+                return Err(ClientError::Usage(format!(
+                    "{why}, and make a new token: it holds one"
+                ))
+                .into());
             }
             eprintln!("muster: {why}");
         }
@@ -105,14 +120,31 @@ impl Config {
 
     /// Writes it whole and swaps it in, mode 0600 from its first byte on.
     pub(super) fn write(&self, path: &Path) -> anyhow::Result<()> {
-        let contexts =
-            self.contexts.iter().map(|(name, context)| (name.as_str(), WrittenContext::of(context))).collect();
-        let text = toml::to_string(&Written { current: self.current.as_deref(), contexts })?;
-        let folder = path.parent().context("the configuration file has no folder")?;
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let contexts = self
+            .contexts
+            .iter()
+            .map(|(name, context)| (name.as_str(), WrittenContext::of(context)))
+            .collect();
+        let text = toml::to_string(&Written {
+            current: self.current.as_deref(),
+            contexts,
+        })?;
+        let folder = path
+            .parent()
+            .context("the configuration file has no folder")?;
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
         let beside = path.with_extension(format!("toml.{}", std::process::id()));
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-        let done = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&beside)?;
+        let done = file
+            .write_all(text.as_bytes())
+            .and_then(|()| file.sync_all());
         let done = done.and_then(|()| std::fs::rename(&beside, path));
         if done.is_err() {
             std::fs::remove_file(&beside).ok();
@@ -121,14 +153,22 @@ impl Config {
     }
 
     pub(super) fn find(&self, name: &str) -> Result<&Context, ClientError> {
-        let unknown = || ClientError::Usage(format!("there is no context {name:?}; see muster context list"));
+        let unknown = || {
+            ClientError::Usage(format!(
+                "there is no context {name:?}; see muster context list"
+            ))
+        };
         self.contexts.get(name).ok_or_else(unknown)
     }
 }
 
 /// Where the file is; `None` without a home.
 pub(super) fn path() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let set = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     let base = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
     Some(base.join("muster/config.toml"))
 }
@@ -136,9 +176,15 @@ pub(super) fn path() -> Option<PathBuf> {
 /// A token of a file that holds nothing else.
 pub(super) fn read_token(path: &PathBuf) -> Result<Secret, ClientError> {
     let text = std::fs::read_to_string(path);
-    let text = text.map_err(|source| ClientError::File { path: path.display().to_string(), source })?;
+    let text = text.map_err(|source| ClientError::File {
+        path: path.display().to_string(),
+        source,
+    })?;
     match text.trim() {
-        "" => Err(ClientError::Usage(format!("the token file {} is empty", path.display()))),
+        "" => Err(ClientError::Usage(format!(
+            "the token file {} is empty",
+            path.display()
+        ))),
         token => Ok(Secret::new(token)),
     }
 }

@@ -53,14 +53,24 @@ impl Connection {
     /// What a line that is still being typed says of it.
     pub(super) fn typed(words: &[String]) -> Self {
         let said = |option: &str| {
-            let given = words.iter().enumerate().find_map(|(at, word)| match word.strip_prefix(option)? {
-                "" => words.get(at + 1).filter(|word| *word != "=").or_else(|| words.get(at + 2)).cloned(),
-                rest => rest.strip_prefix('=').map(str::to_owned),
+            let given = words.iter().enumerate().find_map(|(at, word)| {
+                match word.strip_prefix(option)? {
+                    "" => words
+                        .get(at + 1)
+                        .filter(|word| *word != "=")
+                        .or_else(|| words.get(at + 2))
+                        .cloned(),
+                    rest => rest.strip_prefix('=').map(str::to_owned),
+                }
             });
             given.filter(|value| !value.is_empty())
         };
         let token_file = said("--token-file").map(PathBuf::from);
-        Self { server: said("--server"), token_file, context: said("--context") }
+        Self {
+            server: said("--server"),
+            token_file,
+            context: said("--context"),
+        }
     }
 
     /// The client for it.
@@ -83,16 +93,23 @@ impl Connection {
 
     fn choose(&self, environment: Environment, config: &Config) -> anyhow::Result<Chosen> {
         let named = |name: &str| -> Result<Context, ClientError> {
-            let unknown = || ClientError::Usage(format!("there is no context {name:?}; see muster context list"));
+            let unknown = || {
+                ClientError::Usage(format!(
+                    "there is no context {name:?}; see muster context list"
+                ))
+            };
             config.contexts.get(name).cloned().ok_or_else(unknown)
         };
         let by_flag = self.context.as_deref().map(named).transpose()?;
         let context = match (&self.server, &by_flag, &environment.server) {
             (Some(_), ..) | (None, None, Some(_)) => None,
             (None, Some(context), _) => Some(context.clone()),
-            (None, None, None) => {
-                environment.context.as_deref().or(config.current.as_deref()).map(named).transpose()?
-            }
+            (None, None, None) => environment
+                .context
+                .as_deref()
+                .or(config.current.as_deref())
+                .map(named)
+                .transpose()?,
         };
         let url = match (&self.server, &context) {
             (Some(url), _) => url.clone(),
@@ -100,7 +117,10 @@ impl Connection {
             (None, None) => environment.server.unwrap_or_else(|| DEFAULT_URL.to_owned()),
         };
         let flagged = context.as_ref().filter(|_| by_flag.is_some());
-        let token = match (&self.token_file, flagged.map(Context::token).transpose()?.flatten()) {
+        let token = match (
+            &self.token_file,
+            flagged.map(Context::token).transpose()?.flatten(),
+        ) {
             (Some(path), _) => Some(read_token(path)?),
             (None, Some(token)) => Some(token),
             (None, None) => match (environment.token, &environment.token_file) {
@@ -123,20 +143,41 @@ mod tests {
             token: Some(Secret::new(token)),
             token_file: None,
         };
-        let contexts = [("lab", context("http://lab", "of-lab")), ("prod", context("http://prod", "of-prod"))];
-        let contexts = contexts.map(|(name, context)| (name.to_owned(), context)).into();
-        Config { current: Some("lab".into()), contexts }
+        let contexts = [
+            ("lab", context("http://lab", "of-lab")),
+            ("prod", context("http://prod", "of-prod")),
+        ];
+        let contexts = contexts
+            .map(|(name, context)| (name.to_owned(), context))
+            .into();
+        Config {
+            current: Some("lab".into()),
+            contexts,
+        }
     }
 
-    fn chosen(server: Option<&str>, context: Option<&str>, environment: Environment) -> (String, Option<String>) {
-        let connection =
-            Connection { server: server.map(str::to_owned), context: context.map(str::to_owned), token_file: None };
+    fn chosen(
+        server: Option<&str>,
+        context: Option<&str>,
+        environment: Environment,
+    ) -> (String, Option<String>) {
+        let connection = Connection {
+            server: server.map(str::to_owned),
+            context: context.map(str::to_owned),
+            token_file: None,
+        };
         let chosen = connection.choose(environment, &config()).unwrap();
-        (chosen.url, chosen.token.map(|token| token.reveal().to_owned()))
+        (
+            chosen.url,
+            chosen.token.map(|token| token.reveal().to_owned()),
+        )
     }
 
     fn pair(url: &str, token: &str) -> (String, Option<String>) {
-        (url.to_owned(), Some(token.to_owned()).filter(|token| !token.is_empty()))
+        (
+            url.to_owned(),
+            Some(token.to_owned()).filter(|token| !token.is_empty()),
+        )
     }
 
     #[test]
@@ -146,20 +187,52 @@ mod tests {
             token: Some(Secret::new("of-env")),
             ..Environment::default()
         };
-        assert_eq!(chosen(None, None, Environment::default()), pair("http://lab", "of-lab"));
-        assert_eq!(chosen(None, None, environment()), pair("http://env", "of-env"));
-        assert_eq!(chosen(None, Some("prod"), environment()), pair("http://prod", "of-prod"));
-        assert_eq!(chosen(Some("http://flag"), Some("prod"), environment()), pair("http://flag", "of-env"));
-        let context = Environment { context: Some("prod".into()), ..Environment::default() };
+        assert_eq!(
+            chosen(None, None, Environment::default()),
+            pair("http://lab", "of-lab")
+        );
+        assert_eq!(
+            chosen(None, None, environment()),
+            pair("http://env", "of-env")
+        );
+        assert_eq!(
+            chosen(None, Some("prod"), environment()),
+            pair("http://prod", "of-prod")
+        );
+        assert_eq!(
+            chosen(Some("http://flag"), Some("prod"), environment()),
+            pair("http://flag", "of-env")
+        );
+        let context = Environment {
+            context: Some("prod".into()),
+            ..Environment::default()
+        };
         assert_eq!(chosen(None, None, context), pair("http://prod", "of-prod"));
     }
 
     #[test]
     fn a_contexts_token_is_sent_to_its_own_server_only() {
-        assert_eq!(chosen(Some("http://elsewhere"), None, Environment::default()), pair("http://elsewhere", ""));
-        let environment = Environment { server: Some("http://elsewhere".into()), ..Environment::default() };
-        assert_eq!(chosen(None, None, environment), pair("http://elsewhere", ""));
-        let connection = Connection { server: None, context: Some("no".into()), token_file: None };
-        assert!(connection.choose(Environment::default(), &config()).is_err());
+        assert_eq!(
+            chosen(Some("http://elsewhere"), None, Environment::default()),
+            pair("http://elsewhere", "")
+        );
+        let environment = Environment {
+            server: Some("http://elsewhere".into()),
+            ..Environment::default()
+        };
+        assert_eq!(
+            chosen(None, None, environment),
+            pair("http://elsewhere", "")
+        );
+        let connection = Connection {
+            server: None,
+            context: Some("no".into()),
+            token_file: None,
+        };
+        assert!(
+            connection
+                .choose(Environment::default(), &config())
+                .is_err()
+        );
     }
 }

@@ -37,13 +37,21 @@ pub(crate) enum ContextVerb {
 ///
 /// # Errors
 /// When the file cannot be read or written, or there is no such context.
-pub(super) fn run(output: Output, connection: &Connection, verb: ContextVerb) -> anyhow::Result<()> {
-    let path = path().context("neither XDG_CONFIG_HOME nor HOME is set: there is no place for a configuration file")?;
+pub(super) fn run(
+    output: Output,
+    connection: &Connection,
+    verb: ContextVerb,
+) -> anyhow::Result<()> {
+    let path = path().context(
+        "neither XDG_CONFIG_HOME nor HOME is set: there is no place for a configuration file",
+    )?;
     let mut config = Config::read(&path)?;
     match verb {
         ContextVerb::List => return list(output, &config),
         ContextVerb::Show { name } => {
-            let name = name.or(config.current.clone()).context("no context is current; muster context use NAME")?;
+            let name = name
+                .or(config.current.clone())
+                .context("no context is current; muster context use NAME")?;
             let shown = shown(&name, config.find(&name)?, config.current.as_deref());
             return output.one(&shown, COLUMNS, jiff::Timestamp::UNIX_EPOCH);
         }
@@ -56,21 +64,36 @@ pub(super) fn run(output: Output, connection: &Connection, verb: ContextVerb) ->
             config.contexts.remove(&name);
             config.current = config.current.filter(|current| *current != name);
         }
-        ContextVerb::Set { name, token_stdin, r#use } => {
+        ContextVerb::Set {
+            name,
+            token_stdin,
+            r#use,
+        } => {
             let (url, from_file) = (connection.server.clone(), connection.token_file.clone());
             let before = config.contexts.get(&name);
-            let moved = before.is_some_and(|before| url.as_ref().is_some_and(|url| *url != before.server));
+            let moved =
+                before.is_some_and(|before| url.as_ref().is_some_and(|url| *url != before.server));
             let url = url.or_else(|| before.map(|context| context.server.clone()));
-            let server = url.ok_or_else(|| ClientError::Usage("a new context needs --server".into()))?;
+            let server =
+                url.ok_or_else(|| ClientError::Usage("a new context needs --server".into()))?;
             Client::new(&server, None)?;
             // Another server does not get the token of the one before.
-            let kept = before.filter(|_| !moved).map(|context| (context.token.clone(), context.token_file.clone()));
+            let kept = before
+                .filter(|_| !moved)
+                .map(|context| (context.token.clone(), context.token_file.clone()));
             let (token, token_file) = match (token_stdin, from_file) {
                 (true, _) => (Some(typed()?), None),
                 (false, Some(file)) => (None, Some(std::path::absolute(file)?)),
                 (false, None) => kept.unwrap_or_default(),
             };
-            config.contexts.insert(name.clone(), Context { server, token, token_file });
+            config.contexts.insert(
+                name.clone(),
+                Context {
+                    server,
+                    token,
+                    token_file,
+                },
+            );
             if r#use || config.current.is_none() {
                 config.current = Some(name);
             }
@@ -82,7 +105,10 @@ pub(super) fn run(output: Output, connection: &Connection, verb: ContextVerb) ->
 fn typed() -> anyhow::Result<Secret> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
-    anyhow::ensure!(!line.trim().is_empty(), ClientError::Usage("no token came on standard input".into()));
+    anyhow::ensure!(
+        !line.trim().is_empty(),
+        ClientError::Usage("no token came on standard input".into())
+    );
     Ok(Secret::new(line.trim()))
 }
 
@@ -95,7 +121,11 @@ const COLUMNS: &[Column] = &[
 
 fn list(output: Output, config: &Config) -> anyhow::Result<()> {
     let current = config.current.as_deref();
-    let items: Vec<_> = config.contexts.iter().map(|(name, context)| shown(name, context, current)).collect();
+    let items: Vec<_> = config
+        .contexts
+        .iter()
+        .map(|(name, context)| shown(name, context, current))
+        .collect();
     if items.is_empty() {
         output.note("no contexts; muster context set NAME --server https://…");
     }

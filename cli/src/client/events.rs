@@ -60,13 +60,30 @@ pub(crate) struct Reading {
 
 pub(super) async fn run(session: &Session, verb: EventVerb) -> anyhow::Result<()> {
     match verb {
-        EventVerb::List { node, topics, reading } => read(session, (node.as_deref(), &topics), &reading).await,
-        EventVerb::Follow { node, topics, after } => {
+        EventVerb::List {
+            node,
+            topics,
+            reading,
+        } => read(session, (node.as_deref(), &topics), &reading).await,
+        EventVerb::Follow {
+            node,
+            topics,
+            after,
+        } => {
             let after = match after {
                 Some(after) => after,
                 None => latest(session).await?,
             };
-            read(session, (node.as_deref(), &topics), &Reading { after, limit: None, follow: true }).await
+            read(
+                session,
+                (node.as_deref(), &topics),
+                &Reading {
+                    after,
+                    limit: None,
+                    follow: true,
+                },
+            )
+            .await
         }
     }
 }
@@ -94,17 +111,28 @@ async fn latest(session: &Session) -> anyhow::Result<i64> {
 }
 
 /// Prints events, of all kinds, and goes on where that is wanted.
-pub(super) async fn show(session: &Session, node: Option<&str>, reading: &Reading) -> anyhow::Result<()> {
+pub(super) async fn show(
+    session: &Session,
+    node: Option<&str>,
+    reading: &Reading,
+) -> anyhow::Result<()> {
     read(session, (node, &Topics::default()), reading).await
 }
 
 /// The same of some kinds. A server that is away for a moment is waited for where it goes on.
-async fn read(session: &Session, (node, topics): (Option<&str>, &Topics), reading: &Reading) -> anyhow::Result<()> {
+async fn read(
+    session: &Session,
+    (node, topics): (Option<&str>, &Topics),
+    reading: &Reading,
+) -> anyhow::Result<()> {
     let mut after = reading.after;
     let mut left = reading.limit.unwrap_or(u32::MAX);
     loop {
         let limit = left.min(1000).to_string();
-        let mut query = vec![("limit", limit.as_str()), ("wait", if reading.follow { "30s" } else { "0s" })];
+        let mut query = vec![
+            ("limit", limit.as_str()),
+            ("wait", if reading.follow { "30s" } else { "0s" }),
+        ];
         query.extend(node.map(|node| ("node", node)));
         query.extend(topics.topics.as_deref().map(|topics| ("topics", topics)));
         let events = match session.client.events(after, &query).await {
@@ -119,7 +147,12 @@ async fn read(session: &Session, (node, topics): (Option<&str>, &Topics), readin
             match session.output.is_table() {
                 true => {
                     let at = event.at.strftime("%F %T");
-                    println!("{:>8} {at}  {:<16} {}", event.seq, clean(&event.actor), clean(&event.summary));
+                    println!(
+                        "{:>8} {at}  {:<16} {}",
+                        event.seq,
+                        clean(&event.actor),
+                        clean(&event.summary)
+                    );
                 }
                 false => println!("{}", serde_json::to_string(event)?),
             }

@@ -19,7 +19,10 @@ pub(super) enum Held {
     /// YAML, or JSON, which is a part of it.
     Yaml(String),
     /// TOML; `stem` is what the file is called, without its ending.
-    Toml { members: Map<String, Value>, stem: String },
+    Toml {
+        members: Map<String, Value>,
+        stem: String,
+    },
 }
 
 /// Reads a file; `-` is standard input, `shipped:NAME` a suite or profile that comes with Muster.
@@ -28,13 +31,20 @@ pub(super) enum Held {
 /// When it cannot be read, is larger than 64 MiB, or is no TOML though it is called so.
 pub(super) fn read(file: &Path) -> anyhow::Result<Held> {
     if let Some(name) = file.to_str().and_then(|file| file.strip_prefix(SHIPPED)) {
-        return Ok(Held::Toml { members: table(shipped(name)?.text)?, stem: name.to_owned() });
+        return Ok(Held::Toml {
+            members: table(shipped(name)?.text)?,
+            stem: name.to_owned(),
+        });
     }
     let text = text(file).with_context(|| format!("{} cannot be read", file.display()))?;
     match file.extension().is_some_and(|ending| ending == "toml") {
         true => {
             let members = table(&text).with_context(|| file.display().to_string())?;
-            let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let stem = file
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             Ok(Held::Toml { members, stem })
         }
         false => Ok(Held::Yaml(text)),
@@ -48,9 +58,20 @@ pub(super) fn read(file: &Path) -> anyhow::Result<Held> {
 pub(crate) fn shipped(name: &str) -> anyhow::Result<&'static Shipped> {
     let found = Shipped::find(SUITES, name).or_else(|| Shipped::find(PROFILES, name));
     found.ok_or_else(|| {
-        let names: Vec<&str> = SUITES.iter().chain(PROFILES).map(|shipped| shipped.name).collect();
-        let told = format!("no suite or profile {name:?} comes with Muster; there are {}", names.join(", "));
-        Ended { exit: Exit::NotFound, told }.into()
+        let names: Vec<&str> = SUITES
+            .iter()
+            .chain(PROFILES)
+            .map(|shipped| shipped.name)
+            .collect();
+        let told = format!(
+            "no suite or profile {name:?} comes with Muster; there are {}",
+            names.join(", ")
+        );
+        Ended {
+            exit: Exit::NotFound,
+            told,
+        }
+        .into()
     })
 }
 
@@ -66,11 +87,16 @@ pub(super) fn document(members: Map<String, Value>, stem: String) -> anyhow::Res
         _ if members.get("gates").is_some_and(Value::is_array) => "suite",
         _ if members.contains_key("image") => "stack",
         _ => {
-            let what = "neither a suite ([[gates]]), a hardware profile ([root_disk]) nor a stack (image)";
+            let what =
+                "neither a suite ([[gates]]), a hardware profile ([root_disk]) nor a stack (image)";
             return Err(ClientError::Usage(format!("{stem} is {what}")).into());
         }
     };
-    let own = members.get("name").and_then(Value::as_str).filter(|_| kind == "suite").map(str::to_owned);
+    let own = members
+        .get("name")
+        .and_then(Value::as_str)
+        .filter(|_| kind == "suite")
+        .map(str::to_owned);
     Ok(json!({ "kind": kind, "name": own.unwrap_or(stem), "spec": members }))
 }
 
@@ -86,7 +112,11 @@ fn text(file: &Path) -> anyhow::Result<String> {
         _ => Box::new(std::fs::File::open(file)?),
     };
     source.take(LARGEST + 1).read_to_string(&mut text)?;
-    anyhow::ensure!(text.len() as u64 <= LARGEST, "it is larger than {} MiB", LARGEST >> 20);
+    anyhow::ensure!(
+        text.len() as u64 <= LARGEST,
+        "it is larger than {} MiB",
+        LARGEST >> 20
+    );
     Ok(text)
 }
 
@@ -100,12 +130,19 @@ mod tests {
             for shipped in all {
                 let document = document(table(shipped.text).unwrap(), "file".into()).unwrap();
                 assert_eq!(document["kind"], kind, "{}", shipped.name);
-                let name = if kind == "suite" { shipped.name } else { "file" };
+                let name = if kind == "suite" {
+                    shipped.name
+                } else {
+                    "file"
+                };
                 assert_eq!(document["name"], name);
             }
         }
         let stack = table(include_str!("../../../stacks/cpu-slurm.toml")).unwrap();
-        assert_eq!(document(stack, "cpu-slurm".into()).unwrap()["kind"], "stack");
+        assert_eq!(
+            document(stack, "cpu-slurm".into()).unwrap()["kind"],
+            "stack"
+        );
         assert!(document(table("colour = \"red\"").unwrap(), "x".into()).is_err());
     }
 }

@@ -38,22 +38,37 @@ pub(super) async fn list(session: &Session, args: &RunsArgs) -> anyhow::Result<(
     if args.failed {
         query.push(("filter", "verdict!=pass"));
     }
-    let page = session.client.get_value(&["nodes", &args.node, "gate-runs"], &query).await?;
+    let page = session
+        .client
+        .get_value(&["nodes", &args.node, "gate-runs"], &query)
+        .await?;
     let mut runs: Vec<GateRun> = serde_json::from_value(page["items"].clone())?;
     if args.failed {
-        runs.iter_mut().for_each(|run| run.results.retain(|result| result.verdict != Verdict::Pass));
+        runs.iter_mut()
+            .for_each(|run| run.results.retain(|result| result.verdict != Verdict::Pass));
     }
     if runs.is_empty() {
-        let what = if args.failed { "no run of gates ended otherwise than with pass" } else { "no gates were run" };
+        let what = if args.failed {
+            "no run of gates ended otherwise than with pass"
+        } else {
+            "no gates were run"
+        };
         session.output.note(&format!("{what} on this node"));
     }
-    session.output.print_lines(&runs, || runs.iter().flat_map(lines).collect())
+    session
+        .output
+        .print_lines(&runs, || runs.iter().flat_map(lines).collect())
 }
 
 fn lines(run: &GateRun) -> Vec<String> {
-    let mut lines = vec![format!("{} {} at {}", run.suite, run.verdict, run.finished_at)];
+    let mut lines = vec![format!(
+        "{} {} at {}",
+        run.suite, run.verdict, run.finished_at
+    )];
     if let Some(at) = run.voided_at {
-        lines.push(format!("  void since {at}: parts were replaced, so it says nothing of what is in the node now"));
+        lines.push(format!(
+            "  void since {at}: parts were replaced, so it says nothing of what is in the node now"
+        ));
     }
     for result in &run.results {
         let took = duration(i64::try_from(result.duration_ms).unwrap_or(i64::MAX));
@@ -62,10 +77,20 @@ fn lines(run: &GateRun) -> Vec<String> {
             None => (result.verdict.as_str(), String::new()),
             Some(waived) => {
                 let until = waived.until.strftime("%F %H:%M UTC");
-                ("waived", format!("{}, waived until {until}: {}; ", result.verdict.as_str(), waived.reason))
+                (
+                    "waived",
+                    format!(
+                        "{}, waived until {until}: {}; ",
+                        result.verdict.as_str(),
+                        waived.reason
+                    ),
+                )
             }
         };
-        lines.push(format!("  {word:<8} {:<28} {took:>10}  {waived}{}", result.gate, result.reason));
+        lines.push(format!(
+            "  {word:<8} {:<28} {took:>10}  {waived}{}",
+            result.gate, result.reason
+        ));
         if !result.finding.is_empty() {
             lines.push(format!("  {:<8} {}", "", result.finding));
         }

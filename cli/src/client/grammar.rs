@@ -5,8 +5,9 @@ use clap::{Args as _, Command, Subcommand as _};
 use super::connection::PRECEDENCE;
 use super::session::Common;
 use super::{
-    agents, apply, approvals, audits, cabling, caution, claims, completing, contexts, events, exit, gate_runs, kinds,
-    nodes, operations, pairs, parts, recoveries, tokens, uploads, users, waivers, webhooks,
+    agents, apply, approvals, audits, cabling, caution, claims, completing, contexts, events, exit,
+    gate_runs, kinds, nodes, operations, pairs, parts, recoveries, tokens, uploads, users, waivers,
+    webhooks,
 };
 use crate::{gates, stack};
 
@@ -15,7 +16,17 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Fleet", &["node", "claim", "pool", "apply", "plan"]),
     (
         "What happens",
-        &["operation", "event", "gate_run", "waiver", "breaker", "component", "approval", "caution", "audit"],
+        &[
+            "operation",
+            "event",
+            "gate_run",
+            "waiver",
+            "breaker",
+            "component",
+            "approval",
+            "caution",
+            "audit",
+        ],
     ),
     (
         "Declared",
@@ -35,42 +46,91 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "blob",
         ],
     ),
-    ("Access", &["user", "token", "role_binding", "agent", "context"]),
+    (
+        "Access",
+        &["user", "token", "role_binding", "agent", "context"],
+    ),
     (
         "This host",
-        &["doctor", "record", "server", "agent", "dev", "migrate", "admin", "completion", "exit-codes", "help"],
+        &[
+            "doctor",
+            "record",
+            "server",
+            "agent",
+            "dev",
+            "migrate",
+            "admin",
+            "completion",
+            "exit-codes",
+            "help",
+        ],
     ),
 ];
 
 /// Adds everything that is a client of the API to the program's command.
 pub(crate) fn add(command: Command) -> Command {
     let command = kinds::with(command, Common::augment_args);
-    let command = kinds::nouns().into_iter().fold(command, |command, noun| command.subcommand(own(noun.command())));
+    let command = kinds::nouns().into_iter().fold(command, |command, noun| {
+        command.subcommand(own(noun.command()))
+    });
     let noun = |word: &'static str, about: &'static str, verbs: fn(Command) -> Command| {
-        kinds::with(Command::new(word).about(about).subcommand_required(true), verbs)
+        kinds::with(
+            Command::new(word).about(about).subcommand_required(true),
+            verbs,
+        )
     };
-    let alone = |word: &'static str, about: &'static str, part| kinds::with(Command::new(word).about(about), part);
+    let alone = |word: &'static str, about: &'static str, part| {
+        kinds::with(Command::new(word).about(about), part)
+    };
     let gate_runs = "Gate runs: what was measured on a node";
     let components = "Parts by serial: where they are and where they were";
     let cautious = "Caution mode: the database is older than what others remember";
     let applied = "Create or replace what files declare: YAML or JSON with kind, name, labels, annotations, spec; or a suite, profile or stack in TOML";
     let planned = "Show what applying files would change, reboot, reinstall or wipe; write nothing";
     command
-        .subcommand(noun("event", "The history: every change, and who made it", events::EventVerb::augment_subcommands))
+        .subcommand(noun(
+            "event",
+            "The history: every change, and who made it",
+            events::EventVerb::augment_subcommands,
+        ))
         .subcommand(
-            noun("gate_run", gate_runs, gate_runs::GateRunVerb::augment_subcommands).aliases(["gate-run", "gate_runs"]),
+            noun(
+                "gate_run",
+                gate_runs,
+                gate_runs::GateRunVerb::augment_subcommands,
+            )
+            .aliases(["gate-run", "gate_runs"]),
         )
         .subcommand(noun(
             "gate",
             "Gates that come with Muster, explained; the linter; what parsers read",
             gates::GateVerb::augment_subcommands,
         ))
-        .subcommand(noun("component", components, parts::ComponentVerb::augment_subcommands).alias("components"))
-        .subcommand(noun("caution", cautious, caution::CautionVerb::augment_subcommands))
-        .subcommand(noun("blob", "Images and bundles, by digest", uploads::BlobVerb::augment_subcommands))
         .subcommand(
-            noun("context", "Servers by name, in a file of your own", contexts::ContextVerb::augment_subcommands)
-                .after_help(PRECEDENCE),
+            noun(
+                "component",
+                components,
+                parts::ComponentVerb::augment_subcommands,
+            )
+            .alias("components"),
+        )
+        .subcommand(noun(
+            "caution",
+            cautious,
+            caution::CautionVerb::augment_subcommands,
+        ))
+        .subcommand(noun(
+            "blob",
+            "Images and bundles, by digest",
+            uploads::BlobVerb::augment_subcommands,
+        ))
+        .subcommand(
+            noun(
+                "context",
+                "Servers by name, in a file of your own",
+                contexts::ContextVerb::augment_subcommands,
+            )
+            .after_help(PRECEDENCE),
         )
         .subcommand(alone("apply", applied, apply::ApplyArgs::augment_args))
         .subcommand(alone("plan", planned, apply::PlanArgs::augment_args))
@@ -102,8 +162,14 @@ fn own(command: Command) -> Command {
 /// handed down by hand.
 pub(crate) fn agent(command: Command) -> Command {
     let verbs = agents::AgentVerb::augment_subcommands(Command::new("agent"));
-    let verbs = verbs.get_subcommands().cloned().map(|verb| kinds::with(verb, Common::augment_args));
-    command.subcommands(verbs).args_conflicts_with_subcommands(true).subcommand_negates_reqs(true)
+    let verbs = verbs
+        .get_subcommands()
+        .cloned()
+        .map(|verb| kinds::with(verb, Common::augment_args));
+    command
+        .subcommands(verbs)
+        .args_conflicts_with_subcommands(true)
+        .subcommand_negates_reqs(true)
 }
 
 /// Gives the audit's noun what the server tells of it, beside the program that reads the database.
@@ -114,7 +180,10 @@ pub(crate) fn audit(command: Command) -> Command {
 /// `--help` without a page of alphabet: what there is, by what it is for.
 pub(crate) fn grouped(mut command: Command) -> Command {
     let about = |word: &str| {
-        let about = command.find_subcommand(word).and_then(|found| found.get_about()).map(ToString::to_string);
+        let about = command
+            .find_subcommand(word)
+            .and_then(|found| found.get_about())
+            .map(ToString::to_string);
         about.unwrap_or_else(|| "Print this, or the help of a noun or verb".into())
     };
     let mut text = String::new();
@@ -122,14 +191,23 @@ pub(crate) fn grouped(mut command: Command) -> Command {
     for (group, words) in GROUPS {
         text.push_str(&format!("\n{group}:\n"));
         for word in words {
-            let about =
-                if *word == "agent" && group == "Access" { "Agents: list, enrol, remove".into() } else { about(word) };
+            let about = if *word == "agent" && group == "Access" {
+                "Agents: list, enrol, remove".into()
+            } else {
+                about(word)
+            };
             text.push_str(&format!("  {word:<17} {about}\n"));
             listed.push(word);
         }
     }
-    let more = command.get_subcommands().filter(|found| !found.is_hide_set()).map(Command::get_name);
-    let more: Vec<String> = more.filter(|name| !listed.contains(name)).map(str::to_owned).collect();
+    let more = command
+        .get_subcommands()
+        .filter(|found| !found.is_hide_set())
+        .map(Command::get_name);
+    let more: Vec<String> = more
+        .filter(|name| !listed.contains(name))
+        .map(str::to_owned)
+        .collect();
     if !more.is_empty() {
         text.push_str(&format!("\nAlso: {}\n", more.join(", ")));
     }

@@ -55,11 +55,15 @@ pub(crate) async fn run(common: &Common, matches: &ArgMatches) -> Option<anyhow:
             return Some(Ok(()));
         }
         "context" => {
-            let verb = contexts::ContextVerb::from_arg_matches(matches).map_err(anyhow::Error::from);
-            return Some(verb.and_then(|verb| contexts::run(common.output, &common.connection, verb)));
+            let verb =
+                contexts::ContextVerb::from_arg_matches(matches).map_err(anyhow::Error::from);
+            return Some(
+                verb.and_then(|verb| contexts::run(common.output, &common.connection, verb)),
+            );
         }
         "gate" => {
-            let verb = crate::gates::GateVerb::from_arg_matches(matches).map_err(anyhow::Error::from);
+            let verb =
+                crate::gates::GateVerb::from_arg_matches(matches).map_err(anyhow::Error::from);
             return Some(verb.and_then(|verb| crate::gates::run(common.output, verb)));
         }
         // These need no server: a stack is linted or locked, an agent is run.
@@ -72,12 +76,26 @@ pub(crate) async fn run(common: &Common, matches: &ArgMatches) -> Option<anyhow:
         _ => {}
     }
     let kind = kinds::noun(word);
-    let other = ["event", "gate_run", "component", "caution", "blob", "apply", "plan", "agent", "audit"];
+    let other = [
+        "event",
+        "gate_run",
+        "component",
+        "caution",
+        "blob",
+        "apply",
+        "plan",
+        "agent",
+        "audit",
+    ];
     if kind.is_none() && !other.contains(&word) {
         return None;
     }
     let session = match common.connection.client() {
-        Ok(client) => Session { client, output: common.output, clock: Clock::System },
+        Ok(client) => Session {
+            client,
+            output: common.output,
+            clock: Clock::System,
+        },
         Err(error) => return Some(Err(error)),
     };
     if let Some(kind) = kind
@@ -95,16 +113,30 @@ async fn run_own(session: &Session, word: &str, matches: &ArgMatches) -> anyhow:
         "rack" => cabling::run(session, cabling::RackVerb::from_arg_matches(matches)?).await,
         "pool" => pairs::run(session, pairs::PoolVerb::from_arg_matches(matches)?).await,
         "claim" => claims::run(session, claims::ClaimVerb::from_arg_matches(matches)?).await,
-        "operation" => operations::run(session, operations::OperationVerb::from_arg_matches(matches)?).await,
+        "operation" => {
+            operations::run(
+                session,
+                operations::OperationVerb::from_arg_matches(matches)?,
+            )
+            .await
+        }
         "token" => tokens::run(session, tokens::TokenVerb::from_arg_matches(matches)?).await,
         "user" => users::run(session, users::UserVerb::from_arg_matches(matches)?).await,
-        "approval" => approvals::run(session, approvals::ApprovalVerb::from_arg_matches(matches)?).await,
-        "breaker" => recoveries::run(session, recoveries::BreakerVerb::from_arg_matches(matches)?).await,
+        "approval" => {
+            approvals::run(session, approvals::ApprovalVerb::from_arg_matches(matches)?).await
+        }
+        "breaker" => {
+            recoveries::run(session, recoveries::BreakerVerb::from_arg_matches(matches)?).await
+        }
         "waiver" => waivers::run(session, waivers::WaiverVerb::from_arg_matches(matches)?).await,
         "stack" => stacks::run(session, stack::StackVerb::from_arg_matches(matches)?).await,
-        "webhook" => webhooks::run(session, webhooks::WebhookVerb::from_arg_matches(matches)?).await,
+        "webhook" => {
+            webhooks::run(session, webhooks::WebhookVerb::from_arg_matches(matches)?).await
+        }
         "event" => events::run(session, events::EventVerb::from_arg_matches(matches)?).await,
-        "gate_run" => gate_runs::run(session, gate_runs::GateRunVerb::from_arg_matches(matches)?).await,
+        "gate_run" => {
+            gate_runs::run(session, gate_runs::GateRunVerb::from_arg_matches(matches)?).await
+        }
         "component" => parts::run(session, parts::ComponentVerb::from_arg_matches(matches)?).await,
         "caution" => caution::run(session, caution::CautionVerb::from_arg_matches(matches)?).await,
         "blob" => uploads::run(session, uploads::BlobVerb::from_arg_matches(matches)?).await,

@@ -176,7 +176,9 @@ pub(super) async fn run(session: &Session, verb: NodeVerb) -> anyhow::Result<()>
         NodeVerb::Maintain(args) => maintain(session, args).await,
         NodeVerb::Why { node } => {
             let why = client.node_why(&node).await?;
-            session.output.print_lines(&why, || vec![why.sentence.clone()])
+            session
+                .output
+                .print_lines(&why, || vec![why.sentence.clone()])
         }
         NodeVerb::Watch(args) => watch(session, &args).await,
         NodeVerb::Timeline { node } => timeline(session, &node).await,
@@ -219,10 +221,16 @@ async fn run_action(session: &Session, act: Act) -> anyhow::Result<()> {
         Act::Reinstate(args) => ("reinstate", args),
         Act::Wipe(args) if meant("Erase every disk of", &args)? => ("wipe", args.act),
         Act::Retire(args) if meant("Retire", &args)? => ("retire", args.act),
-        Act::Reinstall(args) if meant("Write the root disk anew of", &args)? => ("reinstall", args.act),
+        Act::Reinstall(args) if meant("Write the root disk anew of", &args)? => {
+            ("reinstall", args.act)
+        }
         Act::Wipe(_) | Act::Retire(_) | Act::Reinstall(_) => return Ok(()),
     };
-    let body = NodeAction { reason: args.how.reason.clone(), until: None, suite };
+    let body = NodeAction {
+        reason: args.how.reason.clone(),
+        until: None,
+        suite,
+    };
     if args.how.plan {
         return plan_action(session, &args.nodes, action, &body).await;
     }
@@ -240,7 +248,9 @@ async fn run_action(session: &Session, act: Act) -> anyhow::Result<()> {
         }
     }
     begun(session, &operations, args.how.waiting).await?;
-    refused.map_or(Ok(()), |error| Err(anyhow::Error::from(error).context(format!("not every node: {action}"))))
+    refused.map_or(Ok(()), |error| {
+        Err(anyhow::Error::from(error).context(format!("not every node: {action}")))
+    })
 }
 
 /// Whether the person at the terminal means it.
@@ -250,23 +260,44 @@ fn meant(question: &str, args: &LastingArgs) -> anyhow::Result<bool> {
 }
 
 /// What is not to be had back is asked of the node as it is read here.
-async fn ask(session: &Session, node: &str, action: &str, body: &NodeAction) -> Result<Operation, ClientError> {
+async fn ask(
+    session: &Session,
+    node: &str,
+    action: &str,
+    body: &NodeAction,
+) -> Result<Operation, ClientError> {
     let precondition = match action {
-        "wipe" | "reinstall" => Precondition::Generation(session.client.get::<NodeSpec>(node).await?.generation),
+        "wipe" | "reinstall" => {
+            Precondition::Generation(session.client.get::<NodeSpec>(node).await?.generation)
+        }
         _ => Precondition::None,
     };
-    session.client.act_on_node(node, action, body, precondition).await
+    session
+        .client
+        .act_on_node(node, action, body, precondition)
+        .await
 }
 
 /// What an action would do to each of these nodes; one that would be refused says why.
-async fn plan_action(session: &Session, nodes: &[String], action: &str, body: &NodeAction) -> anyhow::Result<()> {
+async fn plan_action(
+    session: &Session,
+    nodes: &[String],
+    action: &str,
+    body: &NodeAction,
+) -> anyhow::Result<()> {
     let mut plans = Vec::with_capacity(nodes.len());
     for node in nodes {
         match session.client.plan_node(node, action, body).await {
             Ok(plan) => plans.push((node.as_str(), plan)),
-            Err(error) if nodes.len() == 1 || error.status() != Some(409) => return Err(error.into()),
+            Err(error) if nodes.len() == 1 || error.status() != Some(409) => {
+                return Err(error.into());
+            }
             Err(error) => {
-                let plan = NodePlan { effect: "none".into(), changes: Vec::new(), blockers: vec![error.to_string()] };
+                let plan = NodePlan {
+                    effect: "none".into(),
+                    changes: Vec::new(),
+                    blockers: vec![error.to_string()],
+                };
                 plans.push((node.as_str(), plan));
             }
         }
@@ -278,10 +309,24 @@ async fn plan_action(session: &Session, nodes: &[String], action: &str, body: &N
 }
 
 async fn maintain(session: &Session, args: MaintainArgs) -> anyhow::Result<()> {
-    let until = args.lasts.map(SignedDuration::try_from).transpose()?.map(|lasts| session.clock.now() + lasts);
-    let body = NodeAction { reason: args.act.how.reason.clone(), until, suite: None };
+    let until = args
+        .lasts
+        .map(SignedDuration::try_from)
+        .transpose()?
+        .map(|lasts| session.clock.now() + lasts);
+    let body = NodeAction {
+        reason: args.act.how.reason.clone(),
+        until,
+        suite: None,
+    };
     if args.act.how.plan {
-        return plan_action(session, std::slice::from_ref(&args.act.node), "maintain", &body).await;
+        return plan_action(
+            session,
+            std::slice::from_ref(&args.act.node),
+            "maintain",
+            &body,
+        )
+        .await;
     }
     let operation = session.client.maintain_node(&args.act.node, &body).await?;
     begun(session, &[operation], args.act.how.waiting).await
@@ -291,7 +336,10 @@ fn fact_lines(seen: &NodeFacts) -> Vec<String> {
     let facts = &seen.facts;
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "?".into());
     let mut lines = vec![
-        format!("observed {} in the {} system", seen.observed_at, seen.source),
+        format!(
+            "observed {} in the {} system",
+            seen.observed_at, seen.source
+        ),
         format!(
             "machine  {} {}, serial {}",
             text(&facts.smbios.manufacturer),
@@ -300,10 +348,18 @@ fn fact_lines(seen: &NodeFacts) -> Vec<String> {
         ),
         format!("memory   {} MiB", facts.memory.total_bytes >> 20),
     ];
+    lines.extend(facts.cpus.iter().map(|cpu| {
+        format!(
+            "cpu      {} ({} cores, {} threads)",
+            cpu.model, cpu.cores, cpu.threads
+        )
+    }));
     lines.extend(
-        facts.cpus.iter().map(|cpu| format!("cpu      {} ({} cores, {} threads)", cpu.model, cpu.cores, cpu.threads)),
+        facts
+            .gpus
+            .iter()
+            .map(|gpu| format!("gpu      {} at {}", text(&gpu.model), gpu.pci_address)),
     );
-    lines.extend(facts.gpus.iter().map(|gpu| format!("gpu      {} at {}", text(&gpu.model), gpu.pci_address)));
     lines.extend(facts.disks.iter().map(|disk| {
         format!(
             "disk     {} {:?} {} GiB, serial {}",
@@ -313,17 +369,33 @@ fn fact_lines(seen: &NodeFacts) -> Vec<String> {
             text(&disk.serial)
         )
     }));
-    lines.extend(
-        facts
-            .nics
-            .iter()
-            .map(|nic| format!("nic      {} {} {}", nic.name, nic.mac, if nic.link_up { "up" } else { "down" })),
-    );
+    lines.extend(facts.nics.iter().map(|nic| {
+        format!(
+            "nic      {} {} {}",
+            nic.name,
+            nic.mac,
+            if nic.link_up { "up" } else { "down" }
+        )
+    }));
     if let Some(bmc) = &seen.bmc {
-        let BmcInventory { firmware, bios, unread } = &bmc.inventory;
-        lines.push(format!("its BMC said {}, the same since {}", bmc.observed_at, bmc.since));
-        lines.extend(firmware.iter().map(|seen| format!("firmware {} {}", seen.id, seen.version)));
-        lines.push(format!("bios     {} settings (-o json has them)", bios.len()));
+        let BmcInventory {
+            firmware,
+            bios,
+            unread,
+        } = &bmc.inventory;
+        lines.push(format!(
+            "its BMC said {}, the same since {}",
+            bmc.observed_at, bmc.since
+        ));
+        lines.extend(
+            firmware
+                .iter()
+                .map(|seen| format!("firmware {} {}", seen.id, seen.version)),
+        );
+        lines.push(format!(
+            "bios     {} settings (-o json has them)",
+            bios.len()
+        ));
         lines.extend(unread.iter().map(|why| format!("unknown  {why}")));
     }
     lines
@@ -333,7 +405,10 @@ async fn timeline(session: &Session, node: &str) -> anyhow::Result<()> {
     let timeline = session.client.node_timeline(node).await?;
     session.output.print_lines(&timeline, || {
         let line = |item: &muster_api::nodes::TimelineEntry| {
-            let took = item.duration_ms.map(|took| format!(" ({})", duration(took))).unwrap_or_default();
+            let took = item
+                .duration_ms
+                .map(|took| format!(" ({})", duration(took)))
+                .unwrap_or_default();
             format!("{}  {}{took}", item.at.strftime("%F %T"), item.summary)
         };
         timeline.items.iter().map(line).collect()
@@ -357,15 +432,31 @@ async fn watch(session: &Session, args: &WatchArgs) -> anyhow::Result<()> {
             Err(error) => return Err(error.into()),
         };
         // Looked at before its events are waited for: nothing more may come once it is there.
-        let over = args.until.as_deref().map_or(Ok(false), |until| reached(&node, until));
-        let left = deadline.saturating_duration_since(Instant::now()).as_secs().min(LONGEST_WAIT_S);
-        let wait_s = if after == 0 || !matches!(over, Ok(false)) { 0 } else { left };
+        let over = args
+            .until
+            .as_deref()
+            .map_or(Ok(false), |until| reached(&node, until));
+        let left = deadline
+            .saturating_duration_since(Instant::now())
+            .as_secs()
+            .min(LONGEST_WAIT_S);
+        let wait_s = if after == 0 || !matches!(over, Ok(false)) {
+            0
+        } else {
+            left
+        };
         let (id, wait) = (node.id.to_string(), format!("{wait_s}s"));
-        match session.client.events(after, &[("node", &id), ("wait", &wait), ("limit", "1000")]).await {
+        match session
+            .client
+            .events(after, &[("node", &id), ("wait", &wait), ("limit", "1000")])
+            .await
+        {
             Ok(events) => {
                 for event in &events.items {
                     match session.output.is_table() {
-                        true => println!("{}  {}", event.at.strftime("%F %T"), clean(&event.summary)),
+                        true => {
+                            println!("{}  {}", event.at.strftime("%F %T"), clean(&event.summary))
+                        }
                         false => println!("{}", serde_json::to_string(event)?),
                     }
                 }
@@ -387,9 +478,11 @@ fn reached(node: &Node, until: &str) -> anyhow::Result<bool> {
     let state = node.status.state.as_str();
     match state {
         _ if state == until => Ok(true),
-        "failed" | "quarantined" | "retired" => {
-            Err(Ended { exit: Exit::EndedBadly, told: node.status.why.sentence.clone() }.into())
+        "failed" | "quarantined" | "retired" => Err(Ended {
+            exit: Exit::EndedBadly,
+            told: node.status.why.sentence.clone(),
         }
+        .into()),
         _ => Ok(false),
     }
 }

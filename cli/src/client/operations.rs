@@ -47,12 +47,18 @@ pub(super) async fn run(session: &Session, verb: OperationVerb) -> anyhow::Resul
             let ended = progress::follow(session, &ids, timeout).await?;
             match session.output.is_table() {
                 true => Ok(()),
-                false => session.output.list_of(&ended, super::kinds::columns("operation"), session.clock.now()),
+                false => session.output.list_of(
+                    &ended,
+                    super::kinds::columns("operation"),
+                    session.clock.now(),
+                ),
             }
         }
         OperationVerb::Cancel { id } => {
             let operation = client.cancel_operation(id).await?;
-            session.output.print_lines(&operation, || vec![sentence(&operation)])
+            session
+                .output
+                .print_lines(&operation, || vec![sentence(&operation)])
         }
         OperationVerb::Log { id, follow } => log(session, id, follow).await,
     }
@@ -61,15 +67,38 @@ pub(super) async fn run(session: &Session, verb: OperationVerb) -> anyhow::Resul
 fn lines(operation: &Operation) -> Vec<String> {
     let mut lines = vec![sentence(operation)];
     for step in &operation.steps {
-        let took = step.started_at.zip(step.finished_at).map(|(from, to)| to.duration_since(from).as_millis());
-        let took = took.map(|took| duration(i64::try_from(took).unwrap_or(i64::MAX))).unwrap_or_default();
+        let took = step
+            .started_at
+            .zip(step.finished_at)
+            .map(|(from, to)| to.duration_since(from).as_millis());
+        let took = took
+            .map(|took| duration(i64::try_from(took).unwrap_or(i64::MAX)))
+            .unwrap_or_default();
         let said = step.failure.as_ref().map(|failure| failure.message.clone());
-        let said = said.or_else(|| step.progress.as_ref().map(|progress| progress.message.clone()));
-        lines.push(format!("  {:<10} {:<20} {took:>12}  {}", step.state, step.step, said.unwrap_or_default()));
+        let said = said.or_else(|| {
+            step.progress
+                .as_ref()
+                .map(|progress| progress.message.clone())
+        });
+        lines.push(format!(
+            "  {:<10} {:<20} {took:>12}  {}",
+            step.state,
+            step.step,
+            said.unwrap_or_default()
+        ));
     }
-    lines.extend(operation.blocked_by.iter().map(|blocked| format!("blocked by {}: {}", blocked.by, blocked.detail)));
+    lines.extend(
+        operation
+            .blocked_by
+            .iter()
+            .map(|blocked| format!("blocked by {}: {}", blocked.by, blocked.detail)),
+    );
     for link in operation.result.iter().flat_map(|result| &result.links) {
-        let told = link.told.as_ref().map(|told| format!("  {told}")).unwrap_or_default();
+        let told = link
+            .told
+            .as_ref()
+            .map(|told| format!("  {told}"))
+            .unwrap_or_default();
         lines.push(format!("{:<10} {}{told}", link.of, link.link));
     }
     lines
@@ -83,7 +112,12 @@ async fn log(session: &Session, id: Uuid, follow: bool) -> anyhow::Result<()> {
         let log = session.client.operation_log(id, after).await?;
         for line in &log.items {
             match session.output.is_table() {
-                true => println!("{} {}: {}", line.at.strftime("%T"), line.step, clean(&line.text)),
+                true => println!(
+                    "{} {}: {}",
+                    line.at.strftime("%T"),
+                    line.step,
+                    clean(&line.text)
+                ),
                 false => println!("{}", serde_json::to_string(line)?),
             }
             after = line.id;

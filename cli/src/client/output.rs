@@ -14,7 +14,14 @@ use serde_json::Value;
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Output {
     /// How to print: a table is for people and may change.
-    #[arg(short, long, value_enum, default_value = "table", global = true, help_heading = "Output")]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        default_value = "table",
+        global = true,
+        help_heading = "Output"
+    )]
     output: Format,
     /// The same as `-o json`.
     #[arg(long, global = true, help_heading = "Output")]
@@ -48,17 +55,30 @@ pub(crate) struct Column {
 
 impl Column {
     pub(crate) const fn new(heading: &'static str, pointer: &'static str, form: Form) -> Self {
-        Self { heading, pointer, form, wide: false }
+        Self {
+            heading,
+            pointer,
+            form,
+            wide: false,
+        }
     }
 
     /// One that only `-o wide` shows.
     pub(crate) const fn wide(heading: &'static str, pointer: &'static str, form: Form) -> Self {
-        Self { heading, pointer, form, wide: true }
+        Self {
+            heading,
+            pointer,
+            form,
+            wide: true,
+        }
     }
 
     /// The same, in every table.
     pub(crate) const fn narrow(self) -> Self {
-        Self { wide: false, ..self }
+        Self {
+            wide: false,
+            ..self
+        }
     }
 }
 
@@ -105,23 +125,43 @@ impl Output {
     }
 
     /// Prints a list.
-    pub(crate) fn list(self, items: &[Value], columns: &[Column], now: Timestamp) -> anyhow::Result<()> {
+    pub(crate) fn list(
+        self,
+        items: &[Value],
+        columns: &[Column],
+        now: Timestamp,
+    ) -> anyhow::Result<()> {
         match self.document(&items)? {
             true => {}
-            false if self.output == Format::Name => items.iter().for_each(|item| println!("{}", clean(called(item)))),
+            false if self.output == Format::Name => items
+                .iter()
+                .for_each(|item| println!("{}", clean(called(item)))),
             false => show(items, columns, self.is_wide(), now),
         }
         Ok(())
     }
 
     /// Prints typed items as a list.
-    pub(crate) fn list_of<T: Serialize>(self, items: &[T], columns: &[Column], now: Timestamp) -> anyhow::Result<()> {
-        let items = items.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
+    pub(crate) fn list_of<T: Serialize>(
+        self,
+        items: &[T],
+        columns: &[Column],
+        now: Timestamp,
+    ) -> anyhow::Result<()> {
+        let items = items
+            .iter()
+            .map(serde_json::to_value)
+            .collect::<Result<Vec<_>, _>>()?;
         self.list(&items, columns, now)
     }
 
     /// Prints one object: its row, or all of it for a program.
-    pub(crate) fn one(self, item: &Value, columns: &[Column], now: Timestamp) -> anyhow::Result<()> {
+    pub(crate) fn one(
+        self,
+        item: &Value,
+        columns: &[Column],
+        now: Timestamp,
+    ) -> anyhow::Result<()> {
         match self.document(item)? {
             true => Ok(()),
             false => self.list(std::slice::from_ref(item), columns, now),
@@ -136,7 +176,9 @@ impl Output {
     ) -> anyhow::Result<()> {
         match self.document(value)? {
             true => {}
-            false if self.output == Format::Name => println!("{}", clean(called(&serde_json::to_value(value)?))),
+            false if self.output == Format::Name => {
+                println!("{}", clean(called(&serde_json::to_value(value)?)))
+            }
             false => lines().iter().for_each(|line| println!("{}", clean(line))),
         }
         Ok(())
@@ -155,7 +197,10 @@ impl Output {
 
 /// What another command takes for an object.
 fn called(item: &Value) -> &str {
-    ["name", "id", "seq", "serial"].iter().find_map(|member| item[*member].as_str()).unwrap_or_default()
+    ["name", "id", "seq", "serial"]
+        .iter()
+        .find_map(|member| item[*member].as_str())
+        .unwrap_or_default()
 }
 
 /// Whether what is printed may be coloured: on a terminal, and unless told otherwise (<https://no-color.org>).
@@ -165,16 +210,29 @@ pub(crate) fn colours(terminal: bool) -> bool {
 }
 
 fn show(items: &[Value], columns: &[Column], wide: bool, now: Timestamp) {
-    let columns: Vec<&Column> = columns.iter().filter(|column| wide || !column.wide).collect();
+    let columns: Vec<&Column> = columns
+        .iter()
+        .filter(|column| wide || !column.wide)
+        .collect();
     let terminal = std::io::stdout().is_terminal();
     let coloured = colours(terminal);
     let mut table = Table::new();
     table.load_style(NOTHING).set_truncation_indicator("…");
     // Cut to the terminal; whole where a program may read on.
-    let arrangement = if terminal && !wide { ContentArrangement::Dynamic } else { ContentArrangement::Disabled };
-    table.set_content_arrangement(arrangement).set_header(columns.iter().map(|column| column.heading));
+    let arrangement = if terminal && !wide {
+        ContentArrangement::Dynamic
+    } else {
+        ContentArrangement::Disabled
+    };
+    table
+        .set_content_arrangement(arrangement)
+        .set_header(columns.iter().map(|column| column.heading));
     for item in items {
-        let mut row = comfy_table::Row::from(columns.iter().map(|column| cell(item, column, now, coloured)));
+        let mut row = comfy_table::Row::from(
+            columns
+                .iter()
+                .map(|column| cell(item, column, now, coloured)),
+        );
         if terminal && !wide {
             row.max_height(1);
         }
@@ -214,29 +272,58 @@ fn read(item: &Value, column: &Column, now: Timestamp) -> String {
     if let Form::By(read) = column.form {
         return read(item, now);
     }
-    let found = column.pointer.split('|').filter_map(|pointer| item.pointer(pointer)).find(|value| !value.is_null());
-    let Some(value) = found else { return String::new() };
-    let time = || value.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+    let found = column
+        .pointer
+        .split('|')
+        .filter_map(|pointer| item.pointer(pointer))
+        .find(|value| !value.is_null());
+    let Some(value) = found else {
+        return String::new();
+    };
+    let time = || {
+        value
+            .as_str()
+            .and_then(|text| text.parse::<Timestamp>().ok())
+    };
     match column.form {
         Form::Age => age(now, time()),
-        Form::Day => time().map(|at| at.strftime("%F").to_string()).unwrap_or_default(),
-        Form::Time => time().map(|at| at.strftime("%F %T").to_string()).unwrap_or_default(),
+        Form::Day => time()
+            .map(|at| at.strftime("%F").to_string())
+            .unwrap_or_default(),
+        Form::Time => time()
+            .map(|at| at.strftime("%F %T").to_string())
+            .unwrap_or_default(),
         Form::Watts => format!("{value} W"),
         Form::Seconds => format!("{value} s"),
-        Form::Milliseconds => {
-            value.as_i64().map(|ms| format!("{:+}.{:03} s", ms / 1000, (ms % 1000).abs())).unwrap_or_default()
-        }
-        Form::Digest => text(value).trim_start_matches("sha256:").chars().take(12).collect(),
+        Form::Milliseconds => value
+            .as_i64()
+            .map(|ms| format!("{:+}.{:03} s", ms / 1000, (ms % 1000).abs()))
+            .unwrap_or_default(),
+        Form::Digest => text(value)
+            .trim_start_matches("sha256:")
+            .chars()
+            .take(12)
+            .collect(),
         Form::Scope => scope(value),
         Form::Text | Form::State | Form::By(_) => text(value),
     }
 }
 
 fn scope(value: &Value) -> String {
-    let parts = value.as_object().into_iter().flatten().filter(|(_, part)| !part.is_null());
+    let parts = value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, part)| !part.is_null());
     let parts = parts.filter(|(_, part)| part.as_object().is_none_or(|labels| !labels.is_empty()));
-    let parts: Vec<String> = parts.map(|(name, part)| format!("{name}={}", text(part))).collect();
-    if parts.is_empty() { "everywhere".into() } else { parts.join(" ") }
+    let parts: Vec<String> = parts
+        .map(|(name, part)| format!("{name}={}", text(part)))
+        .collect();
+    if parts.is_empty() {
+        "everywhere".into()
+    } else {
+        parts.join(" ")
+    }
 }
 
 /// A value in a line: a text as it is, anything else as JSON.
@@ -250,12 +337,22 @@ pub(crate) fn text(value: &Value) -> String {
 
 /// Text that a terminal takes as text.
 pub(crate) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
+    text.chars()
+        .map(|c| {
+            if c.is_control() && c != '\n' {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        })
+        .collect()
 }
 
 /// How long ago, in the largest unit that says enough.
 pub(crate) fn age(now: Timestamp, then: Option<Timestamp>) -> String {
-    let Some(then) = then else { return String::new() };
+    let Some(then) = then else {
+        return String::new();
+    };
     let seconds = now.duration_since(then).as_secs();
     match seconds {
         ..0 => "now".into(),
@@ -271,7 +368,11 @@ pub(crate) fn duration(milliseconds: i64) -> String {
     match milliseconds {
         ..1000 => format!("{milliseconds} ms"),
         1000..120_000 => format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100),
-        _ => format!("{} min {} s", milliseconds / 60_000, milliseconds % 60_000 / 1000),
+        _ => format!(
+            "{} min {} s",
+            milliseconds / 60_000,
+            milliseconds % 60_000 / 1000
+        ),
     }
 }
 
@@ -287,18 +388,38 @@ mod tests {
     #[test]
     fn ages_and_durations_read_well() {
         let now = Timestamp::from_second(1_000_000).unwrap();
-        let ago = |seconds: i64| age(now, Some(Timestamp::from_second(1_000_000 - seconds).unwrap()));
-        assert_eq!([ago(5), ago(600), ago(10_000), ago(500_000), ago(-5)], ["5s", "10m", "2h", "5d", "now"]);
-        assert_eq!([duration(5), duration(1500), duration(130_000)], ["5 ms", "1.5 s", "2 min 10 s"]);
+        let ago = |seconds: i64| {
+            age(
+                now,
+                Some(Timestamp::from_second(1_000_000 - seconds).unwrap()),
+            )
+        };
+        assert_eq!(
+            [ago(5), ago(600), ago(10_000), ago(500_000), ago(-5)],
+            ["5s", "10m", "2h", "5d", "now"]
+        );
+        assert_eq!(
+            [duration(5), duration(1500), duration(130_000)],
+            ["5 ms", "1.5 s", "2 min 10 s"]
+        );
     }
 
     #[test]
     fn a_column_reads_the_first_value_that_there_is() {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let item = serde_json::json!({ "a": null, "b": "two", "scope": { "site": "lab", "labels": {}, "rack": null } });
-        assert_eq!(read(&item, &Column::new("X", "/a|/b", Form::Text), now), "two");
+        assert_eq!(
+            read(&item, &Column::new("X", "/a|/b", Form::Text), now),
+            "two"
+        );
         assert_eq!(read(&item, &Column::new("X", "/c", Form::Age), now), "");
-        assert_eq!(read(&item, &Column::new("X", "/scope", Form::Scope), now), "site=lab");
-        assert_eq!(scope(&serde_json::json!({ "site": null, "labels": {} })), "everywhere");
+        assert_eq!(
+            read(&item, &Column::new("X", "/scope", Form::Scope), now),
+            "site=lab"
+        );
+        assert_eq!(
+            scope(&serde_json::json!({ "site": null, "labels": {} })),
+            "everywhere"
+        );
     }
 }

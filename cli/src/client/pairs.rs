@@ -77,24 +77,47 @@ pub(super) async fn run(session: &Session, verb: PoolVerb) -> anyhow::Result<()>
         PoolVerb::RunPairs(args) => begin(session, args).await,
         PoolVerb::Pairs(args) if args.all => {
             let page = session.client.pair_runs(&args.pool).await?;
-            session.output.list_of(&page.items, COLUMNS, session.clock.now())
+            session
+                .output
+                .list_of(&page.items, COLUMNS, session.clock.now())
         }
         PoolVerb::Pairs(args) => show(session, &args.pool, args.run).await,
     }
 }
 
 async fn begin(session: &Session, args: RunArgs) -> anyhow::Result<()> {
-    let RunArgs { pool, suite, nodes, most, within, words, plan, waiting } = args;
-    let within = within.map(|within| u32::try_from(within.as_secs())).transpose();
+    let RunArgs {
+        pool,
+        suite,
+        nodes,
+        most,
+        within,
+        words,
+        plan,
+        waiting,
+    } = args;
+    let within = within
+        .map(|within| u32::try_from(within.as_secs()))
+        .transpose();
     let within_s = within.map_err(|_| anyhow!("--within is at most 12h"))?;
-    let body = RunPairs { suite, nodes, most, within_s, variables: words.into_iter().collect() };
+    let body = RunPairs {
+        suite,
+        nodes,
+        most,
+        within_s,
+        variables: words.into_iter().collect(),
+    };
     if plan {
         let plan = session.client.plan_pairs(&pool, &body).await?;
         return session.output.print_lines(&plan, || plan.changes.clone());
     }
     let operation = session.client.run_pairs(&pool, &body).await?;
     let id = operation.id;
-    let lines = || vec![format!("pairs of {pool}: operation {id}; muster pool pairs {pool} shows them")];
+    let lines = || {
+        vec![format!(
+            "pairs of {pool}: operation {id}; muster pool pairs {pool} shows them"
+        )]
+    };
     acting::tell(session, &[operation], waiting, lines).await?;
     match waiting.is_wanted() && session.output.is_table() {
         true => show(session, &pool, Some(id)).await,
@@ -107,7 +130,11 @@ async fn show(session: &Session, pool: &str, run: Option<Uuid>) -> anyhow::Resul
         Some(id) => id,
         None => {
             let page = session.client.pair_runs(pool).await?;
-            let none = || format!("no pairs of {pool} were measured yet: muster pool run-pairs {pool} --suite pairs");
+            let none = || {
+                format!(
+                    "no pairs of {pool} were measured yet: muster pool run-pairs {pool} --suite pairs"
+                )
+            };
             page.items.first().map(|run| run.id).with_context(none)?
         }
     };
@@ -118,26 +145,62 @@ async fn show(session: &Session, pool: &str, run: Option<Uuid>) -> anyhow::Resul
 /// What it found, who took part, and every pair that is not a pass.
 fn lines(run: &PairRun) -> Vec<String> {
     let begun = run.begun_at.strftime("%F %T");
-    let mut lines = vec![format!("{begun}  {}  {}  by {}", run.state, run.suite, run.actor)];
+    let mut lines = vec![format!(
+        "{begun}  {}  {}  by {}",
+        run.state, run.suite, run.actor
+    )];
     lines.extend(run.findings.iter().map(|told| format!("  {told}")));
     if run.beyond > 0 {
         lines.push(format!("  {} more idle nodes were not taken", run.beyond));
     }
     let width = run.ends.iter().map(|end| end.node.len()).max().unwrap_or(0);
     lines.extend(run.ends.iter().map(|end| {
-        let why = end.why.as_deref().map(|why| format!("  {why}")).unwrap_or_default();
-        format!("{:<width$}  {:<8}{why}", end.node, end.verdict.replace('_', " "))
+        let why = end
+            .why
+            .as_deref()
+            .map(|why| format!("  {why}"))
+            .unwrap_or_default();
+        format!(
+            "{:<width$}  {:<8}{why}",
+            end.node,
+            end.verdict.replace('_', " ")
+        )
     }));
     let pairs = run.pairs.as_deref().unwrap_or_default();
-    let passed = pairs.iter().filter(|pair| pair.verdict.as_deref() == Some("pass")).count();
+    let passed = pairs
+        .iter()
+        .filter(|pair| pair.verdict.as_deref() == Some("pass"))
+        .count();
     lines.push(format!("{passed} of {} pairs pass", pairs.len()));
-    lines.extend(pairs.iter().filter(|pair| pair.verdict.as_deref() != Some("pass")).map(line));
+    lines.extend(
+        pairs
+            .iter()
+            .filter(|pair| pair.verdict.as_deref() != Some("pass"))
+            .map(line),
+    );
     lines
 }
 
 fn line(pair: &MeasuredPair) -> String {
-    let MeasuredPair { round, a, b, verdict, edge, why, .. } = pair;
-    let edge = edge.as_deref().map(|edge| format!(" ({edge})")).unwrap_or_default();
-    let why = why.as_deref().map(|why| format!("  {why}")).unwrap_or_default();
-    format!("  round {round}  {a} and {b}  {}{edge}{why}", verdict.as_deref().unwrap_or("under way"))
+    let MeasuredPair {
+        round,
+        a,
+        b,
+        verdict,
+        edge,
+        why,
+        ..
+    } = pair;
+    let edge = edge
+        .as_deref()
+        .map(|edge| format!(" ({edge})"))
+        .unwrap_or_default();
+    let why = why
+        .as_deref()
+        .map(|why| format!("  {why}"))
+        .unwrap_or_default();
+    format!(
+        "  round {round}  {a} and {b}  {}{edge}{why}",
+        verdict.as_deref().unwrap_or("under way")
+    )
 }

@@ -25,14 +25,32 @@ fn part(text: &str) -> Result<ReplacedPart, String> {
     let (kind, serials) = text.split_once(':').ok_or_else(wrong)?;
     let (old, new) = serials.split_once('=').ok_or_else(wrong)?;
     let kind = kind.parse().map_err(|error| format!("{error}"))?;
-    Ok(ReplacedPart { kind, old: old.to_owned(), new: new.to_owned() })
+    Ok(ReplacedPart {
+        kind,
+        old: old.to_owned(),
+        new: new.to_owned(),
+    })
 }
 
 pub(super) async fn replace(session: &Session, args: ReplaceArgs) -> anyhow::Result<()> {
-    let reason = args.act.how.reason.clone().context("say with --reason what was wrong: the next person will ask")?;
-    let body = ReplaceParts { reason, parts: args.parts };
+    let reason = args
+        .act
+        .how
+        .reason
+        .clone()
+        .context("say with --reason what was wrong: the next person will ask")?;
+    let body = ReplaceParts {
+        reason,
+        parts: args.parts,
+    };
     if args.act.how.plan {
-        return plans::show(session, &session.client.plan_node(&args.act.node, "replace-parts", &body).await?);
+        return plans::show(
+            session,
+            &session
+                .client
+                .plan_node(&args.act.node, "replace-parts", &body)
+                .await?,
+        );
     }
     let operation = session.client.replace_parts(&args.act.node, &body).await?;
     begun(session, &[operation], args.act.how.waiting).await
@@ -40,8 +58,11 @@ pub(super) async fn replace(session: &Session, args: ReplaceArgs) -> anyhow::Res
 
 pub(super) async fn list(session: &Session, node: &str) -> anyhow::Result<()> {
     let mut page = session.client.node_components(node).await?;
-    page.items.sort_by(|a, b| (&a.kind, &a.slot, a.first_seen).cmp(&(&b.kind, &b.slot, b.first_seen)));
-    session.output.list_of(&page.items, COLUMNS, session.clock.now())
+    page.items
+        .sort_by(|a, b| (&a.kind, &a.slot, a.first_seen).cmp(&(&b.kind, &b.slot, b.first_seen)));
+    session
+        .output
+        .list_of(&page.items, COLUMNS, session.clock.now())
 }
 
 /// What can be asked of parts.
@@ -65,10 +86,15 @@ pub(super) async fn run(session: &Session, verb: ComponentVerb) -> anyhow::Resul
     match verb {
         ComponentVerb::Get { serial } => {
             let page = session.client.components(&serial).await?;
-            session.output.list_of(&page.items, COLUMNS, session.clock.now())
+            session
+                .output
+                .list_of(&page.items, COLUMNS, session.clock.now())
         }
         ComponentVerb::List { serial, args } => {
-            let only = serial.map(|serial| ("serial", serial)).into_iter().collect();
+            let only = serial
+                .map(|serial| ("serial", serial))
+                .into_iter()
+                .collect();
             read::list(session, (&["components"], COLUMNS), &args, only).await
         }
     }

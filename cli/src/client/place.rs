@@ -65,9 +65,18 @@ pub(crate) struct MoveArgs {
 }
 
 pub(super) async fn rename(session: &Session, args: RenameArgs) -> anyhow::Result<()> {
-    let body = RenameNode { name: args.name, reason: args.act.how.reason.clone() };
+    let body = RenameNode {
+        name: args.name,
+        reason: args.act.how.reason.clone(),
+    };
     if args.act.how.plan {
-        return show(session, &session.client.plan_node(&args.act.node, "rename", &body).await?);
+        return show(
+            session,
+            &session
+                .client
+                .plan_node(&args.act.node, "rename", &body)
+                .await?,
+        );
     }
     let operation = session.client.rename_node(&args.act.node, &body).await?;
     begun(session, &[operation], args.act.how.waiting).await
@@ -75,19 +84,43 @@ pub(super) async fn rename(session: &Session, args: RenameArgs) -> anyhow::Resul
 
 pub(super) async fn bind(session: &Session, args: MatchArgs) -> anyhow::Result<()> {
     let replaces = (args.add || !args.replaces.is_empty()).then_some(args.replaces);
-    let body = MatchNode { to: args.to, replaces, reason: args.act.how.reason.clone() };
+    let body = MatchNode {
+        to: args.to,
+        replaces,
+        reason: args.act.how.reason.clone(),
+    };
     if args.act.how.plan {
-        return show(session, &session.client.plan_node(&args.act.node, "match", &body).await?);
+        return show(
+            session,
+            &session
+                .client
+                .plan_node(&args.act.node, "match", &body)
+                .await?,
+        );
     }
     let machine = session.client.get::<NodeSpec>(&args.act.node).await?;
-    let operation = session.client.match_node(&machine.id.to_string(), machine.generation, &body).await?;
+    let operation = session
+        .client
+        .match_node(&machine.id.to_string(), machine.generation, &body)
+        .await?;
     begun(session, &[operation], args.act.how.waiting).await
 }
 
 pub(super) async fn shift(session: &Session, args: MoveArgs) -> anyhow::Result<()> {
-    let body = MoveNode { site: args.site, rack: args.rack, rack_unit: args.unit, reason: args.act.how.reason.clone() };
+    let body = MoveNode {
+        site: args.site,
+        rack: args.rack,
+        rack_unit: args.unit,
+        reason: args.act.how.reason.clone(),
+    };
     if args.act.how.plan {
-        return show(session, &session.client.plan_node(&args.act.node, "move", &body).await?);
+        return show(
+            session,
+            &session
+                .client
+                .plan_node(&args.act.node, "move", &body)
+                .await?,
+        );
     }
     let operation = session.client.move_node(&args.act.node, &body).await?;
     begun(session, &[operation], args.act.how.waiting).await
@@ -102,7 +135,13 @@ pub(super) async fn adopt(session: &Session, args: AdoptArgs) -> anyhow::Result<
         reason: args.act.how.reason.clone(),
     };
     if args.act.how.plan {
-        return show(session, &session.client.plan_node(&args.act.node, "adopt", &body).await?);
+        return show(
+            session,
+            &session
+                .client
+                .plan_node(&args.act.node, "adopt", &body)
+                .await?,
+        );
     }
     let operation = session.client.adopt_node(&args.act.node, &body).await?;
     begun(session, &[operation], args.act.how.waiting).await

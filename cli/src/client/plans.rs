@@ -15,10 +15,30 @@ pub(super) const COLUMNS: &[Column] = &[
     Column::new("CHANGE", "/change", Form::Text),
     Column::new("KIND", "/kind", Form::Text),
     Column::new("NAME", "/name", Form::Text),
-    Column::new("EFFECT", "", Form::By(|object, _| read(object).map(|object| cost(&object)).unwrap_or_default())),
+    Column::new(
+        "EFFECT",
+        "",
+        Form::By(|object, _| read(object).map(|object| cost(&object)).unwrap_or_default()),
+    ),
     Column::new("NODES", "/node_count", Form::Text),
-    Column::new("BLOCKED", "", Form::By(|object, _| read(object).map(|object| blocked(&object)).unwrap_or_default())),
-    Column::wide("DIFFERS", "", Form::By(|object, _| read(object).map(|object| differs(&object)).unwrap_or_default())),
+    Column::new(
+        "BLOCKED",
+        "",
+        Form::By(|object, _| {
+            read(object)
+                .map(|object| blocked(&object))
+                .unwrap_or_default()
+        }),
+    ),
+    Column::wide(
+        "DIFFERS",
+        "",
+        Form::By(|object, _| {
+            read(object)
+                .map(|object| differs(&object))
+                .unwrap_or_default()
+        }),
+    ),
 ];
 
 fn read(object: &Value) -> Option<PlannedObject> {
@@ -26,12 +46,20 @@ fn read(object: &Value) -> Option<PlannedObject> {
 }
 
 fn blocked(object: &PlannedObject) -> String {
-    let blockers = object.blockers.iter().map(|fault| format!("{} {}", fault.pointer, fault.detail));
+    let blockers = object
+        .blockers
+        .iter()
+        .map(|fault| format!("{} {}", fault.pointer, fault.detail));
     blockers.collect::<Vec<_>>().join("; ").trim().to_owned()
 }
 
 fn differs(object: &PlannedObject) -> String {
-    object.diff.iter().map(|difference| difference.pointer.as_str()).collect::<Vec<_>>().join(" ")
+    object
+        .diff
+        .iter()
+        .map(|difference| difference.pointer.as_str())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// The effect, and whether it comes by itself.
@@ -48,14 +76,24 @@ pub(super) fn show(session: &Session, plan: &NodePlan) -> anyhow::Result<()> {
     session.output.print_lines(plan, || {
         let effect = format!("effect: {}", plan.effect);
         let changes = plan.changes.iter().map(|change| format!("  {change}"));
-        let blockers = plan.blockers.iter().map(|blocker| format!("blocked: {blocker}"));
-        [effect].into_iter().chain(changes).chain(blockers).collect()
+        let blockers = plan
+            .blockers
+            .iter()
+            .map(|blocker| format!("blocked: {blocker}"));
+        [effect]
+            .into_iter()
+            .chain(changes)
+            .chain(blockers)
+            .collect()
     })
 }
 
 /// The same of several: a line for each.
 pub(super) fn show_all(session: &Session, plans: &[(&str, NodePlan)]) -> anyhow::Result<()> {
-    let items: Vec<Value> = plans.iter().map(|(node, plan)| json!({ "name": node, "plan": plan })).collect();
+    let items: Vec<Value> = plans
+        .iter()
+        .map(|(node, plan)| json!({ "name": node, "plan": plan }))
+        .collect();
     session.output.list(&items, OF_NODES, session.clock.now())
 }
 
@@ -68,8 +106,15 @@ const OF_NODES: &[Column] = &[
 
 /// What writing or removing one object would do.
 pub(super) async fn tell(session: &Session, object: Desired) -> anyhow::Result<()> {
-    let plan = session.client.plan(&MakePlan { objects: vec![object] }).await?;
-    session.output.print_lines(&plan, || plan.objects.iter().flat_map(lines).collect())
+    let plan = session
+        .client
+        .plan(&MakePlan {
+            objects: vec![object],
+        })
+        .await?;
+    session
+        .output
+        .print_lines(&plan, || plan.objects.iter().flat_map(lines).collect())
 }
 
 fn lines(object: &PlannedObject) -> Vec<String> {
@@ -82,17 +127,30 @@ fn lines(object: &PlannedObject) -> Vec<String> {
     named("nodes", &object.nodes);
     named("gates", &object.gates);
     let limit = |limit: &ReleaseLimit| {
-        format!("  {}: {} of {} releases in an hour are left, this one counted", limit.of, limit.left, limit.per_hour)
+        format!(
+            "  {}: {} of {} releases in an hour are left, this one counted",
+            limit.of, limit.left, limit.per_hour
+        )
     };
     lines.extend(object.limits.iter().map(limit));
     lines.extend(object.findings.iter().map(finding));
-    lines.extend(object.blockers.iter().map(|fault| format!("blocked: {} {}", fault.pointer, fault.detail)));
+    lines.extend(
+        object
+            .blockers
+            .iter()
+            .map(|fault| format!("blocked: {} {}", fault.pointer, fault.detail)),
+    );
     lines
 }
 
 /// A rule's sentence, and of which nodes it is.
 fn finding(found: &NodesFinding) -> String {
-    format!("{} {} on {}", lint::word(found.finding.level), found.finding, found.nodes.join(" "))
+    format!(
+        "{} {} on {}",
+        lint::word(found.finding.level),
+        found.finding,
+        found.nodes.join(" ")
+    )
 }
 
 /// That all of it can be written.
@@ -100,7 +158,11 @@ fn finding(found: &NodesFinding) -> String {
 /// # Errors
 /// Otherwise, with the reasons on standard error.
 pub(super) fn possible(plan: &Plan) -> anyhow::Result<()> {
-    let blocked: Vec<&PlannedObject> = plan.objects.iter().filter(|object| !object.blockers.is_empty()).collect();
+    let blocked: Vec<&PlannedObject> = plan
+        .objects
+        .iter()
+        .filter(|object| !object.blockers.is_empty())
+        .collect();
     for object in &blocked {
         eprintln!("{} {} cannot be written", object.kind, clean(&object.name));
         for fault in &object.blockers {
@@ -109,7 +171,10 @@ pub(super) fn possible(plan: &Plan) -> anyhow::Result<()> {
     }
     if !blocked.is_empty() {
         let all = plan.objects.len();
-        let why = format!("{} of {all} objects cannot be written; nothing was", blocked.len());
+        let why = format!(
+            "{} of {all} objects cannot be written; nothing was",
+            blocked.len()
+        );
         return Err(ClientError::Usage(why).into());
     }
     Ok(())
@@ -125,14 +190,28 @@ pub(super) fn agreed(plan: &Plan) -> anyhow::Result<bool> {
 
 /// Tells on standard error what would change, and of how many objects.
 pub(super) fn told(plan: &Plan) -> usize {
-    let changing: Vec<&PlannedObject> = plan.objects.iter().filter(|object| object.change != "none").collect();
+    let changing: Vec<&PlannedObject> = plan
+        .objects
+        .iter()
+        .filter(|object| object.change != "none")
+        .collect();
     for object in &changing {
-        eprintln!("{} {} {}: {}", clean(&object.change), object.kind, clean(&object.name), cost(object));
+        eprintln!(
+            "{} {} {}: {}",
+            clean(&object.change),
+            object.kind,
+            clean(&object.name),
+            cost(object)
+        );
         for difference in &object.diff {
             eprintln!("    {}", clean(&difference.pointer));
         }
         if object.node_count > 0 {
-            eprintln!("    {} nodes: {}", object.node_count, clean(&object.nodes.join(" ")));
+            eprintln!(
+                "    {} nodes: {}",
+                object.node_count,
+                clean(&object.nodes.join(" "))
+            );
         }
         for found in &object.findings {
             eprintln!("    {}", clean(&finding(found)));

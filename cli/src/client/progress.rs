@@ -29,9 +29,13 @@ pub(crate) async fn follow(
     timeout: Duration,
 ) -> anyhow::Result<Vec<Operation>> {
     if operations.len() > MOST {
-        return Err(ClientError::Usage(format!("at most {MOST} operations are waited for at once")).into());
+        return Err(ClientError::Usage(format!(
+            "at most {MOST} operations are waited for at once"
+        ))
+        .into());
     }
-    let bars = (!session.output.is_quiet() && std::io::stderr().is_terminal()).then(MultiProgress::new);
+    let bars =
+        (!session.output.is_quiet() && std::io::stderr().is_terminal()).then(MultiProgress::new);
     tokio::select! {
         ended = follow_all(session, operations, timeout, bars.as_ref()) => ended,
         _ = tokio::signal::ctrl_c() => {
@@ -49,7 +53,10 @@ pub(crate) async fn follow(
 /// How to go on watching.
 fn again(operations: &[Uuid]) -> String {
     let ids: Vec<String> = operations.iter().map(Uuid::to_string).collect();
-    format!("To go on watching: muster operation watch {}", ids.join(" "))
+    format!(
+        "To go on watching: muster operation watch {}",
+        ids.join(" ")
+    )
 }
 
 async fn follow_all(
@@ -60,7 +67,11 @@ async fn follow_all(
 ) -> anyhow::Result<Vec<Operation>> {
     let mut following = JoinSet::new();
     for (at, id) in operations.iter().enumerate() {
-        let view = if session.output.is_quiet() { View::Nothing } else { View::new(bars) };
+        let view = if session.output.is_quiet() {
+            View::Nothing
+        } else {
+            View::new(bars)
+        };
         let (client, id, deadline) = (session.client.clone(), *id, Instant::now() + timeout);
         following.spawn(async move { (at, follow_one(client, id, view, deadline).await) });
     }
@@ -81,13 +92,26 @@ async fn follow_all(
     }
     ended.sort_by_key(|(at, _)| *at);
     match (failed.is_empty(), late) {
-        (false, _) => Err(Ended { exit: Exit::EndedBadly, told: failed.join("\n") }.into()),
-        (true, Some(why)) => Err(Ended { exit: Exit::NotInTime, told: format!("{why}\n{}", again(operations)) }.into()),
+        (false, _) => Err(Ended {
+            exit: Exit::EndedBadly,
+            told: failed.join("\n"),
+        }
+        .into()),
+        (true, Some(why)) => Err(Ended {
+            exit: Exit::NotInTime,
+            told: format!("{why}\n{}", again(operations)),
+        }
+        .into()),
         (true, None) => Ok(ended.into_iter().map(|(_, operation)| operation).collect()),
     }
 }
 
-async fn follow_one(client: Client, id: Uuid, mut view: View, deadline: Instant) -> Result<Operation, ClientError> {
+async fn follow_one(
+    client: Client,
+    id: Uuid,
+    mut view: View,
+    deadline: Instant,
+) -> Result<Operation, ClientError> {
     loop {
         let last = match client.operation(id).await {
             Ok(operation) => {
@@ -102,7 +126,9 @@ async fn follow_one(client: Client, id: Uuid, mut view: View, deadline: Instant)
             Err(error) => return Err(error),
         };
         if Instant::now() >= deadline {
-            return Err(ClientError::TimedOut(format!("operation {id} is not done: {last}")));
+            return Err(ClientError::TimedOut(format!(
+                "operation {id} is not done: {last}"
+            )));
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -110,10 +136,22 @@ async fn follow_one(client: Client, id: Uuid, mut view: View, deadline: Instant)
 
 /// How an operation ended, in one line.
 pub(crate) fn sentence(operation: &Operation) -> String {
-    let target = operation.target.as_ref().map_or("", |target| target.name.as_str());
-    let why = operation.error.as_ref().map_or(operation.progress.message.as_str(), |error| error.message.as_str());
+    let target = operation
+        .target
+        .as_ref()
+        .map_or("", |target| target.name.as_str());
+    let why = operation
+        .error
+        .as_ref()
+        .map_or(operation.progress.message.as_str(), |error| {
+            error.message.as_str()
+        });
     let line = format!("{} {target}: {}", operation.kind, operation.state.as_str());
-    clean(&if why.is_empty() { line } else { format!("{line} ({why})") })
+    clean(&if why.is_empty() {
+        line
+    } else {
+        format!("{line} ({why})")
+    })
 }
 
 /// A line of an operation whose step has a size, of one whose step has none, and of one that is over.
@@ -135,7 +173,9 @@ enum View {
 
 impl View {
     fn new(bars: Option<&MultiProgress>) -> Self {
-        let Some(bars) = bars else { return Self::Lines(String::new()) };
+        let Some(bars) = bars else {
+            return Self::Lines(String::new());
+        };
         // Among the others first: one that ticks alone leaves a line behind.
         let bar = bars.add(ProgressBar::new(100).with_style(style(UNSIZED)));
         bar.enable_steady_tick(Duration::from_millis(200));
@@ -144,14 +184,25 @@ impl View {
 
     fn show(&mut self, operation: &Operation) {
         let progress = &operation.progress;
-        let target = operation.target.as_ref().map_or("", |target| target.name.as_str());
-        let step = progress.step.as_deref().map(|step| format!("{step}: ")).unwrap_or_default();
+        let target = operation
+            .target
+            .as_ref()
+            .map_or("", |target| target.name.as_str());
+        let step = progress
+            .step
+            .as_deref()
+            .map(|step| format!("{step}: "))
+            .unwrap_or_default();
         match self {
             Self::Nothing => {}
             Self::Bar(bar) => {
                 bar.set_prefix(clean(&format!("{target} {}", operation.kind)));
                 // Where nobody knows how far it is, a bar would say that it has not begun.
-                bar.set_style(style(if progress.percent.is_some() { SIZED } else { UNSIZED }));
+                bar.set_style(style(if progress.percent.is_some() {
+                    SIZED
+                } else {
+                    UNSIZED
+                }));
                 #[expect(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,

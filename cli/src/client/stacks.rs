@@ -26,7 +26,11 @@ use crate::stack::{self, DriftArgs, PlanArgs, PublishArgs, StackVerb, lint};
 const COLUMNS: &[Column] = &[
     Column::new("NODE", "/node", Form::Text),
     Column::new("STACK", "/stack", Form::Text),
-    Column::new("DIFFERS", "", Form::By(|drift, _| drift["items"].as_array().map_or(0, Vec::len).to_string())),
+    Column::new(
+        "DIFFERS",
+        "",
+        Form::By(|drift, _| drift["items"].as_array().map_or(0, Vec::len).to_string()),
+    ),
     Column::new("MENDING COSTS", "/class", Form::Text),
     Column::new("SEEN", "/observed_at", Form::Age),
     Column::new("LOCK", "/lock", Form::Digest),
@@ -64,12 +68,16 @@ struct Bundle {
 /// The blobs first: a stack that is published can be installed.
 async fn publish(session: &Session, args: &PublishArgs) -> anyhow::Result<()> {
     let spec = stack::parse(&args.stack)?;
-    let unlocked =
-        || ClientError::Usage("the stack has no lock or no bundle; make them with `muster stack lock`".into());
+    let unlocked = || {
+        ClientError::Usage(
+            "the stack has no lock or no bundle; make them with `muster stack lock`".into(),
+        )
+    };
     spec.lock.as_ref().ok_or_else(unlocked)?;
     let bundle = spec.bundle.ok_or_else(unlocked)?;
     let blob = |digest: &Digest| args.blobs.join("sha256").join(digest.hex());
-    let text = std::fs::read(blob(&bundle)).with_context(|| format!("{}: the bundle", args.blobs.display()))?;
+    let text = std::fs::read(blob(&bundle))
+        .with_context(|| format!("{}: the bundle", args.blobs.display()))?;
     let files: Bundle = serde_json::from_slice(&text).context("the bundle's document")?;
     let path = ["stacks", args.name.as_str()];
     let current = match session.client.get_value(&path, &[]).await {
@@ -79,12 +87,22 @@ async fn publish(session: &Session, args: &PublishArgs) -> anyhow::Result<()> {
     };
     let mut body = json!({ "spec": spec });
     if let Some(object) = &current {
-        (body["labels"], body["annotations"]) = (object["labels"].clone(), object["annotations"].clone());
+        (body["labels"], body["annotations"]) =
+            (object["labels"].clone(), object["annotations"].clone());
     }
     // Every pool that names it asks for it from then on: who publishes sees which nodes these are.
-    let object =
-        Desired { kind: "stack".into(), name: args.name.clone(), spec: body["spec"].clone(), ..Desired::default() };
-    let plan = session.client.plan(&MakePlan { objects: vec![labelled(object, &body)?] }).await?;
+    let object = Desired {
+        kind: "stack".into(),
+        name: args.name.clone(),
+        spec: body["spec"].clone(),
+        ..Desired::default()
+    };
+    let plan = session
+        .client
+        .plan(&MakePlan {
+            objects: vec![labelled(object, &body)?],
+        })
+        .await?;
     // Before gigabytes are uploaded for nothing.
     plans::possible(&plan)?;
     if args.dry_run || args.yes {
@@ -98,12 +116,26 @@ async fn publish(session: &Session, args: &PublishArgs) -> anyhow::Result<()> {
             session.client.upload_blob(*digest, &blob(digest)).await?;
         }
     }
-    let precondition =
-        current.and_then(|object| object["generation"].as_i64()).map_or(Precondition::Absent, Precondition::Generation);
-    let query: Vec<(&str, &str)> = args.dry_run.then_some(("dry_run", "true")).into_iter().collect();
-    let written = session.client.put_value_with(&path, &query, &body, precondition).await?;
-    let verb = if args.dry_run { "would be published" } else { "published" };
-    session.output.print_lines(&written, || vec![format!("stack {} {} {verb}", args.name, spec.version)])
+    let precondition = current
+        .and_then(|object| object["generation"].as_i64())
+        .map_or(Precondition::Absent, Precondition::Generation);
+    let query: Vec<(&str, &str)> = args
+        .dry_run
+        .then_some(("dry_run", "true"))
+        .into_iter()
+        .collect();
+    let written = session
+        .client
+        .put_value_with(&path, &query, &body, precondition)
+        .await?;
+    let verb = if args.dry_run {
+        "would be published"
+    } else {
+        "published"
+    };
+    session.output.print_lines(&written, || {
+        vec![format!("stack {} {} {verb}", args.name, spec.version)]
+    })
 }
 
 /// With the labels and annotations that stay.
@@ -112,26 +144,42 @@ fn labelled(object: Desired, body: &Value) -> anyhow::Result<Desired> {
         Value::Null => Ok(Labels::new()),
         texts => Labels::deserialize(texts),
     };
-    Ok(Desired { labels: texts("labels")?, annotations: texts("annotations")?, ..object })
+    Ok(Desired {
+        labels: texts("labels")?,
+        annotations: texts("annotations")?,
+        ..object
+    })
 }
 
 /// Asks for a look and waits for it.
 async fn look(session: &Session, node: &str, timeout: Duration) -> anyhow::Result<()> {
-    let operation = session.client.node_action(node, "check-drift", None).await?;
-    progress::follow(session, &[operation.id], timeout).await.map(drop)
+    let operation = session
+        .client
+        .node_action(node, "check-drift", None)
+        .await?;
+    progress::follow(session, &[operation.id], timeout)
+        .await
+        .map(drop)
 }
 
 async fn plan(session: &Session, args: &PlanArgs) -> anyhow::Result<()> {
     look(session, &args.node, args.timeout).await?;
     let drift = session.client.node_drift(&args.node).await?;
     session.output.print_lines(&drift, || lines(&drift))?;
-    let refused: Vec<String> =
-        drift.findings.iter().filter(|finding| finding.level == Level::Refused).map(ToString::to_string).collect();
+    let refused: Vec<String> = drift
+        .findings
+        .iter()
+        .filter(|finding| finding.level == Level::Refused)
+        .map(ToString::to_string)
+        .collect();
     match refused.is_empty() {
         true => Ok(()),
-        false => {
-            Err(ClientError::Usage(format!("the stack cannot go onto {}: {}", drift.node, refused.join("; "))).into())
-        }
+        false => Err(ClientError::Usage(format!(
+            "the stack cannot go onto {}: {}",
+            drift.node,
+            refused.join("; ")
+        ))
+        .into()),
     }
 }
 
@@ -144,12 +192,18 @@ async fn drift(session: &Session, args: &DriftArgs) -> anyhow::Result<()> {
         found.push(session.client.node_drift(node).await?);
     }
     if args.nodes.is_empty() {
-        for node in session.client.list_all::<NodeSpec>(Some("state=in_service")).await? {
+        for node in session
+            .client
+            .list_all::<NodeSpec>(Some("state=in_service"))
+            .await?
+        {
             match session.client.node_drift(node.name.as_str()).await {
                 Ok(drift) => found.push(drift),
                 // Nobody has looked yet: that is neither drift nor none, and is told.
                 Err(error) if error.status() == Some(404) => {
-                    session.output.note(&format!("{}: never held against its stack", node.name));
+                    session
+                        .output
+                        .note(&format!("{}: never held against its stack", node.name));
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -157,13 +211,18 @@ async fn drift(session: &Session, args: &DriftArgs) -> anyhow::Result<()> {
     }
     match found.as_slice() {
         [one] if !args.nodes.is_empty() => session.output.print_lines(one, || lines(one)),
-        several => session.output.list_of(several, COLUMNS, session.clock.now()),
+        several => session
+            .output
+            .list_of(several, COLUMNS, session.clock.now()),
     }
 }
 
 fn lines(drift: &NodeDrift) -> Vec<String> {
     let stack = drift.stack.as_deref().unwrap_or("no stack");
-    let mut lines = vec![format!("{} against {stack}, lock {}, seen {}", drift.node, drift.lock, drift.observed_at)];
+    let mut lines = vec![format!(
+        "{} against {stack}, lock {}, seen {}",
+        drift.node, drift.lock, drift.observed_at
+    )];
     if !drift.current {
         lines.push("its pool asks for another lock by now: look again".into());
     }
@@ -179,9 +238,21 @@ fn lines(drift: &NodeDrift) -> Vec<String> {
     }));
     lines.push(match (drift.items.len(), drift.class) {
         (0, _) => format!("nothing differs, of {} items", drift.checked),
-        (many, Class::None) => format!("{many} of {} items differ; mending them disturbs nothing", drift.checked),
-        (many, class) => format!("{many} of {} items differ; mending them costs: {}", drift.checked, class.as_str()),
+        (many, Class::None) => format!(
+            "{many} of {} items differ; mending them disturbs nothing",
+            drift.checked
+        ),
+        (many, class) => format!(
+            "{many} of {} items differ; mending them costs: {}",
+            drift.checked,
+            class.as_str()
+        ),
     });
-    lines.extend(drift.findings.iter().map(|finding| format!("{} {finding}", lint::word(finding.level))));
+    lines.extend(
+        drift
+            .findings
+            .iter()
+            .map(|finding| format!("{} {finding}", lint::word(finding.level))),
+    );
     lines
 }

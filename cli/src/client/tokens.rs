@@ -57,7 +57,15 @@ pub(crate) enum RoleName {
 
 pub(super) async fn run(session: &Session, verb: TokenVerb) -> anyhow::Result<()> {
     match verb {
-        TokenVerb::Create { name, role, site, rack, pool, lasts, releases_per_hour } => {
+        TokenVerb::Create {
+            name,
+            role,
+            site,
+            rack,
+            pool,
+            lasts,
+            releases_per_hour,
+        } => {
             let role = match role {
                 RoleName::Guest => Role::Guest,
                 RoleName::Automation => Role::Automation,
@@ -66,14 +74,29 @@ pub(super) async fn run(session: &Session, verb: TokenVerb) -> anyhow::Result<()
                 RoleName::Admin => Role::Admin,
             };
             let expires_in_s = u32::try_from(lasts.as_secs()).unwrap_or(u32::MAX);
-            let scope = Scope { site, rack, pool, labels: std::collections::BTreeMap::new() };
-            let request = CreateToken { name, role, scope, expires_in_s, releases_per_hour };
+            let scope = Scope {
+                site,
+                rack,
+                pool,
+                labels: std::collections::BTreeMap::new(),
+            };
+            let request = CreateToken {
+                name,
+                role,
+                scope,
+                expires_in_s,
+                releases_per_hour,
+            };
             let created = session.client.create_token(&request).await?;
-            session.output.print_lines(&created, || vec![created.secret.reveal().to_owned()])
+            session
+                .output
+                .print_lines(&created, || vec![created.secret.reveal().to_owned()])
         }
         TokenVerb::Revoke { token, yes } => {
-            if asking::agreed("Whatever uses this token, or one that was made with it, stops at once. Revoke it?", yes)?
-            {
+            if asking::agreed(
+                "Whatever uses this token, or one that was made with it, stops at once. Revoke it?",
+                yes,
+            )? {
                 session.client.revoke_token(&token).await?;
                 session.output.note("revoked");
             }

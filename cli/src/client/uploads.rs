@@ -26,14 +26,20 @@ pub(super) async fn run(session: &Session, verb: BlobVerb) -> anyhow::Result<()>
         let path = file.clone();
         let digest = tokio::task::spawn_blocking(move || digest(&path)).await??;
         session.client.upload_blob(digest, &file).await?;
-        let told = serde_json::json!({ "name": digest.to_string(), "file": file.display().to_string() });
-        session.output.print_lines(&told, || vec![format!("{digest} {}", file.display())])?;
+        let told =
+            serde_json::json!({ "name": digest.to_string(), "file": file.display().to_string() });
+        session
+            .output
+            .print_lines(&told, || vec![format!("{digest} {}", file.display())])?;
     }
     Ok(())
 }
 
 fn digest(path: &Path) -> Result<Digest, ClientError> {
-    let unreadable = |source| ClientError::File { path: path.display().to_string(), source };
+    let unreadable = |source| ClientError::File {
+        path: path.display().to_string(),
+        source,
+    };
     let mut file = std::fs::File::open(path).map_err(unreadable)?;
     let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
     loop {

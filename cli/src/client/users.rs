@@ -26,15 +26,22 @@ pub(crate) enum UserVerb {
 pub(super) async fn run(session: &Session, verb: UserVerb) -> anyhow::Result<()> {
     match verb {
         UserVerb::Disable { user, yes } => {
-            if asking::agreed(&format!("Whatever {user} and their tokens do stops at once. Keep them out?"), yes)? {
+            if asking::agreed(
+                &format!("Whatever {user} and their tokens do stops at once. Keep them out?"),
+                yes,
+            )? {
                 let person = session.client.act_on_user(&user, "disable").await?;
-                session.output.print_lines(&person, || vec![format!("{} is kept out", person.name)])?;
+                session
+                    .output
+                    .print_lines(&person, || vec![format!("{} is kept out", person.name)])?;
             }
             Ok(())
         }
         UserVerb::Enable { user } => {
             let person = session.client.act_on_user(&user, "enable").await?;
-            session.output.print_lines(&person, || vec![format!("{} may sign in", person.name)])
+            session
+                .output
+                .print_lines(&person, || vec![format!("{} may sign in", person.name)])
         }
     }
 }

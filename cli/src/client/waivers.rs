@@ -53,21 +53,42 @@ pub(crate) struct CreateArgs {
 pub(super) async fn run(session: &Session, verb: WaiverVerb) -> anyhow::Result<()> {
     match verb {
         WaiverVerb::Create(args) => {
-            let CreateArgs { node, rack, pool, gate, reason, lasts } = args;
+            let CreateArgs {
+                node,
+                rack,
+                pool,
+                gate,
+                reason,
+                lasts,
+            } = args;
             let lasts = SignedDuration::try_from(lasts).context("--for")?;
             let until = session.clock.now().checked_add(lasts).context("--for")?;
-            let request = CreateWaiver { node, rack, pool, gate, reason, until };
+            let request = CreateWaiver {
+                node,
+                rack,
+                pool,
+                gate,
+                reason,
+                until,
+            };
             let waiver = session.client.create_waiver(&request).await?;
             session.output.print_lines(&waiver, || {
                 let approval = waiver.approval.map(|id| id.to_string()).unwrap_or_default();
-                let next = format!("it counts once somebody else has agreed: muster approval approve {approval}");
+                let next = format!(
+                    "it counts once somebody else has agreed: muster approval approve {approval}"
+                );
                 vec![waiver.id.to_string(), next]
             })
         }
         WaiverVerb::Delete { id, yes } => {
-            if asking::agreed("Nodes on their way must pass the gate again. End the waiver?", yes)? {
+            if asking::agreed(
+                "Nodes on their way must pass the gate again. End the waiver?",
+                yes,
+            )? {
                 let waiver = session.client.end_waiver(id).await?;
-                session.output.print_lines(&waiver, || vec![format!("the waiver of {} is over", waiver.gate)])?;
+                session.output.print_lines(&waiver, || {
+                    vec![format!("the waiver of {} is over", waiver.gate)]
+                })?;
             }
             Ok(())
         }

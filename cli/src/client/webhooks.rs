@@ -76,21 +76,42 @@ pub(crate) enum WebhookVerb {
 pub(super) async fn run(session: &Session, verb: WebhookVerb) -> anyhow::Result<()> {
     let client = &session.client;
     match verb {
-        WebhookVerb::Create { name, url, topics, site, description, secret_file } => {
-            let made = secret_file.is_none().then(|| format!("whsec_{}", STANDARD.encode(rand::random::<[u8; 32]>())));
+        WebhookVerb::Create {
+            name,
+            url,
+            topics,
+            site,
+            description,
+            secret_file,
+        } => {
+            let made = secret_file
+                .is_none()
+                .then(|| format!("whsec_{}", STANDARD.encode(rand::random::<[u8; 32]>())));
             let secret = match (&made, &secret_file) {
                 (Some(made), _) => made.clone(),
                 (None, Some(file)) => {
-                    let text = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
+                    let text = std::fs::read_to_string(file)
+                        .with_context(|| format!("read {}", file.display()))?;
                     text.trim().to_owned()
                 }
                 (None, None) => String::new(),
             };
             let secret = Some(Secret::new(secret));
-            let spec = WebhookSpec { url, topics, site, enabled: None, description, secret };
-            client.put(name.as_str(), &Draft::new(spec), Precondition::Absent).await?;
+            let spec = WebhookSpec {
+                url,
+                topics,
+                site,
+                enabled: None,
+                description,
+                secret,
+            };
+            client
+                .put(name.as_str(), &Draft::new(spec), Precondition::Absent)
+                .await?;
             let told = json!({ "name": name, "secret": made });
-            session.output.print_lines(&told, || made.into_iter().collect())
+            session
+                .output
+                .print_lines(&told, || made.into_iter().collect())
         }
         WebhookVerb::Test { name } => {
             let asked = client.test_webhook(&name).await?;
@@ -102,11 +123,17 @@ pub(super) async fn run(session: &Session, verb: WebhookVerb) -> anyhow::Result<
         }
         WebhookVerb::Deliveries { name, limit } => {
             let page = client.deliveries(&name, limit).await?;
-            session.output.list_of(&page.items, DELIVERIES, session.clock.now())
+            session
+                .output
+                .list_of(&page.items, DELIVERIES, session.clock.now())
         }
         WebhookVerb::Resume { name } => {
             let one = client.resume_webhook(&name).await?;
-            session.output.one(&serde_json::to_value(&one)?, kinds::columns("webhook"), session.clock.now())
+            session.output.one(
+                &serde_json::to_value(&one)?,
+                kinds::columns("webhook"),
+                session.clock.now(),
+            )
         }
     }
 }
@@ -116,13 +143,21 @@ async fn went(session: &Session, webhook: &str, asked: Delivery) -> anyhow::Resu
     let mut latest = asked;
     for _ in 0..LOOKS {
         let page = session.client.deliveries(webhook, RECENT).await?;
-        latest = page.items.into_iter().find(|one| one.id == latest.id).unwrap_or(latest);
+        latest = page
+            .items
+            .into_iter()
+            .find(|one| one.id == latest.id)
+            .unwrap_or(latest);
         if latest.state != "queued" {
             break;
         }
         tokio::time::sleep(LOOK).await;
     }
-    session.output.one(&serde_json::to_value(&latest)?, DELIVERIES, session.clock.now())?;
+    session.output.one(
+        &serde_json::to_value(&latest)?,
+        DELIVERIES,
+        session.clock.now(),
+    )?;
     match latest.state.as_str() {
         "delivered" => Ok(()),
         "queued" => anyhow::bail!(
@@ -148,8 +183,11 @@ mod tests {
     fn a_webhook_needs_a_topic_and_takes_many() {
         let line = |words: &str| Line::try_parse_from(words.split(' '));
         assert!(line("w create ops --url https://a/").is_err());
-        let two = line("w create ops --url https://a/ --topic node.* --topic claim.created").unwrap();
-        assert!(matches!(two.verb, WebhookVerb::Create { topics, .. } if topics == ["node.*", "claim.created"]));
+        let two =
+            line("w create ops --url https://a/ --topic node.* --topic claim.created").unwrap();
+        assert!(
+            matches!(two.verb, WebhookVerb::Create { topics, .. } if topics == ["node.*", "claim.created"])
+        );
         assert!(line("w redeliver ops not-an-id").is_err());
     }
 }

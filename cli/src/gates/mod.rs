@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::Subcommand;
 use muster_core::gates::{
-    CHECKS, Check, Gate, Limit, Mode, PROFILES, Parser, SUITES, Shipped, Suite, TEXT, lint, lint_profile, lint_with,
+    CHECKS, Check, Gate, Limit, Mode, PROFILES, Parser, SUITES, Shipped, Suite, TEXT, lint,
+    lint_profile, lint_with,
 };
 use muster_core::profiles::HardwareProfile;
 use serde::Serialize;
@@ -69,16 +70,28 @@ pub(crate) fn run(output: Output, verb: GateVerb) -> anyhow::Result<()> {
 fn show(output: Output, name: &str) -> anyhow::Result<()> {
     let shipped = files::shipped(name)?;
     let document: serde_json::Value = parsed(name, shipped.text)?;
-    output.print_lines(&document, || shipped.text.lines().map(str::to_owned).collect())
+    output.print_lines(&document, || {
+        shipped.text.lines().map(str::to_owned).collect()
+    })
 }
 
 fn suites() -> anyhow::Result<Vec<(&'static str, Suite)>> {
-    let read = |shipped: &Shipped| Ok((shipped.name, toml::from_str(shipped.text).context(shipped.name)?));
+    let read = |shipped: &Shipped| {
+        Ok((
+            shipped.name,
+            toml::from_str(shipped.text).context(shipped.name)?,
+        ))
+    };
     SUITES.iter().map(read).collect()
 }
 
 fn profiles() -> anyhow::Result<Vec<(&'static str, HardwareProfile)>> {
-    let read = |shipped: &Shipped| Ok((shipped.name, toml::from_str(shipped.text).context(shipped.name)?));
+    let read = |shipped: &Shipped| {
+        Ok((
+            shipped.name,
+            toml::from_str(shipped.text).context(shipped.name)?,
+        ))
+    };
     PROFILES.iter().map(read).collect()
 }
 
@@ -98,7 +111,10 @@ struct Listed {
 
 fn list(output: Output, only: Option<&str>) -> anyhow::Result<()> {
     let mut listed: Vec<Listed> = Vec::new();
-    for (name, suite) in suites()?.into_iter().filter(|(name, _)| only.is_none_or(|only| only == *name)) {
+    for (name, suite) in suites()?
+        .into_iter()
+        .filter(|(name, _)| only.is_none_or(|only| only == *name))
+    {
         for gate in suite.gates {
             let place = (name.to_owned(), gate.mode(None).as_str());
             match listed.iter_mut().find(|known| known.id == gate.id) {
@@ -117,7 +133,10 @@ fn list(output: Output, only: Option<&str>) -> anyhow::Result<()> {
     }
     if listed.is_empty() {
         let names: Vec<&str> = SUITES.iter().map(|shipped| shipped.name).collect();
-        return Err(missing(format!("no such suite; there are {}", names.join(", "))));
+        return Err(missing(format!(
+            "no such suite; there are {}",
+            names.join(", ")
+        )));
     }
     output.print_lines(&listed, || {
         let line = |gate: &Listed| {
@@ -127,7 +146,13 @@ fn list(output: Output, only: Option<&str>) -> anyhow::Result<()> {
             };
             let places: Vec<String> = gate.suites.iter().map(place).collect();
             let nodes = if gate.pair { " (two nodes)" } else { "" };
-            let what = format!("{:<20} {:<9} {:<9} {}{nodes}", gate.id, gate.checks.join(","), gate.stage, gate.title);
+            let what = format!(
+                "{:<20} {:<9} {:<9} {}{nodes}",
+                gate.id,
+                gate.checks.join(","),
+                gate.stage,
+                gate.title
+            );
             [what, format!("{:<40} {}", "", places.join(", "))]
         };
         listed.iter().flat_map(line).collect()
@@ -135,7 +160,11 @@ fn list(output: Output, only: Option<&str>) -> anyhow::Result<()> {
 }
 
 fn missing(told: String) -> anyhow::Error {
-    Ended { exit: Exit::NotFound, told }.into()
+    Ended {
+        exit: Exit::NotFound,
+        told,
+    }
+    .into()
 }
 
 /// What is told of a gate or a check.
@@ -147,16 +176,31 @@ struct Explained {
 
 fn explain(output: Output, id: &str) -> anyhow::Result<()> {
     let suites = suites()?;
-    let lines = match CHECKS.iter().find(|check| check.id.eq_ignore_ascii_case(id)) {
+    let lines = match CHECKS
+        .iter()
+        .find(|check| check.id.eq_ignore_ascii_case(id))
+    {
         Some(check) => check_lines(check, &suites),
-        None => gate_lines(id, &suites, &profiles()?)
-            .ok_or_else(|| missing(format!("no gate {id:?} comes with Muster; `muster gate list` shows them")))?,
+        None => gate_lines(id, &suites, &profiles()?).ok_or_else(|| {
+            missing(format!(
+                "no gate {id:?} comes with Muster; `muster gate list` shows them"
+            ))
+        })?,
     };
-    output.print_lines(&Explained { id: id.to_owned(), lines: lines.clone() }, || lines)
+    output.print_lines(
+        &Explained {
+            id: id.to_owned(),
+            lines: lines.clone(),
+        },
+        || lines,
+    )
 }
 
 fn check_lines(check: &Check, suites: &[(&str, Suite)]) -> Vec<String> {
-    let mut lines = vec![format!("{} {}", check.id, check.title), field("finds", check.catches)];
+    let mut lines = vec![
+        format!("{} {}", check.id, check.title),
+        field("finds", check.catches),
+    ];
     let mut seen = Vec::new();
     for gate in suites.iter().flat_map(|(_, suite)| &suite.gates) {
         if gate.checks.iter().any(|id| id == check.id) && !seen.contains(&&gate.id) {
@@ -174,57 +218,121 @@ fn field(name: &str, text: &str) -> String {
     format!("  {name:<10} {text}")
 }
 
-fn gate_lines(id: &str, suites: &[(&str, Suite)], profiles: &[(&str, HardwareProfile)]) -> Option<Vec<String>> {
-    let among = suites.iter().map(|(name, suite)| (name, suite.gates.iter().find(|gate| gate.id == id)));
-    let found: Vec<(&&str, &Gate)> = among.filter_map(|(name, gate)| Some((name, gate?))).collect();
+fn gate_lines(
+    id: &str,
+    suites: &[(&str, Suite)],
+    profiles: &[(&str, HardwareProfile)],
+) -> Option<Vec<String>> {
+    let among = suites
+        .iter()
+        .map(|(name, suite)| (name, suite.gates.iter().find(|gate| gate.id == id)));
+    let found: Vec<(&&str, &Gate)> = among
+        .filter_map(|(name, gate)| Some((name, gate?)))
+        .collect();
     let (_, gate) = found.first()?;
     let mut lines = vec![format!("{} {}", gate.id, gate.title)];
-    for check in CHECKS.iter().filter(|check| gate.checks.iter().any(|id| id == check.id)) {
-        lines.push(field("covers", &format!("{} {}: {}", check.id, check.title, check.catches)));
+    for check in CHECKS
+        .iter()
+        .filter(|check| gate.checks.iter().any(|id| id == check.id))
+    {
+        lines.push(field(
+            "covers",
+            &format!("{} {}: {}", check.id, check.title, check.catches),
+        ));
     }
-    let places: Vec<String> =
-        found.iter().map(|(suite, gate)| format!("{suite} ({})", gate.mode(None).as_str())).collect();
+    let places: Vec<String> = found
+        .iter()
+        .map(|(suite, gate)| format!("{suite} ({})", gate.mode(None).as_str()))
+        .collect();
     lines.push(field("suites", &places.join(", ")));
     lines.push(field("stage", gate.stage.as_str()));
     if !gate.argv.is_empty() {
         lines.push(field("runs", &gate.argv.join(" ")));
     }
-    lines.extend(gate.env.iter().map(|(name, value)| field("with", &format!("{name}={value}"))));
+    lines.extend(
+        gate.env
+            .iter()
+            .map(|(name, value)| field("with", &format!("{name}={value}"))),
+    );
     if let Some(peer) = &gate.peer {
-        let sign = peer.says.as_ref().map_or("its port is open".to_owned(), |says| format!("it prints {says:?}"));
-        lines.push(field("meanwhile", &format!("on a second node: {}", peer.argv.join(" "))));
+        let sign = peer
+            .says
+            .as_ref()
+            .map_or("its port is open".to_owned(), |says| {
+                format!("it prints {says:?}")
+            });
+        lines.push(field(
+            "meanwhile",
+            &format!("on a second node: {}", peer.argv.join(" ")),
+        ));
         lines.push(field(
             "",
-            &format!("which listens once {sign}, within {} s; then the other way round", peer.ready_s),
+            &format!(
+                "which listens once {sign}, within {} s; then the other way round",
+                peer.ready_s
+            ),
         ));
     }
     if let Some(window_s) = gate.window_s {
-        lines.push(field("twice", &format!("{window_s} s apart: what grew meanwhile is held against the limits")));
+        lines.push(field(
+            "twice",
+            &format!("{window_s} s apart: what grew meanwhile is held against the limits"),
+        ));
     }
     if gate.settle_s > 0 {
         lines.push(field(
             "settles",
-            &format!("until {} s after a boot what is missed is measured again", gate.settle_s),
+            &format!(
+                "until {} s after a boot what is missed is measured again",
+                gate.settle_s
+            ),
         ));
     }
-    lines.push(field("at most", &format!("{} s, {} again after an error", gate.timeout_s, gate.retries)));
+    lines.push(field(
+        "at most",
+        &format!(
+            "{} s, {} again after an error",
+            gate.timeout_s, gate.retries
+        ),
+    ));
     if let Some(parser) = Parser::find(&gate.parser) {
-        let state =
-            if parser.experimental { " (experimental: no recording of the real tool was read yet)" } else { "" };
-        lines.push(field("reads", &format!("{}{state}: {}", parser.name, parser.reads)));
+        let state = if parser.experimental {
+            " (experimental: no recording of the real tool was read yet)"
+        } else {
+            ""
+        };
+        lines.push(field(
+            "reads",
+            &format!("{}{state}: {}", parser.name, parser.reads),
+        ));
     }
     for (what, words) in [
-        ("needs", gate.needs.iter().map(|need| need.as_str()).collect::<Vec<_>>()),
-        ("effects", gate.effects.iter().map(|effect| effect.as_str()).collect()),
+        (
+            "needs",
+            gate.needs
+                .iter()
+                .map(|need| need.as_str())
+                .collect::<Vec<_>>(),
+        ),
+        (
+            "effects",
+            gate.effects.iter().map(|effect| effect.as_str()).collect(),
+        ),
         ("only on", gate.arch.iter().map(String::as_str).collect()),
     ] {
         if !words.is_empty() {
             lines.push(field(what, &words.join(", ")));
         }
     }
-    lines.extend(gate.count.iter().map(|count| field("for each", &format!("of {count}"))));
+    lines.extend(
+        gate.count
+            .iter()
+            .map(|count| field("for each", &format!("of {count}"))),
+    );
     lines.push(field("holds", "when all of these do:"));
-    gate.criteria.iter().for_each(|criterion| criterion_lines(criterion, gate, profiles, &mut lines));
+    gate.criteria
+        .iter()
+        .for_each(|criterion| criterion_lines(criterion, gate, profiles, &mut lines));
     lines.push(field("finding", &gate.finding));
     Some(lines)
 }
@@ -235,27 +343,57 @@ fn criterion_lines(
     profiles: &[(&str, HardwareProfile)],
     lines: &mut Vec<String>,
 ) {
-    let of = criterion.of.as_ref().map(|of| format!(" of {of}")).unwrap_or_default();
-    let unit = if criterion.unit == TEXT { "" } else { criterion.unit.as_str() };
+    let of = criterion
+        .of
+        .as_ref()
+        .map(|of| format!(" of {of}"))
+        .unwrap_or_default();
+    let unit = if criterion.unit == TEXT {
+        ""
+    } else {
+        criterion.unit.as_str()
+    };
     let limit = match &criterion.limit {
         Limit::Number(number) => number.to_string(),
         Limit::Text(text) => text.clone(),
     };
-    lines.push(format!("    {}{of} {} {limit} {unit}", criterion.metric, criterion.op).trim_end().to_owned());
-    let Limit::Text(text) = &criterion.limit else { return };
-    let Some(name) = text.strip_prefix("profile:") else { return };
+    lines.push(
+        format!(
+            "    {}{of} {} {limit} {unit}",
+            criterion.metric, criterion.op
+        )
+        .trim_end()
+        .to_owned(),
+    );
+    let Limit::Text(text) = &criterion.limit else {
+        return;
+    };
+    let Some(name) = text.strip_prefix("profile:") else {
+        return;
+    };
     for (model, profile) in profiles {
         let told = match (profile.thresholds.get(name), profile.words.get(name)) {
             (Some(at), _) => {
                 let more = [("statistic", &at.statistic), ("conditions", &at.conditions)];
-                let more = more.iter().filter_map(|(what, text)| text.as_ref().map(|text| format!("; {what}: {text}")));
-                format!("{} {} ({}: {}){}", at.value, at.unit, at.provenance, at.source, more.collect::<String>())
+                let more = more.iter().filter_map(|(what, text)| {
+                    text.as_ref().map(|text| format!("; {what}: {text}"))
+                });
+                format!(
+                    "{} {} ({}: {}){}",
+                    at.value,
+                    at.unit,
+                    at.provenance,
+                    at.source,
+                    more.collect::<String>()
+                )
             }
             (None, Some(word)) => format!("{} ({}: {})", word.value, word.provenance, word.source),
             (None, None) => continue,
         };
         let mode = match profile.gates.get(&gate.id) {
-            Some(policy) if policy.mode != Mode::Required => format!(" [{}: {}]", policy.mode.as_str(), policy.because),
+            Some(policy) if policy.mode != Mode::Required => {
+                format!(" [{}: {}]", policy.mode.as_str(), policy.because)
+            }
             _ => String::new(),
         };
         lines.push(format!("        {model:<15} {told}{mode}"));
@@ -270,24 +408,37 @@ struct Linted {
 }
 
 fn lint_files(output: Output, files: &[PathBuf], with: &[String]) -> anyhow::Result<()> {
-    let with: Vec<(String, HardwareProfile)> =
-        with.iter().map(|word| Ok((word.clone(), profile(word)?))).collect::<anyhow::Result<_>>()?;
+    let with: Vec<(String, HardwareProfile)> = with
+        .iter()
+        .map(|word| Ok((word.clone(), profile(word)?)))
+        .collect::<anyhow::Result<_>>()?;
     let mut linted = Vec::with_capacity(files.len());
     for file in files {
-        let problems = problems(&read(file)?, &with).unwrap_or_else(|error| vec![format!("{error:#}")]);
-        linted.push(Linted { file: file.display().to_string(), problems });
+        let problems =
+            problems(&read(file)?, &with).unwrap_or_else(|error| vec![format!("{error:#}")]);
+        linted.push(Linted {
+            file: file.display().to_string(),
+            problems,
+        });
     }
     let count: usize = linted.iter().map(|linted| linted.problems.len()).sum();
     output.print_lines(&linted, || {
         let lines = |linted: &Linted| match linted.problems.as_slice() {
             [] => vec![format!("{}: sound", linted.file)],
-            problems => problems.iter().map(|problem| format!("{}: {problem}", linted.file)).collect(),
+            problems => problems
+                .iter()
+                .map(|problem| format!("{}: {problem}", linted.file))
+                .collect(),
         };
         linted.iter().flat_map(lines).collect()
     })?;
     match count {
         0 => Ok(()),
-        count => Err(Ended { exit: Exit::Usage, told: format!("the linter refuses this: {count} problems") }.into()),
+        count => Err(Ended {
+            exit: Exit::Usage,
+            told: format!("the linter refuses this: {count} problems"),
+        }
+        .into()),
     }
 }
 
@@ -296,12 +447,19 @@ fn problems(text: &str, with: &[(String, HardwareProfile)]) -> anyhow::Result<Ve
     let table: toml::Table = toml::from_str(text)?;
     if !table.contains_key("gates") || table.contains_key("root_disk") {
         let profile: HardwareProfile = toml::from_str(text)?;
-        return Ok(lint_profile(&profile).into_iter().map(|(part, problem)| format!("{part}: {problem}")).collect());
+        return Ok(lint_profile(&profile)
+            .into_iter()
+            .map(|(part, problem)| format!("{part}: {problem}"))
+            .collect());
     }
     let suite: Suite = toml::from_str(text)?;
     let mut problems = lint(&suite);
     for (name, profile) in with {
-        problems.extend(lint_with(&suite, profile).into_iter().map(|problem| format!("with {name}: {problem}")));
+        problems.extend(
+            lint_with(&suite, profile)
+                .into_iter()
+                .map(|problem| format!("with {name}: {problem}")),
+        );
     }
     Ok(problems)
 }
@@ -323,8 +481,14 @@ fn parsed<T: DeserializeOwned>(name: &str, text: &str) -> anyhow::Result<T> {
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
-    let size = std::fs::metadata(path).with_context(|| path.display().to_string())?.len();
-    anyhow::ensure!(size <= LONGEST, "{} is longer than {LONGEST} bytes", path.display());
+    let size = std::fs::metadata(path)
+        .with_context(|| path.display().to_string())?
+        .len();
+    anyhow::ensure!(
+        size <= LONGEST,
+        "{} is longer than {LONGEST} bytes",
+        path.display()
+    );
     std::fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
@@ -337,20 +501,38 @@ mod tests {
         let (suites, profiles) = (suites().unwrap(), profiles().unwrap());
         for gate in suites.iter().flat_map(|(_, suite)| &suite.gates) {
             let lines = gate_lines(&gate.id, &suites, &profiles).unwrap().join("\n");
-            assert!(lines.contains(&gate.finding) && lines.contains(&gate.parser), "{lines}");
+            assert!(
+                lines.contains(&gate.finding) && lines.contains(&gate.parser),
+                "{lines}"
+            );
         }
         for check in CHECKS {
             let lines = check_lines(check, &suites).join("\n");
-            assert!(lines.contains("  gate ") != lines.contains("no gate"), "{lines}");
+            assert!(
+                lines.contains("  gate ") != lines.contains("no gate"),
+                "{lines}"
+            );
         }
-        let nvlink = gate_lines("gpu.nvlink", &suites, &profiles).unwrap().join("\n");
-        for told in
-            ["A5 NVLink state", "nvidia-smi nvlink -s", "hgx-h100-80g", "26.562 GB/s (seed: ", "smoke (required)"]
-        {
+        let nvlink = gate_lines("gpu.nvlink", &suites, &profiles)
+            .unwrap()
+            .join("\n");
+        for told in [
+            "A5 NVLink state",
+            "nvidia-smi nvlink -s",
+            "hgx-h100-80g",
+            "26.562 GB/s (seed: ",
+            "smoke (required)",
+        ] {
             assert!(nvlink.contains(told), "{told}: {nvlink}");
         }
-        let pair = gate_lines("ib-write-bw-pair", &suites, &profiles).unwrap().join("\n");
-        for told in ["on a second node: ib_write_bw", "once its port is open, within 15 s", "380 Gb/s (seed: "] {
+        let pair = gate_lines("ib-write-bw-pair", &suites, &profiles)
+            .unwrap()
+            .join("\n");
+        for told in [
+            "on a second node: ib_write_bw",
+            "once its port is open, within 15 s",
+            "380 Gb/s (seed: ",
+        ] {
             assert!(pair.contains(told), "{told}: {pair}");
         }
         assert!(gate_lines("no.such", &suites, &profiles).is_none());
@@ -362,13 +544,29 @@ mod tests {
         let admit = Shipped::find(SUITES, "admit").unwrap().text;
         assert_eq!(problems(admit, &with).unwrap(), Vec::<String>::new());
         let loose = admit.replacen("timeout_s = 60", "timeout_s = 0", 1);
-        assert_eq!(problems(&loose, &with).unwrap(), ["inventory.facts: no timeout"]);
+        assert_eq!(
+            problems(&loose, &with).unwrap(),
+            ["inventory.facts: no timeout"]
+        );
         let amd = [("mi".to_owned(), profile("mi300x").unwrap())];
-        assert!(problems(admit, &amd).unwrap().iter().any(|problem| problem.starts_with("with mi: gpu.nvlink:")));
+        assert!(
+            problems(admit, &amd)
+                .unwrap()
+                .iter()
+                .any(|problem| problem.starts_with("with mi: gpu.nvlink:"))
+        );
         let h100 = Shipped::find(PROFILES, "hgx-h100-80g").unwrap().text;
         assert_eq!(problems(h100, &[]).unwrap(), Vec::<String>::new());
-        let slip = h100.replacen("value = 380\nunit = \"Gb/s\"", "value = 380\nunit = \"GB/s\"", 1);
-        assert!(problems(&slip, &[]).unwrap()[0].contains("beyond the ceiling nic"), "{:?}", problems(&slip, &[]));
+        let slip = h100.replacen(
+            "value = 380\nunit = \"Gb/s\"",
+            "value = 380\nunit = \"GB/s\"",
+            1,
+        );
+        assert!(
+            problems(&slip, &[]).unwrap()[0].contains("beyond the ceiling nic"),
+            "{:?}",
+            problems(&slip, &[])
+        );
         assert!(problems("name = 1", &[]).is_err() && problems("=", &[]).is_err());
     }
 }

@@ -24,8 +24,18 @@ pub(crate) struct ParseArgs {
 /// # Errors
 /// When the parser or the file is not there, or the file is no answer.
 pub(super) fn run(output: Output, args: ParseArgs) -> anyhow::Result<()> {
-    let ParseArgs { parser, file, exit, messages } = args;
-    let question = Question { parser, file, exit, messages };
+    let ParseArgs {
+        parser,
+        file,
+        exit,
+        messages,
+    } = args;
+    let question = Question {
+        parser,
+        file,
+        exit,
+        messages,
+    };
     let parsed = read(&question).map_err(|failure| anyhow::anyhow!(failure.message))?;
     output.print_lines(&parsed, || parsed.lines())?;
     match parsed.error {

@@ -38,23 +38,52 @@ pub(crate) struct TryArgs {
 pub(super) fn run(output: Output, args: TryArgs) -> anyhow::Result<()> {
     let suite: Suite = named(SUITES, &args.suite)?;
     let profile: HardwareProfile = named(PROFILES, &args.profile)?;
-    let gate = suite.gates.iter().find(|gate| gate.id == args.only).ok_or_else(|| {
-        let ids: Vec<&str> = suite.gates.iter().map(|gate| gate.id.as_str()).collect();
-        super::missing(format!("the suite {} has no gate {:?}; it has {}", suite.name, args.only, ids.join(", ")))
-    })?;
+    let gate = suite
+        .gates
+        .iter()
+        .find(|gate| gate.id == args.only)
+        .ok_or_else(|| {
+            let ids: Vec<&str> = suite.gates.iter().map(|gate| gate.id.as_str()).collect();
+            super::missing(format!(
+                "the suite {} has no gate {:?}; it has {}",
+                suite.name,
+                args.only,
+                ids.join(", ")
+            ))
+        })?;
     let own = format!("{}: ", gate.id);
-    if let Some(problem) = lint(&suite).into_iter().find(|problem| problem.starts_with(&own)) {
-        return Err(Ended { exit: Exit::Usage, told: format!("the linter refuses it: {problem}") }.into());
+    if let Some(problem) = lint(&suite)
+        .into_iter()
+        .find(|problem| problem.starts_with(&own))
+    {
+        return Err(Ended {
+            exit: Exit::Usage,
+            told: format!("the linter refuses it: {problem}"),
+        }
+        .into());
     }
-    let question =
-        Question { parser: gate.parser.clone(), file: args.output_file, exit: args.exit, messages: args.messages };
-    let judged = judge(gate, &profile, &question).map_err(|failure| anyhow::anyhow!(failure.message))?;
+    let question = Question {
+        parser: gate.parser.clone(),
+        file: args.output_file,
+        exit: args.exit,
+        messages: args.messages,
+    };
+    let judged =
+        judge(gate, &profile, &question).map_err(|failure| anyhow::anyhow!(failure.message))?;
     output.print_lines(&judged, || judged.lines())?;
     match judged.verdict {
         Verdict::Pass => Ok(()),
         verdict => {
-            let told = format!("{} would end with {} on such nodes", gate.id, verdict.as_str());
-            Err(Ended { exit: Exit::Failed, told }.into())
+            let told = format!(
+                "{} would end with {} on such nodes",
+                gate.id,
+                verdict.as_str()
+            );
+            Err(Ended {
+                exit: Exit::Failed,
+                told,
+            }
+            .into())
         }
     }
 }

@@ -31,10 +31,18 @@ pub(crate) struct AgentArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Loaders {
     /// Directory with Muster's iPXE: `undionly.kpxe` and `snponly.efi`.
-    #[arg(long, env = "MUSTER_IPXE_DIR", default_value = "/usr/share/muster/ipxe")]
+    #[arg(
+        long,
+        env = "MUSTER_IPXE_DIR",
+        default_value = "/usr/share/muster/ipxe"
+    )]
     pub ipxe_dir: PathBuf,
     /// The static muster-node that installed systems get.
-    #[arg(long, env = "MUSTER_NODE_BINARY", default_value = "/usr/share/muster/muster-node")]
+    #[arg(
+        long,
+        env = "MUSTER_NODE_BINARY",
+        default_value = "/usr/share/muster/muster-node"
+    )]
     pub muster_node: PathBuf,
 }
 
@@ -53,11 +61,19 @@ pub(crate) async fn run(args: AgentArgs, cancel: CancellationToken) -> anyhow::R
 
 async fn read(file: &Path) -> anyhow::Result<Secret> {
     let text = tokio::fs::read_to_string(file).await;
-    Ok(Secret::new(text.with_context(|| format!("the token file {} cannot be read", file.display()))?.trim()))
+    Ok(Secret::new(
+        text.with_context(|| format!("the token file {} cannot be read", file.display()))?
+            .trim(),
+    ))
 }
 
 /// An agent's options with the ports that firmware expects.
-pub(crate) fn options(server: &str, token: Option<Secret>, data_dir: PathBuf, loaders: &Loaders) -> AgentOptions {
+pub(crate) fn options(
+    server: &str,
+    token: Option<Secret>,
+    data_dir: PathBuf,
+    loaders: &Loaders,
+) -> AgentOptions {
     AgentOptions {
         server_url: server.to_owned(),
         entry: Entry::Certificate { token },

@@ -40,7 +40,11 @@ impl std::error::Error for NotWhole {}
 pub(crate) async fn run(verb: AuditVerb, machine_readable: Form) -> anyhow::Result<()> {
     let AuditVerb::Verify { database, anchors } = verb;
     // Before the database: what is sealed meanwhile is younger than the anchors.
-    let written = anchors.as_deref().map(audit::read_anchors).transpose()?.unwrap_or_default();
+    let written = anchors
+        .as_deref()
+        .map(audit::read_anchors)
+        .transpose()?
+        .unwrap_or_default();
     let pool = database.connect().await?;
     let report = audit::verify(&mut *pool.acquire().await?, &written).await?;
     match machine_readable {
@@ -85,7 +89,10 @@ fn lines(report: &Report) -> Vec<String> {
     if report.found > told {
         lines.push(format!("and {} more", report.found - told));
     }
-    let since = report.unsealed_since.map(|at| format!(", the first of {at}")).unwrap_or_default();
+    let since = report
+        .unsealed_since
+        .map(|at| format!(", the first of {at}"))
+        .unwrap_or_default();
     lines.push(format!(
         "{} events under {} seals, {} anchors, {} too new for a seal{since}",
         report.events, report.seals, report.anchors, report.unsealed

@@ -37,7 +37,11 @@ pub(crate) enum AdminVerb {
         #[command(flatten)]
         database: Database,
         /// The server's master key.
-        #[arg(long, env = "MUSTER_KEY_FILE", default_value = "/etc/muster/master.key")]
+        #[arg(
+            long,
+            env = "MUSTER_KEY_FILE",
+            default_value = "/etc/muster/master.key"
+        )]
         key_file: PathBuf,
         /// Also where tokens were not used since the last time: they are refused from now on.
         #[arg(long)]
@@ -48,7 +52,11 @@ pub(crate) enum AdminVerb {
         #[command(flatten)]
         database: Database,
         /// The server's master key.
-        #[arg(long, env = "MUSTER_KEY_FILE", default_value = "/etc/muster/master.key")]
+        #[arg(
+            long,
+            env = "MUSTER_KEY_FILE",
+            default_value = "/etc/muster/master.key"
+        )]
         key_file: PathBuf,
         /// For how long: `1h`, `30m`; twelve hours at most.
         #[arg(long = "for", default_value = "1h", value_parser = span)]
@@ -78,20 +86,40 @@ pub(crate) enum AdminVerb {
 /// When the database is away or the name is taken.
 pub(crate) async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
     match verb {
-        AdminVerb::Token { database, name, key_file } => {
+        AdminVerb::Token {
+            database,
+            name,
+            key_file,
+        } => {
             let pool = database.connect().await?;
             let keys = match key_file {
-                Some(file) => Some(Keys::load(MasterKey::load(&file, Create::Never)?, &pool, &Clock::System).await?),
+                Some(file) => Some(
+                    Keys::load(
+                        MasterKey::load(&file, Create::Never)?,
+                        &pool,
+                        &Clock::System,
+                    )
+                    .await?,
+                ),
                 None => None,
             };
             let token = token(&pool, keys.as_ref(), &name, now).await?;
             println!("{}", token.reveal());
         }
-        AdminVerb::RotateTokenKey { database, key_file, forget } => {
+        AdminVerb::RotateTokenKey {
+            database,
+            key_file,
+            forget,
+        } => {
             let forget = if forget { Forget::Yes } else { Forget::No };
             rotate(&database.connect().await?, &key_file, forget).await?;
         }
-        AdminVerb::Arm { database, key_file, lasts, reason } => {
+        AdminVerb::Arm {
+            database,
+            key_file,
+            lasts,
+            reason,
+        } => {
             arm(&database.connect().await?, &key_file, lasts, reason.trim()).await?;
         }
         AdminVerb::Disarm { database } => {
@@ -100,13 +128,31 @@ pub(crate) async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
             let now = db::monitoring::time(&mut tx).await?;
             let was = break_glass::disarm(&mut tx, &whoami()?, now).await?;
             tx.commit().await?;
-            println!("{}", if was { "the local administrator is disarmed" } else { "it was not armed" });
+            println!(
+                "{}",
+                if was {
+                    "the local administrator is disarmed"
+                } else {
+                    "it was not armed"
+                }
+            );
         }
         AdminVerb::Password { database, user } => {
             let mut line = String::new();
-            std::io::stdin().read_line(&mut line).context("read the password")?;
-            anyhow::ensure!(line.trim().len() >= 12, "a password has at least 12 characters");
-            password(&database.connect().await?, &user, Secret::new(line.trim()), now).await?;
+            std::io::stdin()
+                .read_line(&mut line)
+                .context("read the password")?;
+            anyhow::ensure!(
+                line.trim().len() >= 12,
+                "a password has at least 12 characters"
+            );
+            password(
+                &database.connect().await?,
+                &user,
+                Secret::new(line.trim()),
+                now,
+            )
+            .await?;
             println!("{user} can sign in");
         }
     }
@@ -114,19 +160,36 @@ pub(crate) async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
 }
 
 /// Arms the local administrator, by the database's time.
-async fn arm(pool: &PgPool, key_file: &Path, lasts: SignedDuration, reason: &str) -> anyhow::Result<()> {
+async fn arm(
+    pool: &PgPool,
+    key_file: &Path,
+    lasts: SignedDuration,
+    reason: &str,
+) -> anyhow::Result<()> {
     let fits = (1..=break_glass::REASON).contains(&reason.len());
     anyhow::ensure!(fits, "say why, in at most {} bytes", break_glass::REASON);
-    anyhow::ensure!(lasts.is_positive() && lasts <= break_glass::LONGEST, "for at most {:#}", break_glass::LONGEST);
+    anyhow::ensure!(
+        lasts.is_positive() && lasts <= break_glass::LONGEST,
+        "for at most {:#}",
+        break_glass::LONGEST
+    );
     let key = MasterKey::load(key_file, Create::Never)?;
     // The wrong key would make a seal that no server believes.
     let keys = Keys::load(key, pool, &Clock::System).await?;
     let mut tx = pool.begin().await?;
     let now = db::monitoring::time(&mut tx).await?;
-    let armed = Armed { armed_at: now, until: now + lasts, by: whoami()?, reason: reason.to_owned() };
+    let armed = Armed {
+        armed_at: now,
+        until: now + lasts,
+        by: whoami()?,
+        reason: reason.to_owned(),
+    };
     break_glass::arm(&mut tx, &keys.master, &armed).await?;
     tx.commit().await?;
-    println!("the local administrator may sign in until {:.0}", armed.until);
+    println!(
+        "the local administrator may sign in until {:.0}",
+        armed.until
+    );
     Ok(())
 }
 
@@ -136,9 +199,14 @@ async fn rotate(pool: &PgPool, key_file: &Path, forget: Forget) -> anyhow::Resul
     let mut tx = pool.begin().await?;
     let now = db::monitoring::time(&mut tx).await?;
     let forgotten = keys::rotate(&master, &mut tx, forget, now).await?;
-    let summary =
-        format!("tokens are kept by another key; {forgotten} that were not used since the last time are refused");
-    db::events::insert(&mut tx, NewEvent::new(now, whoami()?, "token.key_rotated", summary)).await?;
+    let summary = format!(
+        "tokens are kept by another key; {forgotten} that were not used since the last time are refused"
+    );
+    db::events::insert(
+        &mut tx,
+        NewEvent::new(now, whoami()?, "token.key_rotated", summary),
+    )
+    .await?;
     tx.commit().await?;
     println!(
         "tokens are kept by another key from now on; {forgotten} that were not used since the last time are refused"
@@ -151,8 +219,13 @@ fn whoami() -> anyhow::Result<String> {
     let user = nix::unistd::User::from_uid(nix::unistd::getuid())?
         .map_or_else(|| nix::unistd::getuid().to_string(), |user| user.name);
     let host = nix::unistd::gethostname()?.to_string_lossy().into_owned();
-    let before = std::env::var("SUDO_USER").ok().filter(|name| *name != user && name.len() <= 64);
-    Ok(before.map_or_else(|| format!("{user}@{host}"), |before| format!("{user}@{host} (sudo by {before})")))
+    let before = std::env::var("SUDO_USER")
+        .ok()
+        .filter(|name| *name != user && name.len() <= 64);
+    Ok(before.map_or_else(
+        || format!("{user}@{host}"),
+        |before| format!("{user}@{host} (sudo by {before})"),
+    ))
 }
 
 fn span(text: &str) -> Result<SignedDuration, jiff::Error> {
@@ -163,7 +236,12 @@ fn span(text: &str) -> Result<SignedDuration, jiff::Error> {
 ///
 /// # Errors
 /// When the database is away or the name is taken.
-pub(crate) async fn token(pool: &PgPool, keys: Option<&Keys>, name: &str, now: Timestamp) -> anyhow::Result<Secret> {
+pub(crate) async fn token(
+    pool: &PgPool,
+    keys: Option<&Keys>,
+    name: &str,
+    now: Timestamp,
+) -> anyhow::Result<Secret> {
     let minted = tokens::mint(keys.map(|keys| &keys.tokens));
     let token = db::tokens::NewToken {
         id: minted.id,
@@ -183,7 +261,12 @@ pub(crate) async fn token(pool: &PgPool, keys: Option<&Keys>, name: &str, now: T
 ///
 /// # Errors
 /// When the database is away.
-pub(crate) async fn password(pool: &PgPool, user: &str, password: Secret, now: Timestamp) -> anyhow::Result<()> {
+pub(crate) async fn password(
+    pool: &PgPool,
+    user: &str,
+    password: Secret,
+    now: Timestamp,
+) -> anyhow::Result<()> {
     let hash = passwords::hash(password).await?;
     let mut tx = pool.begin().await?;
     match db::users::find(&mut tx, user).await? {

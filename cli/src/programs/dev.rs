@@ -52,10 +52,20 @@ pub(crate) async fn run(args: DevArgs, cancel: CancellationToken) -> anyhow::Res
     ran
 }
 
-async fn run_on(url: &str, args: DevArgs, dir: &Path, cancel: CancellationToken) -> anyhow::Result<()> {
-    let database = Database { database_url: url.to_owned() };
+async fn run_on(
+    url: &str,
+    args: DevArgs,
+    dir: &Path,
+    cancel: CancellationToken,
+) -> anyhow::Result<()> {
+    let database = Database {
+        database_url: url.to_owned(),
+    };
     let pool = database.connect().await?;
-    muster_server::MIGRATOR.run(&pool).await.context("migrate the schema")?;
+    muster_server::MIGRATOR
+        .run(&pool)
+        .await
+        .context("migrate the schema")?;
     let now = muster_core::clock::Clock::System.now();
     if !dir.join("password").exists() {
         let password = hex_of::<9>();
@@ -70,16 +80,33 @@ async fn run_on(url: &str, args: DevArgs, dir: &Path, cancel: CancellationToken)
         cancel.cancelled().await;
         return Ok(());
     }
-    println!("http://{} (user admin, password in {})", args.serve.listen, dir.join("password").display());
-    let serving = Serve { key_file: dir.join("master.key"), ..args.serve.clone() };
-    let app = build(&serving, migrate::Database::connect(&database).await?, Create::WhenMissing).await?;
+    println!(
+        "http://{} (user admin, password in {})",
+        args.serve.listen,
+        dir.join("password").display()
+    );
+    let serving = Serve {
+        key_file: dir.join("master.key"),
+        ..args.serve.clone()
+    };
+    let app = build(
+        &serving,
+        migrate::Database::connect(&database).await?,
+        Create::WhenMissing,
+    )
+    .await?;
     let agent = agent(app.clone(), args, dir.to_path_buf(), cancel.clone());
     tokio::try_join!(serve(app, &serving, cancel), agent)?;
     Ok(())
 }
 
 /// Starts the agent once its site is declared.
-async fn agent(app: App, args: DevArgs, dir: PathBuf, cancel: CancellationToken) -> anyhow::Result<()> {
+async fn agent(
+    app: App,
+    args: DevArgs,
+    dir: PathBuf,
+    cancel: CancellationToken,
+) -> anyhow::Result<()> {
     let Some(site) = args.site else { return Ok(()) };
     let token = loop {
         if let Some(token) = enrol(&app, &site).await? {
@@ -98,11 +125,20 @@ async fn agent(app: App, args: DevArgs, dir: PathBuf, cancel: CancellationToken)
 /// Enrols this process as the site's agent; `None` while the site is not declared.
 async fn enrol(app: &App, site: &str) -> anyhow::Result<Option<Secret>> {
     let mut tx = app.pool.begin().await?;
-    let Some(site) = db::agents::find_site(&mut tx, site).await? else { return Ok(None) };
+    let Some(site) = db::agents::find_site(&mut tx, site).await? else {
+        return Ok(None);
+    };
     db::agents::delete_dev(&mut tx, site).await?;
     let minted = muster_server::auth::tokens::mint_agent(app.keys.authority.digest());
     let (now, name) = (app.clock.now(), format!("dev-{}", hex_of::<4>()));
-    db::enrolments::insert(&mut tx, site, &name, &minted.hash, (now, now + ENROLS_WITHIN)).await?;
+    db::enrolments::insert(
+        &mut tx,
+        site,
+        &name,
+        &minted.hash,
+        (now, now + ENROLS_WITHIN),
+    )
+    .await?;
     tx.commit().await?;
     Ok(Some(minted.secret))
 }
@@ -115,6 +151,12 @@ fn hex_of<const N: usize>() -> String {
 fn write_secret(path: &Path, secret: &str) -> anyhow::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
-    let file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-    file.and_then(|mut file| file.write_all(secret.as_bytes())).with_context(|| format!("write {}", path.display()))
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path);
+    file.and_then(|mut file| file.write_all(secret.as_bytes()))
+        .with_context(|| format!("write {}", path.display()))
 }

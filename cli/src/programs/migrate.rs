@@ -40,7 +40,10 @@ impl Database {
 /// When the database is away, or a migration that ran was changed since.
 pub(crate) async fn run(database: &Database) -> anyhow::Result<()> {
     let pool = database.connect().await?;
-    muster_server::MIGRATOR.run(&pool).await.context("migrate the schema")?;
+    muster_server::MIGRATOR
+        .run(&pool)
+        .await
+        .context("migrate the schema")?;
     println!("the schema is up to date");
     Ok(())
 }

@@ -21,7 +21,10 @@ use tokio_util::sync::CancellationToken;
 pub(crate) fn until_stopped() -> std::io::Result<CancellationToken> {
     let cancel = CancellationToken::new();
     let told = cancel.clone();
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (mut terminate, mut interrupt) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
     tokio::spawn(async move {
         for turn in 0.. {
             tokio::select! {

@@ -34,9 +34,15 @@ impl OidcArgs {
     /// # Errors
     /// When a URL is none, or the secret cannot be read.
     pub(crate) fn provider(&self) -> anyhow::Result<Option<Provider>> {
-        let Some(issuer) = self.oidc_issuer.clone() else { return Ok(None) };
-        let file = self.oidc_client_secret_file.as_ref().context("--oidc-client-secret-file")?;
-        let secret = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
+        let Some(issuer) = self.oidc_issuer.clone() else {
+            return Ok(None);
+        };
+        let file = self
+            .oidc_client_secret_file
+            .as_ref()
+            .context("--oidc-client-secret-file")?;
+        let secret =
+            std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
         anyhow::ensure!(!secret.trim().is_empty(), "{} is empty", file.display());
         let settings = Settings {
             issuer,

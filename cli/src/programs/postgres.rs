@@ -33,8 +33,18 @@ impl Postgres {
         }
         let log = std::fs::File::create(dir.join("postgres.log")).context("the database's log")?;
         let mut command = Command::new(binary("postgres")?);
-        command.arg("-D").arg(dir.join("data")).arg("-k").arg(&dir).args(["-c", "listen_addresses="]);
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).current_dir(&dir).kill_on_drop(true);
+        command
+            .arg("-D")
+            .arg(dir.join("data"))
+            .arg("-k")
+            .arg(&dir)
+            .args(["-c", "listen_addresses="]);
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .current_dir(&dir)
+            .kill_on_drop(true);
         drop_to(&mut command, owner.as_ref());
         let mut child = command.spawn().context("start postgres")?;
         let started = tokio::time::timeout(START_TIMEOUT, ready(&dir, &mut child)).await;
@@ -52,7 +62,9 @@ impl Postgres {
         if let Some(pid) = self.child.id().and_then(|pid| i32::try_from(pid).ok()) {
             kill(Pid::from_raw(pid), Signal::SIGINT).ok();
         }
-        tokio::time::timeout(STOP_TIMEOUT, self.child.wait()).await.ok();
+        tokio::time::timeout(STOP_TIMEOUT, self.child.wait())
+            .await
+            .ok();
     }
 
     /// Waits until it ends by itself, which it should not.
@@ -62,7 +74,10 @@ impl Postgres {
 }
 
 fn url(dir: &Path, database: &str) -> String {
-    format!("postgresql:///{database}?host={}&user=muster", dir.display())
+    format!(
+        "postgresql:///{database}?host={}&user=muster",
+        dir.display()
+    )
 }
 
 /// Postgres refuses to run as root: then it runs as an unprivileged user of the system.
@@ -88,18 +103,44 @@ async fn init(dir: &Path, owner: Option<&User>) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
     std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755))?;
     if let Some(user) = owner {
-        nix::unistd::chown(dir, Some(user.uid), Some(user.gid)).context("give the database its directory")?;
+        nix::unistd::chown(dir, Some(user.uid), Some(user.gid))
+            .context("give the database its directory")?;
     }
     let mut command = Command::new(binary("initdb")?);
-    command.arg("-D").arg(dir.join("data")).args(["-A", "peer", "-U", "muster", "--no-sync", "-E", "UTF8"]);
-    command.args(["--locale", "C.UTF-8"]).current_dir(dir).stdin(Stdio::null()).kill_on_drop(true);
+    command.arg("-D").arg(dir.join("data")).args([
+        "-A",
+        "peer",
+        "-U",
+        "muster",
+        "--no-sync",
+        "-E",
+        "UTF8",
+    ]);
+    command
+        .args(["--locale", "C.UTF-8"])
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
     drop_to(&mut command, owner);
-    let output = tokio::time::timeout(START_TIMEOUT, command.output()).await.context("initdb took over 30 s")??;
-    ensure!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr).trim());
-    let me = User::from_uid(nix::unistd::Uid::effective())?.context("the user this runs as has no name")?;
+    let output = tokio::time::timeout(START_TIMEOUT, command.output())
+        .await
+        .context("initdb took over 30 s")??;
+    ensure!(
+        output.status.success(),
+        "initdb: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    let me = User::from_uid(nix::unistd::Uid::effective())?
+        .context("the user this runs as has no name")?;
     // Whoever runs Muster is `muster` in its own database, by the kernel's word, without a password.
-    std::fs::write(dir.join("data/pg_hba.conf"), "local all all peer map=muster\n")?;
-    std::fs::write(dir.join("data/pg_ident.conf"), format!("muster {} muster\n", me.name))?;
+    std::fs::write(
+        dir.join("data/pg_hba.conf"),
+        "local all all peer map=muster\n",
+    )?;
+    std::fs::write(
+        dir.join("data/pg_ident.conf"),
+        format!("muster {} muster\n", me.name),
+    )?;
     Ok(())
 }
 
@@ -108,14 +149,18 @@ async fn ready(dir: &Path, child: &mut Child) -> anyhow::Result<()> {
     loop {
         if let Some(status) = child.try_wait()? {
             let log = std::fs::read_to_string(dir.join("postgres.log")).unwrap_or_default();
-            bail!("postgres ended ({status}): {}", log.lines().last().unwrap_or_default());
+            bail!(
+                "postgres ended ({status}): {}",
+                log.lines().last().unwrap_or_default()
+            );
         }
         match PgPool::connect(&url(dir, "postgres")).await {
             Ok(pool) => {
-                let exists: bool =
-                    sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = 'muster')")
-                        .fetch_one(&pool)
-                        .await?;
+                let exists: bool = sqlx::query_scalar(
+                    "SELECT EXISTS (SELECT FROM pg_database WHERE datname = 'muster')",
+                )
+                .fetch_one(&pool)
+                .await?;
                 if !exists {
                     sqlx::query("CREATE DATABASE muster").execute(&pool).await?;
                 }
@@ -129,11 +174,20 @@ async fn ready(dir: &Path, child: &mut Child) -> anyhow::Result<()> {
 
 /// Debian keeps each major version's programs apart, and not on the path.
 fn binary(name: &str) -> anyhow::Result<PathBuf> {
-    let on_path =
-        std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
-    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let on_path = std::env::var_os("PATH")
+        .into_iter()
+        .flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
+    let versions = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten();
     let mut debian: Vec<PathBuf> = versions.map(|entry| entry.path().join("bin")).collect();
     debian.sort();
-    let found = debian.into_iter().rev().chain(on_path).map(|dir| dir.join(name)).find(|path| path.exists());
+    let found = debian
+        .into_iter()
+        .rev()
+        .chain(on_path)
+        .map(|dir| dir.join(name))
+        .find(|path| path.exists());
     found.with_context(|| format!("{name} is not installed; on Debian: apt install postgresql"))
 }

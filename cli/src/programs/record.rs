@@ -26,9 +26,13 @@ pub(crate) struct RecordArgs {
 /// When the folder is there already or cannot be written, or the command is not installed.
 pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<()> {
     let argv: Vec<&str> = args.command.iter().map(String::as_str).collect();
-    let asked = record::Asked { argv, timeout: Duration::from_secs(args.timeout) };
+    let asked = record::Asked {
+        argv,
+        timeout: Duration::from_secs(args.timeout),
+    };
     let asked = Some(asked).filter(|asked| !asked.argv.is_empty());
-    let lines = record::run(&args.folder, asked.as_ref()).map_err(|failure| anyhow::anyhow!(failure.message))?;
+    let lines = record::run(&args.folder, asked.as_ref())
+        .map_err(|failure| anyhow::anyhow!(failure.message))?;
     lines.iter().for_each(|line| println!("{line}"));
     Ok(())
 }

@@ -48,7 +48,12 @@ pub(crate) struct Serve {
     pub audit_anchors: Option<PathBuf>,
     /// A network that webhooks may lead into, such as 10.20.0.0/16, and by plain http as well. Without it they lead only to addresses that anybody on
     /// the Internet can reach, and only by https. May be repeated.
-    #[arg(long, env = "MUSTER_WEBHOOK_ALLOW", value_delimiter = ',', value_name = "NETWORK")]
+    #[arg(
+        long,
+        env = "MUSTER_WEBHOOK_ALLOW",
+        value_delimiter = ',',
+        value_name = "NETWORK"
+    )]
     pub webhook_allow: Vec<IpNet>,
     /// Certificates of authorities, PEM, that receivers of webhooks may be certified by, beside those that this machine trusts.
     #[arg(long, env = "MUSTER_WEBHOOK_CA", value_name = "FILE")]
@@ -56,7 +61,11 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub oidc: super::oidc::OidcArgs,
     /// 32 random bytes, mode 0600, the same for all replicas: `head -c 32 /dev/urandom`. Without it nothing secret can be read.
-    #[arg(long, env = "MUSTER_KEY_FILE", default_value = "/etc/muster/master.key")]
+    #[arg(
+        long,
+        env = "MUSTER_KEY_FILE",
+        default_value = "/etc/muster/master.key"
+    )]
     pub key_file: PathBuf,
     /// How many hours a certificate of an agent lasts; agents renew theirs at half of it.
     #[arg(long, env = "MUSTER_AGENT_CERTIFICATE_HOURS", default_value_t = 168, value_parser = clap::value_parser!(u32).range(1..=8760))]
@@ -84,19 +93,30 @@ pub(crate) async fn run(args: ServerArgs, cancel: CancellationToken) -> anyhow::
 /// # Errors
 /// When the schema is older than this version, or the key file is missing or wrong.
 pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> anyhow::Result<App> {
-    muster_server::MIGRATOR.run(&pool).await.context("the schema: run `muster migrate` of this version")?;
+    muster_server::MIGRATOR
+        .run(&pool)
+        .await
+        .context("the schema: run `muster migrate` of this version")?;
     let blobs = args.data_dir.join("blobs");
-    tokio::fs::create_dir_all(blobs.join("sha256")).await.with_context(|| format!("make {}", blobs.display()))?;
+    tokio::fs::create_dir_all(blobs.join("sha256"))
+        .await
+        .with_context(|| format!("make {}", blobs.display()))?;
     let clock = Clock::following(Clock::System);
     let master = MasterKey::load(&args.key_file, create_key)?;
     let mut keys = Keys::load(master, &pool, &clock).await?;
-    keys.authority = keys.authority.lasting(SignedDuration::from_hours(args.agent_certificate_hours.into()));
+    keys.authority = keys.authority.lasting(SignedDuration::from_hours(
+        args.agent_certificate_hours.into(),
+    ));
     let app = App {
         pool,
         clock,
         keys: Arc::new(keys),
         outbound: Arc::new(outbound(args)?),
-        anchors: Arc::new(args.audit_anchors.clone().unwrap_or_else(|| args.data_dir.join("audit-anchors"))),
+        anchors: Arc::new(
+            args.audit_anchors
+                .clone()
+                .unwrap_or_else(|| args.data_dir.join("audit-anchors")),
+        ),
         oidc: args.oidc.provider()?.map(Arc::new),
         blobs: Arc::new(blobs),
         wake_engine: Arc::new(Notify::new()),
@@ -105,16 +125,28 @@ pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> any
         wake_readers: Arc::new(watch::channel(0).0),
     };
     // Before anything is decided by it.
-    muster_server::tasks::clock::follow(&app).await.context("ask the database for the time")?;
+    muster_server::tasks::clock::follow(&app)
+        .await
+        .context("ask the database for the time")?;
     Ok(app)
 }
 
 /// The way out to receivers of webhooks.
 fn outbound(args: &Serve) -> anyhow::Result<Outbound> {
-    let outbound = Outbound::new(Policy { allowed: args.webhook_allow.clone() }, Names::System, DEADLINE);
-    let Some(path) = &args.webhook_ca else { return Ok(outbound) };
+    let outbound = Outbound::new(
+        Policy {
+            allowed: args.webhook_allow.clone(),
+        },
+        Names::System,
+        DEADLINE,
+    );
+    let Some(path) = &args.webhook_ca else {
+        return Ok(outbound);
+    };
     let pem = std::fs::read(path).with_context(|| format!("--webhook-ca {}", path.display()))?;
-    outbound.trusting(&pem).with_context(|| format!("--webhook-ca {}", path.display()))
+    outbound
+        .trusting(&pem)
+        .with_context(|| format!("--webhook-ca {}", path.display()))
 }
 
 /// Serves both listeners and runs the engine and the tasks, until cancelled.
@@ -135,12 +167,23 @@ pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> 
     muster_server::tasks::marks::compare(&app).await?;
     let mut tasks = JoinSet::new();
     let stopped = cancel.clone();
-    let routes = muster_server::http::router(app.clone()).into_make_service_with_connect_info::<SocketAddr>();
-    tasks.spawn(async move { axum::serve(public, routes).with_graceful_shutdown(stopped.cancelled_owned()).await });
+    let routes = muster_server::http::router(app.clone())
+        .into_make_service_with_connect_info::<SocketAddr>();
+    tasks.spawn(async move {
+        axum::serve(public, routes)
+            .with_graceful_shutdown(stopped.cancelled_owned())
+            .await
+    });
     let stopped = cancel.clone();
-    let agents = TlsListener::start(agents, &app.keys.authority).context("certify this server for its agents")?;
-    let routes = muster_server::http::agent::router(app.clone()).into_make_service_with_connect_info::<Peer>();
-    tasks.spawn(async move { axum::serve(agents, routes).with_graceful_shutdown(stopped.cancelled_owned()).await });
+    let agents = TlsListener::start(agents, &app.keys.authority)
+        .context("certify this server for its agents")?;
+    let routes = muster_server::http::agent::router(app.clone())
+        .into_make_service_with_connect_info::<Peer>();
+    tasks.spawn(async move {
+        axum::serve(agents, routes)
+            .with_graceful_shutdown(stopped.cancelled_owned())
+            .await
+    });
     let (engine, stopped) = (app.clone(), cancel.clone());
     tasks.spawn(async move {
         muster_server::engine::run(engine, stopped).await;
@@ -154,12 +197,14 @@ pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> 
     cancel.cancelled().await;
     // Polls held open end with their connections; nothing here is lost by not waiting longer.
     let ended = async { while tasks.join_next().await.is_some() {} };
-    tokio::time::timeout(std::time::Duration::from_secs(5), ended).await.ok();
+    tokio::time::timeout(std::time::Duration::from_secs(5), ended)
+        .await
+        .ok();
     Ok(())
 }
 
 async fn listen(address: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .with_context(|| format!("listen on {address}: is another program there? Choose another with {flag}"))
+    TcpListener::bind(address).await.with_context(|| {
+        format!("listen on {address}: is another program there? Choose another with {flag}")
+    })
 }

@@ -33,10 +33,15 @@ pub(super) async fn sources(
     also: &[String],
     keyring: Option<&Path>,
 ) -> anyhow::Result<String> {
-    let known =
-        SUITES.iter().find(|(os, version, _)| *os == image.os && image.os_version.split('.').next() == Some(version));
-    let (_, _, suite) =
-        known.with_context(|| format!("no mirror layout is known for {} {}", image.os, image.os_version))?;
+    let known = SUITES.iter().find(|(os, version, _)| {
+        *os == image.os && image.os_version.split('.').next() == Some(version)
+    });
+    let (_, _, suite) = known.with_context(|| {
+        format!(
+            "no mirror layout is known for {} {}",
+            image.os, image.os_version
+        )
+    })?;
     let signed = match keyring {
         Some(keyring) if !keyring.exists() => {
             bail!(
@@ -49,7 +54,11 @@ pub(super) async fn sources(
         // The host's own keys, by which apt checks all it fetches.
         None => String::new(),
     };
-    if let Some(in_place) = mirrors.iter().chain(also).find(|line| line.contains(" file:")) {
+    if let Some(in_place) = mirrors
+        .iter()
+        .chain(also)
+        .find(|line| line.contains(" file:"))
+    {
         bail!(
             "{in_place}: apt uses such a repository where it lies, and the bundle needs its packages: write copy: for file:"
         );
@@ -57,7 +66,9 @@ pub(super) async fn sources(
     // A mirror may be given as a whole source line, for repositories of one's own.
     let line = |mirror: &String| match mirror.starts_with("deb ") {
         true => format!("{mirror}\n"),
-        false => format!("deb {signed}{mirror} {suite} main\ndeb {signed}{mirror} {suite}-updates main\n"),
+        false => format!(
+            "deb {signed}{mirror} {suite} main\ndeb {signed}{mirror} {suite}-updates main\n"
+        ),
     };
     let own = match mirrors.is_empty() {
         true => of_host(suite, &signed).await?,
@@ -70,23 +81,35 @@ pub(super) async fn sources(
 /// What the host's own apt uses, with this suite in place of its own.
 async fn of_host(suite: &str, signed: &str) -> anyhow::Result<String> {
     let mut command = Command::new("apt-get");
-    command.args(["indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]);
+    command.args([
+        "indextargets",
+        "--format",
+        "$(REPO_URI) $(RELEASE) $(COMPONENT)",
+        "Created-By: Packages",
+    ]);
     let targets = output(command, "apt-get indextargets").await?;
     let host = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let host = host.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap_or(suite);
+    let host = host
+        .lines()
+        .find_map(|line| line.strip_prefix("VERSION_CODENAME="))
+        .unwrap_or(suite);
     let mut lines: Vec<String> = targets
         .lines()
         .filter_map(|line| {
             let (uri, rest) = line.split_once(' ')?;
             let pocket = rest.strip_prefix(host)?;
-            let ours = [" ", "-updates ", "-security "].iter().any(|known| pocket.starts_with(known));
+            let ours = [" ", "-updates ", "-security "]
+                .iter()
+                .any(|known| pocket.starts_with(known));
             ours.then(|| format!("deb {signed}{uri} {suite}{pocket}"))
         })
         .collect();
     lines.sort();
     lines.dedup();
     match lines.is_empty() {
-        true => bail!("the host's apt has no Debian source to derive one from; give one with --mirror"),
+        true => {
+            bail!("the host's apt has no Debian source to derive one from; give one with --mirror")
+        }
         false => Ok(lines.join("\n") + "\n"),
     }
 }
@@ -98,16 +121,26 @@ impl PrivateApt {
             let path = root.join(sub);
             std::fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
         }
-        let root = root.canonicalize().with_context(|| root.display().to_string())?;
-        let apt = Self { root, arch: arch.into() };
-        let same = std::fs::read_to_string(apt.root.join("sources.list")).is_ok_and(|present| present == sources);
+        let root = root
+            .canonicalize()
+            .with_context(|| root.display().to_string())?;
+        let apt = Self {
+            root,
+            arch: arch.into(),
+        };
+        let same = std::fs::read_to_string(apt.root.join("sources.list"))
+            .is_ok_and(|present| present == sources);
         std::fs::write(apt.root.join("sources.list"), sources)?;
         apt.set_status("")?;
-        let fetched = apt.get(&["-o", "APT::Update::Error-Mode=any", "update"]).await;
+        let fetched = apt
+            .get(&["-o", "APT::Update::Error-Mode=any", "update"])
+            .await;
         match fetched {
             Ok(_) => Ok(apt),
             Err(error) if same && super::index::read_lists(&apt.lists()).is_ok() => {
-                eprintln!("muster: the package index cannot be refreshed, the one that is there is used: {error:#}");
+                eprintln!(
+                    "muster: the package index cannot be refreshed, the one that is there is used: {error:#}"
+                );
                 Ok(apt)
             }
             Err(error) => Err(error),
@@ -120,7 +153,9 @@ impl PrivateApt {
 
     /// Where apt put a downloaded package.
     pub(super) fn archive(&self, name: &str, version: &str, arch: &str) -> PathBuf {
-        self.root.join("archives").join(format!("{name}_{}_{arch}.deb", version.replace(':', "%3a")))
+        self.root
+            .join("archives")
+            .join(format!("{name}_{}_{arch}.deb", version.replace(':', "%3a")))
     }
 
     /// What is installed, as far as this apt knows.
@@ -139,8 +174,10 @@ impl PrivateApt {
         for line in text.lines() {
             if let Some(line) = line.strip_suffix(':').filter(|line| !line.starts_with(' ')) {
                 name = line;
-            } else if let Some(candidate) =
-                line.trim().strip_prefix("Candidate: ").filter(|version| *version != "(none)")
+            } else if let Some(candidate) = line
+                .trim()
+                .strip_prefix("Candidate: ")
+                .filter(|version| *version != "(none)")
             {
                 versions.insert(name.to_owned(), candidate.to_owned());
             }
@@ -149,13 +186,23 @@ impl PrivateApt {
     }
 
     /// What installing would do, in apt's own words.
-    pub(super) async fn simulate(&self, packages: &Versions, absent: &[String]) -> anyhow::Result<String> {
+    pub(super) async fn simulate(
+        &self,
+        packages: &Versions,
+        absent: &[String],
+    ) -> anyhow::Result<String> {
         self.install("--simulate", packages, absent).await
     }
 
     /// Fetches the packages that installing needs; apt holds each against the signed index.
-    pub(super) async fn download(&self, packages: &Versions, absent: &[String]) -> anyhow::Result<()> {
-        self.install("--download-only", packages, absent).await.map(drop)
+    pub(super) async fn download(
+        &self,
+        packages: &Versions,
+        absent: &[String],
+    ) -> anyhow::Result<()> {
+        self.install("--download-only", packages, absent)
+            .await
+            .map(drop)
     }
 
     /// Its indexes of packages, in apt's words: one line each, by this format.
@@ -165,10 +212,22 @@ impl PrivateApt {
         output(command, "apt-get indextargets").await
     }
 
-    async fn install(&self, how: &str, packages: &Versions, absent: &[String]) -> anyhow::Result<String> {
+    async fn install(
+        &self,
+        how: &str,
+        packages: &Versions,
+        absent: &[String],
+    ) -> anyhow::Result<String> {
         let targets = targets(packages, absent);
         // Reinstall: what the image holds already belongs to the bundle all the same.
-        let mut arguments = vec!["-y", "--no-install-recommends", "--allow-downgrades", "--reinstall", how, "install"];
+        let mut arguments = vec![
+            "-y",
+            "--no-install-recommends",
+            "--allow-downgrades",
+            "--reinstall",
+            how,
+            "install",
+        ];
         arguments.extend(targets.iter().map(String::as_str));
         self.get(&arguments).await
     }
@@ -209,18 +268,29 @@ impl PrivateApt {
 }
 
 fn targets(packages: &Versions, absent: &[String]) -> Vec<String> {
-    let wanted = packages.iter().map(|(name, version)| format!("{name}={version}"));
-    wanted.chain(absent.iter().map(|name| format!("{name}-"))).collect()
+    let wanted = packages
+        .iter()
+        .map(|(name, version)| format!("{name}={version}"));
+    wanted
+        .chain(absent.iter().map(|name| format!("{name}-")))
+        .collect()
 }
 
 /// Standard output of a program that succeeded.
 async fn output(mut command: Command, what: &str) -> anyhow::Result<String> {
-    command.env("LC_ALL", "C.UTF-8").env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).kill_on_drop(true);
+    command
+        .env("LC_ALL", "C.UTF-8")
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
     let output = tokio::time::timeout(DEADLINE, command.output()).await;
-    let output =
-        output.with_context(|| format!("{what} did not end within {DEADLINE:?}"))?.with_context(|| what.to_owned())?;
+    let output = output
+        .with_context(|| format!("{what} did not end within {DEADLINE:?}"))?
+        .with_context(|| what.to_owned())?;
     match output.status.success() {
-        true => String::from_utf8(output.stdout).with_context(|| format!("{what} printed no UTF-8")),
+        true => {
+            String::from_utf8(output.stdout).with_context(|| format!("{what} printed no UTF-8"))
+        }
         false => {
             let mut why = String::new();
             for line in String::from_utf8_lossy(&output.stderr)

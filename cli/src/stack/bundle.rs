@@ -34,7 +34,12 @@ pub(super) fn discard_stale(resolved: &[Resolved], apt: &PrivateApt) -> anyhow::
 }
 
 /// Writes the blobs; returns the digest of the one that names them. The same closure gives the same blobs, whenever and wherever.
-pub(super) fn write(resolved: &[Resolved], images: Files, apt: &PrivateApt, blobs: &Path) -> anyhow::Result<Digest> {
+pub(super) fn write(
+    resolved: &[Resolved],
+    images: Files,
+    apt: &PrivateApt,
+    blobs: &Path,
+) -> anyhow::Result<Digest> {
     let mut files = images;
     for Resolved { package, .. } in resolved {
         let path = apt.archive(&package.name, &package.version, &package.arch);
@@ -49,7 +54,10 @@ pub(super) fn write(resolved: &[Resolved], images: Files, apt: &PrivateApt, blob
         }
         let blob = blobs.join("sha256").join(digest.hex());
         if !std::fs::metadata(&blob).is_ok_and(|held| held.len() == size) {
-            replace(&blob, &mut File::open(&path).with_context(|| path.display().to_string())?)?;
+            replace(
+                &blob,
+                &mut File::open(&path).with_context(|| path.display().to_string())?,
+            )?;
         }
         if files.insert(package.filename.clone(), digest).is_some() {
             bail!("two packages would both be {}", package.filename);
@@ -66,8 +74,11 @@ pub(super) fn write(resolved: &[Resolved], images: Files, apt: &PrivateApt, blob
 /// The firmware images that a stack names, as blobs beside the packages: those given, and those that are there already. A stack with an image that nobody
 /// has would fail on its first node.
 pub(super) fn images(stack: &StackSpec, given: &[PathBuf], blobs: &Path) -> anyhow::Result<Files> {
-    let wanted: Vec<(&str, Digest)> =
-        stack.firmware.iter().filter_map(|item| Some((item.component.as_str(), item.image?))).collect();
+    let wanted: Vec<(&str, Digest)> = stack
+        .firmware
+        .iter()
+        .filter_map(|item| Some((item.component.as_str(), item.image?)))
+        .collect();
     for path in given {
         let (digest, _) = measure(path)?;
         if !wanted.iter().any(|(_, image)| *image == digest) {
@@ -80,12 +91,19 @@ pub(super) fn images(stack: &StackSpec, given: &[PathBuf], blobs: &Path) -> anyh
     for (component, image) in wanted {
         let blob = blobs.join("sha256").join(image.hex());
         match measure(&blob) {
-            Ok((digest, _)) if digest == image => _ = files.insert(format!("firmware-{}", &image.hex()[..16]), image),
+            Ok((digest, _)) if digest == image => {
+                _ = files.insert(format!("firmware-{}", &image.hex()[..16]), image)
+            }
             Ok(_) => {
-                bail!("{}: it is not what its name says; remove it, and give the file with --firmware", blob.display())
+                bail!(
+                    "{}: it is not what its name says; remove it, and give the file with --firmware",
+                    blob.display()
+                )
             }
             Err(_) => {
-                bail!("firmware {component} names the image {image}, which is not here: give the file with --firmware")
+                bail!(
+                    "firmware {component} names the image {image}, which is not here: give the file with --firmware"
+                )
             }
         }
     }
@@ -94,8 +112,13 @@ pub(super) fn images(stack: &StackSpec, given: &[PathBuf], blobs: &Path) -> anyh
 
 /// The repository's index: the mirror's own words on each package, with our file names.
 fn render_packages(resolved: &[Resolved]) -> String {
-    let stanza = |Resolved { package, stanza, .. }: &Resolved| {
-        let kept = without(stanza, &["Filename", "MD5sum", "SHA1", "SHA512", "Description-md5"]);
+    let stanza = |Resolved {
+                      package, stanza, ..
+                  }: &Resolved| {
+        let kept = without(
+            stanza,
+            &["Filename", "MD5sum", "SHA1", "SHA512", "Description-md5"],
+        );
         format!("{kept}Filename: {}\n\n", package.filename)
     };
     resolved.iter().map(stanza).collect()
@@ -121,7 +144,9 @@ fn measure(path: &Path) -> anyhow::Result<(Digest, u64)> {
     let mut file = File::open(path).with_context(|| path.display().to_string())?;
     let (mut hasher, mut size, mut buffer) = (Sha256::new(), 0, vec![0; 1 << 20]);
     loop {
-        let read = file.read(&mut buffer).with_context(|| path.display().to_string())?;
+        let read = file
+            .read(&mut buffer)
+            .with_context(|| path.display().to_string())?;
         if read == 0 {
             return Ok((Digest(hasher.finalize().into()), size));
         }
@@ -144,13 +169,28 @@ mod tests {
             { "component": "bmc", "version": "1.74", "image": image }, { "component": "nic", "version": "28" }] });
         let stack: StackSpec = serde_json::from_value(stack).unwrap();
         let missing = images(&stack, &[], &blobs).unwrap_err().to_string();
-        assert!(missing.contains("firmware bmc") && missing.contains("--firmware"), "{missing}");
+        assert!(
+            missing.contains("firmware bmc") && missing.contains("--firmware"),
+            "{missing}"
+        );
         let files = images(&stack, std::slice::from_ref(&file), &blobs).unwrap();
         assert_eq!(files.values().collect::<Vec<_>>(), [&image]);
-        assert_eq!(images(&stack, &[], &blobs).unwrap(), files, "it is there now");
+        assert_eq!(
+            images(&stack, &[], &blobs).unwrap(),
+            files,
+            "it is there now"
+        );
         std::fs::write(&file, b"another").unwrap();
-        assert!(images(&stack, &[file], &blobs).unwrap_err().to_string().contains("names no image"));
+        assert!(
+            images(&stack, &[file], &blobs)
+                .unwrap_err()
+                .to_string()
+                .contains("names no image")
+        );
         std::fs::write(blobs.join("sha256").join(image.hex()), b"damaged").unwrap();
-        assert!(images(&stack, &[], &blobs).is_err(), "what is there is measured");
+        assert!(
+            images(&stack, &[], &blobs).is_err(),
+            "what is there is measured"
+        );
     }
 }

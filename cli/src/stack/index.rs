@@ -30,20 +30,29 @@ pub(super) type Index = HashMap<PackageId, Offered>;
 pub(super) fn read_lists(lists: &Path) -> anyhow::Result<Index> {
     let mut index = Index::new();
     let entries = std::fs::read_dir(lists).with_context(|| lists.display().to_string())?;
-    let mut paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
+    let mut paths = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<Vec<_>, _>>()?;
     // The order of a directory is nobody's; the same package in two indexes must always come from the same one.
     paths.sort();
-    for path in paths.iter().filter(|path| path.to_string_lossy().ends_with("_Packages")) {
+    for path in paths
+        .iter()
+        .filter(|path| path.to_string_lossy().ends_with("_Packages"))
+    {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        for stanza in text.split("\n\n").filter(|stanza| !stanza.trim().is_empty()) {
+        for stanza in text
+            .split("\n\n")
+            .filter(|stanza| !stanza.trim().is_empty())
+        {
             let id = PackageId {
                 name: field(stanza, "Package").unwrap_or_default().to_owned(),
                 version: field(stanza, "Version").unwrap_or_default().to_owned(),
                 arch: field(stanza, "Architecture").unwrap_or_default().to_owned(),
             };
-            index
-                .entry(id)
-                .or_insert_with(|| Offered { stanza: stanza.trim_matches('\n').to_owned(), list: path.clone() });
+            index.entry(id).or_insert_with(|| Offered {
+                stanza: stanza.trim_matches('\n').to_owned(),
+                list: path.clone(),
+            });
         }
     }
     match index.is_empty() {
@@ -54,7 +63,10 @@ pub(super) fn read_lists(lists: &Path) -> anyhow::Result<Index> {
 
 /// The value of a one-line field.
 pub(super) fn field<'a>(stanza: &'a str, name: &str) -> Option<&'a str> {
-    stanza.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+    stanza
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        .map(str::trim)
 }
 
 /// The stanza without some fields, their continuation lines included.
@@ -77,12 +89,25 @@ pub(super) fn without(stanza: &str, unwanted: &[&str]) -> String {
 pub(super) fn status_of(image: &ImageManifest, index: &Index) -> String {
     let mut sorted = BTreeMap::new();
     for package in &image.packages {
-        let id = PackageId { name: package.name.clone(), version: package.version.clone(), arch: package.arch.clone() };
+        let id = PackageId {
+            name: package.name.clone(),
+            version: package.version.clone(),
+            arch: package.arch.clone(),
+        };
         let stanza = match index.get(&id) {
             // Recommends and the like would only add reasons to change what is installed; where it came from does not matter.
-            Some(Offered { stanza, .. }) => {
-                without(stanza, &["Filename", "Size", "MD5sum", "SHA256", "Description-md5", "Recommends", "Suggests"])
-            }
+            Some(Offered { stanza, .. }) => without(
+                stanza,
+                &[
+                    "Filename",
+                    "Size",
+                    "MD5sum",
+                    "SHA256",
+                    "Description-md5",
+                    "Recommends",
+                    "Suggests",
+                ],
+            ),
             None => format!(
                 "Package: {}\nArchitecture: {}\nVersion: {}\nMaintainer: unknown\nDescription: unknown\n",
                 id.name, id.arch, id.version
@@ -92,7 +117,8 @@ pub(super) fn status_of(image: &ImageManifest, index: &Index) -> String {
     }
     sorted.values().fold(String::new(), |mut status, stanza| {
         let (first, rest) = stanza.split_once('\n').unwrap_or((stanza, ""));
-        write!(status, "{first}\nStatus: install ok installed\n{rest}\n").expect("writing to a string cannot fail");
+        write!(status, "{first}\nStatus: install ok installed\n{rest}\n")
+            .expect("writing to a string cannot fail");
         status
     })
 }

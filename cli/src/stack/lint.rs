@@ -30,21 +30,36 @@ struct Report<'a> {
 /// Tells everything at once; fails when anything is refused.
 pub(super) fn run(args: &LintArgs, output: Output) -> anyhow::Result<()> {
     let text = read(&args.stack)?;
-    let stack: StackSpec = toml::from_str(&text).with_context(|| args.stack.display().to_string())?;
+    let stack: StackSpec =
+        toml::from_str(&text).with_context(|| args.stack.display().to_string())?;
     let stack = with_parts(stack, &args.with)?;
     let image = args.image.as_deref().map(manifest).transpose()?;
-    let found = findings(Subject { stack: &stack, image: image.as_ref(), facts: None });
-    let placed = |finding: Finding| Placed { line: line_of(&text, &finding.about), finding };
+    let found = findings(Subject {
+        stack: &stack,
+        image: image.as_ref(),
+        facts: None,
+    });
+    let placed = |finding: Finding| Placed {
+        line: line_of(&text, &finding.about),
+        finding,
+    };
     let report = Report {
         stack: args.stack.display().to_string(),
         rules: &book().version,
         findings: found.into_iter().map(placed).collect(),
     };
     output.print_lines(&report, || report.findings.iter().map(line).collect())?;
-    let refused = report.findings.iter().filter(|placed| placed.finding.level == Level::Refused).count();
+    let refused = report
+        .findings
+        .iter()
+        .filter(|placed| placed.finding.level == Level::Refused)
+        .count();
     match refused {
         0 => {
-            output.note(&format!("nothing is refused, by the rules of {}", report.rules));
+            output.note(&format!(
+                "nothing is refused, by the rules of {}",
+                report.rules
+            ));
             Ok(())
         }
         many => Err(ClientError::Usage(format!("{many} findings refuse this stack")).into()),
@@ -52,7 +67,10 @@ pub(super) fn run(args: &LintArgs, output: Output) -> anyhow::Result<()> {
 }
 
 fn line(placed: &Placed) -> String {
-    let at = placed.line.map(|line| format!("line {line}: ")).unwrap_or_default();
+    let at = placed
+        .line
+        .map(|line| format!("line {line}: "))
+        .unwrap_or_default();
     format!("{} {at}{}", word(placed.finding.level), placed.finding)
 }
 
@@ -71,7 +89,12 @@ fn line_of(text: &str, word: &str) -> Option<usize> {
         return None;
     }
     let says = |line: &str| {
-        let key = line.split('=').next().unwrap_or_default().trim().trim_matches(['"', '\'']);
+        let key = line
+            .split('=')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .trim_matches(['"', '\'']);
         key == word || line.contains(&format!("\"{word}\"")) || line.trim() == format!("[{word}]")
     };
     text.lines().position(says).map(|at| at + 1)
@@ -86,25 +109,65 @@ struct Compared {
 }
 
 /// Shows what the second stack changes, and what the rules say of it.
-pub(crate) fn show_diff(before: &StackSpec, after: &StackSpec, output: Output) -> anyhow::Result<()> {
-    let found = findings(Subject { stack: after, image: None, facts: None });
-    let found = found.into_iter().filter(|finding| finding.level > Level::Note).collect();
-    let compared = Compared { diff: diff(before, after), findings: found };
+pub(crate) fn show_diff(
+    before: &StackSpec,
+    after: &StackSpec,
+    output: Output,
+) -> anyhow::Result<()> {
+    let found = findings(Subject {
+        stack: after,
+        image: None,
+        facts: None,
+    });
+    let found = found
+        .into_iter()
+        .filter(|finding| finding.level > Level::Note)
+        .collect();
+    let compared = Compared {
+        diff: diff(before, after),
+        findings: found,
+    };
     output.print_lines(&compared, || {
-        let StackDiff { before, after, differences, class, effect, before_lock, after_lock } = &compared.diff;
+        let StackDiff {
+            before,
+            after,
+            differences,
+            class,
+            effect,
+            before_lock,
+            after_lock,
+        } = &compared.diff;
         let lock = |lock: &Option<muster_core::values::Digest>| {
             lock.map_or_else(|| "not locked".to_owned(), |digest| digest.to_string())
         };
-        let mut lines = vec![format!("{before} -> {after}"), format!("{} -> {}", lock(before_lock), lock(after_lock))];
+        let mut lines = vec![
+            format!("{before} -> {after}"),
+            format!("{} -> {}", lock(before_lock), lock(after_lock)),
+        ];
         lines.extend(differences.iter().map(|one| {
             let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());
-            format!("{:<16} {:<40} {} -> {}", one.class.as_str(), one.item, shown(&one.before), shown(&one.after))
+            format!(
+                "{:<16} {:<40} {} -> {}",
+                one.class.as_str(),
+                one.item,
+                shown(&one.before),
+                shown(&one.after)
+            )
         }));
         lines.push(match differences.is_empty() {
             true => "nothing differs".to_owned(),
-            false => format!("{} differ; the dearest costs: {}; effect: {effect}", differences.len(), class.as_str()),
+            false => format!(
+                "{} differ; the dearest costs: {}; effect: {effect}",
+                differences.len(),
+                class.as_str()
+            ),
         });
-        lines.extend(compared.findings.iter().map(|finding| format!("{} {finding}", word(finding.level))));
+        lines.extend(
+            compared
+                .findings
+                .iter()
+                .map(|finding| format!("{} {finding}", word(finding.level))),
+        );
         lines
     })
 }
@@ -120,9 +183,20 @@ mod tests {
         assert_eq!(line_of(text, "nvidia-open"), Some(5));
         assert_eq!(line_of(text, "nvidia"), None);
         let stack: StackSpec = toml::from_str(text).unwrap();
-        let found = findings(Subject { stack: &stack, image: None, facts: None });
+        let found = findings(Subject {
+            stack: &stack,
+            image: None,
+            facts: None,
+        });
         let mismatch = found.iter().find(|finding| finding.rule == "R8").unwrap();
-        let placed = Placed { line: line_of(text, &mismatch.about), finding: mismatch.clone() };
-        assert!(line(&placed).starts_with("refused line "), "{}", line(&placed));
+        let placed = Placed {
+            line: line_of(text, &mismatch.about),
+            finding: mismatch.clone(),
+        };
+        assert!(
+            line(&placed).starts_with("refused line "),
+            "{}",
+            line(&placed)
+        );
     }
 }

@@ -33,9 +33,16 @@ pub(super) enum Choice {
 }
 
 /// Wanted packages with exact versions: their own, or the newest.
-pub(super) async fn exact(packages: &Versions, choice: Choice, apt: &PrivateApt) -> anyhow::Result<Versions> {
-    let open: Vec<&str> =
-        packages.iter().filter(|(_, version)| *version == "*").map(|(name, _)| name.as_str()).collect();
+pub(super) async fn exact(
+    packages: &Versions,
+    choice: Choice,
+    apt: &PrivateApt,
+) -> anyhow::Result<Versions> {
+    let open: Vec<&str> = packages
+        .iter()
+        .filter(|(_, version)| *version == "*")
+        .map(|(name, _)| name.as_str())
+        .collect();
     if choice == Choice::Exact {
         return match open.is_empty() {
             true => Ok(packages.clone()),
@@ -47,7 +54,10 @@ pub(super) async fn exact(packages: &Versions, choice: Choice, apt: &PrivateApt)
     }
     let names: Vec<&str> = packages.keys().map(String::as_str).collect();
     let newest = apt.newest(&names).await?;
-    let missing: Vec<&str> = names.into_iter().filter(|name| !newest.contains_key(*name)).collect();
+    let missing: Vec<&str> = names
+        .into_iter()
+        .filter(|name| !newest.contains_key(*name))
+        .collect();
     if !missing.is_empty() {
         bail!("the mirror does not offer {}", missing.join(", "));
     }
@@ -55,16 +65,28 @@ pub(super) async fn exact(packages: &Versions, choice: Choice, apt: &PrivateApt)
         Choice::Exact | Choice::Newest => newest,
         Choice::Open => {
             let own = packages.iter().filter(|(_, version)| *version != "*");
-            newest.into_iter().chain(own.map(|(name, version)| (name.clone(), version.clone()))).collect()
+            newest
+                .into_iter()
+                .chain(own.map(|(name, version)| (name.clone(), version.clone())))
+                .collect()
         }
     })
 }
 
 /// Unwanted packages that the image has or the mirror offers. apt stops at a name that it cannot locate, and of any other there is nothing to keep out.
 pub(super) fn known(absent: &[String], status: &str, index: &Index) -> Vec<String> {
-    let installed = status.lines().filter_map(|line| line.strip_prefix("Package:")).map(str::trim);
-    let names: BTreeSet<&str> = installed.chain(index.keys().map(|id| id.name.as_str())).collect();
-    absent.iter().filter(|name| names.contains(name.as_str())).cloned().collect()
+    let installed = status
+        .lines()
+        .filter_map(|line| line.strip_prefix("Package:"))
+        .map(str::trim);
+    let names: BTreeSet<&str> = installed
+        .chain(index.keys().map(|id| id.name.as_str()))
+        .collect();
+    absent
+        .iter()
+        .filter(|name| names.contains(name.as_str()))
+        .cloned()
+        .collect()
 }
 
 /// The closure, sorted by name: wanted packages always, so that a node which lost one gets it back, and of the others those the image lacks.
@@ -83,15 +105,24 @@ pub(super) async fn resolve(
         } else if let Some(removed) = line.strip_prefix("Remv ").or(line.strip_prefix("Purg ")) {
             let name = removed.split(' ').next().unwrap_or_default();
             if !absent.iter().any(|absent| absent == name) {
-                bail!("the stack would remove {name} from the image; name it in `absent` if that is meant");
+                bail!(
+                    "the stack would remove {name} from the image; name it in `absent` if that is meant"
+                );
             }
         }
     }
     ids.sort();
     ids.dedup();
     for (name, version) in packages {
-        let there = image.packages.iter().any(|package| package.name == *name && package.version == *version);
-        if !there && !ids.iter().any(|id| id.name == *name && id.version == *version) {
+        let there = image
+            .packages
+            .iter()
+            .any(|package| package.name == *name && package.version == *version);
+        if !there
+            && !ids
+                .iter()
+                .any(|id| id.name == *name && id.version == *version)
+        {
             bail!("apt resolved no {name} {version}, and the image does not hold it");
         }
     }
@@ -100,7 +131,10 @@ pub(super) async fn resolve(
 
 /// The packages alone, as they stand in the lock.
 pub(super) fn packages(resolved: &[Resolved]) -> Vec<LockedPackage> {
-    resolved.iter().map(|resolved| resolved.package.clone()).collect()
+    resolved
+        .iter()
+        .map(|resolved| resolved.package.clone())
+        .collect()
 }
 
 /// `runc [1.0] (1.1.5+ds1-1+deb12u1 Debian:12.11/stable [amd64])`, without and with what is installed now.
@@ -109,21 +143,45 @@ fn inst(line: &str) -> Option<PackageId> {
     let inside = line.split_once('(')?.1.rsplit_once(')')?.0;
     let version = inside.split(' ').next()?.to_owned();
     let arch = inside.rsplit_once('[')?.1.strip_suffix(']')?.to_owned();
-    Some(PackageId { name, version, arch })
+    Some(PackageId {
+        name,
+        version,
+        arch,
+    })
 }
 
 fn resolved(id: PackageId, index: &Index) -> anyhow::Result<Resolved> {
-    let PackageId { name, version, arch } = id.clone();
-    let offered = index.get(&id).with_context(|| format!("the index has no {name} {version} {arch}"))?;
+    let PackageId {
+        name,
+        version,
+        arch,
+    } = id.clone();
+    let offered = index
+        .get(&id)
+        .with_context(|| format!("the index has no {name} {version} {arch}"))?;
     let Offered { stanza, list } = offered.clone();
     let size = field(&stanza, "Size").and_then(|size| size.parse().ok());
     let size = size.with_context(|| format!("the index gives no size for {name}"))?;
-    let sha256: Option<Digest> = field(&stanza, "SHA256").and_then(|hex| format!("sha256:{hex}").parse().ok());
+    let sha256: Option<Digest> =
+        field(&stanza, "SHA256").and_then(|hex| format!("sha256:{hex}").parse().ok());
     let sha256 = sha256.with_context(|| format!("the index gives no SHA-256 for {name}"))?;
     // As in a mirror's pool: an epoch is no part of the file's name, where its colon would need escaping.
-    let plain = version.split_once(':').map_or(version.as_str(), |(_, plain)| plain);
+    let plain = version
+        .split_once(':')
+        .map_or(version.as_str(), |(_, plain)| plain);
     let filename = format!("{name}_{plain}_{arch}.deb");
-    Ok(Resolved { package: LockedPackage { name, version, arch, size, sha256, filename }, stanza, list })
+    Ok(Resolved {
+        package: LockedPackage {
+            name,
+            version,
+            arch,
+            size,
+            sha256,
+            filename,
+        },
+        stanza,
+        list,
+    })
 }
 
 #[cfg(test)]
@@ -133,16 +191,22 @@ mod tests {
     #[test]
     fn reads_what_apt_would_install() {
         let id = |name: &str, version: &str, arch: &str| {
-            Some(PackageId { name: name.into(), version: version.into(), arch: arch.into() })
+            Some(PackageId {
+                name: name.into(),
+                version: version.into(),
+                arch: arch.into(),
+            })
         };
         assert_eq!(
             inst("runc (1.1.5+ds1-1+deb12u1 Debian:12.11/stable [amd64])"),
             id("runc", "1.1.5+ds1-1+deb12u1", "amd64")
         );
-        let upgrade =
-            "libc6 [2.36-9] (2.36-9+deb12u10 Debian:12.11/stable, Debian-Security:12/stable-security [amd64]) []";
+        let upgrade = "libc6 [2.36-9] (2.36-9+deb12u10 Debian:12.11/stable, Debian-Security:12/stable-security [amd64]) []";
         assert_eq!(inst(upgrade), id("libc6", "2.36-9+deb12u10", "amd64"));
-        assert_eq!(inst("adduser (3.134 Debian:12 [all])"), id("adduser", "3.134", "all"));
+        assert_eq!(
+            inst("adduser (3.134 Debian:12 [all])"),
+            id("adduser", "3.134", "all")
+        );
         assert_eq!(inst("nonsense"), None);
     }
 }

@@ -155,7 +155,9 @@ pub(crate) struct LockArgs {
 pub(crate) fn is_offline(verb: &StackVerb) -> bool {
     match verb {
         StackVerb::Lint(_) | StackVerb::Lock(_) => true,
-        StackVerb::Diff(args) => [&args.before, &args.after].into_iter().all(|given| is_file(given)),
+        StackVerb::Diff(args) => [&args.before, &args.after]
+            .into_iter()
+            .all(|given| is_file(given)),
         StackVerb::Publish(_) | StackVerb::Plan(_) | StackVerb::Drift(_) => false,
     }
 }
@@ -173,14 +175,19 @@ pub(crate) async fn run(verb: StackVerb, output: Output) -> anyhow::Result<()> {
     match verb {
         StackVerb::Lint(args) => lint::run(&args, output),
         StackVerb::Diff(args) => {
-            let (before, after) = (parse(Path::new(&args.before))?, parse(Path::new(&args.after))?);
+            let (before, after) = (
+                parse(Path::new(&args.before))?,
+                parse(Path::new(&args.after))?,
+            );
             lint::show_diff(&before, &after, output)
         }
         StackVerb::Lock(args) => {
             let locked = lock_stack(&args).await?;
             output.print_lines(&locked.lock, || told(&locked, &args.out))
         }
-        StackVerb::Publish(_) | StackVerb::Plan(_) | StackVerb::Drift(_) => bail!("this verb asks a server"),
+        StackVerb::Publish(_) | StackVerb::Plan(_) | StackVerb::Drift(_) => {
+            bail!("this verb asks a server")
+        }
     }
 }
 
@@ -188,10 +195,17 @@ fn told(locked: &StackSpec, out: &Path) -> Vec<String> {
     let written = format!("stack   {}", out.display());
     let Some(lock) = &locked.lock else {
         let many = locked.packages.len();
-        return vec![format!("{many} packages have exact versions, by a recorded index: no lock, no bundle"), written];
+        return vec![
+            format!("{many} packages have exact versions, by a recorded index: no lock, no bundle"),
+            written,
+        ];
     };
     let bytes: u64 = lock.packages.iter().map(|package| package.size).sum();
-    let packages = format!("packages {} ({} MB)", lock.packages.len(), bytes / 1_000_000);
+    let packages = format!(
+        "packages {} ({} MB)",
+        lock.packages.len(),
+        bytes / 1_000_000
+    );
     vec![format!("lock    {}", lock.digest()), packages, written]
 }
 
@@ -209,8 +223,11 @@ pub(crate) fn parse(path: &Path) -> anyhow::Result<StackSpec> {
 /// With the part, and what it says differently.
 pub(crate) fn with_parts(stack: StackSpec, parts: &[PathBuf]) -> anyhow::Result<StackSpec> {
     parts.iter().try_fold(stack, |stack, path| {
-        let part: StackPart = toml::from_str(&read(path)?).with_context(|| path.display().to_string())?;
-        stack.with(part).map_err(|conflicts| anyhow!("{}: {}", path.display(), conflicts.join("; ")))
+        let part: StackPart =
+            toml::from_str(&read(path)?).with_context(|| path.display().to_string())?;
+        stack
+            .with(part)
+            .map_err(|conflicts| anyhow!("{}: {}", path.display(), conflicts.join("; ")))
     })
 }
 
@@ -224,7 +241,11 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
     let mut spec = with_parts(parse(&args.stack)?, &args.with)?;
     let image = manifest(&args.image)?;
     if spec.image != image.name {
-        bail!("the stack lies over image {:?}, the manifest is of {:?}", spec.image, image.name);
+        bail!(
+            "the stack lies over image {:?}, the manifest is of {:?}",
+            spec.image,
+            image.name
+        );
     }
     let sources = match args.recorded.is_empty() {
         false => recorded::repository(&args.recorded, &args.cache)?,
@@ -249,10 +270,23 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
     let packages = lock::packages(&resolved);
     let (firmware, bios) = (spec.firmware.clone(), spec.bios.clone());
     let repositories = origins::of(&resolved, &apt).await?;
-    let lock =
-        StackLock { image_digest: image.digest, arch: image.arch.clone(), packages, firmware, bios, repositories };
-    let judged = StackSpec { lock: Some(lock.clone()), ..spec.clone() };
-    if let Some(why) = refusal(Subject { stack: &judged, image: Some(&image), facts: None }) {
+    let lock = StackLock {
+        image_digest: image.digest,
+        arch: image.arch.clone(),
+        packages,
+        firmware,
+        bios,
+        repositories,
+    };
+    let judged = StackSpec {
+        lock: Some(lock.clone()),
+        ..spec.clone()
+    };
+    if let Some(why) = refusal(Subject {
+        stack: &judged,
+        image: Some(&image),
+        facts: None,
+    }) {
         bail!("what it resolves to cannot work: {why}");
     }
     match (args.recorded.is_empty(), &args.blobs) {
@@ -278,16 +312,24 @@ fn read(path: &Path) -> anyhow::Result<String> {
 
 /// Writes a file whole or not at all.
 fn replace(path: &Path, content: &mut impl std::io::Read) -> anyhow::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
-    let name = path.file_name().context("a file has a name")?.to_string_lossy();
+    let name = path
+        .file_name()
+        .context("a file has a name")?
+        .to_string_lossy();
     let fresh = parent.join(format!(".{name}.{}", std::process::id()));
     let written = std::fs::File::create(&fresh).and_then(|mut file| {
         std::io::copy(content, &mut file)?;
         file.sync_all()?;
         std::fs::rename(&fresh, path)
     });
-    written.inspect_err(|_| drop(std::fs::remove_file(&fresh))).with_context(|| path.display().to_string())
+    written
+        .inspect_err(|_| drop(std::fs::remove_file(&fresh)))
+        .with_context(|| path.display().to_string())
 }
 
 /// Packages by name, with the version each must have.

@@ -32,8 +32,11 @@ impl Bench {
         }
         let digest = Digest::of(packages.as_bytes()).hex();
         let date = "Date: Thu, 01 Jan 2026 00:00:00 UTC";
-        std::fs::write(mirror.join("Release"), format!("{date}\nSHA256:\n {digest} {} Packages\n", packages.len()))
-            .unwrap();
+        std::fs::write(
+            mirror.join("Release"),
+            format!("{date}\nSHA256:\n {digest} {} Packages\n", packages.len()),
+        )
+        .unwrap();
         std::fs::write(mirror.join("Packages"), packages).unwrap();
         let manifest = serde_json::json!({
             "name": "debian-12", "version": "1", "os": "debian", "os_version": "12", "arch": "amd64", "kernel": "6.1",
@@ -63,7 +66,10 @@ impl Bench {
             update,
             open: false,
             also: Vec::new(),
-            mirror: vec![format!("deb [trusted=yes] copy:{} /", self.path("mirror").display())],
+            mirror: vec![format!(
+                "deb [trusted=yes] copy:{} /",
+                self.path("mirror").display()
+            )],
             recorded: Vec::new(),
             keyring: None,
             firmware: Vec::new(),
@@ -76,22 +82,39 @@ impl Bench {
 }
 
 /// Builds one package; returns its stanza.
-fn build(dir: &Path, mirror: &Path, (name, version, arch, depends): (&str, &str, &str, &str)) -> String {
+fn build(
+    dir: &Path,
+    mirror: &Path,
+    (name, version, arch, depends): (&str, &str, &str, &str),
+) -> String {
     let tree = dir.join("tree");
     std::fs::create_dir_all(tree.join("DEBIAN")).unwrap();
-    let mut control =
-        format!("Package: {name}\nVersion: {version}\nArchitecture: {arch}\nMaintainer: nobody <n@example.org>\n");
+    let mut control = format!(
+        "Package: {name}\nVersion: {version}\nArchitecture: {arch}\nMaintainer: nobody <n@example.org>\n"
+    );
     if !depends.is_empty() {
         writeln!(control, "Depends: {depends}").unwrap();
     }
-    std::fs::write(tree.join("DEBIAN/control"), format!("{control}Description: test\n")).unwrap();
+    std::fs::write(
+        tree.join("DEBIAN/control"),
+        format!("{control}Description: test\n"),
+    )
+    .unwrap();
     let file = format!("pool-{name}-{}.deb", version.replace(':', "-"));
     let deb = mirror.join(&file);
-    let built = Command::new("dpkg-deb").args(["--root-owner-group", "--build"]).arg(&tree).arg(&deb).output().unwrap();
+    let built = Command::new("dpkg-deb")
+        .args(["--root-owner-group", "--build"])
+        .arg(&tree)
+        .arg(&deb)
+        .output()
+        .unwrap();
     assert!(built.status.success(), "{built:?}");
     let bytes = std::fs::read(&deb).unwrap();
     let digest = Digest::of(&bytes).hex();
-    format!("{control}Filename: {file}\nSize: {}\nSHA256: {digest}\nDescription: test\n more words\n\n", bytes.len())
+    format!(
+        "{control}Filename: {file}\nSize: {}\nSHA256: {digest}\nDescription: test\n more words\n\n",
+        bytes.len()
+    )
 }
 
 const STACK: &str = "version = \"1\"\nimage = \"debian-12\"\nabsent = [\"nosy\", \"unoffered\", \"nowhere\"]\n[packages]\ntool = \"*\"\nbase = \"*\"\n";
@@ -100,29 +123,59 @@ const STACK: &str = "version = \"1\"\nimage = \"debian-12\"\nabsent = [\"nosy\",
 async fn locks_the_whole_closure_and_makes_a_repository_that_apt_installs_from() {
     let bench = Bench::new();
     let locked = bench.lock(STACK, true, "one").await.unwrap();
-    assert_eq!(locked.packages["tool"], "1.0-1", "the newest is written into the stack");
-    assert_eq!(locked.absent, ["nosy", "unoffered", "nowhere"], "nodes are kept free of what no mirror has as well");
+    assert_eq!(
+        locked.packages["tool"], "1.0-1",
+        "the newest is written into the stack"
+    );
+    assert_eq!(
+        locked.absent,
+        ["nosy", "unoffered", "nowhere"],
+        "nodes are kept free of what no mirror has as well"
+    );
     let lock = locked.lock.as_ref().unwrap();
-    let names: Vec<_> =
-        lock.packages.iter().map(|package| (package.name.as_str(), package.filename.as_str())).collect();
+    let names: Vec<_> = lock
+        .packages
+        .iter()
+        .map(|package| (package.name.as_str(), package.filename.as_str()))
+        .collect();
     let wanted = [
         ("base", "base_1.0_amd64.deb"),
         ("data", "data_5_all.deb"),
         ("libtool", "libtool_2.0-1+b1_amd64.deb"),
         ("tool", "tool_1.0-1_amd64.deb"),
     ];
-    assert_eq!(names, wanted, "the wanted ones, and what the image lacks for them");
+    assert_eq!(
+        names, wanted,
+        "the wanted ones, and what the image lacks for them"
+    );
 
-    let [from] = &lock.repositories[..] else { panic!("{:?}", lock.repositories) };
+    let [from] = &lock.repositories[..] else {
+        panic!("{:?}", lock.repositories)
+    };
     assert_eq!(from.packages, ["base", "data", "libtool", "tool"]);
-    assert_eq!(from.name(), format!("copy:{}", bench.path("mirror").display()));
+    assert_eq!(
+        from.name(),
+        format!("copy:{}", bench.path("mirror").display())
+    );
     assert_eq!(from.date.as_deref(), Some("Thu, 01 Jan 2026 00:00:00 UTC"));
-    assert_eq!(from.release, Digest::of(&std::fs::read(bench.path("mirror/Release")).unwrap()), "the snapshot");
+    assert_eq!(
+        from.release,
+        Digest::of(&std::fs::read(bench.path("mirror/Release")).unwrap()),
+        "the snapshot"
+    );
 
-    let published: StackSpec = toml::from_str(&read(&bench.path("one/stack.toml")).unwrap()).unwrap();
+    let published: StackSpec =
+        toml::from_str(&read(&bench.path("one/stack.toml")).unwrap()).unwrap();
     assert_eq!(published, locked);
-    let again = bench.lock(&read(&bench.path("one/stack.toml")).unwrap(), false, "two").await.unwrap();
-    assert_eq!((again.bundle, again.lock), (locked.bundle, locked.lock.clone()), "the same, made elsewhere");
+    let again = bench
+        .lock(&read(&bench.path("one/stack.toml")).unwrap(), false, "two")
+        .await
+        .unwrap();
+    assert_eq!(
+        (again.bundle, again.lock),
+        (locked.bundle, locked.lock.clone()),
+        "the same, made elsewhere"
+    );
 
     install_from_bundle(&bench, &locked).await;
 }
@@ -142,7 +195,9 @@ async fn install_from_bundle(bench: &Bench, locked: &StackSpec) {
         std::fs::write(served.join(name), bytes).unwrap();
     }
     let source = format!("deb [trusted=yes] copy:{} /\n", served.display());
-    let node = apt::PrivateApt::prepare(&bench.path("node"), "amd64", &source).await.unwrap();
+    let node = apt::PrivateApt::prepare(&bench.path("node"), "amd64", &source)
+        .await
+        .unwrap();
     let forecast = node.simulate(&locked.packages, &[]).await.unwrap();
     assert_eq!(forecast.matches("Inst ").count(), 4, "{forecast}");
 }
@@ -151,7 +206,10 @@ async fn install_from_bundle(bench: &Bench, locked: &StackSpec) {
 async fn each_package_is_told_with_the_repository_it_came_from() {
     let bench = Bench::new();
     let (site, own) = (bench.path("site"), bench.path("own"));
-    for (folder, package) in [(&site, ("tool", "1.0-1", "amd64", "")), (&own, ("base", "1.0", "amd64", ""))] {
+    for (folder, package) in [
+        (&site, ("tool", "1.0-1", "amd64", "")),
+        (&own, ("base", "1.0", "amd64", "")),
+    ] {
         // Laid out as a mirror is, with a suite and a component.
         let packages = folder.join("dists/stable/main/binary-amd64");
         std::fs::create_dir_all(&packages).unwrap();
@@ -166,8 +224,11 @@ async fn each_package_is_told_with_the_repository_it_came_from() {
         std::fs::write(folder.join("dists/stable/Release"), release).unwrap();
     }
     let line = |folder: &Path| format!("deb [trusted=yes] copy:{} stable main", folder.display());
-    std::fs::write(bench.path("stack.toml"), STACK.replace("absent = [\"nosy\", \"unoffered\", \"nowhere\"]\n", ""))
-        .unwrap();
+    std::fs::write(
+        bench.path("stack.toml"),
+        STACK.replace("absent = [\"nosy\", \"unoffered\", \"nowhere\"]\n", ""),
+    )
+    .unwrap();
     let args = LockArgs {
         mirror: vec![line(&site)],
         also: vec![line(&own)],
@@ -179,25 +240,58 @@ async fn each_package_is_told_with_the_repository_it_came_from() {
         ..recorded(bench.dir.path(), bench.path("stack.toml"))
     };
     let lock = lock_stack(&args).await.unwrap().lock.unwrap();
-    let told: Vec<(String, &[String])> =
-        lock.repositories.iter().map(|one| (one.name(), one.packages.as_slice())).collect();
+    let told: Vec<(String, &[String])> = lock
+        .repositories
+        .iter()
+        .map(|one| (one.name(), one.packages.as_slice()))
+        .collect();
     let name = |folder: &Path| format!("copy:{} stable main", folder.display());
-    assert_eq!(told, [(name(&own), &["base".to_owned()][..]), (name(&site), &["tool".to_owned()][..])]);
-    assert!(lock.repositories.iter().all(|one| one.date.as_deref() == Some("Fri, 02 Jan 2026 00:00:00 UTC")));
+    assert_eq!(
+        told,
+        [
+            (name(&own), &["base".to_owned()][..]),
+            (name(&site), &["tool".to_owned()][..])
+        ]
+    );
+    assert!(
+        lock.repositories
+            .iter()
+            .all(|one| one.date.as_deref() == Some("Fri, 02 Jan 2026 00:00:00 UTC"))
+    );
 }
 
 #[tokio::test]
 async fn what_cannot_be_locked_says_why() {
     let bench = Bench::new();
-    let says = async |stack: &str, update: bool| format!("{:#}", bench.lock(stack, update, "three").await.unwrap_err());
-    assert!(says(STACK, false).await.contains("base, tool have no exact version"));
-    let gone = says("version = \"1\"\nimage = \"debian-12\"\n[packages]\ntool = \"1.0-9\"\n", false).await;
+    let says = async |stack: &str, update: bool| {
+        format!(
+            "{:#}",
+            bench.lock(stack, update, "three").await.unwrap_err()
+        )
+    };
+    assert!(
+        says(STACK, false)
+            .await
+            .contains("base, tool have no exact version")
+    );
+    let gone = says(
+        "version = \"1\"\nimage = \"debian-12\"\n[packages]\ntool = \"1.0-9\"\n",
+        false,
+    )
+    .await;
     assert!(gone.contains("1.0-9"), "{gone}");
-    let unknown = says("version = \"1\"\nimage = \"debian-12\"\n[packages]\nnothing = \"*\"\n", true).await;
+    let unknown = says(
+        "version = \"1\"\nimage = \"debian-12\"\n[packages]\nnothing = \"*\"\n",
+        true,
+    )
+    .await;
     assert!(unknown.contains("nothing"), "{unknown}");
     let image = says("version = \"1\"\nimage = \"other\"\n", false).await;
     assert!(image.contains("over image \"other\""), "{image}");
-    assert!(!bench.path("three/stack.toml").exists(), "nothing half-made is left");
+    assert!(
+        !bench.path("three/stack.toml").exists(),
+        "nothing half-made is left"
+    );
 }
 
 #[tokio::test]
@@ -231,7 +325,11 @@ fn the_reference_stack_is_one() {
         spec.packages.values().all(|version| version == "*"),
         "versions belong to the lock made for a site's mirror"
     );
-    assert!(spec.files.iter().all(|file| !muster_core::stacks::MANAGED.contains(&file.path.as_str())));
+    assert!(
+        spec.files
+            .iter()
+            .all(|file| !muster_core::stacks::MANAGED.contains(&file.path.as_str()))
+    );
 }
 
 /// The manifest of the image that the shipped stacks lie over, with next to nothing in it.
@@ -244,10 +342,17 @@ fn plain_image() -> serde_json::Value {
 }
 
 fn shipped(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../stacks").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../stacks")
+        .join(name)
 }
 
-const GPU_STACKS: [&str; 4] = ["h100-cuda12.8.toml", "h200-cuda13.toml", "b200-cuda13.toml", "mi300x-rocm6.toml"];
+const GPU_STACKS: [&str; 4] = [
+    "h100-cuda12.8.toml",
+    "h200-cuda13.toml",
+    "b200-cuda13.toml",
+    "mi300x-rocm6.toml",
+];
 
 fn recorded(dir: &Path, stack: PathBuf) -> LockArgs {
     std::fs::write(dir.join("manifest.json"), plain_image().to_string()).unwrap();
@@ -273,28 +378,67 @@ fn recorded(dir: &Path, stack: PathBuf) -> LockArgs {
 async fn shipped_gpu_stacks_are_right_by_the_rules_and_resolve_offline() {
     for name in GPU_STACKS {
         let dir = tempfile::tempdir().unwrap();
-        let resolved =
-            lock_stack(&recorded(dir.path(), shipped(name))).await.unwrap_or_else(|error| panic!("{name}: {error:#}"));
-        assert!(resolved.packages.values().all(|version| version != "*"), "{name}");
-        assert!(resolved.lock.is_none() && resolved.bundle.is_none(), "{name}: nothing is known of sizes and digests");
+        let resolved = lock_stack(&recorded(dir.path(), shipped(name)))
+            .await
+            .unwrap_or_else(|error| panic!("{name}: {error:#}"));
+        assert!(
+            resolved.packages.values().all(|version| version != "*"),
+            "{name}"
+        );
+        assert!(
+            resolved.lock.is_none() && resolved.bundle.is_none(),
+            "{name}: nothing is known of sizes and digests"
+        );
         let image: ImageManifest = serde_json::from_value(plain_image()).unwrap();
-        assert_eq!(refusal(Subject { stack: &resolved, image: Some(&image), facts: None }), None, "{name}");
+        assert_eq!(
+            refusal(Subject {
+                stack: &resolved,
+                image: Some(&image),
+                facts: None
+            }),
+            None,
+            "{name}"
+        );
         let authored = parse(&shipped(name)).unwrap();
-        for (package, version) in authored.packages.iter().filter(|(_, version)| *version != "*") {
-            assert_eq!(resolved.packages.get(package), Some(version), "{name}: --open keeps what is pinned");
+        for (package, version) in authored
+            .packages
+            .iter()
+            .filter(|(_, version)| *version != "*")
+        {
+            assert_eq!(
+                resolved.packages.get(package),
+                Some(version),
+                "{name}: --open keeps what is pinned"
+            );
         }
     }
 }
 
-const PARTS: [&str; 7] =
-    ["gpu-tests.toml", "ipmi.toml", "lustre.toml", "nfs.toml", "rccl-tests.toml", "storage-scale.toml", "weka.toml"];
+const PARTS: [&str; 7] = [
+    "gpu-tests.toml",
+    "ipmi.toml",
+    "lustre.toml",
+    "nfs.toml",
+    "rccl-tests.toml",
+    "storage-scale.toml",
+    "weka.toml",
+];
 /// Of these, what is no client of a file system.
 const TOOLS: [&str; 3] = ["gpu-tests.toml", "ipmi.toml", "rccl-tests.toml"];
 
 /// A stack with a part, resolved against both indexes that were written down.
 fn joined(dir: &Path, stack: &str, part: &Path) -> LockArgs {
-    let indexes = ["recorded/debian-12-gpu.packages", "recorded/debian-12-storage.packages"].map(shipped).to_vec();
-    LockArgs { with: vec![part.into()], recorded: indexes, ..recorded(dir, shipped(stack)) }
+    let indexes = [
+        "recorded/debian-12-gpu.packages",
+        "recorded/debian-12-storage.packages",
+    ]
+    .map(shipped)
+    .to_vec();
+    LockArgs {
+        with: vec![part.into()],
+        recorded: indexes,
+        ..recorded(dir, shipped(stack))
+    }
 }
 
 #[tokio::test]
@@ -310,19 +454,42 @@ async fn shipped_parts_join_shipped_stacks_and_resolve_offline() {
         for part in PARTS {
             let dir = tempfile::tempdir().unwrap();
             let args = joined(dir.path(), stack, &shipped("parts").join(part));
-            let resolved = lock_stack(&args).await.unwrap_or_else(|error| panic!("{stack} with {part}: {error:#}"));
-            assert!(resolved.packages.values().all(|version| version != "*"), "{stack} with {part}");
+            let resolved = lock_stack(&args)
+                .await
+                .unwrap_or_else(|error| panic!("{stack} with {part}: {error:#}"));
+            assert!(
+                resolved.packages.values().all(|version| version != "*"),
+                "{stack} with {part}"
+            );
             let image: ImageManifest = serde_json::from_value(plain_image()).unwrap();
-            let refused = refusal(Subject { stack: &resolved, image: Some(&image), facts: None });
+            let refused = refusal(Subject {
+                stack: &resolved,
+                image: Some(&image),
+                facts: None,
+            });
             assert_eq!(refused, None, "{stack} with {part}");
             // What the stack had is still there, and what the part brings is: its mount, which gates look for.
             let alone = parse(&shipped(stack)).unwrap();
-            assert!(alone.packages.keys().all(|name| resolved.packages.contains_key(name)), "{stack} with {part}");
-            assert_eq!(parse(&dir.path().join("out.toml")).unwrap(), resolved, "what is written is whole");
+            assert!(
+                alone
+                    .packages
+                    .keys()
+                    .all(|name| resolved.packages.contains_key(name)),
+                "{stack} with {part}"
+            );
+            assert_eq!(
+                parse(&dir.path().join("out.toml")).unwrap(),
+                resolved,
+                "what is written is whole"
+            );
             if TOOLS.contains(&part) {
                 continue;
             }
-            let unit = resolved.files.iter().find(|file| file.path == "/etc/systemd/system/shared.mount").unwrap();
+            let unit = resolved
+                .files
+                .iter()
+                .find(|file| file.path == "/etc/systemd/system/shared.mount")
+                .unwrap();
             let says = |word: &str| {
                 unit.content
                     .iter()
@@ -330,7 +497,10 @@ async fn shipped_parts_join_shipped_stacks_and_resolve_offline() {
             };
             assert!(says("Where=/shared") && says("Type="), "{part}");
             assert!(
-                resolved.services.iter().any(|service| service.name == "shared.mount" && service.running),
+                resolved
+                    .services
+                    .iter()
+                    .any(|service| service.name == "shared.mount" && service.running),
                 "{part}"
             );
         }
@@ -341,14 +511,31 @@ async fn shipped_parts_join_shipped_stacks_and_resolve_offline() {
 async fn a_part_that_says_otherwise_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let part = dir.path().join("clocks.toml");
-    std::fs::write(&part, "[[services]]\nname = \"chrony\"\nenabled = false\nrunning = false\n").unwrap();
-    let refused = lock_stack(&joined(dir.path(), "cpu-slurm.toml", &part)).await.unwrap_err().to_string();
-    assert!(refused.contains("clocks.toml") && refused.contains("service chrony is not the same in both"), "{refused}");
+    std::fs::write(
+        &part,
+        "[[services]]\nname = \"chrony\"\nenabled = false\nrunning = false\n",
+    )
+    .unwrap();
+    let refused = lock_stack(&joined(dir.path(), "cpu-slurm.toml", &part))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("clocks.toml")
+            && refused.contains("service chrony is not the same in both"),
+        "{refused}"
+    );
     // Two clients of one directory.
     let both = joined(dir.path(), "cpu-slurm.toml", &shipped("parts/nfs.toml"));
-    let both = LockArgs { with: vec![shipped("parts/nfs.toml"), shipped("parts/lustre.toml")], ..both };
+    let both = LockArgs {
+        with: vec![shipped("parts/nfs.toml"), shipped("parts/lustre.toml")],
+        ..both
+    };
     let refused = lock_stack(&both).await.unwrap_err().to_string();
-    assert!(refused.contains("lustre.toml") && refused.contains("shared.mount"), "{refused}");
+    assert!(
+        refused.contains("lustre.toml") && refused.contains("shared.mount"),
+        "{refused}"
+    );
     assert!(!dir.path().join("out.toml").exists());
     // A layer for another kernel: there is none in the index, and with one the rule refuses it.
     let scale = read(&shipped("parts/storage-scale.toml")).unwrap();
@@ -356,28 +543,50 @@ async fn a_part_that_says_otherwise_is_refused_by_name() {
     std::fs::write(&part, other).unwrap();
     let index = read(&shipped("recorded/debian-12-storage.packages")).unwrap();
     let older = dir.path().join("older.packages");
-    std::fs::write(&older, index.replace("gpfs.gplbin-6.1.0-40-amd64", "gpfs.gplbin-6.1.0-39-amd64")).unwrap();
+    std::fs::write(
+        &older,
+        index.replace("gpfs.gplbin-6.1.0-40-amd64", "gpfs.gplbin-6.1.0-39-amd64"),
+    )
+    .unwrap();
     let mut args = joined(dir.path(), "cpu-slurm.toml", &part);
     args.recorded[1] = older;
     let refused = lock_stack(&args).await.unwrap_err().to_string();
-    assert!(refused.contains("R7") && refused.contains("gpfs.gplbin-6.1.0-39-amd64"), "{refused}");
+    assert!(
+        refused.contains("R7") && refused.contains("gpfs.gplbin-6.1.0-39-amd64"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
 async fn a_wrong_tuple_is_refused_before_it_is_locked() {
     let dir = tempfile::tempdir().unwrap();
     let right = read(&shipped("h100-cuda12.8.toml")).unwrap();
-    let wrong = right.replace("nvidia-fabricmanager = \"580.126.20-1\"", "nvidia-fabricmanager = \"580.95.05-1\"");
+    let wrong = right.replace(
+        "nvidia-fabricmanager = \"580.126.20-1\"",
+        "nvidia-fabricmanager = \"580.95.05-1\"",
+    );
     assert_ne!(right, wrong);
     std::fs::write(dir.path().join("wrong.toml"), wrong).unwrap();
-    let refused = lock_stack(&recorded(dir.path(), dir.path().join("wrong.toml"))).await.unwrap_err().to_string();
-    assert!(refused.contains("R3") && refused.contains("580.95.05-1") && refused.contains("580.126.20-1"), "{refused}");
+    let refused = lock_stack(&recorded(dir.path(), dir.path().join("wrong.toml")))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("R3")
+            && refused.contains("580.95.05-1")
+            && refused.contains("580.126.20-1"),
+        "{refused}"
+    );
     assert!(!dir.path().join("out.toml").exists());
     // The closure counts, not only what is named: the driver's module is a dependency here.
-    let split =
-        right.replace("nvidia-open = \"580.126.20-1\"", "nvidia-open = \"580.126.20-1\"\nlibcuda1 = \"580.95.05-1\"");
+    let split = right.replace(
+        "nvidia-open = \"580.126.20-1\"",
+        "nvidia-open = \"580.126.20-1\"\nlibcuda1 = \"580.95.05-1\"",
+    );
     std::fs::write(dir.path().join("split.toml"), split).unwrap();
-    let refused = lock_stack(&recorded(dir.path(), dir.path().join("split.toml"))).await.unwrap_err();
+    let refused = lock_stack(&recorded(dir.path(), dir.path().join("split.toml")))
+        .await
+        .unwrap_err();
     assert!(format!("{refused:#}").contains("libcuda1"), "{refused:#}");
 }
 
@@ -395,9 +604,16 @@ async fn a_keyring_that_is_not_there_is_refused() {
         ..recorded(dir.path(), shipped(GPU_STACKS[0]))
     };
     let refused = lock_stack(&args).await.unwrap_err().to_string();
-    assert!(refused.contains(&format!("the keyring {} is not there", missing.display())), "{refused}");
+    assert!(
+        refused.contains(&format!("the keyring {} is not there", missing.display())),
+        "{refused}"
+    );
     // apt copies nothing out of such a repository, and the bundle would lack its packages.
-    let args = LockArgs { keyring: None, also: vec!["deb [trusted=yes] file:/srv/ours /".into()], ..args };
+    let args = LockArgs {
+        keyring: None,
+        also: vec!["deb [trusted=yes] file:/srv/ours /".into()],
+        ..args
+    };
     let refused = lock_stack(&args).await.unwrap_err().to_string();
     assert!(refused.contains("write copy: for file:"), "{refused}");
 }

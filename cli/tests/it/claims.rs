@@ -14,68 +14,185 @@ const ESCAPE: char = '\u{1b}';
 #[test]
 fn claims_are_made_in_numbers_waited_for_and_given_up() {
     let fleet = Fleet::start(4);
-    let made = fleet.muster("claim create --pool gpu --count 3 --wait").expect(0);
-    assert_eq!(made.out.lines().count(), 4, "a heading and three claims: {}", made.out);
+    let made = fleet
+        .muster("claim create --pool gpu --count 3 --wait")
+        .expect(0);
+    assert_eq!(
+        made.out.lines().count(),
+        4,
+        "a heading and three claims: {}",
+        made.out
+    );
     // In a pipe: a line whenever something changed, none of them drawn over, and how each of them ended.
-    assert!(!made.err.contains(ESCAPE) && !made.err.contains('\r'), "{:?}", made.err);
-    let ended: Vec<&str> = made.err.lines().filter(|line| line.contains(": succeeded")).collect();
+    assert!(
+        !made.err.contains(ESCAPE) && !made.err.contains('\r'),
+        "{:?}",
+        made.err
+    );
+    let ended: Vec<&str> = made
+        .err
+        .lines()
+        .filter(|line| line.contains(": succeeded"))
+        .collect();
     assert_eq!(ended.len(), 3, "{}", made.err);
-    assert!(made.err.lines().any(|line| line.contains(" claim running: ")), "{}", made.err);
+    assert!(
+        made.err
+            .lines()
+            .any(|line| line.contains(" claim running: ")),
+        "{}",
+        made.err
+    );
     for line in made.err.lines() {
-        assert_eq!(made.err.lines().filter(|other| *other == line).count(), 1, "said twice: {line}");
+        assert_eq!(
+            made.err.lines().filter(|other| *other == line).count(),
+            1,
+            "said twice: {line}"
+        );
     }
-    assert_eq!(fleet.muster("node list --filter state=in_service -o name").out.lines().count(), 3);
+    assert_eq!(
+        fleet
+            .muster("node list --filter state=in_service -o name")
+            .out
+            .lines()
+            .count(),
+        3
+    );
 
     // One is left, and two are asked for: what is bound is told, and that the other one is not.
-    let half = fleet.muster("claim create --pool gpu --count 2 --wait").expect(4);
-    assert_eq!((half.out.lines().count(), half.err.is_empty()), (2, false), "{}{}", half.out, half.err);
+    let half = fleet
+        .muster("claim create --pool gpu --count 2 --wait")
+        .expect(4);
+    assert_eq!(
+        (half.out.lines().count(), half.err.is_empty()),
+        (2, false),
+        "{}{}",
+        half.out,
+        half.err
+    );
     fleet.until("node list --filter state=in_service", 4);
 
     // Its disks are kept, and the line that takes it back is printed as it is typed.
-    let claim = fleet.muster("claim list -o name").expect(0).out.lines().next().unwrap().to_owned();
+    let claim = fleet
+        .muster("claim list -o name")
+        .expect(0)
+        .out
+        .lines()
+        .next()
+        .unwrap()
+        .to_owned();
     let node = fleet.value(&format!("claim get {claim}"), "/status/node");
-    fleet.muster(&format!("claim release {claim} --plan")).expect(0).says("effect: wipe").says(&node);
+    fleet
+        .muster(&format!("claim release {claim} --plan"))
+        .expect(0)
+        .says("effect: wipe")
+        .says(&node);
     let released = fleet.muster(&format!("claim release {claim}")).expect(0);
-    let undo = released.out.lines().find_map(|line| line.split_once("muster ").map(|(_, typed)| typed.to_owned()));
+    let undo = released.out.lines().find_map(|line| {
+        line.split_once("muster ")
+            .map(|(_, typed)| typed.to_owned())
+    });
     let undo = undo.unwrap_or_else(|| panic!("how is it undone? {}", released.out));
     assert_eq!(undo, format!("claim undo {claim}"));
-    fleet.muster(&format!("{undo} --wait")).expect(0).says(&format!("{node}: succeeded"));
-    assert_eq!(fleet.value(&format!("node get {node}"), "/status/state"), "in_service");
+    fleet
+        .muster(&format!("{undo} --wait"))
+        .expect(0)
+        .says(&format!("{node}: succeeded"));
+    assert_eq!(
+        fleet.value(&format!("node get {node}"), "/status/state"),
+        "in_service"
+    );
     // Said twice, it is the same.
-    fleet.muster(&undo).expect(0).says(&format!("{claim} is kept"));
+    fleet
+        .muster(&undo)
+        .expect(0)
+        .says(&format!("{claim} is kept"));
 
     // Erased at once, it is available when the waiting is over.
-    fleet.muster(&format!("claim release {claim} --erase-now --wait")).expect(0).says("release ");
-    assert_eq!(fleet.value(&format!("node get {node}"), "/status/state"), "available");
+    fleet
+        .muster(&format!("claim release {claim} --erase-now --wait"))
+        .expect(0)
+        .says("release ");
+    assert_eq!(
+        fleet.value(&format!("node get {node}"), "/status/state"),
+        "available"
+    );
     fleet.muster(&format!("claim get {claim}")).expect(3);
     fleet.muster(&undo).expect(3);
     fleet.muster(&format!("claim release {claim}")).expect(3);
 
     // Another node comes for a claim, which keeps its name.
-    let kept = fleet.muster("claim list -o name").expect(0).out.lines().next().unwrap().to_owned();
+    let kept = fleet
+        .muster("claim list -o name")
+        .expect(0)
+        .out
+        .lines()
+        .next()
+        .unwrap()
+        .to_owned();
     let former = fleet.value(&format!("claim get {kept}"), "/status/node");
-    fleet.muster(&format!("claim replace {kept} --plan")).expect(0).says(&node).says(&former);
-    let replaced = fleet.muster(&format!("claim replace {kept} --reason noise --wait")).expect(0);
-    replaced.says(&format!("{node} comes for {kept}")).says(": succeeded");
-    assert_eq!(fleet.value(&format!("claim get {kept}"), "/status/node"), node);
+    fleet
+        .muster(&format!("claim replace {kept} --plan"))
+        .expect(0)
+        .says(&node)
+        .says(&former);
+    let replaced = fleet
+        .muster(&format!("claim replace {kept} --reason noise --wait"))
+        .expect(0);
+    replaced
+        .says(&format!("{node} comes for {kept}"))
+        .says(": succeeded");
+    assert_eq!(
+        fleet.value(&format!("claim get {kept}"), "/status/node"),
+        node
+    );
 
     // For a program: what is waited for as it is in the end.
     fleet.until("node list --filter state=available", 0);
-    let read = fleet.muster(&format!("claim get {kept} --json")).expect(0).json();
-    assert_eq!((&read["status"]["ready"], &read["status"]["state"]), (&true.into(), &"bound".into()));
+    let read = fleet
+        .muster(&format!("claim get {kept} --json"))
+        .expect(0)
+        .json();
+    assert_eq!(
+        (&read["status"]["ready"], &read["status"]["state"]),
+        (&true.into(), &"bound".into())
+    );
 }
 
 #[test]
 fn a_release_beyond_the_limit_goes_from_the_refusal_to_the_second_person() {
     let fleet = Fleet::start(2);
-    fleet.muster("pool set gpu --spec releases_per_hour=1").expect(0);
-    let made = fleet.muster("claim create --pool gpu --count 2 --wait --json").expect(0).json();
-    assert!(made.as_array().unwrap().iter().all(|claim| claim["status"]["ready"] == true), "{made}");
-    let names: Vec<&str> = made.as_array().unwrap().iter().map(|claim| claim["name"].as_str().unwrap()).collect();
-    fleet.muster(&format!("claim release {}", names[0])).expect(0);
-    let refused = fleet.muster(&format!("claim release {}", names[1])).expect(4);
+    fleet
+        .muster("pool set gpu --spec releases_per_hour=1")
+        .expect(0);
+    let made = fleet
+        .muster("claim create --pool gpu --count 2 --wait --json")
+        .expect(0)
+        .json();
+    assert!(
+        made.as_array()
+            .unwrap()
+            .iter()
+            .all(|claim| claim["status"]["ready"] == true),
+        "{made}"
+    );
+    let names: Vec<&str> = made
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|claim| claim["name"].as_str().unwrap())
+        .collect();
+    fleet
+        .muster(&format!("claim release {}", names[0]))
+        .expect(0);
+    let refused = fleet
+        .muster(&format!("claim release {}", names[1]))
+        .expect(4);
     // The refusal says what the other one types.
-    let typed = refused.err.split('`').nth(1).unwrap_or_else(|| panic!("what is typed? {}", refused.err));
+    let typed = refused
+        .err
+        .split('`')
+        .nth(1)
+        .unwrap_or_else(|| panic!("what is typed? {}", refused.err));
     let typed = typed.strip_prefix("muster ").unwrap().to_owned();
     assert!(typed.starts_with("approval approve "), "{typed}");
     fleet.muster("approval list").expect(0).says(names[1]);
@@ -85,18 +202,42 @@ fn a_release_beyond_the_limit_goes_from_the_refusal_to_the_second_person() {
         .expect(0)
         .says("effect: wipe")
         .says(names[1].split('-').next().unwrap());
-    assert_eq!(fleet.value(&format!("claim get {}", names[1]), "/status/state"), "bound");
+    assert_eq!(
+        fleet.value(&format!("claim get {}", names[1]), "/status/state"),
+        "bound"
+    );
     fleet.muster_as("bob", &typed).expect(0).says("is released");
-    assert_eq!(fleet.value(&format!("claim get {}", names[1]), "/status/state"), "releasing");
+    assert_eq!(
+        fleet.value(&format!("claim get {}", names[1]), "/status/state"),
+        "releasing"
+    );
     fleet.muster("approval list").expect(0).says("no approvals");
     fleet.muster_as("bob", &typed).expect(4);
 
     // Turned down, nothing happens.
-    fleet.muster(&format!("claim undo {} --wait", names[1])).expect(0);
-    let refused = fleet.muster(&format!("claim release {}", names[1])).expect(4);
-    let id = refused.err.split('`').nth(1).unwrap().rsplit(' ').next().unwrap().to_owned();
-    fleet.muster_as("bob", &format!("approval deny {id}")).expect(0).says("is kept");
-    assert_eq!(fleet.value(&format!("claim get {}", names[1]), "/status/state"), "bound");
+    fleet
+        .muster(&format!("claim undo {} --wait", names[1]))
+        .expect(0);
+    let refused = fleet
+        .muster(&format!("claim release {}", names[1]))
+        .expect(4);
+    let id = refused
+        .err
+        .split('`')
+        .nth(1)
+        .unwrap()
+        .rsplit(' ')
+        .next()
+        .unwrap()
+        .to_owned();
+    fleet
+        .muster_as("bob", &format!("approval deny {id}"))
+        .expect(0)
+        .says("is kept");
+    assert_eq!(
+        fleet.value(&format!("claim get {}", names[1]), "/status/state"),
+        "bound"
+    );
 }
 
 /// A program that goes on, and its lines as they come.
@@ -107,12 +248,26 @@ struct Following {
 
 impl Following {
     fn start(fleet: &Fleet, line: &str) -> Self {
-        let mut command = muster(fleet.server.dir.path(), &line.split(' ').collect::<Vec<_>>());
-        command.env("MUSTER_SERVER", &fleet.server.url).env("MUSTER_TOKEN", fleet.server.token());
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = muster(
+            fleet.server.dir.path(),
+            &line.split(' ').collect::<Vec<_>>(),
+        );
+        command
+            .env("MUSTER_SERVER", &fleet.server.url)
+            .env("MUSTER_TOKEN", fleet.server.token());
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let (told, lines) = mpsc::channel();
         let out = BufReader::new(child.stdout.take().unwrap());
-        std::thread::spawn(move || out.lines().map_while(Result::ok).all(|line| told.send(line).is_ok()));
+        std::thread::spawn(move || {
+            out.lines()
+                .map_while(Result::ok)
+                .all(|line| told.send(line).is_ok())
+        });
         Self { child, lines }
     }
 
@@ -134,12 +289,23 @@ impl Following {
     fn end(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
         let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
         (code, said)
     }
 
     fn interrupt(self) -> (Option<i32>, String) {
-        assert!(Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-INT", &self.child.id().to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
         self.end()
     }
 }
@@ -153,30 +319,52 @@ fn a_node_is_watched_and_events_are_followed_as_they_come() {
     // What was before is told by the watch, and by nobody who follows from now on.
     watch.until("available");
     std::thread::sleep(Duration::from_secs(2));
-    fleet.muster("claim create --pool gpu --node n1 --name first").expect(0);
+    fleet
+        .muster("claim create --pool gpu --node n1 --name first")
+        .expect(0);
     let read = events.until("in_service");
-    assert!(read.iter().all(|line| !line.contains("registered") && !line.contains("n2")), "{read:?}");
+    assert!(
+        read.iter()
+            .all(|line| !line.contains("registered") && !line.contains("n2")),
+        "{read:?}"
+    );
     assert!(read.iter().any(|line| line.contains("imaging")), "{read:?}");
     let (code, said) = watch.end();
     assert_eq!((code, said.as_str()), (Some(0), ""));
     let line = programs.until("in_service").pop().unwrap();
     let event: serde_json::Value = serde_json::from_str(&line).unwrap();
-    assert_eq!((&event["kind"], event["seq"].is_i64()), (&"node.advanced".into(), true), "{line}");
+    assert_eq!(
+        (&event["kind"], event["seq"].is_i64()),
+        (&"node.advanced".into(), true),
+        "{line}"
+    );
     let (code, said) = events.interrupt();
-    assert_eq!((code.unwrap_or(130), said.contains("panicked")), (130, false), "{said}");
+    assert_eq!(
+        (code.unwrap_or(130), said.contains("panicked")),
+        (130, false),
+        "{said}"
+    );
     programs.interrupt();
 
     // A node that will not get there ends the watch as what it is.
     let watch = Following::start(&fleet, "node watch n2 --until in_service");
     watch.until("available");
-    fleet.muster("node quarantine n2 --reason smoke --wait").expect(0);
+    fleet
+        .muster("node quarantine n2 --reason smoke --wait")
+        .expect(0);
     let (code, said) = watch.end();
     assert_eq!(code, Some(9), "{said}");
     assert!(said.contains("smoke"), "{said}");
     // Not longer than it is asked to.
     let begun = std::time::Instant::now();
-    fleet.muster("node watch n1 --until available --timeout 2s").expect(8);
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    fleet
+        .muster("node watch n1 --until available --timeout 2s")
+        .expect(8);
+    assert!(
+        begun.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        begun.elapsed()
+    );
     fleet.muster("node watch nobody").expect(3);
 }
 
@@ -186,8 +374,14 @@ fn on_terminal(fleet: &Fleet, line: &str) -> (i32, String) {
     let home = muster(fleet.server.dir.path(), &[]);
     let mut script = Command::new("script");
     script.args(["-qec", &typed, "/dev/null"]).env_clear();
-    script.envs(home.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    script.env("TERM", "xterm").env("MUSTER_SERVER", &fleet.server.url).env("MUSTER_TOKEN", fleet.server.token());
+    script.envs(
+        home.get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    script
+        .env("TERM", "xterm")
+        .env("MUSTER_SERVER", &fleet.server.url)
+        .env("MUSTER_TOKEN", fleet.server.token());
     let said = run(&mut script, "");
     (said.code, said.out)
 }
@@ -198,20 +392,48 @@ fn a_terminal_shows_each_operation_on_a_line_of_its_own_and_a_pipe_gets_lines() 
     let (code, drawn) = on_terminal(&fleet, "claim create --pool gpu --count 2 --wait");
     assert_eq!(code, 0, "{drawn}");
     let screen = screen(&drawn);
-    let begun = drawn.find("n1 claim ").unwrap_or_else(|| panic!("nothing of n1: {drawn:?}"));
-    assert!(drawn[..begun].contains(ESCAPE) && drawn[begun..].contains(ESCAPE), "drawn over: {drawn:?}");
-    assert!(!drawn.contains('░'), "a bar of what nobody knows: {drawn:?}");
+    let begun = drawn
+        .find("n1 claim ")
+        .unwrap_or_else(|| panic!("nothing of n1: {drawn:?}"));
+    assert!(
+        drawn[..begun].contains(ESCAPE) && drawn[begun..].contains(ESCAPE),
+        "drawn over: {drawn:?}"
+    );
+    assert!(
+        !drawn.contains('░'),
+        "a bar of what nobody knows: {drawn:?}"
+    );
     // What stays is the table and how each of them ended, and nothing of what was drawn before.
     let ended = |line: &&String| line.starts_with("claim n") && line.contains(": succeeded");
-    assert_eq!((screen.len(), screen.iter().filter(ended).count()), (5, 2), "{screen:#?}");
-    assert!(screen[0].starts_with("NAME") && screen[1].starts_with("gpu-"), "{screen:#?}");
+    assert_eq!(
+        (screen.len(), screen.iter().filter(ended).count()),
+        (5, 2),
+        "{screen:#?}"
+    );
+    assert!(
+        screen[0].starts_with("NAME") && screen[1].starts_with("gpu-"),
+        "{screen:#?}"
+    );
     let (code, quiet) = on_terminal(&fleet, "claim create --pool gpu --wait -q -o name");
     assert_eq!((code, quiet.contains(ESCAPE)), (0, false), "{quiet:?}");
     // What a program reads is not mixed with what a person sees.
-    let claim = fleet.muster("claim list -o name").expect(0).out.lines().next().unwrap().to_owned();
-    let piped = fleet.muster(&format!("claim release {claim} --erase-now --wait -o json")).expect(0);
+    let claim = fleet
+        .muster("claim list -o name")
+        .expect(0)
+        .out
+        .lines()
+        .next()
+        .unwrap()
+        .to_owned();
+    let piped = fleet
+        .muster(&format!("claim release {claim} --erase-now --wait -o json"))
+        .expect(0);
     assert_eq!(piped.json()["state"], "succeeded");
-    assert!(!piped.err.contains(ESCAPE) && piped.err.contains("release "), "{:?}", piped.err);
+    assert!(
+        !piped.err.contains(ESCAPE) && piped.err.contains("release "),
+        "{:?}",
+        piped.err
+    );
 }
 
 /// An image of which two fifths are written, as its agent would say it.
@@ -219,7 +441,10 @@ fn a_terminal_shows_each_operation_on_a_line_of_its_own_and_a_pipe_gets_lines() 
 fn a_step_that_has_a_size_has_a_bar() {
     let fleet = Fleet::start(1);
     fleet.stop();
-    let made = fleet.muster("claim create --pool gpu -o json").expect(0).json();
+    let made = fleet
+        .muster("claim create --pool gpu -o json")
+        .expect(0)
+        .json();
     let operation = made[0]["status"]["operation"].as_str().unwrap();
     fleet.until("operation list --filter state=running", 1);
     let says = r#"UPDATE jobs SET progress = '{"at": "2026-01-05T08:00:00Z", "message": "writes the image", "done": 40, "total": 100}'
@@ -227,12 +452,32 @@ fn a_step_that_has_a_size_has_a_bar() {
     fleet.sql(says);
     let (code, drawn) = on_terminal(&fleet, &format!("operation watch {operation} --timeout 2s"));
     assert_eq!(code, 8, "{drawn}");
-    assert!(drawn.contains("n1 claim ████░░░░░░  40 % boot_live: writes the image"), "{drawn:?}");
+    assert!(
+        drawn.contains("n1 claim ████░░░░░░  40 % boot_live: writes the image"),
+        "{drawn:?}"
+    );
     let last = screen(&drawn);
-    assert!(last.last().unwrap().contains(&format!("muster operation watch {operation}")), "{last:#?}");
-    let piped = fleet.muster(&format!("operation watch {operation} --timeout 2s")).expect(8);
-    assert!(piped.err.starts_with("n1 claim running: boot_live: writes the image\n"), "{}", piped.err);
-    assert!(!piped.err.contains(ESCAPE) && !piped.err.contains('█'), "{:?}", piped.err);
+    assert!(
+        last.last()
+            .unwrap()
+            .contains(&format!("muster operation watch {operation}")),
+        "{last:#?}"
+    );
+    let piped = fleet
+        .muster(&format!("operation watch {operation} --timeout 2s"))
+        .expect(8);
+    assert!(
+        piped
+            .err
+            .starts_with("n1 claim running: boot_live: writes the image\n"),
+        "{}",
+        piped.err
+    );
+    assert!(
+        !piped.err.contains(ESCAPE) && !piped.err.contains('█'),
+        "{:?}",
+        piped.err
+    );
 }
 
 /// What stands on a terminal of 80 columns in the end: lines are wrapped, drawn over and cleared as a terminal does it.
@@ -277,7 +522,9 @@ fn screen(drawn: &str) -> Vec<String> {
         }
         lines.resize_with(lines.len().max(row + 1), Vec::new);
     }
-    let lines = lines.iter().map(|line| line.iter().collect::<String>().trim_end().to_owned());
+    let lines = lines
+        .iter()
+        .map(|line| line.iter().collect::<String>().trim_end().to_owned());
     let mut lines: Vec<String> = lines.collect();
     while lines.last().is_some_and(String::is_empty) {
         lines.pop();

@@ -11,20 +11,33 @@ use crate::muster::{MUSTER, Server, file, folder, muster, run};
 
 /// What the doctor says of some checks: each verdict with its sentence and what to do.
 fn doctor(home: &Path, arguments: &[&str], code: i32) -> Vec<(String, String)> {
-    let said = run(&mut muster(home, &[&["doctor", "--json"][..], arguments].concat()), "").expect(code).json();
+    let said = run(
+        &mut muster(home, &[&["doctor", "--json"][..], arguments].concat()),
+        "",
+    )
+    .expect(code)
+    .json();
     assert_eq!(said["sound"], Value::Bool(code == 0));
-    let text = |finding: &Value, member: &str| finding[member].as_str().unwrap_or_default().to_owned();
+    let text =
+        |finding: &Value, member: &str| finding[member].as_str().unwrap_or_default().to_owned();
     let finding = |finding: &Value| {
         let advised = finding["verdict"] == "ok" || !text(finding, "todo").is_empty();
         assert!(advised, "it does not say what to do: {finding}");
         (text(finding, "verdict"), text(finding, "found"))
     };
-    said["findings"].as_array().unwrap().iter().map(finding).collect()
+    said["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(finding)
+        .collect()
 }
 
 #[track_caller]
 fn tells(findings: &[(String, String)], verdict: &str, text: &str) {
-    let found = findings.iter().any(|(word, found)| word == verdict && found.contains(text));
+    let found = findings
+        .iter()
+        .any(|(word, found)| word == verdict && found.contains(text));
     assert!(found, "no {verdict} {text:?} in {findings:?}");
 }
 
@@ -33,7 +46,16 @@ fn a_taken_port_is_told_with_who_has_it() {
     let home = folder();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let ask = ["--as", "server", "--only", "ports", "--agent-listen", "127.0.0.1:1", "--listen", &address];
+    let ask = [
+        "--as",
+        "server",
+        "--only",
+        "ports",
+        "--agent-listen",
+        "127.0.0.1:1",
+        "--listen",
+        &address,
+    ];
     let me = std::fs::read_to_string("/proc/self/comm").unwrap();
     tells(
         &doctor(home.path(), &ask, 10),
@@ -42,7 +64,11 @@ fn a_taken_port_is_told_with_who_has_it() {
     );
     drop(taken);
     let free = doctor(home.path(), &ask, 0);
-    tells(&free, "ok", &format!("TCP {}", address.rsplit(':').next().unwrap()));
+    tells(
+        &free,
+        "ok",
+        &format!("TCP {}", address.rsplit(':').next().unwrap()),
+    );
 }
 
 #[test]
@@ -54,20 +80,47 @@ fn files_that_others_read_or_that_are_not_there_are_told() {
     std::fs::create_dir(&agent).unwrap();
     std::fs::write(&key, [7; 32]).unwrap();
     std::fs::write(&token, "mst_a").unwrap();
-    let ask = ["--as", "server,agent", "--only", "files", "--key-file", &key, "--data-dir", &data];
-    let ask = [&ask[..], &["--agent-data-dir", &agent, "--agent-token-file", &token]].concat();
-    let mode = |path: &str, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    let ask = [
+        "--as",
+        "server,agent",
+        "--only",
+        "files",
+        "--key-file",
+        &key,
+        "--data-dir",
+        &data,
+    ];
+    let ask = [
+        &ask[..],
+        &["--agent-data-dir", &agent, "--agent-token-file", &token],
+    ]
+    .concat();
+    let mode = |path: &str, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap()
+    };
     for path in [&key, &token] {
         mode(path, 0o600);
     }
-    assert!(doctor(home.path(), &ask, 0).iter().all(|(verdict, _)| verdict == "ok"));
+    assert!(
+        doctor(home.path(), &ask, 0)
+            .iter()
+            .all(|(verdict, _)| verdict == "ok")
+    );
     for path in [&key, &token] {
         mode(path, 0o640);
-        tells(&doctor(home.path(), &ask, 10), "fail", &format!("{path} may be read by others"));
+        tells(
+            &doctor(home.path(), &ask, 10),
+            "fail",
+            &format!("{path} may be read by others"),
+        );
         mode(path, 0o600);
     }
     mode(&data, 0o777);
-    tells(&doctor(home.path(), &ask, 10), "fail", "everybody may write");
+    tells(
+        &doctor(home.path(), &ask, 10),
+        "fail",
+        "everybody may write",
+    );
     mode(&data, 0o755);
     std::fs::write(&key, [7; 31]).unwrap();
     tells(&doctor(home.path(), &ask, 10), "fail", "not 32 bytes");
@@ -81,13 +134,33 @@ fn a_database_is_looked_into() {
     let home = server.dir.path();
     let psql = |database: &str, statement: &str| {
         let mut command = Command::new("psql");
-        run(command.args(["-qX", "-v", "ON_ERROR_STOP=1", &server.database(database), "-c", statement]), "").expect(0);
+        run(
+            command.args([
+                "-qX",
+                "-v",
+                "ON_ERROR_STOP=1",
+                &server.database(database),
+                "-c",
+                statement,
+            ]),
+            "",
+        )
+        .expect(0);
     };
     let ask = |database: &str, code: i32| {
         let url = server.database(database);
         doctor(
             home,
-            &["--as", "server", "--only", "database,schema,clocks", "--database-url", &url, "--server", &server.url],
+            &[
+                "--as",
+                "server",
+                "--only",
+                "database,schema,clocks",
+                "--database-url",
+                &url,
+                "--server",
+                &server.url,
+            ],
             code,
         )
     };
@@ -106,9 +179,19 @@ fn a_database_is_looked_into() {
     tells(&ask("other", 10), "fail", "ran in another form");
     psql("other", "UPDATE _sqlx_migrations SET version = 900000");
     tells(&ask("other", 10), "fail", "migrations have not run");
-    psql("postgres", "ALTER DATABASE other SET synchronous_commit = off");
-    tells(&ask("other", 10), "fail", "a crash loses what clients were told is done");
-    psql("postgres", "ALTER DATABASE other SET default_transaction_read_only = on");
+    psql(
+        "postgres",
+        "ALTER DATABASE other SET synchronous_commit = off",
+    );
+    tells(
+        &ask("other", 10),
+        "fail",
+        "a crash loses what clients were told is done",
+    );
+    psql(
+        "postgres",
+        "ALTER DATABASE other SET default_transaction_read_only = on",
+    );
     tells(&ask("other", 10), "fail", "cannot be used");
     tells(&ask("nowhere", 10), "fail", "cannot be used");
 }
@@ -118,22 +201,49 @@ fn a_server_and_a_token_are_tried() {
     let server = Server::start();
     let home = server.dir.path();
     let ask = |token: &str, code: i32| {
-        let arguments =
-            ["doctor", "--json", "--as", "server", "--only", "server,token,agents", "--server", &server.url];
+        let arguments = [
+            "doctor",
+            "--json",
+            "--as",
+            "server",
+            "--only",
+            "server,token,agents",
+            "--server",
+            &server.url,
+        ];
         let mut command = muster(home, &arguments);
         run(command.env("MUSTER_TOKEN", token), "").expect(code).out
     };
     let sound = ask(server.token().trim(), 0);
-    assert!(sound.contains("the token is valid") && sound.contains("no site is declared yet"), "{sound}");
+    assert!(
+        sound.contains("the token is valid") && sound.contains("no site is declared yet"),
+        "{sound}"
+    );
     assert!(ask("mst_nonsense", 10).contains("does not know the token"));
     server.muster(&["site", "create", "lab"]).expect(0);
     assert!(ask(server.token().trim(), 10).contains("the site lab has no agent"));
     server.muster(&["agent", "enrol", "lab", "a1"]).expect(0);
     assert!(ask(server.token().trim(), 10).contains("agent a1 of lab was never heard of"));
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let findings = doctor(home, &["--only", "server,token", "--server", &format!("http://{gone}")], 0);
+    let gone = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let findings = doctor(
+        home,
+        &[
+            "--only",
+            "server,token",
+            "--server",
+            &format!("http://{gone}"),
+        ],
+        0,
+    );
     tells(&findings, "warn", "nothing answers at");
-    tells(&findings, "unknown", "no server tells whether the token is valid");
+    tells(
+        &findings,
+        "unknown",
+        "no server tells whether the token is valid",
+    );
 }
 
 /// A wire between two network namespaces of the test's own; `$1` is what else is done at its far end, `$2` what is asked at this one.
@@ -158,32 +268,72 @@ eval "$2"
 fn on_a_wire(home: &Path, before: &str, arguments: &str, code: i32) -> Value {
     let ask = format!("{MUSTER} doctor --json --as agent --address 10.9.0.2 {arguments}");
     let mut command = Command::new("unshare");
-    command.args(["--net", "--kill-child", "bash", "-c", WIRE, "wire", before, &ask]).current_dir(home).env_clear();
-    run(command.env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home), "").expect(code).json()
+    command
+        .args([
+            "--net",
+            "--kill-child",
+            "bash",
+            "-c",
+            WIRE,
+            "wire",
+            before,
+            &ask,
+        ])
+        .current_dir(home)
+        .env_clear();
+    run(
+        command
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", home),
+        "",
+    )
+    .expect(code)
+    .json()
 }
 
 #[test]
 fn another_dhcp_server_is_found_by_asking_it() {
     let home = folder();
     let alone = on_a_wire(home.path(), "", "--only dhcp", 0);
-    assert!(alone.to_string().contains("no other DHCP server answers on near"), "{alone}");
+    assert!(
+        alone
+            .to_string()
+            .contains("no other DHCP server answers on near"),
+        "{alone}"
+    );
     let dnsmasq = "nsenter --net=/proc/$other/ns/net dnsmasq --keep-in-foreground --conf-file=/dev/null --port=0 --user=root \
         --leasefile-ro --pid-file --interface=far --dhcp-range=10.9.0.50,10.9.0.60 2> dnsmasq.log & dnsmasq=$!; \
         trap 'kill $dnsmasq $other; wait' EXIT; \
         for try in $(seq 100); do grep -q 'DHCP, ' dnsmasq.log && break; sleep 0.1; done";
     let found = on_a_wire(home.path(), dnsmasq, "--only dhcp", 10);
-    assert!(found.to_string().contains("another DHCP server answers on near: 10.9.0.1"), "{found}");
+    assert!(
+        found
+            .to_string()
+            .contains("another DHCP server answers on near: 10.9.0.1"),
+        "{found}"
+    );
 }
 
 #[test]
 fn an_address_that_is_missing_down_or_unplugged_is_told() {
     let home = folder();
     let sound = on_a_wire(home.path(), "", "--only addresses", 0);
-    assert!(sound.to_string().contains("10.9.0.2 is on near, which is up"), "{sound}");
+    assert!(
+        sound
+            .to_string()
+            .contains("10.9.0.2 is on near, which is up"),
+        "{sound}"
+    );
     for (fault, told) in [
-        ("ip address del 10.9.0.2/24 dev near", "no interface of this machine has 10.9.0.2"),
+        (
+            "ip address del 10.9.0.2/24 dev near",
+            "no interface of this machine has 10.9.0.2",
+        ),
         ("ip link set near down", "near, which has 10.9.0.2, is down"),
-        ("nsenter --net=/proc/$other/ns/net ip link set far down", "near, which has 10.9.0.2, has no carrier"),
+        (
+            "nsenter --net=/proc/$other/ns/net ip link set far down",
+            "near, which has 10.9.0.2, has no carrier",
+        ),
     ] {
         let found = on_a_wire(home.path(), fault, "--only addresses", 10);
         assert!(found.to_string().contains(told), "{found}");
@@ -196,7 +346,16 @@ fn what_the_agent_needs_is_looked_for() {
     let ipxe = home.path().join("ipxe");
     let node = home.path().join("muster-node");
     let (ipxe_dir, node_file) = (ipxe.display().to_string(), node.display().to_string());
-    let ask = ["--as", "agent", "--only", "loaders", "--ipxe-dir", &ipxe_dir, "--muster-node", &node_file];
+    let ask = [
+        "--as",
+        "agent",
+        "--only",
+        "loaders",
+        "--ipxe-dir",
+        &ipxe_dir,
+        "--muster-node",
+        &node_file,
+    ];
     let missing = doctor(home.path(), &ask, 10);
     tells(&missing, "fail", "undionly.kpxe");
     tells(&missing, "fail", &node_file);
@@ -205,25 +364,49 @@ fn what_the_agent_needs_is_looked_for() {
         std::fs::write(ipxe.join(name), "x").unwrap();
     }
     std::fs::write(&node, "x").unwrap();
-    assert!(doctor(home.path(), &ask, 0).iter().all(|(verdict, _)| verdict == "ok"));
+    assert!(
+        doctor(home.path(), &ask, 0)
+            .iter()
+            .all(|(verdict, _)| verdict == "ok")
+    );
 
     // A path with nothing in it has none of the agent's tools.
     let mut command = muster(home.path(), &["doctor", "--as", "agent", "--only", "tools"]);
-    let said = run(command.env("PATH", home.path()), "").expect(0).says("ipmitool is not on the path");
+    let said = run(command.env("PATH", home.path()), "")
+        .expect(0)
+        .says("ipmitool is not on the path");
     std::fs::write(home.path().join("ipmitool"), "x").unwrap();
     let mut command = muster(home.path(), &["doctor", "--as", "agent", "--only", "tools"]);
     let now = run(command.env("PATH", home.path()), "").expect(0);
-    assert!(said.out.contains("WARN") && !now.out.contains("ipmitool is not on the path"), "{}", now.out);
+    assert!(
+        said.out.contains("WARN") && !now.out.contains("ipmitool is not on the path"),
+        "{}",
+        now.out
+    );
 }
 
 #[test]
 fn a_check_that_there_is_not_is_told_and_the_guide_names_them_all() {
     let home = folder();
-    let said = run(&mut muster(home.path(), &["doctor", "--only", "weather"]), "").expect(2).says("there is no check");
-    let names = said.err.split("there are: ").nth(1).unwrap().trim().to_owned();
+    let said = run(
+        &mut muster(home.path(), &["doctor", "--only", "weather"]),
+        "",
+    )
+    .expect(2)
+    .says("there is no check");
+    let names = said
+        .err
+        .split("there are: ")
+        .nth(1)
+        .unwrap()
+        .trim()
+        .to_owned();
     assert!(names.split(", ").count() >= 10, "{names}");
     let guide = file("docs/doctor.md");
     for name in names.split(", ") {
-        assert!(guide.contains(&format!("| `{name}` |")), "docs/doctor.md has no row of {name}");
+        assert!(
+            guide.contains(&format!("| `{name}` |")),
+            "docs/doctor.md has no row of {name}"
+        );
     }
 }

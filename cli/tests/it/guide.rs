@@ -23,8 +23,15 @@ fn examples(guide: &str) -> Vec<Example> {
         rest = after;
         match (kind, examples.last_mut()) {
             ("sh", last) => {
-                assert!(last.is_none_or(|last| !last.kind.is_empty()), "no answer is shown to what goes before {text}");
-                examples.push(Example { typed: text.into(), kind: String::new(), answer: String::new() });
+                assert!(
+                    last.is_none_or(|last| !last.kind.is_empty()),
+                    "no answer is shown to what goes before {text}"
+                );
+                examples.push(Example {
+                    typed: text.into(),
+                    kind: String::new(),
+                    answer: String::new(),
+                });
             }
             ("json" | "http" | "text", Some(last)) if last.kind.is_empty() => {
                 (last.kind, last.answer) = (kind.into(), text.into());
@@ -38,7 +45,9 @@ fn examples(guide: &str) -> Vec<Example> {
 /// Whether a text is as shown; `…` stands for anything.
 fn like(shown: &str, text: &str) -> bool {
     let mut parts = shown.split('…');
-    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else {
+        return false;
+    };
     let mut parts = parts.peekable();
     while let Some(part) = parts.next() {
         if parts.peek().is_none() && !shown.ends_with('…') {
@@ -55,11 +64,15 @@ fn like(shown: &str, text: &str) -> bool {
 /// Whether an answer has what is shown of it. What is not shown may be there as well; a list has as many items as shown.
 fn has(answer: &Value, shown: &Value) -> bool {
     match (answer, shown) {
-        (Value::Object(answer), Value::Object(shown)) => {
-            shown.iter().all(|(name, shown)| answer.get(name).is_some_and(|answer| has(answer, shown)))
-        }
+        (Value::Object(answer), Value::Object(shown)) => shown
+            .iter()
+            .all(|(name, shown)| answer.get(name).is_some_and(|answer| has(answer, shown))),
         (Value::Array(answer), Value::Array(shown)) => {
-            answer.len() == shown.len() && answer.iter().zip(shown).all(|(answer, shown)| has(answer, shown))
+            answer.len() == shown.len()
+                && answer
+                    .iter()
+                    .zip(shown)
+                    .all(|(answer, shown)| has(answer, shown))
         }
         (Value::String(answer), Value::String(shown)) => like(shown, answer),
         (answer, shown) => answer == shown,
@@ -68,11 +81,15 @@ fn has(answer: &Value, shown: &Value) -> bool {
 
 fn fits(example: &Example, said: &str) -> bool {
     if example.kind == "json" {
-        let shown = serde_json::from_str(&example.answer).unwrap_or_else(|error| panic!("{error}: {}", example.answer));
+        let shown = serde_json::from_str(&example.answer)
+            .unwrap_or_else(|error| panic!("{error}: {}", example.answer));
         return serde_json::from_str(said).is_ok_and(|answer| has(&answer, &shown));
     }
     let lines: Vec<&str> = said.lines().map(str::trim_end).collect();
-    example.answer.lines().all(|shown| lines.iter().any(|line| like(shown, line)))
+    example
+        .answer
+        .lines()
+        .all(|shown| lines.iter().any(|line| like(shown, line)))
 }
 
 #[test]
@@ -91,14 +108,22 @@ fn every_example_of_the_guide_works() {
         ));
     }
     let mut bash = Command::new("bash");
-    bash.arg("-s").current_dir(home).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+    bash.arg("-s")
+        .current_dir(home)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap());
     bash.env("HOME", home).env("MUSTER_SERVER", &server.url);
     run(&mut bash, &script).expect(0);
     for (at, example) in examples.iter().enumerate() {
         let read = |name: &str| std::fs::read_to_string(home.join(format!("{name}.{at}"))).unwrap();
         let (said, error) = (read("answer"), read("error"));
         assert!(error.is_empty(), "{}\n{error}{said}", example.typed);
-        assert!(fits(example, &said), "{}\nanswers {said}\nand the guide says {}", example.typed, example.answer);
+        assert!(
+            fits(example, &said),
+            "{}\nanswers {said}\nand the guide says {}",
+            example.typed,
+            example.answer
+        );
     }
 }
 
@@ -109,9 +134,18 @@ fn an_answer_that_differs_is_seen() {
     assert!(has(&answer("r1", 1), &shown));
     assert!(!has(&answer("x1", 1), &shown));
     assert!(!has(&answer("r1", 2), &shown));
-    assert!(!has(&serde_json::json!({ "items": [], "count": 1 }), &shown));
+    assert!(!has(
+        &serde_json::json!({ "items": [], "count": 1 }),
+        &shown
+    ));
     assert!(like("a…c…e", "abcde") && like("a…", "abc") && like("…c", "abc") && like("abc", "abc"));
-    assert!(!like("a…x", "abc") && !like("ab", "abc") && !like("abc", "ab") && !like("a…c…e", "abde"));
-    let example = Example { typed: String::new(), kind: "http".into(), answer: "etag: \"2\"".into() };
+    assert!(
+        !like("a…x", "abc") && !like("ab", "abc") && !like("abc", "ab") && !like("a…c…e", "abde")
+    );
+    let example = Example {
+        typed: String::new(),
+        kind: "http".into(),
+        answer: "etag: \"2\"".into(),
+    };
     assert!(fits(&example, "HTTP/1.1 200 OK\r\netag: \"2\"\r\n") && !fits(&example, "etag: \"3\""));
 }

@@ -12,7 +12,11 @@ use muster_lab::simulated::rack::Rack;
 use crate::muster::{Said, Server, muster, run};
 
 /// A boot takes a fifth of a second.
-const HABITS: Habits = Habits { seed: 7, speed: 1500.0, failures: 0.0 };
+const HABITS: Habits = Habits {
+    seed: 7,
+    speed: 1500.0,
+    failures: 0.0,
+};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// All that a claim needs. Digests are as good as any: nothing is fetched by them.
@@ -76,19 +80,44 @@ impl Fleet {
     pub(crate) fn start(count: u8) -> Self {
         let server = Server::start();
         let digest = muster_core::values::Digest::of(b"anything").to_string();
-        server.typed(&["apply", "-f", "-", "-q"], &KINDS.replace("DIGEST", &digest)).expect(0);
+        server
+            .typed(
+                &["apply", "-f", "-", "-q"],
+                &KINDS.replace("DIGEST", &digest),
+            )
+            .expect(0);
         let machines = server.dir.path().join("machines");
         let machine = |number| Machine::new(format!("n{number}"), mac(number)).with(HABITS);
         Keep::create(&machines, &Rack::of((1..=count).map(machine))).unwrap();
-        let enrolled = server.muster(&["agent", "enrol", "lab", "a1", "-o", "json"]).expect(0).json();
+        let enrolled = server
+            .muster(&["agent", "enrol", "lab", "a1", "-o", "json"])
+            .expect(0)
+            .json();
         let token_file = server.dir.path().join("agent-token");
         std::fs::write(&token_file, enrolled["token"].as_str().unwrap()).unwrap();
-        std::fs::write(server.dir.path().join("agent-token.authority"), enrolled["authority"].as_str().unwrap())
+        std::fs::write(
+            server.dir.path().join("agent-token.authority"),
+            enrolled["authority"].as_str().unwrap(),
+        )
+        .unwrap();
+        let options = WorkerOptions {
+            server: server.agent_url.clone(),
+            token_file,
+            machines,
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
             .unwrap();
-        let options = WorkerOptions { server: server.agent_url.clone(), token_file, machines };
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let agent = runtime.spawn(async move { worker::run(options).await.unwrap() }).abort_handle();
-        let fleet = Self { server, runtime, agent };
+        let agent = runtime
+            .spawn(async move { worker::run(options).await.unwrap() })
+            .abort_handle();
+        let fleet = Self {
+            server,
+            runtime,
+            agent,
+        };
         for number in 1..=count {
             let node = format!(
                 "{{site: lab, rack: r1, profile: virtual, power: {{redfish: {{bmc: {{address: 10.78.0.{number}, credential: bmc}}}}}},
@@ -96,7 +125,13 @@ impl Fleet {
                 mac(number),
                 10 + number,
             );
-            fleet.server.typed(&["node", "create", &format!("n{number}"), "-q", "-f", "-"], &node).expect(0);
+            fleet
+                .server
+                .typed(
+                    &["node", "create", &format!("n{number}"), "-q", "-f", "-"],
+                    &node,
+                )
+                .expect(0);
         }
         fleet.until("node list --filter state=available", count.into());
         fleet
@@ -111,8 +146,18 @@ impl Fleet {
     pub(crate) fn sql(&self, statement: &'static str) {
         use sqlx::{Connection as _, PgConnection};
         self.runtime.block_on(async {
-            let mut conn = PgConnection::connect(&self.server.database("muster")).await.unwrap();
-            assert!(sqlx::query(statement).execute(&mut conn).await.unwrap().rows_affected() > 0, "{statement}");
+            let mut conn = PgConnection::connect(&self.server.database("muster"))
+                .await
+                .unwrap();
+            assert!(
+                sqlx::query(statement)
+                    .execute(&mut conn)
+                    .await
+                    .unwrap()
+                    .rows_affected()
+                    > 0,
+                "{statement}"
+            );
         });
     }
 
@@ -129,7 +174,13 @@ impl Fleet {
                 return;
             }
             let nodes = || self.muster("node list").out;
-            assert!(begun.elapsed() < PATIENCE, "{line}: {}{}\n{}", said.out, said.err, nodes());
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{line}: {}{}\n{}",
+                said.out,
+                said.err,
+                nodes()
+            );
             std::thread::sleep(Duration::from_millis(200));
         }
     }
@@ -137,21 +188,36 @@ impl Fleet {
     /// A field of what a noun gets.
     pub(crate) fn value(&self, line: &str, pointer: &str) -> String {
         let value = self.muster(&format!("{line} -o json")).expect(0).json();
-        let value = value.pointer(pointer).unwrap_or_else(|| panic!("no {pointer} in {value}"));
-        value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+        let value = value
+            .pointer(pointer)
+            .unwrap_or_else(|| panic!("no {pointer} in {value}"));
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
     }
 
     /// `muster` as somebody else, who has a token made on the server's host.
     pub(crate) fn muster_as(&self, name: &str, line: &str) -> Said {
         let (home, database) = (self.server.dir.path(), self.server.database("muster"));
         let key = home.join("data/master.key").display().to_string();
-        let made = ["admin", "token", "--name", name, "--database-url", &database, "--key-file", &key];
+        let made = [
+            "admin",
+            "token",
+            "--name",
+            name,
+            "--database-url",
+            &database,
+            "--key-file",
+            &key,
+        ];
         let token = home.join(format!("token-of-{name}"));
         if !token.exists() {
             std::fs::write(&token, run(&mut muster(home, &made), "").expect(0).out).unwrap();
         }
         let mut command = muster(home, &line.split(' ').collect::<Vec<_>>());
-        command.env("MUSTER_SERVER", &self.server.url).env("MUSTER_TOKEN_FILE", token);
+        command
+            .env("MUSTER_SERVER", &self.server.url)
+            .env("MUSTER_TOKEN_FILE", token);
         run(&mut command, "")
     }
 }

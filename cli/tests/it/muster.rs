@@ -38,13 +38,19 @@ impl Said {
 
     #[track_caller]
     pub(crate) fn says(self, text: &str) -> Self {
-        assert!(self.out.contains(text) || self.err.contains(text), "no {text:?} in: {}{}", self.out, self.err);
+        assert!(
+            self.out.contains(text) || self.err.contains(text),
+            "no {text:?} in: {}{}",
+            self.out,
+            self.err
+        );
         self
     }
 
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}{}", self.out, self.err))
+        serde_json::from_str(&self.out)
+            .unwrap_or_else(|error| panic!("{error}: {}{}", self.out, self.err))
     }
 }
 
@@ -60,23 +66,49 @@ impl Server {
     pub(crate) fn start() -> Self {
         let dir = folder();
         let mut command = Command::new(MUSTER);
-        command.args(["dev", "--listen", "127.0.0.1:0", "--agent-listen", "127.0.0.1:0", "--data-dir"]);
-        command.arg(dir.path().join("data")).env("MUSTER_LOG", "info").stdin(Stdio::null()).stdout(Stdio::null());
+        command.args([
+            "dev",
+            "--listen",
+            "127.0.0.1:0",
+            "--agent-listen",
+            "127.0.0.1:0",
+            "--data-dir",
+        ]);
+        command
+            .arg(dir.path().join("data"))
+            .env("MUSTER_LOG", "info")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         let (address, agents) = loop {
             line.clear();
-            assert!(log.read_line(&mut line).unwrap() > 0, "the server ended before it served");
-            let plain = line.replace("\u{1b}[3m", "").replace("\u{1b}[0m", "").replace("\u{1b}[2m", "");
-            let told = |word| plain.split_once(word).and_then(|(_, rest)| rest.split_whitespace().next());
+            assert!(
+                log.read_line(&mut line).unwrap() > 0,
+                "the server ended before it served"
+            );
+            let plain = line
+                .replace("\u{1b}[3m", "")
+                .replace("\u{1b}[0m", "")
+                .replace("\u{1b}[2m", "");
+            let told = |word| {
+                plain
+                    .split_once(word)
+                    .and_then(|(_, rest)| rest.split_whitespace().next())
+            };
             if let Some((address, agents)) = told(" listen=").zip(told(" agent_listen=")) {
                 break (address.to_owned(), agents.to_owned());
             }
         };
         // What it goes on to say is read, so that it never waits for a reader.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-        Self { url: format!("http://{address}"), agent_url: format!("https://{agents}"), dir, child }
+        Self {
+            url: format!("http://{address}"),
+            agent_url: format!("https://{agents}"),
+            dir,
+            child,
+        }
     }
 
     pub(crate) fn token(&self) -> String {
@@ -85,7 +117,10 @@ impl Server {
 
     /// Where its Postgres listens.
     pub(crate) fn database(&self, name: &str) -> String {
-        format!("postgresql:///{name}?host={}&user=muster", self.dir.path().join("data/postgres").display())
+        format!(
+            "postgresql:///{name}?host={}&user=muster",
+            self.dir.path().join("data/postgres").display()
+        )
     }
 
     /// `muster` with these arguments, as an administrator.
@@ -96,7 +131,9 @@ impl Server {
     /// The same with something on its standard input.
     pub(crate) fn typed(&self, arguments: &[&str], input: &str) -> Said {
         let mut command = muster(self.dir.path(), arguments);
-        command.env("MUSTER_SERVER", &self.url).env("MUSTER_TOKEN", self.token());
+        command
+            .env("MUSTER_SERVER", &self.url)
+            .env("MUSTER_TOKEN", self.token());
         run(&mut command, input)
     }
 }
@@ -113,13 +150,22 @@ impl Drop for Server {
 /// `muster` with these arguments, and nothing of this test's surroundings.
 pub(crate) fn muster(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(MUSTER);
-    command.args(arguments).env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home);
+    command
+        .args(arguments)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .env("HOME", home);
     command
 }
 
 /// Runs it to its end.
 pub(crate) fn run(command: &mut Command, input: &str) -> Said {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     // A program that does not read closes its end: what it says is what is tested.
     child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
     let output = child.wait_with_output().unwrap();
@@ -132,5 +178,10 @@ pub(crate) fn run(command: &mut Command, input: &str) -> Said {
 
 /// A file of the repository.
 pub(crate) fn file(path: &str) -> String {
-    std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap()
+    std::fs::read_to_string(
+        PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join("..")
+            .join(path),
+    )
+    .unwrap()
 }

@@ -8,56 +8,126 @@ use sha2::{Digest as _, Sha256};
 use crate::muster::{Server, file, folder, muster, run};
 
 fn shipped(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../stacks").join(name).display().to_string()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../stacks")
+        .join(name)
+        .display()
+        .to_string()
 }
 
 #[test]
 fn a_stack_is_linted_with_lines_codes_and_sources() {
     let home = folder();
     let typed = |arguments: &[&str]| run(&mut muster(home.path(), arguments), "");
-    for name in ["cpu-slurm", "h100-cuda12.8", "h200-cuda13", "b200-cuda13", "mi300x-rocm6"] {
-        typed(&["stack", "lint", &shipped(&format!("{name}.toml"))]).expect(0).says("nothing is refused");
+    for name in [
+        "cpu-slurm",
+        "h100-cuda12.8",
+        "h200-cuda13",
+        "b200-cuda13",
+        "mi300x-rocm6",
+    ] {
+        typed(&["stack", "lint", &shipped(&format!("{name}.toml"))])
+            .expect(0)
+            .says("nothing is refused");
     }
-    for part in ["nfs", "lustre", "weka", "storage-scale", "gpu-tests", "rccl-tests", "ipmi"] {
+    for part in [
+        "nfs",
+        "lustre",
+        "weka",
+        "storage-scale",
+        "gpu-tests",
+        "rccl-tests",
+        "ipmi",
+    ] {
         let part = shipped(&format!("parts/{part}.toml"));
-        typed(&["stack", "lint", &shipped("cpu-slurm.toml"), "--with", &part]).expect(0).says("nothing is refused");
+        typed(&["stack", "lint", &shipped("cpu-slurm.toml"), "--with", &part])
+            .expect(0)
+            .says("nothing is refused");
     }
     let nfs = shipped("parts/nfs.toml");
     let lustre = shipped("parts/lustre.toml");
-    typed(&["stack", "lint", &shipped("cpu-slurm.toml"), "--with", &nfs, "--with", &lustre])
-        .expect(1)
-        .says("shared.mount");
+    typed(&[
+        "stack",
+        "lint",
+        &shipped("cpu-slurm.toml"),
+        "--with",
+        &nfs,
+        "--with",
+        &lustre,
+    ])
+    .expect(1)
+    .says("shared.mount");
     let right = file("stacks/b200-cuda13.toml");
-    let wrong = right.replace("nvidia-fabricmanager = \"580.126.20-1\"", "nvidia-fabricmanager = \"580.95.05-1\"");
+    let wrong = right.replace(
+        "nvidia-fabricmanager = \"580.126.20-1\"",
+        "nvidia-fabricmanager = \"580.95.05-1\"",
+    );
     let path = home.path().join("wrong.toml");
     std::fs::write(&path, &wrong).unwrap();
     let path = path.display().to_string();
-    let line = wrong.lines().position(|line| line.starts_with("nvidia-fabricmanager")).unwrap() + 1;
-    let said = typed(&["stack", "lint", &path])
-        .expect(2)
-        .says(&format!("refused line {line}: R3: nvidia-fabricmanager 580.95.05-1"));
+    let line = wrong
+        .lines()
+        .position(|line| line.starts_with("nvidia-fabricmanager"))
+        .unwrap()
+        + 1;
+    let said = typed(&["stack", "lint", &path]).expect(2).says(&format!(
+        "refused line {line}: R3: nvidia-fabricmanager 580.95.05-1"
+    ));
     assert!(said.out.contains("gpu-operator#544"), "{}", said.out);
     let report = typed(&["stack", "lint", &path, "--json"]).expect(2).json();
-    let refused: Vec<&Value> =
-        report["findings"].as_array().unwrap().iter().filter(|finding| finding["level"] == "refused").collect();
-    assert_eq!((refused.len(), &refused[0]["rule"], &refused[0]["line"]), (1, &json!("R3"), &json!(line)));
+    let refused: Vec<&Value> = report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|finding| finding["level"] == "refused")
+        .collect();
+    assert_eq!(
+        (refused.len(), &refused[0]["rule"], &refused[0]["line"]),
+        (1, &json!("R3"), &json!(line))
+    );
     let proprietary = right.replace("nvidia-open = ", "cuda-drivers = ");
     std::fs::write(&path, proprietary).unwrap();
-    typed(&["stack", "lint", &path]).expect(2).says("R6").says("open kernel modules only");
+    typed(&["stack", "lint", &path])
+        .expect(2)
+        .says("R6")
+        .says("open kernel modules only");
     std::fs::write(&path, "version = \"1\"\nimage = \"i\"\ncolour = \"red\"\n").unwrap();
-    typed(&["stack", "lint", &path]).expect(1).says("line 3").says("colour");
+    typed(&["stack", "lint", &path])
+        .expect(1)
+        .says("line 3")
+        .says("colour");
 }
 
 #[test]
 fn two_files_are_compared_without_a_server() {
     let home = folder();
-    let diff = ["stack", "diff", &shipped("h100-cuda12.8.toml"), &shipped("b200-cuda13.toml")];
+    let diff = [
+        "stack",
+        "diff",
+        &shipped("h100-cuda12.8.toml"),
+        &shipped("b200-cuda13.toml"),
+    ];
     let said = run(&mut muster(home.path(), &diff), "").expect(0);
-    for line in ["package cuda-toolkit-12-8", "package nvlsm", "module mlx5_core", "the dearest costs"] {
+    for line in [
+        "package cuda-toolkit-12-8",
+        "package nvlsm",
+        "module mlx5_core",
+        "the dearest costs",
+    ] {
         assert!(said.out.contains(line), "{line}: {}", said.out);
     }
-    let same = ["stack", "diff", &shipped("cpu-slurm.toml"), &shipped("cpu-slurm.toml"), "-o", "json"];
-    assert_eq!(run(&mut muster(home.path(), &same), "").expect(0).json()["differences"], json!([]));
+    let same = [
+        "stack",
+        "diff",
+        &shipped("cpu-slurm.toml"),
+        &shipped("cpu-slurm.toml"),
+        "-o",
+        "json",
+    ];
+    assert_eq!(
+        run(&mut muster(home.path(), &same), "").expect(0).json()["differences"],
+        json!([])
+    );
 }
 
 /// Puts a blob where `muster stack lock` would; gives its digest.
@@ -77,10 +147,20 @@ fn a_locked_stack_is_published_with_its_bundle_and_refused_where_it_cannot_work(
         "raw_digest": nothing, "raw_size": 1, "kernel": "6.1.0-1-amd64",
         "packages": [{ "name": "linux-headers-6.1.0-1-amd64", "version": "6.1.1-1", "arch": "amd64" }], "partitions": { "esp": 1, "root": 2 },
     });
-    server.typed(&["image", "create", "debian-12", "-f", "-"], &image.to_string()).expect(0);
+    server
+        .typed(
+            &["image", "create", "debian-12", "-f", "-"],
+            &image.to_string(),
+        )
+        .expect(0);
     let blobs = server.dir.path().join("blobs");
     let package = blob(&blobs, b"a package");
-    let bundle = blob(&blobs, json!({ "files": { "runc_1.1-1_amd64.deb": package } }).to_string().as_bytes());
+    let bundle = blob(
+        &blobs,
+        json!({ "files": { "runc_1.1-1_amd64.deb": package } })
+            .to_string()
+            .as_bytes(),
+    );
     let stack = |version: &str, more: &str| {
         format!(
             "version = \"{version}\"\nimage = \"debian-12\"\nbundle = \"{bundle}\"\n[packages]\nrunc = \"1.1-1\"\n{more}\n[lock]\nimage_digest = \"{nothing}\"\n\
@@ -89,31 +169,74 @@ fn a_locked_stack_is_published_with_its_bundle_and_refused_where_it_cannot_work(
     };
     let path = server.dir.path().join("stack.toml");
     let (path, blobs) = (path.display().to_string(), blobs.display().to_string());
-    let publish = ["stack", "publish", "cpu", path.as_str(), "--blobs", blobs.as_str()];
+    let publish = [
+        "stack",
+        "publish",
+        "cpu",
+        path.as_str(),
+        "--blobs",
+        blobs.as_str(),
+    ];
     // Whose Fabric Manager it is cannot be said without a driver: a locked stack is refused for it.
     std::fs::write(&path, stack("1", "nvidia-fabricmanager = \"580.126.20-1\"")).unwrap();
-    server.muster(&publish).expect(2).says("R3").says("cannot be judged");
+    server
+        .muster(&publish)
+        .expect(2)
+        .says("R3")
+        .says("cannot be judged");
     std::fs::write(&path, stack("1", "")).unwrap();
-    server.muster(&[&publish[..], &["--dry-run"]].concat()).expect(0).says("would be published");
+    server
+        .muster(&[&publish[..], &["--dry-run"]].concat())
+        .expect(0)
+        .says("would be published");
     server.muster(&["stack", "get", "cpu"]).expect(3);
-    server.muster(&publish).expect(0).says("stack cpu 1 published");
-    let shown = server.muster(&["stack", "get", "cpu", "--json"]).expect(0).json();
+    server
+        .muster(&publish)
+        .expect(0)
+        .says("stack cpu 1 published");
+    let shown = server
+        .muster(&["stack", "get", "cpu", "--json"])
+        .expect(0)
+        .json();
     assert_eq!(shown["status"]["bundle_present"], true);
-    server.muster(&["stack", "diff", "cpu", &path]).expect(0).says("nothing differs");
+    server
+        .muster(&["stack", "diff", "cpu", &path])
+        .expect(0)
+        .says("nothing differs");
     // Under the same version it stays as it is.
     std::fs::write(&path, stack("1", "chrony = \"4.3-2\"")).unwrap();
-    server.muster(&publish).expect(2).says("publish another version");
+    server
+        .muster(&publish)
+        .expect(2)
+        .says("publish another version");
     std::fs::write(&path, stack("2", "chrony = \"4.3-2\"")).unwrap();
-    server.muster(&["stack", "diff", "cpu", &path]).expect(0).says("package chrony");
+    server
+        .muster(&["stack", "diff", "cpu", &path])
+        .expect(0)
+        .says("package chrony");
     // What it would change, and on which nodes, is shown before it is done.
-    server.muster(&[&publish[..], &["--dry-run"]].concat()).expect(0).says("stack cpu: none").says("/spec/version");
-    server.muster(&publish).expect(0).says("stack cpu: none").says("stack cpu 2 published");
+    server
+        .muster(&[&publish[..], &["--dry-run"]].concat())
+        .expect(0)
+        .says("stack cpu: none")
+        .says("/spec/version");
+    server
+        .muster(&publish)
+        .expect(0)
+        .says("stack cpu: none")
+        .says("stack cpu 2 published");
     // The first version is what nodes were promised, also after the second.
     std::fs::write(&path, stack("1", "chrony = \"4.4-1\"")).unwrap();
-    server.muster(&publish).expect(2).says("was published before as sha256:");
+    server
+        .muster(&publish)
+        .expect(2)
+        .says("was published before as sha256:");
     // A module that is built on the node, for a kernel whose headers the image has already, and no lock brings.
     std::fs::write(&path, stack("3", "zfs-dkms = \"2.1.11-1\"")).unwrap();
-    server.muster(&publish).expect(0).says("stack cpu 3 published");
+    server
+        .muster(&publish)
+        .expect(0)
+        .says("stack cpu 3 published");
     // The server refuses by itself what another client sends.
     let wrong = json!({ "version": "1", "image": "debian-12", "selector": { "gpu": "blackwell" }, "packages": { "cuda-drivers": "580.126.20-1" } });
     server

@@ -66,31 +66,49 @@ pub struct Verdicts {
 /// What trials say of every end, and of every pair that failed.
 pub fn verdicts(ends: usize, limits: &Limits, done: &[Vec<Trial>]) -> Verdicts {
     let tally = Tally::of(ends, done.iter().flatten());
-    let of_ends: Vec<EndVerdict> = (0..ends).map(|end| end_verdict(end, &tally, limits)).collect();
+    let of_ends: Vec<EndVerdict> = (0..ends)
+        .map(|end| end_verdict(end, &tally, limits))
+        .collect();
     let mut edges = Vec::new();
     for a in 0..ends {
         for b in tally.failed[a].range(a..).copied() {
-            let by: Vec<usize> =
-                [a, b].into_iter().filter(|end| matches!(of_ends[*end], EndVerdict::Blamed { .. })).collect();
+            let by: Vec<usize> = [a, b]
+                .into_iter()
+                .filter(|end| matches!(of_ends[*end], EndVerdict::Blamed { .. }))
+                .collect();
             let verdict = match by.is_empty() {
                 false => EdgeVerdict::Explained { by },
                 true if tally.good(a) && tally.good(b) => EdgeVerdict::Blamed,
                 true => EdgeVerdict::Unknown,
             };
-            edges.push(Edge { pair: Pair { a, b }, verdict });
+            edges.push(Edge {
+                pair: Pair { a, b },
+                verdict,
+            });
         }
     }
-    Verdicts { ends: of_ends, edges }
+    Verdicts {
+        ends: of_ends,
+        edges,
+    }
 }
 
 fn end_verdict(end: usize, tally: &Tally, limits: &Limits) -> EndVerdict {
     let with = tally.failed_with_good(end);
-    match (tally.good(end), tally.failed[end].is_empty(), tally.anybody_good()) {
+    match (
+        tally.good(end),
+        tally.failed[end].is_empty(),
+        tally.anybody_good(),
+    ) {
         (true, _, _) => EndVerdict::Good,
         (false, true, _) => EndVerdict::Unknown { why: Why::NoAnswer },
         (false, false, _) if with.len() >= limits.confirm => EndVerdict::Blamed { with },
-        (false, false, true) => EndVerdict::Unknown { why: Why::TooFewGood },
-        (false, false, false) => EndVerdict::Unknown { why: Why::NobodyGood },
+        (false, false, true) => EndVerdict::Unknown {
+            why: Why::TooFewGood,
+        },
+        (false, false, false) => EndVerdict::Unknown {
+            why: Why::NobodyGood,
+        },
     }
 }
 

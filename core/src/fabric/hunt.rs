@@ -25,13 +25,25 @@ impl Limits {
     pub fn of(ends: usize) -> Self {
         let all = rounds(ends);
         let default = Self::default();
-        Self { survey: if all <= WHOLE { all.max(1) } else { default.survey }, ..default }
+        Self {
+            survey: if all <= WHOLE {
+                all.max(1)
+            } else {
+                default.survey
+            },
+            ..default
+        }
     }
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { survey: 3, confirm: 2, errors: 3, rounds: 16 }
+        Self {
+            survey: 3,
+            confirm: 2,
+            errors: 3,
+            rounds: 16,
+        }
     }
 }
 
@@ -80,14 +92,25 @@ fn partners(tally: &Tally, late: &Tally, limits: &Limits) -> Vec<Pair> {
     let mut busy = vec![false; tally.ends()];
     let mut pairs = Vec::new();
     for end in 0..tally.ends() {
-        let asked_enough = tally.failed_with_good(end).len() >= limits.confirm || late.errors[end] >= limits.errors;
+        let asked_enough = tally.failed_with_good(end).len() >= limits.confirm
+            || late.errors[end] >= limits.errors;
         if tally.good(end) || asked_enough {
             continue;
         }
-        let free = |partner: &usize| !busy[*partner] && tally.good(*partner) && !tally.decided(end, *partner);
+        let free = |partner: &usize| {
+            !busy[*partner] && tally.good(*partner) && !tally.decided(end, *partner)
+        };
         // Who errs with others may be the one that has no tool.
-        let quiet = |partner: &usize| (tally.edge_errors(end, *partner), late.errors[*partner], *partner);
-        let Some(partner) = (0..tally.ends()).filter(free).min_by_key(quiet) else { continue };
+        let quiet = |partner: &usize| {
+            (
+                tally.edge_errors(end, *partner),
+                late.errors[*partner],
+                *partner,
+            )
+        };
+        let Some(partner) = (0..tally.ends()).filter(free).min_by_key(quiet) else {
+            continue;
+        };
         (busy[end], busy[partner]) = (true, true);
         pairs.push(Pair::of(end, partner));
     }

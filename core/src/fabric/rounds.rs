@@ -13,7 +13,10 @@ pub struct Pair {
 impl Pair {
     /// Of two ends in any order.
     pub fn of(one: usize, other: usize) -> Self {
-        Self { a: one.min(other), b: one.max(other) }
+        Self {
+            a: one.min(other),
+            b: one.max(other),
+        }
     }
 
     /// Whether an end is in it.
@@ -46,7 +49,10 @@ pub fn round(ends: usize, number: usize) -> Vec<Pair> {
     let circle = seats - 1;
     let number = number % circle;
     let mut pairs = vec![Pair::of(number, circle)];
-    pairs.extend((1..seats / 2).map(|step| Pair::of((number + step) % circle, (number + circle - step) % circle)));
+    pairs.extend(
+        (1..seats / 2)
+            .map(|step| Pair::of((number + step) % circle, (number + circle - step) % circle)),
+    );
     pairs.retain(|pair| pair.b < ends);
     pairs.sort_unstable();
     pairs

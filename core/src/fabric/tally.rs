@@ -33,7 +33,9 @@ impl Tally {
             errors: vec![0; ends],
             edge_errors: BTreeMap::new(),
         };
-        for Trial { pair, verdict } in trials.filter(|trial| trial.pair.b < ends && trial.pair.a != trial.pair.b) {
+        for Trial { pair, verdict } in
+            trials.filter(|trial| trial.pair.b < ends && trial.pair.a != trial.pair.b)
+        {
             let (a, b) = (pair.a, pair.b);
             match verdict {
                 Verdict::Pass if !tally.failed[a].contains(&b) => {
@@ -76,7 +78,11 @@ impl Tally {
 
     /// Known-good partners that an end failed with.
     pub(super) fn failed_with_good(&self, end: usize) -> Vec<usize> {
-        self.failed[end].iter().copied().filter(|partner| self.good(*partner)).collect()
+        self.failed[end]
+            .iter()
+            .copied()
+            .filter(|partner| self.good(*partner))
+            .collect()
     }
 
     /// Whether a pair was measured, with whatever result.
@@ -85,6 +91,9 @@ impl Tally {
     }
 
     pub(super) fn edge_errors(&self, one: usize, other: usize) -> usize {
-        self.edge_errors.get(&Pair::of(one, other)).copied().unwrap_or(0)
+        self.edge_errors
+            .get(&Pair::of(one, other))
+            .copied()
+            .unwrap_or(0)
     }
 }

@@ -10,7 +10,10 @@ pub fn one_way(by: &Judged<'_>, results: &[GateResult]) -> Verdict {
         let gate = by.suite.gates.iter().find(|gate| gate.id == result.gate);
         gate.is_some_and(|gate| gate.mode(by.profile) != Mode::Shadow)
     };
-    let measured = results.iter().filter(counted).any(|result| result.verdict == Verdict::Pass);
+    let measured = results
+        .iter()
+        .filter(counted)
+        .any(|result| result.verdict == Verdict::Pass);
     match judge(by, results) {
         SuiteVerdict::Fail => Verdict::Fail,
         SuiteVerdict::Pass if measured => Verdict::Pass,
@@ -23,7 +26,9 @@ pub fn both_ways(pair: Pair, ways: [Verdict; 2]) -> Trial {
     let verdict = match ways {
         [Verdict::Fail, _] | [_, Verdict::Fail] => Verdict::Fail,
         [Verdict::Pass, Verdict::Pass] => Verdict::Pass,
-        [Verdict::Error | Verdict::Skipped, _] | [_, Verdict::Error | Verdict::Skipped] => Verdict::Error,
+        [Verdict::Error | Verdict::Skipped, _] | [_, Verdict::Error | Verdict::Skipped] => {
+            Verdict::Error
+        }
     };
     Trial { pair, verdict }
 }

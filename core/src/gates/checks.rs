@@ -13,52 +13,163 @@ pub struct Check {
 }
 
 const fn check(id: &'static str, title: &'static str, catches: &'static str) -> Check {
-    Check { id, title, catches, not_shipped: "" }
+    Check {
+        id,
+        title,
+        catches,
+        not_shipped: "",
+    }
 }
 
-const fn missing(id: &'static str, title: &'static str, catches: &'static str, not_shipped: &'static str) -> Check {
-    Check { id, title, catches, not_shipped }
+const fn missing(
+    id: &'static str,
+    title: &'static str,
+    catches: &'static str,
+    not_shipped: &'static str,
+) -> Check {
+    Check {
+        id,
+        title,
+        catches,
+        not_shipped,
+    }
 }
 
 /// All of them.
 pub const CHECKS: &[Check] = &[
-    check("A1", "GPU count and identity", "a GPU that fell out, a swapped board, the wrong model"),
-    check("A2", "Full state of each GPU", "clocks, power limits and links that are not as they should be"),
-    check("A3", "ECC and row remapping", "memory that wears out: pending and failed remaps, uncorrected errors"),
-    check("A4", "PCIe links", "cards and disks that trained down in width"),
+    check(
+        "A1",
+        "GPU count and identity",
+        "a GPU that fell out, a swapped board, the wrong model",
+    ),
+    check(
+        "A2",
+        "Full state of each GPU",
+        "clocks, power limits and links that are not as they should be",
+    ),
+    check(
+        "A3",
+        "ECC and row remapping",
+        "memory that wears out: pending and failed remaps, uncorrected errors",
+    ),
+    check(
+        "A4",
+        "PCIe links",
+        "cards and disks that trained down in width",
+    ),
     check("A5", "NVLink state", "links that are down or slow"),
-    check("A6", "NVSwitch fabric", "a fabric manager that failed or does not fit the driver"),
-    check("A7", "Topology", "GPUs that lost their way to others, NICs that are not where the board's plan has them"),
-    check("A8", "InfiniBand ports", "ports that are down, polling, slow or of the wrong kind"),
+    check(
+        "A6",
+        "NVSwitch fabric",
+        "a fabric manager that failed or does not fit the driver",
+    ),
+    check(
+        "A7",
+        "Topology",
+        "GPUs that lost their way to others, NICs that are not where the board's plan has them",
+    ),
+    check(
+        "A8",
+        "InfiniBand ports",
+        "ports that are down, polling, slow or of the wrong kind",
+    ),
     check("A9", "InfiniBand counters", "links that flap or corrupt"),
     // PCIe ACS belongs to it, and has no gate of its own: no parser reads `lspci -vvv`. The stacks' unit that switches it off is held as a service.
-    check("A10", "Software", "packages, kernel, services and firmware that are not the pinned ones"),
-    check("A11", "Host inventory", "processors, memory, disks and NICs that are missing or smaller"),
+    check(
+        "A10",
+        "Software",
+        "packages, kernel, services and firmware that are not the pinned ones",
+    ),
+    check(
+        "A11",
+        "Host inventory",
+        "processors, memory, disks and NICs that are missing or smaller",
+    ),
     check("A12", "Disk health", "disks that say they fail or are worn"),
-    check("A13", "Memory and machine-check errors", "DIMMs, processors and buses that report errors"),
+    check(
+        "A13",
+        "Memory and machine-check errors",
+        "DIMMs, processors and buses that report errors",
+    ),
     check("A14", "Time", "clocks that munge and TLS refuse"),
-    check("A15", "Mounts and RAID", "full file systems, degraded arrays"),
-    check("A16", "BMC, power supplies, fans", "lost redundancy, sensors beyond their limits"),
-    check("A17", "Kernel log", "Xid and SXid events, lost GPUs, bus errors, hung tasks, failing adapters"),
-    check("B1", "DCGM diagnostics", "what NVIDIA's own tests find, at levels 1 to 4"),
-    check("C1", "Every GPU under load (gpu-burn)", "GPUs that compute wrongly, or slower than their neighbours"),
-    check("C2", "Every GPU under load (gpu-fryer)", "as C1, for bf16 and fp8"),
+    check(
+        "A15",
+        "Mounts and RAID",
+        "full file systems, degraded arrays",
+    ),
+    check(
+        "A16",
+        "BMC, power supplies, fans",
+        "lost redundancy, sensors beyond their limits",
+    ),
+    check(
+        "A17",
+        "Kernel log",
+        "Xid and SXid events, lost GPUs, bus errors, hung tasks, failing adapters",
+    ),
+    check(
+        "B1",
+        "DCGM diagnostics",
+        "what NVIDIA's own tests find, at levels 1 to 4",
+    ),
+    check(
+        "C1",
+        "Every GPU under load (gpu-burn)",
+        "GPUs that compute wrongly, or slower than their neighbours",
+    ),
+    check(
+        "C2",
+        "Every GPU under load (gpu-fryer)",
+        "as C1, for bf16 and fp8",
+    ),
     check("C3", "DCGM's load generator", "as C1"),
-    check("C4", "Throttling", "GPUs slowed down by heat or by missing power"),
+    check(
+        "C4",
+        "Throttling",
+        "GPUs slowed down by heat or by missing power",
+    ),
     missing(
         "C5",
         "Silent data corruption",
         "GPUs whose results differ from their neighbours'",
         "no public tool whose output was recorded; C1 compares each GPU's results with its own",
     ),
-    check("D1", "Bandwidth of every link (nvbandwidth)", "a slow PCIe link, a missing NVLink between any two GPUs"),
-    check("D2", "all_reduce inside the node", "NVLink and NVSwitch faults that only show under load"),
+    check(
+        "D1",
+        "Bandwidth of every link (nvbandwidth)",
+        "a slow PCIe link, a missing NVLink between any two GPUs",
+    ),
+    check(
+        "D2",
+        "all_reduce inside the node",
+        "NVLink and NVSwitch faults that only show under load",
+    ),
     check("D3", "all_reduce past NVLink", "slow paths from GPU to NIC"),
-    check("D4", "Disks under load", "disks that are slow or return something else than was written"),
-    check("D5", "Processors and memory under load", "wrong results, bad memory, slow memory"),
-    check("E1", "RDMA bandwidth of a pair", "a slow cable, port or adapter"),
-    check("E2", "RDMA latency of a pair", "retransmissions, a wrong path through the fabric"),
-    check("E3", "Pairs by turns", "which end of a bad pair is at fault, or that it is the path between them"),
+    check(
+        "D4",
+        "Disks under load",
+        "disks that are slow or return something else than was written",
+    ),
+    check(
+        "D5",
+        "Processors and memory under load",
+        "wrong results, bad memory, slow memory",
+    ),
+    check(
+        "E1",
+        "RDMA bandwidth of a pair",
+        "a slow cable, port or adapter",
+    ),
+    check(
+        "E2",
+        "RDMA latency of a pair",
+        "retransmissions, a wrong path through the fabric",
+    ),
+    check(
+        "E3",
+        "Pairs by turns",
+        "which end of a bad pair is at fault, or that it is the path between them",
+    ),
     missing(
         "E4",
         "The fabric as a whole",

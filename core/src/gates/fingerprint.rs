@@ -8,25 +8,61 @@ pub fn fingerprint(facts: &Facts) -> Digest {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let smbios = &facts.smbios;
     let mut parts = vec![
-        ("system", vec![text(&smbios.uuid), text(&smbios.serial), text(&smbios.product)]),
+        (
+            "system",
+            vec![
+                text(&smbios.uuid),
+                text(&smbios.serial),
+                text(&smbios.product),
+            ],
+        ),
         ("board", vec![text(&smbios.board_serial)]),
         ("chassis", vec![text(&smbios.chassis_serial)]),
         ("firmware", vec![text(&smbios.bios_version)]),
     ];
-    parts.extend(
-        facts.cpus.iter().map(|cpu| ("cpu", vec![cpu.model.clone(), cpu.cores.to_string(), cpu.threads.to_string()])),
-    );
+    parts.extend(facts.cpus.iter().map(|cpu| {
+        (
+            "cpu",
+            vec![
+                cpu.model.clone(),
+                cpu.cores.to_string(),
+                cpu.threads.to_string(),
+            ],
+        )
+    }));
     parts.extend(facts.memory.modules.iter().map(|dimm| {
-        ("dimm", vec![dimm.locator.clone(), dimm.size_bytes.to_string(), text(&dimm.serial), text(&dimm.part_number)])
+        (
+            "dimm",
+            vec![
+                dimm.locator.clone(),
+                dimm.size_bytes.to_string(),
+                text(&dimm.serial),
+                text(&dimm.part_number),
+            ],
+        )
+    }));
+    parts.extend(facts.disks.iter().map(|disk| {
+        (
+            "disk",
+            vec![
+                text(&disk.serial),
+                text(&disk.model),
+                disk.size_bytes.to_string(),
+            ],
+        )
     }));
     parts.extend(
         facts
-            .disks
+            .nics
             .iter()
-            .map(|disk| ("disk", vec![text(&disk.serial), text(&disk.model), disk.size_bytes.to_string()])),
+            .map(|nic| ("nic", vec![nic.mac.to_string()])),
     );
-    parts.extend(facts.nics.iter().map(|nic| ("nic", vec![nic.mac.to_string()])));
-    parts.extend(facts.gpus.iter().map(|gpu| ("gpu", vec![gpu.pci_address.clone(), text(&gpu.serial)])));
+    parts.extend(
+        facts
+            .gpus
+            .iter()
+            .map(|gpu| ("gpu", vec![gpu.pci_address.clone(), text(&gpu.serial)])),
+    );
     parts.sort();
     // JSON keeps the borders between the parts, so that no two lists of parts read the same.
     Digest::of(&serde_json::to_vec(&parts).expect("parts are only strings"))

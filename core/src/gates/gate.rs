@@ -20,7 +20,11 @@ impl Suite {
     /// With the gate that found a fault, where it is of another suite of the node's pool: what it found is to be gone before the node serves again.
     #[must_use]
     pub fn with_finder(mut self, finder: Option<Gate>) -> Self {
-        self.gates.extend(finder.filter(|finder| !finder.shadow && self.gates.iter().all(|gate| gate.id != finder.id)));
+        self.gates.extend(
+            finder.filter(|finder| {
+                !finder.shadow && self.gates.iter().all(|gate| gate.id != finder.id)
+            }),
+        );
         self
     }
 
@@ -182,7 +186,9 @@ fn is_none_of_it(seconds: &u64) -> bool {
 impl Gate {
     /// Seconds that it may take by its own word: every run that it is allowed, its window, and the time to settle.
     pub fn longest_s(&self) -> u64 {
-        let once = self.window_s.map_or(self.timeout_s, |window| 2 * self.timeout_s + window);
+        let once = self
+            .window_s
+            .map_or(self.timeout_s, |window| 2 * self.timeout_s + window);
         once * (u64::from(self.retries) + 1) + self.settle_s
     }
 

@@ -42,7 +42,11 @@ pub struct Judged<'a> {
 
 /// Judges a run. What was to run and has no result is unknown, never a pass.
 pub fn judge(by: &Judged<'_>, results: &[GateResult]) -> SuiteVerdict {
-    let wanted = by.suite.gates.iter().filter(|gate| by.wanted.is_empty() || by.wanted.contains(&gate.id));
+    let wanted = by
+        .suite
+        .gates
+        .iter()
+        .filter(|gate| by.wanted.is_empty() || by.wanted.contains(&gate.id));
     let said = wanted.map(|gate| {
         let result = results.iter().find(|result| result.gate == gate.id);
         counts(gate.mode(by.profile), result, by.now)
@@ -58,7 +62,8 @@ pub fn judge(by: &Judged<'_>, results: &[GateResult]) -> SuiteVerdict {
 pub fn blocks(mode: Mode, verdict: Verdict) -> bool {
     match (mode, verdict) {
         (Mode::Shadow, _) | (_, Verdict::Pass) | (Mode::Optional, Verdict::Skipped) => false,
-        (Mode::Required | Mode::Optional, Verdict::Fail | Verdict::Error) | (Mode::Required, Verdict::Skipped) => true,
+        (Mode::Required | Mode::Optional, Verdict::Fail | Verdict::Error)
+        | (Mode::Required, Verdict::Skipped) => true,
     }
 }
 
@@ -66,8 +71,13 @@ fn counts(mode: Mode, result: Option<&GateResult>, now: Timestamp) -> SuiteVerdi
     if mode == Mode::Shadow {
         return SuiteVerdict::Pass;
     }
-    let Some(result) = result else { return SuiteVerdict::Unknown };
-    let waived = result.waived.as_ref().is_some_and(|waived| waived.until > now);
+    let Some(result) = result else {
+        return SuiteVerdict::Unknown;
+    };
+    let waived = result
+        .waived
+        .as_ref()
+        .is_some_and(|waived| waived.until > now);
     match result.verdict {
         verdict if waived || !blocks(mode, verdict) => SuiteVerdict::Pass,
         Verdict::Fail => SuiteVerdict::Fail,

@@ -43,7 +43,11 @@ pub fn lint(suite: &Suite) -> Vec<String> {
         let mut found = Vec::new();
         lint_gate(gate, &mut found);
         lint_during(gate, suite, &mut found);
-        problems.extend(found.into_iter().map(|problem| format!("{}: {problem}", gate.id)));
+        problems.extend(
+            found
+                .into_iter()
+                .map(|problem| format!("{}: {problem}", gate.id)),
+        );
     }
     problems
 }
@@ -56,7 +60,10 @@ pub fn lint_with(suite: &Suite, profile: &HardwareProfile) -> Vec<String> {
         let required = gate.mode(Some(profile)) == Mode::Required;
         let mut problem = |text: String| problems.push(format!("{}: {text}", gate.id));
         if required && Parser::find(&gate.parser).is_some_and(|parser| parser.experimental) {
-            problem(format!("the profile requires it, and parser {} is experimental", gate.parser));
+            problem(format!(
+                "the profile requires it, and parser {} is experimental",
+                gate.parser
+            ));
         }
         let names = counts(gate).filter_map(|count| count.strip_prefix("profile:"));
         for name in names.filter(|name| required && profile_number(name, profile).is_none()) {
@@ -65,12 +72,23 @@ pub fn lint_with(suite: &Suite, profile: &HardwareProfile) -> Vec<String> {
         for name in counts(gate).filter_map(|count| count.strip_prefix("profile:")) {
             let value = profile_number(name, profile).map(|(value, _)| value);
             if let Some(value) = value.filter(|value| whole(*value).is_none()) {
-                problem(format!("the profile's {name} is {value}, and things are counted by it"));
+                problem(format!(
+                    "the profile's {name} is {value}, and things are counted by it"
+                ));
             }
         }
-        for Criterion { metric, op, limit, unit, .. } in &gate.criteria {
+        for Criterion {
+            metric,
+            op,
+            limit,
+            unit,
+            ..
+        } in &gate.criteria
+        {
             let Limit::Text(text) = limit else { continue };
-            let Some(name) = text.strip_prefix("profile:") else { continue };
+            let Some(name) = text.strip_prefix("profile:") else {
+                continue;
+            };
             match profile_number(name, profile) {
                 _ if unit == TEXT => {
                     if required && !profile.words.contains_key(name) {
@@ -79,10 +97,14 @@ pub fn lint_with(suite: &Suite, profile: &HardwareProfile) -> Vec<String> {
                 }
                 None if required => problem(format!("the profile has no threshold {name}")),
                 Some((_, its_unit)) if its_unit != unit => {
-                    problem(format!("the profile's {name} is in {its_unit}, the criterion in {unit}"));
+                    problem(format!(
+                        "the profile's {name} is in {its_unit}, the criterion in {unit}"
+                    ));
                 }
                 Some((0.0, _)) if *op == Op::AtLeast && !MAY_BE_NONE.contains(&unit.as_str()) => {
-                    problem(format!("{metric}: the profile's {name} is 0 {unit}, and everything is >= 0"));
+                    problem(format!(
+                        "{metric}: the profile's {name} is 0 {unit}, and everything is >= 0"
+                    ));
                 }
                 None | Some(_) => {}
             }
@@ -97,22 +119,37 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
             problems.push(problem.into());
         }
     };
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | '_');
+    let plain =
+        |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | '_');
     check(
         gate.id.is_empty() || gate.id.len() > 100 || !gate.id.chars().all(plain),
         "the id must be 1 to 100 of a-z, 0-9, '-', '.', '_'",
     );
     check(gate.title.is_empty(), "no title");
-    check(gate.finding.is_empty(), "no finding: what does a failure mean?");
+    check(
+        gate.finding.is_empty(),
+        "no finding: what does a failure mean?",
+    );
     check(gate.timeout_s == 0, "no timeout");
-    check(gate.timeout_s > TIMEOUT_MAX_S, "a timeout of more than a week");
-    check(gate.criteria.is_empty(), "no criteria: it would pass whatever is measured");
+    check(
+        gate.timeout_s > TIMEOUT_MAX_S,
+        "a timeout of more than a week",
+    );
+    check(
+        gate.criteria.is_empty(),
+        "no criteria: it would pass whatever is measured",
+    );
     check(starts_shell(&gate.argv), "argv must not start a shell");
     check(
-        gate.output.as_ref().is_some_and(|name| name.is_empty() || name.contains('/') || name.contains("..")),
+        gate.output
+            .as_ref()
+            .is_some_and(|name| name.is_empty() || name.contains('/') || name.contains("..")),
         "output must be a plain file name",
     );
-    check(!counts(gate).all(is_count), "count is neither a number from 1 nor a known reference");
+    check(
+        !counts(gate).all(is_count),
+        "count is neither a number from 1 nor a known reference",
+    );
     lint_each(gate, problems);
     lint_running(gate, problems);
     lint_window(gate, problems);
@@ -125,76 +162,130 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
 
 /// What is counted by: each criterion's best, and the gate's own count.
 fn counts(gate: &Gate) -> impl Iterator<Item = &str> {
-    let best = gate.criteria.iter().filter_map(|criterion| criterion.best.as_deref());
+    let best = gate
+        .criteria
+        .iter()
+        .filter_map(|criterion| criterion.best.as_deref());
     best.chain(gate.count.as_deref().map(|count| or_more(count).0))
 }
 
 fn is_count(count: &str) -> bool {
-    count.starts_with("profile:") || COUNTS.contains(&count) || matches!(count.parse::<u64>(), Ok(1..=100_000))
+    count.starts_with("profile:")
+        || COUNTS.contains(&count)
+        || matches!(count.parse::<u64>(), Ok(1..=100_000))
 }
 
 /// What it does and needs, how often it is run, what of it is kept.
 fn lint_running(gate: &Gate, problems: &mut Vec<String>) {
-    let plain_file = |name: &String| !name.is_empty() && !name.contains('/') && !name.contains("..");
+    let plain_file =
+        |name: &String| !name.is_empty() && !name.contains('/') && !name.contains("..");
     let variable = |name: &String| {
-        !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+        !name.is_empty()
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
     };
     let mut check = |wrong: bool, problem: String| {
         if wrong {
             problems.push(problem);
         }
     };
-    check(gate.retries > RETRIES_MAX, format!("at most {RETRIES_MAX} retries"));
+    check(
+        gate.retries > RETRIES_MAX,
+        format!("at most {RETRIES_MAX} retries"),
+    );
     check(
         gate.keep.len() > KEPT_MAX || !gate.keep.iter().all(plain_file),
         format!("keep is at most {KEPT_MAX} plain file names"),
     );
-    check(!gate.env.keys().all(variable), "variables of env are of A-Z, 0-9 and _".into());
-    check(gate.argv.is_empty() && !(gate.env.is_empty() && gate.keep.is_empty()), "env and keep are for tools".into());
+    check(
+        !gate.env.keys().all(variable),
+        "variables of env are of A-Z, 0-9 and _".into(),
+    );
+    check(
+        gate.argv.is_empty() && !(gate.env.is_empty() && gate.keep.is_empty()),
+        "env and keep are for tools".into(),
+    );
     let archs = ["amd64", "arm64"];
-    check(!gate.arch.iter().all(|arch| archs.contains(&arch.as_str())), "arch is amd64 or arm64".into());
+    check(
+        !gate.arch.iter().all(|arch| archs.contains(&arch.as_str())),
+        "arch is amd64 or arm64".into(),
+    );
     let gpu = gate.effects.contains(&SideEffect::GpuLoad);
     check(
         !gate.effects.is_empty() && !gate.needs.contains(&Need::Drained),
         "what loads or writes needs a drained node".into(),
     );
-    check(gpu && !gate.needs.contains(&Need::GpusIdle), "what loads GPUs needs them idle".into());
-    check(gate.settle_s > SETTLE_MAX_S, format!("what is not up {SETTLE_MAX_S} seconds after a boot does not come up"));
+    check(
+        gpu && !gate.needs.contains(&Need::GpusIdle),
+        "what loads GPUs needs them idle".into(),
+    );
+    check(
+        gate.settle_s > SETTLE_MAX_S,
+        format!("what is not up {SETTLE_MAX_S} seconds after a boot does not come up"),
+    );
     let looks = gate.effects.is_empty() && gate.during.is_none() && gate.peer.is_none();
     check(
         gate.settle_s > 0 && !looks,
         "only what is looked at may settle: no load, no peer, not during another".into(),
     );
-    for unknown in gate.checks.iter().filter(|id| CHECKS.iter().all(|check| check.id != id.as_str())) {
+    for unknown in gate
+        .checks
+        .iter()
+        .filter(|id| CHECKS.iter().all(|check| check.id != id.as_str()))
+    {
         check(true, format!("there is no check {unknown:?}"));
     }
 }
 
 /// A gate that looks at what grew between two runs: of counters alone, and in bounded time.
 fn lint_window(gate: &Gate, problems: &mut Vec<String>) {
-    let Some(window_s) = gate.window_s else { return };
+    let Some(window_s) = gate.window_s else {
+        return;
+    };
     let mut check = |wrong: bool, problem: String| {
         if wrong {
             problems.push(problem);
         }
     };
-    check(!(1..=WINDOW_MAX_S).contains(&window_s), format!("a window is 1 to {WINDOW_MAX_S} seconds"));
-    check(gate.peer.is_some(), "a window is for what is measured twice on one node".into());
-    for criterion in gate.criteria.iter().filter(|criterion| !GROWING.contains(&criterion.unit.as_str())) {
+    check(
+        !(1..=WINDOW_MAX_S).contains(&window_s),
+        format!("a window is 1 to {WINDOW_MAX_S} seconds"),
+    );
+    check(
+        gate.peer.is_some(),
+        "a window is for what is measured twice on one node".into(),
+    );
+    for criterion in gate
+        .criteria
+        .iter()
+        .filter(|criterion| !GROWING.contains(&criterion.unit.as_str()))
+    {
         let Criterion { metric, unit, .. } = criterion;
-        check(true, format!("{metric}: in {unit} nothing is counted, so that nothing grows within the window"));
+        check(
+            true,
+            format!(
+                "{metric}: in {unit} nothing is counted, so that nothing grows within the window"
+            ),
+        );
     }
 }
 
 /// A gate that runs once per disk must name the disk, and count what it ran for.
 fn lint_each(gate: &Gate, problems: &mut Vec<String>) {
-    let words: Vec<&str> = gate.argv.iter().flat_map(|argument| variables_of(argument)).collect();
+    let words: Vec<&str> = gate
+        .argv
+        .iter()
+        .flat_map(|argument| variables_of(argument))
+        .collect();
     for word in words.iter().filter(|word| !VARIABLES.contains(word)) {
         problems.push(format!("argv names the unknown variable {word:?}"));
     }
     let uses_each = words.contains(&"each");
     match &gate.each {
-        Some(_) if !uses_each => problems.push("it runs for each of several, but argv does not name ${each}".into()),
+        Some(_) if !uses_each => {
+            problems.push("it runs for each of several, but argv does not name ${each}".into())
+        }
         None if uses_each => problems.push("argv names ${each}, but the gate has no `each`".into()),
         _ => {}
     }
@@ -212,7 +303,10 @@ fn lint_each(gate: &Gate, problems: &mut Vec<String>) {
 
 fn lint_parsed(gate: &Gate, parser: &Parser, problems: &mut Vec<String>) {
     match (parser.builtin, gate.argv.is_empty()) {
-        (true, false) => problems.push(format!("parser {} measures by itself and takes no argv", parser.name)),
+        (true, false) => problems.push(format!(
+            "parser {} measures by itself and takes no argv",
+            parser.name
+        )),
         (false, true) => problems.push(format!("parser {} needs an argv", parser.name)),
         _ => {}
     }
@@ -227,17 +321,24 @@ fn lint_parsed(gate: &Gate, parser: &Parser, problems: &mut Vec<String>) {
         if criterion.of.as_deref() == Some("") {
             problems.push(format!("{metric}: of is empty"));
         }
-        let each = parser.metrics.iter().any(|known| known.name == *metric && !known.per.is_empty());
-        let ordered = matches!(criterion.op, Op::AtLeast | Op::AtMost) && criterion.of.is_none() && each;
+        let each = parser
+            .metrics
+            .iter()
+            .any(|known| known.name == *metric && !known.per.is_empty());
+        let ordered =
+            matches!(criterion.op, Op::AtLeast | Op::AtMost) && criterion.of.is_none() && each;
         if criterion.best.is_some() && !ordered {
-            problems.push(format!("{metric}: the best are of what is measured for each, by >= or <=, without `of`"));
+            problems.push(format!(
+                "{metric}: the best are of what is measured for each, by >= or <=, without `of`"
+            ));
         }
         match parser.unit(metric) {
             None => problems.push(format!("parser {} gives no metric {metric:?}", parser.name)),
             Some(_) if criterion.unit.is_empty() => problems.push(format!("{metric}: no unit")),
-            Some(unit) if unit != criterion.unit => {
-                problems.push(format!("{metric}: is measured in {unit}, not {}", criterion.unit))
-            }
+            Some(unit) if unit != criterion.unit => problems.push(format!(
+                "{metric}: is measured in {unit}, not {}",
+                criterion.unit
+            )),
             Some(unit) => lint_limit(metric, unit, criterion.op, &criterion.limit, problems),
         }
     }
@@ -249,11 +350,15 @@ fn lint_limit(metric: &str, unit: &str, op: Op, limit: &Limit, problems: &mut Ve
         problems.push(format!("{metric}: words are only == or !="));
     }
     match limit {
-        Limit::Number(_) if is_text => problems.push(format!("{metric}: a word cannot be held against a number")),
+        Limit::Number(_) if is_text => {
+            problems.push(format!("{metric}: a word cannot be held against a number"))
+        }
         Limit::Number(number) if !number.is_finite() || *number < 0.0 => {
             problems.push(format!("{metric}: {number} is no limit"))
         }
-        Limit::Number(0.0) if op == Op::AtLeast => problems.push(format!("{metric}: everything is >= 0")),
+        Limit::Number(0.0) if op == Op::AtLeast => {
+            problems.push(format!("{metric}: everything is >= 0"))
+        }
         Limit::Number(_) => {}
         Limit::Text(text) => match text.split_once(':') {
             Some(("profile", name)) if !name.is_empty() => {}

@@ -23,14 +23,21 @@ pub fn lint_profile(profile: &HardwareProfile) -> Vec<(&'static str, String)> {
         }
     }
     for name in profile.thresholds.keys() {
-        problems.extend(threshold(profile, name).into_iter().map(|text| ("thresholds", format!("{name}: {text}"))));
+        problems.extend(
+            threshold(profile, name)
+                .into_iter()
+                .map(|text| ("thresholds", format!("{name}: {text}"))),
+        );
     }
     for (name, word) in &profile.words {
         if word.value.is_empty() {
             problems.push(("words", format!("{name}: it is empty")));
         }
         let said = origin(&word.provenance, &word.source);
-        problems.extend(said.into_iter().map(|text| ("words", format!("{name}: {text}"))));
+        problems.extend(
+            said.into_iter()
+                .map(|text| ("words", format!("{name}: {text}"))),
+        );
     }
     for (gate, policy) in &profile.gates {
         if policy.because.is_empty() {
@@ -41,7 +48,9 @@ pub fn lint_profile(profile: &HardwareProfile) -> Vec<(&'static str, String)> {
 }
 
 fn threshold(profile: &HardwareProfile, name: &str) -> Vec<String> {
-    let Some(threshold) = profile.thresholds.get(name) else { return Vec::new() };
+    let Some(threshold) = profile.thresholds.get(name) else {
+        return Vec::new();
+    };
     let (value, unit) = (threshold.value, &threshold.unit);
     let mut problems = origin(&threshold.provenance, &threshold.source);
     if !value.is_finite() || value < 0.0 {
@@ -54,9 +63,10 @@ fn threshold(profile: &HardwareProfile, name: &str) -> Vec<String> {
         match profile.ceilings.get(of) {
             None => problems.push(format!("the profile has no ceiling {of}")),
             Some(ceiling) => match convert(value, unit, &ceiling.unit) {
-                None => {
-                    problems.push(format!("{unit} and {}, the unit of the ceiling {of}, do not compare", ceiling.unit))
-                }
+                None => problems.push(format!(
+                    "{unit} and {}, the unit of the ceiling {of}, do not compare",
+                    ceiling.unit
+                )),
                 Some(value) if value > ceiling.value => problems.push(format!(
                     "{} {unit} is beyond the ceiling {of}: {} {}",
                     threshold.value, ceiling.value, ceiling.unit

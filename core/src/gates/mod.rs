@@ -21,7 +21,8 @@ pub use catalogue::{Metric, Parser, TEXT};
 pub use checks::{CHECKS, Check};
 pub use fingerprint::fingerprint;
 pub use gate::{
-    Criterion, During, Each, Gate, Limit, Mode, Need, OnTimeout, Op, Peer, SideEffect, Stage, Suite, Value,
+    Criterion, During, Each, Gate, Limit, Mode, Need, OnTimeout, Op, Peer, SideEffect, Stage,
+    Suite, Value,
 };
 pub use judge::{Judged, SuiteVerdict, blocks, judge};
 pub use lint::{RETRIES_MAX, lint, lint_with};

@@ -70,8 +70,14 @@ pub struct GateResult {
 impl GateResult {
     /// With what its suite says of a gate that fails. An error, or nothing to measure, says nothing of the hardware.
     pub fn explained(self, suite: &Suite) -> Self {
-        let gate = suite.gates.iter().find(|gate| gate.id == self.gate && self.verdict == Verdict::Fail);
-        Self { finding: gate.map(|gate| gate.finding.clone()).unwrap_or_default(), ..self }
+        let gate = suite
+            .gates
+            .iter()
+            .find(|gate| gate.id == self.gate && self.verdict == Verdict::Fail);
+        Self {
+            finding: gate.map(|gate| gate.finding.clone()).unwrap_or_default(),
+            ..self
+        }
     }
 }
 
@@ -138,7 +144,10 @@ impl Evidence {
     }
 
     fn sum(&self) -> Digest {
-        let bare = Self { digest: None, ..self.clone() };
+        let bare = Self {
+            digest: None,
+            ..self.clone()
+        };
         Digest::of(&serde_json::to_vec(&bare).expect("evidence is only strings and numbers"))
     }
 }

@@ -39,7 +39,10 @@ const UNITS: &[(&str, Dimension, f64)] = &[
 
 /// What a unit measures, and how many of the dimension's own units it is; nothing for counts and the like, which only compare with themselves.
 pub fn dimension(unit: &str) -> Option<(Dimension, f64)> {
-    UNITS.iter().find(|(name, ..)| *name == unit).map(|(_, dimension, factor)| (*dimension, *factor))
+    UNITS
+        .iter()
+        .find(|(name, ..)| *name == unit)
+        .map(|(_, dimension, factor)| (*dimension, *factor))
 }
 
 /// How many of `to` a value in `from` is; nothing when they measure different things.
@@ -59,7 +62,10 @@ mod tests {
     fn a_gigabyte_is_eight_gigabits() {
         assert_eq!(convert(50.0, "GB/s", "Gb/s"), Some(400.0));
         assert_eq!(convert(2.0, "GPUs", "GPUs"), Some(2.0));
-        assert_eq!((convert(1.0, "GB/s", "GB"), convert(1.0, "GPUs", "links")), (None, None));
+        assert_eq!(
+            (convert(1.0, "GB/s", "GB"), convert(1.0, "GPUs", "links")),
+            (None, None)
+        );
     }
 
     #[test]

@@ -19,11 +19,17 @@ pub const VARIABLES: [&str; 11] = [
 /// Whether what is run could run anything.
 pub(super) fn starts_shell(argv: &[String]) -> bool {
     let shells = ["sh", "bash", "dash", "zsh", "env"];
-    let program = argv.first().map(|program| program.rsplit('/').next().unwrap_or(program));
+    let program = argv
+        .first()
+        .map(|program| program.rsplit('/').next().unwrap_or(program));
     program.is_some_and(|program| shells.contains(&program))
 }
 
 /// The words of `${word}` in an argument.
 pub(super) fn variables_of(argument: &str) -> Vec<&str> {
-    argument.split("${").skip(1).map(|rest| rest.split_once('}').map_or(rest, |(word, _)| word)).collect()
+    argument
+        .split("${")
+        .skip(1)
+        .map(|rest| rest.split_once('}').map_or(rest, |(word, _)| word))
+        .collect()
 }

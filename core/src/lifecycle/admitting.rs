@@ -11,5 +11,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     if let Some(decision) = interrupted(node, now) {
         return decision;
     }
-    follow(node, now, &[Step::Admit], || Decision::Advance(Move::to(State::InService).with(Effect::JoinCluster)))
+    follow(node, now, &[Step::Admit], || {
+        Decision::Advance(Move::to(State::InService).with(Effect::JoinCluster))
+    })
 }

@@ -9,7 +9,8 @@ use crate::gates::Verdict;
 
 /// Through its system where that answers, by its BMC where it does not.
 pub(super) fn power_off(node: &Snapshot, now: Timestamp) -> Decision {
-    former(node).unwrap_or_else(|| on_the_spot(node, now, &[Step::PowerOff], || granted("it is off")))
+    former(node)
+        .unwrap_or_else(|| on_the_spot(node, now, &[Step::PowerOff], || granted("it is off")))
 }
 
 pub(super) fn power_on(node: &Snapshot, now: Timestamp) -> Decision {
@@ -19,16 +20,22 @@ pub(super) fn power_on(node: &Snapshot, now: Timestamp) -> Decision {
 }
 
 pub(super) fn power_cycle(node: &Snapshot, now: Timestamp) -> Decision {
-    former(node)
-        .or_else(|| kept_off(node))
-        .unwrap_or_else(|| on_the_spot(node, now, &[Step::PowerCycle], || granted("it went through its firmware")))
+    former(node).or_else(|| kept_off(node)).unwrap_or_else(|| {
+        on_the_spot(node, now, &[Step::PowerCycle], || {
+            granted("it went through its firmware")
+        })
+    })
 }
 
 /// Beside its jobs where it serves: the BMC's password is none of the machine's.
 pub(super) fn rotate_bmc(node: &Snapshot, now: Timestamp) -> Decision {
     let answers = || granted("its BMC has another password, and takes it");
     former(node)
-        .or_else(|| node.power_person.as_ref().map(|person| Decision::Refused(format!("it has no BMC: ask {person}"))))
+        .or_else(|| {
+            node.power_person
+                .as_ref()
+                .map(|person| Decision::Refused(format!("it has no BMC: ask {person}")))
+        })
         .unwrap_or_else(|| on_the_spot(node, now, &[Step::RotateBmc], answers))
 }
 
@@ -39,10 +46,17 @@ pub(super) fn run_gates(node: &Snapshot, now: Timestamp) -> Decision {
     }
     if node.holds_its_system() {
         let boot: &[Step] = if node.off { &[Step::BootDisk] } else { &[] };
-        return on_the_spot(node, now, &[boot, &[Step::Gates]].concat(), || granted(&verdicts(node)));
+        return on_the_spot(node, now, &[boot, &[Step::Gates]].concat(), || {
+            granted(&verdicts(node))
+        });
     }
-    let run = on_the_spot(node, now, &[Step::BootLive, Step::Gates], || granted(&verdicts(node)));
-    let begun = node.steps.iter().any(|view| view.current && view.step == Step::BootLive);
+    let run = on_the_spot(node, now, &[Step::BootLive, Step::Gates], || {
+        granted(&verdicts(node))
+    });
+    let begun = node
+        .steps
+        .iter()
+        .any(|view| view.current && view.step == Step::BootLive);
     match run {
         Decision::Granted(_) | Decision::Refused(_) if begun => {
             on_the_spot(&node.unstoppable(), now, &[Step::PowerOff], || run)
@@ -53,16 +67,22 @@ pub(super) fn run_gates(node: &Snapshot, now: Timestamp) -> Decision {
 
 /// What ran for an earlier asking is stopped first: two must not work on one machine.
 fn former(node: &Snapshot) -> Option<Decision> {
-    node.active().filter(|view| !view.current).map(|view| Decision::Cancel(view.step))
+    node.active()
+        .filter(|view| !view.current)
+        .map(|view| Decision::Cancel(view.step))
 }
 
 /// Why a machine is not started.
 fn kept_off(node: &Snapshot) -> Option<Decision> {
     if let Some(person) = &node.power_person {
-        return Some(Decision::Refused(format!("it has no BMC: {person} presses its button")));
+        return Some(Decision::Refused(format!(
+            "it has no BMC: {person} presses its button"
+        )));
     }
     let left = node.unsanitised && node.claim.is_none();
-    left.then(|| Decision::Refused("its disks may hold somebody's data, and it would start from them".into()))
+    left.then(|| {
+        Decision::Refused("its disks may hold somebody's data, and it would start from them".into())
+    })
 }
 
 fn granted(what: &str) -> Decision {
@@ -70,12 +90,26 @@ fn granted(what: &str) -> Decision {
 }
 
 fn verdicts(node: &Snapshot) -> String {
-    let count = |verdict: Verdict| node.gates.iter().filter(|result| result.verdict == verdict).count();
-    let counted: Vec<String> = [Verdict::Pass, Verdict::Fail, Verdict::Error, Verdict::Skipped]
-        .into_iter()
-        .map(|verdict| (verdict, count(verdict)))
-        .filter(|(_, count)| *count > 0)
-        .map(|(verdict, count)| format!("{count} {}", verdict.as_str()))
-        .collect();
-    if counted.is_empty() { "no gate was run".into() } else { format!("gates: {}", counted.join(", ")) }
+    let count = |verdict: Verdict| {
+        node.gates
+            .iter()
+            .filter(|result| result.verdict == verdict)
+            .count()
+    };
+    let counted: Vec<String> = [
+        Verdict::Pass,
+        Verdict::Fail,
+        Verdict::Error,
+        Verdict::Skipped,
+    ]
+    .into_iter()
+    .map(|verdict| (verdict, count(verdict)))
+    .filter(|(_, count)| *count > 0)
+    .map(|(verdict, count)| format!("{count} {}", verdict.as_str()))
+    .collect();
+    if counted.is_empty() {
+        "no gate was run".into()
+    } else {
+        format!("gates: {}", counted.join(", "))
+    }
 }

@@ -12,12 +12,18 @@ use crate::claims::ClaimState;
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     let wished = |to| Decision::Advance(Move::to(to).as_wished(node));
     match (node.claim, node.wish) {
-        (Some(ClaimState::Bound), _) => Decision::Advance(Move::to(State::Imaging).because("claimed")),
+        (Some(ClaimState::Bound), _) => {
+            Decision::Advance(Move::to(State::Imaging).because("claimed"))
+        }
         // An earlier attempt under this claim wrote: what it left is erased first.
-        (Some(ClaimState::Releasing), _) if node.unsanitised => leave_cluster(node, now, Move::released(State::Wiping)),
+        (Some(ClaimState::Releasing), _) if node.unsanitised => {
+            leave_cluster(node, now, Move::released(State::Wiping))
+        }
         // Given up before anything was written: there is nothing to erase.
         (Some(ClaimState::Releasing), _) => Decision::Advance(
-            Move::released(State::Inspecting).because("released before imaging").with(Effect::EndClaim),
+            Move::released(State::Inspecting)
+                .because("released before imaging")
+                .with(Effect::EndClaim),
         ),
         (_, Some(Wish::Inspect | Wish::ReplaceParts)) => wished(State::Inspecting),
         (_, Some(Wish::Maintain)) => wished(State::Maintenance),
@@ -35,7 +41,11 @@ fn claimable(decision: Decision, node: &Snapshot) -> Decision {
     let stays_on = |view: &StepView| view.current && view.status != StepStatus::Succeeded;
     match decision {
         Decision::Refused(why) if node.step(Step::PowerOff).is_some_and(stays_on) => {
-            Decision::Advance(Move::to(State::Quarantined).because(why).with(Effect::WishTaken))
+            Decision::Advance(
+                Move::to(State::Quarantined)
+                    .because(why)
+                    .with(Effect::WishTaken),
+            )
         }
         other => other,
     }

@@ -39,7 +39,9 @@ pub struct Wait {
 
 /// What is awaited, as a part of a sentence: agents say "waiting for SSH", and muster-node "waits for process 7", where others name the thing.
 pub fn waits_for(condition: &str) -> String {
-    let awaited = ["waiting for ", "waits for "].iter().find_map(|said| condition.strip_prefix(said));
+    let awaited = ["waiting for ", "waits for "]
+        .iter()
+        .find_map(|said| condition.strip_prefix(said));
     format!("waits for {}", awaited.unwrap_or(condition))
 }
 
@@ -92,7 +94,14 @@ pub enum Effect {
 impl Move {
     /// A plain move.
     pub fn to(to: State) -> Self {
-        Self { to, purpose: None, failed_phase: None, reason: None, effects: Vec::new(), ladder: None }
+        Self {
+            to,
+            purpose: None,
+            failed_phase: None,
+            reason: None,
+            effects: Vec::new(),
+            ladder: None,
+        }
     }
 
     /// On the way out of a claim that is given up: the release is taken up here, and asks for nothing any more.
@@ -120,7 +129,10 @@ impl Move {
 
     /// Because a wish asked for it.
     pub fn as_wished(self, node: &Snapshot) -> Self {
-        let reason = node.wish_reason.clone().or_else(|| node.wish.map(|wish| wish.to_string()));
+        let reason = node
+            .wish_reason
+            .clone()
+            .or_else(|| node.wish.map(|wish| wish.to_string()));
         Self { reason, ..self }.with(Effect::WishTaken)
     }
 }
@@ -136,7 +148,12 @@ pub(super) fn rest(condition: &str, owner: &str, next_action: &str) -> Decision 
 }
 
 /// Works through `steps` in order; when all are done, `then` decides.
-pub(super) fn follow(node: &Snapshot, now: Timestamp, steps: &[Step], then: impl FnOnce() -> Decision) -> Decision {
+pub(super) fn follow(
+    node: &Snapshot,
+    now: Timestamp,
+    steps: &[Step],
+    then: impl FnOnce() -> Decision,
+) -> Decision {
     for &step in steps {
         match node.step(step) {
             None if node.stop => return stopped(node, step),
@@ -150,10 +167,14 @@ pub(super) fn follow(node: &Snapshot, now: Timestamp, steps: &[Step], then: impl
                 StepStatus::Lost => return wait_for_observation(step),
                 StepStatus::Cancelled => return stopped(node, step),
                 StepStatus::Failed { .. } if node.stop => return stopped(node, step),
-                StepStatus::Failed { failure, .. } if failure.retryable && node.protected && step.destroys() => {
+                StepStatus::Failed { failure, .. }
+                    if failure.retryable && node.protected && step.destroys() =>
+                {
                     return protected(step);
                 }
-                StepStatus::Failed { at, failure } if failure.retryable && view.round < rounds(node, step, failure) => {
+                StepStatus::Failed { at, failure }
+                    if failure.retryable && view.round < rounds(node, step, failure) =>
+                {
                     return Decision::Retry(step, *at + back_off(view.round));
                 }
                 StepStatus::Failed { failure, .. } => {
@@ -172,10 +193,27 @@ pub(super) fn on_the_spot(
     steps: &[Step],
     then: impl FnOnce() -> Decision,
 ) -> Decision {
-    let own = node.steps.iter().filter(|view| view.current).cloned().collect();
-    match follow(&Snapshot { steps: own, ..node.clone() }, now, steps, then) {
+    let own = node
+        .steps
+        .iter()
+        .filter(|view| view.current)
+        .cloned()
+        .collect();
+    match follow(
+        &Snapshot {
+            steps: own,
+            ..node.clone()
+        },
+        now,
+        steps,
+        then,
+    ) {
         Decision::Start(step) if node.step(step).is_some() => Decision::Retry(step, now),
-        Decision::Advance(Move { to: State::Failed, reason, .. }) => Decision::Refused(reason.unwrap_or_default()),
+        Decision::Advance(Move {
+            to: State::Failed,
+            reason,
+            ..
+        }) => Decision::Refused(reason.unwrap_or_default()),
         other => other,
     }
 }
@@ -186,11 +224,18 @@ fn failed(node: &Snapshot, reason: String) -> Decision {
 }
 
 fn failure(node: &Snapshot, reason: String) -> Move {
-    Move { failed_phase: Some(node.state), purpose: node.purpose, ..Move::to(State::Failed) }.because(reason)
+    Move {
+        failed_phase: Some(node.state),
+        purpose: node.purpose,
+        ..Move::to(State::Failed)
+    }
+    .because(reason)
 }
 
 fn stopped(node: &Snapshot, step: Step) -> Decision {
-    Decision::Advance(failure(node, format!("{}: stopped on request", step.title())).with(Effect::Stopped))
+    Decision::Advance(
+        failure(node, format!("{}: stopped on request", step.title())).with(Effect::Stopped),
+    )
 }
 
 /// Starts a step; one that powers the machine on waits for its share of the rack's power, one that destroys for the node's protection.
@@ -199,8 +244,13 @@ fn start(node: &Snapshot, now: Timestamp, step: Step) -> Decision {
         return protected(step);
     }
     let power = &node.power;
-    let needs = node.profile.as_ref().map_or(0, |profile| profile.power_max_w);
-    let fits = power.budget_w.is_none_or(|budget| power.committed_w.saturating_add(needs) <= budget);
+    let needs = node
+        .profile
+        .as_ref()
+        .map_or(0, |profile| profile.power_max_w);
+    let fits = power
+        .budget_w
+        .is_none_or(|budget| power.committed_w.saturating_add(needs) <= budget);
     if !step.powers_on() || power.reserved || fits {
         return Decision::Start(step);
     }
@@ -212,7 +262,10 @@ fn start(node: &Snapshot, now: Timestamp, step: Step) -> Decision {
             power.committed_w
         ),
         owner: "muster".into(),
-        next_action: format!("{} as soon as another node of the rack is off", step.title()),
+        next_action: format!(
+            "{} as soon as another node of the rack is off",
+            step.title()
+        ),
         until: Some(now + SignedDuration::from_secs(30)),
     })
 }
@@ -244,7 +297,11 @@ pub(super) fn wait_for_step(node: &Snapshot, step: Step, waiting_for: Option<&st
 /// Neither a success nor a failure: it says what will tell, and that is what happens next.
 fn wait_for_observation(step: Step) -> Decision {
     Decision::Wait(Wait {
-        condition: format!("{} to tell how this ended: {}", step.observation(), step.title()),
+        condition: format!(
+            "{} to tell how this ended: {}",
+            step.observation(),
+            step.title()
+        ),
         owner: "agent".into(),
         next_action: "the site's next agent looks before it acts".into(),
         until: None,
@@ -256,8 +313,13 @@ fn wait_for_observation(step: Step) -> Decision {
 const SILENT_ROUNDS: i32 = 8;
 
 fn rounds(node: &Snapshot, step: Step, failure: &Failure) -> i32 {
-    let on_its_way = matches!(node.state, State::Installing | State::Validating) && node.recovery.is_none();
-    if on_its_way && failure.code == UNREACHABLE { SILENT_ROUNDS } else { step.max_rounds() }
+    let on_its_way =
+        matches!(node.state, State::Installing | State::Validating) && node.recovery.is_none();
+    if on_its_way && failure.code == UNREACHABLE {
+        SILENT_ROUNDS
+    } else {
+        step.max_rounds()
+    }
 }
 
 /// 10 s, 20 s, 40 s … at most 5 minutes.
@@ -269,7 +331,11 @@ fn back_off(round: i32) -> SignedDuration {
 /// The firmware's step, where the stack asks for one and the step that it must come before has not begun: what a stack says may change meanwhile.
 pub(super) fn firmware_before(node: &Snapshot, next: Step) -> &'static [Step] {
     let due = node.sets_firmware && node.step(next).is_none();
-    if due || node.step(Step::Firmware).is_some() { &[Step::Firmware] } else { &[] }
+    if due || node.step(Step::Firmware).is_some() {
+        &[Step::Firmware]
+    } else {
+        &[]
+    }
 }
 
 /// What every state that holds a claimed node on its way does first: a release or a quarantine stops the running step, takes the node out
@@ -283,8 +349,13 @@ pub(super) fn interrupted(node: &Snapshot, now: Timestamp) -> Option<Decision> {
         return None;
     };
     Some(match node.active() {
-        Some(StepView { step: Step::Remove, .. }) | None => leave_cluster(node, now, wanted),
-        Some(view) if view.step.may_be_stopped() || view.status == StepStatus::Queued => Decision::Cancel(view.step),
+        Some(StepView {
+            step: Step::Remove, ..
+        })
+        | None => leave_cluster(node, now, wanted),
+        Some(view) if view.step.may_be_stopped() || view.status == StepStatus::Queued => {
+            Decision::Cancel(view.step)
+        }
         // It ends first; what comes after it is not begun.
         Some(view) => wait_for_step(node, view.step, None),
     })
@@ -305,11 +376,18 @@ pub(super) fn leave_cluster(node: &Snapshot, now: Timestamp, wanted: Move) -> De
         return Decision::Advance(wanted);
     }
     match node.step(Step::Remove) {
-        Some(StepView { status: StepStatus::Cancelled, .. }) => Decision::Retry(Step::Remove, now),
-        Some(StepView { status: StepStatus::Failed { at, .. }, round, .. }) => {
-            Decision::Retry(Step::Remove, *at + back_off(*round))
-        }
-        _ => follow(&node.unstoppable(), now, &[Step::Remove], || Decision::Advance(wanted.with(Effect::LeaveCluster))),
+        Some(StepView {
+            status: StepStatus::Cancelled,
+            ..
+        }) => Decision::Retry(Step::Remove, now),
+        Some(StepView {
+            status: StepStatus::Failed { at, .. },
+            round,
+            ..
+        }) => Decision::Retry(Step::Remove, *at + back_off(*round)),
+        _ => follow(&node.unstoppable(), now, &[Step::Remove], || {
+            Decision::Advance(wanted.with(Effect::LeaveCluster))
+        }),
     }
 }
 
@@ -319,8 +397,16 @@ mod tests {
 
     #[test]
     fn whoever_says_what_is_awaited_it_is_one_sentence() {
-        let said = ["waiting for SSH on n1", "waits for process 7, which holds a lock", "the site's agent"];
-        let read = ["waits for SSH on n1", "waits for process 7, which holds a lock", "waits for the site's agent"];
+        let said = [
+            "waiting for SSH on n1",
+            "waits for process 7, which holds a lock",
+            "the site's agent",
+        ];
+        let read = [
+            "waits for SSH on n1",
+            "waits for process 7, which holds a lock",
+            "waits for the site's agent",
+        ];
         assert_eq!(said.map(waits_for), read);
     }
 }

@@ -10,11 +10,20 @@ use super::steps::Step;
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     match node.wish {
         Some(Wish::Accept) => Decision::Advance(Move::to(State::Inspecting).as_wished(node)),
-        Some(Wish::Adopt) => on_the_spot(node, now, &[Step::Adopt, Step::Inventory, Step::Drift], || {
-            let adopted = Move::to(State::InService).as_wished(node);
-            Decision::Advance(adopted.with(Effect::Adopted).with(Effect::JoinCluster))
-        }),
+        Some(Wish::Adopt) => on_the_spot(
+            node,
+            now,
+            &[Step::Adopt, Step::Inventory, Step::Drift],
+            || {
+                let adopted = Move::to(State::InService).as_wished(node);
+                Decision::Advance(adopted.with(Effect::Adopted).with(Effect::JoinCluster))
+            },
+        ),
         Some(Wish::Reject) => Decision::Advance(Move::to(State::Retired).as_wished(node)),
-        _ => rest("a person to accept, adopt or reject it", "operator", "none until then"),
+        _ => rest(
+            "a person to accept, adopt or reject it",
+            "operator",
+            "none until then",
+        ),
     }
 }

@@ -33,20 +33,28 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
             // Undone when the scheduler had let it go already: back through the gates.
             Purpose::Release if undone => left(State::Validating).because("the release was undone"),
             Purpose::Release => Move::released(State::Wiping).with(Effect::LeaveCluster),
-            Purpose::Repair if node.recovery.is_some() && node.wish != Some(Wish::Quarantine) => left(State::Repairing),
+            Purpose::Repair if node.recovery.is_some() && node.wish != Some(Wish::Quarantine) => {
+                left(State::Repairing)
+            }
             Purpose::Repair => left(State::Quarantined),
-            Purpose::Upgrade if node.holds_its_system() => left(State::Installing).with(Effect::ForgetLive),
+            Purpose::Upgrade if node.holds_its_system() => {
+                left(State::Installing).with(Effect::ForgetLive)
+            }
             Purpose::Reinstall if node.claim == Some(ClaimState::Bound) => {
                 left(State::Imaging).with(Effect::ForgetLive)
             }
-            Purpose::Maintenance | Purpose::Upgrade | Purpose::Reinstall => left(State::Maintenance),
+            Purpose::Maintenance | Purpose::Upgrade | Purpose::Reinstall => {
+                left(State::Maintenance)
+            }
         })
     })
 }
 
 /// Whether somebody wants the node back: by asking, or by stopping the drain.
 fn turned_round(node: &Snapshot) -> bool {
-    let stopped = node.step(Step::Drain).is_some_and(|view| view.status == StepStatus::Cancelled);
+    let stopped = node
+        .step(Step::Drain)
+        .is_some_and(|view| view.status == StepStatus::Cancelled);
     node.wish == Some(Wish::Undrain) || (node.wish.is_none() && (node.stop || stopped))
 }
 
@@ -56,7 +64,11 @@ fn undrain(node: &Snapshot, now: Timestamp) -> Decision {
         Some(view) if view.step == Step::Drain => Decision::Cancel(Step::Drain),
         _ => follow(&node.unstoppable(), now, &[Step::Admit], || {
             let back = Move::to(State::InService).as_wished(node);
-            Decision::Advance(if node.stop { back.with(Effect::Stopped) } else { back })
+            Decision::Advance(if node.stop {
+                back.with(Effect::Stopped)
+            } else {
+                back
+            })
         }),
     }
 }

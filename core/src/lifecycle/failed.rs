@@ -14,32 +14,62 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         false => node.purpose.unwrap_or(Purpose::Maintenance),
     });
     // A release that failed on its way waits for a person: going on by itself would skip the drain, or try the wipe for ever.
-    let failed_release = matches!(phase, State::Draining | State::Wiping) && node.wish != Some(Wish::Release);
+    let failed_release =
+        matches!(phase, State::Draining | State::Wiping) && node.wish != Some(Wish::Release);
     if node.releasing() && !node.protected && !failed_release {
         return match phase {
-            State::Draining => Decision::Advance(Move { purpose, ..Move::released(State::Draining) }),
+            State::Draining => Decision::Advance(Move {
+                purpose,
+                ..Move::released(State::Draining)
+            }),
             _ => leave_cluster(node, now, Move::released(State::Wiping)),
         };
     }
-    let wished = |to| leave_cluster(node, now, Move::to(to).as_wished(node).with(Effect::ForgetLive));
+    let wished = |to| {
+        leave_cluster(
+            node,
+            now,
+            Move::to(to).as_wished(node).with(Effect::ForgetLive),
+        )
+    };
     // Jobs may still run where a drain failed: they end first, whatever it is wanted for now.
     let drained = |to, purpose| match phase == State::Draining && node.in_cluster {
-        true => Decision::Advance(Move { purpose: Some(purpose), ..Move::to(State::Draining).as_wished(node) }),
+        true => Decision::Advance(Move {
+            purpose: Some(purpose),
+            ..Move::to(State::Draining).as_wished(node)
+        }),
         false => wished(to),
     };
     match node.wish {
-        _ if node.releasing() && node.wish != Some(Wish::Retry) => {
-            rest("a person to retry its release", "operator", "none until then")
-        }
+        _ if node.releasing() && node.wish != Some(Wish::Retry) => rest(
+            "a person to retry its release",
+            "operator",
+            "none until then",
+        ),
         Some(Wish::Retry) if phase == State::Wiping => wished(State::Wiping),
-        Some(Wish::Retry) => {
-            Decision::Advance(Move { purpose, ..Move::to(phase) }.as_wished(node).with(Effect::ForgetLive))
-        }
+        Some(Wish::Retry) => Decision::Advance(
+            Move {
+                purpose,
+                ..Move::to(phase)
+            }
+            .as_wished(node)
+            .with(Effect::ForgetLive),
+        ),
         Some(Wish::Quarantine) => drained(State::Quarantined, Purpose::Repair),
         Some(Wish::Maintain) => drained(State::Maintenance, Purpose::Maintenance),
-        Some(Wish::Converge) if node.holds_its_system() => drained(State::Installing, Purpose::Upgrade),
-        Some(Wish::Reinstall) if node.claim == Some(ClaimState::Bound) => drained(State::Imaging, Purpose::Reinstall),
-        Some(Wish::ReplaceParts) if phase != State::Draining || !node.in_cluster => wished(State::Inspecting),
-        _ => rest("a person to retry, release or quarantine it", "operator", "none until then"),
+        Some(Wish::Converge) if node.holds_its_system() => {
+            drained(State::Installing, Purpose::Upgrade)
+        }
+        Some(Wish::Reinstall) if node.claim == Some(ClaimState::Bound) => {
+            drained(State::Imaging, Purpose::Reinstall)
+        }
+        Some(Wish::ReplaceParts) if phase != State::Draining || !node.in_cluster => {
+            wished(State::Inspecting)
+        }
+        _ => rest(
+            "a person to retry, release or quarantine it",
+            "operator",
+            "none until then",
+        ),
     }
 }

@@ -19,18 +19,29 @@ const ASK_AGAIN_S: i64 = 60;
 /// A person asks for a recovery of a node in service: its jobs end first.
 pub(super) fn asked(node: &Snapshot) -> Move {
     let begin = Ladder::Begin(Cause::asked(node.wish_reason.as_deref()));
-    Move { purpose: Some(Purpose::Repair), ..Move::to(State::Draining).as_wished(node) }.on(begin)
+    Move {
+        purpose: Some(Purpose::Repair),
+        ..Move::to(State::Draining).as_wished(node)
+    }
+    .on(begin)
 }
 
 /// Runs the pool's sweep: all of it on a node that is idle, and beside its jobs what needs nobody away. A node that fails is drained, and then recovered
 /// or quarantined; one whose tools fail serves on.
 pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
-    let Some(suite) = &node.sweep else { return Decision::Refused("its pool names no sweep".into()) };
+    let Some(suite) = &node.sweep else {
+        return Decision::Refused("its pool names no sweep".into());
+    };
     if let Some(first) = hold(node, suite, now) {
         return first;
     }
     let ended = on_the_spot(node, now, &[Step::Sweep], || {
-        let by = Judged { suite, profile: node.profile.as_ref(), wanted: &[], now };
+        let by = Judged {
+            suite,
+            profile: node.profile.as_ref(),
+            wanted: &[],
+            now,
+        };
         match judge(&by, &node.swept) {
             SuiteVerdict::Pass => Decision::Granted("swept: nothing found".into()),
             SuiteVerdict::Fail => {
@@ -40,9 +51,14 @@ pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
             SuiteVerdict::Unknown => Decision::Granted(unclear(&node.swept, now)),
         }
     });
-    match (ended, failure(node, Step::Sweep).and_then(|failure| Cause::step(Step::Sweep.as_str(), failure))) {
+    match (
+        ended,
+        failure(node, Step::Sweep).and_then(|failure| Cause::step(Step::Sweep.as_str(), failure)),
+    ) {
         // Nobody could log in, several times: contact that is lost counts as down.
-        (Decision::Refused(_), Some(cause)) if !cause.answers && !node.stop => taken_out(node, now, cause),
+        (Decision::Refused(_), Some(cause)) if !cause.answers && !node.stop => {
+            taken_out(node, now, cause)
+        }
         (ended, _) => ended,
     }
 }
@@ -50,11 +66,18 @@ pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
 /// What comes before a sweep with gates that need nobody's job on the node: its scheduler is asked to start none, and says whether one runs. One that is
 /// busy is given back at once; one that is out already, for whatever reason, or protected, is left as it is. All of these are swept as nodes with jobs.
 fn hold(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
-    let own = |step| node.step(step).filter(|view| view.current).map(|view| &view.status);
+    let own = |step| {
+        node.step(step)
+            .filter(|view| view.current)
+            .map(|view| &view.status)
+    };
     if own(Step::Sweep).is_some() {
         return None;
     }
-    let alone = suite.gates.iter().any(|gate| gate.needs.contains(&Need::Drained));
+    let alone = suite
+        .gates
+        .iter()
+        .any(|gate| gate.needs.contains(&Need::Drained));
     let out = node.scheduler.is_some() || node.pairing.is_some();
     match (own(Step::Hold), node.room) {
         // Nothing is drained of what is protected: whose jobs it runs, and who lists it, is not for a sweep to change.
@@ -66,27 +89,41 @@ fn hold(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
             next_action: "hold it for its sweep".into(),
             until: Some(now + jiff::SignedDuration::from_secs(ASK_AGAIN_S)),
         })),
-        (None, Room::Enough) if node.step(Step::Hold).is_some() => Some(Decision::Retry(Step::Hold, now)),
+        (None, Room::Enough) if node.step(Step::Hold).is_some() => {
+            Some(Decision::Retry(Step::Hold, now))
+        }
         (None, Room::Enough) => Some(Decision::Start(Step::Hold)),
-        (Some(StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost), _) if node.stop => {
+        (Some(StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost), _)
+            if node.stop =>
+        {
             Some(Decision::Cancel(Step::Hold))
         }
         (Some(StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost), _) => {
             Some(pairing::begin(node, now, (Step::Hold, now)))
         }
         (Some(StepStatus::Succeeded), _) => None,
-        (Some(StepStatus::Failed { .. } | StepStatus::Cancelled), _) => pairing::given_back(node, now),
+        (Some(StepStatus::Failed { .. } | StepStatus::Cancelled), _) => {
+            pairing::given_back(node, now)
+        }
     }
 }
 
 /// A node that the health check on it found unfit, and had drained by its scheduler: as one whose gate failed. Nothing where somebody else drained it, or
 /// while that was seen only once.
 pub(super) fn unfit(node: &Snapshot, now: Timestamp, out: &SchedulerOut) -> Option<Decision> {
-    let said = out.reason.as_deref().filter(|_| out.steady)?.strip_prefix(OUR_REASON)?.trim_start();
+    let said = out
+        .reason
+        .as_deref()
+        .filter(|_| out.steady)?
+        .strip_prefix(OUR_REASON)?
+        .trim_start();
     let gate = said.strip_prefix("gate ")?.split(':').next()?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     let known = !gate.is_empty() && gate.len() <= 100 && gate.bytes().all(plain);
-    let cause = Cause::health(if known { gate } else { "unknown" }, format!("its health check had it drained: {said}"));
+    let cause = Cause::health(
+        if known { gate } else { "unknown" },
+        format!("its health check had it drained: {said}"),
+    );
     match taken_out(node, now, cause) {
         Decision::Granted(left) => Some(rest(&format!("a person: {left}"), "operator", "none")),
         taken => Some(taken),
@@ -95,25 +132,43 @@ pub(super) fn unfit(node: &Snapshot, now: Timestamp, out: &SchedulerOut) -> Opti
 
 /// A sweep with gates that gave no answer: those that need a drained node are not run beside jobs, and that is as it should be.
 fn unclear(results: &[GateResult], now: Timestamp) -> String {
-    match results.iter().any(|result| result.verdict == Verdict::Error && !result.shadow) {
+    match results
+        .iter()
+        .any(|result| result.verdict == Verdict::Error && !result.shadow)
+    {
         true => format!("swept without an answer: {}", unanswered(results, now)),
-        false => format!("swept: nothing found; not run: {}", unanswered(results, now)),
+        false => format!(
+            "swept: nothing found; not run: {}",
+            unanswered(results, now)
+        ),
     }
 }
 
 /// Out of service for its fault, unless something says that it is not the node's, or somebody has it in hand already: on the way back their drain would be
 /// gone. What was measured is not forgotten: a node that must wait its turn asks again, one that failed too often goes to a person instead of to its ladder.
 pub(super) fn taken_out(node: &Snapshot, now: Timestamp, cause: Cause) -> Decision {
-    let left = |why: &str| Decision::Granted(format!("{}; it is left in service: {why}", cause.what));
-    let out = Move { purpose: Some(Purpose::Repair), ..Move::to(State::Draining) }.with(Effect::WishTaken);
-    let theirs = node.scheduler.as_ref().and_then(SchedulerOut::by_somebody_else);
+    let left =
+        |why: &str| Decision::Granted(format!("{}; it is left in service: {why}", cause.what));
+    let out = Move {
+        purpose: Some(Purpose::Repair),
+        ..Move::to(State::Draining)
+    }
+    .with(Effect::WishTaken);
+    let theirs = node
+        .scheduler
+        .as_ref()
+        .and_then(SchedulerOut::by_somebody_else);
     match (&node.hold, theirs) {
         _ if node.protected => left("it is protected"),
-        (_, Some(theirs)) => left(&format!("whoever keeps it from jobs has it in hand ({theirs})")),
+        (_, Some(theirs)) => left(&format!(
+            "whoever keeps it from jobs has it in hand ({theirs})"
+        )),
         (Some(Hold::Fleet(why) | Hold::Pool(why)), None) => left(why),
         (Some(Hold::Later(_)), None) if node.stop => left("its sweep was stopped"),
         (Some(Hold::Later(why)), None) => in_turn(now, why),
-        (Some(Hold::Node(why)), None) => Decision::Advance(out.because(format!("{}; {why}", cause.what))),
+        (Some(Hold::Node(why)), None) => {
+            Decision::Advance(out.because(format!("{}; {why}", cause.what)))
+        }
         (None, None) => Decision::Advance(out.because(cause.what.clone()).on(Ladder::Begin(cause))),
     }
 }
@@ -130,27 +185,45 @@ fn in_turn(now: Timestamp, why: &str) -> Decision {
 
 /// A node on its way into service, or back, that fails: the next rung, or quarantine. `to` is where it goes where nothing is to be tried.
 pub(super) fn fault(node: &Snapshot, now: Timestamp, cause: Cause, to: Move) -> Decision {
-    let begins = node.policy.as_ref().is_some_and(|policy| !policy.rungs.is_empty()) && !node.protected;
+    let begins = node
+        .policy
+        .as_ref()
+        .is_some_and(|policy| !policy.rungs.is_empty())
+        && !node.protected;
     let what = cause.what.clone();
     match (&node.recovery, &node.hold) {
         (Some(_), Some(hold)) => quarantine(Ended::HeldBack, format!("{what}; {}", hold.why())),
-        (Some(recovery), None) if recovery.has_more() => Decision::Advance(Move::to(State::Repairing).because(what)),
+        (Some(recovery), None) if recovery.has_more() => {
+            Decision::Advance(Move::to(State::Repairing).because(what))
+        }
         (Some(recovery), None) => {
-            let tried = recovery.rungs.iter().map(|rung| rung.title()).collect::<Vec<_>>().join(", ");
+            let tried = recovery
+                .rungs
+                .iter()
+                .map(|rung| rung.title())
+                .collect::<Vec<_>>()
+                .join(", ");
             quarantine(Ended::Spent, format!("{what}; tried in vain: {tried}"))
         }
         (None, Some(Hold::Later(why))) if begins => in_turn(now, why),
-        (None, Some(hold)) if begins => {
-            Decision::Advance(Move::to(State::Quarantined).because(format!("{what}; {}", hold.why())))
-        }
-        (None, None) if begins => Decision::Advance(Move::to(State::Repairing).because(what).on(Ladder::Begin(cause))),
+        (None, Some(hold)) if begins => Decision::Advance(
+            Move::to(State::Quarantined).because(format!("{what}; {}", hold.why())),
+        ),
+        (None, None) if begins => Decision::Advance(
+            Move::to(State::Repairing)
+                .because(what)
+                .on(Ladder::Begin(cause)),
+        ),
         (None, _) => Decision::Advance(to),
     }
 }
 
 /// The end of a recovery that did not help.
 fn quarantine(how: Ended, why: String) -> Decision {
-    Decision::Advance(Move::to(State::Quarantined).because(why).on(Ladder::End { how, went: Vec::new() }))
+    Decision::Advance(Move::to(State::Quarantined).because(why).on(Ladder::End {
+        how,
+        went: Vec::new(),
+    }))
 }
 
 /// Why a step of this stay could not be done.
@@ -175,9 +248,26 @@ pub(super) fn unanswered(results: &[GateResult], now: Timestamp) -> String {
 }
 
 /// What is in the way, as people read it; neither shadows nor what is waived.
-pub(super) fn summary(results: &[GateResult], now: Timestamp, counts: impl Fn(&GateResult) -> bool) -> String {
-    let waived = |result: &GateResult| result.waived.as_ref().is_some_and(|waived| waived.until > now);
-    let counted = results.iter().filter(|result| !result.shadow && !waived(result) && counts(result));
-    let told: Vec<String> = counted.map(|result| format!("gate {}: {}", result.gate, result.reason)).collect();
-    if told.is_empty() { "a required gate gave no result".into() } else { told.join("; ") }
+pub(super) fn summary(
+    results: &[GateResult],
+    now: Timestamp,
+    counts: impl Fn(&GateResult) -> bool,
+) -> String {
+    let waived = |result: &GateResult| {
+        result
+            .waived
+            .as_ref()
+            .is_some_and(|waived| waived.until > now)
+    };
+    let counted = results
+        .iter()
+        .filter(|result| !result.shadow && !waived(result) && counts(result));
+    let told: Vec<String> = counted
+        .map(|result| format!("gate {}: {}", result.gate, result.reason))
+        .collect();
+    if told.is_empty() {
+        "a required gate gave no result".into()
+    } else {
+        told.join("; ")
+    }
 }

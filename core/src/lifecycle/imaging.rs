@@ -15,8 +15,14 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     let firmware = firmware_before(node, Step::BootLive);
     // Which cards a network profile means is told by their links as they are now: those of the last inspection may be months old.
     let due = node.has_network_profile && node.step(Step::WriteImage).is_none();
-    let look: &[Step] = if due || node.step(Step::Inventory).is_some() { &[Step::Inventory] } else { &[] };
+    let look: &[Step] = if due || node.step(Step::Inventory).is_some() {
+        &[Step::Inventory]
+    } else {
+        &[]
+    };
     // The live session is kept: without a BMC, rebooting from there saves a walk to the machine.
     let steps = [firmware, &[Step::BootLive], look, &[Step::WriteImage]].concat();
-    follow(node, now, &steps, || Decision::Advance(Move::to(State::Installing)))
+    follow(node, now, &steps, || {
+        Decision::Advance(Move::to(State::Installing))
+    })
 }

@@ -22,17 +22,26 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
 
 fn chosen(node: &Snapshot, now: Timestamp) -> Decision {
     let wanted = match node.wish {
-        _ if node.releasing() && !node.protected => {
-            Move { purpose: Some(Purpose::Release), ..Move::released(State::Draining) }
-        }
-        Some(Wish::Drain | Wish::Maintain) => {
-            Move { purpose: Some(Purpose::Maintenance), ..Move::to(State::Draining).as_wished(node) }
-        }
-        Some(Wish::Quarantine) => Move { purpose: Some(Purpose::Repair), ..Move::to(State::Draining).as_wished(node) },
-        Some(Wish::Converge) => Move { purpose: Some(Purpose::Upgrade), ..Move::to(State::Draining).as_wished(node) },
-        Some(Wish::Reinstall) => {
-            Move { purpose: Some(Purpose::Reinstall), ..Move::to(State::Draining).as_wished(node) }
-        }
+        _ if node.releasing() && !node.protected => Move {
+            purpose: Some(Purpose::Release),
+            ..Move::released(State::Draining)
+        },
+        Some(Wish::Drain | Wish::Maintain) => Move {
+            purpose: Some(Purpose::Maintenance),
+            ..Move::to(State::Draining).as_wished(node)
+        },
+        Some(Wish::Quarantine) => Move {
+            purpose: Some(Purpose::Repair),
+            ..Move::to(State::Draining).as_wished(node)
+        },
+        Some(Wish::Converge) => Move {
+            purpose: Some(Purpose::Upgrade),
+            ..Move::to(State::Draining).as_wished(node)
+        },
+        Some(Wish::Reinstall) => Move {
+            purpose: Some(Purpose::Reinstall),
+            ..Move::to(State::Draining).as_wished(node)
+        },
         Some(Wish::Recover) => faults::asked(node),
         Some(Wish::Inspect) => return inspect(node, now),
         Some(Wish::CheckDrift) => return compare(node, now),
@@ -56,23 +65,40 @@ fn serve(node: &Snapshot, now: Timestamp) -> Decision {
     if node.held_back {
         return Decision::Granted("it takes jobs again after its sweep".into());
     }
-    let Some(out) = &node.scheduler else { return rest("nothing: it serves", "nobody", "none") };
+    let Some(out) = &node.scheduler else {
+        return rest("nothing: it serves", "nobody", "none");
+    };
     if let Some(unfit) = faults::unfit(node, now, out) {
         return unfit;
     }
-    let because = out.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    let condition = format!("its scheduler to give it jobs again, which shows it {}{because}", out.state);
+    let because = out
+        .reason
+        .as_deref()
+        .map(|reason| format!(": {reason}"))
+        .unwrap_or_default();
+    let condition = format!(
+        "its scheduler to give it jobs again, which shows it {}{because}",
+        out.state
+    );
     rest(&condition, "whoever drained it there", "none")
 }
 
 /// An inventory in the installed OS. It only reads, and the node serves on.
 fn inspect(node: &Snapshot, now: Timestamp) -> Decision {
-    on_the_spot(node, now, &[Step::Inventory], || Decision::Granted("inspected in service".into()))
+    on_the_spot(node, now, &[Step::Inventory], || {
+        Decision::Granted("inspected in service".into())
+    })
 }
 
 /// What a converge would change, in the installed OS, and what its BMC says. It only reads too.
 fn compare(node: &Snapshot, now: Timestamp) -> Decision {
-    let firmware: &[Step] = if node.sets_firmware { &[Step::FirmwareLook] } else { &[] };
+    let firmware: &[Step] = if node.sets_firmware {
+        &[Step::FirmwareLook]
+    } else {
+        &[]
+    };
     let steps = [firmware, &[Step::Drift]].concat();
-    on_the_spot(node, now, &steps, || Decision::Granted("compared with its stack".into()))
+    on_the_spot(node, now, &steps, || {
+        Decision::Granted("compared with its stack".into())
+    })
 }

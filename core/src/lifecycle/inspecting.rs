@@ -13,29 +13,52 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     }
     // After a wipe the live image still runs: it is inspected in the same boot.
     let booted_here = node.step(Step::BootLive).is_some();
-    let boot: &[Step] = if node.live && !booted_here { &[] } else { &[Step::BootLive] };
+    let boot: &[Step] = if node.live && !booted_here {
+        &[]
+    } else {
+        &[Step::BootLive]
+    };
     let steps = [boot, &[Step::Inventory, Step::PowerOff]].concat();
-    follow(node, now, &steps, || Decision::Advance(verdict(node).with(Effect::ForgetLive).with(Effect::FreePower)))
+    follow(node, now, &steps, || {
+        Decision::Advance(
+            verdict(node)
+                .with(Effect::ForgetLive)
+                .with(Effect::FreePower),
+        )
+    })
 }
 
 /// Holds the facts against the profile.
 fn verdict(node: &Snapshot) -> Move {
     let (Some(profile), Some(facts)) = (&node.profile, &node.facts) else {
-        return Move::to(State::Quarantined).because("no hardware profile to hold the facts against");
+        return Move::to(State::Quarantined)
+            .because("no hardware profile to hold the facts against");
     };
-    let mut misses: Vec<String> = profile.misses(facts).iter().map(ToString::to_string).collect();
+    let mut misses: Vec<String> = profile
+        .misses(facts)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     if let Err(error) = profile.root_disk(facts) {
         misses.push(error.to_string());
     }
     let quarantined = |why: String| Move::to(State::Quarantined).because(why);
     if node.unsanitised && node.claim.is_none() {
-        return quarantined("unsanitised: its disks may hold data, and no wipe of them was verified".into());
+        return quarantined(
+            "unsanitised: its disks may hold data, and no wipe of them was verified".into(),
+        );
     }
     if !node.disputed_parts.is_empty() {
-        return quarantined(format!("its parts are not what was said: {}", node.disputed_parts.join("; ")));
+        return quarantined(format!(
+            "its parts are not what was said: {}",
+            node.disputed_parts.join("; ")
+        ));
     }
     match misses.is_empty() {
         true => Move::to(State::Available),
-        false => quarantined(format!("misses its hardware profile: {}", misses.join("; "))),
+        false => quarantined(format!(
+            "misses its hardware profile: {}",
+            misses.join("; ")
+        )),
     }
 }

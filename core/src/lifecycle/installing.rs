@@ -13,14 +13,26 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         return decision;
     }
     // Where it was just imaged, this is done; a system that was drained for its stack has it done now.
-    let firmware: &[Step] = if node.live { &[] } else { firmware_before(node, Step::BootDisk) };
-    follow(node, now, &[firmware, &[Step::BootDisk, Step::Converge]].concat(), || {
-        let reboots = node.converged.as_ref().is_some_and(|report| !report.reboot_for.is_empty());
-        match reboots || node.step(Step::Reboot).is_some() {
-            true => follow(node, now, &[Step::Reboot, Step::Recheck], || settled(node)),
-            false => Decision::Advance(Move::to(State::Validating).with(Effect::ForgetLive)),
-        }
-    })
+    let firmware: &[Step] = if node.live {
+        &[]
+    } else {
+        firmware_before(node, Step::BootDisk)
+    };
+    follow(
+        node,
+        now,
+        &[firmware, &[Step::BootDisk, Step::Converge]].concat(),
+        || {
+            let reboots = node
+                .converged
+                .as_ref()
+                .is_some_and(|report| !report.reboot_for.is_empty());
+            match reboots || node.step(Step::Reboot).is_some() {
+                true => follow(node, now, &[Step::Reboot, Step::Recheck], || settled(node)),
+                false => Decision::Advance(Move::to(State::Validating).with(Effect::ForgetLive)),
+            }
+        },
+    )
 }
 
 /// After its reboot the node must be what the stack says.
@@ -29,14 +41,26 @@ fn settled(node: &Snapshot) -> Decision {
         .converged
         .iter()
         .flat_map(|report| {
-            let differing =
-                report.items.iter().filter(|item| item.outcome == ItemOutcome::Differs).map(|item| item.item.clone());
+            let differing = report
+                .items
+                .iter()
+                .filter(|item| item.outcome == ItemOutcome::Differs)
+                .map(|item| item.item.clone());
             differing.chain(report.reboot_for.iter().cloned())
         })
         .collect();
     if left.is_empty() {
         return Decision::Advance(Move::to(State::Validating).with(Effect::ForgetLive));
     }
-    let reason = format!("the stack does not hold after a reboot: {}", left.join(", "));
-    Decision::Advance(Move { failed_phase: Some(State::Installing), ..Move::to(State::Failed) }.because(reason))
+    let reason = format!(
+        "the stack does not hold after a reboot: {}",
+        left.join(", ")
+    );
+    Decision::Advance(
+        Move {
+            failed_phase: Some(State::Installing),
+            ..Move::to(State::Failed)
+        }
+        .because(reason),
+    )
 }

@@ -11,30 +11,46 @@ use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     match node.wish {
-        _ if node.releasing() && !node.protected => {
-            stop_first(node, || leave_cluster(node, now, Move::released(State::Wiping)))
-        }
+        _ if node.releasing() && !node.protected => stop_first(node, || {
+            leave_cluster(node, now, Move::released(State::Wiping))
+        }),
         Some(Wish::Resume) => Decision::Advance(resumed(node).as_wished(node)),
-        Some(Wish::ReplaceParts) => {
-            leave_cluster(node, now, Move::to(State::Inspecting).as_wished(node).with(Effect::ForgetLive))
+        Some(Wish::ReplaceParts) => leave_cluster(
+            node,
+            now,
+            Move::to(State::Inspecting)
+                .as_wished(node)
+                .with(Effect::ForgetLive),
+        ),
+        Some(Wish::Retire) if node.claim.is_none() => {
+            Decision::Advance(Move::to(State::Retired).as_wished(node))
         }
-        Some(Wish::Retire) if node.claim.is_none() => Decision::Advance(Move::to(State::Retired).as_wished(node)),
         Some(Wish::Quarantine) => Decision::Advance(Move::to(State::Quarantined).as_wished(node)),
         Some(Wish::PowerOn) => asked::power_on(node, now),
         Some(Wish::PowerOff) => asked::power_off(node, now),
         Some(Wish::PowerCycle) => asked::power_cycle(node, now),
         Some(Wish::RotateBmc) => asked::rotate_bmc(node, now),
         Some(Wish::RunGates) => asked::run_gates(node, now),
-        Some(Wish::Converge) if node.holds_its_system() => {
-            leave_cluster(node, now, Move::to(State::Installing).as_wished(node).with(Effect::ForgetLive))
-        }
-        Some(Wish::Reinstall) if node.claim == Some(ClaimState::Bound) => {
-            leave_cluster(node, now, Move::to(State::Imaging).as_wished(node).with(Effect::ForgetLive))
-        }
+        Some(Wish::Converge) if node.holds_its_system() => leave_cluster(
+            node,
+            now,
+            Move::to(State::Installing)
+                .as_wished(node)
+                .with(Effect::ForgetLive),
+        ),
+        Some(Wish::Reinstall) if node.claim == Some(ClaimState::Bound) => leave_cluster(
+            node,
+            now,
+            Move::to(State::Imaging)
+                .as_wished(node)
+                .with(Effect::ForgetLive),
+        ),
         Some(Wish::Maintain) => Decision::Granted("its maintenance goes on".into()),
         Some(_) => rest("a person to resume it", "operator", "none until then"),
         None => match node.until {
-            Some(until) if until <= now => Decision::Advance(resumed(node).because("its maintenance is over")),
+            Some(until) if until <= now => {
+                Decision::Advance(resumed(node).because("its maintenance is over"))
+            }
             Some(until) => Decision::Wait(Wait {
                 condition: format!("its maintenance to end at {}", until.strftime("%F %T UTC")),
                 owner: "operator".into(),

@@ -55,18 +55,32 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp, wanted: &Pairing) -> Decis
 
 /// What gives a node back that a sweep held back, under the operation of now; nothing once that is done.
 pub(super) fn given_back(node: &Snapshot, now: Timestamp) -> Option<Decision> {
-    Some(match node.step(Step::Admit).filter(|view| view.current).map(|view| &view.status) {
-        Some(StepStatus::Succeeded) => return None,
-        Some(StepStatus::Failed { at, .. }) => Decision::Retry(Step::Admit, *at + GIVE_BACK_AGAIN),
-        Some(StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost | StepStatus::Cancelled) | None => {
-            begin(node, now, (Step::Admit, now))
-        }
-    })
+    Some(
+        match node
+            .step(Step::Admit)
+            .filter(|view| view.current)
+            .map(|view| &view.status)
+        {
+            Some(StepStatus::Succeeded) => return None,
+            Some(StepStatus::Failed { at, .. }) => {
+                Decision::Retry(Step::Admit, *at + GIVE_BACK_AGAIN)
+            }
+            Some(
+                StepStatus::Queued
+                | StepStatus::Running { .. }
+                | StepStatus::Lost
+                | StepStatus::Cancelled,
+            )
+            | None => begin(node, now, (Step::Admit, now)),
+        },
+    )
 }
 
 /// What of the run is still under way on it.
 fn measuring(node: &Snapshot) -> Option<Step> {
-    node.active().map(|view| view.step).filter(|step| matches!(step, Step::Hold | Step::Pair))
+    node.active()
+        .map(|view| view.step)
+        .filter(|step| matches!(step, Step::Hold | Step::Pair))
 }
 
 /// A step, as often as the run asks for it: how often that is, is the run's to bound.
@@ -76,7 +90,9 @@ pub(super) fn begin(node: &Snapshot, now: Timestamp, (step, at): (Step, Timestam
         Some(StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost) => {
             wait(now, step.title(), "go on when this is done")
         }
-        Some(StepStatus::Succeeded | StepStatus::Failed { .. } | StepStatus::Cancelled) => Decision::Retry(step, at),
+        Some(StepStatus::Succeeded | StepStatus::Failed { .. } | StepStatus::Cancelled) => {
+            Decision::Retry(step, at)
+        }
     }
 }
 

@@ -12,20 +12,34 @@ pub(super) const TO_MAKER: &str = "its parts go back to their maker";
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     if node.releasing() && !node.protected {
-        return stop_first(node, || leave_cluster(node, now, Move::released(State::Wiping)));
+        return stop_first(node, || {
+            leave_cluster(node, now, Move::released(State::Wiping))
+        });
     }
     // Data of the claim that holds it stays with it; anybody else's must be gone first.
     let unsanitised = node.unsanitised && node.claim.is_none();
     match node.wish {
-        Some(Wish::ReplaceParts) => {
-            leave_cluster(node, now, Move::to(State::Inspecting).as_wished(node).with(Effect::ForgetLive))
-        }
+        Some(Wish::ReplaceParts) => leave_cluster(
+            node,
+            now,
+            Move::to(State::Inspecting)
+                .as_wished(node)
+                .with(Effect::ForgetLive),
+        ),
         Some(Wish::Recover) if !unsanitised => {
-            let to = if node.holds_its_system() { State::Validating } else { State::Inspecting };
+            let to = if node.holds_its_system() {
+                State::Validating
+            } else {
+                State::Inspecting
+            };
             Decision::Advance(Move::to(to).as_wished(node).with(Effect::ForgetLive))
         }
-        Some(Wish::Wipe) if node.claim.is_none() => Decision::Advance(Move::to(State::Wiping).as_wished(node)),
-        Some(Wish::Retire) if node.claim.is_none() => Decision::Advance(Move::to(State::Retired).as_wished(node)),
+        Some(Wish::Wipe) if node.claim.is_none() => {
+            Decision::Advance(Move::to(State::Wiping).as_wished(node))
+        }
+        Some(Wish::Retire) if node.claim.is_none() => {
+            Decision::Advance(Move::to(State::Retired).as_wished(node))
+        }
         Some(Wish::PowerOn) => asked::power_on(node, now),
         Some(Wish::PowerOff) => asked::power_off(node, now),
         Some(Wish::PowerCycle) => asked::power_cycle(node, now),
@@ -42,20 +56,36 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
 fn awaited(node: &Snapshot, unsanitised: bool) -> (&'static str, String) {
     let name = &node.name;
     if unsanitised {
-        let commands =
-            format!("muster node wipe {name}, muster node replace-parts {name} or muster node retire {name}");
-        return ("a person to wipe it, replace its disks or retire it", commands);
+        let commands = format!(
+            "muster node wipe {name}, muster node replace-parts {name} or muster node retire {name}"
+        );
+        return (
+            "a person to wipe it, replace its disks or retire it",
+            commands,
+        );
     }
     if !node.disputed_parts.is_empty() {
         let commands = format!(
             "muster node parts {name} shows them; then muster node replace-parts {name}, or muster node recover {name} once they are in"
         );
-        return ("a person to say which parts are in it, or to retire it", commands);
+        return (
+            "a person to say which parts are in it, or to retire it",
+            commands,
+        );
     }
     // The ladder came to its last rung: software was tried.
-    if node.reason.as_deref().is_some_and(|reason| reason.contains(TO_MAKER)) {
-        let commands = format!("muster node rma {name} is for its maker; then muster node replace-parts {name}");
-        return ("a person to have its parts replaced, or to release it", commands);
+    if node
+        .reason
+        .as_deref()
+        .is_some_and(|reason| reason.contains(TO_MAKER))
+    {
+        let commands = format!(
+            "muster node rma {name} is for its maker; then muster node replace-parts {name}"
+        );
+        return (
+            "a person to have its parts replaced, or to release it",
+            commands,
+        );
     }
     match node.claim {
         Some(_) => (

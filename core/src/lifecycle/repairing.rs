@@ -20,7 +20,11 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
 }
 
 fn climb(node: &Snapshot, now: Timestamp, recovery: &Recovery) -> Decision {
-    let means = Means { bmc: node.power_person.is_none(), protected: node.protected, held: node.held };
+    let means = Means {
+        bmc: node.power_person.is_none(),
+        protected: node.protected,
+        held: node.held,
+    };
     let mut went: Vec<Tried> = Vec::new();
     for (at, &rung) in recovery.rungs.iter().enumerate().skip(recovery.tried) {
         let tried = |outcome, why| Tried { rung, outcome, why };
@@ -34,7 +38,13 @@ fn climb(node: &Snapshot, now: Timestamp, recovery: &Recovery) -> Decision {
             continue;
         }
         if let Some(hold) = node.hold.as_ref().filter(|_| untouched) {
-            return over(node, now, Ended::HeldBack, went, &format!("{}; {}", recovery.cause.what, hold.why()));
+            return over(
+                node,
+                now,
+                Ended::HeldBack,
+                went,
+                &format!("{}; {}", recovery.cause.what, hold.why()),
+            );
         }
         match rung {
             Rung::Rma => {
@@ -43,40 +53,66 @@ fn climb(node: &Snapshot, now: Timestamp, recovery: &Recovery) -> Decision {
             }
             Rung::Reimage => {
                 went.push(tried(Outcome::Done, None));
-                let imaging = Move::to(State::Imaging).because(format!("recovery: {}", rung.title()));
-                return Decision::Advance(imaging.with(Effect::ForgetLive).on(Ladder::Climb { tried: at + 1, went }));
+                let imaging =
+                    Move::to(State::Imaging).because(format!("recovery: {}", rung.title()));
+                return Decision::Advance(imaging.with(Effect::ForgetLive).on(Ladder::Climb {
+                    tried: at + 1,
+                    went,
+                }));
             }
-            Rung::Collect | Rung::RestartServices | Rung::Reboot | Rung::PowerCycle => match tread(node, now, rung) {
-                Trod::Waits(decision) => return *decision,
-                Trod::Failed(why) => went.push(tried(Outcome::Failed, Some(why))),
-                // The pool asks for another driver or kernel by now: nothing was started that would meet the old one. Gates would see what is as before.
-                Trod::Done if rung == Rung::RestartServices && waits_for_reboot(node) => {
-                    went.push(tried(
-                        Outcome::Failed,
-                        Some("its stack waits for a reboot, and nothing was started".into()),
-                    ));
-                }
-                Trod::Done => {
-                    went.push(tried(Outcome::Done, None));
-                    if rung.heals() && !node.stop {
-                        let verified =
-                            Move::to(State::Validating).because(format!("verify by gates: {}", rung.title()));
-                        return Decision::Advance(verified.on(Ladder::Climb { tried: at + 1, went }));
+            Rung::Collect | Rung::RestartServices | Rung::Reboot | Rung::PowerCycle => {
+                match tread(node, now, rung) {
+                    Trod::Waits(decision) => return *decision,
+                    Trod::Failed(why) => went.push(tried(Outcome::Failed, Some(why))),
+                    // The pool asks for another driver or kernel by now: nothing was started that would meet the old one. Gates would see what is as before.
+                    Trod::Done if rung == Rung::RestartServices && waits_for_reboot(node) => {
+                        went.push(tried(
+                            Outcome::Failed,
+                            Some("its stack waits for a reboot, and nothing was started".into()),
+                        ));
+                    }
+                    Trod::Done => {
+                        went.push(tried(Outcome::Done, None));
+                        if rung.heals() && !node.stop {
+                            let verified = Move::to(State::Validating)
+                                .because(format!("verify by gates: {}", rung.title()));
+                            return Decision::Advance(verified.on(Ladder::Climb {
+                                tried: at + 1,
+                                went,
+                            }));
+                        }
                     }
                 }
-            },
+            }
         }
     }
     if node.stop {
-        let stopped = Move::to(State::Quarantined).because("its recovery was stopped on request").with(Effect::Stopped);
-        return leave_cluster(node, now, stopped.on(Ladder::End { how: Ended::Stopped, went }));
+        let stopped = Move::to(State::Quarantined)
+            .because("its recovery was stopped on request")
+            .with(Effect::Stopped);
+        return leave_cluster(
+            node,
+            now,
+            stopped.on(Ladder::End {
+                how: Ended::Stopped,
+                went,
+            }),
+        );
     }
-    over(node, now, Ended::Spent, went, &spent(recovery, "no rung is left"))
+    over(
+        node,
+        now,
+        Ended::Spent,
+        went,
+        &spent(recovery, "no rung is left"),
+    )
 }
 
 /// Whether what converge brought holds only after a reboot.
 fn waits_for_reboot(node: &Snapshot) -> bool {
-    node.converged.as_ref().is_some_and(|report| !report.reboot_for.is_empty())
+    node.converged
+        .as_ref()
+        .is_some_and(|report| !report.reboot_for.is_empty())
 }
 
 /// How far a rung is.
@@ -91,25 +127,44 @@ enum Trod {
 fn tread(node: &Snapshot, now: Timestamp, rung: Rung) -> Trod {
     let once = |view: &StepView| match &view.status {
         StepStatus::Failed { at, failure } if rung.needs_answers() => {
-            let failure = crate::wire::node::Failure { retryable: false, ..failure.clone() };
-            StepView { status: StepStatus::Failed { at: *at, failure }, ..view.clone() }
+            let failure = crate::wire::node::Failure {
+                retryable: false,
+                ..failure.clone()
+            };
+            StepView {
+                status: StepStatus::Failed { at: *at, failure },
+                ..view.clone()
+            }
         }
         _ => view.clone(),
     };
-    let node = Snapshot { steps: node.steps.iter().map(once).collect(), ..node.unstoppable() };
+    let node = Snapshot {
+        steps: node.steps.iter().map(once).collect(),
+        ..node.unstoppable()
+    };
     let done = Move::to(State::Repairing);
     // Where there is no BMC, nobody says what firmware and BIOS are.
     let asked = |step: &Step| node.power_person.is_none() || *step != Step::FirmwareLook;
     let steps: Vec<Step> = rung.steps().iter().copied().filter(asked).collect();
     match follow(&node, now, &steps, || Decision::Advance(done.clone())) {
         Decision::Advance(moved) if moved == done => Trod::Done,
-        Decision::Advance(Move { to: State::Failed, reason, effects, .. }) if !effects.contains(&Effect::Stopped) => {
-            Trod::Failed(reason.unwrap_or_default())
-        }
+        Decision::Advance(Move {
+            to: State::Failed,
+            reason,
+            effects,
+            ..
+        }) if !effects.contains(&Effect::Stopped) => Trod::Failed(reason.unwrap_or_default()),
         // Stopped by whoever cancelled its job.
         Decision::Advance(Move { reason, .. }) => {
-            let stopped = Move { reason, ..Move::to(State::Quarantined) }.with(Effect::Stopped);
-            let how = Ladder::End { how: Ended::Stopped, went: Vec::new() };
+            let stopped = Move {
+                reason,
+                ..Move::to(State::Quarantined)
+            }
+            .with(Effect::Stopped);
+            let how = Ladder::End {
+                how: Ended::Stopped,
+                went: Vec::new(),
+            };
             Trod::Waits(Box::new(leave_cluster(&node, now, stopped.on(how))))
         }
         waits => Trod::Waits(Box::new(waits)),
@@ -121,5 +176,11 @@ fn spent(recovery: &Recovery, next: &str) -> String {
 }
 
 fn over(node: &Snapshot, now: Timestamp, how: Ended, went: Vec<Tried>, why: &str) -> Decision {
-    leave_cluster(node, now, Move::to(State::Quarantined).because(why).on(Ladder::End { how, went }))
+    leave_cluster(
+        node,
+        now,
+        Move::to(State::Quarantined)
+            .because(why)
+            .on(Ladder::End { how, went }),
+    )
 }

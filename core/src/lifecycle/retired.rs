@@ -6,9 +6,11 @@ use super::state::{State, Wish};
 
 pub(super) fn decide(node: &Snapshot) -> Decision {
     match node.wish {
-        Some(Wish::Reinstate) => {
-            Decision::Advance(Move::to(State::Inspecting).as_wished(node).with(Effect::ForgetLive))
-        }
+        Some(Wish::Reinstate) => Decision::Advance(
+            Move::to(State::Inspecting)
+                .as_wished(node)
+                .with(Effect::ForgetLive),
+        ),
         _ => rest("nothing: it is retired", "nobody", "none"),
     }
 }

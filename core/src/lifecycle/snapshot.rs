@@ -162,20 +162,27 @@ impl Snapshot {
 
     /// Whether a step of this stay succeeded.
     pub fn done(&self, step: Step) -> bool {
-        self.step(step).is_some_and(|view| view.status == StepStatus::Succeeded)
+        self.step(step)
+            .is_some_and(|view| view.status == StepStatus::Succeeded)
     }
 
     /// The step that is queued, running, or not known to have ended.
     pub fn active(&self) -> Option<&StepView> {
         let open = |view: &&StepView| {
-            matches!(view.status, StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost)
+            matches!(
+                view.status,
+                StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost
+            )
         };
         self.steps.iter().find(open)
     }
 
     /// The same node, for what goes on although somebody asked to stop.
     pub fn unstoppable(&self) -> Self {
-        Self { stop: false, ..self.clone() }
+        Self {
+            stop: false,
+            ..self.clone()
+        }
     }
 
     /// Whether it is somebody's, with their system on its disk.

@@ -124,7 +124,10 @@ words! {
 impl State {
     /// Whether a node may stay here for ever: no owner must act, no deadline runs.
     pub fn is_steady(self) -> bool {
-        matches!(self, Self::Discovered | Self::Available | Self::InService | Self::Retired)
+        matches!(
+            self,
+            Self::Discovered | Self::Available | Self::InService | Self::Retired
+        )
     }
 
     /// Whether an operation that brought a node here is over.

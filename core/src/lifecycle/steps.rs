@@ -68,7 +68,9 @@ impl Step {
             | Self::Drift
             | Self::RotateBmc
             | Self::FirmwareLook => 10 * 60,
-            Self::BootLive | Self::BootDisk | Self::Reboot | Self::RebootTest | Self::Admit => 30 * 60,
+            Self::BootLive | Self::BootDisk | Self::Reboot | Self::RebootTest | Self::Admit => {
+                30 * 60
+            }
             Self::WriteImage | Self::Converge | Self::Recheck | Self::Pair | Self::Sweep => 60 * 60,
             Self::Gates | Self::GatesAfterReboot => 2 * 60 * 60,
             // Several updates one after the other, and a machine that goes through its firmware.
@@ -88,7 +90,10 @@ impl Step {
 
     /// Whether it starts the machine, and so needs its share of the rack's power.
     pub fn powers_on(self) -> bool {
-        matches!(self, Self::BootLive | Self::BootDisk | Self::PowerOn | Self::PowerCycle | Self::Firmware)
+        matches!(
+            self,
+            Self::BootLive | Self::BootDisk | Self::PowerOn | Self::PowerCycle | Self::Firmware
+        )
     }
 
     /// Whether it may be stopped while it runs: a machine that is reset in the middle of a firmware update may never start again.
@@ -123,7 +128,9 @@ impl Step {
             | Self::Sweep
             | Self::Wipe => "the job's spool on the node",
             Self::Pair => "another measurement of the two",
-            Self::Admit | Self::Drain | Self::Remove | Self::Hold => "the scheduler's own view of the node",
+            Self::Admit | Self::Drain | Self::Remove | Self::Hold => {
+                "the scheduler's own view of the node"
+            }
         }
     }
 

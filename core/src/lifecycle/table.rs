@@ -10,24 +10,59 @@ pub fn legal(from: State, to: State) -> bool {
 /// Every state a node may move to from `from`.
 pub fn targets(from: State) -> &'static [State] {
     use State::{
-        Admitting, Available, Discovered, Draining, Failed, Imaging, InService, Inspecting, Installing, Maintenance,
-        Quarantined, Repairing, Retired, Validating, Wiping,
+        Admitting, Available, Discovered, Draining, Failed, Imaging, InService, Inspecting,
+        Installing, Maintenance, Quarantined, Repairing, Retired, Validating, Wiping,
     };
     match from {
         Discovered => &[Inspecting, InService, Retired],
         Inspecting => &[Available, Quarantined, Failed, Wiping],
-        Available => &[Inspecting, Imaging, Maintenance, Retired, Quarantined, Wiping],
+        Available => &[
+            Inspecting,
+            Imaging,
+            Maintenance,
+            Retired,
+            Quarantined,
+            Wiping,
+        ],
         Imaging => &[Installing, Failed, Wiping, Quarantined],
         Installing => &[Validating, Failed, Wiping, Quarantined],
         Validating => &[Admitting, Repairing, Failed, Wiping, Quarantined],
         Admitting => &[InService, Failed, Wiping, Quarantined],
         InService => &[Draining],
-        Draining => &[InService, Wiping, Maintenance, Repairing, Installing, Imaging, Validating, Quarantined, Failed],
+        Draining => &[
+            InService,
+            Wiping,
+            Maintenance,
+            Repairing,
+            Installing,
+            Imaging,
+            Validating,
+            Quarantined,
+            Failed,
+        ],
         Repairing => &[Validating, Imaging, Quarantined, Wiping],
         Quarantined => &[Validating, Inspecting, Wiping, Retired],
-        Failed => &[Inspecting, Imaging, Installing, Validating, Admitting, Draining, Wiping, Quarantined, Maintenance],
+        Failed => &[
+            Inspecting,
+            Imaging,
+            Installing,
+            Validating,
+            Admitting,
+            Draining,
+            Wiping,
+            Quarantined,
+            Maintenance,
+        ],
         Wiping => &[Inspecting, Validating, Quarantined, Failed],
-        Maintenance => &[Inspecting, Imaging, Installing, Validating, Wiping, Retired, Quarantined],
+        Maintenance => &[
+            Inspecting,
+            Imaging,
+            Installing,
+            Validating,
+            Wiping,
+            Retired,
+            Quarantined,
+        ],
         Retired => &[Inspecting],
     }
 }
@@ -40,8 +75,8 @@ pub fn wish_allowed(state: State, wish: Wish) -> bool {
 /// The states in which a wish can be asked.
 pub fn states_for(wish: Wish) -> &'static [State] {
     use State::{
-        Admitting, Available, Discovered, Draining, Failed, Imaging, InService, Inspecting, Installing, Maintenance,
-        Quarantined, Repairing, Retired, Validating, Wiping,
+        Admitting, Available, Discovered, Draining, Failed, Imaging, InService, Inspecting,
+        Installing, Maintenance, Quarantined, Repairing, Retired, Validating, Wiping,
     };
     match wish {
         Wish::Accept | Wish::Adopt | Wish::Reject => &[Discovered],

@@ -20,16 +20,23 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         return wait_for_step(node, view.step, None);
     }
     match measured {
-        Decision::Advance(failed) if failed.to == State::Failed && !failed.effects.contains(&Effect::Stopped) => {
+        Decision::Advance(failed)
+            if failed.to == State::Failed && !failed.effects.contains(&Effect::Stopped) =>
+        {
             // A machine that cannot be measured, or does not come back, is a fault as well; what only a person can declare or mend is none, and a tool
             // without an answer is one only where another was.
             let steps = [Step::Gates, Step::RebootTest, Step::GatesAfterReboot];
-            let broken = steps.into_iter().find_map(|step| Some((step, failure(node, step)?)));
+            let broken = steps
+                .into_iter()
+                .find_map(|step| Some((step, failure(node, step)?)));
             let cause = match broken {
                 Some((step, failure)) => Cause::step(step.as_str(), failure),
                 None => node.recovery.as_ref().map(|recovery| {
                     let what = failed.reason.clone().unwrap_or_default();
-                    Cause { what, ..recovery.cause.clone() }
+                    Cause {
+                        what,
+                        ..recovery.cause.clone()
+                    }
                 }),
             };
             match cause {
@@ -45,23 +52,59 @@ fn measured(node: &Snapshot, now: Timestamp) -> Decision {
     let Some(suite) = &node.suite else {
         return fail("the pool names no suite, and a node is never admitted without one");
     };
-    let by = Judged { suite, profile: node.profile.as_ref(), wanted: &[], now };
+    let by = Judged {
+        suite,
+        profile: node.profile.as_ref(),
+        wanted: &[],
+        now,
+    };
     // Somebody switched it off while it rested.
-    let boot: &[Step] = if node.off || node.step(Step::BootDisk).is_some() { &[Step::BootDisk] } else { &[] };
+    let boot: &[Step] = if node.off || node.step(Step::BootDisk).is_some() {
+        &[Step::BootDisk]
+    } else {
+        &[]
+    };
     follow(node, now, &[boot, &[Step::Gates]].concat(), || {
-        judged(node, now, Step::Gates, judge(&by, &node.gates), &node.gates, || {
-            let again: Vec<String> =
-                suite.gates.iter().filter(|gate| gate.after_reboot).map(|gate| gate.id.clone()).collect();
-            if again.is_empty() {
-                return Decision::Advance(Move::to(State::Admitting));
-            }
-            follow(node, now, &[Step::RebootTest, Step::GatesAfterReboot], || {
-                let verdict = judge(&Judged { wanted: &again, ..by }, &node.gates_after_reboot);
-                judged(node, now, Step::GatesAfterReboot, verdict, &node.gates_after_reboot, || {
-                    Decision::Advance(Move::to(State::Admitting))
-                })
-            })
-        })
+        judged(
+            node,
+            now,
+            Step::Gates,
+            judge(&by, &node.gates),
+            &node.gates,
+            || {
+                let again: Vec<String> = suite
+                    .gates
+                    .iter()
+                    .filter(|gate| gate.after_reboot)
+                    .map(|gate| gate.id.clone())
+                    .collect();
+                if again.is_empty() {
+                    return Decision::Advance(Move::to(State::Admitting));
+                }
+                follow(
+                    node,
+                    now,
+                    &[Step::RebootTest, Step::GatesAfterReboot],
+                    || {
+                        let verdict = judge(
+                            &Judged {
+                                wanted: &again,
+                                ..by
+                            },
+                            &node.gates_after_reboot,
+                        );
+                        judged(
+                            node,
+                            now,
+                            Step::GatesAfterReboot,
+                            verdict,
+                            &node.gates_after_reboot,
+                            || Decision::Advance(Move::to(State::Admitting)),
+                        )
+                    },
+                )
+            },
+        )
     })
 }
 
@@ -82,11 +125,19 @@ fn judged(
             fault(node, now, Cause::gates(results, now, what), quarantined)
         }
         // A tool that crashed says nothing about the hardware: ask once more, then a person must look.
-        SuiteVerdict::Unknown if round < step.max_rounds() && !node.stop => Decision::Retry(step, now),
+        SuiteVerdict::Unknown if round < step.max_rounds() && !node.stop => {
+            Decision::Retry(step, now)
+        }
         SuiteVerdict::Unknown => fail(&unanswered(results, now)),
     }
 }
 
 fn fail(reason: &str) -> Decision {
-    Decision::Advance(Move { failed_phase: Some(State::Validating), ..Move::to(State::Failed) }.because(reason))
+    Decision::Advance(
+        Move {
+            failed_phase: Some(State::Validating),
+            ..Move::to(State::Failed)
+        }
+        .because(reason),
+    )
 }

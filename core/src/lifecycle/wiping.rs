@@ -13,13 +13,18 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     if node.claim == Some(ClaimState::Bound) {
         return undone(node);
     }
-    if let Some(until) = node.undo_until.filter(|until| now < *until && node.steps.is_empty()) {
+    if let Some(until) = node
+        .undo_until
+        .filter(|until| now < *until && node.steps.is_empty())
+    {
         return Decision::Wait(Wait {
             condition: format!(
                 "the time to be over in which the release can be undone: the disks are kept until {until:.0}"
             ),
             owner: "muster".into(),
-            next_action: "boot the live image and wipe the disks; `muster claim undo` takes the node back".into(),
+            next_action:
+                "boot the live image and wipe the disks; `muster claim undo` takes the node back"
+                    .into(),
             until: Some(until),
         });
     }
@@ -30,32 +35,48 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         return unsanitised(&failure.message);
     }
     // The disks that are there now, as the live image sees them: one that came since the last inspection is wiped too.
-    follow(node, now, &[Step::BootLive, Step::Inventory], || match nameless(node) {
-        Some(why) => unsanitised(&why),
-        None => follow(node, now, &[Step::Wipe], || {
-            let clean = Move::to(State::Inspecting).with(Effect::ForgetInstalled).with(Effect::EndClaim);
-            Decision::Advance(clean.with(Effect::Sanitised))
-        }),
-    })
+    follow(
+        node,
+        now,
+        &[Step::BootLive, Step::Inventory],
+        || match nameless(node) {
+            Some(why) => unsanitised(&why),
+            None => follow(node, now, &[Step::Wipe], || {
+                let clean = Move::to(State::Inspecting)
+                    .with(Effect::ForgetInstalled)
+                    .with(Effect::EndClaim);
+                Decision::Advance(clean.with(Effect::Sanitised))
+            }),
+        },
+    )
 }
 
 /// Disks without a serial: no permit can name them, so nothing may write to them.
 fn nameless(node: &Snapshot) -> Option<String> {
     let disks = node.facts.iter().flat_map(|facts| &facts.disks);
-    let names: Vec<&str> = disks.filter(|disk| disk.serial.is_none()).map(|disk| disk.name.as_str()).collect();
+    let names: Vec<&str> = disks
+        .filter(|disk| disk.serial.is_none())
+        .map(|disk| disk.name.as_str())
+        .collect();
     let why = "no permit can name it, so it cannot be wiped; take it out or set its serial";
     (!names.is_empty()).then(|| format!("disk {} has no serial: {why}", names.join(", ")))
 }
 
 fn unsanitised(why: &str) -> Decision {
     let reason = format!("unsanitised: {why}");
-    Decision::Advance(Move::to(State::Quarantined).because(reason).with(Effect::EndClaim))
+    Decision::Advance(
+        Move::to(State::Quarantined)
+            .because(reason)
+            .with(Effect::EndClaim),
+    )
 }
 
 /// The claim was taken back: nothing was erased, and the gates show that the node is what it was.
 fn undone(node: &Snapshot) -> Decision {
     Decision::Advance(match node.steps.is_empty() {
         true => Move::to(State::Validating).because("the release was undone"),
-        false => Move::to(State::Quarantined).because("its release was undone after the wipe had begun"),
+        false => {
+            Move::to(State::Quarantined).because("its release was undone after the wipe had begun")
+        }
     })
 }

@@ -25,7 +25,10 @@ impl NetworkProfile {
         let mut faults = Vec::new();
         let links: Vec<_> = self.links().collect();
         if links.len() > MOST_LINKS {
-            return vec![(String::new(), format!("At most {MOST_LINKS} interfaces, bonds and VLANs."))];
+            return vec![(
+                String::new(),
+                format!("At most {MOST_LINKS} interfaces, bonds and VLANs."),
+            )];
         }
         self.check_names(&links, &mut faults);
         for link in &links {
@@ -44,9 +47,15 @@ impl NetworkProfile {
             let at = place(&[of, name]);
             if !is_link_name(name) {
                 let words = "1 to 15 letters, digits and . _ -, beginning with a letter, and none of lo, all, default";
-                faults.push((at, format!("{name:?} is no name of a link: it has {words}.")));
+                faults.push((
+                    at,
+                    format!("{name:?} is no name of a link: it has {words}."),
+                ));
             } else if let Some(other) = seen.insert(*name, *of) {
-                faults.push((at, format!("{name} is in {other} already: give one of them another name.")));
+                faults.push((
+                    at,
+                    format!("{name} is in {other} already: give one of them another name."),
+                ));
             }
         }
     }
@@ -72,11 +81,18 @@ impl NetworkProfile {
                 _ => {}
             }
             if let Some(other) = seen.insert(&interface.is, name) {
-                faults.push((at(&[]), format!("{other} is the same interface: remove one of the two.")));
+                faults.push((
+                    at(&[]),
+                    format!("{other} is the same interface: remove one of the two."),
+                ));
             }
             let busy = !interface.addresses.is_empty() || !interface.routes.is_empty();
             if let (Some(bond), true) = (self.bond_of(name), busy) {
-                let what = if interface.addresses.is_empty() { "routes" } else { "addresses" };
+                let what = if interface.addresses.is_empty() {
+                    "routes"
+                } else {
+                    "addresses"
+                };
                 faults.push((
                     place(&["interfaces", name, what]),
                     format!("{name} is a member of {bond}: give these to {bond} instead."),
@@ -90,7 +106,10 @@ impl NetworkProfile {
         for (name, bond) in &self.bonds {
             let at = |rest: &[&str]| place(&[&["bonds", name], rest].concat());
             if bond.members.is_empty() || bond.members.len() > MOST_MEMBERS {
-                faults.push((at(&["members"]), format!("A bond has 1 to {MOST_MEMBERS} members.")));
+                faults.push((
+                    at(&["members"]),
+                    format!("A bond has 1 to {MOST_MEMBERS} members."),
+                ));
             }
             for (index, member) in bond.members.iter().enumerate() {
                 let at = at(&["members", &index.to_string()]);
@@ -98,7 +117,12 @@ impl NetworkProfile {
                     let why = "members of a bond are interfaces of the profile, not bonds or VLANs";
                     faults.push((at, format!("{member:?} is none of the interfaces: {why}.")));
                 } else if let Some(other) = taken.insert(member, name) {
-                    faults.push((at, format!("{member} is in {other} already: an interface is in one bond, once.")));
+                    faults.push((
+                        at,
+                        format!(
+                            "{member} is in {other} already: an interface is in one bond, once."
+                        ),
+                    ));
                 } else if bond.mtu.is_some_and(|mtu| mtu > self.mtu(member)) {
                     let own = self.mtu(member);
                     faults.push((
@@ -119,17 +143,26 @@ impl NetworkProfile {
                 faults.push((at("id"), format!("A VLAN's id is 1 to {LAST_VLAN}.")));
             }
             if let Some(bond) = self.bond_of(over) {
-                faults.push((at("over"), format!("{over} is a member of {bond}: put the VLAN over {bond}.")));
+                faults.push((
+                    at("over"),
+                    format!("{over} is a member of {bond}: put the VLAN over {bond}."),
+                ));
             } else if !self.interfaces.contains_key(over) && !self.bonds.contains_key(over) {
-                let why = "a VLAN lies over an interface or a bond of the profile, and over no VLAN";
+                let why =
+                    "a VLAN lies over an interface or a bond of the profile, and over no VLAN";
                 faults.push((at("over"), format!("{over:?} is neither: {why}.")));
             } else if mtu.is_some_and(|mtu| mtu > self.mtu(over)) {
                 let under = self.mtu(over);
-                faults
-                    .push((at("mtu"), format!("It is more than the {under} of {over} under it: raise that one too.")));
+                faults.push((
+                    at("mtu"),
+                    format!("It is more than the {under} of {over} under it: raise that one too."),
+                ));
             }
             if let Some(other) = seen.insert((over, *id), name) {
-                faults.push((at("id"), format!("{other} is VLAN {id} over {over} already: remove one of the two.")));
+                faults.push((
+                    at("id"),
+                    format!("{other} is VLAN {id} over {over} already: remove one of the two."),
+                ));
             }
         }
     }
@@ -159,17 +192,29 @@ fn check_mode(name: &str, bond: &Bond, faults: &mut Vec<Fault>) {
         faults.push((at("mii_interval_ms"), "10 to 10,000 milliseconds.".into()));
     }
     if bond.hash_policy.is_some() && bond.mode == BondMode::ActiveBackup {
-        faults.push((at("hash_policy"), "Only 802.3ad and balance-xor spread packets: leave it out.".into()));
+        faults.push((
+            at("hash_policy"),
+            "Only 802.3ad and balance-xor spread packets: leave it out.".into(),
+        ));
     }
     if bond.lacp_rate.is_some() && bond.mode != BondMode::Lacp {
-        faults.push((at("lacp_rate"), "Only 802.3ad speaks LACP: leave it out.".into()));
+        faults.push((
+            at("lacp_rate"),
+            "Only 802.3ad speaks LACP: leave it out.".into(),
+        ));
     }
     match &bond.primary {
         Some(_) if bond.mode != BondMode::ActiveBackup => {
-            faults.push((at("primary"), "Only active-backup prefers a member: leave it out.".into()));
+            faults.push((
+                at("primary"),
+                "Only active-backup prefers a member: leave it out.".into(),
+            ));
         }
         Some(primary) if !bond.members.contains(primary) => {
-            faults.push((at("primary"), format!("{primary:?} is none of the bond's members.")));
+            faults.push((
+                at("primary"),
+                format!("{primary:?} is none of the bond's members."),
+            ));
         }
         _ => {}
     }
@@ -178,11 +223,20 @@ fn check_mode(name: &str, bond: &Bond, faults: &mut Vec<Fault>) {
 /// What holds for links of every kind.
 fn check_link(link: &Link<'_>, faults: &mut Vec<Fault>) {
     let at = |rest: &[&str]| place(&[&[link.of, link.name], rest].concat());
-    if link.mtu.is_some_and(|mtu| !(LEAST_MTU..=LARGEST_MTU).contains(&mtu)) {
-        faults.push((at(&["mtu"]), format!("An MTU is {LEAST_MTU} to {LARGEST_MTU} bytes.")));
+    if link
+        .mtu
+        .is_some_and(|mtu| !(LEAST_MTU..=LARGEST_MTU).contains(&mtu))
+    {
+        faults.push((
+            at(&["mtu"]),
+            format!("An MTU is {LEAST_MTU} to {LARGEST_MTU} bytes."),
+        ));
     }
     if link.addresses.len() > MOST_ADDRESSES {
-        faults.push((at(&["addresses"]), format!("At most {MOST_ADDRESSES} addresses.")));
+        faults.push((
+            at(&["addresses"]),
+            format!("At most {MOST_ADDRESSES} addresses."),
+        ));
     }
     if link.routes.len() > MOST_ROUTES {
         faults.push((at(&["routes"]), format!("At most {MOST_ROUTES} routes.")));
@@ -191,10 +245,17 @@ fn check_link(link: &Link<'_>, faults: &mut Vec<Fault>) {
         let index = index.to_string();
         match address {
             Address::Label(label) if label.is_empty() || label.len() > 63 => {
-                faults.push((at(&["addresses", &index, "label"]), "The name of a label has 1 to 63 bytes.".into()));
+                faults.push((
+                    at(&["addresses", &index, "label"]),
+                    "The name of a label has 1 to 63 bytes.".into(),
+                ));
             }
-            Address::Beside { network, .. } if *network != network.trunc() || network.prefix_len() > 30 => {
-                let detail = format!("{network} is no network with room for hosts: write it as 10.20.0.0/24.");
+            Address::Beside { network, .. }
+                if *network != network.trunc() || network.prefix_len() > 30 =>
+            {
+                let detail = format!(
+                    "{network} is no network with room for hosts: write it as 10.20.0.0/24."
+                );
                 faults.push((at(&["addresses", &index, "beside", "network"]), detail));
             }
             _ => {}
@@ -205,13 +266,29 @@ fn check_link(link: &Link<'_>, faults: &mut Vec<Fault>) {
         let index = index.to_string();
         let at = |member: &str| at(&["routes", &index, member]);
         if route.to != route.to.trunc() {
-            faults.push((at("to"), format!("{} has bits behind its prefix: write {}.", route.to, route.to.trunc())));
+            faults.push((
+                at("to"),
+                format!(
+                    "{} has bits behind its prefix: write {}.",
+                    route.to,
+                    route.to.trunc()
+                ),
+            ));
         }
         if route.via.is_ipv4() != route.to.addr().is_ipv4() {
-            faults.push((at("via"), format!("{} is of the other IP version than {}.", route.via, route.to)));
+            faults.push((
+                at("via"),
+                format!(
+                    "{} is of the other IP version than {}.",
+                    route.via, route.to
+                ),
+            ));
         }
         if !seen.insert(route.to) {
-            faults.push((at("to"), format!("{} is routed already: remove one of the two.", route.to)));
+            faults.push((
+                at("to"),
+                format!("{} is routed already: remove one of the two.", route.to),
+            ));
         }
     }
 }
@@ -234,7 +311,9 @@ fn is_pci(address: &str) -> bool {
         digits.contains(&part.len()) && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
     };
     let parts: Vec<&str> = address.split([':', '.']).collect();
-    let [domain, bus, device, function] = parts.as_slice() else { return false };
+    let [domain, bus, device, function] = parts.as_slice() else {
+        return false;
+    };
     let all = hex(domain, 4..=8) && hex(bus, 2..=2) && hex(device, 2..=2) && hex(function, 1..=1);
     all && *address == format!("{domain}:{bus}:{device}.{function}")
 }

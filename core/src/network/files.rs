@@ -23,7 +23,10 @@ impl NetworkFile {
     /// What keeps files from being written on a node: a place that is not the manager's, or no text of lines.
     pub fn problem(files: &[Self]) -> Option<String> {
         if files.len() > MOST {
-            return Some(format!("{} network files are more than {MOST}", files.len()));
+            return Some(format!(
+                "{} network files are more than {MOST}",
+                files.len()
+            ));
         }
         let mut seen = std::collections::BTreeSet::new();
         files.iter().find_map(|Self { path, content }| {
@@ -43,11 +46,20 @@ impl NetworkFile {
 
 /// `10-muster.network`, and `10-muster-LINK.network` and `.netdev`.
 fn is_ours(path: &str) -> bool {
-    let Some(name) = path.strip_prefix(FOLDER).and_then(|rest| rest.strip_prefix("/10-muster")) else { return false };
-    let link = name.strip_suffix(".network").or_else(|| name.strip_suffix(".netdev"));
+    let Some(name) = path
+        .strip_prefix(FOLDER)
+        .and_then(|rest| rest.strip_prefix("/10-muster"))
+    else {
+        return false;
+    };
+    let link = name
+        .strip_suffix(".network")
+        .or_else(|| name.strip_suffix(".netdev"));
     match link {
         Some("") => name == ".network",
-        Some(link) => link.strip_prefix('-').is_some_and(super::check::is_link_name),
+        Some(link) => link
+            .strip_prefix('-')
+            .is_some_and(super::check::is_link_name),
         None => false,
     }
 }

@@ -196,62 +196,111 @@ impl Address {
 impl NetworkProfile {
     /// Interfaces, then bonds, then VLANs.
     pub(super) fn links(&self) -> impl Iterator<Item = Link<'_>> {
-        let interfaces = self.interfaces.iter().map(|(name, Interface { mtu, addresses, routes, .. })| Link {
-            of: "interfaces",
-            name,
-            mtu: *mtu,
-            addresses,
-            routes,
-        });
-        let bonds = self.bonds.iter().map(|(name, Bond { mtu, addresses, routes, .. })| Link {
-            of: "bonds",
-            name,
-            mtu: *mtu,
-            addresses,
-            routes,
-        });
-        let vlans = self.vlans.iter().map(|(name, Vlan { mtu, addresses, routes, .. })| Link {
-            of: "vlans",
-            name,
-            mtu: *mtu,
-            addresses,
-            routes,
-        });
+        let interfaces = self.interfaces.iter().map(
+            |(
+                name,
+                Interface {
+                    mtu,
+                    addresses,
+                    routes,
+                    ..
+                },
+            )| Link {
+                of: "interfaces",
+                name,
+                mtu: *mtu,
+                addresses,
+                routes,
+            },
+        );
+        let bonds = self.bonds.iter().map(
+            |(
+                name,
+                Bond {
+                    mtu,
+                    addresses,
+                    routes,
+                    ..
+                },
+            )| Link {
+                of: "bonds",
+                name,
+                mtu: *mtu,
+                addresses,
+                routes,
+            },
+        );
+        let vlans = self.vlans.iter().map(
+            |(
+                name,
+                Vlan {
+                    mtu,
+                    addresses,
+                    routes,
+                    ..
+                },
+            )| Link {
+                of: "vlans",
+                name,
+                mtu: *mtu,
+                addresses,
+                routes,
+            },
+        );
         interfaces.chain(bonds).chain(vlans)
     }
 
     /// The bond that an interface is in.
     pub(super) fn bond_of(&self, interface: &str) -> Option<&str> {
         let holds = |bond: &Bond| bond.members.iter().any(|member| member == interface);
-        let found = self.bonds.iter().find(|(_, bond)| holds(bond)).map(|(name, _)| name.as_str());
+        let found = self
+            .bonds
+            .iter()
+            .find(|(_, bond)| holds(bond))
+            .map(|(name, _)| name.as_str());
         found.filter(|_| self.interfaces.contains_key(interface))
     }
 
     /// The name of the link with the node's own address; `None` where the profile does not say which it is.
     pub(super) fn management(&self) -> Option<&str> {
-        let boot =
-            || self.interfaces.iter().find(|(_, one)| one.is == Match::Boot(true)).map(|(name, _)| name.as_str());
-        self.management.as_deref().or_else(|| boot().map(|boot| self.bond_of(boot).unwrap_or(boot)))
+        let boot = || {
+            self.interfaces
+                .iter()
+                .find(|(_, one)| one.is == Match::Boot(true))
+                .map(|(name, _)| name.as_str())
+        };
+        self.management
+            .as_deref()
+            .or_else(|| boot().map(|boot| self.bond_of(boot).unwrap_or(boot)))
     }
 
     /// The MTU that a link ends up with.
     pub(super) fn mtu(&self, link: &str) -> u32 {
         if let Some(bond) = self.bonds.get(link) {
-            let members = bond.members.iter().map(|member| self.interface_mtu(member)).min();
+            let members = bond
+                .members
+                .iter()
+                .map(|member| self.interface_mtu(member))
+                .min();
             return bond.mtu.or(members).unwrap_or(DEFAULT_MTU);
         }
         match self.vlans.get(link) {
             // What carries a VLAN is no VLAN.
-            Some(vlan) => vlan.mtu.unwrap_or_else(|| match self.vlans.contains_key(&vlan.over) {
-                true => DEFAULT_MTU,
-                false => self.mtu(&vlan.over),
-            }),
+            Some(vlan) => vlan
+                .mtu
+                .unwrap_or_else(|| match self.vlans.contains_key(&vlan.over) {
+                    true => DEFAULT_MTU,
+                    false => self.mtu(&vlan.over),
+                }),
             None => self.interface_mtu(link),
         }
     }
 
     fn interface_mtu(&self, name: &str) -> u32 {
-        self.interfaces.get(name).and_then(|interface| interface.mtu).unwrap_or(DEFAULT_MTU)
+        self.interfaces
+            .get(name)
+            .and_then(|interface| interface.mtu)
+            .unwrap_or(DEFAULT_MTU)
     }
 
     /// The labels that addresses are taken from.
@@ -263,10 +312,23 @@ impl NetworkProfile {
     /// The subnets that addresses are taken beside, each with where it stands in the spec: `vlans/storage/addresses/0/beside/subnet`.
     pub fn subnets(&self) -> Vec<(String, &str)> {
         let mut subnets = Vec::new();
-        for Link { of, name, addresses, .. } in self.links() {
+        for Link {
+            of,
+            name,
+            addresses,
+            ..
+        } in self.links()
+        {
             for (index, address) in addresses.iter().enumerate() {
                 if let Address::Beside { subnet, .. } = address {
-                    let at = [of, name, "addresses", &index.to_string(), "beside", "subnet"];
+                    let at = [
+                        of,
+                        name,
+                        "addresses",
+                        &index.to_string(),
+                        "beside",
+                        "subnet",
+                    ];
                     subnets.push((place(&at), subnet.as_str()));
                 }
             }
@@ -277,6 +339,9 @@ impl NetworkProfile {
 
 /// Names may hold what a pointer must escape (RFC 6901).
 pub(super) fn place(words: &[&str]) -> String {
-    let escaped: Vec<String> = words.iter().map(|word| word.replace('~', "~0").replace('/', "~1")).collect();
+    let escaped: Vec<String> = words
+        .iter()
+        .map(|word| word.replace('~', "~0").replace('/', "~1"))
+        .collect();
     escaped.join("/")
 }

@@ -9,6 +9,8 @@ mod resolve; // Which interface of a node is meant, and which addresses it gets
 mod tests;
 
 pub use files::{FOLDER, NetworkFile, SINGLE};
-pub use language::{Address, Bond, BondMode, HashPolicy, Interface, LacpRate, Match, NetworkProfile, Route, Vlan};
+pub use language::{
+    Address, Bond, BondMode, HashPolicy, Interface, LacpRate, Match, NetworkProfile, Route, Vlan,
+};
 pub use render::render;
 pub use resolve::{Own, Subject, shared};

@@ -16,22 +16,41 @@ use super::resolve::{Resolved, Subject, resolve};
 /// A sentence that names the profile and the node, where the node has no such interface, label or network, or the profile has faults.
 pub fn render(profile: &NetworkProfile, subject: Subject<'_>) -> Result<Vec<NetworkFile>, String> {
     if let Some((at, why)) = profile.faults().into_iter().next() {
-        return Err(format!("The network profile {} is faulty at {at}: {why}", subject.profile));
+        return Err(format!(
+            "The network profile {} is faulty at {at}: {why}",
+            subject.profile
+        ));
     }
     let resolved = resolve(profile, subject)?;
     let mut files = Vec::new();
     for (name, bond) in &profile.bonds {
         // The first member's where the machine is provisioned by none of them.
-        let boot = bond.members.iter().find(|member| resolved.macs[member.as_str()] == subject.own.mac);
+        let boot = bond
+            .members
+            .iter()
+            .find(|member| resolved.macs[member.as_str()] == subject.own.mac);
         let mac = resolved.macs[boot.unwrap_or(&bond.members[0]).as_str()];
         let mut text = made(name, "bond", profile.mtu(name));
         let _ = writeln!(text, "MACAddress={mac}\n\n[Bond]");
-        let _ = writeln!(text, "Mode={}\nMIIMonitorSec={}ms", mode(bond.mode), bond.mii_interval_ms);
+        let _ = writeln!(
+            text,
+            "Mode={}\nMIIMonitorSec={}ms",
+            mode(bond.mode),
+            bond.mii_interval_ms
+        );
         if let Some(policy) = bond.hash_policy {
             let _ = writeln!(text, "TransmitHashPolicy={}", hash_policy(policy));
         }
         if let Some(rate) = bond.lacp_rate {
-            let _ = writeln!(text, "LACPTransmitRate={}", if rate == LacpRate::Fast { "fast" } else { "slow" });
+            let _ = writeln!(
+                text,
+                "LACPTransmitRate={}",
+                if rate == LacpRate::Fast {
+                    "fast"
+                } else {
+                    "slow"
+                }
+            );
         }
         files.push(file(&format!("-{name}.netdev"), text));
     }
@@ -40,13 +59,22 @@ pub fn render(profile: &NetworkProfile, subject: Subject<'_>) -> Result<Vec<Netw
         let _ = writeln!(text, "\n[VLAN]\nId={}", vlan.id);
         files.push(file(&format!("-{name}.netdev"), text));
     }
-    files.extend(profile.links().map(|link| network(profile, &link, &resolved, subject)));
+    files.extend(
+        profile
+            .links()
+            .map(|link| network(profile, &link, &resolved, subject)),
+    );
     files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(files)
 }
 
 /// What matches a link, and what it has.
-fn network(profile: &NetworkProfile, link: &Link<'_>, resolved: &Resolved<'_>, subject: Subject<'_>) -> NetworkFile {
+fn network(
+    profile: &NetworkProfile,
+    link: &Link<'_>,
+    resolved: &Resolved<'_>,
+    subject: Subject<'_>,
+) -> NetworkFile {
     let management = profile.management() == Some(link.name);
     let mut text = match resolved.macs.get(link.name) {
         Some(mac) => format!("{HEAD}[Match]\nPermanentMACAddress={mac}\n"),
@@ -69,7 +97,11 @@ fn network(profile: &NetworkProfile, link: &Link<'_>, resolved: &Resolved<'_>, s
             text.push_str("PrimarySlave=yes\n");
         }
     }
-    for (vlan, _) in profile.vlans.iter().filter(|(_, vlan)| vlan.over == link.name) {
+    for (vlan, _) in profile
+        .vlans
+        .iter()
+        .filter(|(_, vlan)| vlan.over == link.name)
+    {
         let _ = writeln!(text, "VLAN={vlan}");
     }
     for address in &resolved.addresses[link.name] {
@@ -85,10 +117,17 @@ fn network(profile: &NetworkProfile, link: &Link<'_>, resolved: &Resolved<'_>, s
     }
     text.push_str("DHCP=no\nIPv6AcceptRA=no\nLinkLocalAddressing=no\n");
     for route in link.routes {
-        let _ = writeln!(text, "\n[Route]\nDestination={}\nGateway={}", route.to, route.via);
+        let _ = writeln!(
+            text,
+            "\n[Route]\nDestination={}\nGateway={}",
+            route.to, route.via
+        );
     }
     match management {
-        true => NetworkFile { path: SINGLE.into(), content: text },
+        true => NetworkFile {
+            path: SINGLE.into(),
+            content: text,
+        },
         false => file(&format!("-{}.network", link.name), text),
     }
 }
@@ -100,7 +139,10 @@ fn made(name: &str, kind: &str, mtu: u32) -> String {
 }
 
 fn file(end: &str, content: String) -> NetworkFile {
-    NetworkFile { path: format!("{FOLDER}/10-muster{end}"), content }
+    NetworkFile {
+        path: format!("{FOLDER}/10-muster{end}"),
+        content,
+    }
 }
 
 fn mode(mode: BondMode) -> &'static str {

@@ -43,7 +43,10 @@ pub(super) struct Resolved<'a> {
     pub addresses: BTreeMap<&'a str, Vec<IpNet>>,
 }
 
-pub(super) fn resolve<'a>(profile: &'a NetworkProfile, subject: Subject<'_>) -> Result<Resolved<'a>, String> {
+pub(super) fn resolve<'a>(
+    profile: &'a NetworkProfile,
+    subject: Subject<'_>,
+) -> Result<Resolved<'a>, String> {
     let mut macs: BTreeMap<&str, Mac> = BTreeMap::new();
     for (name, interface) in &profile.interfaces {
         let nic = find(&interface.is, subject)?.ok_or_else(|| missing(name, interface, subject))?;
@@ -67,17 +70,24 @@ pub(super) fn resolve<'a>(profile: &'a NetworkProfile, subject: Subject<'_>) -> 
     let mut addresses = BTreeMap::new();
     for link in profile.links() {
         let own = (profile.management() == Some(link.name)).then(|| {
-            IpNet::new(IpAddr::V4(subject.own.address), subject.own.network.prefix_len())
-                .expect("a network's prefix length fits its addresses")
+            IpNet::new(
+                IpAddr::V4(subject.own.address),
+                subject.own.network.prefix_len(),
+            )
+            .expect("a network's prefix length fits its addresses")
         });
         let mut all: Vec<IpNet> = own.into_iter().collect();
         for address in link.addresses {
             all.push(further(link, address, subject)?);
         }
         let narrow = profile.mtu(link.name) < LEAST_IPV6_MTU;
-        if let (true, Some(address)) = (narrow, all.iter().find(|address| address.addr().is_ipv6())) {
+        if let (true, Some(address)) = (narrow, all.iter().find(|address| address.addr().is_ipv6()))
+        {
             let at = &link.name;
-            return Err(complaint(subject, &format!("{address} on {at} needs an MTU of at least {LEAST_IPV6_MTU}")));
+            return Err(complaint(
+                subject,
+                &format!("{address} on {at} needs an MTU of at least {LEAST_IPV6_MTU}"),
+            ));
         }
         check_routes(&link, &all, subject)?;
         addresses.insert(link.name, all);
@@ -97,8 +107,12 @@ fn find<'a>(is: &Match, subject: Subject<'a>) -> Result<Option<&'a Nic>, String>
 
 /// As stacks have it, with what else a profile may say.
 fn rail<'a>(number: u8, subject: Subject<'a>) -> Result<Option<&'a Nic>, String> {
-    language::rail(subject.facts, number)
-        .map_err(|why| complaint(subject, &format!("{why}, or match the card by `pci` instead of `rail`")))
+    language::rail(subject.facts, number).map_err(|why| {
+        complaint(
+            subject,
+            &format!("{why}, or match the card by `pci` instead of `rail`"),
+        )
+    })
 }
 
 /// The sentence for a node that lacks an interface.
@@ -114,7 +128,11 @@ fn missing(name: &str, interface: &Interface, subject: Subject<'_>) -> String {
     format!(
         "The network profile {profile} wants an interface {what} ({name}), which {node} does not have; it has {}. Inspect the node again, or change \
          the profile.",
-        if has.is_empty() { "none".to_owned() } else { has.join(", ") }
+        if has.is_empty() {
+            "none".to_owned()
+        } else {
+            has.join(", ")
+        }
     )
 }
 
@@ -124,10 +142,20 @@ fn further(link: Link<'_>, address: &Address, subject: Subject<'_>) -> Result<Ip
         Address::Label(label) => {
             let text = subject.labels.get(label);
             let text = text.ok_or_else(|| {
-                complaint(subject, &format!("the address of {at} is in its label {label}, which it does not have"))
+                complaint(
+                    subject,
+                    &format!("the address of {at} is in its label {label}, which it does not have"),
+                )
             })?;
-            let told = |what: &str| complaint(subject, &format!("its label {label} is {text:?}, which is {what}"));
-            let address = text.parse().map_err(|_| told("no address with a prefix length, such as 10.20.0.11/24"))?;
+            let told = |what: &str| {
+                complaint(
+                    subject,
+                    &format!("its label {label} is {text:?}, which is {what}"),
+                )
+            };
+            let address = text
+                .parse()
+                .map_err(|_| told("no address with a prefix length, such as 10.20.0.11/24"))?;
             match unusable(&address) {
                 None => Ok(address),
                 Some(what) => Err(told(what)),
@@ -137,18 +165,23 @@ fn further(link: Link<'_>, address: &Address, subject: Subject<'_>) -> Result<Ip
             let own = subject.own;
             if own.subnet != *subnet {
                 let have = &own.subnet;
-                let why = format!("its own address is in the subnet {have}, and that of {at} is taken beside {subnet}");
+                let why = format!(
+                    "its own address is in the subnet {have}, and that of {at} is taken beside {subnet}"
+                );
                 return Err(complaint(subject, &why));
             }
             let number = u32::from(own.address) - u32::from(own.network.network());
             let most = u32::from(network.broadcast()) - u32::from(network.network());
             if number == 0 || number >= most {
-                let why =
-                    format!("{network} has no host number {number}, which its own address has in {}", own.network);
+                let why = format!(
+                    "{network} has no host number {number}, which its own address has in {}",
+                    own.network
+                );
                 return Err(complaint(subject, &why));
             }
             let address = Ipv4Addr::from(u32::from(network.network()) + number);
-            Ok(IpNet::new(IpAddr::V4(address), network.prefix_len()).expect("a network's prefix length fits"))
+            Ok(IpNet::new(IpAddr::V4(address), network.prefix_len())
+                .expect("a network's prefix length fits"))
         }
     }
 }
@@ -170,7 +203,8 @@ fn unusable(net: &IpNet) -> Option<&'static str> {
         )
     } else if whole && address == net.network() {
         Some("the address of its network itself: give the node one within its network")
-    } else if matches!(net, IpNet::V4(net) if net.addr().is_broadcast() || whole && net.addr() == net.broadcast()) {
+    } else if matches!(net, IpNet::V4(net) if net.addr().is_broadcast() || whole && net.addr() == net.broadcast())
+    {
         Some("a broadcast address: give the node one within its network")
     } else {
         None
@@ -184,12 +218,19 @@ pub fn shared(
     others: &[(String, BTreeMap<String, String>)],
 ) -> Option<String> {
     let address = |labels: &BTreeMap<String, String>, label: &str| {
-        labels.get(label).and_then(|text| text.parse::<IpNet>().ok()).map(|net| net.addr())
+        labels
+            .get(label)
+            .and_then(|text| text.parse::<IpNet>().ok())
+            .map(|net| net.addr())
     };
     profile.labels().into_iter().find_map(|label| {
         let own = address(subject.labels, label)?;
-        let (other, _) = others.iter().find(|(_, labels)| address(labels, label) == Some(own))?;
-        let why = format!("{other} of its pool has {own} in the label {label} too; give each node its own");
+        let (other, _) = others
+            .iter()
+            .find(|(_, labels)| address(labels, label) == Some(own))?;
+        let why = format!(
+            "{other} of its pool has {own} in the label {label} too; give each node its own"
+        );
         Some(complaint(subject, &why))
     })
 }
@@ -199,8 +240,10 @@ fn check_routes(link: &Link<'_>, addresses: &[IpNet], subject: Subject<'_>) -> R
     match link.routes.iter().find(|route| !reached(&route.via)) {
         None => Ok(()),
         Some(route) => {
-            let why =
-                format!("{} is in none of the networks of {}, so {} cannot go over it", route.via, link.name, route.to);
+            let why = format!(
+                "{} is in none of the networks of {}, so {} cannot go over it",
+                route.via, link.name, route.to
+            );
             Err(complaint(subject, &why))
         }
     }

@@ -11,7 +11,14 @@ use crate::values::Mac;
 
 fn nic(name: &str, last: u8, pci: &str, speed_mbps: Option<u32>) -> Nic {
     let mac = Mac([0x52, 0x54, 0, 0, 0, last]);
-    Nic { name: name.into(), mac, driver: None, pci_address: Some(pci.into()), speed_mbps, link_up: true }
+    Nic {
+        name: name.into(),
+        mac,
+        driver: None,
+        pci_address: Some(pci.into()),
+        speed_mbps,
+        link_up: true,
+    }
 }
 
 fn facts() -> Facts {
@@ -20,7 +27,10 @@ fn facts() -> Facts {
         nic("eth1", 2, "0000:00:10.0", Some(10_000)),
         nic("eth2", 3, "0000:1a:00.0", Some(400_000)),
     ];
-    Facts { nics, ..Facts::default() }
+    Facts {
+        nics,
+        ..Facts::default()
+    }
 }
 
 fn own() -> Own {
@@ -59,7 +69,11 @@ fn read(profile: Value) -> NetworkProfile {
 fn with(pointer: &str, value: Value) -> Value {
     let mut profile = profile();
     let (parent, name) = pointer.rsplit_once('/').expect("a pointer");
-    let parent = profile.pointer_mut(parent).expect("what it is in").as_object_mut().expect("an object");
+    let parent = profile
+        .pointer_mut(parent)
+        .expect("what it is in")
+        .as_object_mut()
+        .expect("an object");
     match value {
         Value::Null => drop(parent.remove(name)),
         value => drop(parent.insert(name.to_owned(), value)),
@@ -71,12 +85,25 @@ fn rendered(
     profile: Value,
     change: impl FnOnce(&mut Facts, &mut BTreeMap<String, String>, &mut Own),
 ) -> Result<String, String> {
-    let (mut facts, mut labels, mut own) = (facts(), BTreeMap::from([("rail0".into(), "10.30.1.11/24".into())]), own());
+    let (mut facts, mut labels, mut own) = (
+        facts(),
+        BTreeMap::from([("rail0".into(), "10.30.1.11/24".into())]),
+        own(),
+    );
     change(&mut facts, &mut labels, &mut own);
-    let subject = Subject { profile: "bonded", node: "n1", facts: &facts, labels: &labels, own: &own };
+    let subject = Subject {
+        profile: "bonded",
+        node: "n1",
+        facts: &facts,
+        labels: &labels,
+        own: &own,
+    };
     let files = render(&read(profile), subject)?;
     assert_eq!(NetworkFile::problem(&files), None);
-    Ok(files.into_iter().map(|NetworkFile { path, content }| format!("=== {path}\n{content}")).collect())
+    Ok(files
+        .into_iter()
+        .map(|NetworkFile { path, content }| format!("=== {path}\n{content}"))
+        .collect())
 }
 
 #[test]
@@ -193,34 +220,126 @@ fn each_fault_is_told_where_it_stands() {
     let beside = |network: &str| json!([{ "beside": { "subnet": "prov", "network": network } }]);
     let route = |to: &str, via: &str| json!([{ "to": to, "via": via }]);
     let faulty = [
-        ("/interfaces/a b", json!({ "is": { "rail": 1 } }), "interfaces/a b"),
-        ("/interfaces/0", json!({ "is": { "rail": 1 } }), "interfaces/0"),
-        ("/interfaces/lo", json!({ "is": { "rail": 1 } }), "interfaces/lo"),
-        ("/interfaces/sixteen-letters0", json!({ "is": { "rail": 1 } }), "interfaces/sixteen-letters0"),
-        ("/interfaces/bond0", json!({ "is": { "rail": 1 } }), "bonds/bond0"),
-        ("/interfaces/first/is", json!({ "boot": false }), "interfaces/first/is/boot"),
-        ("/interfaces/x", json!({ "is": { "pci": "1a:00.0" } }), "interfaces/x/is/pci"),
-        ("/interfaces/x", json!({ "is": { "pci": "0000:1A:00.0" } }), "interfaces/x/is/pci"),
-        ("/interfaces/x", json!({ "is": { "interface": "eth 0" } }), "interfaces/x/is/interface"),
-        ("/interfaces/x", json!({ "is": { "rail": 0 } }), "interfaces/x/is"),
+        (
+            "/interfaces/a b",
+            json!({ "is": { "rail": 1 } }),
+            "interfaces/a b",
+        ),
+        (
+            "/interfaces/0",
+            json!({ "is": { "rail": 1 } }),
+            "interfaces/0",
+        ),
+        (
+            "/interfaces/lo",
+            json!({ "is": { "rail": 1 } }),
+            "interfaces/lo",
+        ),
+        (
+            "/interfaces/sixteen-letters0",
+            json!({ "is": { "rail": 1 } }),
+            "interfaces/sixteen-letters0",
+        ),
+        (
+            "/interfaces/bond0",
+            json!({ "is": { "rail": 1 } }),
+            "bonds/bond0",
+        ),
+        (
+            "/interfaces/first/is",
+            json!({ "boot": false }),
+            "interfaces/first/is/boot",
+        ),
+        (
+            "/interfaces/x",
+            json!({ "is": { "pci": "1a:00.0" } }),
+            "interfaces/x/is/pci",
+        ),
+        (
+            "/interfaces/x",
+            json!({ "is": { "pci": "0000:1A:00.0" } }),
+            "interfaces/x/is/pci",
+        ),
+        (
+            "/interfaces/x",
+            json!({ "is": { "interface": "eth 0" } }),
+            "interfaces/x/is/interface",
+        ),
+        (
+            "/interfaces/x",
+            json!({ "is": { "rail": 0 } }),
+            "interfaces/x/is",
+        ),
         ("/interfaces/rail0/mtu", json!(575), "interfaces/rail0/mtu"),
         ("/interfaces/rail0/mtu", json!(9217), "interfaces/rail0/mtu"),
-        ("/interfaces/first/addresses", json!([{ "label": "x" }]), "interfaces/first/addresses"),
-        ("/interfaces/rail0/addresses", json!([{ "label": "" }]), "interfaces/rail0/addresses/0/label"),
-        ("/interfaces/rail0/addresses", beside("10.30.1.1/24"), "interfaces/rail0/addresses/0/beside/network"),
-        ("/interfaces/rail0/addresses", beside("10.30.1.0/31"), "interfaces/rail0/addresses/0/beside/network"),
-        ("/interfaces/rail0/routes", route("10.30.0.1/16", "10.30.1.1"), "interfaces/rail0/routes/0/to"),
-        ("/interfaces/rail0/routes", route("10.30.0.0/16", "fd00::1"), "interfaces/rail0/routes/0/via"),
+        (
+            "/interfaces/first/addresses",
+            json!([{ "label": "x" }]),
+            "interfaces/first/addresses",
+        ),
+        (
+            "/interfaces/rail0/addresses",
+            json!([{ "label": "" }]),
+            "interfaces/rail0/addresses/0/label",
+        ),
+        (
+            "/interfaces/rail0/addresses",
+            beside("10.30.1.1/24"),
+            "interfaces/rail0/addresses/0/beside/network",
+        ),
+        (
+            "/interfaces/rail0/addresses",
+            beside("10.30.1.0/31"),
+            "interfaces/rail0/addresses/0/beside/network",
+        ),
+        (
+            "/interfaces/rail0/routes",
+            route("10.30.0.1/16", "10.30.1.1"),
+            "interfaces/rail0/routes/0/to",
+        ),
+        (
+            "/interfaces/rail0/routes",
+            route("10.30.0.0/16", "fd00::1"),
+            "interfaces/rail0/routes/0/via",
+        ),
         ("/bonds/bond0/members", json!([]), "bonds/bond0/members"),
-        ("/bonds/bond0/members", json!(["first", "storage"]), "bonds/bond0/members/1"),
-        ("/bonds/bond0/members", json!(["first", "first"]), "bonds/bond0/members/1"),
-        ("/bonds/bond1", member(json!(["second"])), "bonds/bond1/members/0"),
+        (
+            "/bonds/bond0/members",
+            json!(["first", "storage"]),
+            "bonds/bond0/members/1",
+        ),
+        (
+            "/bonds/bond0/members",
+            json!(["first", "first"]),
+            "bonds/bond0/members/1",
+        ),
+        (
+            "/bonds/bond1",
+            member(json!(["second"])),
+            "bonds/bond1/members/0",
+        ),
         ("/bonds/bond0/mtu", json!(9001), "bonds/bond0/mtu"),
-        ("/bonds/bond0/primary", json!("rail0"), "bonds/bond0/primary"),
+        (
+            "/bonds/bond0/primary",
+            json!("rail0"),
+            "bonds/bond0/primary",
+        ),
         ("/bonds/bond0/mode", json!("802.3ad"), "bonds/bond0/primary"),
-        ("/bonds/bond0/hash_policy", json!("layer2"), "bonds/bond0/hash_policy"),
-        ("/bonds/bond0/lacp_rate", json!("slow"), "bonds/bond0/lacp_rate"),
-        ("/bonds/bond0/mii_interval_ms", json!(9), "bonds/bond0/mii_interval_ms"),
+        (
+            "/bonds/bond0/hash_policy",
+            json!("layer2"),
+            "bonds/bond0/hash_policy",
+        ),
+        (
+            "/bonds/bond0/lacp_rate",
+            json!("slow"),
+            "bonds/bond0/lacp_rate",
+        ),
+        (
+            "/bonds/bond0/mii_interval_ms",
+            json!(9),
+            "bonds/bond0/mii_interval_ms",
+        ),
         ("/vlans/v", vlan(0, "bond0", 1500), "vlans/v/id"),
         ("/vlans/v", vlan(4095, "bond0", 1500), "vlans/v/id"),
         ("/vlans/v", vlan(120, "bond0", 1500), "vlans/v/id"),
@@ -238,17 +357,34 @@ fn each_fault_is_told_where_it_stands() {
         let mut places: Vec<&str> = faults.iter().map(|(place, _)| place.as_str()).collect();
         places.dedup();
         assert!(places.contains(&at), "{pointer} = {value}: {faults:?}");
-        assert!(faults.iter().all(|(_, why)| why.ends_with('.') && why.len() > 15), "{faults:?}");
+        assert!(
+            faults
+                .iter()
+                .all(|(_, why)| why.ends_with('.') && why.len() > 15),
+            "{faults:?}"
+        );
     }
 }
 
 #[test]
 fn a_bond_in_a_bond_cannot_be_written_down() {
-    let faults = read(with("/bonds/bond1", json!({ "members": ["bond0"], "mode": "balance-xor" }))).faults();
+    let faults = read(with(
+        "/bonds/bond1",
+        json!({ "members": ["bond0"], "mode": "balance-xor" }),
+    ))
+    .faults();
     assert_eq!(faults.len(), 1, "{faults:?}");
-    assert!(faults[0].1.contains("interfaces of the profile, not bonds or VLANs"), "{faults:?}");
-    for unknown in [json!({ "is": { "boot": true, "rail": 0 } }), json!({ "is": {} }), json!({ "is": { "mac": "x" } })]
-    {
+    assert!(
+        faults[0]
+            .1
+            .contains("interfaces of the profile, not bonds or VLANs"),
+        "{faults:?}"
+    );
+    for unknown in [
+        json!({ "is": { "boot": true, "rail": 0 } }),
+        json!({ "is": {} }),
+        json!({ "is": { "mac": "x" } }),
+    ] {
         assert!(serde_json::from_value::<NetworkProfile>(with("/interfaces/x", unknown)).is_err());
     }
 }
@@ -260,23 +396,49 @@ fn a_node_that_does_not_fit_is_told_by_name() {
     let unfit: [(Change, &[&str]); 9] = [
         (
             |facts, _, _| drop(facts.nics.remove(1)),
-            &["bonded", "n1", "at the PCI address 0000:00:10.0 (second)", "eth0"],
+            &[
+                "bonded",
+                "n1",
+                "at the PCI address 0000:00:10.0 (second)",
+                "eth0",
+            ],
         ),
-        (|facts, _, _| drop(facts.nics.remove(0)), &["bonded", "n1", "52:54:00:00:00:01", "Inspect"]),
-        (|facts, _, _| facts.nics[2].link_up = false, &["bonded", "n1", "by first and by rail0"]),
-        (|facts, _, _| facts.nics.iter_mut().for_each(|nic| nic.speed_mbps = None), &["that is rail 0", "n1"]),
-        (|facts, _, _| facts.nics[2].name = "bond0".into(), &["makes bond0", "n1"]),
+        (
+            |facts, _, _| drop(facts.nics.remove(0)),
+            &["bonded", "n1", "52:54:00:00:00:01", "Inspect"],
+        ),
+        (
+            |facts, _, _| facts.nics[2].link_up = false,
+            &["bonded", "n1", "by first and by rail0"],
+        ),
+        (
+            |facts, _, _| facts.nics.iter_mut().for_each(|nic| nic.speed_mbps = None),
+            &["that is rail 0", "n1"],
+        ),
+        (
+            |facts, _, _| facts.nics[2].name = "bond0".into(),
+            &["makes bond0", "n1"],
+        ),
         (|_, labels, _| labels.clear(), &["label rail0", "n1"]),
         (
             |_, labels, _| _ = labels.insert("rail0".into(), "10.30.1.11\nGateway=10.0.0.1".into()),
             &["no address", "n1"],
         ),
-        (|_, labels, _| _ = labels.insert("rail0".into(), "10.31.1.11/24".into()), &["10.30.1.1 is in none", "n1"]),
-        (|_, _, own| own.subnet = "other".into(), &["in the subnet other", "beside prov", "n1"]),
+        (
+            |_, labels, _| _ = labels.insert("rail0".into(), "10.31.1.11/24".into()),
+            &["10.30.1.1 is in none", "n1"],
+        ),
+        (
+            |_, _, own| own.subnet = "other".into(),
+            &["in the subnet other", "beside prov", "n1"],
+        ),
     ];
     for (change, words) in unfit {
         let why = rendered(profile(), change).unwrap_err();
-        assert!(words.iter().all(|word| why.contains(word)), "{words:?} in {why}");
+        assert!(
+            words.iter().all(|word| why.contains(word)),
+            "{words:?} in {why}"
+        );
     }
     let large = |_: &mut Facts, _: &mut BTreeMap<String, String>, own: &mut Own| {
         own.network = "10.77.0.0/16".parse().unwrap();
@@ -284,14 +446,20 @@ fn a_node_that_does_not_fit_is_told_by_name() {
     };
     let why = rendered(profile(), large).unwrap_err();
     assert!(why.contains("no host number 511"), "{why}");
-    let small =
-        with("/interfaces/rail0", json!({ "is": { "rail": 0 }, "mtu": 1279, "addresses": [{ "label": "rail0" }] }));
+    let small = with(
+        "/interfaces/rail0",
+        json!({ "is": { "rail": 0 }, "mtu": 1279, "addresses": [{ "label": "rail0" }] }),
+    );
     let six = |_: &mut Facts, labels: &mut BTreeMap<String, String>, _: &mut Own| {
         labels.insert("rail0".into(), "fd00::11/64".into());
     };
     assert!(rendered(small, six).unwrap_err().contains("at least 1280"));
     let large = with("/interfaces/rail0/routes", Value::Null);
-    assert!(rendered(large, six).unwrap().contains("Address=fd00::11/64\n"));
+    assert!(
+        rendered(large, six)
+            .unwrap()
+            .contains("Address=fd00::11/64\n")
+    );
 }
 
 /// Two slow cards of one driver, and four of another that are as fast as each other: rails 0 to 3 where all have a link.
@@ -313,8 +481,7 @@ fn cards() -> Vec<Nic> {
 /// Cards without a link, the rail that is asked for, and the last byte of the MAC that it is, or the card that keeps it from being told.
 #[test]
 fn a_rail_is_never_another_card_because_one_has_no_link() {
-    let one =
-        |rail: u8| json!({ "interfaces": { "first": { "is": { "boot": true } }, "rail": { "is": { "rail": rail } } } });
+    let one = |rail: u8| json!({ "interfaces": { "first": { "is": { "boot": true } }, "rail": { "is": { "rail": rail } } } });
     let cases: [(&[&str], u8, Result<u8, &str>); 13] = [
         (&[], 0, Ok(3)),
         (&[], 3, Ok(6)),
@@ -328,19 +495,30 @@ fn a_rail_is_never_another_card_because_one_has_no_link() {
         (&["rail_d"], 3, Err("rail_d (0000:ba:00.0)")),
         (&["rail_b", "rail_d"], 0, Ok(3)),
         (&["rail_a", "rail_b", "rail_c"], 0, Err("rail_")),
-        (&["eth0", "eth1", "rail_a", "rail_b", "rail_c", "rail_d"], 0, Err("eth0 (0000:00:02.0)")),
+        (
+            &["eth0", "eth1", "rail_a", "rail_b", "rail_c", "rail_d"],
+            0,
+            Err("eth0 (0000:00:02.0)"),
+        ),
     ];
     for (dark, number, expected) in cases {
         let told = rendered(one(number), |facts, _, _| {
             facts.nics = cards();
-            for nic in facts.nics.iter_mut().filter(|nic| dark.contains(&nic.name.as_str())) {
+            for nic in facts
+                .nics
+                .iter_mut()
+                .filter(|nic| dark.contains(&nic.name.as_str()))
+            {
                 (nic.link_up, nic.speed_mbps) = (false, None);
             }
         });
         match (told, expected) {
             (Ok(text), Ok(last)) => {
                 let rail = "10-muster-rail.network\n# Written by Muster from the pool's network profile.\n[Match]\nPermanentMACAddress=52:54:00:00:00:0";
-                assert!(text.contains(&format!("{rail}{last}\n")), "{dark:?}, rail {number}: {text}");
+                assert!(
+                    text.contains(&format!("{rail}{last}\n")),
+                    "{dark:?}, rail {number}: {text}"
+                );
             }
             (Err(why), Err(card)) => {
                 let words = [
@@ -350,7 +528,10 @@ fn a_rail_is_never_another_card_because_one_has_no_link() {
                     "has no link",
                     "`pci`",
                 ];
-                assert!(words.iter().all(|word| why.contains(word)), "{dark:?}, rail {number}: {why}");
+                assert!(
+                    words.iter().all(|word| why.contains(word)),
+                    "{dark:?}, rail {number}: {why}"
+                );
             }
             (told, expected) => panic!("{dark:?}, rail {number}: {told:?}, not {expected:?}"),
         }
@@ -360,7 +541,11 @@ fn a_rail_is_never_another_card_because_one_has_no_link() {
         facts.nics = cards();
         (facts.nics[1].link_up, facts.nics[1].driver) = (false, None);
     });
-    assert!(unknown.unwrap_err().contains("eth1 (0000:00:10.0) has no link"));
+    assert!(
+        unknown
+            .unwrap_err()
+            .contains("eth1 (0000:00:10.0) has no link")
+    );
     let fewer = rendered(one(4), |facts, _, _| facts.nics = cards());
     assert!(fewer.unwrap_err().contains("that is rail 4"));
 }
@@ -397,9 +582,14 @@ fn an_address_that_no_node_can_have_is_refused() {
     ];
     for (text, expected) in cases {
         let profile = with("/interfaces/rail0/routes", Value::Null);
-        let told = rendered(profile, |_, labels, _| _ = labels.insert("rail0".into(), text.into()));
+        let told = rendered(profile, |_, labels, _| {
+            _ = labels.insert("rail0".into(), text.into())
+        });
         match (told, expected) {
-            (Ok(files), None) => assert!(files.contains(&format!("Address={text}\n")), "{text}: {files}"),
+            (Ok(files), None) => assert!(
+                files.contains(&format!("Address={text}\n")),
+                "{text}: {files}"
+            ),
             (Err(why), Some(word)) => {
                 let words = ["bonded", "n1", "its label rail0 is", text, word];
                 assert!(words.iter().all(|word| why.contains(word)), "{text}: {why}");
@@ -417,7 +607,10 @@ fn the_own_address_goes_where_it_is_told() {
             "10-muster.network\n# Written by Muster from the pool's network profile.\n[Match]\nName=storage\n"
         )
     );
-    assert!(text.contains("Address=10.77.0.11/24\nAddress=10.77.120.11/24\nGateway=10.77.0.1\n"), "{text}");
+    assert!(
+        text.contains("Address=10.77.0.11/24\nAddress=10.77.120.11/24\nGateway=10.77.0.1\n"),
+        "{text}"
+    );
 }
 
 /// Any text where a person may write one.
@@ -433,7 +626,11 @@ fn word() -> impl Strategy<Value = String> {
 
 /// An address, with or without something behind it, or none.
 fn label() -> impl Strategy<Value = String> {
-    prop_oneof![Just("10.0.0.1/24".to_owned()), "10.0.0.1/24[\n-z]{0,3}", word()]
+    prop_oneof![
+        Just("10.0.0.1/24".to_owned()),
+        "10.0.0.1/24[\n-z]{0,3}",
+        word()
+    ]
 }
 
 proptest! {

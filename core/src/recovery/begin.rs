@@ -6,14 +6,25 @@ use crate::gates::xid::Action;
 use crate::gates::{GateResult, Limit, Measured, Verdict};
 
 /// What the drivers ask for in gates that count: the hardest of it. `counts` tells a failure from one that is waived or a shadow.
-pub(super) fn asked_by_drivers(results: &[GateResult], counts: impl Fn(&GateResult) -> bool) -> Option<Action> {
-    let missed = results.iter().filter(|result| counts(result)).flat_map(|result| &result.measured);
-    missed.filter(|measured| measured.verdict == Verdict::Fail).filter_map(told).max()
+pub(super) fn asked_by_drivers(
+    results: &[GateResult],
+    counts: impl Fn(&GateResult) -> bool,
+) -> Option<Action> {
+    let missed = results
+        .iter()
+        .filter(|result| counts(result))
+        .flat_map(|result| &result.measured);
+    missed
+        .filter(|measured| measured.verdict == Verdict::Fail)
+        .filter_map(told)
+        .max()
 }
 
 /// The kernel's log as the table of Xids weighs it, and the driver's own word for a GPU.
 fn told(measured: &Measured) -> Option<Action> {
-    let Limit::Text(word) = &measured.value else { return None };
+    let Limit::Text(word) = &measured.value else {
+        return None;
+    };
     match measured.metric.as_str() {
         "kernel.recovery_action" => Action::told(word),
         "gpu.recovery_action" => Some(Action::recommended(word)),
@@ -24,7 +35,10 @@ fn told(measured: &Measured) -> Option<Action> {
 /// What the drivers ask for as a health check on the node tells it, in the sentences of its gate: `kernel.recovery_action is reset gpu, wanted …`. A node
 /// can only say which rungs of its own pool are left out.
 pub(super) fn asked_in(told: &str) -> Option<Action> {
-    let words = told.split("kernel.recovery_action is ").skip(1).filter_map(|rest| rest.split(',').next());
+    let words = told
+        .split("kernel.recovery_action is ")
+        .skip(1)
+        .filter_map(|rest| rest.split(',').next());
     words.filter_map(|word| Action::told(word.trim())).max()
 }
 
@@ -60,8 +74,14 @@ mod tests {
             (Some(Action::Ignore), &pool),
             (Some(Action::RestartApp), &pool),
             (Some(Action::Update), &pool),
-            (Some(Action::ResetGpu), &[Collect, Reboot, PowerCycle, Reimage, Rma]),
-            (Some(Action::RebootNode), &[Collect, Reboot, PowerCycle, Reimage, Rma]),
+            (
+                Some(Action::ResetGpu),
+                &[Collect, Reboot, PowerCycle, Reimage, Rma],
+            ),
+            (
+                Some(Action::RebootNode),
+                &[Collect, Reboot, PowerCycle, Reimage, Rma],
+            ),
             (Some(Action::Diagnose), &pool),
             (Some(Action::Inspect), &[Collect, Rma]),
         ];
@@ -81,14 +101,36 @@ mod tests {
             Action::Diagnose,
             Action::Inspect,
         ];
-        let pools: [&[Rung]; 5] =
-            [&[], &[Collect], &[Collect, RestartServices], &[RestartServices, PowerCycle], &[Collect, Reboot, Rma]];
-        for (action, pool) in all.into_iter().flat_map(|action| pools.map(|pool| (action, pool))) {
+        let pools: [&[Rung]; 5] = [
+            &[],
+            &[Collect],
+            &[Collect, RestartServices],
+            &[RestartServices, PowerCycle],
+            &[Collect, Reboot, Rma],
+        ];
+        for (action, pool) in all
+            .into_iter()
+            .flat_map(|action| pools.map(|pool| (action, pool)))
+        {
             let rungs = rungs_for(Some(action), pool);
-            assert!(rungs.iter().all(|rung| pool.contains(rung)), "{action:?} of {pool:?}: {rungs:?}");
-            assert_eq!(rungs.contains(&Collect), pool.contains(&Collect), "{action:?} of {pool:?}");
-            assert!(rungs.windows(2).all(|pair| pair[0] < pair[1]), "{action:?} of {pool:?}: {rungs:?}");
+            assert!(
+                rungs.iter().all(|rung| pool.contains(rung)),
+                "{action:?} of {pool:?}: {rungs:?}"
+            );
+            assert_eq!(
+                rungs.contains(&Collect),
+                pool.contains(&Collect),
+                "{action:?} of {pool:?}"
+            );
+            assert!(
+                rungs.windows(2).all(|pair| pair[0] < pair[1]),
+                "{action:?} of {pool:?}: {rungs:?}"
+            );
         }
-        assert_eq!(rungs_for(Some(Action::Inspect), &[Collect, RestartServices, Reboot]), [Collect], "a person looks");
+        assert_eq!(
+            rungs_for(Some(Action::Inspect), &[Collect, RestartServices, Reboot]),
+            [Collect],
+            "a person looks"
+        );
     }
 }

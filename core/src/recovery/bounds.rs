@@ -36,10 +36,17 @@ impl Out {
             many => format!("{many} other nodes"),
         };
         if self.same_way >= most(self.held) {
-            return Some(format!("{} failed the same way within the hour", others(self.same_way)));
+            return Some(format!(
+                "{} failed the same way within the hour",
+                others(self.same_way)
+            ));
         }
-        (self.unmended >= most_unmended(self.held))
-            .then(|| format!("{} failed the same way within the week, and are not mended", others(self.unmended)))
+        (self.unmended >= most_unmended(self.held)).then(|| {
+            format!(
+                "{} failed the same way within the week, and are not mended",
+                others(self.unmended)
+            )
+        })
     }
 }
 
@@ -76,13 +83,20 @@ pub fn may_begin(policy: &RecoveryPolicy, cause: &Cause, seen: Seen) -> Result<(
     may_go_on(cause, seen)?;
     let of = &cause.signature;
     if let Some(others) = seen.fleet.too_many() {
-        return Err(Hold::Fleet(format!("{others} ({of}): it is the fleet, not the node")));
+        return Err(Hold::Fleet(format!(
+            "{others} ({of}): it is the fleet, not the node"
+        )));
     }
     if let Some(others) = seen.pool.too_many() {
-        return Err(Hold::Pool(format!("{others} of its pool ({of}): it is the pool, not the node")));
+        return Err(Hold::Pool(format!(
+            "{others} of its pool ({of}): it is the pool, not the node"
+        )));
     }
     if seen.on_node >= policy.per_node {
-        let why = format!("it was recovered {} times within {} hours", seen.on_node, policy.within_h);
+        let why = format!(
+            "it was recovered {} times within {} hours",
+            seen.on_node, policy.within_h
+        );
         return Err(Hold::Node(why));
     }
     let most = most(seen.fleet.held);
@@ -103,9 +117,11 @@ pub fn may_go_on(cause: &Cause, seen: Seen) -> Result<(), Hold> {
     let of = &cause.signature;
     match (cause.asked, seen.fleet.open, seen.pool.open) {
         (true, ..) | (false, false, false) => Ok(()),
-        (false, true, _) => Err(Hold::Fleet(format!("the breaker of {of} is open: it is the fleet, not the node"))),
-        (false, false, true) => {
-            Err(Hold::Pool(format!("the breaker of {of} is open for its pool: it is the pool, not the node")))
-        }
+        (false, true, _) => Err(Hold::Fleet(format!(
+            "the breaker of {of} is open: it is the fleet, not the node"
+        ))),
+        (false, false, true) => Err(Hold::Pool(format!(
+            "the breaker of {of} is open for its pool: it is the pool, not the node"
+        ))),
     }
 }

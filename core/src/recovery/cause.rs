@@ -45,23 +45,47 @@ impl Cause {
     /// Gates failed; the first of them stands for all.
     pub fn gates(results: &[GateResult], now: Timestamp, what: String) -> Self {
         let counts = |result: &&GateResult| {
-            let waived = result.waived.as_ref().is_some_and(|waived| waived.until > now);
+            let waived = result
+                .waived
+                .as_ref()
+                .is_some_and(|waived| waived.until > now);
             result.verdict == Verdict::Fail && !result.shadow && !waived
         };
-        let gate = results.iter().find(counts).map_or("unknown", |result| result.gate.as_str());
+        let gate = results
+            .iter()
+            .find(counts)
+            .map_or("unknown", |result| result.gate.as_str());
         let action = asked_by_drivers(results, |result| counts(&result));
-        Self { signature: format!("gate:{gate}"), what, answers: true, asked: false, action }
+        Self {
+            signature: format!("gate:{gate}"),
+            what,
+            answers: true,
+            asked: false,
+            action,
+        }
     }
 
     /// The health check of its scheduler found it unfit, and had it drained: by this gate, where it names one.
     pub fn health(gate: &str, what: String) -> Self {
         let action = asked_in(&what);
-        Self { signature: format!("gate:{gate}"), what, answers: true, asked: false, action }
+        Self {
+            signature: format!("gate:{gate}"),
+            what,
+            answers: true,
+            asked: false,
+            action,
+        }
     }
 
     /// It failed this gate with nodes of its pool that pass with others.
     pub fn pairs(gate: &str, what: String) -> Self {
-        Self { signature: format!("gate:{gate}"), what, answers: true, asked: false, action: None }
+        Self {
+            signature: format!("gate:{gate}"),
+            what,
+            answers: true,
+            asked: false,
+            action: None,
+        }
     }
 
     /// A step did not work, and not because of what it measured; nothing where that is not the machine's doing.
@@ -71,13 +95,29 @@ impl Cause {
         if answers && !OF_MACHINES.contains(&code) {
             return None;
         }
-        let signature = if answers { format!("step:{step}") } else { "unreachable".to_owned() };
-        Some(Self { signature, what: failure.message.clone(), answers, asked: false, action: None })
+        let signature = if answers {
+            format!("step:{step}")
+        } else {
+            "unreachable".to_owned()
+        };
+        Some(Self {
+            signature,
+            what: failure.message.clone(),
+            answers,
+            asked: false,
+            action: None,
+        })
     }
 
     /// A person asked for it.
     pub fn asked(reason: Option<&str>) -> Self {
         let what = reason.unwrap_or("asked for").to_owned();
-        Self { signature: "asked".into(), what, answers: true, asked: true, action: None }
+        Self {
+            signature: "asked".into(),
+            what,
+            answers: true,
+            asked: true,
+            action: None,
+        }
     }
 }

@@ -85,7 +85,12 @@ impl Recovery {
             _ if rung.installs() && means.held => Some(HELD),
             Rung::PowerCycle if !means.bmc => Some("it has no BMC: a person presses its button"),
             Rung::Reimage if means.protected => Some("it is protected"),
-            Rung::Collect | Rung::RestartServices | Rung::Reboot | Rung::PowerCycle | Rung::Reimage | Rung::Rma => None,
+            Rung::Collect
+            | Rung::RestartServices
+            | Rung::Reboot
+            | Rung::PowerCycle
+            | Rung::Reimage
+            | Rung::Rma => None,
         }
     }
 }

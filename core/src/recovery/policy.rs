@@ -5,7 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::rung::Rung;
 
 /// What a person gets who asks for a recovery where the pool names no rungs: nothing that writes a disk.
-pub const BY_HAND: [Rung; 4] = [Rung::Collect, Rung::RestartServices, Rung::Reboot, Rung::PowerCycle];
+pub const BY_HAND: [Rung; 4] = [
+    Rung::Collect,
+    Rung::RestartServices,
+    Rung::Reboot,
+    Rung::PowerCycle,
+];
 
 /// A ladder with its bounds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,14 +40,21 @@ fn a_week() -> u32 {
 impl RecoveryPolicy {
     /// For a pool that has nodes watched and names no rungs.
     pub fn none() -> Self {
-        Self { rungs: Vec::new(), per_node: twice(), within_h: a_week() }
+        Self {
+            rungs: Vec::new(),
+            per_node: twice(),
+            within_h: a_week(),
+        }
     }
 
     /// What is wrong with it: the member, and why.
     pub fn faults(&self) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
         if self.rungs.windows(2).any(|pair| pair[0] >= pair[1]) {
-            faults.push(("rungs", "Each rung once, from the mildest to the hardest.".to_owned()));
+            faults.push((
+                "rungs",
+                "Each rung once, from the mildest to the hardest.".to_owned(),
+            ));
         }
         if !(1..=10).contains(&self.per_node) {
             faults.push(("per_node", "1 to 10 recoveries.".to_owned()));

@@ -39,7 +39,10 @@ impl Rung {
 
     /// Whether gates may pass after it that failed before.
     pub fn heals(self) -> bool {
-        matches!(self, Self::RestartServices | Self::Reboot | Self::PowerCycle | Self::Reimage)
+        matches!(
+            self,
+            Self::RestartServices | Self::Reboot | Self::PowerCycle | Self::Reimage
+        )
     }
 
     /// Whether it brings the node to what its pool asks for now, which may be something else than what it runs.

@@ -37,7 +37,11 @@ pub(super) struct Words<'a> {
 impl ConvergePlan {
     /// Everything in the plan that must not reach a node's configuration; empty when there is nothing.
     pub fn problems(&self) -> Vec<String> {
-        let files = self.files.iter().map(|file| [file.path.as_str(), &file.mode, &file.owner, &file.group]).collect();
+        let files = self
+            .files
+            .iter()
+            .map(|file| [file.path.as_str(), &file.mode, &file.owner, &file.group])
+            .collect();
         let words = Words {
             packages: &self.packages,
             absent: &self.absent,
@@ -49,13 +53,20 @@ impl ConvergePlan {
             services: &self.services,
             files,
         };
-        let mut problems: Vec<String> = words.problems().into_iter().map(|(_, problem)| problem).collect();
+        let mut problems: Vec<String> = words
+            .problems()
+            .into_iter()
+            .map(|(_, problem)| problem)
+            .collect();
         let mut need = |holds: bool, what: &str, value: &str| {
             if !holds {
                 problems.push(format!("{what} {value:?} is not allowed"));
             }
         };
-        let repository = self.repository.strip_prefix("http://").is_some_and(|rest| only(rest, "-._~:/[]"));
+        let repository = self
+            .repository
+            .strip_prefix("http://")
+            .is_some_and(|rest| only(rest, "-._~:/[]"));
         need(repository, "repository", &self.repository);
         need(only(&self.principal, "-:"), "principal", &self.principal);
         need(is_public_key(self.user_ca.trim()), "user CA", &self.user_ca);
@@ -74,7 +85,11 @@ impl<'a> Words<'a> {
         };
         for package in self.packages {
             need(is_package(&package.name), "package", &package.name);
-            need(is_version(&package.version), "package version", &package.version);
+            need(
+                is_version(&package.version),
+                "package version",
+                &package.version,
+            );
             need(
                 only(&package.filename, "-._~+%:") && package.filename.ends_with(".deb"),
                 "file name",
@@ -83,10 +98,18 @@ impl<'a> Words<'a> {
         }
         for name in self.absent {
             need(is_package(name), "package", name);
-            need(self.packages.iter().all(|package| package.name != *name), "wanted and unwanted package", name);
+            need(
+                self.packages.iter().all(|package| package.name != *name),
+                "wanted and unwanted package",
+                name,
+            );
         }
         for (key, value) in self.sysctl {
-            need(only(key, "-._/:") && !key.contains("..") && !key.starts_with(['/', '.']), "sysctl", key);
+            need(
+                only(key, "-._/:") && !key.contains("..") && !key.starts_with(['/', '.']),
+                "sysctl",
+                key,
+            );
             need(is_line(value), "sysctl value", value);
         }
         for module in self.modules_load.iter().chain(self.modules_blacklist) {
@@ -97,13 +120,25 @@ impl<'a> Words<'a> {
             need(only(argument, "-._:,=/@%+"), "kernel argument", argument);
         }
         for limit in self.limits {
-            need(only(&limit.domain, "-._*@%:"), "limit domain", &limit.domain);
-            need(["soft", "hard", "-"].contains(&limit.kind.as_str()), "limit type", &limit.kind);
+            need(
+                only(&limit.domain, "-._*@%:"),
+                "limit domain",
+                &limit.domain,
+            );
+            need(
+                ["soft", "hard", "-"].contains(&limit.kind.as_str()),
+                "limit type",
+                &limit.kind,
+            );
             need(only(&limit.item, "_"), "limit item", &limit.item);
             need(only(&limit.value, "-"), "limit value", &limit.value);
         }
         for service in self.services {
-            need(only(&service.name, "-._:@\\") && !service.name.starts_with('-'), "service", &service.name);
+            need(
+                only(&service.name, "-._:@\\") && !service.name.starts_with('-'),
+                "service",
+                &service.name,
+            );
         }
         self.check_files(&mut problems);
         problems
@@ -119,11 +154,17 @@ impl<'a> Words<'a> {
                 problems.push((path, format!("file {path:?} is there twice")));
             }
             if octal(mode).is_none() {
-                problems.push((path, format!("file {path:?}: mode {mode:?} is not octal, such as 0644")));
+                problems.push((
+                    path,
+                    format!("file {path:?}: mode {mode:?} is not octal, such as 0644"),
+                ));
             }
             for name in [owner, group] {
                 if !only(name, "-_.") || name.starts_with('-') {
-                    problems.push((path, format!("file {path:?}: owner or group {name:?} is not allowed")));
+                    problems.push((
+                        path,
+                        format!("file {path:?}: owner or group {name:?} is not allowed"),
+                    ));
                 }
             }
         }
@@ -145,12 +186,17 @@ impl super::PlannedFile {
 
 /// 1 to 500 ASCII letters, digits, and the given others.
 fn only(text: &str, others: &str) -> bool {
-    (1..=500).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c))
+    (1..=500).contains(&text.len())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || others.contains(c))
 }
 
 /// Debian policy 5.6.1.
 pub(super) fn is_package(name: &str) -> bool {
-    only(name, "+-.") && name.len() > 1 && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+    only(name, "+-.")
+        && name.len() > 1
+        && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
 }
 
 /// Debian policy 5.6.12.
@@ -165,8 +211,14 @@ fn is_line(text: &str) -> bool {
 /// An OpenSSH public key line. A comment or an empty line in its place would leave a node that nobody can log in to.
 fn is_public_key(line: &str) -> bool {
     let mut words = line.split(' ');
-    let (kind, key) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    is_line(line) && only(kind, "-.@") && (1..=4096).contains(&key.len()) && key.bytes().all(is_base64)
+    let (kind, key) = (
+        words.next().unwrap_or_default(),
+        words.next().unwrap_or_default(),
+    );
+    is_line(line)
+        && only(kind, "-.@")
+        && (1..=4096).contains(&key.len())
+        && key.bytes().all(is_base64)
 }
 
 fn is_base64(byte: u8) -> bool {
@@ -175,9 +227,18 @@ fn is_base64(byte: u8) -> bool {
 
 /// Absolute, without detours, and not in a file system that the kernel makes.
 fn is_path(path: &str) -> bool {
-    let clean = path.split('/').skip(1).all(|part| !part.is_empty() && part != "." && part != "..");
-    let kernels = ["/proc/", "/sys/", "/dev/"].iter().any(|prefix| path.starts_with(prefix));
-    path.starts_with('/') && path.len() <= 1024 && clean && !kernels && !path.chars().any(char::is_control)
+    let clean = path
+        .split('/')
+        .skip(1)
+        .all(|part| !part.is_empty() && part != "." && part != "..");
+    let kernels = ["/proc/", "/sys/", "/dev/"]
+        .iter()
+        .any(|prefix| path.starts_with(prefix));
+    path.starts_with('/')
+        && path.len() <= 1024
+        && clean
+        && !kernels
+        && !path.chars().any(char::is_control)
 }
 
 #[cfg(test)]
@@ -224,12 +285,22 @@ mod tests {
         };
         plan.packages = vec![package("libstdc++6"), package("slurmd")];
         plan.absent = vec!["unattended-upgrades".into()];
-        plan.sysctl.insert("net.ipv4.conf.eth0/1.forwarding".into(), "1 2\t3".into());
+        plan.sysctl
+            .insert("net.ipv4.conf.eth0/1.forwarding".into(), "1 2\t3".into());
         plan.kernel_args = vec!["isolcpus=managed_irq,domain,2-5".into(), "quiet".into()];
         let [domain, kind, item, value] = ["*", "-", "memlock", "unlimited"].map(String::from);
-        plan.limits = vec![LimitItem { domain, kind, item, value }];
-        plan.services =
-            vec![ServiceItem { name: "getty@tty1.service".into(), enabled: true, running: true, restart_on: vec![] }];
+        plan.limits = vec![LimitItem {
+            domain,
+            kind,
+            item,
+            value,
+        }];
+        plan.services = vec![ServiceItem {
+            name: "getty@tty1.service".into(),
+            enabled: true,
+            running: true,
+            restart_on: vec![],
+        }];
         plan.files = vec![file("/etc/slurm/slurm.conf")];
         assert_eq!(plan.problems(), Vec::<String>::new());
     }
@@ -240,21 +311,39 @@ mod tests {
         let broken: [Break; 14] = [
             ("shell", |plan| plan.kernel_args = vec!["a$(id)".into()]),
             ("quote", |plan| plan.kernel_args = vec!["a\"b".into()]),
-            ("newline", |plan| _ = plan.sysctl.insert("vm.swappiness".into(), "1\nkernel.x=1".into())),
+            ("newline", |plan| {
+                _ = plan
+                    .sysctl
+                    .insert("vm.swappiness".into(), "1\nkernel.x=1".into())
+            }),
             ("comment", |plan| plan.user_ca = "# ssh-ed25519 AAAA".into()),
             ("nobody", |plan| plan.user_ca = "  ".into()),
-            ("climb", |plan| _ = plan.sysctl.insert("../../etc/passwd".into(), "1".into())),
+            ("climb", |plan| {
+                _ = plan.sysctl.insert("../../etc/passwd".into(), "1".into())
+            }),
             ("option", |plan| plan.absent = vec!["-o".into()]),
             ("unit", |plan| {
-                plan.services =
-                    vec![ServiceItem { name: "--now".into(), enabled: true, running: true, restart_on: vec![] }]
+                plan.services = vec![ServiceItem {
+                    name: "--now".into(),
+                    enabled: true,
+                    running: true,
+                    restart_on: vec![],
+                }]
             }),
             ("relative", |plan| plan.files = vec![file("etc/passwd")]),
             ("detour", |plan| plan.files = vec![file("/etc/../root/x")]),
-            ("kernel's", |plan| plan.files = vec![file("/proc/sysrq-trigger")]),
-            ("ours", |plan| plan.files = vec![file("/etc/muster/marker.json")]),
-            ("twice", |plan| plan.files = vec![file("/etc/a"), file("/etc/a")]),
-            ("repository", |plan| plan.repository = "http://a/ ./\ndeb http://b".into()),
+            ("kernel's", |plan| {
+                plan.files = vec![file("/proc/sysrq-trigger")]
+            }),
+            ("ours", |plan| {
+                plan.files = vec![file("/etc/muster/marker.json")]
+            }),
+            ("twice", |plan| {
+                plan.files = vec![file("/etc/a"), file("/etc/a")]
+            }),
+            ("repository", |plan| {
+                plan.repository = "http://a/ ./\ndeb http://b".into()
+            }),
         ];
         for (name, breaks) in broken {
             let mut plan = plan();

@@ -86,7 +86,10 @@ pub fn diff(before: &StackSpec, after: &StackSpec) -> StackDiff {
 pub fn effect_of(before: &StackSpec, after: &StackSpec) -> Effect {
     // Whom it is for, what it fits and what it expects are no part of a node; nor is where its packages came from.
     let words = |stack: &StackSpec| StackSpec {
-        lock: stack.lock.as_ref().map(|lock| StackLock { repositories: Vec::new(), ..lock.clone() }),
+        lock: stack.lock.as_ref().map(|lock| StackLock {
+            repositories: Vec::new(),
+            ..lock.clone()
+        }),
         version: String::new(),
         bundle: None,
         selector: None,
@@ -105,14 +108,23 @@ pub fn effect_of(before: &StackSpec, after: &StackSpec) -> Effect {
 }
 
 fn dearest(differences: &[Difference]) -> Class {
-    differences.iter().map(|difference| difference.class).max().unwrap_or(Class::None)
+    differences
+        .iter()
+        .map(|difference| difference.class)
+        .max()
+        .unwrap_or(Class::None)
 }
 
 fn differences(before: &StackSpec, after: &StackSpec) -> Vec<Difference> {
     let mut differences = Vec::new();
     if before.image != after.image {
         let (old, new) = (Some(before.image.clone()), Some(after.image.clone()));
-        differences.push(Difference { item: "image".into(), before: old, after: new, class: Class::Reinstall });
+        differences.push(Difference {
+            item: "image".into(),
+            before: old,
+            after: new,
+            class: Class::Reinstall,
+        });
     }
     let (mut old, mut new) = (items(before), items(after));
     // One that does not say where its packages came from says nothing of any of them.
@@ -120,11 +132,19 @@ fn differences(before: &StackSpec, after: &StackSpec) -> Vec<Difference> {
         old.extend(was);
         new.extend(is);
     }
-    for name in old.keys().chain(new.keys().filter(|name| !old.contains_key(*name))) {
+    for name in old
+        .keys()
+        .chain(new.keys().filter(|name| !old.contains_key(*name)))
+    {
         let (was, is) = (old.get(name), new.get(name));
         if was != is {
             let class = class_of(name, [before, after]);
-            differences.push(Difference { item: name.clone(), before: was.cloned(), after: is.cloned(), class });
+            differences.push(Difference {
+                item: name.clone(),
+                before: was.cloned(),
+                after: is.cloned(),
+                class,
+            });
         }
     }
     differences.sort_by(|a, b| b.class.cmp(&a.class).then_with(|| a.item.cmp(&b.item)));
@@ -134,7 +154,8 @@ fn differences(before: &StackSpec, after: &StackSpec) -> Vec<Difference> {
 /// Everything a stack says, by the name that converge gives it.
 fn items(stack: &StackSpec) -> BTreeMap<String, String> {
     let mut items = BTreeMap::new();
-    let mut put = |kind: &str, name: &str, value: String| _ = items.insert(format!("{kind} {name}"), value);
+    let mut put =
+        |kind: &str, name: &str, value: String| _ = items.insert(format!("{kind} {name}"), value);
     for (name, version) in &stack.packages {
         put("package", name, version.clone());
     }
@@ -144,33 +165,88 @@ fn items(stack: &StackSpec) -> BTreeMap<String, String> {
     }
     for repository in stack.lock.iter().flat_map(|lock| &lock.repositories) {
         let date = repository.date.as_deref().unwrap_or("without a date");
-        put("repository", &repository.name(), format!("{date}, {}", &repository.release.hex()[..12]));
+        put(
+            "repository",
+            &repository.name(),
+            format!("{date}, {}", &repository.release.hex()[..12]),
+        );
     }
-    stack.absent.iter().for_each(|name| put("package", name, "absent".into()));
-    stack.all_files().iter().for_each(|file| put("file", &file.path, file_words(file)));
-    stack.sysctl.iter().for_each(|(key, value)| put("sysctl", key, value.clone()));
-    stack.modules_load.iter().for_each(|name| put("module", name, "loaded".into()));
-    stack.modules_blacklist.iter().for_each(|name| put("blacklisted module", name, "not loaded".into()));
-    stack.kernel_args.iter().for_each(|argument| put("kernel argument", argument, argument.clone()));
+    stack
+        .absent
+        .iter()
+        .for_each(|name| put("package", name, "absent".into()));
+    stack
+        .all_files()
+        .iter()
+        .for_each(|file| put("file", &file.path, file_words(file)));
+    stack
+        .sysctl
+        .iter()
+        .for_each(|(key, value)| put("sysctl", key, value.clone()));
+    stack
+        .modules_load
+        .iter()
+        .for_each(|name| put("module", name, "loaded".into()));
+    stack
+        .modules_blacklist
+        .iter()
+        .for_each(|name| put("blacklisted module", name, "not loaded".into()));
+    stack
+        .kernel_args
+        .iter()
+        .for_each(|argument| put("kernel argument", argument, argument.clone()));
     for limit in &stack.limits {
-        put("limit", &format!("{} {} {}", limit.domain, limit.kind, limit.item), limit.value.clone());
+        put(
+            "limit",
+            &format!("{} {} {}", limit.domain, limit.kind, limit.item),
+            limit.value.clone(),
+        );
     }
     for service in &stack.services {
         let word = |yes, word: &'static str, other: &'static str| if yes { word } else { other };
-        let (enabled, running) =
-            (word(service.enabled, "enabled", "disabled"), word(service.running, "active", "inactive"));
+        let (enabled, running) = (
+            word(service.enabled, "enabled", "disabled"),
+            word(service.running, "active", "inactive"),
+        );
         put("service", &service.name, format!("{enabled}, {running}"));
     }
-    stack.beside.iter().for_each(|(name, version)| put("beside", name, version.clone()));
+    stack
+        .beside
+        .iter()
+        .for_each(|(name, version)| put("beside", name, version.clone()));
     for item in &stack.firmware {
-        let of = item.product.as_deref().map(|product| format!(" of {product}")).unwrap_or_default();
-        let image = item.image.map(|image| format!(", by {}", &image.hex()[..12])).unwrap_or_default();
-        put("firmware", &format!("{}{of}", item.component), format!("{}{image}", item.version));
+        let of = item
+            .product
+            .as_deref()
+            .map(|product| format!(" of {product}"))
+            .unwrap_or_default();
+        let image = item
+            .image
+            .map(|image| format!(", by {}", &image.hex()[..12]))
+            .unwrap_or_default();
+        put(
+            "firmware",
+            &format!("{}{of}", item.component),
+            format!("{}{image}", item.version),
+        );
     }
-    let own = stack.firmware.iter().map(|item| (&item.product, &item.attributes));
-    for (product, attributes) in own.chain(stack.bios.iter().map(|item| (&item.product, &item.attributes))) {
-        let of = product.as_deref().map(|product| format!(" of {product}")).unwrap_or_default();
-        attributes.iter().for_each(|(name, value)| put("bios", &format!("{name}{of}"), value.to_string()));
+    let own = stack
+        .firmware
+        .iter()
+        .map(|item| (&item.product, &item.attributes));
+    for (product, attributes) in own.chain(
+        stack
+            .bios
+            .iter()
+            .map(|item| (&item.product, &item.attributes)),
+    ) {
+        let of = product
+            .as_deref()
+            .map(|product| format!(" of {product}"))
+            .unwrap_or_default();
+        attributes
+            .iter()
+            .for_each(|(name, value)| put("bios", &format!("{name}{of}"), value.to_string()));
     }
     items
 }
@@ -179,7 +255,10 @@ fn items(stack: &StackSpec) -> BTreeMap<String, String> {
 fn origins(stack: &StackSpec) -> Option<BTreeMap<String, String>> {
     let all = &stack.lock.as_ref()?.repositories;
     let of = |one: &LockedRepository| {
-        one.packages.iter().map(|name| (format!("origin {name}"), one.name())).collect::<Vec<_>>()
+        one.packages
+            .iter()
+            .map(|name| (format!("origin {name}"), one.name()))
+            .collect::<Vec<_>>()
     };
     (!all.is_empty()).then(|| all.iter().flat_map(of).collect())
 }
@@ -193,14 +272,23 @@ fn file_words(file: &FileItem) -> String {
         Part::Secret(name) => Some(format!(" {{secret {name}}}")),
     });
     let hex = Digest::of(&made).hex();
-    format!("{} {}:{} {}{}", file.mode, file.owner, file.group, &hex[..12], named.collect::<String>())
+    format!(
+        "{} {}:{} {}{}",
+        file.mode,
+        file.owner,
+        file.group,
+        &hex[..12],
+        named.collect::<String>()
+    )
 }
 
 /// What a change of this item costs.
 pub fn class_of(item: &str, stacks: [&StackSpec; 2]) -> Class {
     let restarts = |path: &str| {
         let services = stacks.iter().flat_map(|stack| &stack.services);
-        services.flat_map(|service| &service.restart_on).any(|on| on == path)
+        services
+            .flat_map(|service| &service.restart_on)
+            .any(|on| on == path)
     };
     match item.split_once(' ') {
         // As converge names them: `kernel argument`, `blacklisted module`, `running kernel`, `reboot for`, `loaded module`.
@@ -219,7 +307,9 @@ pub fn class_of(item: &str, stacks: [&StackSpec; 2]) -> Class {
 fn firmware_class(name: &str, stacks: [&StackSpec; 2]) -> Class {
     let items = stacks.into_iter().flat_map(|stack| &stack.firmware);
     let named: Vec<UpdateClass> = items
-        .filter(|item| name == item.component || name.starts_with(&format!("{} of ", item.component)))
+        .filter(|item| {
+            name == item.component || name.starts_with(&format!("{} of ", item.component))
+        })
         .map(|item| item.class)
         .collect();
     // Where the two stacks say it differently, the dearer one is true of the way between them.
@@ -272,22 +362,39 @@ mod tests {
         let lines: Vec<String> = told
             .differences
             .iter()
-            .map(|one| format!("{:?} {} {:?} {:?}", one.class, one.item, one.before, one.after))
+            .map(|one| {
+                format!(
+                    "{:?} {} {:?} {:?}",
+                    one.class, one.item, one.before, one.after
+                )
+            })
             .collect();
-        assert_eq!(lines[0], r#"Reboot kernel argument quiet Some("quiet") None"#);
+        assert_eq!(
+            lines[0],
+            r#"Reboot kernel argument quiet Some("quiet") None"#
+        );
         assert!(
-            lines.contains(&r#"ServiceRestart package slurmd Some("22.05.8-4") Some("23.11.4-1")"#.to_owned()),
+            lines.contains(
+                &r#"ServiceRestart package slurmd Some("22.05.8-4") Some("23.11.4-1")"#.to_owned()
+            ),
             "{lines:#?}"
         );
-        assert!(lines.contains(&r#"None package chrony None Some("4.3-2")"#.to_owned()), "{lines:#?}");
+        assert!(
+            lines.contains(&r#"None package chrony None Some("4.3-2")"#.to_owned()),
+            "{lines:#?}"
+        );
         assert!(
             lines
                 .iter()
-                .any(|line| line.starts_with("ServiceRestart file /etc/a") && line.contains("{secret munge-key}"))
+                .any(|line| line.starts_with("ServiceRestart file /etc/a")
+                    && line.contains("{secret munge-key}"))
         );
         assert_eq!((told.class, told.effect), (Class::Reboot, Effect::Reboot));
         assert_eq!(diff(&before, &before).differences, []);
-        assert_eq!(diff(&before, &stack(json!({ "image": "debian-13" }))).class, Class::Reinstall);
+        assert_eq!(
+            diff(&before, &stack(json!({ "image": "debian-13" }))).class,
+            Class::Reinstall
+        );
     }
 
     fn locked(name: &str) -> serde_json::Value {
@@ -301,21 +408,47 @@ mod tests {
         let of = |change: serde_json::Value| effect_of(&stack(json!({})), &stack(change));
         assert_eq!(of(json!({})), Effect::None);
         assert_eq!(of(json!({ "version": "2" })), Effect::None);
-        assert_eq!(of(json!({ "firmware": [{ "component": "bios", "version": "2" }] })), Effect::Reboot);
+        assert_eq!(
+            of(json!({ "firmware": [{ "component": "bios", "version": "2" }] })),
+            Effect::Reboot
+        );
         assert_eq!(
             of(json!({ "firmware": [{ "component": "bmc", "version": "2", "class": "none" }] })),
             Effect::InPlace
         );
-        assert_eq!(of(json!({ "bios": [{ "attributes": { "Turbo": true } }] })), Effect::Reboot);
-        assert_eq!(of(json!({ "sysctl": { "vm.swappiness": "1" } })), Effect::InPlace);
+        assert_eq!(
+            of(json!({ "bios": [{ "attributes": { "Turbo": true } }] })),
+            Effect::Reboot
+        );
+        assert_eq!(
+            of(json!({ "sysctl": { "vm.swappiness": "1" } })),
+            Effect::InPlace
+        );
         assert_eq!(of(json!({ "lock": locked("chrony") })), Effect::InPlace);
-        assert_eq!(of(json!({ "lock": locked("linux-image-6.1.0-18-amd64") })), Effect::Reboot);
-        assert_eq!(of(json!({ "lock": locked("nvidia-driver-580") })), Effect::Reboot);
-        assert_eq!(of(json!({ "lock": locked("nvidia-fabricmanager-580") })), Effect::InPlace);
-        assert_eq!(of(json!({ "kernel_args": ["quiet"], "sysctl": { "a": "b" } })), Effect::Reboot);
-        assert_eq!(of(json!({ "image": "debian-13", "kernel_args": ["quiet"] })), Effect::Reinstall);
+        assert_eq!(
+            of(json!({ "lock": locked("linux-image-6.1.0-18-amd64") })),
+            Effect::Reboot
+        );
+        assert_eq!(
+            of(json!({ "lock": locked("nvidia-driver-580") })),
+            Effect::Reboot
+        );
+        assert_eq!(
+            of(json!({ "lock": locked("nvidia-fabricmanager-580") })),
+            Effect::InPlace
+        );
+        assert_eq!(
+            of(json!({ "kernel_args": ["quiet"], "sysctl": { "a": "b" } })),
+            Effect::Reboot
+        );
+        assert_eq!(
+            of(json!({ "image": "debian-13", "kernel_args": ["quiet"] })),
+            Effect::Reinstall
+        );
         assert!(
-            Effect::None < Effect::InPlace && Effect::Reboot < Effect::Reinstall && Effect::Reinstall < Effect::Wipe
+            Effect::None < Effect::InPlace
+                && Effect::Reboot < Effect::Reinstall
+                && Effect::Reinstall < Effect::Wipe
         );
     }
 
@@ -329,12 +462,21 @@ mod tests {
         assert_eq!(of("package libnvidia-container1"), Class::None);
         let driver = |version: &str| stack(json!({ "packages": { "nvidia-open-580": version } }));
         let told = diff(&driver("580.65.06-1"), &driver("580.95.05-1"));
-        assert_eq!((told.class, told.effect), (Class::DriverReload, Effect::Reboot), "converge reboots for it");
+        assert_eq!(
+            (told.class, told.effect),
+            (Class::DriverReload, Effect::Reboot),
+            "converge reboots for it"
+        );
         let dkms = stack(json!({ "packages": { "gdrdrv-dkms": "2.5" } }));
         assert_eq!(diff(&none, &dkms).effect, Effect::Reboot);
-        let bmc =
-            |class: &str| stack(json!({ "firmware": [{ "component": "bmc", "version": class, "class": class }] }));
-        assert_eq!(diff(&bmc("none"), &bmc("reboot")).effect, Effect::Reboot, "the dearer of the two");
+        let bmc = |class: &str| {
+            stack(json!({ "firmware": [{ "component": "bmc", "version": class, "class": class }] }))
+        };
+        assert_eq!(
+            diff(&bmc("none"), &bmc("reboot")).effect,
+            Effect::Reboot,
+            "the dearer of the two"
+        );
     }
 
     #[test]
@@ -357,30 +499,63 @@ mod tests {
         let lines: Vec<(&str, &str, &str)> = told
             .differences
             .iter()
-            .map(|one| (one.item.as_str(), one.before.as_deref().unwrap_or(""), one.after.as_deref().unwrap_or("")))
+            .map(|one| {
+                (
+                    one.item.as_str(),
+                    one.before.as_deref().unwrap_or(""),
+                    one.after.as_deref().unwrap_or(""),
+                )
+            })
             .collect();
         let snapshot = |date: &str| format!("{date}, {}", &Digest::of(date.as_bytes()).hex()[..12]);
         assert_eq!(
             lines,
             [
-                ("origin runc", "http://mirror/debian bookworm main", "http://mirror/debian bookworm-security main"),
-                ("repository http://mirror/debian bookworm main", &*snapshot("Monday"), &*snapshot("Tuesday")),
-                ("repository http://mirror/debian bookworm-security main", "", &*snapshot("Monday")),
+                (
+                    "origin runc",
+                    "http://mirror/debian bookworm main",
+                    "http://mirror/debian bookworm-security main"
+                ),
+                (
+                    "repository http://mirror/debian bookworm main",
+                    &*snapshot("Monday"),
+                    &*snapshot("Tuesday")
+                ),
+                (
+                    "repository http://mirror/debian bookworm-security main",
+                    "",
+                    &*snapshot("Monday")
+                ),
             ]
         );
         assert_eq!((told.class, told.effect), (Class::None, Effect::None));
-        assert_ne!(told.before_lock, told.after_lock, "the version that operators see");
+        assert_ne!(
+            told.before_lock, told.after_lock,
+            "the version that operators see"
+        );
         // One of a former release does not say, and is read and named as it was.
         let former = locked(&[]);
         let lock = former.lock.as_ref().expect("it has one");
-        assert!(!serde_json::to_string(lock).expect("a lock").contains("repositories"));
+        assert!(
+            !serde_json::to_string(lock)
+                .expect("a lock")
+                .contains("repositories")
+        );
         let told = diff(&former, &before);
-        assert!(told.differences.iter().all(|one| !one.item.starts_with("origin ")), "{:?}", told.differences);
+        assert!(
+            told.differences
+                .iter()
+                .all(|one| !one.item.starts_with("origin ")),
+            "{:?}",
+            told.differences
+        );
     }
 
     #[test]
     fn firmware_and_bios_cost_a_reboot_but_for_what_restarts_by_itself() {
-        let before = stack(json!({ "firmware": [{ "component": "bmc", "version": "1.0", "class": "none" }] }));
+        let before = stack(
+            json!({ "firmware": [{ "component": "bmc", "version": "1.0", "class": "none" }] }),
+        );
         let after = stack(json!({
             "firmware": [{ "component": "bmc", "version": "1.1", "class": "none" }, { "component": "bios", "version": "2.1" }],
             "bios": [{ "product": "XE9680", "source": "guide", "attributes": { "SriovGlobalEnable": "Enabled", "NumaNodes": 2 } }],
@@ -388,7 +563,15 @@ mod tests {
         let lines: Vec<String> = diff(&before, &after)
             .differences
             .iter()
-            .map(|one| format!("{} {} {:?} {:?}", one.class.as_str(), one.item, one.before, one.after))
+            .map(|one| {
+                format!(
+                    "{} {} {:?} {:?}",
+                    one.class.as_str(),
+                    one.item,
+                    one.before,
+                    one.after
+                )
+            })
             .collect();
         assert_eq!(
             lines,

@@ -133,22 +133,35 @@ pub const CONTAINERD: &str = "/etc/containerd/config.toml";
 impl ContainerRuntime {
     /// containerd's own format, version 2, which its series 1.5 to 2 read.
     pub fn render(&self) -> String {
-        let Self { default_runtime, systemd_cgroup, cdi } = self;
+        let Self {
+            default_runtime,
+            systemd_cgroup,
+            cdi,
+        } = self;
         let plugin = "plugins.\"io.containerd.grpc.v1.cri\"";
         let mut text = format!("version = 2\n\n[{plugin}]\n  enable_cdi = {cdi}\n");
         if *cdi {
             text.push_str("  cdi_spec_dirs = [\"/etc/cdi\", \"/var/run/cdi\"]\n");
         }
-        let _ = write!(text, "\n[{plugin}.containerd]\n  default_runtime_name = \"{default_runtime}\"\n");
+        let _ = write!(
+            text,
+            "\n[{plugin}.containerd]\n  default_runtime_name = \"{default_runtime}\"\n"
+        );
         let mut runtimes = vec!["runc"];
         if default_runtime != "runc" {
             runtimes.push(default_runtime);
         }
         for name in runtimes {
             let path = format!("{plugin}.containerd.runtimes.{name}");
-            let _ = write!(text, "\n[{path}]\n  runtime_type = \"io.containerd.runc.v2\"\n\n[{path}.options]\n");
+            let _ = write!(
+                text,
+                "\n[{path}]\n  runtime_type = \"io.containerd.runc.v2\"\n\n[{path}.options]\n"
+            );
             if name != "runc" {
-                let _ = writeln!(text, "    BinaryName = \"/usr/bin/{name}-container-runtime\"");
+                let _ = writeln!(
+                    text,
+                    "    BinaryName = \"/usr/bin/{name}-container-runtime\""
+                );
             }
             let _ = writeln!(text, "    SystemdCgroup = {systemd_cgroup}");
         }
@@ -168,12 +181,23 @@ impl ContainerRuntime {
 }
 
 /// What a file may name of its node, beside `label:NAME`.
-pub const VALUES: [&str; 6] = ["hostname", "address", "agent_address", "cluster_address", "node_id", "rack"];
+pub const VALUES: [&str; 6] = [
+    "hostname",
+    "address",
+    "agent_address",
+    "cluster_address",
+    "node_id",
+    "rack",
+];
 
 /// Whether there is a value of this name: one of [`VALUES`], `label:NAME`, or `rail:N` ([`rail`]).
 pub fn is_value(name: &str) -> bool {
-    let label = name.strip_prefix("label:").is_some_and(|label| !label.is_empty());
-    let rail = name.strip_prefix("rail:").is_some_and(|number| number.parse::<u8>().is_ok());
+    let label = name
+        .strip_prefix("label:")
+        .is_some_and(|label| !label.is_empty());
+    let rail = name
+        .strip_prefix("rail:")
+        .is_some_and(|number| number.parse::<u8>().is_ok());
     VALUES.contains(&name) || label || rail
 }
 
@@ -190,9 +214,18 @@ pub fn rail(facts: &Facts, number: u8) -> Result<Option<&Nic>, String> {
         (Some(_), None) => true,
         (at, Some(found)) => *at < found.pci_address,
     };
-    let alike =
-        |nic: &&Nic| rails.is_empty() || nic.driver.is_none() || rails.iter().any(|rail| rail.driver == nic.driver);
-    match facts.nics.iter().filter(|nic| !nic.link_up).filter(before).find(alike) {
+    let alike = |nic: &&Nic| {
+        rails.is_empty()
+            || nic.driver.is_none()
+            || rails.iter().any(|rail| rail.driver == nic.driver)
+    };
+    match facts
+        .nics
+        .iter()
+        .filter(|nic| !nic.link_up)
+        .filter(before)
+        .find(alike)
+    {
         None => Ok(found),
         Some(card) => Err(format!(
             "which card is rail {number} cannot be told: {} has no link; give it one (its cable, its switch port)",
@@ -203,14 +236,25 @@ pub fn rail(facts: &Facts, number: u8) -> Result<Option<&Nic>, String> {
 
 /// A card as a person finds it.
 pub fn called(nic: &Nic) -> String {
-    format!("{} ({})", nic.name, nic.pci_address.as_deref().unwrap_or("no PCI address"))
+    format!(
+        "{} ({})",
+        nic.name,
+        nic.pci_address.as_deref().unwrap_or("no PCI address")
+    )
 }
 
 /// A node's rails: its NICs with a link that are as fast as the fastest, by PCI address. None where nothing says how fast they are.
 fn rails(facts: &Facts) -> Vec<&Nic> {
-    let linked = || facts.nics.iter().filter(|nic| nic.link_up && nic.pci_address.is_some());
+    let linked = || {
+        facts
+            .nics
+            .iter()
+            .filter(|nic| nic.link_up && nic.pci_address.is_some())
+    };
     let fastest = linked().filter_map(|nic| nic.speed_mbps).max();
-    let mut rails: Vec<&Nic> = linked().filter(|nic| fastest.is_some() && nic.speed_mbps == fastest).collect();
+    let mut rails: Vec<&Nic> = linked()
+        .filter(|nic| fastest.is_some() && nic.speed_mbps == fastest)
+        .collect();
     rails.sort_by(|a, b| a.pci_address.cmp(&b.pci_address));
     rails
 }
@@ -222,14 +266,27 @@ mod tests {
 
     #[test]
     fn containerd_reads_what_is_rendered() {
-        let runtime = ContainerRuntime { default_runtime: "nvidia".into(), systemd_cgroup: true, cdi: true };
+        let runtime = ContainerRuntime {
+            default_runtime: "nvidia".into(),
+            systemd_cgroup: true,
+            cdi: true,
+        };
         let read: toml::Value = toml::from_str(&runtime.render()).expect("it is TOML");
         let cri = &read["plugins"]["io.containerd.grpc.v1.cri"];
-        assert_eq!(cri["containerd"]["default_runtime_name"].as_str(), Some("nvidia"));
+        assert_eq!(
+            cri["containerd"]["default_runtime_name"].as_str(),
+            Some("nvidia")
+        );
         assert_eq!(cri["enable_cdi"].as_bool(), Some(true));
         let nvidia = &cri["containerd"]["runtimes"]["nvidia"]["options"];
-        assert_eq!(nvidia["BinaryName"].as_str(), Some("/usr/bin/nvidia-container-runtime"));
-        assert_eq!(cri["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"].as_bool(), Some(true));
+        assert_eq!(
+            nvidia["BinaryName"].as_str(),
+            Some("/usr/bin/nvidia-container-runtime")
+        );
+        assert_eq!(
+            cri["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"].as_bool(),
+            Some(true)
+        );
     }
 
     #[test]
@@ -247,27 +304,47 @@ mod tests {
             nic("eno1", "0000:01:00.0", Some(10_000), true),
             nic("ens2", "0000:1a:00.0", Some(400_000), true),
         ];
-        let mut facts = Facts { nics, ..Facts::default() };
-        let name = |facts: &Facts, number| rail(facts, number).map(|nic| nic.map(|nic| nic.name.clone()));
+        let mut facts = Facts {
+            nics,
+            ..Facts::default()
+        };
+        let name =
+            |facts: &Facts, number| rail(facts, number).map(|nic| nic.map(|nic| nic.name.clone()));
         let known = |name: &str| Ok(Some(name.to_owned()));
-        assert_eq!([0, 1, 2].map(|number| name(&facts, number)), [known("ens2"), known("ens9"), Ok(None)]);
+        assert_eq!(
+            [0, 1, 2].map(|number| name(&facts, number)),
+            [known("ens2"), known("ens9"), Ok(None)]
+        );
         assert_eq!(name(&Facts::default(), 0), Ok(None));
         // A card that lost its link keeps its number: the next one does not get it, and what lies before it is as it was.
-        facts.nics.push(nic("ens3", "0000:2a:00.0", Some(400_000), false));
+        facts
+            .nics
+            .push(nic("ens3", "0000:2a:00.0", Some(400_000), false));
         assert_eq!(name(&facts, 0), known("ens2"));
         for number in [1, 2] {
             let why = name(&facts, number).expect_err("it may be ens3");
             assert!(why.contains("ens3 (0000:2a:00.0) has no link"), "{why}");
         }
         // Of another driver it was never a rail.
-        facts.nics.iter_mut().for_each(|nic| nic.driver = Some("mlx5_core".into()));
+        facts
+            .nics
+            .iter_mut()
+            .for_each(|nic| nic.driver = Some("mlx5_core".into()));
         facts.nics[3].driver = Some("ice".into());
         assert_eq!(name(&facts, 1), known("ens9"));
     }
 
     #[test]
     fn only_values_there_are_may_be_named() {
-        assert!(["hostname", "rack", "label:zone", "rail:0"].into_iter().all(is_value));
-        assert!(!["host", "", "label:", "rail:", "rail:x"].into_iter().any(is_value));
+        assert!(
+            ["hostname", "rack", "label:zone", "rail:0"]
+                .into_iter()
+                .all(is_value)
+        );
+        assert!(
+            !["host", "", "label:", "rail:", "rail:x"]
+                .into_iter()
+                .any(is_value)
+        );
     }
 }

@@ -81,13 +81,22 @@ pub struct StackSpec {
 impl StackSpec {
     /// Its files, with the one that its container runtime makes.
     pub fn all_files(&self) -> Vec<FileItem> {
-        self.files.iter().cloned().chain(self.container_runtime.iter().map(ContainerRuntime::file)).collect()
+        self.files
+            .iter()
+            .cloned()
+            .chain(self.container_runtime.iter().map(ContainerRuntime::file))
+            .collect()
     }
 
     /// What is wanted of the firmware and BIOS of a machine, by the lock: what its author wrote since is not what nodes were promised.
     pub fn firmware_of(&self, facts: Option<&Facts>) -> Wanted {
-        let product = facts.and_then(|facts| facts.smbios.product.as_deref()).unwrap_or_default();
-        self.lock.as_ref().map(|lock| lock.firmware_of(product)).unwrap_or_default()
+        let product = facts
+            .and_then(|facts| facts.smbios.product.as_deref())
+            .unwrap_or_default();
+        self.lock
+            .as_ref()
+            .map(|lock| lock.firmware_of(product))
+            .unwrap_or_default()
     }
 }
 
@@ -191,7 +200,9 @@ pub struct LockedRepository {
 impl LockedRepository {
     /// As people call it.
     pub fn name(&self) -> String {
-        let words = [&self.uri, &self.suite, &self.component].into_iter().filter(|word| !word.is_empty());
+        let words = [&self.uri, &self.suite, &self.component]
+            .into_iter()
+            .filter(|word| !word.is_empty());
         words.cloned().collect::<Vec<_>>().join(" ")
     }
 }
@@ -204,20 +215,43 @@ impl StackLock {
 
     /// What is wanted of the firmware and BIOS of a machine with this product name.
     pub fn firmware_of(&self, product: &str) -> Wanted {
-        let is_for = |only: &Option<String>| only.as_deref().is_none_or(|only| rules::glob(only, product));
-        let firmware: Vec<&FirmwareItem> = self.firmware.iter().filter(|item| is_for(&item.product)).collect();
+        let is_for = |only: &Option<String>| {
+            only.as_deref()
+                .is_none_or(|only| rules::glob(only, product))
+        };
+        let firmware: Vec<&FirmwareItem> = self
+            .firmware
+            .iter()
+            .filter(|item| is_for(&item.product))
+            .collect();
         let own = firmware.iter().map(|item| &item.attributes);
-        let bios = self.bios.iter().filter(|item| is_for(&item.product)).map(|item| &item.attributes);
+        let bios = self
+            .bios
+            .iter()
+            .filter(|item| is_for(&item.product))
+            .map(|item| &item.attributes);
         Wanted {
-            bios: own.chain(bios).flatten().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            bios: own
+                .chain(bios)
+                .flatten()
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
             firmware: firmware
                 .into_iter()
-                .map(|FirmwareItem { component, version, image, class, .. }| WantedFirmware {
-                    component: component.clone(),
-                    version: version.clone(),
-                    image: *image,
-                    class: *class,
-                })
+                .map(
+                    |FirmwareItem {
+                         component,
+                         version,
+                         image,
+                         class,
+                         ..
+                     }| WantedFirmware {
+                        component: component.clone(),
+                        version: version.clone(),
+                        image: *image,
+                        class: *class,
+                    },
+                )
                 .collect(),
         }
     }
@@ -278,7 +312,9 @@ pub struct PlannedFile {
 
 impl std::fmt::Debug for PlannedFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let PlannedFile { path, mode, secret, .. } = self;
+        let PlannedFile {
+            path, mode, secret, ..
+        } = self;
         f.debug_struct("PlannedFile")
             .field("path", path)
             .field("mode", mode)
@@ -300,7 +336,11 @@ pub struct ConvergeReport {
 impl ConvergeReport {
     /// Whether the node is what its plan says, with nothing left to do.
     pub fn clean(&self) -> bool {
-        self.reboot_for.is_empty() && self.items.iter().all(|item| item.outcome == ItemOutcome::Unchanged)
+        self.reboot_for.is_empty()
+            && self
+                .items
+                .iter()
+                .all(|item| item.outcome == ItemOutcome::Unchanged)
     }
 }
 

@@ -5,7 +5,9 @@ use super::ConvergePlan;
 /// The directory that a mount unit is for, by systemd's own rule: `-` stands for `/`, and `\x2d` for a `-` (systemd.unit(5), string escaping).
 /// `None` for units of another kind, and for names that stand for no path.
 fn mount_point(unit: &str) -> Option<String> {
-    let name = unit.strip_suffix(".mount").filter(|name| !name.is_empty())?;
+    let name = unit
+        .strip_suffix(".mount")
+        .filter(|name| !name.is_empty())?;
     if name == "-" {
         return Some("/".into());
     }
@@ -24,7 +26,10 @@ fn mount_point(unit: &str) -> Option<String> {
         }
     }
     let path = String::from_utf8(path).ok()?;
-    let clean = path.split('/').skip(1).all(|part| !part.is_empty() && part != "." && part != "..");
+    let clean = path
+        .split('/')
+        .skip(1)
+        .all(|part| !part.is_empty() && part != "." && part != "..");
     (clean && !path.chars().any(char::is_control)).then_some(path)
 }
 
@@ -32,7 +37,9 @@ impl ConvergePlan {
     /// Units that mount something which must be mounted, each with its directory.
     pub fn mounts(&self) -> Vec<(&str, String)> {
         let running = self.services.iter().filter(|service| service.running);
-        running.filter_map(|service| Some((service.name.as_str(), mount_point(&service.name)?))).collect()
+        running
+            .filter_map(|service| Some((service.name.as_str(), mount_point(&service.name)?)))
+            .collect()
     }
 }
 

@@ -34,13 +34,27 @@ impl StackSpec {
         packages(&mut self.packages, part.packages, &mut conflicts);
         for (key, value) in part.sysctl {
             match self.sysctl.get(&key) {
-                Some(there) if *there != value => conflicts.push(told("sysctl", &key, there, &value)),
+                Some(there) if *there != value => {
+                    conflicts.push(told("sysctl", &key, there, &value))
+                }
                 Some(_) => {}
                 None => _ = self.sysctl.insert(key, value),
             }
         }
-        named(&mut self.files, part.files, |file| &file.path, "file", &mut conflicts);
-        named(&mut self.services, part.services, |service| &service.name, "service", &mut conflicts);
+        named(
+            &mut self.files,
+            part.files,
+            |file| &file.path,
+            "file",
+            &mut conflicts,
+        );
+        named(
+            &mut self.services,
+            part.services,
+            |service| &service.name,
+            "service",
+            &mut conflicts,
+        );
         once(&mut self.absent, part.absent);
         once(&mut self.modules_load, part.modules_load);
         once(&mut self.modules_blacklist, part.modules_blacklist);
@@ -151,12 +165,26 @@ mod tests {
         "#;
         let whole = added(part).expect("they fit");
         assert_eq!(whole.modules_load, ["lnet", "lustre"]);
-        let versions: Vec<(&str, &str)> =
-            whole.packages.iter().map(|(name, version)| (name.as_str(), version.as_str())).collect();
+        let versions: Vec<(&str, &str)> = whole
+            .packages
+            .iter()
+            .map(|(name, version)| (name.as_str(), version.as_str()))
+            .collect();
         assert_eq!(versions, [("new", "*"), ("open", "2.0"), ("tool", "1.0-1")]);
-        assert_eq!(whole.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["/etc/a", "/etc/b"]);
+        assert_eq!(
+            whole
+                .files
+                .iter()
+                .map(|file| file.path.as_str())
+                .collect::<Vec<_>>(),
+            ["/etc/a", "/etc/b"]
+        );
         assert_eq!((whole.services.len(), whole.sysctl.len()), (2, 2));
-        assert_eq!(whole.clone().with(toml::from_str(part).expect("a part")), Ok(whole), "twice is once");
+        assert_eq!(
+            whole.clone().with(toml::from_str(part).expect("a part")),
+            Ok(whole),
+            "twice is once"
+        );
     }
 
     #[test]
@@ -174,18 +202,32 @@ mod tests {
             running = false
         "#;
         let said = added(part).expect_err("they do not fit");
-        for word in ["tool is 1.0-1", "1.0-2", "vm.swappiness is 10", "file /etc/a", "service chrony"] {
-            assert!(said.iter().any(|told| told.contains(word)), "{word}: {said:?}");
+        for word in [
+            "tool is 1.0-1",
+            "1.0-2",
+            "vm.swappiness is 10",
+            "file /etc/a",
+            "service chrony",
+        ] {
+            assert!(
+                said.iter().any(|told| told.contains(word)),
+                "{word}: {said:?}"
+            );
         }
         assert_eq!(said.len(), 4, "{said:?}");
     }
 
     #[test]
     fn a_part_is_no_stack_and_a_lock_does_not_outlive_one() {
-        let said = toml::from_str::<StackPart>("image = \"i\"").expect_err("an image is a stack's").to_string();
+        let said = toml::from_str::<StackPart>("image = \"i\"")
+            .expect_err("an image is a stack's")
+            .to_string();
         assert!(said.contains("unknown field `image`"), "{said}");
         let mut stack: StackSpec = toml::from_str(STACK).expect("a stack");
         stack.bundle = Some(crate::values::Digest::of(b"bundle"));
-        assert_eq!(stack.with(StackPart::default()).expect("it fits").bundle, None);
+        assert_eq!(
+            stack.with(StackPart::default()).expect("it fits").bundle,
+            None
+        );
     }
 }

@@ -29,7 +29,22 @@ pub struct Adopt {
 impl PartialEq for Adopt {
     /// Secrets do not compare.
     fn eq(&self, other: &Self) -> bool {
-        (self.address, self.port, &self.host_key, &self.user, &self.trust, &self.marker, &self.user_key)
-            == (other.address, other.port, &other.host_key, &other.user, &other.trust, &other.marker, &other.user_key)
+        (
+            self.address,
+            self.port,
+            &self.host_key,
+            &self.user,
+            &self.trust,
+            &self.marker,
+            &self.user_key,
+        ) == (
+            other.address,
+            other.port,
+            &other.host_key,
+            &other.user,
+            &other.trust,
+            &other.marker,
+            &other.user_key,
+        )
     }
 }

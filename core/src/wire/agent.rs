@@ -205,7 +205,11 @@ pub enum JobSpec {
         cabled: Vec<String>,
     },
     /// Shut down through the OS if it can be reached, then by BMC; observed off. Observe, then act.
-    PowerOff { power: Power, login: Option<Login>, permit: PermitId },
+    PowerOff {
+        power: Power,
+        login: Option<Login>,
+        permit: PermitId,
+    },
     /// `muster-node run write-image`. Idempotent under its permit.
     WriteImage { login: Login, plan: WriteImage },
     /// Clear the override, reset into the installed OS, wait for its host key. `once` inside.
@@ -221,7 +225,11 @@ pub enum JobSpec {
     /// `muster-node run converge`. Idempotent.
     Converge { login: Login, plan: ConvergePlan },
     /// Reboot through the OS; wait for another boot id. `once` inside.
-    Reboot { power: Power, login: Login, permit: PermitId },
+    Reboot {
+        power: Power,
+        login: Login,
+        permit: PermitId,
+    },
     /// `muster-node run gate`.
     Gates { login: Login, plan: GatePlan },
     /// Write the included files, reconfigure, wait until the controller's own view of the node is clean.
@@ -236,7 +244,11 @@ pub enum JobSpec {
         lifts: Option<String>,
     },
     /// Drain with our reason, wait until no job runs there.
-    SlurmDrain { cluster: SlurmCluster, name: String, reason: String },
+    SlurmDrain {
+        cluster: SlurmCluster,
+        name: String,
+        reason: String,
+    },
     /// Write the included files without the node, reconfigure, observe that it is gone.
     SlurmRemove {
         cluster: SlurmCluster,

@@ -63,8 +63,21 @@ impl Power {
 
 impl PartialEq for BmcTarget {
     fn eq(&self, other: &Self) -> bool {
-        (self.address, self.port, &self.user, self.certificate, &self.system, &self.machine)
-            == (other.address, other.port, &other.user, other.certificate, &other.system, &other.machine)
+        (
+            self.address,
+            self.port,
+            &self.user,
+            self.certificate,
+            &self.system,
+            &self.machine,
+        ) == (
+            other.address,
+            other.port,
+            &other.user,
+            other.certificate,
+            &other.system,
+            &other.machine,
+        )
     }
 }
 
@@ -88,8 +101,19 @@ pub struct IpmiTarget {
 
 impl PartialEq for IpmiTarget {
     fn eq(&self, other: &Self) -> bool {
-        (self.address, self.port, &self.user, self.firmware, &self.machine)
-            == (other.address, other.port, &other.user, other.firmware, &other.machine)
+        (
+            self.address,
+            self.port,
+            &self.user,
+            self.firmware,
+            &self.machine,
+        ) == (
+            other.address,
+            other.port,
+            &other.user,
+            other.firmware,
+            &other.machine,
+        )
     }
 }
 

@@ -55,7 +55,10 @@ impl Issued {
 /// the server; `None` of what is no such token.
 pub fn authority_of(token: &str) -> Option<Digest> {
     let (body, last) = token.rsplit_once('_')?;
-    let hex = last.len().checked_sub(CRC_HEX).and_then(|at| last.get(..at))?;
+    let hex = last
+        .len()
+        .checked_sub(CRC_HEX)
+        .and_then(|at| last.get(..at))?;
     body.starts_with("msa_").then_some(())?;
     format!("sha256:{hex}").parse().ok()
 }
@@ -69,8 +72,15 @@ mod tests {
         let digest = Digest::of(b"ca");
         let token = format!("msa_0190_beef_{}0badcafe", digest.hex());
         assert_eq!(authority_of(&token), Some(digest));
-        for bad in ["", "msa_", "msa_ü_ü", "mst_a_b_c", &token[1..], &token[..token.len() - 1], &format!("{token}0")]
-        {
+        for bad in [
+            "",
+            "msa_",
+            "msa_ü_ü",
+            "mst_a_b_c",
+            &token[1..],
+            &token[..token.len() - 1],
+            &format!("{token}0"),
+        ] {
             assert_eq!(authority_of(bad), None, "{bad}");
         }
     }

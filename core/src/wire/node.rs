@@ -216,8 +216,13 @@ pub struct Progress {
 pub enum WorkResult {
     ImageWritten(ImageWritten),
     Converged(ConvergeReport),
-    Gated { results: Vec<GateResult>, fingerprint: Digest },
-    Wiped { disks: Vec<WipedDisk> },
+    Gated {
+        results: Vec<GateResult>,
+        fingerprint: Digest,
+    },
+    Wiped {
+        disks: Vec<WipedDisk>,
+    },
     Failed(Failure),
 }
 

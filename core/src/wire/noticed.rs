@@ -16,7 +16,10 @@ pub struct Noticed {
 impl fmt::Display for Noticed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (late, log_in) = (self.late.as_secs_f64(), self.log_in.as_secs_f64());
-        write!(f, "SSH answers; it did not {late:.2} s before; the log-in took {log_in:.2} s")
+        write!(
+            f,
+            "SSH answers; it did not {late:.2} s before; the log-in took {log_in:.2} s"
+        )
     }
 }
 
@@ -29,14 +32,21 @@ impl FromStr for Noticed {
     type Err = OtherLine;
 
     fn from_str(line: &str) -> Result<Self, OtherLine> {
-        let told =
-            line.strip_prefix("SSH answers; it did not ").and_then(|rest| rest.strip_suffix(" s")).ok_or(OtherLine)?;
-        let (late, log_in) = told.split_once(" s before; the log-in took ").ok_or(OtherLine)?;
+        let told = line
+            .strip_prefix("SSH answers; it did not ")
+            .and_then(|rest| rest.strip_suffix(" s"))
+            .ok_or(OtherLine)?;
+        let (late, log_in) = told
+            .split_once(" s before; the log-in took ")
+            .ok_or(OtherLine)?;
         let seconds = |text: &str| {
             let seconds: f64 = text.parse().map_err(|_| OtherLine)?;
             Duration::try_from_secs_f64(seconds).map_err(|_| OtherLine)
         };
-        Ok(Self { late: seconds(late)?, log_in: seconds(log_in)? })
+        Ok(Self {
+            late: seconds(late)?,
+            log_in: seconds(log_in)?,
+        })
     }
 }
 
@@ -46,11 +56,22 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let noticed = Noticed { late: Duration::from_millis(250), log_in: Duration::from_millis(61_400) };
-        assert_eq!(noticed.to_string(), "SSH answers; it did not 0.25 s before; the log-in took 61.40 s");
+        let noticed = Noticed {
+            late: Duration::from_millis(250),
+            log_in: Duration::from_millis(61_400),
+        };
+        assert_eq!(
+            noticed.to_string(),
+            "SSH answers; it did not 0.25 s before; the log-in took 61.40 s"
+        );
         assert_eq!(noticed.to_string().parse(), Ok(noticed));
         let negative = "SSH answers; it did not -1 s before; the log-in took 1 s";
-        for other in ["SSH answers", negative, "SSH answers; it did not 1 s before", ""] {
+        for other in [
+            "SSH answers",
+            negative,
+            "SSH answers; it did not 1 s before",
+            "",
+        ] {
             assert_eq!(other.parse::<Noticed>(), Err(OtherLine), "{other}");
         }
     }

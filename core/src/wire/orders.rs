@@ -79,7 +79,10 @@ pub fn readable(header: Option<&str>, mut spec: JobSpec) -> JobSpec {
     if lacks(WAIVED_UNTIL) {
         match &mut spec {
             JobSpec::Gates { plan, .. } => plan.waived_until.clear(),
-            JobSpec::Pair(order) => order.ends.iter_mut().for_each(|end| end.plan.waived_until.clear()),
+            JobSpec::Pair(order) => order
+                .ends
+                .iter_mut()
+                .for_each(|end| end.plan.waived_until.clear()),
             _ => {}
         }
     }
@@ -117,8 +120,15 @@ mod tests {
     #[test]
     fn every_kind_of_order_is_in_the_list() {
         // serde names them all where it meets one that there is not.
-        let error = serde_json::from_str::<JobSpec>(r#"{"kind":"none of them"}"#).unwrap_err().to_string();
-        let known: Vec<&str> = error.split('`').skip(1).step_by(2).filter(|word| *word != "none of them").collect();
+        let error = serde_json::from_str::<JobSpec>(r#"{"kind":"none of them"}"#)
+            .unwrap_err()
+            .to_string();
+        let known: Vec<&str> = error
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .filter(|word| *word != "none of them")
+            .collect();
         assert_eq!(known, KINDS, "{error}");
     }
 
@@ -137,10 +147,16 @@ mod tests {
         let mut gained = std::collections::BTreeSet::new();
         for file in std::fs::read_dir(goldens).unwrap() {
             let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-            let Ok(job) = serde_json::from_str::<crate::wire::agent::Job>(&text) else { continue };
+            let Ok(job) = serde_json::from_str::<crate::wire::agent::Job>(&text) else {
+                continue;
+            };
             let has = |spec: &JobSpec| -> Vec<&str> {
                 let text = serde_json::to_string(spec).unwrap();
-                MEMBERS.iter().copied().filter(|member| text.contains(&format!("\"{member}\":"))).collect()
+                MEMBERS
+                    .iter()
+                    .copied()
+                    .filter(|member| text.contains(&format!("\"{member}\":")))
+                    .collect()
             };
             gained.extend(has(&job.spec));
             for header in [None, Some(KINDS.join(","))] {
@@ -149,7 +165,10 @@ mod tests {
             assert_eq!(readable(Some(&said()), job.spec.clone()), job.spec);
         }
         assert!(
-            gained.iter().copied().eq(["lifts", "machine", "waived_until"]),
+            gained
+                .iter()
+                .copied()
+                .eq(["lifts", "machine", "waived_until"]),
             "an order with each is written down: {gained:?}"
         );
     }

@@ -52,17 +52,39 @@ pub(crate) struct Access {
 impl Access {
     /// Locks an account for `lockout` after `threshold` failures in a row; 0 never locks.
     pub(crate) fn new(threshold: u32, lockout: Duration) -> Self {
-        Self { threshold, lockout, failures: HashMap::new(), sessions: Vec::new(), next_session: 1, lockouts: 0 }
+        Self {
+            threshold,
+            lockout,
+            failures: HashMap::new(),
+            sessions: Vec::new(),
+            next_session: 1,
+            lockouts: 0,
+        }
     }
 
     /// Judges a request's headers. `all_wrong` makes every credential wrong.
-    pub(crate) fn judge(&mut self, headers: &HeaderMap, accounts: &[Account], all_wrong: bool) -> Attempt {
-        if let Some(token) = headers.get("x-auth-token").and_then(|token| token.to_str().ok()) {
+    pub(crate) fn judge(
+        &mut self,
+        headers: &HeaderMap,
+        accounts: &[Account],
+        all_wrong: bool,
+    ) -> Attempt {
+        if let Some(token) = headers
+            .get("x-auth-token")
+            .and_then(|token| token.to_str().ok())
+        {
             return self.resume(token, all_wrong);
         }
-        let Some(value) = headers.get(header::AUTHORIZATION) else { return Attempt::Anonymous };
-        let basic = value.to_str().ok().and_then(|value| value.strip_prefix("Basic "));
-        let pair = basic.and_then(|basic| STANDARD.decode(basic).ok()).and_then(|pair| String::from_utf8(pair).ok());
+        let Some(value) = headers.get(header::AUTHORIZATION) else {
+            return Attempt::Anonymous;
+        };
+        let basic = value
+            .to_str()
+            .ok()
+            .and_then(|value| value.strip_prefix("Basic "));
+        let pair = basic
+            .and_then(|basic| STANDARD.decode(basic).ok())
+            .and_then(|pair| String::from_utf8(pair).ok());
         match pair.as_deref().and_then(|pair| pair.split_once(':')) {
             Some((user, password)) => self.log_in(user, password, accounts, all_wrong),
             None => Attempt::Refused("(unreadable)".to_owned()),
@@ -70,10 +92,19 @@ impl Access {
     }
 
     /// Judges a user and password.
-    pub(crate) fn log_in(&mut self, user: &str, password: &str, accounts: &[Account], all_wrong: bool) -> Attempt {
+    pub(crate) fn log_in(
+        &mut self,
+        user: &str,
+        password: &str,
+        accounts: &[Account],
+        all_wrong: bool,
+    ) -> Attempt {
         let user: String = user.chars().take(64).collect();
         // Only names of real accounts are counted, so that strangers cannot fill the table.
-        let Some(account) = accounts.iter().find(|account| account.user == user && account.enabled) else {
+        let Some(account) = accounts
+            .iter()
+            .find(|account| account.user == user && account.enabled)
+        else {
             return Attempt::Refused(user);
         };
         let failures = self.failures.entry(user.clone()).or_default();
@@ -102,7 +133,12 @@ impl Access {
         }
         let (id, token) = (self.next_session, hex::encode(rand::random::<[u8; 16]>()));
         self.next_session += 1;
-        self.sessions.push(Session { id, user: user.to_owned(), token: token.clone(), used: Instant::now() });
+        self.sessions.push(Session {
+            id,
+            user: user.to_owned(),
+            token: token.clone(),
+            used: Instant::now(),
+        });
         (id, token)
     }
 
@@ -126,7 +162,11 @@ impl Access {
 
     fn resume(&mut self, token: &str, all_wrong: bool) -> Attempt {
         self.expire();
-        match self.sessions.iter_mut().find(|session| session.token == token && !all_wrong) {
+        match self
+            .sessions
+            .iter_mut()
+            .find(|session| session.token == token && !all_wrong)
+        {
             Some(session) => {
                 session.used = Instant::now();
                 Attempt::Accepted(session.user.clone())
@@ -136,7 +176,8 @@ impl Access {
     }
 
     fn expire(&mut self) {
-        self.sessions.retain(|session| session.used.elapsed() < SESSION_TIMEOUT);
+        self.sessions
+            .retain(|session| session.used.elapsed() < SESSION_TIMEOUT);
     }
 }
 
@@ -144,10 +185,21 @@ impl Access {
 pub(crate) fn require(attempt: Attempt) -> Result<String, Reply> {
     let (id, text) = match attempt {
         Attempt::Accepted(user) => return Ok(user),
-        Attempt::Anonymous => ("NoValidSession", "There is no valid session established with the implementation."),
-        Attempt::Refused(_) | Attempt::Locked(_) => ("ResourceAtUriUnauthorized", "The credentials were not accepted."),
+        Attempt::Anonymous => (
+            "NoValidSession",
+            "There is no valid session established with the implementation.",
+        ),
+        Attempt::Refused(_) | Attempt::Locked(_) => (
+            "ResourceAtUriUnauthorized",
+            "The credentials were not accepted.",
+        ),
     };
-    let reply = error(StatusCode::UNAUTHORIZED, id, text, "Log in with valid credentials.");
+    let reply = error(
+        StatusCode::UNAUTHORIZED,
+        id,
+        text,
+        "Log in with valid credentials.",
+    );
     Err(reply.with("www-authenticate", "Basic realm=\"muster-lab\""))
 }
 
@@ -158,13 +210,21 @@ mod tests {
 
     #[test]
     fn an_account_is_locked_after_too_many_failures_and_a_good_login_forgives_few() {
-        let account =
-            Account { id: 1, user: "admin".into(), password: Secret::new("pw"), role: "x".into(), enabled: true };
+        let account = Account {
+            id: 1,
+            user: "admin".into(),
+            password: Secret::new("pw"),
+            role: "x".into(),
+            enabled: true,
+        };
         let accounts = [account];
         let mut access = Access::new(3, Duration::from_secs(60));
         let mut attempt = |password| access.log_in("admin", password, &accounts, false);
         let refused = Attempt::Refused("admin".into());
-        assert_eq!([attempt("no"), attempt("no")], [refused, Attempt::Refused("admin".into())]);
+        assert_eq!(
+            [attempt("no"), attempt("no")],
+            [refused, Attempt::Refused("admin".into())]
+        );
         assert_eq!(attempt("pw"), Attempt::Accepted("admin".into()));
         for _ in 0..3 {
             attempt("no");

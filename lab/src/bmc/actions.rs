@@ -38,22 +38,42 @@ impl Act<'_> {
             (&Method::POST, ["v1", "SessionService", "Sessions"]) => Some(self.log_in()),
             (&Method::DELETE, ["v1", "SessionService", "Sessions", id]) => Some(self.log_out(id)),
             (&Method::PATCH, ["v1", "Systems", "1"]) => Some(self.patch_system()),
-            (&Method::POST, ["v1", "Systems", "1", "Actions", "ComputerSystem.Reset"]) => Some(self.reset_system()),
-            (&Method::POST, ["v1", "Managers", "1", "Actions", "Manager.Reset"]) => Some(self.reset_manager()),
+            (&Method::POST, ["v1", "Systems", "1", "Actions", "ComputerSystem.Reset"]) => {
+                Some(self.reset_system())
+            }
+            (&Method::POST, ["v1", "Managers", "1", "Actions", "Manager.Reset"]) => {
+                Some(self.reset_manager())
+            }
             (
                 &Method::POST,
-                ["v1", "Managers" | "Systems", "1", "LogServices", "EventLog", "Actions", "LogService.ClearLog"],
+                [
+                    "v1",
+                    "Managers" | "Systems",
+                    "1",
+                    "LogServices",
+                    "EventLog",
+                    "Actions",
+                    "LogService.ClearLog",
+                ],
             ) => {
                 self.service.memory().clear_events();
                 Some(Reply::no_content())
             }
-            (&Method::PATCH, ["v1", "AccountService", "Accounts", id]) => Some(self.patch_account(id)),
+            (&Method::PATCH, ["v1", "AccountService", "Accounts", id]) => {
+                Some(self.patch_account(id))
+            }
             (&Method::PATCH, ["v1", "Systems", "1", "Bios", "Settings"]) => {
                 Some(update::patch_settings(self.service, &self.document))
             }
-            (&Method::POST, ["v1", "UpdateService", "Actions", "UpdateService.SimpleUpdate"]) => {
-                Some(update::simple_update(self.service, &self.document))
-            }
+            (
+                &Method::POST,
+                [
+                    "v1",
+                    "UpdateService",
+                    "Actions",
+                    "UpdateService.SimpleUpdate",
+                ],
+            ) => Some(update::simple_update(self.service, &self.document)),
             _ => None,
         }
     }
@@ -63,11 +83,17 @@ impl Act<'_> {
     }
 
     fn log_in(&self) -> Reply {
-        let Some(user) = self.text("UserName") else { return reply::missing("UserName") };
-        let Some(password) = self.text("Password") else { return reply::missing("Password") };
+        let Some(user) = self.text("UserName") else {
+            return reply::missing("UserName");
+        };
+        let Some(password) = self.text("Password") else {
+            return reply::missing("Password");
+        };
         let attempt = {
             let memory = self.service.memory();
-            self.service.access().log_in(user, password, memory.accounts(), self.all_wrong)
+            self.service
+                .access()
+                .log_in(user, password, memory.accounts(), self.all_wrong)
         };
         log_failure(self.service, &attempt);
         match require(attempt) {
@@ -81,27 +107,40 @@ impl Act<'_> {
     }
 
     fn log_out(&self, id: &str) -> Reply {
-        match id.parse().is_ok_and(|id| self.service.access().end_session(id)) {
+        match id
+            .parse()
+            .is_ok_and(|id| self.service.access().end_session(id))
+        {
             true => Reply::no_content(),
             false => reply::not_found(id),
         }
     }
 
     fn patch_system(&self) -> Reply {
-        let Some(fields) = self.document.as_object() else { return reply::missing("Boot") };
+        let Some(fields) = self.document.as_object() else {
+            return reply::missing("Boot");
+        };
         if let Some(other) = fields.keys().find(|key| *key != "Boot") {
             return reply::not_writable(other);
         }
-        let Some(boot) = fields.get("Boot").and_then(Value::as_object) else { return reply::missing("Boot") };
+        let Some(boot) = fields.get("Boot").and_then(Value::as_object) else {
+            return reply::missing("Boot");
+        };
         let mut wanted = self.service.machine.boot_override();
         for (property, value) in boot {
             let refused = || reply::not_in_list(property, value);
             match property.as_str() {
-                "BootSourceOverrideEnabled" => match serde_json::from_value::<OverrideEnabled>(value.clone()) {
-                    Ok(enabled) => wanted.enabled = enabled,
-                    Err(_) => return refused(),
-                },
-                "BootSourceOverrideTarget" if value.as_str().is_some_and(|target| BOOT_TARGETS.contains(&target)) => {
+                "BootSourceOverrideEnabled" => {
+                    match serde_json::from_value::<OverrideEnabled>(value.clone()) {
+                        Ok(enabled) => wanted.enabled = enabled,
+                        Err(_) => return refused(),
+                    }
+                }
+                "BootSourceOverrideTarget"
+                    if value
+                        .as_str()
+                        .is_some_and(|target| BOOT_TARGETS.contains(&target)) =>
+                {
                     match serde_json::from_value::<OverrideTarget>(value.clone()) {
                         Ok(target) => wanted.target = target,
                         Err(_) => return refused(),
@@ -123,49 +162,90 @@ impl Act<'_> {
             return reply::internal(&error.to_string());
         }
         let by = self.user.as_deref().unwrap_or_default();
-        let message = format!("Boot override set to {:?} {:?} by {by}.", wanted.enabled, wanted.target);
+        let message = format!(
+            "Boot override set to {:?} {:?} by {by}.",
+            wanted.enabled, wanted.target
+        );
         self.service.log("OK", "BootOverride", message);
         Reply::no_content()
     }
 
     fn reset_system(&self) -> Reply {
-        let Some(reset) = self.document.get("ResetType") else { return reply::missing("ResetType") };
-        let known = RESET_TYPES.iter().find(|known| reset.as_str() == Some(**known));
-        let Some(&reset) = known else { return reply::not_in_list("ResetType", reset) };
-        let needs_power = matches!(reset, "GracefulShutdown" | "GracefulRestart" | "ForceRestart");
+        let Some(reset) = self.document.get("ResetType") else {
+            return reply::missing("ResetType");
+        };
+        let known = RESET_TYPES
+            .iter()
+            .find(|known| reset.as_str() == Some(**known));
+        let Some(&reset) = known else {
+            return reply::not_in_list("ResetType", reset);
+        };
+        let needs_power = matches!(
+            reset,
+            "GracefulShutdown" | "GracefulRestart" | "ForceRestart"
+        );
         if needs_power && self.service.machine.power() == PowerState::Off {
             return reply::conflict("The system is powered off.");
         }
         let user = self.user.clone().unwrap_or_default();
-        let cause = Cause::Bmc { user, reset: reset.to_owned() };
-        let (service, delay) = (Arc::clone(self.service), Duration::from_millis(self.service.plan.reset_delay_ms));
+        let cause = Cause::Bmc {
+            user,
+            reset: reset.to_owned(),
+        };
+        let (service, delay) = (
+            Arc::clone(self.service),
+            Duration::from_millis(self.service.plan.reset_delay_ms),
+        );
         tokio::spawn(async move {
             tokio::time::sleep(delay).await;
             if let Err(error) = change_power(&service.machine, reset, cause).await {
-                service.log("Critical", "ResetFailed", format!("{reset} failed: {error}"));
+                service.log(
+                    "Critical",
+                    "ResetFailed",
+                    format!("{reset} failed: {error}"),
+                );
             }
         });
         Reply::no_content()
     }
 
     fn reset_manager(&self) -> Reply {
-        *self.service.restarting_until.lock().expect("no holder panics") = Some(Instant::now() + RESTART);
-        self.service.log("OK", "ManagerReset", "The manager was reset.");
+        *self
+            .service
+            .restarting_until
+            .lock()
+            .expect("no holder panics") = Some(Instant::now() + RESTART);
+        self.service
+            .log("OK", "ManagerReset", "The manager was reset.");
         Reply::no_content()
     }
 
     fn patch_account(&self, id: &str) -> Reply {
-        let Some(fields) = self.document.as_object() else { return reply::missing("Password") };
+        let Some(fields) = self.document.as_object() else {
+            return reply::missing("Password");
+        };
         if let Some(other) = fields.keys().find(|key| *key != "Password") {
             return reply::not_writable(other);
         }
-        let Some(password) = self.text("Password") else { return reply::missing("Password") };
+        let Some(password) = self.text("Password") else {
+            return reply::missing("Password");
+        };
         if !(8..=64).contains(&password.len()) {
             let text = "The password has fewer than 8 or more than 64 characters.";
-            return error(StatusCode::BAD_REQUEST, "PropertyValueFormatError", text, "Choose another password.");
+            return error(
+                StatusCode::BAD_REQUEST,
+                "PropertyValueFormatError",
+                text,
+                "Choose another password.",
+            );
         }
-        let Ok(number) = id.parse() else { return reply::not_found(id) };
-        let changed = self.service.memory().set_password(number, Secret::new(password));
+        let Ok(number) = id.parse() else {
+            return reply::not_found(id);
+        };
+        let changed = self
+            .service
+            .memory()
+            .set_password(number, Secret::new(password));
         match changed {
             Ok(true) => self.account_changed(number),
             Ok(false) => reply::not_found(id),
@@ -176,11 +256,19 @@ impl Act<'_> {
     fn account_changed(&self, id: u32) -> Reply {
         let user = {
             let memory = self.service.memory();
-            memory.accounts().iter().find(|account| account.id == id).map(|account| account.user.clone())
+            memory
+                .accounts()
+                .iter()
+                .find(|account| account.id == id)
+                .map(|account| account.user.clone())
         };
         let user = user.unwrap_or_default();
         self.service.access().end_sessions_of(&user);
-        self.service.log("OK", "PasswordChanged", format!("The password of {user:?} was changed."));
+        self.service.log(
+            "OK",
+            "PasswordChanged",
+            format!("The password of {user:?} was changed."),
+        );
         Reply::no_content()
     }
 }

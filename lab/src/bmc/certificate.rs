@@ -12,10 +12,14 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use crate::error::{LabError, io};
 
 /// Reads or makes the identity; returns it with the SHA-256 of the certificate.
-pub(crate) fn load_or_make(dir: &Path, address: Ipv4Addr) -> Result<(Arc<ServerConfig>, Digest), LabError> {
+pub(crate) fn load_or_make(
+    dir: &Path,
+    address: Ipv4Addr,
+) -> Result<(Arc<ServerConfig>, Digest), LabError> {
     let (certificate_path, key_path) = (dir.join("bmc-certificate.der"), dir.join("bmc-key.der"));
     if !certificate_path.exists() {
-        let made = rcgen::generate_simple_self_signed(vec![address.to_string()]).map_err(|error| broken(&error))?;
+        let made = rcgen::generate_simple_self_signed(vec![address.to_string()])
+            .map_err(|error| broken(&error))?;
         // The certificate last: where it is, the key is.
         fs::write(&key_path, made.signing_key.serialize_der()).map_err(io("write a BMC's key"))?;
         fs::write(&certificate_path, made.cert.der()).map_err(io("write a BMC's certificate"))?;
@@ -28,7 +32,10 @@ pub(crate) fn load_or_make(dir: &Path, address: Ipv4Addr) -> Result<(Arc<ServerC
         .with_safe_default_protocol_versions()
         .map_err(|error| broken(&error))?
         .with_no_client_auth()
-        .with_single_cert(vec![CertificateDer::from(certificate)], PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key)))
+        .with_single_cert(
+            vec![CertificateDer::from(certificate)],
+            PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key)),
+        )
         .map_err(|error| broken(&error))?;
     Ok((Arc::new(config), fingerprint))
 }

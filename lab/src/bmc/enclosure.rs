@@ -17,7 +17,10 @@ fn readings(service: &Service) -> (u32, u32) {
     match service.machine.power() {
         PowerState::Off => (9, 21),
         // More than idle, and never twice quite the same.
-        PowerState::On => (180 + u32::try_from(service.started.elapsed().as_secs() % 40).unwrap_or(0), 27),
+        PowerState::On => (
+            180 + u32::try_from(service.started.elapsed().as_secs() % 40).unwrap_or(0),
+            27,
+        ),
     }
 }
 
@@ -25,7 +28,11 @@ fn readings(service: &Service) -> (u32, u32) {
 pub(crate) fn chassis(service: &Service, segments: &[&str]) -> Option<Value> {
     let (watts, celsius) = readings(service);
     match segments {
-        [] => Some(collection("/redfish/v1/Chassis", "Chassis", &["1".to_owned()])),
+        [] => Some(collection(
+            "/redfish/v1/Chassis",
+            "Chassis",
+            &["1".to_owned()],
+        )),
         ["1"] => Some(json!({
             "@odata.id": CHASSIS,
             "@odata.type": "#Chassis.v1_19_0.Chassis",
@@ -70,7 +77,11 @@ pub(crate) fn chassis(service: &Service, segments: &[&str]) -> Option<Value> {
         })),
         ["1", "Sensors"] => {
             let members = ["TotalPower".to_owned(), "InletTemp".to_owned()];
-            Some(collection(&format!("{CHASSIS}/Sensors"), "Sensor", &members))
+            Some(collection(
+                &format!("{CHASSIS}/Sensors"),
+                "Sensor",
+                &members,
+            ))
         }
         ["1", "Sensors", "TotalPower"] => Some(sensor("TotalPower", "Power", watts, "W")),
         ["1", "Sensors", "InletTemp"] => Some(sensor("InletTemp", "Temperature", celsius, "Cel")),
@@ -94,9 +105,15 @@ fn sensor(id: &str, kind: &str, reading: u32, units: &str) -> Value {
 /// The resource under `/redfish/v1/Managers`.
 pub(crate) fn managers(service: &Service, segments: &[&str], query: &str) -> Option<Value> {
     match segments {
-        [] => Some(collection("/redfish/v1/Managers", "Manager", &["1".to_owned()])),
+        [] => Some(collection(
+            "/redfish/v1/Managers",
+            "Manager",
+            &["1".to_owned()],
+        )),
         ["1"] => Some(manager(service)),
-        ["1", "LogServices", rest @ ..] => logs(service, &format!("{MANAGER}/LogServices"), rest, query),
+        ["1", "LogServices", rest @ ..] => {
+            logs(service, &format!("{MANAGER}/LogServices"), rest, query)
+        }
         _ => None,
     }
 }
@@ -149,7 +166,11 @@ pub(crate) fn logs(service: &Service, base: &str, segments: &[&str], query: &str
         ["EventLog", "Entries"] => Some(entries(service.memory().events(), &log, query)),
         ["EventLog", "Entries", id] => {
             let memory = service.memory();
-            memory.events().iter().find(|event| event.id.to_string() == *id).map(|event| entry(event, &log))
+            memory
+                .events()
+                .iter()
+                .find(|event| event.id.to_string() == *id)
+                .map(|event| entry(event, &log))
         }
         _ => None,
     }
@@ -158,12 +179,19 @@ pub(crate) fn logs(service: &Service, base: &str, segments: &[&str], query: &str
 /// One page of events, oldest first; `$skip` and `$top` as in DSP0266 section 7.3.
 fn entries(events: &[Event], log: &str, query: &str) -> Value {
     let number = |name: &str| {
-        let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+        let value = query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
         value.and_then(|value| value.parse::<usize>().ok())
     };
     let skip = number("$skip").unwrap_or(0);
     let top = number("$top").unwrap_or(PAGE).min(PAGE);
-    let members: Vec<Value> = events.iter().skip(skip).take(top).map(|event| entry(event, log)).collect();
+    let members: Vec<Value> = events
+        .iter()
+        .skip(skip)
+        .take(top)
+        .map(|event| entry(event, log))
+        .collect();
     let after = skip.saturating_add(members.len());
     let mut page = json!({
         "@odata.id": format!("{log}/Entries"),

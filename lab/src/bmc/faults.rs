@@ -79,22 +79,36 @@ pub enum Garbage {
 impl Fault {
     /// A fault for every request until it is cleared.
     pub fn always(kind: FaultKind) -> Self {
-        Self { kind, requests: None, path_prefix: None, method: None }
+        Self {
+            kind,
+            requests: None,
+            path_prefix: None,
+            method: None,
+        }
     }
 
     /// A fault for the next `requests` requests.
     pub fn next(requests: u32, kind: FaultKind) -> Self {
-        Self { requests: Some(requests), ..Self::always(kind) }
+        Self {
+            requests: Some(requests),
+            ..Self::always(kind)
+        }
     }
 
     /// The same fault, only for paths that start so.
     pub fn at(self, path_prefix: &str) -> Self {
-        Self { path_prefix: Some(path_prefix.to_owned()), ..self }
+        Self {
+            path_prefix: Some(path_prefix.to_owned()),
+            ..self
+        }
     }
 
     /// The same fault, only for this method.
     pub fn on(self, method: &str) -> Self {
-        Self { method: Some(method.to_owned()), ..self }
+        Self {
+            method: Some(method.to_owned()),
+            ..self
+        }
     }
 
     /// Whether it spoils what happens behind the requests.
@@ -114,8 +128,16 @@ impl Fault {
         }
         let reads = matches!(*method, Method::GET | Method::HEAD);
         let passes_by = self.kind == FaultKind::AcceptedNothingHappens && reads;
-        let path_fits = self.path_prefix.as_ref().is_none_or(|prefix| path.starts_with(prefix));
-        !passes_by && path_fits && self.method.as_ref().is_none_or(|wanted| wanted == method.as_str())
+        let path_fits = self
+            .path_prefix
+            .as_ref()
+            .is_none_or(|prefix| path.starts_with(prefix));
+        !passes_by
+            && path_fits
+            && self
+                .method
+                .as_ref()
+                .is_none_or(|wanted| wanted == method.as_str())
     }
 }
 
@@ -181,7 +203,10 @@ mod tests {
         faults.inject(Fault::next(2, FaultKind::AcceptedNothingHappens).at("/redfish/v1/Systems"));
         let post = |path| faults.take(&Method::POST, path).is_some();
         assert!(!post("/redfish/v1/Chassis/1"));
-        assert!(faults.take(&Method::GET, "/redfish/v1/Systems/1").is_none(), "reads pass by");
+        assert!(
+            faults.take(&Method::GET, "/redfish/v1/Systems/1").is_none(),
+            "reads pass by"
+        );
         assert!(post("/redfish/v1/Systems/1") && post("/redfish/v1/Systems/1"));
         assert!(!post("/redfish/v1/Systems/1") && faults.list().is_empty());
     }

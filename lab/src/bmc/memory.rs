@@ -60,9 +60,8 @@ impl Memory {
     pub(crate) fn open(dir: &Path, plan: &BmcPlan) -> Result<Self, LabError> {
         let path = dir.join("bmc.json");
         let mut contents: Contents = match std::fs::read(&path) {
-            Ok(text) => {
-                serde_json::from_slice(&text).map_err(|e| LabError::Plan(format!("{}: {e}", path.display())))?
-            }
+            Ok(text) => serde_json::from_slice(&text)
+                .map_err(|e| LabError::Plan(format!("{}: {e}", path.display())))?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Contents {
                 accounts: vec![Account {
                     id: 1,
@@ -88,7 +87,12 @@ impl Memory {
 
     /// Changes an account's password; false when there is no such account.
     pub(crate) fn set_password(&mut self, id: u32, password: Secret) -> Result<bool, LabError> {
-        let Some(account) = self.contents.accounts.iter_mut().find(|account| account.id == id) else {
+        let Some(account) = self
+            .contents
+            .accounts
+            .iter_mut()
+            .find(|account| account.id == id)
+        else {
             return Ok(false);
         };
         account.password = password;
@@ -113,14 +117,26 @@ impl Memory {
     }
 
     /// Adds an event.
-    pub(crate) fn log(&mut self, created: Timestamp, severity: &str, message_id: &str, message: String) {
+    pub(crate) fn log(
+        &mut self,
+        created: Timestamp,
+        severity: &str,
+        message_id: &str,
+        message: String,
+    ) {
         let id = self.contents.next_event;
         self.contents.next_event += 1;
         let (severity, message_id) = (severity.to_owned(), format!("MusterLab.1.0.{message_id}"));
         if self.contents.events.len() == MAX_EVENTS {
             self.contents.events.remove(0);
         }
-        self.contents.events.push(Event { id, created, severity, message_id, message });
+        self.contents.events.push(Event {
+            id,
+            created,
+            severity,
+            message_id,
+            message,
+        });
         self.save();
     }
 

@@ -76,7 +76,10 @@ impl Bmc {
         let (listener, address) = serve::adopt(listener)?;
         let service = Arc::new(Service {
             memory: Mutex::new(Memory::open(&machine.dir, plan)?),
-            access: Mutex::new(Access::new(plan.lockout_threshold, Duration::from_secs(plan.lockout_s))),
+            access: Mutex::new(Access::new(
+                plan.lockout_threshold,
+                Duration::from_secs(plan.lockout_s),
+            )),
             faults: Faults::default(),
             started: Instant::now(),
             restarting_until: Mutex::new(None),
@@ -86,7 +89,12 @@ impl Bmc {
         });
         let serving = tokio::spawn(serve::run(listener, tls, Arc::clone(&service)));
         let watching = tokio::spawn(log_power(Arc::clone(&service)));
-        Ok(Self { address, fingerprint, service, _tasks: [serving, watching].map(AbortOnDropHandle::new) })
+        Ok(Self {
+            address,
+            fingerprint,
+            service,
+            _tasks: [serving, watching].map(AbortOnDropHandle::new),
+        })
     }
 
     /// Makes it misbehave.
@@ -107,7 +115,10 @@ impl Bmc {
     /// The name of its first account and the password that works now, whoever set it.
     pub fn credentials(&self) -> (String, Secret) {
         let memory = self.service.memory();
-        let account = memory.accounts().first().expect("the factory account cannot be deleted");
+        let account = memory
+            .accounts()
+            .first()
+            .expect("the factory account cannot be deleted");
         (account.user.clone(), account.password.clone())
     }
 
@@ -134,15 +145,20 @@ impl Bmc {
 
 impl Service {
     fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().expect("no holder of a BMC's memory panics")
+        self.memory
+            .lock()
+            .expect("no holder of a BMC's memory panics")
     }
 
     fn access(&self) -> MutexGuard<'_, Access> {
-        self.access.lock().expect("no holder of a BMC's logins panics")
+        self.access
+            .lock()
+            .expect("no holder of a BMC's logins panics")
     }
 
     fn log(&self, severity: &str, message_id: &str, message: impl Into<String>) {
-        self.memory().log(Clock::System.now(), severity, message_id, message.into());
+        self.memory()
+            .log(Clock::System.now(), severity, message_id, message.into());
     }
 }
 
@@ -161,19 +177,36 @@ async fn log_power(service: Arc<Service>) {
             Cause::Button => "the power button".to_owned(),
             Cause::Lab => "loss of power".to_owned(),
         };
-        if matches!(entry.what, Happening::PowerOn { .. } | Happening::Reboot { .. }) {
+        if matches!(
+            entry.what,
+            Happening::PowerOn { .. } | Happening::Reboot { .. }
+        ) {
             service.memory().change(update::Hardware::boot);
         }
         match entry.what {
-            Happening::PowerOn { .. } => service.log("OK", "PowerOn", format!("The system was powered on ({by}).")),
-            Happening::Reboot { .. } => service.log("OK", "Reset", format!("The system was reset ({by}).")),
-            Happening::PowerOff => service.log("OK", "PowerOff", format!("The system was powered off ({by}).")),
-            Happening::ButtonPressed => {
-                service.log("OK", "PowerButton", format!("The power button was pressed ({by})."))
+            Happening::PowerOn { .. } => service.log(
+                "OK",
+                "PowerOn",
+                format!("The system was powered on ({by})."),
+            ),
+            Happening::Reboot { .. } => {
+                service.log("OK", "Reset", format!("The system was reset ({by})."))
             }
-            Happening::Failed { why } => {
-                service.log("Critical", "SystemFailed", why.chars().take(500).collect::<String>())
-            }
+            Happening::PowerOff => service.log(
+                "OK",
+                "PowerOff",
+                format!("The system was powered off ({by})."),
+            ),
+            Happening::ButtonPressed => service.log(
+                "OK",
+                "PowerButton",
+                format!("The power button was pressed ({by})."),
+            ),
+            Happening::Failed { why } => service.log(
+                "Critical",
+                "SystemFailed",
+                why.chars().take(500).collect::<String>(),
+            ),
             // A real BMC does not see what the lab does to the machine.
             Happening::Fault { .. } => {}
         }

@@ -16,18 +16,30 @@ impl Reply {
     /// A resource, with its ETag.
     pub(crate) fn resource(body: Value) -> Self {
         let headers = vec![(header::ETAG.as_str(), etag(&body))];
-        Self { status: StatusCode::OK, headers, body: Some(body) }
+        Self {
+            status: StatusCode::OK,
+            headers,
+            body: Some(body),
+        }
     }
 
     /// Done, and nothing to say.
     pub(crate) fn no_content() -> Self {
-        Self { status: StatusCode::NO_CONTENT, headers: Vec::new(), body: None }
+        Self {
+            status: StatusCode::NO_CONTENT,
+            headers: Vec::new(),
+            body: None,
+        }
     }
 
     /// A new resource at `location`.
     pub(crate) fn created(location: &str, body: Value) -> Self {
         let headers = vec![(header::LOCATION.as_str(), location.to_owned())];
-        Self { status: StatusCode::CREATED, headers, body: Some(body) }
+        Self {
+            status: StatusCode::CREATED,
+            headers,
+            body: Some(body),
+        }
     }
 
     /// Adds a header.
@@ -39,13 +51,20 @@ impl Reply {
 
 /// The ETag of a resource as it is now.
 pub(crate) fn etag(body: &Value) -> String {
-    format!("W/\"{}\"", &Digest::of(body.to_string().as_bytes()).hex()[..16])
+    format!(
+        "W/\"{}\"",
+        &Digest::of(body.to_string().as_bytes()).hex()[..16]
+    )
 }
 
 /// An error answer: status, message id of the Base registry, text, and what to do.
 pub(crate) fn error(status: StatusCode, id: &str, message: &str, resolution: &str) -> Reply {
     let message_id = format!("Base.1.13.{id}");
-    let severity = if status.is_server_error() { "Critical" } else { "Warning" };
+    let severity = if status.is_server_error() {
+        "Critical"
+    } else {
+        "Warning"
+    };
     let body = json!({"error": {
         "code": message_id,
         "message": message,
@@ -58,46 +77,90 @@ pub(crate) fn error(status: StatusCode, id: &str, message: &str, resolution: &st
             "Resolution": resolution,
         }],
     }});
-    Reply { status, headers: Vec::new(), body: Some(body) }
+    Reply {
+        status,
+        headers: Vec::new(),
+        body: Some(body),
+    }
 }
 
 /// No such resource.
 pub(crate) fn not_found(path: &str) -> Reply {
     let message = format!("The resource at the URI {path} was not found.");
-    error(StatusCode::NOT_FOUND, "ResourceMissingAtURI", &message, "Use a URI that the service lists.")
+    error(
+        StatusCode::NOT_FOUND,
+        "ResourceMissingAtURI",
+        &message,
+        "Use a URI that the service lists.",
+    )
 }
 
 /// A property or parameter with a value outside its list.
 pub(crate) fn not_in_list(property: &str, value: &Value) -> Reply {
-    let message = format!("The value {value} for the property {property} is not in the list of acceptable values.");
-    error(StatusCode::BAD_REQUEST, "PropertyValueNotInList", &message, "Choose a value from the allowable values.")
+    let message = format!(
+        "The value {value} for the property {property} is not in the list of acceptable values."
+    );
+    error(
+        StatusCode::BAD_REQUEST,
+        "PropertyValueNotInList",
+        &message,
+        "Choose a value from the allowable values.",
+    )
 }
 
 /// A property that cannot be set.
 pub(crate) fn not_writable(property: &str) -> Reply {
-    let message = format!("The property {property} is a read only property and cannot be assigned a value.");
-    error(StatusCode::BAD_REQUEST, "PropertyNotWritable", &message, "Remove the property from the request body.")
+    let message =
+        format!("The property {property} is a read only property and cannot be assigned a value.");
+    error(
+        StatusCode::BAD_REQUEST,
+        "PropertyNotWritable",
+        &message,
+        "Remove the property from the request body.",
+    )
 }
 
 /// A required property that is missing.
 pub(crate) fn missing(property: &str) -> Reply {
-    let message = format!("The property {property} is a required property and must be included in the request.");
-    error(StatusCode::BAD_REQUEST, "PropertyMissing", &message, "Include the property.")
+    let message = format!(
+        "The property {property} is a required property and must be included in the request."
+    );
+    error(
+        StatusCode::BAD_REQUEST,
+        "PropertyMissing",
+        &message,
+        "Include the property.",
+    )
 }
 
 /// A method the resource does not have.
 pub(crate) fn not_allowed(allow: &'static str) -> Reply {
     let text = "The HTTP method is not allowed on this resource.";
-    error(StatusCode::METHOD_NOT_ALLOWED, "OperationNotAllowed", text, "Use a method of the Allow header.")
-        .with("allow", allow)
+    error(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "OperationNotAllowed",
+        text,
+        "Use a method of the Allow header.",
+    )
+    .with("allow", allow)
 }
 
 /// An action the machine cannot take in its present state.
 pub(crate) fn conflict(message: &str) -> Reply {
-    error(StatusCode::CONFLICT, "ActionNotSupported", message, "Read the resource and try again when its state allows.")
+    error(
+        StatusCode::CONFLICT,
+        "ActionNotSupported",
+        message,
+        "Read the resource and try again when its state allows.",
+    )
 }
 
 /// Something inside the BMC broke.
 pub(crate) fn internal(message: &str) -> Reply {
-    error(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message, "Try again; reset the service if it stays.")
+    error(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "InternalError",
+        message,
+        "Try again; reset the service if it stays.",
+    )
 }

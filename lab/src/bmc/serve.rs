@@ -42,9 +42,16 @@ type Body = BoxBody<Bytes, Lost>;
 
 /// Takes over a listener made elsewhere.
 pub(crate) fn adopt(listener: StdListener) -> Result<(TcpListener, SocketAddr), LabError> {
-    listener.set_nonblocking(true).map_err(io("make a listener non-blocking"))?;
-    let address = listener.local_addr().map_err(io("read a listener's address"))?;
-    Ok((TcpListener::from_std(listener).map_err(io("adopt a listener"))?, address))
+    listener
+        .set_nonblocking(true)
+        .map_err(io("make a listener non-blocking"))?;
+    let address = listener
+        .local_addr()
+        .map_err(io("read a listener's address"))?;
+    Ok((
+        TcpListener::from_std(listener).map_err(io("adopt a listener"))?,
+        address,
+    ))
 }
 
 /// Serves until dropped.
@@ -68,10 +75,16 @@ pub(crate) async fn run(listener: TcpListener, tls: Arc<ServerConfig>, service: 
 
 async fn serve(stream: TcpStream, acceptor: TlsAcceptor, service: Arc<Service>) {
     // What goes wrong with one client's connection is that client's to notice.
-    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else { return };
+    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await
+    else {
+        return;
+    };
     let answer = service_fn(move |request| answer(Arc::clone(&service), request));
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(60)).max_buf_size(64 << 10);
+    server
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_secs(60))
+        .max_buf_size(64 << 10);
     let _ = server.serve_connection(TokioIo::new(stream), answer).await;
 }
 
@@ -85,10 +98,14 @@ async fn answer(service: Arc<Service>, request: Request<Incoming>) -> Result<Res
             tokio::time::sleep(NEVER).await;
             return Err(Lost);
         }
-        Some(FaultKind::Status503 { retry_after_s }) => return Ok(wire(unavailable(retry_after_s))),
+        Some(FaultKind::Status503 { retry_after_s }) => {
+            return Ok(wire(unavailable(retry_after_s)));
+        }
         Some(FaultKind::Garbage { shape }) => return Ok(rubbish(shape)),
         Some(FaultKind::AcceptedNothingHappens) => return Ok(wire(Reply::no_content())),
-        Some(FaultKind::Slow { ms }) => tokio::time::sleep(Duration::from_millis(ms).min(NEVER)).await,
+        Some(FaultKind::Slow { ms }) => {
+            tokio::time::sleep(Duration::from_millis(ms).min(NEVER)).await
+        }
         Some(
             FaultKind::LostReply
             | FaultKind::PasswordChanged
@@ -111,14 +128,21 @@ async fn answer(service: Arc<Service>, request: Request<Incoming>) -> Result<Res
     }
 }
 
-async fn authorised(service: &Arc<Service>, request: &http::request::Parts, body: &[u8], all_wrong: bool) -> Reply {
+async fn authorised(
+    service: &Arc<Service>,
+    request: &http::request::Parts,
+    body: &[u8],
+    all_wrong: bool,
+) -> Reply {
     let path = request.uri.path().trim_end_matches('/');
     if tree::is_open(&request.method, path) {
         return tree::dispatch(service, None, request, body, all_wrong).await;
     }
     let attempt = {
         let memory = service.memory();
-        service.access().judge(&request.headers, memory.accounts(), all_wrong)
+        service
+            .access()
+            .judge(&request.headers, memory.accounts(), all_wrong)
     };
     log_failure(service, &attempt);
     match require(attempt) {
@@ -130,27 +154,46 @@ async fn authorised(service: &Arc<Service>, request: &http::request::Parts, body
 /// Notes a failed login in the event log.
 pub(crate) fn log_failure(service: &Service, attempt: &Attempt) {
     match attempt {
-        Attempt::Refused(user) => service.log("Warning", "LoginFailed", format!("Login failed for {user:?}.")),
-        Attempt::Locked(user) => service.log("Warning", "AccountLocked", format!("Login refused: {user:?} is locked.")),
+        Attempt::Refused(user) => service.log(
+            "Warning",
+            "LoginFailed",
+            format!("Login failed for {user:?}."),
+        ),
+        Attempt::Locked(user) => service.log(
+            "Warning",
+            "AccountLocked",
+            format!("Login refused: {user:?} is locked."),
+        ),
         Attempt::Accepted(_) | Attempt::Anonymous => {}
     }
 }
 
 fn unavailable(retry_after_s: u32) -> Reply {
     let text = "The service is temporarily unavailable.";
-    let reply = error(StatusCode::SERVICE_UNAVAILABLE, "ServiceTemporarilyUnavailable", text, "Wait and try again.");
+    let reply = error(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "ServiceTemporarilyUnavailable",
+        text,
+        "Wait and try again.",
+    );
     reply.with("retry-after", retry_after_s.to_string())
 }
 
 fn wire(reply: Reply) -> Response<Body> {
-    let body = reply.body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+    let body = reply
+        .body
+        .map(|body| Bytes::from(body.to_string()))
+        .unwrap_or_default();
     let mut response = Response::new(whole(body));
     *response.status_mut() = reply.status;
     let headers = response.headers_mut();
     headers.insert("odata-version", HeaderValue::from_static("4.0"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if reply.status != StatusCode::NO_CONTENT {
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
     }
     for (name, value) in reply.headers {
         if let Ok(value) = HeaderValue::from_str(&value) {
@@ -174,13 +217,26 @@ fn rubbish(shape: Garbage) -> Response<Body> {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 Err(Lost)
             });
-            BodyExt::boxed(StreamBody::new(futures::stream::iter([Ok(Frame::data(start))]).chain(broken)))
+            BodyExt::boxed(StreamBody::new(
+                futures::stream::iter([Ok(Frame::data(start))]).chain(broken),
+            ))
         }
-        Garbage::Huge => whole([b"{\"PowerState\":\"".to_vec(), vec![b'x'; 32 << 20], b"\"}".to_vec()].concat().into()),
+        Garbage::Huge => whole(
+            [
+                b"{\"PowerState\":\"".to_vec(),
+                vec![b'x'; 32 << 20],
+                b"\"}".to_vec(),
+            ]
+            .concat()
+            .into(),
+        ),
         Garbage::Deep => whole([vec![b'['; 100_000], vec![b']'; 100_000]].concat().into()),
     });
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
     if shape == Garbage::Truncated {
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("4096"));
     }

@@ -47,25 +47,43 @@ pub(crate) fn resource(service: &Service, segments: &[&str]) -> Option<Value> {
             "Sessions": {"@odata.id": SESSIONS},
         })),
         ["SessionService", "Sessions"] => {
-            let ids: Vec<String> = service.access().sessions().iter().map(|session| session.id.to_string()).collect();
+            let ids: Vec<String> = service
+                .access()
+                .sessions()
+                .iter()
+                .map(|session| session.id.to_string())
+                .collect();
             Some(collection(SESSIONS, "Session", &ids))
         }
         ["SessionService", "Sessions", id] => {
             let mut access = service.access();
-            let found = access.sessions().iter().find(|session| session.id.to_string() == *id)?;
+            let found = access
+                .sessions()
+                .iter()
+                .find(|session| session.id.to_string() == *id)?;
             Some(session(found.id, &found.user))
         }
         ["AccountService"] => Some(account_service(service)),
         ["AccountService", "Accounts"] => {
-            let ids: Vec<String> = service.memory().accounts().iter().map(|account| account.id.to_string()).collect();
+            let ids: Vec<String> = service
+                .memory()
+                .accounts()
+                .iter()
+                .map(|account| account.id.to_string())
+                .collect();
             Some(collection(ACCOUNTS, "ManagerAccount", &ids))
         }
-        ["AccountService", "Accounts", id] => {
-            service.memory().accounts().iter().find(|account| account.id.to_string() == *id).map(account)
-        }
-        ["AccountService", "Roles"] => {
-            Some(collection("/redfish/v1/AccountService/Roles", "Role", &["Administrator".to_owned()]))
-        }
+        ["AccountService", "Accounts", id] => service
+            .memory()
+            .accounts()
+            .iter()
+            .find(|account| account.id.to_string() == *id)
+            .map(account),
+        ["AccountService", "Roles"] => Some(collection(
+            "/redfish/v1/AccountService/Roles",
+            "Role",
+            &["Administrator".to_owned()],
+        )),
         ["AccountService", "Roles", "Administrator"] => Some(json!({
             "@odata.id": ROLE,
             "@odata.type": "#Role.v1_3_1.Role",

@@ -9,8 +9,15 @@ use crate::plan::{DiskKind, FirmwareKind};
 
 const SYSTEM: &str = "/redfish/v1/Systems/1";
 /// What the reset action takes.
-pub(crate) const RESET_TYPES: [&str; 7] =
-    ["On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "PowerCycle", "PushPowerButton"];
+pub(crate) const RESET_TYPES: [&str; 7] = [
+    "On",
+    "ForceOff",
+    "GracefulShutdown",
+    "GracefulRestart",
+    "ForceRestart",
+    "PowerCycle",
+    "PushPowerButton",
+];
 /// What the boot override takes.
 pub(crate) const BOOT_TARGETS: [&str; 3] = ["None", "Pxe", "Hdd"];
 
@@ -25,10 +32,18 @@ pub(crate) fn boot_mode(service: &Service) -> &'static str {
 /// The resource under `/redfish/v1/Systems`.
 pub(crate) fn resource(service: &Service, segments: &[&str], query: &str) -> Option<Value> {
     match segments {
-        [] => Some(collection("/redfish/v1/Systems", "ComputerSystem", &["1".to_owned()])),
+        [] => Some(collection(
+            "/redfish/v1/Systems",
+            "ComputerSystem",
+            &["1".to_owned()],
+        )),
         ["1"] => Some(system(service)),
         ["1", "Bios", rest @ ..] => update::bios(service, rest),
-        ["1", "EthernetInterfaces"] => Some(part_collection("EthernetInterfaces", "EthernetInterface", "NIC1")),
+        ["1", "EthernetInterfaces"] => Some(part_collection(
+            "EthernetInterfaces",
+            "EthernetInterface",
+            "NIC1",
+        )),
         ["1", "EthernetInterfaces", "NIC1"] => Some(network_card(service)),
         ["1", "Memory"] => Some(part_collection("Memory", "Memory", "DIMM1")),
         ["1", "Memory", "DIMM1"] => Some(memory(service)),
@@ -37,7 +52,9 @@ pub(crate) fn resource(service: &Service, segments: &[&str], query: &str) -> Opt
         ["1", "Storage"] => Some(part_collection("Storage", "Storage", "1")),
         ["1", "Storage", "1"] => Some(storage(service)),
         ["1", "Storage", "1", "Drives", id] => drive(service, id),
-        ["1", "LogServices", rest @ ..] => enclosure::logs(service, &format!("{SYSTEM}/LogServices"), rest, query),
+        ["1", "LogServices", rest @ ..] => {
+            enclosure::logs(service, &format!("{SYSTEM}/LogServices"), rest, query)
+        }
         _ => None,
     }
 }
@@ -139,8 +156,9 @@ fn processor(service: &Service) -> Value {
 
 fn storage(service: &Service) -> Value {
     let drives = service.machine.plan.disks.iter();
-    let drives: Vec<Value> =
-        drives.map(|disk| json!({"@odata.id": format!("{SYSTEM}/Storage/1/Drives/{}", disk.serial)})).collect();
+    let drives: Vec<Value> = drives
+        .map(|disk| json!({"@odata.id": format!("{SYSTEM}/Storage/1/Drives/{}", disk.serial)}))
+        .collect();
     json!({
         "@odata.id": format!("{SYSTEM}/Storage/1"),
         "@odata.type": "#Storage.v1_12_0.Storage",
@@ -152,7 +170,12 @@ fn storage(service: &Service) -> Value {
 }
 
 fn drive(service: &Service, id: &str) -> Option<Value> {
-    let disk = service.machine.plan.disks.iter().find(|disk| disk.serial == id)?;
+    let disk = service
+        .machine
+        .plan
+        .disks
+        .iter()
+        .find(|disk| disk.serial == id)?;
     let protocol = match disk.kind {
         DiskKind::Nvme => json!("NVMe"),
         DiskKind::Virtio => Value::Null,

@@ -25,7 +25,9 @@ pub(crate) async fn dispatch(
     all_wrong: bool,
 ) -> Reply {
     let path = request.uri.path().trim_end_matches('/');
-    let Some(rest) = path.strip_prefix("/redfish") else { return reply::not_found(path) };
+    let Some(rest) = path.strip_prefix("/redfish") else {
+        return reply::not_found(path);
+    };
     let segments: Vec<&str> = rest.split('/').skip(1).collect();
     let resource = resource(service, &segments, request.uri.query().unwrap_or_default());
     match request.method {
@@ -34,14 +36,23 @@ pub(crate) async fn dispatch(
             None => reply::not_found(path),
         },
         Method::POST | Method::PATCH | Method::DELETE => {
-            if let Some(refusal) = resource.as_ref().and_then(|resource| stale(request, resource)) {
+            if let Some(refusal) = resource
+                .as_ref()
+                .and_then(|resource| stale(request, resource))
+            {
                 return refusal;
             }
             let document = match parse(&request.method, body) {
                 Ok(document) => document,
                 Err(refusal) => return refusal,
             };
-            let act = actions::Act { service, user, method: &request.method, document, all_wrong };
+            let act = actions::Act {
+                service,
+                user,
+                method: &request.method,
+                document,
+                all_wrong,
+            };
             match act.perform(&segments).await {
                 Some(reply) => reply,
                 None if resource.is_some() => reply::not_allowed("GET, HEAD"),
@@ -55,9 +66,11 @@ pub(crate) async fn dispatch(
 fn read(request: &Parts, resource: Value) -> Reply {
     let tag = etag(&resource);
     match request.headers.get(header::IF_NONE_MATCH) {
-        Some(known) if known.as_bytes() == tag.as_bytes() => {
-            Reply { status: StatusCode::NOT_MODIFIED, headers: vec![("etag", tag)], body: None }
-        }
+        Some(known) if known.as_bytes() == tag.as_bytes() => Reply {
+            status: StatusCode::NOT_MODIFIED,
+            headers: vec![("etag", tag)],
+            body: None,
+        },
         Some(_) | None => Reply::resource(resource),
     }
 }
@@ -67,16 +80,33 @@ fn stale(request: &Parts, resource: &Value) -> Option<Reply> {
     let wanted = request.headers.get(header::IF_MATCH)?;
     let fits = wanted == "*" || wanted.as_bytes() == etag(resource).as_bytes();
     let text = "The ETag supplied did not match the ETag required to change this resource.";
-    (!fits).then(|| error(StatusCode::PRECONDITION_FAILED, "PreconditionFailed", text, "Read the resource again."))
+    (!fits).then(|| {
+        error(
+            StatusCode::PRECONDITION_FAILED,
+            "PreconditionFailed",
+            text,
+            "Read the resource again.",
+        )
+    })
 }
 
 fn parse(method: &Method, body: &[u8]) -> Result<Value, Reply> {
     let text = "The request body submitted was malformed JSON and could not be parsed.";
-    let malformed = || error(StatusCode::BAD_REQUEST, "MalformedJSON", text, "Send a JSON object.");
+    let malformed = || {
+        error(
+            StatusCode::BAD_REQUEST,
+            "MalformedJSON",
+            text,
+            "Send a JSON object.",
+        )
+    };
     match method {
         &Method::DELETE => Ok(Value::Null),
         _ if body.is_empty() => Ok(json!({})),
-        _ => serde_json::from_slice(body).ok().filter(Value::is_object).ok_or_else(malformed),
+        _ => serde_json::from_slice(body)
+            .ok()
+            .filter(Value::is_object)
+            .ok_or_else(malformed),
     }
 }
 
@@ -95,7 +125,10 @@ fn resource(service: &Service, segments: &[&str], query: &str) -> Option<Value> 
 
 /// A collection with members at `path/NAME`.
 pub(crate) fn collection(path: &str, kind: &str, members: &[String]) -> Value {
-    let links: Vec<Value> = members.iter().map(|member| json!({"@odata.id": format!("{path}/{member}")})).collect();
+    let links: Vec<Value> = members
+        .iter()
+        .map(|member| json!({"@odata.id": format!("{path}/{member}")}))
+        .collect();
     json!({
         "@odata.id": path,
         "@odata.type": format!("#{kind}Collection.{kind}Collection"),

@@ -64,7 +64,10 @@ impl Hardware {
     /// What was under way when the BMC lost its power did not end well.
     pub(crate) fn wake(mut self) -> Self {
         for task in self.tasks.iter_mut().filter(|task| task.state == "Running") {
-            (task.state, task.message) = ("Exception".into(), "The service was restarted during the update.".into());
+            (task.state, task.message) = (
+                "Exception".into(),
+                "The service was restarted during the update.".into(),
+            );
         }
         self
     }
@@ -88,7 +91,13 @@ impl Hardware {
 /// The version of a component now.
 pub(crate) fn version(service: &Service, id: &str) -> String {
     let known = service.memory().hardware().versions.get(id).cloned();
-    known.unwrap_or_else(|| if id == "BIOS" { factory_bios(service).to_owned() } else { FACTORY.to_owned() })
+    known.unwrap_or_else(|| {
+        if id == "BIOS" {
+            factory_bios(service).to_owned()
+        } else {
+            FACTORY.to_owned()
+        }
+    })
 }
 
 /// The resource under `/redfish/v1/UpdateService`.
@@ -106,7 +115,11 @@ pub(crate) fn updates(service: &Service, segments: &[&str]) -> Option<Value> {
                 "TransferProtocol@Redfish.AllowableValues": ["HTTP"],
             }},
         })),
-        ["FirmwareInventory"] => Some(collection(INVENTORY, "SoftwareInventory", &["BIOS".into(), "BMC".into()])),
+        ["FirmwareInventory"] => Some(collection(
+            INVENTORY,
+            "SoftwareInventory",
+            &["BIOS".into(), "BMC".into()],
+        )),
         ["FirmwareInventory", id @ ("BIOS" | "BMC")] => Some(json!({
             "@odata.id": format!("{INVENTORY}/{id}"),
             "@odata.type": "#SoftwareInventory.v1_7_0.SoftwareInventory",
@@ -124,14 +137,35 @@ pub(crate) fn tasks(service: &Service, segments: &[&str]) -> Option<Value> {
     let memory = service.memory();
     let known = &memory.hardware().tasks;
     match segments {
-        [] => Some(collection(TASKS, "Task", &known.iter().map(|task| task.id.to_string()).collect::<Vec<_>>())),
-        [id] => known.iter().find(|task| task.id.to_string() == *id).map(task),
+        [] => Some(collection(
+            TASKS,
+            "Task",
+            &known
+                .iter()
+                .map(|task| task.id.to_string())
+                .collect::<Vec<_>>(),
+        )),
+        [id] => known
+            .iter()
+            .find(|task| task.id.to_string() == *id)
+            .map(task),
         _ => None,
     }
 }
 
-fn task(Task { id, state, percent, message }: &Task) -> Value {
-    let status = if state == "Exception" { "Critical" } else { "OK" };
+fn task(
+    Task {
+        id,
+        state,
+        percent,
+        message,
+    }: &Task,
+) -> Value {
+    let status = if state == "Exception" {
+        "Critical"
+    } else {
+        "OK"
+    };
     json!({
         "@odata.id": format!("{TASKS}/{id}"),
         "@odata.type": "#Task.v1_7_1.Task",
@@ -182,16 +216,24 @@ pub(crate) fn bios(service: &Service, segments: &[&str]) -> Option<Value> {
 
 /// What can be set, as it is from the factory.
 fn settable() -> [(String, Value); 3] {
-    [("NumaNodesPerSocket", json!(1)), ("SriovGlobalEnable", json!("Disabled")), ("TurboMode", json!(true))]
-        .map(|(name, value)| (name.to_owned(), value))
+    [
+        ("NumaNodesPerSocket", json!(1)),
+        ("SriovGlobalEnable", json!("Disabled")),
+        ("TurboMode", json!(true)),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
 }
 
 /// Takes settings for the next boot.
 pub(crate) fn patch_settings(service: &Service, document: &Value) -> Reply {
-    let Some(wanted) = document["Attributes"].as_object() else { return reply::missing("Attributes") };
+    let Some(wanted) = document["Attributes"].as_object() else {
+        return reply::missing("Attributes");
+    };
     for (name, value) in wanted {
         let known = settable().into_iter().find(|(known, _)| known == name);
-        let Some((_, known)) = known else { return reply::not_writable(name) };
+        let Some((_, known)) = known else {
+            return reply::not_writable(name);
+        };
         if std::mem::discriminant(&known) != std::mem::discriminant(value) {
             return reply::not_in_list(name, value);
         }
@@ -201,27 +243,48 @@ pub(crate) fn patch_settings(service: &Service, document: &Value) -> Reply {
     }
     let mut memory = service.memory();
     memory.change(|hardware| {
-        hardware.pending.extend(wanted.iter().map(|(name, value)| (name.clone(), value.clone())));
+        hardware.pending.extend(
+            wanted
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
     });
     Reply::no_content()
 }
 
 /// Takes an update: answered at once, with the task to follow.
 pub(crate) fn simple_update(service: &Arc<Service>, document: &Value) -> Reply {
-    let Some(uri) = document["ImageURI"].as_str() else { return reply::missing("ImageURI") };
+    let Some(uri) = document["ImageURI"].as_str() else {
+        return reply::missing("ImageURI");
+    };
     if !uri.starts_with("http://") {
         return reply::not_in_list("ImageURI", &document["ImageURI"]);
     }
     let id = {
         let mut memory = service.memory();
-        if memory.hardware().tasks.iter().any(|task| task.state == "Running") {
+        if memory
+            .hardware()
+            .tasks
+            .iter()
+            .any(|task| task.state == "Running")
+        {
             let text = "Another update is in progress.";
-            return error(StatusCode::SERVICE_UNAVAILABLE, "ServiceTemporarilyUnavailable", text, "Wait for its task.");
+            return error(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "ServiceTemporarilyUnavailable",
+                text,
+                "Wait for its task.",
+            );
         }
         memory.change(|hardware| {
             hardware.updates += 1;
             let (id, message) = (hardware.updates, "The update is in progress.".into());
-            hardware.tasks.push(Task { id, state: "Running".into(), percent: 0, message });
+            hardware.tasks.push(Task {
+                id,
+                state: "Running".into(),
+                percent: 0,
+                message,
+            });
             let extra = hardware.tasks.len().saturating_sub(KEPT);
             hardware.tasks.drain(..extra);
             id
@@ -230,9 +293,12 @@ pub(crate) fn simple_update(service: &Arc<Service>, document: &Value) -> Reply {
     let (working, uri) = (Arc::clone(service), uri.to_owned());
     tokio::spawn(async move { run(&working, id, &uri).await });
     let location = format!("{TASKS}/{id}");
-    let body =
-        json!({"@odata.id": location, "@odata.type": "#Task.v1_7_1.Task", "Id": id.to_string(), "TaskState": "New"});
-    Reply { status: StatusCode::ACCEPTED, headers: vec![("location", location)], body: Some(body) }
+    let body = json!({"@odata.id": location, "@odata.type": "#Task.v1_7_1.Task", "Id": id.to_string(), "TaskState": "New"});
+    Reply {
+        status: StatusCode::ACCEPTED,
+        headers: vec![("location", location)],
+        body: Some(body),
+    }
 }
 
 /// Works through an update, as its task tells.
@@ -243,15 +309,27 @@ async fn run(service: &Arc<Service>, id: u32, uri: &str) {
         Ok(_) if faults.take_inside(&FaultKind::UpdateNeverEnds) => {
             return set(service, id, "Running", 40, "The update is in progress.");
         }
-        Ok(_) if faults.take_inside(&FaultKind::UpdateFails) => Err("The image's signature is not valid.".to_owned()),
+        Ok(_) if faults.take_inside(&FaultKind::UpdateFails) => {
+            Err("The image's signature is not valid.".to_owned())
+        }
         Ok(image) => {
             for tenth in 1..10 {
-                set(service, id, "Running", tenth * 10, "The update is in progress.");
+                set(
+                    service,
+                    id,
+                    "Running",
+                    tenth * 10,
+                    "The update is in progress.",
+                );
                 tokio::time::sleep(TENTH).await;
             }
             if !faults.take_inside(&FaultKind::UpdateChangesNothing) {
                 service.memory().change(|hardware| {
-                    let held = if image.component == "BIOS" { &mut hardware.staged } else { &mut hardware.versions };
+                    let held = if image.component == "BIOS" {
+                        &mut hardware.staged
+                    } else {
+                        &mut hardware.versions
+                    };
                     held.insert(image.component.clone(), image.version.clone());
                 });
             }
@@ -261,11 +339,19 @@ async fn run(service: &Arc<Service>, id: u32, uri: &str) {
     match ended {
         Ok(()) => {
             set(service, id, "Completed", 100, "The update is complete.");
-            service.log("OK", "Updated", format!("The firmware was updated (task {id})."));
+            service.log(
+                "OK",
+                "Updated",
+                format!("The firmware was updated (task {id})."),
+            );
         }
         Err(why) => {
             set(service, id, "Exception", 100, &why);
-            service.log("Critical", "UpdateFailed", format!("The firmware update failed (task {id}): {why}"));
+            service.log(
+                "Critical",
+                "UpdateFailed",
+                format!("The firmware update failed (task {id}): {why}"),
+            );
         }
     }
 }
@@ -280,11 +366,17 @@ fn set(service: &Service, id: u32, state: &str, percent: u32, message: &str) {
 
 /// From its own network, where that is another than the lab's: a socket belongs to the namespace of the thread that makes it.
 async fn fetched(service: &Service, uri: &str) -> Result<Image, String> {
-    let Some(netns) = service.netns.clone() else { return fetch(uri).await };
+    let Some(netns) = service.netns.clone() else {
+        return fetch(uri).await;
+    };
     let uri = uri.to_owned();
     let within = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map_err(|error| format!("no runtime: {error}"))?.block_on(fetch(&uri))
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime
+            .map_err(|error| format!("no runtime: {error}"))?
+            .block_on(fetch(&uri))
     };
     let thread = tokio::task::spawn_blocking(move || netns.within(within)).await;
     let entered = thread.map_err(|error| format!("the fetch ended: {error}"))?;
@@ -294,8 +386,17 @@ async fn fetched(service: &Service, uri: &str) -> Result<Image, String> {
 /// The image from where it is said to be, for a component that there is.
 async fn fetch(uri: &str) -> Result<Image, String> {
     let said = |error: reqwest::Error| format!("The image could not be fetched: {error}");
-    let client = reqwest::Client::builder().no_proxy().timeout(FETCH).build().map_err(said)?;
-    let mut response = client.get(uri).send().await.and_then(reqwest::Response::error_for_status).map_err(said)?;
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .timeout(FETCH)
+        .build()
+        .map_err(said)?;
+    let mut response = client
+        .get(uri)
+        .send()
+        .await
+        .and_then(reqwest::Response::error_for_status)
+        .map_err(said)?;
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(said)? {
         bytes.extend_from_slice(&chunk);
@@ -303,7 +404,8 @@ async fn fetch(uri: &str) -> Result<Image, String> {
             return Err("The image is too large.".into());
         }
     }
-    let image: Image = serde_json::from_slice(&bytes).map_err(|_| "The image is not one for this machine.")?;
+    let image: Image =
+        serde_json::from_slice(&bytes).map_err(|_| "The image is not one for this machine.")?;
     match image.component.as_str() {
         "BIOS" | "BMC" => Ok(image),
         _ => Err(format!("This machine has no {}.", image.component)),

@@ -24,8 +24,13 @@ pub struct LabClient {
 impl LabClient {
     /// A client of the rack in `dir`. Nothing is sent yet.
     pub fn new(dir: &Path) -> Result<Self, LabError> {
-        let http = Client::builder().unix_socket(dir.join(CONTROL_SOCKET)).timeout(TIMEOUT).no_proxy().build();
-        http.map(|http| Self { http }).map_err(|error| failed(&error))
+        let http = Client::builder()
+            .unix_socket(dir.join(CONTROL_SOCKET))
+            .timeout(TIMEOUT)
+            .no_proxy()
+            .build();
+        http.map(|http| Self { http })
+            .map_err(|error| failed(&error))
     }
 
     /// Every machine.
@@ -40,7 +45,9 @@ impl LabClient {
 
     /// Does something to a machine by hand.
     pub async fn act(&self, name: &str, act: &Act) -> Result<(), LabError> {
-        self.send(Method::POST, &format!("/machines/{name}/act"), Some(act)).await.map(drop)
+        self.send(Method::POST, &format!("/machines/{name}/act"), Some(act))
+            .await
+            .map(drop)
     }
 
     /// What happened to a machine, oldest first.
@@ -54,8 +61,19 @@ impl LabClient {
     }
 
     /// Reads a disk from outside.
-    pub async fn read_disk(&self, name: &str, serial: &str, query: &DiskQuery) -> Result<DiskAnswer, LabError> {
-        let response = self.send(Method::POST, &format!("/machines/{name}/disks/{serial}"), Some(query)).await?;
+    pub async fn read_disk(
+        &self,
+        name: &str,
+        serial: &str,
+        query: &DiskQuery,
+    ) -> Result<DiskAnswer, LabError> {
+        let response = self
+            .send(
+                Method::POST,
+                &format!("/machines/{name}/disks/{serial}"),
+                Some(query),
+            )
+            .await?;
         response.json().await.map_err(|error| failed(&error))
     }
 
@@ -64,7 +82,12 @@ impl LabClient {
         response.json().await.map_err(|error| failed(&error))
     }
 
-    async fn send<T: Serialize>(&self, method: Method, path: &str, body: Option<&T>) -> Result<Response, LabError> {
+    async fn send<T: Serialize>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&T>,
+    ) -> Result<Response, LabError> {
         let request = self.http.request(method, format!("http://lab{path}"));
         let request = match body {
             Some(body) => request.json(body),
@@ -76,7 +99,10 @@ impl LabClient {
             false => {
                 let status = response.status();
                 let why = response.text().await.unwrap_or_default();
-                Err(LabError::Machine { machine: format!("the lab ({status})"), why })
+                Err(LabError::Machine {
+                    machine: format!("the lab ({status})"),
+                    why,
+                })
             }
         }
     }
@@ -89,5 +115,8 @@ fn failed(error: &reqwest::Error) -> LabError {
         why = format!("{why}: {cause}");
         source = cause.source();
     }
-    LabError::Machine { machine: "the lab's control socket".to_owned(), why }
+    LabError::Machine {
+        machine: "the lab's control socket".to_owned(),
+        why,
+    }
 }

@@ -148,14 +148,20 @@ impl Slot {
     /// Does something to the machine by hand.
     pub async fn act(&self, act: Act) -> Result<(), LabError> {
         let machine = &self.machine;
-        let bmc = || self.bmc.as_ref().ok_or_else(|| LabError::Unknown(format!("BMC of {}", machine.plan.name)));
+        let bmc = || {
+            self.bmc
+                .as_ref()
+                .ok_or_else(|| LabError::Unknown(format!("BMC of {}", machine.plan.name)))
+        };
         match act {
             Act::PressButton => machine.press_button(Cause::Button).await,
             Act::CutPower => machine.power_off(Cause::Lab).await,
             Act::Wedge => machine.inflict(GuestAct::Wedge).await,
             Act::Unwedge => machine.inflict(GuestAct::Unwedge).await,
             Act::SetLink { up } => machine.inflict(GuestAct::SetLink { up }).await,
-            Act::SetNvmeWarning { serial, warning } => machine.set_nvme_warning(&serial, warning).await,
+            Act::SetNvmeWarning { serial, warning } => {
+                machine.set_nvme_warning(&serial, warning).await
+            }
             Act::InjectFault { fault } => bmc().map(|bmc| bmc.inject(fault)),
             Act::ClearFaults => bmc().map(|bmc| bmc.clear_faults()),
         }
@@ -209,7 +215,9 @@ impl ControlServer {
                 tracing::error!(%error, "the lab's control socket ended");
             }
         };
-        Ok(Self { _task: AbortOnDropHandle::new(tokio::spawn(serve)) })
+        Ok(Self {
+            _task: AbortOnDropHandle::new(tokio::spawn(serve)),
+        })
     }
 }
 
@@ -218,16 +226,20 @@ impl IntoResponse for LabError {
         let status = match &self {
             Self::Unknown(_) => StatusCode::NOT_FOUND,
             Self::Machine { .. } => StatusCode::CONFLICT,
-            Self::NotRoot | Self::Plan(_) | Self::Command { .. } | Self::Io { .. } | Self::Timeout { .. } => {
-                StatusCode::INTERNAL_SERVER_ERROR
-            }
+            Self::NotRoot
+            | Self::Plan(_)
+            | Self::Command { .. }
+            | Self::Io { .. }
+            | Self::Timeout { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         };
         (status, self.to_string()).into_response()
     }
 }
 
 fn find<'a>(slots: &'a Slots, name: &str) -> Result<&'a Slot, LabError> {
-    slots.get(name).ok_or_else(|| LabError::Unknown(format!("machine {name}")))
+    slots
+        .get(name)
+        .ok_or_else(|| LabError::Unknown(format!("machine {name}")))
 }
 
 async fn list_machines(State(slots): State<Slots>) -> Json<Vec<MachineView>> {
@@ -246,15 +258,27 @@ async fn act_on_machine(
     UrlPath(name): UrlPath<String>,
     Json(act): Json<Act>,
 ) -> Result<StatusCode, LabError> {
-    find(&slots, &name)?.act(act).await.map(|()| StatusCode::NO_CONTENT)
+    find(&slots, &name)?
+        .act(act)
+        .await
+        .map(|()| StatusCode::NO_CONTENT)
 }
 
-async fn get_oracle(State(slots): State<Slots>, UrlPath(name): UrlPath<String>) -> Result<Json<Vec<Entry>>, LabError> {
+async fn get_oracle(
+    State(slots): State<Slots>,
+    UrlPath(name): UrlPath<String>,
+) -> Result<Json<Vec<Entry>>, LabError> {
     find(&slots, &name)?.machine.oracle().map(Json)
 }
 
-async fn get_events(State(slots): State<Slots>, UrlPath(name): UrlPath<String>) -> Result<Json<Vec<Event>>, LabError> {
-    let bmc = find(&slots, &name)?.bmc.as_ref().ok_or_else(|| LabError::Unknown(format!("BMC of {name}")))?;
+async fn get_events(
+    State(slots): State<Slots>,
+    UrlPath(name): UrlPath<String>,
+) -> Result<Json<Vec<Event>>, LabError> {
+    let bmc = find(&slots, &name)?
+        .bmc
+        .as_ref()
+        .ok_or_else(|| LabError::Unknown(format!("BMC of {name}")))?;
     Ok(Json(bmc.events()))
 }
 
@@ -265,9 +289,15 @@ async fn read_disk(
 ) -> Result<Json<DiskAnswer>, LabError> {
     let machine = &find(&slots, &name)?.machine;
     let answer = match query {
-        DiskQuery::Use => DiskAnswer::Use { disk_use: machine.disk_use(&serial)? },
-        DiskQuery::Sample { seed, count } => DiskAnswer::Blocks { blocks: machine.disk_sample(&serial, seed, count)? },
-        DiskQuery::Blocks { offsets } => DiskAnswer::Blocks { blocks: machine.disk_read(&serial, &offsets)? },
+        DiskQuery::Use => DiskAnswer::Use {
+            disk_use: machine.disk_use(&serial)?,
+        },
+        DiskQuery::Sample { seed, count } => DiskAnswer::Blocks {
+            blocks: machine.disk_sample(&serial, seed, count)?,
+        },
+        DiskQuery::Blocks { offsets } => DiskAnswer::Blocks {
+            blocks: machine.disk_read(&serial, &offsets)?,
+        },
     };
     Ok(Json(answer))
 }

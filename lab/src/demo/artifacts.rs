@@ -27,7 +27,10 @@ pub struct Artifacts {
 impl Artifacts {
     /// The live image: kernel and initial RAM disk.
     pub fn live(&self) -> [PathBuf; 2] {
-        [self.cache.join("live/vmlinuz"), self.cache.join("live/initrd.zst")]
+        [
+            self.cache.join("live/vmlinuz"),
+            self.cache.join("live/initrd.zst"),
+        ]
     }
 
     /// The reference image.
@@ -41,7 +44,8 @@ impl Artifacts {
     /// When it is not there or cannot be read.
     pub fn image_manifest(&self) -> anyhow::Result<ImageManifest> {
         let path = self.cache.join("debian-12/manifest.json");
-        let text = std::fs::read(&path).with_context(|| format!("{}: build it with `make images`", path.display()))?;
+        let text = std::fs::read(&path)
+            .with_context(|| format!("{}: build it with `make images`", path.display()))?;
         serde_json::from_slice(&text).with_context(|| format!("{}", path.display()))
     }
 }

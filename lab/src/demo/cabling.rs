@@ -22,7 +22,11 @@ pub(super) fn plan(rack: &RackPlan) -> Vec<Cable> {
         if ![GOOD, FAILING, SMALL].contains(&node) {
             continue;
         }
-        let cards = if machine.second_mac.is_some() { &CARDS[..] } else { &CARDS[..1] };
+        let cards = if machine.second_mac.is_some() {
+            &CARDS[..]
+        } else {
+            &CARDS[..1]
+        };
         cables.extend(cards.iter().enumerate().map(|(card, nic)| Cable {
             node: node.to_owned(),
             nic: (*nic).to_owned(),
@@ -39,13 +43,25 @@ pub(super) async fn is_told(programs: &Programs, watch: &Watch) -> anyhow::Resul
     let told = programs.cli(&["rack", "cabling", "r1"], &[]).await?;
     for cable in &found.cables {
         let swapped = [FAILING, SMALL].contains(&cable.node.as_str()) && cable.nic == CARDS[0];
-        let wanted = if swapped { CableState::Swapped } else { CableState::Right };
-        ensure!(cable.state == wanted, "{} {} is not {wanted:?}:\n{told}", cable.node, cable.nic);
+        let wanted = if swapped {
+            CableState::Swapped
+        } else {
+            CableState::Right
+        };
+        ensure!(
+            cable.state == wanted,
+            "{} {} is not {wanted:?}:\n{told}",
+            cable.node,
+            cable.nic
+        );
     }
     let [sentence] = found.findings.as_slice() else {
         anyhow::bail!("it is one walk to the rack: {:?}\n{told}", found.findings)
     };
-    watch.say(&format!("{} cables are held against what the switch says: {sentence}", found.cables.len()));
+    watch.say(&format!(
+        "{} cables are held against what the switch says: {sentence}",
+        found.cables.len()
+    ));
     println!("{}", told.trim_end());
     Ok(())
 }

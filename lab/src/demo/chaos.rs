@@ -45,23 +45,46 @@ impl Chaos {
             (Moment::PackagesHalfInstalled, Victim::Power),
             (Moment::GatesRunning, Victim::Part(Part::Postgres)),
         ];
-        Self { left: if wanted { all } else { Vec::new() } }
+        Self {
+            left: if wanted { all } else { Vec::new() },
+        }
     }
 
     /// Looks at the running operations and kills what is due. An API that is away is a later look.
-    pub(super) async fn watch(&mut self, rack: &Rack, programs: &Programs, client: &Client) -> anyhow::Result<()> {
+    pub(super) async fn watch(
+        &mut self,
+        rack: &Rack,
+        programs: &Programs,
+        client: &Client,
+    ) -> anyhow::Result<()> {
         if self.left.is_empty() {
             return Ok(());
         }
-        let Ok(operations) = client.list_operations(&[("limit", "50")]).await else { return Ok(()) };
-        let running: Vec<Operation> = operations.items.into_iter().filter(|operation| !operation.done).collect();
-        let due = |(moment, _): &(Moment, Victim)| running.iter().find(|operation| come(*moment, operation));
-        let Some((index, operation)) = self.left.iter().enumerate().find_map(|(index, one)| Some((index, due(one)?)))
+        let Ok(operations) = client.list_operations(&[("limit", "50")]).await else {
+            return Ok(());
+        };
+        let running: Vec<Operation> = operations
+            .items
+            .into_iter()
+            .filter(|operation| !operation.done)
+            .collect();
+        let due = |(moment, _): &(Moment, Victim)| {
+            running.iter().find(|operation| come(*moment, operation))
+        };
+        let Some((index, operation)) = self
+            .left
+            .iter()
+            .enumerate()
+            .find_map(|(index, one)| Some((index, due(one)?)))
         else {
             return Ok(());
         };
         let (moment, victim) = self.left.remove(index);
-        let target = operation.target.as_ref().map(|target| target.name.as_str()).unwrap_or_default();
+        let target = operation
+            .target
+            .as_ref()
+            .map(|target| target.name.as_str())
+            .unwrap_or_default();
         println!("          {moment:?}: killing {victim:?} ({target})");
         match victim {
             Victim::Part(part) => programs.kill_and_restart(part).await,
@@ -71,24 +94,38 @@ impl Chaos {
 
     /// Every kill must have happened, or the run proved nothing.
     pub(super) fn finish(&self) -> anyhow::Result<()> {
-        ensure!(self.left.is_empty(), "the run ended before these could be killed: {:?}", self.left);
+        ensure!(
+            self.left.is_empty(),
+            "the run ended before these could be killed: {:?}",
+            self.left
+        );
         Ok(())
     }
 }
 
 fn come(moment: Moment, operation: &Operation) -> bool {
-    let step =
-        |wanted: &str, state: &str| operation.steps.iter().find(|step| step.step == wanted && step.state == state);
+    let step = |wanted: &str, state: &str| {
+        operation
+            .steps
+            .iter()
+            .find(|step| step.step == wanted && step.state == state)
+    };
     let doing = |wanted: &str| Some(step(wanted, "leased")?.progress.as_ref()?.message.as_str());
     let part = |wanted: &str| {
         let progress = step(wanted, "leased").and_then(|step| step.progress.as_ref());
         progress.and_then(|progress| Some(progress.done? as f64 / progress.total?.max(1) as f64))
     };
     match moment {
-        Moment::ImageHalfWritten => part("write_image").is_some_and(|part| (0.1..0.95).contains(&part)),
-        Moment::BetweenStates => step("write_image", "succeeded").is_some() && step("boot_disk", "leased").is_some(),
+        Moment::ImageHalfWritten => {
+            part("write_image").is_some_and(|part| (0.1..0.95).contains(&part))
+        }
+        Moment::BetweenStates => {
+            step("write_image", "succeeded").is_some() && step("boot_disk", "leased").is_some()
+        }
         // In muster-node's own words for the package transaction.
-        Moment::PackagesHalfInstalled => doing("converge").is_some_and(|message| message.starts_with("installs ")),
+        Moment::PackagesHalfInstalled => {
+            doing("converge").is_some_and(|message| message.starts_with("installs "))
+        }
         Moment::GatesRunning => doing("gates").is_some(),
     }
 }

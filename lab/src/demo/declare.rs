@@ -39,8 +39,20 @@ pub(super) async fn fleet(
     let rack = json!({ "site": "lab", "units": 12, "power_budget_w": RACK_BUDGET_W, "cables": cabling::plan(plan) });
     put(client, "racks", "r1", rack).await?;
     put(client, "subnets", "provisioning", subnet()).await?;
-    put(client, "hardware_profiles", "virtual-node", toml_as_json(&options.artifacts.profile)?).await?;
-    put(client, "suites", "admit-cpu", toml_as_json(&options.artifacts.suite)?).await?;
+    put(
+        client,
+        "hardware_profiles",
+        "virtual-node",
+        toml_as_json(&options.artifacts.profile)?,
+    )
+    .await?;
+    put(
+        client,
+        "suites",
+        "admit-cpu",
+        toml_as_json(&options.artifacts.suite)?,
+    )
+    .await?;
     image_and_stack(client, options, slurm).await?;
     let cluster = json!({
         "kind": "slurm", "site": "lab", "conf": slurm.client_conf, "include_dir": slurm.include_dir, "partition": "gpu",
@@ -52,7 +64,12 @@ pub(super) async fn fleet(
         "image": "debian-12", "stack": "cpu-slurm", "suite": "admit-cpu", "cluster": "slurm-lab", "network_profile": "bonded",
     });
     put(client, "pools", "cpu", pool).await?;
-    for (index, machine) in plan.machines.iter().enumerate().filter(|(_, machine)| machine.name.as_str() != STRANGER) {
+    for (index, machine) in plan
+        .machines
+        .iter()
+        .enumerate()
+        .filter(|(_, machine)| machine.name.as_str() != STRANGER)
+    {
         node(client, index, machine).await?;
     }
     Ok(())
@@ -66,7 +83,11 @@ pub(super) fn subnet() -> Value {
     })
 }
 
-async fn image_and_stack(client: &Client, options: &DemoOptions, slurm: &Slurm) -> anyhow::Result<()> {
+async fn image_and_stack(
+    client: &Client,
+    options: &DemoOptions,
+    slurm: &Slurm,
+) -> anyhow::Result<()> {
     image(client, options).await?;
     munge_key(client, slurm).await?;
     blobs_of_stack(client, options).await?;
@@ -77,19 +98,36 @@ async fn image_and_stack(client: &Client, options: &DemoOptions, slurm: &Slurm) 
 
 pub(super) async fn image(client: &Client, options: &DemoOptions) -> anyhow::Result<()> {
     upload(client, &options.artifacts.image()).await?;
-    put(client, "images", "debian-12", serde_json::to_value(options.artifacts.image_manifest()?)?).await
+    put(
+        client,
+        "images",
+        "debian-12",
+        serde_json::to_value(options.artifacts.image_manifest()?)?,
+    )
+    .await
 }
 
 pub(super) async fn munge_key(client: &Client, slurm: &Slurm) -> anyhow::Result<()> {
     let key = std::fs::read(&slurm.munge_key).context("the munge key")?;
-    let secret = format!("base64:{}", base64::Engine::encode(&base64::engine::general_purpose::STANDARD, key));
-    put(client, "credentials", "munge-key", json!({ "purpose": "stack", "secret": secret })).await
+    let secret = format!(
+        "base64:{}",
+        base64::Engine::encode(&base64::engine::general_purpose::STANDARD, key)
+    );
+    put(
+        client,
+        "credentials",
+        "munge-key",
+        json!({ "purpose": "stack", "secret": secret }),
+    )
+    .await
 }
 
 /// The stack's bundle, and every file of it.
 pub(super) async fn blobs_of_stack(client: &Client, options: &DemoOptions) -> anyhow::Result<()> {
     let stack = toml_as_json(&options.artifacts.stack)?;
-    let bundle = stack["bundle"].as_str().context("the stack has no bundle; make one with `muster stack lock`")?;
+    let bundle = stack["bundle"]
+        .as_str()
+        .context("the stack has no bundle; make one with `muster stack lock`")?;
     upload_known(client, bundle.parse()?, &options.artifacts.bundle).await?;
     for path in bundle_files(&options.artifacts)?.values() {
         upload(client, path).await?;
@@ -100,17 +138,36 @@ pub(super) async fn blobs_of_stack(client: &Client, options: &DemoOptions) -> an
 /// Every file that the stack's bundle names, and where its blob is.
 pub(super) fn bundle_files(artifacts: &Artifacts) -> anyhow::Result<BTreeMap<String, PathBuf>> {
     let stack = toml_as_json(&artifacts.stack)?;
-    let bundle: Digest = stack["bundle"].as_str().context("the stack has no bundle")?.parse()?;
+    let bundle: Digest = stack["bundle"]
+        .as_str()
+        .context("the stack has no bundle")?
+        .parse()?;
     let text = std::fs::read(blob_path(&artifacts.bundle, bundle)).context("the bundle's blob")?;
     let document: Value = serde_json::from_slice(&text)?;
-    let files = document["files"].as_object().context("the bundle names no files")?;
-    let named = files.iter().filter_map(|(name, digest)| Some((name.clone(), digest.as_str()?.parse().ok()?)));
-    Ok(named.map(|(name, digest)| (name, blob_path(&artifacts.bundle, digest))).collect())
+    let files = document["files"]
+        .as_object()
+        .context("the bundle names no files")?;
+    let named = files
+        .iter()
+        .filter_map(|(name, digest)| Some((name.clone(), digest.as_str()?.parse().ok()?)));
+    Ok(named
+        .map(|(name, digest)| (name, blob_path(&artifacts.bundle, digest)))
+        .collect())
 }
 
 /// What logs in once to a machine that is adopted.
-pub(super) async fn adopting_credential(client: &Client, name: &str, secret: &str) -> anyhow::Result<()> {
-    put(client, "credentials", name, json!({ "purpose": "adopt", "secret": secret })).await
+pub(super) async fn adopting_credential(
+    client: &Client,
+    name: &str,
+    secret: &str,
+) -> anyhow::Result<()> {
+    put(
+        client,
+        "credentials",
+        name,
+        json!({ "purpose": "adopt", "secret": secret }),
+    )
+    .await
 }
 
 /// The address of the machine at this place in the plan.
@@ -125,15 +182,25 @@ fn blob_path(dir: &Path, digest: Digest) -> std::path::PathBuf {
 
 async fn upload(client: &Client, path: &Path) -> anyhow::Result<Digest> {
     let digest = digest(path)?;
-    client.upload_blob(digest, path).await.with_context(|| format!("upload {}", path.display()))?;
+    client
+        .upload_blob(digest, path)
+        .await
+        .with_context(|| format!("upload {}", path.display()))?;
     Ok(digest)
 }
 
 async fn upload_known(client: &Client, digest: Digest, dir: &Path) -> anyhow::Result<()> {
-    client.upload_blob(digest, &blob_path(dir, digest)).await.with_context(|| format!("upload {digest}"))
+    client
+        .upload_blob(digest, &blob_path(dir, digest))
+        .await
+        .with_context(|| format!("upload {digest}"))
 }
 
-pub(super) async fn node(client: &Client, index: usize, machine: &MachinePlan) -> anyhow::Result<()> {
+pub(super) async fn node(
+    client: &Client,
+    index: usize,
+    machine: &MachinePlan,
+) -> anyhow::Result<()> {
     let name = machine.name.as_str();
     let power = match &machine.bmc {
         Some(bmc) => redfish(client, name, bmc).await?,
@@ -157,11 +224,25 @@ async fn redfish(client: &Client, name: &str, bmc: &BmcPlan) -> anyhow::Result<V
     Ok(json!({ "redfish": { "bmc": { "address": bmc.address, "credential": credential } } }))
 }
 
-pub(super) async fn put(client: &Client, collection: &str, name: &str, spec: Value) -> anyhow::Result<()> {
+pub(super) async fn put(
+    client: &Client,
+    collection: &str,
+    name: &str,
+    spec: Value,
+) -> anyhow::Result<()> {
     declare(client, collection, name, &json!({ "spec": spec })).await
 }
 
-async fn declare(client: &Client, collection: &str, name: &str, body: &Value) -> anyhow::Result<()> {
-    let answer = client.put_value(&[collection, name], body, Precondition::None).await;
-    answer.map(|_| ()).with_context(|| format!("declare {collection}/{name}"))
+async fn declare(
+    client: &Client,
+    collection: &str,
+    name: &str,
+    body: &Value,
+) -> anyhow::Result<()> {
+    let answer = client
+        .put_value(&[collection, name], body, Precondition::None)
+        .await;
+    answer
+        .map(|_| ())
+        .with_context(|| format!("declare {collection}/{name}"))
 }

@@ -13,19 +13,31 @@ use crate::Rack;
 use crate::plan::PRODUCT;
 
 /// The components, their versions, and what each takes to hold.
-const WANTED: [(&str, &str, &str, &str); 2] =
-    [("bmc", "BMC", "2.0.0", "none"), ("bios", "BIOS", "Virtual Rack BIOS 2.0.0", "reboot")];
+const WANTED: [(&str, &str, &str, &str); 2] = [
+    ("bmc", "BMC", "2.0.0", "none"),
+    ("bios", "BIOS", "Virtual Rack BIOS 2.0.0", "reboot"),
+];
 const SETTING: (&str, &str) = ("SriovGlobalEnable", "Enabled");
 const SOURCE: &str = "the lab, whose machines they are for";
 
 /// Uploads the images, and writes what is wanted into the stack and into its lock.
-pub(super) async fn want(client: &Client, options: &DemoOptions, stack: &mut Value) -> anyhow::Result<()> {
+pub(super) async fn want(
+    client: &Client,
+    options: &DemoOptions,
+    stack: &mut Value,
+) -> anyhow::Result<()> {
     let mut firmware = Vec::new();
     for (component, own, version, class) in WANTED {
         let image = json!({ "component": own, "version": version }).to_string();
-        let (digest, path) = (Digest::of(image.as_bytes()), options.dir.join(format!("firmware-{component}.json")));
+        let (digest, path) = (
+            Digest::of(image.as_bytes()),
+            options.dir.join(format!("firmware-{component}.json")),
+        );
         std::fs::write(&path, image).with_context(|| format!("write {}", path.display()))?;
-        client.upload_blob(digest, &path).await.with_context(|| format!("upload {}", path.display()))?;
+        client
+            .upload_blob(digest, &path)
+            .await
+            .with_context(|| format!("upload {}", path.display()))?;
         firmware.push(json!({
             "component": component, "version": version, "product": PRODUCT, "image": digest, "class": class, "source": SOURCE,
         }));
@@ -33,7 +45,10 @@ pub(super) async fn want(client: &Client, options: &DemoOptions, stack: &mut Val
     let (name, value) = SETTING;
     let bios = json!([{ "product": PRODUCT, "source": SOURCE, "attributes": { name: value } }]);
     let lock = stack["lock"].is_object();
-    ensure!(lock, "the stack has no lock; make one with `muster stack lock`");
+    ensure!(
+        lock,
+        "the stack has no lock; make one with `muster stack lock`"
+    );
     for pointer in ["", "/lock"] {
         let place = stack.pointer_mut(pointer).context("the stack")?;
         (place["firmware"], place["bios"]) = (json!(firmware), bios.clone());
@@ -44,15 +59,39 @@ pub(super) async fn want(client: &Client, options: &DemoOptions, stack: &mut Val
 /// Both machines that were claimed have it, by their BMCs' own account, and the API tells the same.
 pub(super) async fn holds(rack: &Rack, client: &Client, watch: &Watch) -> anyhow::Result<()> {
     for node in [GOOD, FAILING] {
-        let bmc = rack.slot(node)?.bmc.as_ref().context("a machine of the main job has a BMC")?;
-        let told = client.node_facts(node).await?.bmc.context("what the BMC said")?.inventory;
+        let bmc = rack
+            .slot(node)?
+            .bmc
+            .as_ref()
+            .context("a machine of the main job has a BMC")?;
+        let told = client
+            .node_facts(node)
+            .await?
+            .bmc
+            .context("what the BMC said")?
+            .inventory;
         for (component, own, version, _) in WANTED {
-            ensure!(bmc.version(own) == version, "{own} of {node} is {}", bmc.version(own));
-            let shown = told.firmware.iter().find(|seen| seen.id == component).map(|seen| seen.version.as_str());
-            ensure!(shown == Some(version), "the API tells of {component} of {node}: {shown:?}");
+            ensure!(
+                bmc.version(own) == version,
+                "{own} of {node} is {}",
+                bmc.version(own)
+            );
+            let shown = told
+                .firmware
+                .iter()
+                .find(|seen| seen.id == component)
+                .map(|seen| seen.version.as_str());
+            ensure!(
+                shown == Some(version),
+                "the API tells of {component} of {node}: {shown:?}"
+            );
         }
         let (name, value) = SETTING;
-        ensure!(bmc.setting(name) == Some(json!(value)), "{name} of {node} is {:?}", bmc.setting(name));
+        ensure!(
+            bmc.setting(name) == Some(json!(value)),
+            "{name} of {node} is {:?}",
+            bmc.setting(name)
+        );
     }
     let [(.., bmc, _), (.., bios, _)] = WANTED;
     let (name, value) = SETTING;

@@ -25,51 +25,90 @@ const FAILING_SSH: ([u8; 4], u16) = ([10, 77, 0, 12], 22);
 const BOOT_LIMIT: Duration = Duration::from_secs(6 * 60);
 
 /// Switches on a machine that nobody declared and that somebody else installed; gives the bytes that one write of the image stores.
-pub(super) async fn stranger_arrives(rack: &Rack, options: &DemoOptions, watch: &Watch) -> anyhow::Result<u64> {
+pub(super) async fn stranger_arrives(
+    rack: &Rack,
+    options: &DemoOptions,
+    watch: &Watch,
+) -> anyhow::Result<u64> {
     watch.say("a machine that nobody declared, with an OS on its disk, is switched on");
     let machine = &rack.slot(STRANGER)?.machine;
-    machine.image_disk(STRANGER_DISK, &options.artifacts.image()).await?;
+    machine
+        .image_disk(STRANGER_DISK, &options.artifacts.image())
+        .await?;
     let stored = machine.disk_use(STRANGER_DISK)?.stored;
     machine.press_button(Cause::Button).await?;
     Ok(stored)
 }
 
 /// It must have come up from its own disk, in its first boot, and be shown as discovered.
-pub(super) async fn stranger_is_left_alone(rack: &Rack, client: &Client, watch: &mut Watch) -> anyhow::Result<()> {
+pub(super) async fn stranger_is_left_alone(
+    rack: &Rack,
+    client: &Client,
+    watch: &mut Watch,
+) -> anyhow::Result<()> {
     let machine = &rack.slot(STRANGER)?.machine;
     let console = machine.dir.join(CONSOLE_LOG);
-    let up = watch.until(client, "the undeclared machine to boot from its disk", BOOT_LIMIT, async |_| {
-        Ok(String::from_utf8_lossy(&std::fs::read(&console)?).contains("login:"))
-    });
+    let up = watch.until(
+        client,
+        "the undeclared machine to boot from its disk",
+        BOOT_LIMIT,
+        async |_| Ok(String::from_utf8_lossy(&std::fs::read(&console)?).contains("login:")),
+    );
     up.await?;
     ensure!(machine.boots() == 1, "it took {} boots", machine.boots());
     let nodes = client.list_all::<NodeSpec>(None).await?;
     let seen = nodes
         .iter()
-        .find(|node| node.spec.macs.iter().any(|known| known.mac == machine.plan.mac))
+        .find(|node| {
+            node.spec
+                .macs
+                .iter()
+                .any(|known| known.mac == machine.plan.mac)
+        })
         .context("it is not among the nodes")?;
-    ensure!(seen.status.state == "discovered", "it is {}, not discovered", seen.status.state);
-    watch.say(&format!("it booted from its disk, untouched, and is shown as {} ({})", seen.name, seen.status.state));
+    ensure!(
+        seen.status.state == "discovered",
+        "it is {}, not discovered",
+        seen.status.state
+    );
+    watch.say(&format!(
+        "it booted from its disk, untouched, and is shown as {} ({})",
+        seen.name, seen.status.state
+    ));
     Ok(machine.power_off(Cause::Lab).await?)
 }
 
 /// Kills server and agent, takes a node's power away and gives it back: it must come up from its own disk, with nobody to ask.
-pub(super) async fn boots_alone(rack: &Rack, programs: &Programs, watch: &Watch) -> anyhow::Result<()> {
-    watch.say(&format!("server and agent are killed; {FAILING} loses its power and is switched on again"));
+pub(super) async fn boots_alone(
+    rack: &Rack,
+    programs: &Programs,
+    watch: &Watch,
+) -> anyhow::Result<()> {
+    watch.say(&format!(
+        "server and agent are killed; {FAILING} loses its power and is switched on again"
+    ));
     programs.kill(Part::Agent).await?;
     programs.kill(Part::Server).await?;
     let machine = &rack.slot(FAILING)?.machine;
     machine.power_off(Cause::Lab).await?;
-    machine.wait_for_power(PowerState::Off, Duration::from_secs(30)).await?;
+    machine
+        .wait_for_power(PowerState::Off, Duration::from_secs(30))
+        .await?;
     machine.press_button(Cause::Button).await?;
     let asked = Instant::now();
     while !answers(rack).await? {
         if asked.elapsed() > BOOT_LIMIT {
-            bail!("{FAILING} did not come up from its disk in {} s without server and agent", BOOT_LIMIT.as_secs());
+            bail!(
+                "{FAILING} did not come up from its disk in {} s without server and agent",
+                BOOT_LIMIT.as_secs()
+            );
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
-    watch.say(&format!("{FAILING} booted from its disk in {} s, alone", asked.elapsed().as_secs()));
+    watch.say(&format!(
+        "{FAILING} booted from its disk in {} s, alone",
+        asked.elapsed().as_secs()
+    ));
     programs.start_again(Part::Server).await?;
     programs.start_again(Part::Agent).await
 }
@@ -91,25 +130,58 @@ async fn answers(rack: &Rack) -> anyhow::Result<bool> {
 /// Releases the failing node while its BMC refuses the password: the node ends with that reason, no account is locked, and the other node's
 /// release goes on. Mended, and hanging twice on the way, it goes on after a retry.
 pub(super) async fn bad_bmc(rack: &Rack, client: &Client, watch: &mut Watch) -> anyhow::Result<()> {
-    let bmc = rack.slot(FAILING)?.bmc.as_ref().context("the failing node has a BMC")?;
-    watch.say(&format!("the BMC of {FAILING} changes its password, and its claim is released"));
+    let bmc = rack
+        .slot(FAILING)?
+        .bmc
+        .as_ref()
+        .context("the failing node has a BMC")?;
+    watch.say(&format!(
+        "the BMC of {FAILING} changes its password, and its claim is released"
+    ));
     bmc.inject(Fault::always(FaultKind::PasswordChanged));
     let claim = client.get::<ClaimSpec>(&format!("claim-{FAILING}")).await?;
-    client.erase_claim(claim.name.as_str(), claim.generation).await?;
-    let failed = watch.until(client, "the refused login to be told", LONG, async |fleet| {
-        ensure!(!matches!(state(fleet, GOOD), "failed" | "quarantined"), "{GOOD} suffered from another node's BMC");
-        Ok(state(fleet, FAILING) == "failed")
-    });
+    client
+        .erase_claim(claim.name.as_str(), claim.generation)
+        .await?;
+    let failed = watch.until(
+        client,
+        "the refused login to be told",
+        LONG,
+        async |fleet| {
+            ensure!(
+                !matches!(state(fleet, GOOD), "failed" | "quarantined"),
+                "{GOOD} suffered from another node's BMC"
+            );
+            Ok(state(fleet, FAILING) == "failed")
+        },
+    );
     failed.await?;
-    let reason = client.get::<NodeSpec>(FAILING).await?.status.reason.unwrap_or_default();
-    ensure!(reason.contains("credentials"), "the reason does not name the credentials: {reason}");
-    ensure!(bmc.lockouts() == 0, "the BMC locked an account {} times", bmc.lockouts());
+    let reason = client
+        .get::<NodeSpec>(FAILING)
+        .await?
+        .status
+        .reason
+        .unwrap_or_default();
+    ensure!(
+        reason.contains("credentials"),
+        "the reason does not name the credentials: {reason}"
+    );
+    ensure!(
+        bmc.lockouts() == 0,
+        "the BMC locked an account {} times",
+        bmc.lockouts()
+    );
     watch.say(&format!("{FAILING} says why: {reason}"));
     bmc.clear_faults();
     bmc.inject(Fault::next(1, FaultKind::Hang));
-    client.node_action(FAILING, "retry", Some("the BMC was mended")).await?;
+    client
+        .node_action(FAILING, "retry", Some("the BMC was mended"))
+        .await?;
     let back = watch.until(client, "the retried release", LONG, async |fleet| {
-        ensure!(!matches!(state(fleet, FAILING), "quarantined"), "{FAILING} did not come back");
+        ensure!(
+            !matches!(state(fleet, FAILING), "quarantined"),
+            "{FAILING} did not come back"
+        );
         Ok(state(fleet, FAILING) == "available")
     });
     back.await

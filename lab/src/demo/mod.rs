@@ -104,14 +104,23 @@ pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Res
     let mut plan = match (options.play, options.adoption, options.disturbance) {
         (Play::Recoveries | Play::Fabric, ..) => RackPlan::small(recover::MACHINES),
         (Play::Pins, ..) => RackPlan::small(recover::ALONE),
-        (Play::MainJob, Adoption::Alone, _) => RackPlan { accel: options.accel, machines: Vec::new() },
+        (Play::MainJob, Adoption::Alone, _) => RackPlan {
+            accel: options.accel,
+            machines: Vec::new(),
+        },
         (Play::MainJob, _, Disturbance::None) => RackPlan::reference(),
         (Play::MainJob, _, Disturbance::Kills) => RackPlan::with_stranger(),
     };
-    plan.machines.extend((options.adoption != Adoption::None).then(RackPlan::veteran));
-    let plan = RackPlan { accel: options.accel, ..plan };
+    plan.machines
+        .extend((options.adoption != Adoption::None).then(RackPlan::veteran));
+    let plan = RackPlan {
+        accel: options.accel,
+        ..plan
+    };
     let machines = plan.machines.clone();
-    let rack = Rack::start(&rack_dir, plan).await.context("start the virtual rack")?;
+    let rack = Rack::start(&rack_dir, plan)
+        .await
+        .context("start the virtual rack")?;
     let switch = Switch::start(&rack, &machines, cabling::CROSSED).context("start the switch")?;
     let slurm = Slurm::start(&rack).await.context("start slurmctld")?;
     let nfs = Nfs::start(&rack).await.context("start the NFS server")?;
@@ -171,14 +180,21 @@ async fn play(
 }
 
 /// Opens every page of the console in a real browser, with the run's nodes on them.
-async fn browse(folder: &std::path::Path, options: &DemoOptions, programs: &programs::Programs) -> anyhow::Result<()> {
+async fn browse(
+    folder: &std::path::Path,
+    options: &DemoOptions,
+    programs: &programs::Programs,
+) -> anyhow::Result<()> {
     println!("\n=== every page in a browser");
     let shots = options.dir.join("pages");
     let mut node = tokio::process::Command::new("node");
     node.arg("pages.mjs").current_dir(folder).kill_on_drop(true);
-    node.env("MUSTER_URL", programs.url()).env("MUSTER_PASSWORD", programs.password());
+    node.env("MUSTER_URL", programs.url())
+        .env("MUSTER_PASSWORD", programs.password());
     node.env("MUSTER_NODE", "n1").env("MUSTER_SHOTS", &shots);
-    let ran = tokio::time::timeout(BROWSE_LIMIT, node.status()).await.context("the browser test took too long")?;
+    let ran = tokio::time::timeout(BROWSE_LIMIT, node.status())
+        .await
+        .context("the browser test took too long")?;
     anyhow::ensure!(
         ran.context("start node")?.success(),
         "the browser test failed; its pictures are in {}",

@@ -39,22 +39,49 @@ fn network() -> Ipv4Addr {
 
 /// Looks from inside, sends large packets from outside, pulls a cable, and sends them again.
 pub(super) async fn holds(rack: &Rack, slurm: &Slurm, watch: &Watch) -> anyhow::Result<()> {
-    let read = async |path: &str| slurm.srun(&["-p", "gpu", "-D", "/", "-w", GOOD, "cat", path]).await;
+    let read = async |path: &str| {
+        slurm
+            .srun(&["-p", "gpu", "-D", "/", "-w", GOOD, "cat", path])
+            .await
+    };
     let bond = read("/proc/net/bonding/bond0").await?;
-    let up = bond.lines().filter(|line| *line == "MII Status: up").count();
-    let members = bond.lines().filter(|line| line.starts_with("Slave Interface: ")).count();
+    let up = bond
+        .lines()
+        .filter(|line| *line == "MII Status: up")
+        .count();
+    let members = bond
+        .lines()
+        .filter(|line| line.starts_with("Slave Interface: "))
+        .count();
     // One line is the bond's own.
-    ensure!((members, up) == (2, 3), "bond0 of {GOOD} has not both members up:\n{bond}");
-    let active =
-        |bond: &str| bond.lines().find_map(|line| line.strip_prefix("Currently Active Slave: ").map(str::to_owned));
+    ensure!(
+        (members, up) == (2, 3),
+        "bond0 of {GOOD} has not both members up:\n{bond}"
+    );
+    let active = |bond: &str| {
+        bond.lines().find_map(|line| {
+            line.strip_prefix("Currently Active Slave: ")
+                .map(str::to_owned)
+        })
+    };
     let first = active(&bond).context("the bond has no active member")?;
     let vlans = read("/proc/net/vlan/config").await?;
-    let words = vlans.lines().map(|line| line.split(['|', ' ']).filter(|word| !word.is_empty()).collect::<Vec<_>>());
+    let words = vlans.lines().map(|line| {
+        line.split(['|', ' '])
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+    });
     let tagged = ["storage", &VLAN.to_string(), "bond0"].map(str::to_owned);
-    ensure!(words.into_iter().any(|words| words == tagged), "{GOOD} has no VLAN {VLAN} over bond0:\n{vlans}");
+    ensure!(
+        words.into_iter().any(|words| words == tagged),
+        "{GOOD} has no VLAN {VLAN} over bond0:\n{vlans}"
+    );
     for link in ["bond0", "storage"] {
         let mtu = read(&format!("/sys/class/net/{link}/mtu")).await?;
-        ensure!(mtu.trim() == MTU.to_string(), "{link} of {GOOD} has MTU {mtu}");
+        ensure!(
+            mtu.trim() == MTU.to_string(),
+            "{link} of {GOOD} has MTU {mtu}"
+        );
     }
     let [_, _, _, last] = address(0).octets();
     let [a, b, c, _] = network().octets();
@@ -66,9 +93,14 @@ pub(super) async fn holds(rack: &Rack, slurm: &Slurm, watch: &Watch) -> anyhow::
     let machine = &rack.slot(GOOD)?.machine;
     machine.inflict(GuestAct::SetLink { up: false }).await?;
     let pulled = async {
-        let took = answers(rack, node).await.context("without the active member's cable")?;
+        let took = answers(rack, node)
+            .await
+            .context("without the active member's cable")?;
         let bond = read("/proc/net/bonding/bond0").await?;
-        ensure!(active(&bond).is_some_and(|now| now != first), "{first} is still active without its cable:\n{bond}");
+        ensure!(
+            active(&bond).is_some_and(|now| now != first),
+            "{first} is still active without its cable:\n{bond}"
+        );
         anyhow::Ok(took)
     };
     let took = pulled.await;
@@ -84,7 +116,10 @@ pub(super) async fn holds(rack: &Rack, slurm: &Slurm, watch: &Watch) -> anyhow::
 async fn answers(rack: &Rack, node: Ipv4Addr) -> anyhow::Result<Duration> {
     let netns = rack.netns.clone();
     let asked = tokio::task::spawn_blocking(move || netns.within(move || vlan::ask(node, LIMIT)));
-    asked.await.context("the task")?.context("the rack's namespace")?
+    asked
+        .await
+        .context("the task")?
+        .context("the rack's namespace")?
 }
 
 #[cfg(test)]

@@ -22,13 +22,25 @@ pub(super) fn disks_are_clean(rack: &Rack, node: &str, watch: &Watch) -> anyhow:
     let seed: u64 = rand::random();
     let slot = rack.slot(node)?;
     let mut read = 0;
-    for disk in slot.machine.plan.disks.iter().map(|disk| disk.serial.as_str()) {
+    for disk in slot
+        .machine
+        .plan
+        .disks
+        .iter()
+        .map(|disk| disk.serial.as_str())
+    {
         let blocks = slot.machine.disk_sample(disk, seed, SAMPLES)?;
         let dirty = blocks.iter().filter(|block| !block.zero).count();
-        ensure!(dirty == 0, "{dirty} of {} blocks of {disk} still hold data (seed {seed})", blocks.len());
+        ensure!(
+            dirty == 0,
+            "{dirty} of {} blocks of {disk} still hold data (seed {seed})",
+            blocks.len()
+        );
         read += blocks.len();
     }
-    watch.say(&format!("every disk of {node} reads as zero from outside: {read} blocks, seed {seed}"));
+    watch.say(&format!(
+        "every disk of {node} reads as zero from outside: {read} blocks, seed {seed}"
+    ));
     Ok(())
 }
 
@@ -41,13 +53,18 @@ pub(super) struct Written {
 
 impl Written {
     pub(super) fn new(once: u64) -> Self {
-        Self { once, boots: BTreeMap::new() }
+        Self {
+            once,
+            boots: BTreeMap::new(),
+        }
     }
 
     pub(super) async fn look(&mut self, rack: &Rack) -> anyhow::Result<()> {
         for (name, slot) in rack.slots() {
             let boot = slot.machine.boots();
-            let Some(bytes) = slot.machine.written().await else { continue };
+            let Some(bytes) = slot.machine.written().await else {
+                continue;
+            };
             let most = self.boots.entry((name.to_owned(), boot)).or_default();
             *most = bytes.max(*most);
         }
@@ -56,14 +73,28 @@ impl Written {
 
     /// Two nodes were imaged, once each: written twice, a disk would have got at least twice the image's content.
     pub(super) fn check(&self, watch: &Watch) -> anyhow::Result<()> {
-        let imaged: Vec<_> = self.boots.iter().filter(|(_, bytes)| **bytes > self.once / 2).collect();
+        let imaged: Vec<_> = self
+            .boots
+            .iter()
+            .filter(|(_, bytes)| **bytes > self.once / 2)
+            .collect();
         for ((name, boot), bytes) in &imaged {
-            let line = format!("boot {boot} of {name} wrote {} MiB; the image has {}", *bytes >> 20, self.once >> 20);
-            ensure!(**bytes < self.once * 3 / 2, "an image was written twice: {line}");
+            let line = format!(
+                "boot {boot} of {name} wrote {} MiB; the image has {}",
+                *bytes >> 20,
+                self.once >> 20
+            );
+            ensure!(
+                **bytes < self.once * 3 / 2,
+                "an image was written twice: {line}"
+            );
             watch.say(&line);
         }
         let nodes: BTreeSet<_> = imaged.iter().map(|((name, _), _)| name).collect();
-        ensure!(imaged.len() == 2 && nodes.len() == 2, "two nodes were to be imaged, in one boot each: {imaged:?}");
+        ensure!(
+            imaged.len() == 2 && nodes.len() == 2,
+            "two nodes were to be imaged, in one boot each: {imaged:?}"
+        );
         Ok(())
     }
 }
@@ -73,23 +104,57 @@ impl Written {
 pub(super) async fn check_acts(rack: &Rack, client: &Client, watch: &Watch) -> anyhow::Result<()> {
     let started = acts_started(client).await?;
     for node in client.list_all::<NodeSpec>(None).await? {
-        let Ok(slot) = rack.slot(node.name.as_str()) else { continue };
-        let acts: Vec<Timestamp> = started.iter().filter(|(id, _)| *id == node.id).map(|(_, at)| *at).collect();
-        let boots: Vec<_> = slot.machine.oracle()?.into_iter().filter(by_muster).collect();
+        let Ok(slot) = rack.slot(node.name.as_str()) else {
+            continue;
+        };
+        let acts: Vec<Timestamp> = started
+            .iter()
+            .filter(|(id, _)| *id == node.id)
+            .map(|(_, at)| *at)
+            .collect();
+        let boots: Vec<_> = slot
+            .machine
+            .oracle()?
+            .into_iter()
+            .filter(by_muster)
+            .collect();
         for (index, act) in acts.iter().enumerate() {
             let until = acts.get(index + 1).copied().unwrap_or(Timestamp::MAX);
-            let caused: Vec<_> = boots.iter().filter(|boot| (*act..until).contains(&boot.at)).collect();
-            ensure!(caused.len() <= 1, "{}: the act of {act} was done {} times: {caused:?}", node.name, caused.len());
+            let caused: Vec<_> = boots
+                .iter()
+                .filter(|boot| (*act..until).contains(&boot.at))
+                .collect();
+            ensure!(
+                caused.len() <= 1,
+                "{}: the act of {act} was done {} times: {caused:?}",
+                node.name,
+                caused.len()
+            );
         }
-        let unasked: Vec<_> = boots.iter().filter(|boot| acts.first().is_none_or(|first| boot.at < *first)).collect();
-        ensure!(unasked.is_empty(), "{}: booted before any act was committed: {unasked:?}", node.name);
-        watch.say(&format!("{}: {} boots by {} committed acts, none done twice", node.name, boots.len(), acts.len()));
+        let unasked: Vec<_> = boots
+            .iter()
+            .filter(|boot| acts.first().is_none_or(|first| boot.at < *first))
+            .collect();
+        ensure!(
+            unasked.is_empty(),
+            "{}: booted before any act was committed: {unasked:?}",
+            node.name
+        );
+        watch.say(&format!(
+            "{}: {} boots by {} committed acts, none done twice",
+            node.name,
+            boots.len(),
+            acts.len()
+        ));
     }
     Ok(())
 }
 
 fn by_muster(entry: &Entry) -> bool {
-    let boot = matches!(entry.what, Happening::PowerOn { .. } | Happening::Reboot { .. });
+    let boot = matches!(
+        entry.what,
+        Happening::PowerOn { .. } | Happening::Reboot { .. }
+    );
     boot && matches!(entry.cause, Cause::Bmc { .. } | Cause::Guest)
 }
 
@@ -102,7 +167,10 @@ async fn acts_started(client: &Client) -> anyhow::Result<Vec<(Uuid, Timestamp)>>
             return Ok(started);
         }
         after = page.last_seq;
-        let acts = page.items.into_iter().filter(|event| event.kind == "act.started");
+        let acts = page
+            .items
+            .into_iter()
+            .filter(|event| event.kind == "act.started");
         started.extend(acts.filter_map(|event| Some((event.node?, event.at))));
     }
     bail!("the history has more than {MOST_PAGES} pages")

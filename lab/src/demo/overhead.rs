@@ -87,7 +87,11 @@ pub(super) struct Share {
 
 impl Share {
     pub(super) fn of(&self, kind: HandOver) -> i64 {
-        self.hand_overs.iter().filter(|(own, ..)| *own == kind).map(|(.., ms)| ms).sum()
+        self.hand_overs
+            .iter()
+            .filter(|(own, ..)| *own == kind)
+            .map(|(.., ms)| ms)
+            .sum()
     }
 
     pub(super) fn sum(&self) -> i64 {
@@ -110,11 +114,15 @@ impl Recorded {
     pub(super) async fn read(client: &Client, nodes: &[&str]) -> anyhow::Result<Self> {
         let mut run = Self::default();
         for node in nodes {
-            let mut page = client.list_operations(&[("node", node), ("limit", "200")]).await?;
+            let mut page = client
+                .list_operations(&[("node", node), ("limit", "200")])
+                .await?;
             page.items.reverse();
-            run.gate_runs.extend(client.node_gate_runs(node).await?.items);
+            run.gate_runs
+                .extend(client.node_gate_runs(node).await?.items);
             for operation in &page.items {
-                run.log.extend(client.operation_log(operation.id, 0).await?.items);
+                run.log
+                    .extend(client.operation_log(operation.id, 0).await?.items);
             }
             run.operations.extend(page.items);
             let mut after = 0;
@@ -132,38 +140,68 @@ impl Recorded {
 
     /// The share of each operation that ended well, oldest first.
     pub(super) fn shares(&self) -> Vec<Share> {
-        self.operations.iter().filter_map(|operation| self.share(operation)).collect()
+        self.operations
+            .iter()
+            .filter_map(|operation| self.share(operation))
+            .collect()
     }
 
     fn share(&self, operation: &Operation) -> Option<Share> {
-        let ended = operation.finished_at.filter(|_| operation.error.is_none())?;
-        let node = operation.target.as_ref().map(|target| target.name.clone()).unwrap_or_default();
-        let mut share = Share { node, operation: operation.kind.clone(), ..Share::default() };
+        let ended = operation
+            .finished_at
+            .filter(|_| operation.error.is_none())?;
+        let node = operation
+            .target
+            .as_ref()
+            .map(|target| target.name.clone())
+            .unwrap_or_default();
+        let mut share = Share {
+            node,
+            operation: operation.kind.clone(),
+            ..Share::default()
+        };
         share.took = ms(operation.created_at, ended);
         let mut before = None;
         for step in &operation.steps {
             let from = before.unwrap_or_else(|| self.free_to_start(operation, step));
-            let kind = if before.is_some() { HandOver::Ended } else { HandOver::Asked };
-            share.hand_overs.push((kind, step.step.clone(), ms(from, step.created_at)));
+            let kind = if before.is_some() {
+                HandOver::Ended
+            } else {
+                HandOver::Asked
+            };
+            share
+                .hand_overs
+                .push((kind, step.step.clone(), ms(from, step.created_at)));
             self.within(step, &mut share);
             before = step.finished_at;
         }
         let last = operation.steps.last()?;
-        share.hand_overs.push((HandOver::Closed, last.step.clone(), ms(before?, ended)));
+        share
+            .hand_overs
+            .push((HandOver::Closed, last.step.clone(), ms(before?, ended)));
         Some(share)
     }
 
     /// When the first order could be given. A machine's start may wait for the rack's power, which another node's step leaves when it ends.
     fn free_to_start(&self, operation: &Operation, step: &Step) -> Timestamp {
         let waits = step.step.parse::<Kind>().is_ok_and(Kind::powers_on);
-        let others = self.operations.iter().filter(|other| other.target != operation.target);
-        let ends = others.flat_map(|other| &other.steps).filter_map(|step| step.finished_at);
-        let freed = ends.filter(|end| waits && (operation.created_at..=step.created_at).contains(end)).max();
+        let others = self
+            .operations
+            .iter()
+            .filter(|other| other.target != operation.target);
+        let ends = others
+            .flat_map(|other| &other.steps)
+            .filter_map(|step| step.finished_at);
+        let freed = ends
+            .filter(|end| waits && (operation.created_at..=step.created_at).contains(end))
+            .max();
         freed.unwrap_or(operation.created_at)
     }
 
     fn within(&self, step: &Step, share: &mut Share) {
-        let (Some(began), Some(ended)) = (step.started_at, step.finished_at) else { return };
+        let (Some(began), Some(ended)) = (step.started_at, step.finished_at) else {
+            return;
+        };
         let mut add = |kind, ms: i64| share.hand_overs.push((kind, step.step.clone(), ms));
         // A later round keeps the first one's order: when it was queued again is not kept.
         if step.round == 1 {
@@ -172,18 +210,29 @@ impl Recorded {
         if let Some(acted) = self.first_act(step, began) {
             add(HandOver::Begun, ms(began, acted));
         }
-        let mut own =
-            self.gate_runs.iter().filter(|run| step.step.starts_with("gates") && self.node(step) == Some(run.node));
+        let mut own = self
+            .gate_runs
+            .iter()
+            .filter(|run| step.step.starts_with("gates") && self.node(step) == Some(run.node));
         if let Some(run) = own.rfind(|run| (began..=ended).contains(&run.finished_at)) {
             let gates: u64 = run.results.iter().map(|result| result.duration_ms).sum();
-            add(HandOver::Gates, ms(began, ended) - i64::try_from(gates).unwrap_or(i64::MAX));
+            add(
+                HandOver::Gates,
+                ms(began, ended) - i64::try_from(gates).unwrap_or(i64::MAX),
+            );
         }
         let reports = self.of(step).filter(|event| event.kind == "boot.report");
-        if let Some(reported) = reports.map(|event| event.at).filter(|at| (began..=ended).contains(at)).last() {
+        if let Some(reported) = reports
+            .map(|event| event.at)
+            .filter(|at| (began..=ended).contains(at))
+            .last()
+        {
             add(HandOver::Reported, ms(reported, ended));
         }
         let said = self.log.iter().filter(|line| line.job == step.job);
-        if let Some(Noticed { late, log_in }) = said.filter_map(|line| line.text.parse().ok()).next_back() {
+        if let Some(Noticed { late, log_in }) =
+            said.filter_map(|line| line.text.parse().ok()).next_back()
+        {
             for (kind, took) in [(HandOver::Noticed, late), (HandOver::LoggedIn, log_in)] {
                 add(kind, i64::try_from(took.as_millis()).unwrap_or(i64::MAX));
             }
@@ -201,27 +250,39 @@ impl Recorded {
             own.map(|event| event.at).find(|at| *at >= began)
         };
         let said = || {
-            let own = self.log.iter().filter(|line| line.job == step.job && step.step == "converge");
+            let own = self
+                .log
+                .iter()
+                .filter(|line| line.job == step.job && step.step == "converge");
             own.map(|line| line.at).find(|at| *at >= began)
         };
-        first("act.started").or_else(|| first("permit.redeemed")).or_else(said)
+        first("act.started")
+            .or_else(|| first("permit.redeemed"))
+            .or_else(said)
     }
 
     fn node(&self, step: &Step) -> Option<Uuid> {
-        let operation = self.operations.iter().find(|operation| operation.steps.iter().any(|own| own.job == step.job));
+        let operation = self
+            .operations
+            .iter()
+            .find(|operation| operation.steps.iter().any(|own| own.job == step.job));
         Some(operation?.target.as_ref()?.id)
     }
 
     /// The events of a step's node.
     fn of(&self, step: &Step) -> impl Iterator<Item = &Event> {
         let node = self.node(step);
-        self.events.iter().filter(move |event| event.node.is_some() && event.node == node)
+        self.events
+            .iter()
+            .filter(move |event| event.node.is_some() && event.node == node)
     }
 }
 
 /// Never less than nothing: the two times may be of two transactions.
 fn ms(from: Timestamp, to: Timestamp) -> i64 {
-    i64::try_from(to.duration_since(from).as_millis()).unwrap_or(i64::MAX).max(0)
+    i64::try_from(to.duration_since(from).as_millis())
+        .unwrap_or(i64::MAX)
+        .max(0)
 }
 
 /// The shares for other programs: milliseconds, by hand-over and in sum.
@@ -235,15 +296,29 @@ pub(super) fn told(shares: &[Share]) -> Value {
 
 /// Prints the shares as a table, and where most of each node's time went.
 pub(super) fn print(shares: &[Share]) {
-    println!("\n=== Muster's own share, in seconds (lab/src/demo/overhead.rs says what is counted)");
-    let heads: String = HandOver::ALL.iter().map(|kind| format!("{:>9}", kind.name())).collect();
-    println!("{:<5}{:<10}{heads}{:>9}{:>9}{:>9}", "node", "operation", "sum", "looks", "took");
+    println!(
+        "\n=== Muster's own share, in seconds (lab/src/demo/overhead.rs says what is counted)"
+    );
+    let heads: String = HandOver::ALL
+        .iter()
+        .map(|kind| format!("{:>9}", kind.name()))
+        .collect();
+    println!(
+        "{:<5}{:<10}{heads}{:>9}{:>9}{:>9}",
+        "node", "operation", "sum", "looks", "took"
+    );
     let cell = |ms: i64| format!("{:>9.2}", ms as f64 / 1000.0);
     let mut largest: BTreeMap<&str, (HandOver, &str, i64)> = BTreeMap::new();
     for share in shares {
-        let cells: String = HandOver::ALL.iter().map(|kind| cell(share.of(*kind))).collect();
+        let cells: String = HandOver::ALL
+            .iter()
+            .map(|kind| cell(share.of(*kind)))
+            .collect();
         let (sum, looks, took) = (cell(share.sum()), cell(share.looks), cell(share.took));
-        println!("{:<5}{:<10}{cells}{sum}{looks}{took}", share.node, share.operation);
+        println!(
+            "{:<5}{:<10}{cells}{sum}{looks}{took}",
+            share.node, share.operation
+        );
         for (kind, step, ms) in &share.hand_overs {
             let most = largest.entry(&share.node).or_insert((*kind, step, *ms));
             if *ms > most.2 {
@@ -252,7 +327,11 @@ pub(super) fn print(shares: &[Share]) {
         }
     }
     for (node, (kind, step, ms)) in largest {
-        println!("{node}: the longest is {} of {step}, {:.2} s", kind.name(), ms as f64 / 1000.0);
+        println!(
+            "{node}: the longest is {} of {step}, {:.2} s",
+            kind.name(),
+            ms as f64 / 1000.0
+        );
     }
 }
 
@@ -266,14 +345,20 @@ mod tests {
     }
 
     fn share<'a>(shares: &'a [Share], node: &str, operation: &str) -> &'a Share {
-        shares.iter().find(|share| share.node == node && share.operation == operation).unwrap()
+        shares
+            .iter()
+            .find(|share| share.node == node && share.operation == operation)
+            .unwrap()
     }
 
     #[test]
     fn every_hand_over_of_a_recorded_claim_is_counted_once() {
         let shares = recorded().shares();
         let claim = share(&shares, "n1", "claim");
-        let counted: Vec<(HandOver, i64)> = HandOver::ALL.into_iter().map(|kind| (kind, claim.of(kind))).collect();
+        let counted: Vec<(HandOver, i64)> = HandOver::ALL
+            .into_iter()
+            .map(|kind| (kind, claim.of(kind)))
+            .collect();
         let expected = [
             (HandOver::Asked, 13),
             (HandOver::Ended, 138),
@@ -302,7 +387,10 @@ mod tests {
         }
         run.gate_runs.extend(other.clone());
         run.gate_runs.splice(0..0, other);
-        assert_eq!(share(&run.shares(), "n1", "claim").of(HandOver::Gates), before);
+        assert_eq!(
+            share(&run.shares(), "n1", "claim").of(HandOver::Gates),
+            before
+        );
     }
 
     #[test]
@@ -316,14 +404,36 @@ mod tests {
     #[test]
     fn a_look_that_came_late_is_read_from_the_agents_words() {
         let mut run = recorded();
-        let claim = run.operations.iter().find(|operation| operation.kind == "claim").unwrap();
-        let reboot = claim.steps.iter().find(|step| step.step == "reboot").unwrap();
+        let claim = run
+            .operations
+            .iter()
+            .find(|operation| operation.kind == "claim")
+            .unwrap();
+        let reboot = claim
+            .steps
+            .iter()
+            .find(|step| step.step == "reboot")
+            .unwrap();
         let ms = std::time::Duration::from_millis;
-        let text = Noticed { late: ms(400), log_in: ms(1400) }.to_string();
+        let text = Noticed {
+            late: ms(400),
+            log_in: ms(1400),
+        }
+        .to_string();
         let at = reboot.finished_at.unwrap();
-        run.log.push(OperationLogLine { id: 1, job: reboot.job, step: "reboot".into(), attempt: 1, at, text });
+        run.log.push(OperationLogLine {
+            id: 1,
+            job: reboot.job,
+            step: "reboot".into(),
+            attempt: 1,
+            at,
+            text,
+        });
         let shares = run.shares();
         let claim = share(&shares, "n1", "claim");
-        assert_eq!((claim.of(HandOver::Noticed), claim.of(HandOver::LoggedIn)), (400, 1400));
+        assert_eq!(
+            (claim.of(HandOver::Noticed), claim.of(HandOver::LoggedIn)),
+            (400, 1400)
+        );
     }
 }

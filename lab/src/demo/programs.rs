@@ -37,7 +37,10 @@ pub(super) struct Programs {
 impl Programs {
     /// Starts the server on its private Postgres and waits until the API answers.
     pub(super) async fn start(options: &DemoOptions, rack: &Rack) -> anyhow::Result<Self> {
-        let door = rack.forward(([127, 0, 0, 1], options.port).into(), (GATEWAY, API_PORT).into())?;
+        let door = rack.forward(
+            ([127, 0, 0, 1], options.port).into(),
+            (GATEWAY, API_PORT).into(),
+        )?;
         let mut programs = Self {
             netns: rack.netns.clone(),
             muster: options.muster.clone(),
@@ -88,15 +91,26 @@ impl Programs {
 
     /// `muster` as a user runs it; what it printed.
     pub(super) async fn cli(&self, verb: &[&str], options: &[&str]) -> anyhow::Result<String> {
-        let token = std::fs::read_to_string(self.parts.data.join("token")).context("the admin's token")?;
+        let token =
+            std::fs::read_to_string(self.parts.data.join("token")).context("the admin's token")?;
         let mut muster = Command::new(&self.muster);
-        muster.args(verb).args(options).env("MUSTER_SERVER", self.url()).env("MUSTER_TOKEN", token.trim());
+        muster
+            .args(verb)
+            .args(options)
+            .env("MUSTER_SERVER", self.url())
+            .env("MUSTER_TOKEN", token.trim());
         muster.stdin(Stdio::null()).kill_on_drop(true);
-        let ran = tokio::time::timeout(CLI_TIMEOUT, muster.output()).await.context("muster does not end")??;
+        let ran = tokio::time::timeout(CLI_TIMEOUT, muster.output())
+            .await
+            .context("muster does not end")??;
         let said = String::from_utf8_lossy(&ran.stdout).into_owned();
         match ran.status.success() {
             true => Ok(said),
-            false => bail!("muster {}: {said}{}", verb.join(" "), String::from_utf8_lossy(&ran.stderr)),
+            false => bail!(
+                "muster {}: {said}{}",
+                verb.join(" "),
+                String::from_utf8_lossy(&ran.stderr)
+            ),
         }
     }
 
@@ -106,7 +120,10 @@ impl Programs {
             return Ok(());
         }
         let enrolled = client.enrol_agent("lab", &"lab-agent".parse()?).await?;
-        write_secret(&self.parts.data.join("agent-token"), enrolled.token.reveal())?;
+        write_secret(
+            &self.parts.data.join("agent-token"),
+            enrolled.token.reveal(),
+        )?;
         self.spawn(Part::Agent).await
     }
 
@@ -137,11 +154,20 @@ impl Programs {
         let agents = format!("{GATEWAY}:{AGENT_PORT}");
         match part {
             Part::Postgres => {
-                command.args(["dev", "--postgres-only", "--data-dir"]).arg(&self.parts.data);
+                command
+                    .args(["dev", "--postgres-only", "--data-dir"])
+                    .arg(&self.parts.data);
             }
             Part::Server if self.apart => {
                 command
-                    .args(["server", "--listen", &listen, "--agent-listen", &agents, "--data-dir"])
+                    .args([
+                        "server",
+                        "--listen",
+                        &listen,
+                        "--agent-listen",
+                        &agents,
+                        "--data-dir",
+                    ])
                     .arg(&self.parts.data);
                 command
                     .arg("--key-file")
@@ -149,7 +175,16 @@ impl Programs {
                     .env("MUSTER_DATABASE_URL", self.parts.database_url());
             }
             Part::Server => {
-                command.args(["dev", "--site", "lab", "--listen", &listen, "--agent-listen", &agents, "--data-dir"]);
+                command.args([
+                    "dev",
+                    "--site",
+                    "lab",
+                    "--listen",
+                    &listen,
+                    "--agent-listen",
+                    &agents,
+                    "--data-dir",
+                ]);
                 command
                     .arg(&self.parts.data)
                     .arg("--ipxe-dir")
@@ -158,9 +193,21 @@ impl Programs {
                     .arg(&self.muster_node);
             }
             Part::Agent => {
-                command.args(["agent", "--server", &format!("https://{agents}"), "--token-file"]);
-                command.arg(self.parts.data.join("agent-token")).arg("--data-dir").arg(self.parts.data.join("agent"));
-                command.arg("--ipxe-dir").arg(&self.ipxe).arg("--muster-node").arg(&self.muster_node);
+                command.args([
+                    "agent",
+                    "--server",
+                    &format!("https://{agents}"),
+                    "--token-file",
+                ]);
+                command
+                    .arg(self.parts.data.join("agent-token"))
+                    .arg("--data-dir")
+                    .arg(self.parts.data.join("agent"));
+                command
+                    .arg("--ipxe-dir")
+                    .arg(&self.ipxe)
+                    .arg("--muster-node")
+                    .arg(&self.muster_node);
             }
         }
         command

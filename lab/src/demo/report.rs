@@ -10,12 +10,23 @@ use muster_core::gates::{GateResult, Limit, Verdict};
 use super::overhead::{self, Recorded};
 
 /// Prints the report of a finished run, and leaves what is measured of it in the run's directory.
-pub(super) async fn print(client: &Client, nodes: &[&str], job: &str, dir: &Path) -> anyhow::Result<()> {
+pub(super) async fn print(
+    client: &Client,
+    nodes: &[&str],
+    job: &str,
+    dir: &Path,
+) -> anyhow::Result<()> {
     for node in nodes {
         println!("\n=== {node}: timeline");
         for entry in client.node_timeline(node).await?.items {
-            let took = entry.duration_ms.map_or(String::new(), |ms| format!("{:>8.1} s", ms as f64 / 1000.0));
-            println!("{}  {took:>10}  {}", entry.at.strftime("%H:%M:%S"), entry.summary);
+            let took = entry
+                .duration_ms
+                .map_or(String::new(), |ms| format!("{:>8.1} s", ms as f64 / 1000.0));
+            println!(
+                "{}  {took:>10}  {}",
+                entry.at.strftime("%H:%M:%S"),
+                entry.summary
+            );
         }
         for run in client.node_gate_runs(node).await?.items.iter().rev() {
             println!("--- {node}: gates of {}: {}", run.suite, run.verdict);
@@ -24,7 +35,11 @@ pub(super) async fn print(client: &Client, nodes: &[&str], job: &str, dir: &Path
     }
     let shares = Recorded::read(client, nodes).await?.shares();
     overhead::print(&shares);
-    std::fs::write(dir.join("overhead.json"), overhead::told(&shares).to_string()).context("write overhead.json")?;
+    std::fs::write(
+        dir.join("overhead.json"),
+        overhead::told(&shares).to_string(),
+    )
+    .context("write overhead.json")?;
     println!("\n=== the admitted node, as Slurm saw it\n{job}");
     Ok(())
 }
@@ -36,8 +51,17 @@ fn print_gate(result: &GateResult) {
         Verdict::Error => "ERROR",
         Verdict::Skipped => "skipped",
     };
-    println!("  {verdict:<8}{:<28}{:>7.1} s  {}", result.gate, result.duration_ms as f64 / 1000.0, result.reason);
-    for measured in result.measured.iter().filter(|measured| measured.verdict != Verdict::Pass) {
+    println!(
+        "  {verdict:<8}{:<28}{:>7.1} s  {}",
+        result.gate,
+        result.duration_ms as f64 / 1000.0,
+        result.reason
+    );
+    for measured in result
+        .measured
+        .iter()
+        .filter(|measured| measured.verdict != Verdict::Pass)
+    {
         let text = |limit: &Limit| match limit {
             Limit::Number(number) => number.to_string(),
             Limit::Text(text) => text.clone(),

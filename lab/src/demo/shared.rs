@@ -12,22 +12,42 @@ use crate::slurm::Slurm;
 /// Gates that ask for it: that it is mounted, and that it gives back what is written.
 const GATES: [&str; 2] = ["storage.mounts", "storage.readback"];
 
-pub(super) async fn is_served(client: &Client, slurm: &Slurm, nfs: &Nfs, watch: &Watch) -> anyhow::Result<()> {
-    watch.say(&format!("a job on {GOOD} writes into {}, which is mounted at /shared", Nfs::source()));
+pub(super) async fn is_served(
+    client: &Client,
+    slurm: &Slurm,
+    nfs: &Nfs,
+    watch: &Watch,
+) -> anyhow::Result<()> {
+    watch.say(&format!(
+        "a job on {GOOD} writes into {}, which is mounted at /shared",
+        Nfs::source()
+    ));
     let write = "grep ' /shared nfs' /proc/mounts && hostname >/shared/written";
-    let mounted = slurm.srun(&["-p", "gpu", "-D", "/", "-w", GOOD, "sh", "-c", write]).await?;
+    let mounted = slurm
+        .srun(&["-p", "gpu", "-D", "/", "-w", GOOD, "sh", "-c", write])
+        .await?;
     let path = nfs.folder.join("written");
-    let written = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-    ensure!(written.trim() == GOOD, "the server holds {written:?} instead of {GOOD}'s word; mounted: {mounted}");
+    let written =
+        std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    ensure!(
+        written.trim() == GOOD,
+        "the server holds {written:?} instead of {GOOD}'s word; mounted: {mounted}"
+    );
     let runs = client.node_gate_runs(GOOD).await?.items;
     for gate in GATES {
         let passed = |run: &muster_api::gate_runs::GateRun| {
-            run.results.iter().any(|result| result.gate == gate && result.verdict == Verdict::Pass)
+            run.results
+                .iter()
+                .any(|result| result.gate == gate && result.verdict == Verdict::Pass)
         };
         ensure!(runs.iter().any(passed), "{gate} has not passed on {GOOD}");
     }
-    let left: Vec<_> =
-        std::fs::read_dir(&nfs.folder)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-    ensure!(left == ["written"], "more was left on the server than the job wrote: {left:?}");
+    let left: Vec<_> = std::fs::read_dir(&nfs.folder)?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    ensure!(
+        left == ["written"],
+        "more was left on the server than the job wrote: {left:?}"
+    );
     Ok(())
 }

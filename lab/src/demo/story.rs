@@ -12,7 +12,8 @@ use super::oracle::Written;
 use super::programs::Programs;
 use super::watch::Watch;
 use super::{
-    Adoption, DemoOptions, Disturbance, adopt, cabling, declare, firmware, hold, network, oracle, report, shared,
+    Adoption, DemoOptions, Disturbance, adopt, cabling, declare, firmware, hold, network, oracle,
+    report, shared,
 };
 use crate::machine::PowerState;
 use crate::machine::oracle::Cause;
@@ -35,7 +36,11 @@ pub(super) async fn tell(
 ) -> anyhow::Result<()> {
     let client = programs.client();
     let mut watch = Watch::new();
-    watch.say(&format!("the console is at {} (user admin, password {})", programs.url(), programs.password()));
+    watch.say(&format!(
+        "the console is at {} (user admin, password {})",
+        programs.url(),
+        programs.password()
+    ));
     watch.say(&format!("machines run by {}", rack.accel));
     watch.say("declare the site, its images, the stack, the suite, the cluster, and three nodes");
     declare::site(client, options).await?;
@@ -48,7 +53,9 @@ pub(super) async fn tell(
     let disturbed = options.disturbance == Disturbance::Kills;
     let mut chaos = Chaos::new(disturbed);
     let mut written = match disturbed {
-        true => Some(Written::new(hold::stranger_arrives(rack, options, &watch).await?)),
+        true => Some(Written::new(
+            hold::stranger_arrives(rack, options, &watch).await?,
+        )),
         false => None,
     };
     inspect(rack, client, &mut watch).await?;
@@ -56,7 +63,15 @@ pub(super) async fn tell(
     if disturbed {
         hold::stranger_is_left_alone(rack, client, &mut watch).await?;
     }
-    serve(rack, programs, client, &mut watch, &mut chaos, written.as_mut()).await?;
+    serve(
+        rack,
+        programs,
+        client,
+        &mut watch,
+        &mut chaos,
+        written.as_mut(),
+    )
+    .await?;
     firmware::holds(rack, client, &watch).await?;
     let job = run_a_job(slurm, &watch).await?;
     shared::is_served(client, slurm, nfs, &watch).await?;
@@ -94,16 +109,27 @@ async fn inspect(rack: &Rack, client: &Client, watch: &mut Watch) -> anyhow::Res
     let mut pressed = false;
     let ended = watch.until(client, "inspection", LONG, async |fleet| {
         let small = fleet.get(SMALL);
-        let asked =
-            small.is_some_and(|status| status.why.waiting_for.as_deref().is_some_and(|text| text.contains("the lab")));
+        let asked = small.is_some_and(|status| {
+            status
+                .why
+                .waiting_for
+                .as_deref()
+                .is_some_and(|text| text.contains("the lab"))
+        });
         if asked && !pressed && button.power() == PowerState::Off {
             button.press_button(Cause::Button).await?;
             pressed = true;
         }
         for node in [GOOD, FAILING] {
-            ensure!(!matches!(state(fleet, node), "failed" | "quarantined"), "{node} did not become available");
+            ensure!(
+                !matches!(state(fleet, node), "failed" | "quarantined"),
+                "{node} did not become available"
+            );
         }
-        ensure!(state(fleet, SMALL) != "available", "{SMALL} has less memory than its profile and was let through");
+        ensure!(
+            state(fleet, SMALL) != "available",
+            "{SMALL} has less memory than its profile and was let through"
+        );
         Ok(state(fleet, GOOD) == "available"
             && state(fleet, FAILING) == "available"
             && state(fleet, SMALL) == "quarantined")
@@ -120,10 +146,17 @@ async fn serve(
     chaos: &mut Chaos,
     mut written: Option<&mut Written>,
 ) -> anyhow::Result<()> {
-    watch.say(&format!("claim {GOOD} and {FAILING} for the pool; a disk of {FAILING} will raise a critical warning"));
+    watch.say(&format!(
+        "claim {GOOD} and {FAILING} for the pool; a disk of {FAILING} will raise a critical warning"
+    ));
     for node in [GOOD, FAILING] {
         let spec = ClaimSpec::new("cpu", Some(node.into()), None);
-        client.create_claim(&CreateClaim { name: Some(format!("claim-{node}").parse()?), spec }).await?;
+        client
+            .create_claim(&CreateClaim {
+                name: Some(format!("claim-{node}").parse()?),
+                spec,
+            })
+            .await?;
     }
     let failing = &rack.slot(FAILING)?.machine;
     let served = watch.until(client, "service", LONG, async |fleet| {
@@ -131,12 +164,20 @@ async fn serve(
         if let Some(written) = &mut written {
             written.look(rack).await?;
         }
-        if matches!(state(fleet, FAILING), "installing" | "validating") && failing.power() == PowerState::On {
+        if matches!(state(fleet, FAILING), "installing" | "validating")
+            && failing.power() == PowerState::On
+        {
             // The emulated disk forgets its warning with each boot; a real one would not.
             failing.set_nvme_warning(BAD_DISK, DEGRADED).await.ok();
         }
-        ensure!(!matches!(state(fleet, GOOD), "failed" | "quarantined"), "{GOOD} did not get into service");
-        ensure!(!matches!(state(fleet, FAILING), "failed" | "in_service"), "{FAILING} was not stopped by its gates");
+        ensure!(
+            !matches!(state(fleet, GOOD), "failed" | "quarantined"),
+            "{GOOD} did not get into service"
+        );
+        ensure!(
+            !matches!(state(fleet, FAILING), "failed" | "in_service"),
+            "{FAILING} was not stopped by its gates"
+        );
         Ok(state(fleet, GOOD) == "in_service" && state(fleet, FAILING) == "quarantined")
     });
     served.await
@@ -145,21 +186,41 @@ async fn serve(
 /// A job runs on the admitted node.
 async fn run_a_job(slurm: &Slurm, watch: &Watch) -> anyhow::Result<String> {
     watch.say(&format!("srun on {GOOD}"));
-    let said = slurm.srun(&["-p", "gpu", "-D", "/", "-w", GOOD, "uname", "-a"]).await?;
+    let said = slurm
+        .srun(&["-p", "gpu", "-D", "/", "-w", GOOD, "uname", "-a"])
+        .await?;
     ensure!(said.contains(GOOD), "srun ran elsewhere: {said}");
-    Ok(format!("{}\n$ srun -p gpu -D / -w {GOOD} uname -a\n{said}", slurm.sinfo().await?))
+    Ok(format!(
+        "{}\n$ srun -p gpu -D / -w {GOOD} uname -a\n{said}",
+        slurm.sinfo().await?
+    ))
 }
 
 /// Release: the running job ends first, then the node leaves Slurm, is wiped, inspected, and available again.
-async fn release(rack: &Rack, slurm: &Slurm, client: &Client, watch: &mut Watch) -> anyhow::Result<()> {
-    watch.say(&format!("start a job of 20 s on {GOOD} and release its claim at once"));
-    let mut job = slurm.command("srun").args(["-p", "gpu", "-D", "/", "-w", GOOD, "sleep", "20"]).spawn()?;
+async fn release(
+    rack: &Rack,
+    slurm: &Slurm,
+    client: &Client,
+    watch: &mut Watch,
+) -> anyhow::Result<()> {
+    watch.say(&format!(
+        "start a job of 20 s on {GOOD} and release its claim at once"
+    ));
+    let mut job = slurm
+        .command("srun")
+        .args(["-p", "gpu", "-D", "/", "-w", GOOD, "sleep", "20"])
+        .spawn()?;
     let running = watch.until(client, "the job to run", SHORT, async |_| {
-        Ok(slurm.run("squeue", &["-h", "-w", GOOD, "-t", "R", "-o", "%T"]).await?.contains("RUNNING"))
+        Ok(slurm
+            .run("squeue", &["-h", "-w", GOOD, "-t", "R", "-o", "%T"])
+            .await?
+            .contains("RUNNING"))
     });
     running.await?;
     let claim = client.get::<ClaimSpec>(&format!("claim-{GOOD}")).await?;
-    client.erase_claim(claim.name.as_str(), claim.generation).await?;
+    client
+        .erase_claim(claim.name.as_str(), claim.generation)
+        .await?;
     let mut finished = None;
     let drained = watch.until(client, "the drain", SHORT, async |fleet| {
         finished = finished.or(job.try_wait()?);
@@ -167,13 +228,19 @@ async fn release(rack: &Rack, slurm: &Slurm, client: &Client, watch: &mut Watch)
     });
     drained.await?;
     finished = finished.or(job.try_wait()?);
-    ensure!(finished.is_some_and(|status| status.success()), "the job did not end by itself before the node left");
+    ensure!(
+        finished.is_some_and(|status| status.success()),
+        "the job did not end by itself before the node left"
+    );
     gone(slurm).await?;
     slurm.restart().await?;
     gone(slurm).await?;
     watch.say("the node is out of Slurm, also after slurmctld was restarted");
     let back = watch.until(client, "the wipe and the inspection", LONG, async |fleet| {
-        ensure!(!matches!(state(fleet, GOOD), "failed" | "quarantined"), "{GOOD} did not come back");
+        ensure!(
+            !matches!(state(fleet, GOOD), "failed" | "quarantined"),
+            "{GOOD} did not come back"
+        );
         Ok(state(fleet, GOOD) == "available")
     });
     back.await?;
@@ -182,6 +249,9 @@ async fn release(rack: &Rack, slurm: &Slurm, client: &Client, watch: &mut Watch)
 
 async fn gone(slurm: &Slurm) -> anyhow::Result<()> {
     let listed = slurm.sinfo().await?;
-    ensure!(!listed.split_whitespace().any(|word| word == GOOD), "{GOOD} is still in Slurm:\n{listed}");
+    ensure!(
+        !listed.split_whitespace().any(|word| word == GOOD),
+        "{GOOD} is still in Slurm:\n{listed}"
+    );
     Ok(())
 }

@@ -58,16 +58,28 @@ impl<'rack> Veteran<'rack> {
         for key in ["admin", "host"] {
             let path = keys.join(key);
             let mut made = Command::new("ssh-keygen");
-            made.args(["-q", "-t", "ed25519", "-N", "", "-C", key, "-f"]).arg(path);
-            ensure!(made.status().await.context("start ssh-keygen")?.success(), "ssh-keygen made no {key} key");
+            made.args(["-q", "-t", "ed25519", "-N", "", "-C", key, "-f"])
+                .arg(path);
+            ensure!(
+                made.status().await.context("start ssh-keygen")?.success(),
+                "ssh-keygen made no {key} key"
+            );
         }
-        Ok(Self { rack, keys, name: name.to_owned(), disk: disk.to_owned(), address: address(index) })
+        Ok(Self {
+            rack,
+            keys,
+            name: name.to_owned(),
+            disk: disk.to_owned(),
+            address: address(index),
+        })
     }
 
     /// Puts its disk together and switches it on, as it stood before Muster came.
     pub(super) async fn build(&self, options: &DemoOptions) -> anyhow::Result<()> {
         let machine = &self.rack.slot(&self.name)?.machine;
-        machine.image_disk(&self.disk, &options.artifacts.image()).await?;
+        machine
+            .image_disk(&self.disk, &options.artifacts.image())
+            .await?;
         self.settle(&machine.disk_path(&self.disk)?).await?;
         Ok(machine.press_button(Cause::Button).await?)
     }
@@ -75,15 +87,26 @@ impl<'rack> Veteran<'rack> {
     /// Switches it off by its own system; its disk may be copied then.
     pub(super) async fn rest(&self) -> anyhow::Result<()> {
         // Copies are machines of their own.
-        self.run(&["truncate", "-s", "0", "/etc/machine-id"]).await?;
+        self.run(&["truncate", "-s", "0", "/etc/machine-id"])
+            .await?;
         // The connection may break while it goes down.
         let _told = self.run(&["systemctl", "--no-block", "poweroff"]).await;
-        Ok(self.rack.slot(&self.name)?.machine.wait_for_power(PowerState::Off, COMMAND_LIMIT).await?)
+        Ok(self
+            .rack
+            .slot(&self.name)?
+            .machine
+            .wait_for_power(PowerState::Off, COMMAND_LIMIT)
+            .await?)
     }
 
     /// Switches it on again.
     pub(super) async fn start_again(&self) -> anyhow::Result<()> {
-        Ok(self.rack.slot(&self.name)?.machine.press_button(Cause::Button).await?)
+        Ok(self
+            .rack
+            .slot(&self.name)?
+            .machine
+            .press_button(Cause::Button)
+            .await?)
     }
 
     /// As [`Veteran::build`], from the disk of one that is off and has joined already.
@@ -91,7 +114,14 @@ impl<'rack> Veteran<'rack> {
         let machine = &self.rack.slot(&self.name)?.machine;
         let to = machine.disk_path(&self.disk)?;
         let mut copy = Command::new("cp");
-        copy.arg("--sparse=always").arg(self.rack.slot(&other.name)?.machine.disk_path(&other.disk)?).arg(&to);
+        copy.arg("--sparse=always")
+            .arg(
+                self.rack
+                    .slot(&other.name)?
+                    .machine
+                    .disk_path(&other.disk)?,
+            )
+            .arg(&to);
         finished("cp", copy.kill_on_drop(true)).await?;
         self.settle(&to).await?;
         Ok(machine.press_button(Cause::Button).await?)
@@ -99,10 +129,20 @@ impl<'rack> Veteran<'rack> {
 
     /// Its name, address, host key and admin, written into the file system of a disk that nobody has mounted.
     async fn settle(&self, disk: &Path) -> anyhow::Result<()> {
-        let network = format!("[Match]\nType=ether\n\n[Network]\nAddress={}/24\nGateway={GATEWAY}\n", self.address);
+        let network = format!(
+            "[Match]\nType=ether\n\n[Network]\nAddress={}/24\nGateway={GATEWAY}\n",
+            self.address
+        );
         let hosts = format!("127.0.0.1 localhost\n{} {}\n", self.address, self.name);
-        let (name, known) = (format!("{}\n", self.name), format!("{} {}", self.address, self.read("host.pub")?));
-        let slurmd = format!("SLURMD_OPTIONS=\"--conf-server {GATEWAY}:{} -N {}\"\n", slurm::PORT, self.name);
+        let (name, known) = (
+            format!("{}\n", self.name),
+            format!("{} {}", self.address, self.read("host.pub")?),
+        );
+        let slurmd = format!(
+            "SLURMD_OPTIONS=\"--conf-server {GATEWAY}:{} -N {}\"\n",
+            slurm::PORT,
+            self.name
+        );
         for (file, text) in [
             ("hostname", &name),
             ("hosts", &hosts),
@@ -113,8 +153,9 @@ impl<'rack> Veteran<'rack> {
         ] {
             std::fs::write(self.keys.join(file), text)?;
         }
-        let mut script =
-            String::from("mkdir /root/.ssh\nset_inode_field /root/.ssh mode 040700\nmkdir /etc/default/grub.d\n");
+        let mut script = String::from(
+            "mkdir /root/.ssh\nset_inode_field /root/.ssh mode 040700\nmkdir /etc/default/grub.d\n",
+        );
         for (file, path, mode) in [
             ("hostname", "/etc/hostname", "0100644"),
             ("hosts", "/etc/hosts", "0100644"),
@@ -126,16 +167,35 @@ impl<'rack> Veteran<'rack> {
             ("admin.pub", "/root/.ssh/authorized_keys", "0100600"),
         ] {
             let from = self.keys.join(file);
-            script += &format!("rm {path}\nwrite {} {path}\nset_inode_field {path} mode {mode}\n", from.display());
+            script += &format!(
+                "rm {path}\nwrite {} {path}\nset_inode_field {path} mode {mode}\n",
+                from.display()
+            );
         }
         let mut debugfs = Command::new("/usr/sbin/debugfs");
-        debugfs.args(["-w", "-f", "-"]).arg(format!("{}?offset={ROOT_AT}", disk.display()));
-        debugfs.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        debugfs
+            .args(["-w", "-f", "-"])
+            .arg(format!("{}?offset={ROOT_AT}", disk.display()));
+        debugfs
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
         let mut running = debugfs.spawn().context("start debugfs")?;
-        running.stdin.take().context("debugfs takes no input")?.write_all(script.as_bytes()).await?;
-        let said = tokio::time::timeout(COMMAND_LIMIT, running.wait_with_output()).await.context("debugfs hangs")??;
+        running
+            .stdin
+            .take()
+            .context("debugfs takes no input")?
+            .write_all(script.as_bytes())
+            .await?;
+        let said = tokio::time::timeout(COMMAND_LIMIT, running.wait_with_output())
+            .await
+            .context("debugfs hangs")??;
         let errors = String::from_utf8_lossy(&said.stderr);
-        ensure!(said.status.success() && !errors.contains("Filesystem not open"), "debugfs: {errors}");
+        ensure!(
+            said.status.success() && !errors.contains("Filesystem not open"),
+            "debugfs: {errors}"
+        );
         Ok(())
     }
 
@@ -143,7 +203,11 @@ impl<'rack> Veteran<'rack> {
     pub(super) async fn up(&self) -> anyhow::Result<()> {
         let asked = Instant::now();
         while let Err(error) = self.run(&["true"]).await {
-            ensure!(asked.elapsed() < BOOT_LIMIT, "{} did not come up from its disk: {error}", self.name);
+            ensure!(
+                asked.elapsed() < BOOT_LIMIT,
+                "{} did not come up from its disk: {error}",
+                self.name
+            );
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
         Ok(())
@@ -156,7 +220,8 @@ impl<'rack> Veteran<'rack> {
         std::fs::create_dir_all(&settings)?;
         for (name, blob) in bundle_files(&options.artifacts)? {
             if name.ends_with(".deb") && !NOT_NEEDED.iter().any(|other| name.starts_with(other)) {
-                std::fs::copy(&blob, settings.join(&name)).with_context(|| format!("copy {name}"))?;
+                std::fs::copy(&blob, settings.join(&name))
+                    .with_context(|| format!("copy {name}"))?;
             }
         }
         std::fs::copy(&slurm.munge_key, settings.join("munge.key"))?;
@@ -165,7 +230,12 @@ impl<'rack> Veteran<'rack> {
             "[Mount]\nWhat={}\nWhere=/shared\nType=nfs\nOptions=hard,_netdev\n\n[Install]\nWantedBy=remote-fs.target\n",
             Nfs::source()
         );
-        for (file, text) in [("slurmd.conf", unit), ("shared.mount", &shared), ("count", COUNT), ("join", JOIN)] {
+        for (file, text) in [
+            ("slurmd.conf", unit),
+            ("shared.mount", &shared),
+            ("count", COUNT),
+            ("join", JOIN),
+        ] {
             std::fs::write(settings.join(file), text)?;
         }
         self.give(&settings, "/root/settings").await?;
@@ -177,25 +247,45 @@ impl<'rack> Veteran<'rack> {
     /// Copies a file, or a folder with all that is in it, there.
     pub(super) async fn give(&self, from: &Path, to: &str) -> anyhow::Result<()> {
         let mut copy = self.ssh("scp");
-        finished("scp", copy.arg("-r").arg(from).arg(format!("root@{}:{to}", self.address))).await.map(drop)
+        finished(
+            "scp",
+            copy.arg("-r")
+                .arg(from)
+                .arg(format!("root@{}:{to}", self.address)),
+        )
+        .await
+        .map(drop)
     }
 
     /// What a command on it prints; its admin runs it.
     pub(super) async fn run(&self, command: &[&str]) -> anyhow::Result<String> {
         let mut ssh = self.ssh("ssh");
-        finished(&command.join(" "), ssh.arg(format!("root@{}", self.address)).args(command)).await
+        finished(
+            &command.join(" "),
+            ssh.arg(format!("root@{}", self.address)).args(command),
+        )
+        .await
     }
 
     /// The kernel's random id of its boot.
     pub(super) async fn boot_id(&self) -> anyhow::Result<String> {
-        Ok(self.run(&["cat", "/proc/sys/kernel/random/boot_id"]).await?.trim().to_owned())
+        Ok(self
+            .run(&["cat", "/proc/sys/kernel/random/boot_id"])
+            .await?
+            .trim()
+            .to_owned())
     }
 
     /// The fingerprint of its host key, as read on the machine itself.
     pub(super) async fn fingerprint(&self) -> anyhow::Result<String> {
-        let said = self.run(&["ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub"]).await?;
-        let word = said.split_whitespace().find(|word| word.starts_with("SHA256:"));
-        word.map(str::to_owned).with_context(|| format!("no fingerprint in {said:?}"))
+        let said = self
+            .run(&["ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub"])
+            .await?;
+        let word = said
+            .split_whitespace()
+            .find(|word| word.starts_with("SHA256:"));
+        word.map(str::to_owned)
+            .with_context(|| format!("no fingerprint in {said:?}"))
     }
 
     /// The key that its admin logs in with.
@@ -204,14 +294,27 @@ impl<'rack> Veteran<'rack> {
     }
 
     fn read(&self, file: &str) -> anyhow::Result<String> {
-        std::fs::read_to_string(self.keys.join(file)).with_context(|| format!("read the veteran's {file}"))
+        std::fs::read_to_string(self.keys.join(file))
+            .with_context(|| format!("read the veteran's {file}"))
     }
 
     fn ssh(&self, program: &str) -> Command {
         let mut command = self.rack.command(program);
-        command.arg("-F").arg("/dev/null").arg("-i").arg(self.keys.join("admin"));
-        command.arg("-o").arg(format!("UserKnownHostsFile={}", self.keys.join("known_hosts").display()));
-        for option in ["StrictHostKeyChecking=yes", "BatchMode=yes", "IdentitiesOnly=yes", "ConnectTimeout=20"] {
+        command
+            .arg("-F")
+            .arg("/dev/null")
+            .arg("-i")
+            .arg(self.keys.join("admin"));
+        command.arg("-o").arg(format!(
+            "UserKnownHostsFile={}",
+            self.keys.join("known_hosts").display()
+        ));
+        for option in [
+            "StrictHostKeyChecking=yes",
+            "BatchMode=yes",
+            "IdentitiesOnly=yes",
+            "ConnectTimeout=20",
+        ] {
             command.arg("-o").arg(option);
         }
         command.stdin(Stdio::null()).kill_on_drop(true);
@@ -221,10 +324,15 @@ impl<'rack> Veteran<'rack> {
 
 /// What a command printed that ended well, within its time.
 pub(super) async fn finished(what: &str, command: &mut Command) -> anyhow::Result<String> {
-    let ran =
-        tokio::time::timeout(COMMAND_LIMIT, command.output()).await.with_context(|| format!("{what} hangs"))??;
+    let ran = tokio::time::timeout(COMMAND_LIMIT, command.output())
+        .await
+        .with_context(|| format!("{what} hangs"))??;
     match ran.status.success() {
         true => Ok(String::from_utf8_lossy(&ran.stdout).into_owned()),
-        false => bail!("{what}: {}: {}", ran.status, String::from_utf8_lossy(&ran.stderr).trim()),
+        false => bail!(
+            "{what}: {}: {}",
+            ran.status,
+            String::from_utf8_lossy(&ran.stderr).trim()
+        ),
     }
 }

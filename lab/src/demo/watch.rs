@@ -23,8 +23,14 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new() -> Self {
-        let bars = std::io::stdout().is_terminal().then(|| (MultiProgress::new(), BTreeMap::new()));
-        Self { bars, shown: BTreeMap::new(), started: Instant::now() }
+        let bars = std::io::stdout()
+            .is_terminal()
+            .then(|| (MultiProgress::new(), BTreeMap::new()));
+        Self {
+            bars,
+            shown: BTreeMap::new(),
+            started: Instant::now(),
+        }
     }
 
     /// How long the run is under way.
@@ -56,14 +62,21 @@ impl Watch {
         loop {
             // The server may be away for a moment, on purpose: what counts is the deadline.
             if let Ok(nodes) = client.list_all::<NodeSpec>(None).await {
-                let fleet: Fleet = nodes.into_iter().map(|node| (node.name.to_string(), node.status)).collect();
+                let fleet: Fleet = nodes
+                    .into_iter()
+                    .map(|node| (node.name.to_string(), node.status))
+                    .collect();
                 self.show(&fleet);
                 if done(&fleet).await? {
                     return Ok(());
                 }
             }
             if Instant::now() > deadline {
-                bail!("{what}: not within {} s; last seen: {:?}", limit.as_secs(), self.shown);
+                bail!(
+                    "{what}: not within {} s; last seen: {:?}",
+                    limit.as_secs(),
+                    self.shown
+                );
             }
             tokio::time::sleep(POLL).await;
         }
@@ -84,10 +97,16 @@ impl Watch {
     }
 }
 
-fn bar<'a>(multi: &MultiProgress, bars: &'a mut BTreeMap<String, ProgressBar>, name: &str) -> &'a ProgressBar {
+fn bar<'a>(
+    multi: &MultiProgress,
+    bars: &'a mut BTreeMap<String, ProgressBar>,
+    name: &str,
+) -> &'a ProgressBar {
     bars.entry(name.to_owned()).or_insert_with(|| {
         let style = ProgressStyle::with_template("{spinner} {prefix:<4} {elapsed:>5} {wide_msg}");
-        let bar = multi.add(ProgressBar::new_spinner()).with_prefix(name.to_owned());
+        let bar = multi
+            .add(ProgressBar::new_spinner())
+            .with_prefix(name.to_owned());
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         bar.enable_steady_tick(Duration::from_millis(250));
         bar
@@ -95,7 +114,11 @@ fn bar<'a>(multi: &MultiProgress, bars: &'a mut BTreeMap<String, ProgressBar>, n
 }
 
 fn describe(status: &NodeStatus) -> String {
-    match (status.state.as_str(), &status.reason, &status.why.waiting_for) {
+    match (
+        status.state.as_str(),
+        &status.reason,
+        &status.why.waiting_for,
+    ) {
         ("quarantined" | "failed", Some(reason), _) => reason.clone(),
         (_, _, Some(waiting)) => waiting.clone(),
         _ => String::new(),

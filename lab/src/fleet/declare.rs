@@ -44,7 +44,9 @@ fn address(network: u8, number: u32) -> Ipv4Addr {
 /// Declares the site, so that its agent can be enrolled.
 pub(super) async fn site(client: &Client) -> anyhow::Result<()> {
     let live = json!({ "kernel": digest("kernel"), "initrd": digest("initrd") });
-    put(client, "sites", SITE, json!({ "live": live })).await.map(drop)
+    put(client, "sites", SITE, json!({ "live": live }))
+        .await
+        .map(drop)
 }
 
 /// Declares everything that nodes need.
@@ -53,8 +55,7 @@ pub(super) async fn kinds(client: &Client, options: &FleetOptions) -> anyhow::Re
         let budget = json!({ "site": SITE, "units": NODES_IN_RACK, "power_budget_w": NODES_IN_RACK * NODE_W });
         put(client, "racks", &rack(number), budget).await?;
     }
-    let subnet =
-        json!({ "site": SITE, "network": "10.128.0.0/16", "agent_address": "10.128.0.1", "mode": "authoritative" });
+    let subnet = json!({ "site": SITE, "network": "10.128.0.0/16", "agent_address": "10.128.0.1", "mode": "authoritative" });
     let profile = json!({
         "model": SITE, "sockets": 1, "cores_per_socket": 2, "memory_mib": 1800, "schedulable_memory_mib": 1500,
         "root_disk": { "serial_prefix": "ROOT" }, "power_max_w": NODE_W,
@@ -101,8 +102,12 @@ pub(super) async fn nodes(client: &Client, options: &FleetOptions) -> anyhow::Re
     let accept = options.until > Until::Declared;
     let first = node(client, 1, accept).await?;
     // What happened before the fleet was there is not read.
-    let before =
-        client.events(0, &[("node", &name(1)), ("limit", "1")]).await?.items.first().map_or(0, |event| event.seq - 1);
+    let before = client
+        .events(0, &[("node", &name(1)), ("limit", "1")])
+        .await?
+        .items
+        .first()
+        .map_or(0, |event| event.seq - 1);
     let rest = futures::stream::iter(2..=options.nodes).map(|number| node(client, number, accept));
     let rest: Vec<_> = rest.buffer_unordered(AT_ONCE).try_collect().await?;
     let ids: BTreeMap<_, _> = std::iter::once(first).chain(rest).collect();
@@ -118,7 +123,10 @@ async fn node(client: &Client, number: u32, accept: bool) -> anyhow::Result<(uui
     });
     let name = name(number);
     let answer = put(client, "nodes", &name, spec).await?;
-    let id = answer["id"].as_str().and_then(|id| id.parse().ok()).context("a node without an id")?;
+    let id = answer["id"]
+        .as_str()
+        .and_then(|id| id.parse().ok())
+        .context("a node without an id")?;
     Ok((id, name))
 }
 
@@ -133,6 +141,8 @@ fn digest(of: &str) -> Digest {
 
 async fn put(client: &Client, collection: &str, name: &str, spec: Value) -> anyhow::Result<Value> {
     let body = json!({ "spec": spec });
-    let answer = client.put_value(&[collection, name], &body, Precondition::None).await;
+    let answer = client
+        .put_value(&[collection, name], &body, Precondition::None)
+        .await;
     answer.with_context(|| format!("declare {collection}/{name}"))
 }

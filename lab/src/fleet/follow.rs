@@ -98,7 +98,11 @@ impl Follower {
 
     pub(super) fn know(&mut self, declared: Declared) {
         self.after = declared.before;
-        self.nodes = declared.ids.into_iter().map(|(id, name)| (id, Node::new(name))).collect();
+        self.nodes = declared
+            .ids
+            .into_iter()
+            .map(|(id, name)| (id, Node::new(name)))
+            .collect();
         if self.until == Until::Declared {
             self.nodes.values_mut().for_each(|node| node.done = true);
         }
@@ -122,7 +126,9 @@ impl Follower {
     }
 
     fn take(&mut self, event: &Event) {
-        let Some(node) = event.node.and_then(|id| self.nodes.get_mut(&id)) else { return };
+        let Some(node) = event.node.and_then(|id| self.nodes.get_mut(&id)) else {
+            return;
+        };
         self.events += 1;
         match event.kind.as_str() {
             "node.registered" => node.begun = Some((Phase::Accept, event.at)),
@@ -161,7 +167,10 @@ impl Follower {
                 && node.asked.is_none_or(|asked| asked.elapsed() > AGAIN)
             {
                 node.asked = Some(Instant::now());
-                wants.push(Want { node: node.name.clone(), what });
+                wants.push(Want {
+                    node: node.name.clone(),
+                    what,
+                });
             }
         }
         wants
@@ -173,7 +182,10 @@ impl Follower {
         for node in self.nodes.values().filter(|node| !node.done) {
             *counts.entry(node.state.as_str()).or_default() += 1;
         }
-        let counts: Vec<String> = counts.into_iter().map(|(state, count)| format!("{count} {state}")).collect();
+        let counts: Vec<String> = counts
+            .into_iter()
+            .map(|(state, count)| format!("{count} {state}"))
+            .collect();
         counts.join(", ")
     }
 
@@ -181,7 +193,10 @@ impl Follower {
     pub(super) async fn stuck(&self, client: &Client) -> String {
         let mut told = Vec::new();
         for node in self.nodes.values().filter(|node| !node.done).take(5) {
-            let why = client.node_why(&node.name).await.map_or_else(|error| error.to_string(), |why| why.sentence);
+            let why = client
+                .node_why(&node.name)
+                .await
+                .map_or_else(|error| error.to_string(), |why| why.sentence);
             told.push(format!("{} is {}: {why}", node.name, node.state));
         }
         told.join("; ")
@@ -207,12 +222,19 @@ impl Node {
     /// Moves it on; the sentence for a move that cannot be.
     fn advanced(&mut self, event: &Event, until: Until) -> Result<(), String> {
         let word = |member: &str| event.detail[member].as_str().unwrap_or_default().to_owned();
-        let from = std::mem::replace(&mut self.state, word("to").parse().map_err(|_| event.summary.clone())?);
+        let from = std::mem::replace(
+            &mut self.state,
+            word("to").parse().map_err(|_| event.summary.clone())?,
+        );
         (self.reason, self.asked) = (word("reason"), None);
         match (self.state, self.begun) {
             (State::Available, Some((phase @ (Phase::Accept | Phase::Release), began)))
             | (State::InService, Some((phase @ Phase::Serve, began))) => {
-                self.laps.push(Lap { phase, from: began, to: event.at });
+                self.laps.push(Lap {
+                    phase,
+                    from: began,
+                    to: event.at,
+                });
                 self.begun = None;
             }
             _ => {}
@@ -224,7 +246,11 @@ impl Node {
             Until::Released => self.state == State::Available && self.releasing,
         };
         if word("from") != from.as_str() {
-            return Err(format!("{} moved from {}, and was {from}", self.name, word("from")));
+            return Err(format!(
+                "{} moved from {}, and was {from}",
+                self.name,
+                word("from")
+            ));
         }
         match table::legal(from, self.state) {
             true => Ok(()),
@@ -237,7 +263,9 @@ impl Node {
             State::Available if !self.claimed => Some(Wanted::Claim),
             State::InService if !self.releasing => Some(Wanted::Release),
             State::Failed => Some(Wanted::Ask("retry")),
-            State::Quarantined if self.reason.starts_with("unsanitised") => Some(Wanted::Ask("wipe")),
+            State::Quarantined if self.reason.starts_with("unsanitised") => {
+                Some(Wanted::Ask("wipe"))
+            }
             State::Quarantined => Some(Wanted::Ask("recover")),
             _ => None,
         }

@@ -8,7 +8,11 @@ use crate::parts::Part;
 /// Kills on until the run is done; how often something was killed.
 pub(super) async fn every(pause: Option<Duration>, programs: &Programs) -> anyhow::Result<u32> {
     let Some(pause) = pause else { return Ok(0) };
-    let parts: &[Part] = if programs.owns_server() { &[Part::Server, Part::Agent] } else { &[Part::Agent] };
+    let parts: &[Part] = if programs.owns_server() {
+        &[Part::Server, Part::Agent]
+    } else {
+        &[Part::Agent]
+    };
     for (kills, part) in (0..).zip(parts.iter().cycle()) {
         tokio::select! {
             () = programs.calmed().cancelled() => return Ok(kills),

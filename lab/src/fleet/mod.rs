@@ -59,7 +59,11 @@ pub enum ServerOptions {
     /// One of its own, of this `muster` binary, on a private Postgres.
     Own { muster: PathBuf },
     /// One that runs.
-    Running { url: String, agent_url: String, token_file: PathBuf },
+    Running {
+        url: String,
+        agent_url: String,
+        token_file: PathBuf,
+    },
 }
 
 /// The last thing that is done with a node.
@@ -81,14 +85,21 @@ pub enum Until {
 /// When a node is not where it should be in time, or a promise was broken; the message says which, and where the logs are.
 pub async fn run(options: &FleetOptions, cancel: &CancellationToken) -> anyhow::Result<Report> {
     let _dir = RunDir::take(&options.dir, || {})?;
-    Keep::create(&options.dir.join("machines"), &declare::machines(options)).context("make the machines")?;
+    Keep::create(&options.dir.join("machines"), &declare::machines(options))
+        .context("make the machines")?;
     let programs = Programs::start(options).await?;
     let told = tokio::select! {
         told = live(options, &programs) => told,
         () = cancel.cancelled() => Err(anyhow::anyhow!("stopped")),
     };
     programs.close().await;
-    told.with_context(|| format!("seed {}; the logs are in {}", options.habits.seed, options.dir.display()))
+    told.with_context(|| {
+        format!(
+            "seed {}; the logs are in {}",
+            options.habits.seed,
+            options.dir.display()
+        )
+    })
 }
 
 async fn live(options: &FleetOptions, programs: &Programs) -> anyhow::Result<Report> {
@@ -115,7 +126,17 @@ async fn live(options: &FleetOptions, programs: &Programs) -> anyhow::Result<Rep
     programs.stop_agent().await?;
     let rack = Keep::open(&options.dir.join("machines"))?;
     oracle::check(&done, &rack, options.until)?;
-    Ok(report::of(options, &done, &rack, report::Run { declared, lived, kills: load, usage }))
+    Ok(report::of(
+        options,
+        &done,
+        &rack,
+        report::Run {
+            declared,
+            lived,
+            kills: load,
+            usage,
+        },
+    ))
 }
 
 /// Follows the history and does what people do, until every node is where it should end.
@@ -135,7 +156,13 @@ async fn go_through(
         bar.set_message(follower.line());
         if bar.is_hidden() && !options.json && told.elapsed() > TELL_EVERY {
             told = Instant::now();
-            println!("[{:>4} s] {}/{} {}", began.elapsed().as_secs(), follower.done(), options.nodes, follower.line());
+            println!(
+                "[{:>4} s] {}/{} {}",
+                began.elapsed().as_secs(),
+                follower.done(),
+                options.nodes,
+                follower.line()
+            );
         }
         if follower.done() == u64::from(options.nodes) {
             return Ok(follower);

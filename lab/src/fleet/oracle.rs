@@ -18,9 +18,18 @@ pub(super) fn check(history: &Follower, rack: &Rack, until: Until) -> anyhow::Re
     broken.extend(rack.scheduler.violations.iter().cloned());
     for machine in rack.machines.values() {
         broken.extend(acts(machine));
-        broken.extend(rests(machine, rack.scheduler.members.contains(&machine.name), until));
+        broken.extend(rests(
+            machine,
+            rack.scheduler.members.contains(&machine.name),
+            until,
+        ));
     }
-    ensure!(broken.is_empty(), "{} promises were broken: {}", broken.len(), broken[..broken.len().min(20)].join("; "));
+    ensure!(
+        broken.is_empty(),
+        "{} promises were broken: {}",
+        broken.len(),
+        broken[..broken.len().min(20)].join("; ")
+    );
     Ok(())
 }
 
@@ -32,11 +41,16 @@ fn acts(machine: &Machine) -> Vec<String> {
     let mut broken = Vec::new();
     for done in &machine.log {
         if !seen.insert(done.permit.0) {
-            broken.push(format!("{}: {} and something else under one permit", machine.name, done.act));
+            broken.push(format!(
+                "{}: {} and something else under one permit",
+                machine.name, done.act
+            ));
         }
         let claimed = done.epoch % 2 == 1;
         match &*done.act {
-            "image" if !claimed => broken.push(format!("{}: an image without a claim", machine.name)),
+            "image" if !claimed => {
+                broken.push(format!("{}: an image without a claim", machine.name))
+            }
             "wipe" if claimed => broken.push(format!("{}: wiped under a claim", machine.name)),
             _ => {}
         }
@@ -53,5 +67,11 @@ fn rests(machine: &Machine, listed: bool, until: Until) -> Option<String> {
         Until::Released => machine.running != Running::Off || listed || !machine.empty(),
     };
     let name = &machine.name;
-    wrong.then(|| format!("{name} ends {:?}, listed {listed}, empty {}", machine.running, machine.empty()))
+    wrong.then(|| {
+        format!(
+            "{name} ends {:?}, listed {listed}, empty {}",
+            machine.running,
+            machine.empty()
+        )
+    })
 }

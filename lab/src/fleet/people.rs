@@ -27,7 +27,9 @@ impl People {
             match self.ask(&want).await {
                 // It moved by itself, or an answer was lost.
                 Err(error) if error.away() || matches!(error.status(), Some(404 | 409 | 412)) => {}
-                Err(error) => tracing::warn!(node = want.node, ?want.what, %error, "a person was refused"),
+                Err(error) => {
+                    tracing::warn!(node = want.node, ?want.what, %error, "a person was refused")
+                }
                 Ok(()) => {}
             }
         });
@@ -39,18 +41,37 @@ impl People {
         match want.what {
             Wanted::Claim => {
                 let spec = ClaimSpec::new(SITE, Some(node.to_owned()), None);
-                let name = node.parse().map_err(|_| ClientError::Usage(format!("{node} cannot be a claim's name")))?;
-                self.client.create_claim(&CreateClaim { name: Some(name), spec }).await.map(drop)
+                let name = node
+                    .parse()
+                    .map_err(|_| ClientError::Usage(format!("{node} cannot be a claim's name")))?;
+                self.client
+                    .create_claim(&CreateClaim {
+                        name: Some(name),
+                        spec,
+                    })
+                    .await
+                    .map(drop)
             }
             // A claim that nobody changes keeps its first generation.
             Wanted::Release => self.client.delete_claim(node, 1).await.map(drop),
             // What erases is asked of the node as it is read.
             Wanted::Ask("wipe") => {
-                let seen = Precondition::Generation(self.client.get::<NodeSpec>(node).await?.generation);
-                let body = NodeAction { reason: Some("a rehearsal".into()), ..NodeAction::default() };
-                self.client.act_on_node(node, "wipe", &body, seen).await.map(drop)
+                let seen =
+                    Precondition::Generation(self.client.get::<NodeSpec>(node).await?.generation);
+                let body = NodeAction {
+                    reason: Some("a rehearsal".into()),
+                    ..NodeAction::default()
+                };
+                self.client
+                    .act_on_node(node, "wipe", &body, seen)
+                    .await
+                    .map(drop)
             }
-            Wanted::Ask(action) => self.client.node_action(node, action, Some("a rehearsal")).await.map(drop),
+            Wanted::Ask(action) => self
+                .client
+                .node_action(node, action, Some("a rehearsal"))
+                .await
+                .map(drop),
         }
     }
 }

@@ -47,14 +47,21 @@ impl Programs {
 
     async fn start_server(&mut self, server: &ServerOptions) -> anyhow::Result<()> {
         let token = match server {
-            ServerOptions::Running { url, agent_url, token_file } => {
+            ServerOptions::Running {
+                url,
+                agent_url,
+                token_file,
+            } => {
                 (self.url, self.agent_url) = (url.clone(), agent_url.clone());
                 let token = std::fs::read_to_string(token_file);
                 token.with_context(|| format!("the token file {}", token_file.display()))?
             }
             ServerOptions::Own { muster } => {
                 let [api, agents] = [free_port()?, free_port()?];
-                (self.url, self.agent_url) = (format!("http://127.0.0.1:{api}"), format!("https://127.0.0.1:{agents}"));
+                (self.url, self.agent_url) = (
+                    format!("http://127.0.0.1:{api}"),
+                    format!("https://127.0.0.1:{agents}"),
+                );
                 self.muster = Some(muster.clone());
                 self.spawn(Part::Postgres).await?;
                 let token = self.parts.wait_for_file("token").await?;
@@ -90,7 +97,8 @@ impl Programs {
         let name = format!("{SITE}-{}", hex::encode(rand::random::<[u8; 4]>()));
         let enrolled = self.client.enrol_agent(SITE, &name.parse()?).await?;
         write_secret(&self.dir.join("agent-token"), enrolled.token.reveal())?;
-        std::fs::write(self.dir.join("agent-token.authority"), &enrolled.authority).context("write the authority")?;
+        std::fs::write(self.dir.join("agent-token.authority"), &enrolled.authority)
+            .context("write the authority")?;
         self.spawn(Part::Agent).await
     }
 
@@ -115,18 +123,29 @@ impl Programs {
 
     fn command(&self, part: Part) -> anyhow::Result<Command> {
         let data = &self.parts.data;
-        let muster = || self.muster.as_ref().map(Command::new).context("the server runs elsewhere");
+        let muster = || {
+            self.muster
+                .as_ref()
+                .map(Command::new)
+                .context("the server runs elsewhere")
+        };
         Ok(match part {
             Part::Postgres => {
                 let mut command = muster()?;
-                command.args(["dev", "--postgres-only", "--data-dir"]).arg(data);
+                command
+                    .args(["dev", "--postgres-only", "--data-dir"])
+                    .arg(data);
                 command
             }
             Part::Server => {
                 let listen = |url: &str| url.rsplit('/').next().unwrap_or_default().to_owned();
                 let mut command = muster()?;
                 command.arg("server").arg("--listen").arg(listen(&self.url));
-                command.arg("--agent-listen").arg(listen(&self.agent_url)).arg("--data-dir").arg(data);
+                command
+                    .arg("--agent-listen")
+                    .arg(listen(&self.agent_url))
+                    .arg("--data-dir")
+                    .arg(data);
                 command
                     .arg("--key-file")
                     .arg(data.join("master.key"))
@@ -134,9 +153,15 @@ impl Programs {
                 command
             }
             Part::Agent => {
-                let mut command = Command::new(std::env::current_exe().context("this program's own file")?);
-                command.arg("fleet-agent").arg("--server").arg(&self.agent_url);
-                command.arg("--token-file").arg(self.dir.join("agent-token"));
+                let mut command =
+                    Command::new(std::env::current_exe().context("this program's own file")?);
+                command
+                    .arg("fleet-agent")
+                    .arg("--server")
+                    .arg(&self.agent_url);
+                command
+                    .arg("--token-file")
+                    .arg(self.dir.join("agent-token"));
                 command.arg("--machines").arg(self.dir.join("machines"));
                 command
             }
@@ -155,5 +180,8 @@ impl Programs {
 
 /// A port nobody listens on now; it stays the server's when it is killed and started again.
 fn free_port() -> anyhow::Result<u16> {
-    Ok(std::net::TcpListener::bind(("127.0.0.1", 0)).context("a port on the loopback")?.local_addr()?.port())
+    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))
+        .context("a port on the loopback")?
+        .local_addr()?
+        .port())
 }

@@ -61,7 +61,10 @@ pub(super) fn of(options: &FleetOptions, history: &Follower, rack: &Rack, run: R
         let ideals = ideals(&rack.machines[&node.name].took);
         for lap in &node.laps {
             let actual = lap.to.duration_since(lap.from).as_secs_f64();
-            pairs.entry(lap.phase).or_default().push((actual, ideals.get(&lap.phase).copied().unwrap_or(0.0)));
+            pairs
+                .entry(lap.phase)
+                .or_default()
+                .push((actual, ideals.get(&lap.phase).copied().unwrap_or(0.0)));
         }
     }
     let lived = run.lived.as_secs_f64();
@@ -78,7 +81,10 @@ pub(super) fn of(options: &FleetOptions, history: &Follower, rack: &Rack, run: R
         transitions_per_s: history.transitions as f64 / lived,
         failed_steps: history.failed_steps,
         disturbed: history.nodes.values().filter(|node| node.disturbed).count(),
-        phases: pairs.into_iter().map(|(phase, pairs)| (title(phase), ratios(&pairs))).collect(),
+        phases: pairs
+            .into_iter()
+            .map(|(phase, pairs)| (title(phase), ratios(&pairs)))
+            .collect(),
         usage: run.usage,
     }
 }
@@ -99,11 +105,20 @@ fn ideals(took: &[Took]) -> BTreeMap<Phase, f64> {
 }
 
 fn ratios(pairs: &[(f64, f64)]) -> Ratios {
-    let (actual_s, ideal_s) = pairs.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+    let (actual_s, ideal_s) = pairs
+        .iter()
+        .fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
     let mut each: Vec<f64> = pairs.iter().map(|(actual, ideal)| actual / ideal).collect();
     each.sort_by(f64::total_cmp);
     let at = |part: usize| each[(each.len() - 1) * part / 100];
-    Ratios { nodes: pairs.len(), actual_s, ideal_s, ratio: actual_s / ideal_s, median: at(50), p99: at(99) }
+    Ratios {
+        nodes: pairs.len(),
+        actual_s,
+        ideal_s,
+        ratio: actual_s / ideal_s,
+        median: at(50),
+        p99: at(99),
+    }
 }
 
 fn title(phase: Phase) -> &'static str {
@@ -128,7 +143,12 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "declared in {:.1} s, done in {:.1} s: {:.1} nodes/s, {:.0} transitions/s; {} steps failed on purpose or by a kill, {} nodes disturbed",
-            self.declared_s, self.lived_s, self.nodes_per_s, self.transitions_per_s, self.failed_steps, self.disturbed
+            self.declared_s,
+            self.lived_s,
+            self.nodes_per_s,
+            self.transitions_per_s,
+            self.failed_steps,
+            self.disturbed
         )?;
         for (phase, ratios) in &self.phases {
             writeln!(

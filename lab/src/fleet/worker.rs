@@ -46,9 +46,15 @@ pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
         .with_context(|| format!("the token file {}", options.token_file.display()))?;
     let rack = Keep::open(&options.machines)?;
     let (http, url) = identity::enter(&options.server, &options.token_file, token.trim()).await?;
-    let listener = Arc::new(Socket { http, url, calls: Semaphore::new(CALLS) });
+    let listener = Arc::new(Socket {
+        http,
+        url,
+        calls: Semaphore::new(CALLS),
+    });
     let agent = Agent::start(listener, token.trim(), Arc::new(Mutex::new(rack)), IMMORTAL).await;
-    let agent = agent.map_err(|stop| anyhow::anyhow!("not welcome: {stop:?}"))?.at_the_real_pace();
+    let agent = agent
+        .map_err(|stop| anyhow::anyhow!("not welcome: {stop:?}"))?
+        .at_the_real_pace();
     tracing::info!(epoch = agent.epoch, "welcome");
     tokio::try_join!(follow_site(&agent), work(&agent)).map(drop)
 }
@@ -57,7 +63,11 @@ pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
 async fn follow_site(agent: &Agent) -> anyhow::Result<()> {
     let mut have = None;
     loop {
-        let poll = SitePoll { epoch: agent.epoch, have: have.clone(), wait_s: POLL_S };
+        let poll = SitePoll {
+            epoch: agent.epoch,
+            have: have.clone(),
+            wait_s: POLL_S,
+        };
         match agent.call::<SiteConfig>("/agent/v1/site", &poll).await {
             Ok(config) => have = Some(config.revision),
             Err(stop) => go_on(&stop)?,
@@ -75,7 +85,9 @@ async fn work(agent: &Agent) -> anyhow::Result<()> {
         }
         let free = u32::try_from(CAPACITY - running.len()).unwrap_or(u32::MAX);
         match agent.lease(free, POLL_S).await {
-            Ok(jobs) => jobs.into_iter().for_each(|job| drop(running.spawn(one(agent.clone(), job)))),
+            Ok(jobs) => jobs
+                .into_iter()
+                .for_each(|job| drop(running.spawn(one(agent.clone(), job)))),
             Err(stop) => go_on(&stop)?,
         }
     }
@@ -90,7 +102,9 @@ async fn one(agent: Agent, job: Job) {
 /// Whether the process may go on after a refusal.
 fn go_on(stop: &Stop) -> anyhow::Result<()> {
     match stop {
-        Stop::Refused(_, code) if code == "stale_epoch" => anyhow::bail!("another process has taken over"),
+        Stop::Refused(_, code) if code == "stale_epoch" => {
+            anyhow::bail!("another process has taken over")
+        }
         Stop::Refused(401 | 403, _) => anyhow::bail!("the certificate is not accepted"),
         stop => {
             tracing::warn!(?stop, "a poll was refused");
@@ -114,9 +128,21 @@ impl Socket {
             request = request.header(HEARD, heard);
         }
         request = request.header(orders::ORDERS, orders::said());
-        let answer = request.header("content-type", "application/json").body(call.body.clone()).send().await?;
-        let mark = answer.headers().get(MARK).and_then(|mark| mark.to_str().ok()).map(str::to_owned);
-        Ok(Answered { status: answer.status().as_u16(), mark, body: answer.bytes().await?.to_vec() })
+        let answer = request
+            .header("content-type", "application/json")
+            .body(call.body.clone())
+            .send()
+            .await?;
+        let mark = answer
+            .headers()
+            .get(MARK)
+            .and_then(|mark| mark.to_str().ok())
+            .map(str::to_owned);
+        Ok(Answered {
+            status: answer.status().as_u16(),
+            mark,
+            body: answer.bytes().await?.to_vec(),
+        })
     }
 }
 
@@ -132,7 +158,9 @@ impl Listener for Socket {
             loop {
                 match self.once(&call).await {
                     Ok(reply) if reply.status < 500 && reply.status != 429 => return reply,
-                    Ok(reply) => tracing::warn!(call.path, reply.status, "the server asks to come back"),
+                    Ok(reply) => {
+                        tracing::warn!(call.path, reply.status, "the server asks to come back")
+                    }
                     Err(error) => tracing::debug!(call.path, %error, "the server is away"),
                 }
                 tokio::time::sleep(pause).await;

@@ -64,18 +64,45 @@ impl Accel {
 /// Starts a guest of each firmware under KVM and waits until both try the network. Dropping the future ends them.
 async fn firmwares_run() -> Result<bool, LabError> {
     let code = format!("if=pflash,unit=0,format=raw,readonly=on,file={UEFI_CODE}");
-    let variables = format!("if=pflash,unit=1,format=raw,snapshot=on,file={UEFI_FACTORY_VARIABLES}");
+    let variables =
+        format!("if=pflash,unit=1,format=raw,snapshot=on,file={UEFI_FACTORY_VARIABLES}");
     let flash = ["-drive", &code, "-drive", &variables];
-    let (bios, uefi) = tokio::try_join!(firmware_runs(&[], BIOS_SIGN), firmware_runs(&flash, UEFI_SIGN))?;
+    let (bios, uefi) = tokio::try_join!(
+        firmware_runs(&[], BIOS_SIGN),
+        firmware_runs(&flash, UEFI_SIGN)
+    )?;
     Ok(bios && uefi)
 }
 
 async fn firmware_runs(firmware: &[&str], sign: &[u8]) -> Result<bool, LabError> {
     let mut guest = Command::new("qemu-system-x86_64")
-        .args(["-nodefaults", "-no-user-config", "-display", "none", "-vga", "none", "-serial", "stdio"])
-        .args(["-machine", "q35,graphics=off", "-accel", "kvm", "-cpu", "max", "-m", "256"])
+        .args([
+            "-nodefaults",
+            "-no-user-config",
+            "-display",
+            "none",
+            "-vga",
+            "none",
+            "-serial",
+            "stdio",
+        ])
+        .args([
+            "-machine",
+            "q35,graphics=off",
+            "-accel",
+            "kvm",
+            "-cpu",
+            "max",
+            "-m",
+            "256",
+        ])
         // A network of its own that leads nowhere.
-        .args(["-netdev", "user,id=net0,restrict=on", "-device", "virtio-net-pci,netdev=net0,bootindex=1"])
+        .args([
+            "-netdev",
+            "user,id=net0,restrict=on",
+            "-device",
+            "virtio-net-pci,netdev=net0,bootindex=1",
+        ])
         .args(firmware)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -88,7 +115,9 @@ async fn firmware_runs(firmware: &[&str], sign: &[u8]) -> Result<bool, LabError>
     if let Some(mut output) = guest.stdout.take() {
         while !screen.windows(sign.len()).any(|window| window == sign) {
             match output.read(&mut chunk).await {
-                Ok(read) if read > 0 && screen.len() < MAX_SCREEN => screen.extend_from_slice(&chunk[..read]),
+                Ok(read) if read > 0 && screen.len() < MAX_SCREEN => {
+                    screen.extend_from_slice(&chunk[..read])
+                }
                 Ok(_) | Err(_) => return Ok(false),
             }
         }

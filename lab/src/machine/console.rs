@@ -54,31 +54,58 @@ impl Console {
     /// Listens for QEMU, for watchers, and at `port` for readers.
     pub(crate) fn open(dir: &Path, port: std::net::TcpListener) -> Result<Self, LabError> {
         let log = open_log(dir)?;
-        let length = log.metadata().map_err(io("read the console log's size"))?.len();
-        let written = Mutex::new(Written { log, length, recent: Vec::new() });
-        let tape = Arc::new(Tape { dir: dir.to_owned(), written, fresh: broadcast::Sender::new(256) });
+        let length = log
+            .metadata()
+            .map_err(io("read the console log's size"))?
+            .len();
+        let written = Mutex::new(Written {
+            log,
+            length,
+            recent: Vec::new(),
+        });
+        let tape = Arc::new(Tape {
+            dir: dir.to_owned(),
+            written,
+            fresh: broadcast::Sender::new(256),
+        });
         let (keys, typed) = mpsc::channel(64);
         let line = follow_line(listen(&dir.join(SERIAL_SOCKET))?, Arc::clone(&tape), typed);
         let watchers = serve_watchers(listen(&dir.join(CONSOLE_SOCKET))?, Arc::clone(&tape), keys);
-        port.set_nonblocking(true).map_err(io("set up the console's port"))?;
+        port.set_nonblocking(true)
+            .map_err(io("set up the console's port"))?;
         let port = TcpListener::from_std(port).map_err(io("set up the console's port"))?;
         let readers = serve_readers(port, Arc::clone(&tape));
-        let tasks = [tokio::spawn(line), tokio::spawn(watchers), tokio::spawn(readers)].map(AbortOnDropHandle::new);
-        Ok(Self { tape, _tasks: tasks })
+        let tasks = [
+            tokio::spawn(line),
+            tokio::spawn(watchers),
+            tokio::spawn(readers),
+        ]
+        .map(AbortOnDropHandle::new);
+        Ok(Self {
+            tape,
+            _tasks: tasks,
+        })
     }
 
     /// Writes a line of the lab's own between two boots.
     pub(crate) fn mark(&self, text: &str) {
-        self.tape.write(format!("\r\n--- {text} ---\r\n").as_bytes());
+        self.tape
+            .write(format!("\r\n--- {text} ---\r\n").as_bytes());
     }
 }
 
 impl Tape {
     fn write(&self, bytes: &[u8]) {
-        let mut written = self.written.lock().expect("no holder of the console log panics");
+        let mut written = self
+            .written
+            .lock()
+            .expect("no holder of the console log panics");
         if written.length + bytes.len() as u64 > MAX_LOG {
             // Losing the log must not lose the machine: the console goes on.
-            let _ = fs::rename(self.dir.join(CONSOLE_LOG), self.dir.join(format!("{CONSOLE_LOG}.1")));
+            let _ = fs::rename(
+                self.dir.join(CONSOLE_LOG),
+                self.dir.join(format!("{CONSOLE_LOG}.1")),
+            );
             if let Ok(log) = open_log(&self.dir) {
                 (written.log, written.length) = (log, 0);
             }
@@ -96,14 +123,21 @@ impl Tape {
 
     /// The recent past, and everything after it.
     fn watch(&self) -> (Vec<u8>, broadcast::Receiver<Vec<u8>>) {
-        let written = self.written.lock().expect("no holder of the console log panics");
+        let written = self
+            .written
+            .lock()
+            .expect("no holder of the console log panics");
         (written.recent.clone(), self.fresh.subscribe())
     }
 }
 
 fn open_log(dir: &Path) -> Result<File, LabError> {
     let path = dir.join(CONSOLE_LOG);
-    OpenOptions::new().create(true).append(true).open(&path).map_err(io(format!("open {}", path.display())))
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .map_err(io(format!("open {}", path.display())))
 }
 
 /// Listens on a socket file, in place of one that an earlier run may have left.
@@ -115,7 +149,9 @@ pub(crate) fn listen(path: &Path) -> Result<UnixListener, LabError> {
 /// One QEMU after the other.
 async fn follow_line(listener: UnixListener, tape: Arc<Tape>, mut typed: mpsc::Receiver<Vec<u8>>) {
     loop {
-        let Ok((stream, _)) = listener.accept().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            return;
+        };
         let (mut read, mut write) = stream.into_split();
         let mut chunk = [0; 4096];
         loop {
@@ -133,7 +169,9 @@ async fn follow_line(listener: UnixListener, tape: Arc<Tape>, mut typed: mpsc::R
 async fn serve_watchers(listener: UnixListener, tape: Arc<Tape>, keys: mpsc::Sender<Vec<u8>>) {
     let mut watchers = tokio::task::JoinSet::new();
     loop {
-        let Ok((stream, _)) = listener.accept().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            return;
+        };
         while watchers.try_join_next().is_some() {}
         if watchers.len() < MAX_WATCHERS {
             watchers.spawn(serve_watcher(stream, tape.watch(), Some(keys.clone())));
@@ -144,10 +182,16 @@ async fn serve_watchers(listener: UnixListener, tape: Arc<Tape>, keys: mpsc::Sen
 async fn serve_readers(listener: TcpListener, tape: Arc<Tape>) {
     let mut readers = tokio::task::JoinSet::new();
     loop {
-        let Ok((stream, _)) = listener.accept().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            return;
+        };
         while readers.try_join_next().is_some() {}
         if readers.len() < MAX_WATCHERS {
-            readers.spawn(serve_watcher(stream, (Vec::new(), tape.fresh.subscribe()), None));
+            readers.spawn(serve_watcher(
+                stream,
+                (Vec::new(), tape.fresh.subscribe()),
+                None,
+            ));
         }
     }
 }

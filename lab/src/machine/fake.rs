@@ -25,20 +25,26 @@ impl FakeLauncher {
     /// The running guest ends by itself.
     pub(crate) fn guest_exits(&self, exit: Exit) {
         let current = self.current.lock().unwrap();
-        current.as_ref().expect("a guest runs").send_replace(Some(exit));
+        current
+            .as_ref()
+            .expect("a guest runs")
+            .send_replace(Some(exit));
     }
 }
 
 impl Launcher for FakeLauncher {
     fn launch(&self, boot: Boot) -> BoxFuture<'_, Result<Guest, LabError>> {
         self.boots.lock().unwrap().push(boot);
-        let (acts, mut queue) = mpsc::channel::<(GuestAct, tokio::sync::oneshot::Sender<Answer>)>(8);
+        let (acts, mut queue) =
+            mpsc::channel::<(GuestAct, tokio::sync::oneshot::Sender<Answer>)>(8);
         let (ended, exit) = watch::channel(None);
         *self.current.lock().unwrap() = Some(ended.clone());
         tokio::spawn(async move {
             while let Some((act, done)) = queue.recv().await {
                 match act {
-                    GuestAct::Kill => drop(ended.send_replace(Some(Exit::Lost("killed".to_owned())))),
+                    GuestAct::Kill => {
+                        drop(ended.send_replace(Some(Exit::Lost("killed".to_owned()))))
+                    }
                     GuestAct::PressPowerButton => drop(ended.send_replace(Some(Exit::PoweredOff))),
                     GuestAct::Wedge
                     | GuestAct::Unwedge
@@ -49,7 +55,14 @@ impl Launcher for FakeLauncher {
                 let _ = done.send(Ok(serde_json::Value::Null));
             }
         });
-        async move { Ok(Guest { pid: None, acts, exit }) }.boxed()
+        async move {
+            Ok(Guest {
+                pid: None,
+                acts,
+                exit,
+            })
+        }
+        .boxed()
     }
 }
 

@@ -79,13 +79,16 @@ impl Firmware {
     pub(crate) fn open(kind: FirmwareKind, dir: &Path) -> Result<Self, LabError> {
         let path = dir.join("firmware.json");
         let settings = match std::fs::read(&path) {
-            Ok(text) => {
-                serde_json::from_slice(&text).map_err(|e| LabError::Plan(format!("{}: {e}", path.display())))?
-            }
+            Ok(text) => serde_json::from_slice(&text)
+                .map_err(|e| LabError::Plan(format!("{}: {e}", path.display())))?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Settings::default(),
             Err(error) => return Err(io(format!("read {}", path.display()))(error)),
         };
-        Ok(Self { kind, path, settings })
+        Ok(Self {
+            kind,
+            path,
+            settings,
+        })
     }
 
     /// The override in force.
@@ -120,7 +123,9 @@ impl Firmware {
         let order = match asked {
             OverrideTarget::Pxe => BootOrder::NetworkFirst,
             OverrideTarget::Hdd => BootOrder::DisksFirst,
-            OverrideTarget::None if self.kind == FirmwareKind::Uefi && !settings.variables_written => {
+            OverrideTarget::None
+                if self.kind == FirmwareKind::Uefi && !settings.variables_written =>
+            {
                 BootOrder::NetworkFirst
             }
             OverrideTarget::None => BootOrder::Own,
@@ -151,24 +156,49 @@ mod tests {
     }
 
     fn once(target: OverrideTarget) -> Option<BootOverride> {
-        Some(BootOverride { enabled: OverrideEnabled::Once, target })
+        Some(BootOverride {
+            enabled: OverrideEnabled::Once,
+            target,
+        })
     }
 
     #[test]
     fn a_one_time_override_is_for_one_boot() {
-        let seen =
-            orders(FirmwareKind::Bios, &[None, once(OverrideTarget::Hdd), None, once(OverrideTarget::Pxe), None]);
+        let seen = orders(
+            FirmwareKind::Bios,
+            &[
+                None,
+                once(OverrideTarget::Hdd),
+                None,
+                once(OverrideTarget::Pxe),
+                None,
+            ],
+        );
         assert_eq!(
             seen,
-            [BootOrder::Own, BootOrder::DisksFirst, BootOrder::Own, BootOrder::NetworkFirst, BootOrder::Own]
+            [
+                BootOrder::Own,
+                BootOrder::DisksFirst,
+                BootOrder::Own,
+                BootOrder::NetworkFirst,
+                BootOrder::Own
+            ]
         );
     }
 
     #[test]
     fn uefi_variables_rule_except_fresh_from_the_factory_and_after_disks_first() {
-        let seen = orders(FirmwareKind::Uefi, &[None, None, once(OverrideTarget::Hdd), None, None]);
-        let want =
-            [BootOrder::NetworkFirst, BootOrder::Own, BootOrder::DisksFirst, BootOrder::NetworkFirst, BootOrder::Own];
+        let seen = orders(
+            FirmwareKind::Uefi,
+            &[None, None, once(OverrideTarget::Hdd), None, None],
+        );
+        let want = [
+            BootOrder::NetworkFirst,
+            BootOrder::Own,
+            BootOrder::DisksFirst,
+            BootOrder::NetworkFirst,
+            BootOrder::Own,
+        ];
         assert_eq!(seen, want);
     }
 }

@@ -86,7 +86,11 @@ impl Guest {
     /// Waits until the guest has ended.
     pub async fn ended(&self) -> Exit {
         let mut exit = self.exit.clone();
-        let seen = exit.wait_for(Option::is_some).await.ok().and_then(|exit| exit.clone());
+        let seen = exit
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|exit| exit.clone());
         seen.unwrap_or_else(|| Exit::Lost("nobody watches the guest any more".to_owned()))
     }
 }

@@ -83,7 +83,15 @@ impl Machine {
         let oracle = Oracle::open(&dir, clock)?;
         let firmware = std::sync::Mutex::new(Firmware::open(plan.firmware, &dir)?);
         let power = watch::Sender::new(PowerState::Off);
-        Ok(Arc::new(Self { plan, dir, launcher, oracle, power, firmware, running: Mutex::default() }))
+        Ok(Arc::new(Self {
+            plan,
+            dir,
+            launcher,
+            oracle,
+            power,
+            firmware,
+            running: Mutex::default(),
+        }))
     }
 
     /// Whether it has power now.
@@ -92,10 +100,17 @@ impl Machine {
     }
 
     /// Waits until its power is as wanted.
-    pub async fn wait_for_power(&self, wanted: PowerState, limit: Duration) -> Result<(), LabError> {
+    pub async fn wait_for_power(
+        &self,
+        wanted: PowerState,
+        limit: Duration,
+    ) -> Result<(), LabError> {
         let mut power = self.power.subscribe();
         let seen = tokio::time::timeout(limit, power.wait_for(|now| *now == wanted)).await;
-        let late = || LabError::Timeout { what: format!("{} to be {wanted:?}", self.plan.name), after: limit };
+        let late = || LabError::Timeout {
+            what: format!("{} to be {wanted:?}", self.plan.name),
+            after: limit,
+        };
         seen.map(drop).map_err(|_| late())
     }
 
@@ -126,7 +141,12 @@ impl Machine {
 
     /// The process of its guest while it runs.
     pub async fn pid(&self) -> Option<u32> {
-        self.running.lock().await.guest.as_ref().and_then(|guest| guest.pid)
+        self.running
+            .lock()
+            .await
+            .guest
+            .as_ref()
+            .and_then(|guest| guest.pid)
     }
 
     /// Switches it on; nothing happens when it is on.
@@ -134,7 +154,10 @@ impl Machine {
         let mut running = self.running.lock().await;
         match running.guest {
             Some(_) => Ok(()),
-            None => self.boot(&mut running, cause, |order| Happening::PowerOn { order }).await,
+            None => {
+                self.boot(&mut running, cause, |order| Happening::PowerOn { order })
+                    .await
+            }
         }
     }
 
@@ -146,16 +169,20 @@ impl Machine {
     /// Resets it: the guest is lost, power stays.
     pub async fn reset(self: &Arc<Self>, cause: Cause) -> Result<(), LabError> {
         let mut running = self.running.lock().await;
-        let Some(guest) = running.guest.take() else { return Err(self.refusal("it is off")) };
+        let Some(guest) = running.guest.take() else {
+            return Err(self.refusal("it is off"));
+        };
         self.kill(&guest).await?;
-        self.boot(&mut running, cause, |order| Happening::Reboot { order }).await
+        self.boot(&mut running, cause, |order| Happening::Reboot { order })
+            .await
     }
 
     /// Takes its power away and gives it back.
     pub async fn power_cycle(self: &Arc<Self>, cause: Cause) -> Result<(), LabError> {
         let mut running = self.running.lock().await;
         self.stop(&mut running, cause.clone()).await?;
-        self.boot(&mut running, cause, |order| Happening::PowerOn { order }).await
+        self.boot(&mut running, cause, |order| Happening::PowerOn { order })
+            .await
     }
 
     /// Asks the operating system to switch off; it may ignore that.
@@ -183,24 +210,41 @@ impl Machine {
     /// Does something to the running guest that is not a change of power, and notes it.
     pub async fn inflict(&self, act: GuestAct) -> Result<(), LabError> {
         let running = self.running.lock().await;
-        let Some(guest) = &running.guest else { return Err(self.refusal("it is off")) };
-        guest.act(act.clone()).await.map_err(|why| self.refusal(why))?;
-        self.oracle.append(self.boots(), Happening::Fault { what: format!("{act:?}") }, Cause::Lab);
+        let Some(guest) = &running.guest else {
+            return Err(self.refusal("it is off"));
+        };
+        guest
+            .act(act.clone())
+            .await
+            .map_err(|why| self.refusal(why))?;
+        self.oracle.append(
+            self.boots(),
+            Happening::Fault {
+                what: format!("{act:?}"),
+            },
+            Cause::Lab,
+        );
         Ok(())
     }
 
     /// Sets the SMART critical warning of one of its NVMe disks, by serial.
     pub async fn set_nvme_warning(&self, serial: &str, warning: u8) -> Result<(), LabError> {
-        let disk = self.plan.disks.iter().position(|disk| disk.serial == serial);
+        let disk = self
+            .plan
+            .disks
+            .iter()
+            .position(|disk| disk.serial == serial);
         let disk = disk.ok_or_else(|| LabError::Unknown(format!("disk {serial}")))?;
-        self.inflict(GuestAct::SetNvmeWarning { disk, warning }).await
+        self.inflict(GuestAct::SetNvmeWarning { disk, warning })
+            .await
     }
 
     /// Has it not come back from the next reset that its operating system asks for: it is off then, once.
     pub async fn stay_off_once(&self) {
         self.running.lock().await.stays_off = true;
         let what = "its next reset will leave it off".to_owned();
-        self.oracle.append(self.boots(), Happening::Fault { what }, Cause::Lab);
+        self.oracle
+            .append(self.boots(), Happening::Fault { what }, Cause::Lab);
     }
 
     /// Cuts the power for good: the rack is being taken down.
@@ -213,14 +257,23 @@ impl Machine {
     }
 
     async fn press(&self, running: &Running, cause: Cause) -> Result<(), LabError> {
-        let Some(guest) = &running.guest else { return Err(self.refusal("it is off")) };
-        self.oracle.append(self.boots(), Happening::ButtonPressed, cause);
-        guest.act(GuestAct::PressPowerButton).await.map(drop).map_err(|why| self.refusal(why))
+        let Some(guest) = &running.guest else {
+            return Err(self.refusal("it is off"));
+        };
+        self.oracle
+            .append(self.boots(), Happening::ButtonPressed, cause);
+        guest
+            .act(GuestAct::PressPowerButton)
+            .await
+            .map(drop)
+            .map_err(|why| self.refusal(why))
     }
 
     async fn stop(&self, running: &mut Running, cause: Cause) -> Result<(), LabError> {
         running.boot_after_off = None;
-        let Some(guest) = running.guest.take() else { return Ok(()) };
+        let Some(guest) = running.guest.take() else {
+            return Ok(());
+        };
         self.kill(&guest).await?;
         self.went_off(cause);
         Ok(())
@@ -230,8 +283,14 @@ impl Machine {
         // A guest that ended in between is what is wanted; `ended` below tells.
         let _ = guest.act(GuestAct::Kill).await;
         let limit = Duration::from_secs(10);
-        let late = |_| LabError::Timeout { what: format!("{} to lose its power", self.plan.name), after: limit };
-        tokio::time::timeout(limit, guest.ended()).await.map(drop).map_err(late)
+        let late = |_| LabError::Timeout {
+            what: format!("{} to lose its power", self.plan.name),
+            after: limit,
+        };
+        tokio::time::timeout(limit, guest.ended())
+            .await
+            .map(drop)
+            .map_err(late)
     }
 
     fn went_off(&self, cause: Cause) {
@@ -253,7 +312,13 @@ impl Machine {
         let guest = match self.launcher.launch(Boot { number, order }).await {
             Ok(guest) => guest,
             Err(error) => {
-                self.oracle.append(number, Happening::Failed { why: error.to_string() }, Cause::Lab);
+                self.oracle.append(
+                    number,
+                    Happening::Failed {
+                        why: error.to_string(),
+                    },
+                    Cause::Lab,
+                );
                 self.power.send_replace(PowerState::Off);
                 return Err(error);
             }
@@ -280,35 +345,56 @@ impl Machine {
         .boxed()
     }
 
-    async fn after_exit(self: &Arc<Self>, running: &mut Running, exit: Exit) -> Result<(), LabError> {
-        let short = running.booted.is_some_and(|booted| booted.elapsed() < SHORT_BOOT);
+    async fn after_exit(
+        self: &Arc<Self>,
+        running: &mut Running,
+        exit: Exit,
+    ) -> Result<(), LabError> {
+        let short = running
+            .booted
+            .is_some_and(|booted| booted.elapsed() < SHORT_BOOT);
         running.short_boots = if short { running.short_boots + 1 } else { 0 };
         let stays_off = exit == Exit::Reset && std::mem::take(&mut running.stays_off);
         match exit {
             _ if stays_off => {}
             Exit::Reset if running.short_boots < MAX_SHORT_BOOTS => {
                 running.boot_after_off = None;
-                return self.boot(running, Cause::Guest, |order| Happening::Reboot { order }).await;
+                return self
+                    .boot(running, Cause::Guest, |order| Happening::Reboot { order })
+                    .await;
             }
             Exit::Reset => {
-                let why = format!("{MAX_SHORT_BOOTS} resets, each within {SHORT_BOOT:?}: switched off");
-                self.oracle.append(self.boots(), Happening::Failed { why }, Cause::Lab);
+                let why =
+                    format!("{MAX_SHORT_BOOTS} resets, each within {SHORT_BOOT:?}: switched off");
+                self.oracle
+                    .append(self.boots(), Happening::Failed { why }, Cause::Lab);
             }
-            Exit::Lost(why) => self.oracle.append(self.boots(), Happening::Failed { why }, Cause::Lab),
+            Exit::Lost(why) => {
+                self.oracle
+                    .append(self.boots(), Happening::Failed { why }, Cause::Lab)
+            }
             Exit::PoweredOff => {}
         }
         self.went_off(Cause::Guest);
         match running.boot_after_off.take() {
-            Some(cause) => self.boot(running, cause, |order| Happening::PowerOn { order }).await,
+            Some(cause) => {
+                self.boot(running, cause, |order| Happening::PowerOn { order })
+                    .await
+            }
             None => Ok(()),
         }
     }
 
     fn firmware(&self) -> std::sync::MutexGuard<'_, Firmware> {
-        self.firmware.lock().expect("no holder of the firmware settings panics")
+        self.firmware
+            .lock()
+            .expect("no holder of the firmware settings panics")
     }
 
     fn refusal(&self, why: impl Into<String>) -> LabError {
-        LabError::Machine { machine: self.plan.name.to_string(), why: why.into() }
+        LabError::Machine {
+            machine: self.plan.name.to_string(),
+            why: why.into(),
+        }
     }
 }

@@ -92,15 +92,30 @@ impl Oracle {
     /// Opens the log for appending.
     pub(crate) fn open(dir: &Path, clock: Clock) -> Result<Self, LabError> {
         let path = dir.join("oracle.jsonl");
-        let written = std::fs::read(&path).map_or(0, |text| text.iter().filter(|b| **b == b'\n').count() as u64);
+        let written = std::fs::read(&path).map_or(0, |text| {
+            text.iter().filter(|b| **b == b'\n').count() as u64
+        });
         let file = OpenOptions::new().create(true).append(true).open(&path);
-        let file = Mutex::new((file.map_err(io(format!("open {}", path.display())))?, written));
-        Ok(Self { path, clock, file, entries: broadcast::Sender::new(64) })
+        let file = Mutex::new((
+            file.map_err(io(format!("open {}", path.display())))?,
+            written,
+        ));
+        Ok(Self {
+            path,
+            clock,
+            file,
+            entries: broadcast::Sender::new(64),
+        })
     }
 
     /// Writes an entry.
     pub(crate) fn append(&self, boot: u64, what: Happening, cause: Cause) {
-        let entry = Entry { at: self.clock.now(), boot, what, cause };
+        let entry = Entry {
+            at: self.clock.now(),
+            boot,
+            what,
+            cause,
+        };
         let mut line = serde_json::to_vec(&entry).expect("an entry has only text keys");
         line.push(b'\n');
         let mut file = self.file.lock().expect("no holder of the log panics");
@@ -117,9 +132,12 @@ impl Oracle {
 
     /// Every entry so far, oldest first.
     pub(crate) fn read(&self) -> Result<Vec<Entry>, LabError> {
-        let text = std::fs::read_to_string(&self.path).map_err(io(format!("read {}", self.path.display())))?;
+        let text = std::fs::read_to_string(&self.path)
+            .map_err(io(format!("read {}", self.path.display())))?;
         let broken = |error| LabError::Plan(format!("{}: {error}", self.path.display()));
-        text.lines().map(|line| serde_json::from_str(line).map_err(broken)).collect()
+        text.lines()
+            .map(|line| serde_json::from_str(line).map_err(broken))
+            .collect()
     }
 
     /// Entries as they are written from now on.

@@ -72,14 +72,24 @@ impl Qemu {
         let control = Mutex::new(listen(&dir.join(QMP_SOCKET))?);
         let (plan, dir, netns) = (plan.clone(), dir.to_owned(), netns.clone());
         let console = Console::open(&dir, console)?;
-        Ok(Self { plan, dir, netns, tap, cpu: cpu(place)?, accel, console, control })
+        Ok(Self {
+            plan,
+            dir,
+            netns,
+            tap,
+            cpu: cpu(place)?,
+            accel,
+            console,
+            control,
+        })
     }
 
     async fn start(&self, boot: Boot) -> Result<Guest, LabError> {
         let control = self.control.lock().await;
         // A QEMU that died while it was connecting may have left its connection in the backlog.
         while control.accept().now_or_never().is_some() {}
-        self.console.mark(&format!("boot {} of {}", boot.number, self.plan.name));
+        self.console
+            .mark(&format!("boot {} of {}", boot.number, self.plan.name));
         let said = self.dir.join(QEMU_LOG);
         let log = fs::File::create(&said).map_err(io(format!("make {}", said.display())))?;
         let mut child = self
@@ -104,7 +114,10 @@ impl Qemu {
         };
         let qmp = connected.map_err(|why| {
             let said = fs::read_to_string(&said).unwrap_or_default();
-            LabError::Machine { machine: self.plan.name.to_string(), why: format!("{why}; {}", said.trim()) }
+            LabError::Machine {
+                machine: self.plan.name.to_string(),
+                why: format!("{why}; {}", said.trim()),
+            }
         })?;
         let (acts, queue) = mpsc::channel(8);
         let (ended, exit) = watch::channel(None);
@@ -118,10 +131,14 @@ impl Qemu {
 /// what it wrote beside it (NVM Express base specification, Doorbell Buffer Config): on two CPUs at once a guest's doorbell is lost, and its disk hangs.
 /// Of six replays of a journal four hung; of six on one CPU none.
 fn cpu(place: usize) -> Result<usize, LabError> {
-    let allowed =
-        sched_getaffinity(Pid::from_raw(0)).map_err(|error| io("ask which CPUs may be used")(error.into()))?;
-    let all: Vec<usize> = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).collect();
-    all.get(place % all.len().max(1)).copied().ok_or_else(|| LabError::Plan("no CPU may be used".to_owned()))
+    let allowed = sched_getaffinity(Pid::from_raw(0))
+        .map_err(|error| io("ask which CPUs may be used")(error.into()))?;
+    let all: Vec<usize> = (0..CpuSet::count())
+        .filter(|cpu| allowed.is_set(*cpu).unwrap_or(false))
+        .collect();
+    all.get(place % all.len().max(1))
+        .copied()
+        .ok_or_else(|| LabError::Plan("no CPU may be used".to_owned()))
 }
 
 impl Launcher for Qemu {
@@ -155,19 +172,30 @@ async fn accompany(
     let exit = match qmp.shutdown_reason().await.as_deref() {
         Some("guest-reset") => Exit::Reset,
         Some("guest-shutdown") => Exit::PoweredOff,
-        _ if stopped => Exit::Lost(format!("its CPUs stopped; see {QEMU_LOG}, and try `--accel tcg`")),
-        other => Exit::Lost(format!("QEMU ended: {status:?}, {}", other.unwrap_or("without a reason"))),
+        _ if stopped => Exit::Lost(format!(
+            "its CPUs stopped; see {QEMU_LOG}, and try `--accel tcg`"
+        )),
+        other => Exit::Lost(format!(
+            "QEMU ended: {status:?}, {}",
+            other.unwrap_or("without a reason")
+        )),
     };
     ended.send_replace(Some(exit));
 }
 
 async fn perform(child: &mut Child, qmp: &Qmp, act: GuestAct) -> Answer {
     match act {
-        GuestAct::Kill => child.start_kill().map(|()| Value::Null).map_err(|error| error.to_string()),
+        GuestAct::Kill => child
+            .start_kill()
+            .map(|()| Value::Null)
+            .map_err(|error| error.to_string()),
         GuestAct::Wedge => signal(child, Signal::SIGSTOP),
         GuestAct::Unwedge => signal(child, Signal::SIGCONT),
         GuestAct::PressPowerButton => qmp.execute("system_powerdown", json!({})).await,
-        GuestAct::SetLink { up } => qmp.execute("set_link", json!({"name": "net0", "up": up})).await,
+        GuestAct::SetLink { up } => {
+            qmp.execute("set_link", json!({"name": "net0", "up": up}))
+                .await
+        }
         GuestAct::CountBlocks => qmp.execute("query-blockstats", json!({})).await,
         GuestAct::SetNvmeWarning { disk, warning } => {
             let path = format!("/machine/peripheral/{}", disk_id(disk));
@@ -178,6 +206,11 @@ async fn perform(child: &mut Child, qmp: &Qmp, act: GuestAct) -> Answer {
 }
 
 fn signal(child: &Child, signal: Signal) -> Answer {
-    let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).ok_or("the guest has ended")?;
-    kill(Pid::from_raw(pid), signal).map(|()| Value::Null).map_err(|error| error.to_string())
+    let pid = child
+        .id()
+        .and_then(|pid| i32::try_from(pid).ok())
+        .ok_or("the guest has ended")?;
+    kill(Pid::from_raw(pid), signal)
+        .map(|()| Value::Null)
+        .map_err(|error| error.to_string())
 }

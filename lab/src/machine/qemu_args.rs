@@ -49,56 +49,121 @@ pub(crate) fn arguments(plan: &MachinePlan, tap: &str, accel: Accel, boot: Boot)
     add("-action", "reboot=shutdown".to_owned());
     identity(plan, &mut add);
     if plan.firmware == FirmwareKind::Uefi {
-        add("-drive", format!("if=pflash,unit=0,format=raw,readonly=on,file={UEFI_CODE}"));
-        add("-drive", format!("if=pflash,unit=1,format=raw,file={UEFI_VARIABLES}"));
+        add(
+            "-drive",
+            format!("if=pflash,unit=0,format=raw,readonly=on,file={UEFI_CODE}"),
+        );
+        add(
+            "-drive",
+            format!("if=pflash,unit=1,format=raw,file={UEFI_VARIABLES}"),
+        );
     }
-    add("-chardev", format!("socket,id=serial0,path={SERIAL_SOCKET}"));
+    add(
+        "-chardev",
+        format!("socket,id=serial0,path={SERIAL_SOCKET}"),
+    );
     add("-serial", "chardev:serial0".to_owned());
     add("-chardev", format!("socket,id=qmp0,path={QMP_SOCKET}"));
     add("-mon", "chardev=qmp0,mode=control".to_owned());
     add("-device", "virtio-rng-pci".to_owned());
-    add("-netdev", format!("tap,id=net0,ifname={tap},script=no,downscript=no"));
-    add("-device", format!("virtio-net-pci,id=nic0,netdev=net0,mac={}{}", plan.mac, order.network));
+    add(
+        "-netdev",
+        format!("tap,id=net0,ifname={tap},script=no,downscript=no"),
+    );
+    add(
+        "-device",
+        format!(
+            "virtio-net-pci,id=nic0,netdev=net0,mac={}{}",
+            plan.mac, order.network
+        ),
+    );
     if let Some(mac) = plan.second_mac {
-        add("-netdev", format!("tap,id=net1,ifname={},script=no,downscript=no", second_tap(tap)));
+        add(
+            "-netdev",
+            format!(
+                "tap,id=net1,ifname={},script=no,downscript=no",
+                second_tap(tap)
+            ),
+        );
         // At SECOND_NIC_PCI, behind all that is placed in order; without a boot ROM.
-        add("-device", format!("virtio-net-pci,id=nic1,netdev=net1,mac={mac},addr=0x10,romfile="));
+        add(
+            "-device",
+            format!("virtio-net-pci,id=nic1,netdev=net1,mac={mac},addr=0x10,romfile="),
+        );
     }
     for (index, disk) in plan.disks.iter().enumerate() {
         disk_arguments(index, disk, &order.disks[index], &mut add);
     }
-    let mut all: Vec<String> =
-        ["-nodefaults", "-no-user-config", "-display", "none", "-vga", "none"].map(str::to_owned).into();
+    let mut all: Vec<String> = [
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-vga",
+        "none",
+    ]
+    .map(str::to_owned)
+    .into();
     all.append(&mut arguments);
     all
 }
 
 fn identity(plan: &MachinePlan, add: &mut impl FnMut(&str, String)) {
-    let MachinePlan { manufacturer, product, serial, uuid, .. } = plan;
+    let MachinePlan {
+        manufacturer,
+        product,
+        serial,
+        uuid,
+        ..
+    } = plan;
     add("-uuid", uuid.to_string());
     add(
         "-smbios",
-        format!("type=1,manufacturer={manufacturer},product={product},serial={serial},uuid={uuid},sku={serial}-SKU"),
+        format!(
+            "type=1,manufacturer={manufacturer},product={product},serial={serial},uuid={uuid},sku={serial}-SKU"
+        ),
     );
-    add("-smbios", format!("type=2,manufacturer={manufacturer},product={product} Board,serial={serial}-B"));
-    add("-smbios", format!("type=3,manufacturer={manufacturer},serial={serial}-C"));
+    add(
+        "-smbios",
+        format!("type=2,manufacturer={manufacturer},product={product} Board,serial={serial}-B"),
+    );
+    add(
+        "-smbios",
+        format!("type=3,manufacturer={manufacturer},serial={serial}-C"),
+    );
 }
 
 /// `cache=unsafe` lets the host's page cache hold writes that the guest flushed. Killing QEMU loses none of them, and a host
 /// that crashes takes the whole lab with it.
-fn disk_arguments(index: usize, disk: &DiskPlan, bootindex: &str, add: &mut impl FnMut(&str, String)) {
+fn disk_arguments(
+    index: usize,
+    disk: &DiskPlan,
+    bootindex: &str,
+    add: &mut impl FnMut(&str, String),
+) {
     let (id, file, serial) = (disk_id(index), disk_file(disk), &disk.serial);
     add(
         "-drive",
-        format!("if=none,id=file{index},format=raw,cache=unsafe,discard=unmap,detect-zeroes=unmap,file={file}"),
+        format!(
+            "if=none,id=file{index},format=raw,cache=unsafe,discard=unmap,detect-zeroes=unmap,file={file}"
+        ),
     );
     match disk.kind {
-        DiskKind::Virtio => {
-            add("-device", format!("virtio-blk-pci,id={id},drive=file{index},serial={serial}{bootindex}"))
-        }
+        DiskKind::Virtio => add(
+            "-device",
+            format!("virtio-blk-pci,id={id},drive=file{index},serial={serial}{bootindex}"),
+        ),
         DiskKind::Nvme => {
-            add("-device", format!("pcie-root-port,id=port{index},chassis={index},slot={index}"));
-            add("-device", format!("nvme,id={id},bus=port{index},drive=file{index},serial={serial}{bootindex}"));
+            add(
+                "-device",
+                format!("pcie-root-port,id=port{index},chassis={index},slot={index}"),
+            );
+            add(
+                "-device",
+                format!(
+                    "nvme,id={id},bus=port{index},drive=file{index},serial={serial}{bootindex}"
+                ),
+            );
         }
     }
 }
@@ -112,7 +177,10 @@ struct DeviceOrder {
 /// NVMe disks come before the others, so that BIOS drive 0x80 is the first NVMe disk: a board's "hard disk order" setting.
 fn device_order(plan: &MachinePlan, order: BootOrder) -> DeviceOrder {
     if order == BootOrder::Own && plan.firmware == FirmwareKind::Uefi {
-        return DeviceOrder { network: String::new(), disks: vec![String::new(); plan.disks.len()] };
+        return DeviceOrder {
+            network: String::new(),
+            disks: vec![String::new(); plan.disks.len()],
+        };
     }
     let (network, first_disk) = match order {
         BootOrder::Own | BootOrder::NetworkFirst => (1, 2),
@@ -120,10 +188,17 @@ fn device_order(plan: &MachinePlan, order: BootOrder) -> DeviceOrder {
     };
     let rank = |index: usize| {
         let key = |index: usize| (plan.disks[index].kind != DiskKind::Nvme, index);
-        (0..plan.disks.len()).filter(|other| key(*other) < key(index)).count()
+        (0..plan.disks.len())
+            .filter(|other| key(*other) < key(index))
+            .count()
     };
-    let disks = (0..plan.disks.len()).map(|index| format!(",bootindex={}", first_disk + rank(index))).collect();
-    DeviceOrder { network: format!(",bootindex={network}"), disks }
+    let disks = (0..plan.disks.len())
+        .map(|index| format!(",bootindex={}", first_disk + rank(index)))
+        .collect();
+    DeviceOrder {
+        network: format!(",bootindex={network}"),
+        disks,
+    }
 }
 
 #[cfg(test)]
@@ -133,27 +208,41 @@ mod tests {
 
     fn command_line(machine: usize, order: BootOrder) -> String {
         let plan = RackPlan::reference();
-        arguments(&plan.machines[machine], "tap0", Accel::Tcg, Boot { number: 1, order }).join(" ")
+        arguments(
+            &plan.machines[machine],
+            "tap0",
+            Accel::Tcg,
+            Boot { number: 1, order },
+        )
+        .join(" ")
     }
 
     #[test]
     fn bios_tries_the_network_then_nvme_then_the_decoy() {
         let line = command_line(1, BootOrder::Own);
-        for part in
-            ["mac=52:54:00:4d:55:02,bootindex=1", "NVME-A-2,bootindex=2", "NVME-B-2,bootindex=3", "DECOY-2,bootindex=4"]
-        {
+        for part in [
+            "mac=52:54:00:4d:55:02,bootindex=1",
+            "NVME-A-2,bootindex=2",
+            "NVME-B-2,bootindex=3",
+            "DECOY-2,bootindex=4",
+        ] {
             assert!(line.contains(part), "{part} in {line}");
         }
         assert!(!line.contains("pflash"));
         let second = "ifname=tap0b,script=no,downscript=no -device virtio-net-pci,id=nic1,netdev=net1,mac=52:54:00:4d:56:02,addr=0x10,romfile= ";
         assert!(line.contains(second), "{line}");
-        assert!(!command_line(2, BootOrder::Own).contains("net1"), "the third machine has one card");
+        assert!(
+            !command_line(2, BootOrder::Own).contains("net1"),
+            "the third machine has one card"
+        );
     }
 
     #[test]
     fn uefi_without_an_override_follows_its_own_variables() {
         assert!(!command_line(0, BootOrder::Own).contains("bootindex"));
         assert!(command_line(0, BootOrder::DisksFirst).contains("NVME-A-1,bootindex=1"));
-        assert!(command_line(0, BootOrder::NetworkFirst).contains("mac=52:54:00:4d:55:01,bootindex=1"));
+        assert!(
+            command_line(0, BootOrder::NetworkFirst).contains("mac=52:54:00:4d:55:01,bootindex=1")
+        );
     }
 }

@@ -33,8 +33,17 @@ impl Qmp {
         let (read, write) = stream.into_split();
         let (requests, queue) = mpsc::channel(8);
         let stopped = Arc::new(Notify::new());
-        let reader = tokio::spawn(converse(BufReader::new(read), write, queue, Arc::clone(&stopped)));
-        let qmp = Self { requests, reader, stopped };
+        let reader = tokio::spawn(converse(
+            BufReader::new(read),
+            write,
+            queue,
+            Arc::clone(&stopped),
+        ));
+        let qmp = Self {
+            requests,
+            reader,
+            stopped,
+        };
         qmp.execute("qmp_capabilities", json!({})).await?;
         Ok(qmp)
     }
@@ -43,11 +52,16 @@ impl Qmp {
     pub(crate) async fn execute(&self, command: &str, arguments: Value) -> Result<Value, String> {
         let (reply, answer) = oneshot::channel();
         let request = json!({"execute": command, "arguments": arguments});
-        self.requests.send((request, reply)).await.map_err(|_| "QEMU has closed its control socket".to_owned())?;
+        self.requests
+            .send((request, reply))
+            .await
+            .map_err(|_| "QEMU has closed its control socket".to_owned())?;
         match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err("QEMU has closed its control socket".to_owned()),
-            Err(_) => Err(format!("QEMU did not answer {command} in {ANSWER_TIMEOUT:?}")),
+            Err(_) => Err(format!(
+                "QEMU did not answer {command} in {ANSWER_TIMEOUT:?}"
+            )),
         }
     }
 
@@ -58,7 +72,9 @@ impl Qmp {
 
     /// After QEMU has ended: why it shut down, in its own word (`guest-reset`, `guest-shutdown`, ...), if it said so.
     pub(crate) async fn shutdown_reason(self) -> Option<String> {
-        let Self { requests, reader, .. } = self;
+        let Self {
+            requests, reader, ..
+        } = self;
         let abort = reader.abort_handle();
         let reason = tokio::time::timeout(ANSWER_TIMEOUT, reader).await;
         abort.abort();
@@ -75,7 +91,8 @@ async fn converse(
     stopped: Arc<Notify>,
 ) -> Option<String> {
     let mut reason = None;
-    let mut waiting: std::collections::VecDeque<oneshot::Sender<Result<Value, String>>> = Default::default();
+    let mut waiting: std::collections::VecDeque<oneshot::Sender<Result<Value, String>>> =
+        Default::default();
     let mut line = Vec::new();
     loop {
         let mut limited = (&mut lines).take(MAX_LINE);

@@ -31,8 +31,16 @@ impl Netns {
     /// Starts a command inside the namespace and the enclosure.
     ///
     /// A thread of its own enters both and starts the command from there; the mounts end with the last process that has them.
-    pub(crate) fn spawn_enclosed(&self, enclosure: &Enclosure, mut command: Command) -> Result<Child, LabError> {
-        let (enclosure, namespace, runtime) = (enclosure.clone(), self.path(), tokio::runtime::Handle::current());
+    pub(crate) fn spawn_enclosed(
+        &self,
+        enclosure: &Enclosure,
+        mut command: Command,
+    ) -> Result<Child, LabError> {
+        let (enclosure, namespace, runtime) = (
+            enclosure.clone(),
+            self.path(),
+            tokio::runtime::Handle::current(),
+        );
         let start = move || {
             let namespace = File::open(namespace)?;
             enclose(&enclosure)?;
@@ -40,15 +48,26 @@ impl Netns {
             let _runtime = runtime.enter();
             command.spawn()
         };
-        let thread = thread::Builder::new().name("enclosure".to_owned()).spawn(start).map_err(io("start a thread"))?;
-        let started = thread.join().unwrap_or_else(|_| Err(std::io::Error::other("the thread inside panicked")));
+        let thread = thread::Builder::new()
+            .name("enclosure".to_owned())
+            .spawn(start)
+            .map_err(io("start a thread"))?;
+        let started = thread
+            .join()
+            .unwrap_or_else(|_| Err(std::io::Error::other("the thread inside panicked")));
         started.map_err(io("start a daemon with a /run of its own"))
     }
 }
 
 fn enclose(enclosure: &Enclosure) -> std::io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
-    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)?;
+    mount(
+        None::<&str>,
+        "/",
+        None::<&str>,
+        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+        None::<&str>,
+    )?;
     let run = Path::new("/run");
     for covered in enclosure.covered.iter().map(PathBuf::as_path).chain([run]) {
         mount(

@@ -32,21 +32,35 @@ impl Drop for Forwarder {
 
 impl Forwarder {
     /// Listens on `outside` (port 0 picks one) and carries each connection to `inside`, an address of the namespace.
-    pub(crate) fn start(netns: &Netns, outside: SocketAddr, inside: SocketAddr) -> Result<Self, LabError> {
+    pub(crate) fn start(
+        netns: &Netns,
+        outside: SocketAddr,
+        inside: SocketAddr,
+    ) -> Result<Self, LabError> {
         let listener = StdListener::bind(outside).map_err(io(format!("listen on {outside}")))?;
-        listener.set_nonblocking(true).map_err(io("make a listener non-blocking"))?;
-        let address = listener.local_addr().map_err(io("read a listener's address"))?;
+        listener
+            .set_nonblocking(true)
+            .map_err(io("make a listener non-blocking"))?;
+        let address = listener
+            .local_addr()
+            .map_err(io("read a listener's address"))?;
         let stop = CancellationToken::new();
         let (netns, stopped) = (netns.clone(), stop.clone());
         // The thread that enters the namespace runs the whole forwarder: its listener was made outside, its connections inside.
         let carry = move || netns.within(move || serve(listener, inside, stopped));
-        std::thread::Builder::new().name("forward".to_owned()).spawn(carry).map_err(io("start a thread"))?;
+        std::thread::Builder::new()
+            .name("forward".to_owned())
+            .spawn(carry)
+            .map_err(io("start a thread"))?;
         Ok(Self { address, stop })
     }
 }
 
 fn serve(listener: StdListener, inside: SocketAddr, stop: CancellationToken) {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => return tracing::error!(%error, "the forwarder has no runtime"),
     };
@@ -55,14 +69,17 @@ fn serve(listener: StdListener, inside: SocketAddr, stop: CancellationToken) {
             Ok(listener) => listener,
             Err(error) => return tracing::error!(%error, "the forwarder has no listener"),
         };
-        stop.run_until_cancelled(accept(listener, inside, TaskTracker::new())).await;
+        stop.run_until_cancelled(accept(listener, inside, TaskTracker::new()))
+            .await;
     });
 }
 
 async fn accept(listener: TcpListener, inside: SocketAddr, connections: TaskTracker) {
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
+            return;
+        };
         match listener.accept().await {
             Ok((outside, _)) => {
                 connections.spawn(async move {
@@ -80,6 +97,10 @@ async fn accept(listener: TcpListener, inside: SocketAddr, connections: TaskTrac
 
 async fn carry(mut outside: TcpStream, inside: SocketAddr) {
     // Whoever connected sees the refusal as a closed connection, as with any proxy.
-    let Ok(Ok(mut stream)) = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(inside)).await else { return };
+    let Ok(Ok(mut stream)) =
+        tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(inside)).await
+    else {
+        return;
+    };
     let _ = tokio::io::copy_bidirectional(&mut outside, &mut stream).await;
 }

@@ -34,12 +34,24 @@ pub struct Cleaned {
 /// Takes the directory for this process, after removing what a dead owner left.
 pub(crate) fn take(dir: &Path) -> Result<Netns, LabError> {
     let what = format!("make {}", dir.display());
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io(what))?;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(io(what))?;
     clean(dir)?;
     let netns = Netns::new();
     let owner_pid = std::process::id();
-    let owner_start = start_time(owner_pid).ok_or_else(|| LabError::Unknown("/proc/self/stat".to_owned()))?;
-    write_atomically(&dir.join(FILE), &Record { owner_pid, owner_start, netns: netns.clone() })?;
+    let owner_start =
+        start_time(owner_pid).ok_or_else(|| LabError::Unknown("/proc/self/stat".to_owned()))?;
+    write_atomically(
+        &dir.join(FILE),
+        &Record {
+            owner_pid,
+            owner_start,
+            netns: netns.clone(),
+        },
+    )?;
     Ok(netns)
 }
 
@@ -56,11 +68,18 @@ pub fn clean(dir: &Path) -> Result<Cleaned, LabError> {
     let record: Record = serde_json::from_slice(&text).map_err(broken)?;
     let alive = start_time(record.owner_pid) == Some(record.owner_start);
     if alive && record.owner_pid != std::process::id() {
-        return Err(LabError::Plan(format!("{} is in use by process {}", dir.display(), record.owner_pid)));
+        return Err(LabError::Plan(format!(
+            "{} is in use by process {}",
+            dir.display(),
+            record.owner_pid
+        )));
     }
     let processes = record.netns.destroy()?;
     fs::remove_file(&path).map_err(io(format!("remove {}", path.display())))?;
-    Ok(Cleaned { netns: Some(record.netns.name().to_owned()), processes })
+    Ok(Cleaned {
+        netns: Some(record.netns.name().to_owned()),
+        processes,
+    })
 }
 
 /// When a process started, or nothing when it is gone or a zombie. Field 22 of `/proc/PID/stat`, counted after the command's
@@ -79,8 +98,13 @@ pub(crate) fn write_atomically(path: &Path, document: &impl Serialize) -> Result
     let what = || io(format!("write {}", path.display()));
     let text = serde_json::to_vec_pretty(document).map_err(|error| what()(error.into()))?;
     let beside: PathBuf = path.with_extension("new");
-    let mut file =
-        fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&beside).map_err(what())?;
+    let mut file = fs::OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(&beside)
+        .map_err(what())?;
     file.write_all(&text).map_err(what())?;
     drop(file);
     fs::rename(&beside, path).map_err(what())
@@ -107,7 +131,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let owner_pid = std::os::unix::process::parent_id();
         let owner_start = start_time(owner_pid).unwrap();
-        write_atomically(&dir.path().join(FILE), &Record { owner_pid, owner_start, netns: Netns::new() }).unwrap();
-        assert!(clean(dir.path()).unwrap_err().to_string().contains("in use"));
+        write_atomically(
+            &dir.path().join(FILE),
+            &Record {
+                owner_pid,
+                owner_start,
+                netns: Netns::new(),
+            },
+        )
+        .unwrap();
+        assert!(
+            clean(dir.path())
+                .unwrap_err()
+                .to_string()
+                .contains("in use")
+        );
     }
 }

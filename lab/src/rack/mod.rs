@@ -71,8 +71,14 @@ impl Rack {
         let netns = lease::take(&dir)?;
         // From here on a failure drops the rack, and dropping cleans.
         let accel = Accel::choose(plan.accel).await?;
-        let mut rack =
-            Self { dir, netns, accel, slots: Arc::default(), control: None, closing: CancellationToken::new() };
+        let mut rack = Self {
+            dir,
+            netns,
+            accel,
+            slots: Arc::default(),
+            control: None,
+            closing: CancellationToken::new(),
+        };
         rack.build(&plan).await?;
         Ok(rack)
     }
@@ -82,7 +88,10 @@ impl Rack {
         build_network(&self.netns, &plan.machines)?;
         let mut slots = BTreeMap::new();
         for (index, machine) in plan.machines.iter().enumerate() {
-            slots.insert(machine.name.to_string(), self.build_slot(index, machine).await?);
+            slots.insert(
+                machine.name.to_string(),
+                self.build_slot(index, machine).await?,
+            );
         }
         self.slots = Arc::new(slots);
         self.control = Some(ControlServer::start(&self.dir, Arc::clone(&self.slots))?);
@@ -92,12 +101,24 @@ impl Rack {
     async fn build_slot(&self, index: usize, plan: &MachinePlan) -> Result<Slot, LabError> {
         let dir = self.dir.join(plan.name.as_str());
         let console = self.listen(console_address(index).into())?;
-        let qemu = Qemu::prepare(plan, &dir, &self.netns, (index, tap_name(index)), self.accel, console)?;
+        let qemu = Qemu::prepare(
+            plan,
+            &dir,
+            &self.netns,
+            (index, tap_name(index)),
+            self.accel,
+            console,
+        )?;
         let machine = Machine::new(plan.clone(), dir, Arc::new(qemu), Clock::System)?;
         let bmc = match &plan.bmc {
             Some(bmc) => {
                 let listener = self.listen(SocketAddr::from((bmc.address, BMC_PORT)))?;
-                Some(Bmc::start(Arc::clone(&machine), bmc, listener, Some(self.netns.clone()))?)
+                Some(Bmc::start(
+                    Arc::clone(&machine),
+                    bmc,
+                    listener,
+                    Some(self.netns.clone()),
+                )?)
             }
             None => None,
         };
@@ -112,7 +133,9 @@ impl Rack {
 
     /// The machine and BMC of that name.
     pub fn slot(&self, name: &str) -> Result<&Slot, LabError> {
-        self.slots.get(name).ok_or_else(|| LabError::Unknown(format!("machine {name}")))
+        self.slots
+            .get(name)
+            .ok_or_else(|| LabError::Unknown(format!("machine {name}")))
     }
 
     /// Every machine, by name.

@@ -27,7 +27,9 @@ pub struct Netns {
 impl Netns {
     /// A name nobody has: `muster-` and six random hex digits. Nothing is made yet.
     pub(crate) fn new() -> Self {
-        Self { name: format!("muster-{}", hex::encode(rand::random::<[u8; 3]>())) }
+        Self {
+            name: format!("muster-{}", hex::encode(rand::random::<[u8; 3]>())),
+        }
     }
 
     /// Its name, as `ip netns` knows it.
@@ -60,27 +62,47 @@ impl Netns {
     }
 
     /// Runs `work` on a thread of its own that has entered the namespace: sockets it makes belong there, wherever they are used.
-    pub fn within<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, LabError> {
-        let (path, what) = (self.path(), format!("enter the network namespace {}", self.name));
+    pub fn within<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, LabError> {
+        let (path, what) = (
+            self.path(),
+            format!("enter the network namespace {}", self.name),
+        );
         let entered = move || {
             let namespace = File::open(&path)?;
             setns(namespace, CloneFlags::CLONE_NEWNET)?;
             Ok(work())
         };
-        let thread = thread::Builder::new().name("netns".to_owned()).spawn(entered).map_err(io("start a thread"))?;
-        thread.join().unwrap_or_else(|_| Err(std::io::Error::other("the thread inside panicked"))).map_err(io(what))
+        let thread = thread::Builder::new()
+            .name("netns".to_owned())
+            .spawn(entered)
+            .map_err(io("start a thread"))?;
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(std::io::Error::other("the thread inside panicked")))
+            .map_err(io(what))
     }
 
     /// The processes inside, by the kernel's own account: a process is here or it is not, so no recorded pid can have been reused.
     fn processes(&self) -> Vec<Pid> {
         let identity = |path: &Path| fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
-        let Ok(namespace) = identity(&self.path()) else { return Vec::new() };
+        let Ok(namespace) = identity(&self.path()) else {
+            return Vec::new();
+        };
         if identity(Path::new("/proc/self/ns/net")).is_ok_and(|own| own == namespace) {
             return Vec::new();
         }
-        let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        let inside = |pid: &i32| identity(Path::new(&format!("/proc/{pid}/ns/net"))).is_ok_and(|own| own == namespace);
+        let Ok(entries) = fs::read_dir("/proc") else {
+            return Vec::new();
+        };
+        let pids = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let inside = |pid: &i32| {
+            identity(Path::new(&format!("/proc/{pid}/ns/net"))).is_ok_and(|own| own == namespace)
+        };
         pids.filter(inside).map(Pid::from_raw).collect()
     }
 
@@ -99,7 +121,10 @@ impl Netns {
             }
         }
         if let Some(pid) = self.processes().first() {
-            return Err(LabError::Timeout { what: format!("process {pid} in {} to end", self.name), after: 2 * GRACE });
+            return Err(LabError::Timeout {
+                what: format!("process {pid} in {} to end", self.name),
+                after: 2 * GRACE,
+            });
         }
         match self.path().exists() {
             true => ip::run(&["netns", "delete", &self.name]).map(|()| ended),

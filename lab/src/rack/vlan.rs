@@ -23,12 +23,21 @@ const ROUND: Duration = Duration::from_secs(1);
 /// rack's namespace.
 pub(crate) fn ask(node: Ipv4Addr, limit: Duration) -> anyhow::Result<Duration> {
     let bridge = getifaddrs()?.find_map(|one| {
-        let link = one.address.as_ref().and_then(|address| address.as_link_addr()).copied();
+        let link = one
+            .address
+            .as_ref()
+            .and_then(|address| address.as_link_addr())
+            .copied();
         link.filter(|_| one.interface_name == "br0")
     });
     let bridge: LinkAddr = bridge.context("there is no br0 here")?;
     let own = bridge.addr().context("br0 has no MAC")?;
-    let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::EthAll)?;
+    let socket = socket(
+        AddressFamily::Packet,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::EthAll,
+    )?;
     bind(socket.as_raw_fd(), &bridge)?;
     // Only for what std knows of every socket: to send, to receive, and to wait no longer than so.
     let socket = UdpSocket::from(socket);
@@ -41,7 +50,11 @@ pub(crate) fn ask(node: Ipv4Addr, limit: Duration) -> anyhow::Result<Duration> {
         while round.elapsed() < ROUND {
             let length = match socket.recv(&mut heard) {
                 Ok(length) => length,
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+                {
+                    break;
+                }
                 Err(error) => return Err(error.into()),
             };
             match answer(&heard[..length], node, id) {
@@ -100,7 +113,9 @@ fn arp(own: [u8; 6], node: Ipv4Addr) -> Vec<u8> {
 
 /// An echo request (RFC 792) in a packet with "don't fragment" (RFC 791).
 fn echo(own: [u8; 6], to: [u8; 6], node: Ipv4Addr, id: [u8; 2]) -> Vec<u8> {
-    let [high, low] = u16::try_from(MTU).expect("an MTU is two bytes").to_be_bytes();
+    let [high, low] = u16::try_from(MTU)
+        .expect("an MTU is two bytes")
+        .to_be_bytes();
     let mut ip = vec![0x45, 0, high, low, 0, 0, 0x40, 0, 64, 1, 0, 0];
     ip.extend(VLAN_ADDRESS.octets());
     ip.extend(node.octets());
@@ -116,7 +131,10 @@ fn echo(own: [u8; 6], to: [u8; 6], node: Ipv4Addr, id: [u8; 2]) -> Vec<u8> {
 
 /// RFC 1071, of an even number of bytes.
 fn checksum(bytes: &[u8]) -> [u8; 2] {
-    let sum: u32 = bytes.chunks_exact(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();
+    let sum: u32 = bytes
+        .chunks_exact(2)
+        .map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])))
+        .sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     let folded = (folded & 0xffff) + (folded >> 16);
     (!u16::try_from(folded).expect("folded twice")).to_be_bytes()
@@ -135,7 +153,11 @@ mod tests {
         assert_eq!(frame.len(), ETHERNET + 4 + 9000);
         assert_eq!(frame[12..18], [0x81, 0, 0, 120, 8, 0]);
         assert_eq!(frame[24] & 0x40, 0x40, "don't fragment");
-        assert_eq!((checksum(&frame[18..38]), checksum(&frame[38..])), ([0, 0], [0, 0]), "a whole sum is zero");
+        assert_eq!(
+            (checksum(&frame[18..38]), checksum(&frame[38..])),
+            ([0, 0], [0, 0]),
+            "a whole sum is zero"
+        );
     }
 
     #[test]

@@ -10,8 +10,8 @@ use muster_core::ids::{JobId, PermitId};
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::adopt::Adopt;
 use muster_core::wire::agent::{
-    ActReply, BootLive, Hello, Job, JobResult, JobSpec, LeaseJobs, LeasedJobs, Login, Outcome, RedeemPermit, Redeemed,
-    RenewJob, Renewed, ReportOutcome, StartAct, Welcome,
+    ActReply, BootLive, Hello, Job, JobResult, JobSpec, LeaseJobs, LeasedJobs, Login, Outcome,
+    RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, StartAct, Welcome,
 };
 use muster_core::wire::members::{AskMembers, ClusterMembers};
 use muster_core::wire::node::{Answer, Challenge, Failure, Plan, Work, WorkResult};
@@ -86,11 +86,19 @@ impl From<Stop> for Bad {
 }
 
 fn failed(code: &str) -> Bad {
-    Bad::Fails(Failure { code: code.into(), message: format!("simulated: {code}"), retryable: true })
+    Bad::Fails(Failure {
+        code: code.into(),
+        message: format!("simulated: {code}"),
+        retryable: true,
+    })
 }
 
 pub(super) fn fatal(code: &str, message: String) -> Bad {
-    Bad::Fails(Failure { code: code.into(), message, retryable: false })
+    Bad::Fails(Failure {
+        code: code.into(),
+        message,
+        retryable: false,
+    })
 }
 
 #[derive(Clone)]
@@ -145,12 +153,18 @@ impl Agent {
 
     /// The same, keeping its leases when the real one does.
     pub fn at_the_real_pace(self) -> Self {
-        Self { asks_first: false, ..self }
+        Self {
+            asks_first: false,
+            ..self
+        }
     }
 
     /// The same process, as it finds another server at the same address.
     pub fn moved(&self, listener: Arc<dyn Listener>) -> Self {
-        Self { listener, ..self.clone() }
+        Self {
+            listener,
+            ..self.clone()
+        }
     }
 
     /// The same process says hello, as after a lost answer.
@@ -158,7 +172,11 @@ impl Agent {
     /// # Errors
     /// When it is not welcome.
     pub async fn hello_again(&self) -> Result<Welcome, Stop> {
-        let hello = Hello { protocol: PROTOCOL, version: "simulated".into(), instance: self.instance.clone() };
+        let hello = Hello {
+            protocol: PROTOCOL,
+            version: "simulated".into(),
+            instance: self.instance.clone(),
+        };
         self.call("/agent/v1/hello", &hello).await
     }
 
@@ -173,16 +191,32 @@ impl Agent {
     }
 
     /// A call as it goes over the wire.
-    pub async fn call<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Stop> {
+    pub async fn call<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Stop> {
         let body = serde_json::to_vec(body).expect("wire types are JSON");
         let heard = self.heard.lock().expect("nobody panics with it").clone();
-        let call = Call { path: path.to_owned(), token: self.token.clone(), heard, body };
-        let Answered { status, mark, body: bytes } = self.listener.post(call).await;
+        let call = Call {
+            path: path.to_owned(),
+            token: self.token.clone(),
+            heard,
+            body,
+        };
+        let Answered {
+            status,
+            mark,
+            body: bytes,
+        } = self.listener.post(call).await;
         if mark.is_some() {
             *self.heard.lock().expect("nobody panics with it") = mark;
         }
         if !(200..300).contains(&status) {
-            return Err(Stop::refused(status, &serde_json::from_slice(&bytes).unwrap_or_default()));
+            return Err(Stop::refused(
+                status,
+                &serde_json::from_slice(&bytes).unwrap_or_default(),
+            ));
         }
         // An answer without a body is nothing.
         let bytes: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
@@ -194,36 +228,82 @@ impl Agent {
     /// # Errors
     /// When the server refuses.
     pub async fn lease(&self, capacity: u32, wait_s: u64) -> Result<Vec<Job>, Stop> {
-        let leased: LeasedJobs =
-            self.call("/agent/v1/lease", &LeaseJobs { epoch: self.epoch, capacity, wait_s }).await?;
+        let leased: LeasedJobs = self
+            .call(
+                "/agent/v1/lease",
+                &LeaseJobs {
+                    epoch: self.epoch,
+                    capacity,
+                    wait_s,
+                },
+            )
+            .await?;
         Ok(leased.jobs)
     }
 
     /// Whether the job is to be stopped.
     pub async fn renew(&self, job: &Job) -> Result<bool, Stop> {
         let waiting_for = Some(format!("the simulated {}", job.spec.kind()));
-        let renew = RenewJob { epoch: self.epoch, attempt: job.attempt, progress: None, log: Vec::new(), waiting_for };
-        Ok(self.call::<Renewed>(&format!("/agent/v1/jobs/{}/renew", job.id), &renew).await?.cancel)
+        let renew = RenewJob {
+            epoch: self.epoch,
+            attempt: job.attempt,
+            progress: None,
+            log: Vec::new(),
+            waiting_for,
+        };
+        Ok(self
+            .call::<Renewed>(&format!("/agent/v1/jobs/{}/renew", job.id), &renew)
+            .await?
+            .cancel)
     }
 
     pub async fn report(&self, job: JobId, attempt: i32, outcome: Outcome) -> Result<(), Stop> {
-        let report = ReportOutcome { epoch: self.epoch, attempt, outcome };
-        self.call(&format!("/agent/v1/jobs/{job}/outcome"), &report).await
+        let report = ReportOutcome {
+            epoch: self.epoch,
+            attempt,
+            outcome,
+        };
+        self.call(&format!("/agent/v1/jobs/{job}/outcome"), &report)
+            .await
     }
 
     pub async fn start_act(&self, job: &Job, act: &str, before: &str) -> Result<ActReply, Stop> {
-        let start = StartAct { epoch: self.epoch, attempt: job.attempt, act: act.into(), before: before.into() };
-        self.call(&format!("/agent/v1/jobs/{}/act", job.id), &start).await
+        let start = StartAct {
+            epoch: self.epoch,
+            attempt: job.attempt,
+            act: act.into(),
+            before: before.into(),
+        };
+        self.call(&format!("/agent/v1/jobs/{}/act", job.id), &start)
+            .await
     }
 
-    pub async fn redeem(&self, job: &Job, permit: PermitId, challenge: Option<Challenge>) -> Result<Answer, Stop> {
-        let request = RedeemPermit { epoch: self.epoch, job: job.id, attempt: job.attempt, permit, challenge };
-        Ok(self.call::<Redeemed>("/agent/v1/permits/redeem", &request).await?.answer)
+    pub async fn redeem(
+        &self,
+        job: &Job,
+        permit: PermitId,
+        challenge: Option<Challenge>,
+    ) -> Result<Answer, Stop> {
+        let request = RedeemPermit {
+            epoch: self.epoch,
+            job: job.id,
+            attempt: job.attempt,
+            permit,
+            challenge,
+        };
+        Ok(self
+            .call::<Redeemed>("/agent/v1/permits/redeem", &request)
+            .await?
+            .answer)
     }
 
     pub async fn list_members(&self, job: &Job) -> Result<ClusterMembers, Stop> {
-        let ask = AskMembers { epoch: self.epoch, attempt: job.attempt };
-        self.call(&format!("/agent/v1/jobs/{}/members", job.id), &ask).await
+        let ask = AskMembers {
+            epoch: self.epoch,
+            attempt: job.attempt,
+        };
+        self.call(&format!("/agent/v1/jobs/{}/members", job.id), &ask)
+            .await
     }
 
     /// Does a job from lease to outcome, which the server took.
@@ -277,10 +357,12 @@ impl Agent {
 
     /// The next thing the process does, if it lives to do it.
     pub(super) fn step(&self) -> Result<(), Stop> {
-        let left = self.fuel.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| match left {
-            IMMORTAL => Some(IMMORTAL),
-            left => left.checked_sub(1),
-        });
+        let left = self
+            .fuel
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| match left {
+                IMMORTAL => Some(IMMORTAL),
+                left => left.checked_sub(1),
+            });
         left.map(drop).map_err(|_| Stop::Dead)
     }
 
@@ -290,7 +372,9 @@ impl Agent {
 
     /// Looks at a machine or does something to it.
     pub(super) fn with<T>(&self, job: &Job, act: impl FnOnce(&mut Machine) -> T) -> T {
-        self.rack().with(&job.node_name, act).expect("every node has its machine")
+        self.rack()
+            .with(&job.node_name, act)
+            .expect("every node has its machine")
     }
 
     async fn execute(&self, job: &Job) -> Result<JobResult, Bad> {
@@ -308,7 +392,9 @@ impl Agent {
             JobSpec::Inventory { .. } => {
                 self.takes(job, What::Inventory).await?;
                 let facts = self.with(job, |machine| machine.facts());
-                Ok(JobResult::Facts { facts: Box::new(facts) })
+                Ok(JobResult::Facts {
+                    facts: Box::new(facts),
+                })
             }
             JobSpec::PowerOff { permit, .. } => {
                 if self.with(job, |machine| machine.running != Running::Off) {
@@ -323,7 +409,9 @@ impl Agent {
             JobSpec::PowerCycle { permit, .. } => self.power_cycle(job, *permit).await,
             JobSpec::RotateBmc(order) => self.rotate_bmc(job, order).await,
             JobSpec::Firmware(order) => self.firmware(job, order).await,
-            JobSpec::WriteImage { plan, .. } => self.node(job, Work::WriteImage(plan.clone())).await,
+            JobSpec::WriteImage { plan, .. } => {
+                self.node(job, Work::WriteImage(plan.clone())).await
+            }
             JobSpec::Wipe { plan, .. } => {
                 self.rack().wipes_begin(&job.node_name);
                 self.node(job, Work::Wipe(plan.clone())).await
@@ -336,7 +424,9 @@ impl Agent {
                 self.takes(job, What::Admit).await?;
                 self.step()?;
                 match self.configure(job, *revision, name).await? {
-                    true => Ok(JobResult::Admitted { view: "idle".into() }),
+                    true => Ok(JobResult::Admitted {
+                        view: "idle".into(),
+                    }),
                     false => Err(failed("not_listed")),
                 }
             }
@@ -368,7 +458,11 @@ impl Agent {
     }
 
     async fn boot_live(&self, job: &Job, spec: &BootLive) -> Result<JobResult, Bad> {
-        if !job.acts.iter().any(|record| matches!(record.act.as_str(), "power_on" | "reset")) {
+        if !job
+            .acts
+            .iter()
+            .any(|record| matches!(record.act.as_str(), "power_on" | "reset"))
+        {
             let done = self.permitted(job, "power_on", spec.permit).await?;
             if let Some(done) = self.once(job, done).await? {
                 self.with(job, |machine| machine.boot_live(done, &spec.nonce));
@@ -388,7 +482,12 @@ impl Agent {
         })
     }
 
-    async fn boot_disk(&self, job: &Job, permit: PermitId, login: &Login) -> Result<JobResult, Bad> {
+    async fn boot_disk(
+        &self,
+        job: &Job,
+        permit: PermitId,
+        login: &Login,
+    ) -> Result<JobResult, Bad> {
         assert!(!login.host_key.is_empty());
         if self.with(job, |machine| machine.running != Running::Installed) && job.acts.is_empty() {
             let done = self.permitted(job, "reset", permit).await?;
@@ -399,7 +498,9 @@ impl Agent {
         self.step()?;
         self.done(job).await?;
         self.with(job, |machine| match machine.running {
-            Running::Installed => Ok(JobResult::Booted { boot_id: machine.boot_id() }),
+            Running::Installed => Ok(JobResult::Booted {
+                boot_id: machine.boot_id(),
+            }),
             _ => Err(failed("not_booted")),
         })
     }
@@ -408,12 +509,24 @@ impl Agent {
     fn adopt(&self, job: &Job, adopt: &Adopt) -> Result<JobResult, Bad> {
         assert_eq!(adopt.secret.reveal(), "one-time");
         self.with(job, |machine| match adopt.host_key.as_deref() {
-            None => Err(fatal("host_key_unconfirmed", format!("it shows {}", machine.fingerprint()))),
-            Some(confirmed) if confirmed != machine.fingerprint() => Err(fatal("mismatch", "another key".into())),
+            None => Err(fatal(
+                "host_key_unconfirmed",
+                format!("it shows {}", machine.fingerprint()),
+            )),
+            Some(confirmed) if confirmed != machine.fingerprint() => {
+                Err(fatal("mismatch", "another key".into()))
+            }
             Some(_) => {
                 let root = machine.root();
-                machine.disks.get_mut(&root).expect("every machine has one").marker = Some(adopt.marker.clone());
-                Ok(JobResult::Adopted { host_key: machine.host_key(), boot_id: machine.boot_id() })
+                machine
+                    .disks
+                    .get_mut(&root)
+                    .expect("every machine has one")
+                    .marker = Some(adopt.marker.clone());
+                Ok(JobResult::Adopted {
+                    host_key: machine.host_key(),
+                    boot_id: machine.boot_id(),
+                })
             }
         })
     }
@@ -421,7 +534,11 @@ impl Agent {
     /// Another boot id is the proof that it happened; the same one, that it has not.
     async fn reboot(&self, job: &Job, permit: PermitId) -> Result<JobResult, Bad> {
         let now = self.with(job, |machine| machine.boot_id());
-        let former = job.acts.iter().find(|record| record.act == "reboot").map(|record| record.before.clone());
+        let former = job
+            .acts
+            .iter()
+            .find(|record| record.act == "reboot")
+            .map(|record| record.before.clone());
         if former.as_ref().is_none_or(|before| *before == now) {
             let done = self.permitted(job, "reboot", permit).await?;
             if former.is_some() || self.once(job, done.clone()).await?.is_some() {
@@ -431,11 +548,18 @@ impl Agent {
         }
         self.step()?;
         self.done(job).await?;
-        Ok(JobResult::Booted { boot_id: self.with(job, |machine| machine.boot_id()) })
+        Ok(JobResult::Booted {
+            boot_id: self.with(job, |machine| machine.boot_id()),
+        })
     }
 
     /// Redeems a power permit, for an act that is not done yet.
-    pub(super) async fn permitted(&self, job: &Job, act: &'static str, permit: PermitId) -> Result<Done, Bad> {
+    pub(super) async fn permitted(
+        &self,
+        job: &Job,
+        act: &'static str,
+        permit: PermitId,
+    ) -> Result<Done, Bad> {
         self.step()?;
         let act = match self.with(job, |machine| machine.running.clone()) {
             Running::Off => act,
@@ -445,7 +569,14 @@ impl Agent {
         match self.redeem(job, permit, None).await? {
             Answer::Granted { .. } => {
                 let (act, at) = (act.into(), jiff::Timestamp::default());
-                Ok(Done { act, job: job.id, permit, epoch: job.epoch, marked: None, at })
+                Ok(Done {
+                    act,
+                    job: job.id,
+                    permit,
+                    epoch: job.epoch,
+                    marked: None,
+                    at,
+                })
             }
             Answer::Refused { reason } => Err(fatal("permit_refused", reason)),
         }
@@ -481,7 +612,9 @@ impl Agent {
             self.step()?;
             let answer = self.redeem(job, challenge.permit, Some(challenge)).await?;
             self.step()?;
-            self.with(job, |machine| machine.answer(job.id, &answer, &self.trusted));
+            self.with(job, |machine| {
+                machine.answer(job.id, &answer, &self.trusted)
+            });
             self.step()?;
             self.done(job).await?;
             heard = self.with(job, |machine| machine.run(&plan));
@@ -489,11 +622,22 @@ impl Agent {
         self.done(job).await?;
         match heard {
             Heard::Result(WorkResult::Failed(failure)) => Err(Bad::Fails(failure)),
-            Heard::Result(WorkResult::ImageWritten(written)) => Ok(JobResult::ImageWritten(written)),
+            Heard::Result(WorkResult::ImageWritten(written)) => {
+                Ok(JobResult::ImageWritten(written))
+            }
             Heard::Result(WorkResult::Converged(report)) => Ok(JobResult::Converged(report)),
-            Heard::Result(WorkResult::Gated { results, fingerprint }) => Ok(JobResult::Gated { results, fingerprint }),
+            Heard::Result(WorkResult::Gated {
+                results,
+                fingerprint,
+            }) => Ok(JobResult::Gated {
+                results,
+                fingerprint,
+            }),
             Heard::Result(WorkResult::Wiped { disks }) => Ok(JobResult::Wiped { disks }),
-            Heard::Stale => Err(fatal("stale_on_node", "the node works on a later assignment".into())),
+            Heard::Stale => Err(fatal(
+                "stale_on_node",
+                "the node works on a later assignment".into(),
+            )),
             Heard::Challenge(_) => Err(failed("no_answer")),
         }
     }

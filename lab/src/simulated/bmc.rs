@@ -10,7 +10,9 @@ use super::machine::Machine;
 
 impl Machine {
     fn takes(&self, password: &Secret) -> bool {
-        self.bmc_password.as_deref().is_none_or(|known| known == password.reveal())
+        self.bmc_password
+            .as_deref()
+            .is_none_or(|known| known == password.reveal())
     }
 
     fn lets_in(&self, power: &Power) -> bool {
@@ -37,7 +39,10 @@ impl Agent {
         };
         match self.with(job, |machine| machine.lets_in(power)) {
             true => Ok(()),
-            false => Err(fatal("bmc_credentials", "simulated: the BMC refuses these credentials".into())),
+            false => Err(fatal(
+                "bmc_credentials",
+                "simulated: the BMC refuses these credentials".into(),
+            )),
         }
     }
 
@@ -49,7 +54,10 @@ impl Agent {
         }
         self.step()?;
         if !self.with(job, |machine| machine.lets_in(&order.power)) {
-            return Err(fatal("bmc_credentials", "simulated: the BMC refuses these credentials".into()));
+            return Err(fatal(
+                "bmc_credentials",
+                "simulated: the BMC refuses these credentials".into(),
+            ));
         }
         self.with(job, |machine| machine.bmc_password = Some(next.to_owned()));
         self.step()?;

@@ -15,11 +15,18 @@ impl Agent {
         let mut changed = Vec::new();
         if let Some(permit) = order.permit {
             changed = self.with(job, |machine| machine.differing(&order.wanted));
-            let begun = job.acts.iter().any(|record| matches!(record.act.as_str(), "power_on" | "reset"));
+            let begun = job
+                .acts
+                .iter()
+                .any(|record| matches!(record.act.as_str(), "power_on" | "reset"));
             if !changed.is_empty() {
                 let done = self.permitted(job, "power_on", permit).await?;
                 // One that was begun and did not happen left the machine off: it is only turned on.
-                let done = if begun { Some(done) } else { self.once(job, done).await? };
+                let done = if begun {
+                    Some(done)
+                } else {
+                    self.once(job, done).await?
+                };
                 if let Some(done) = done {
                     self.with(job, |machine| machine.set_firmware(done, &order.wanted));
                 }
@@ -29,7 +36,10 @@ impl Agent {
         }
         let said = self.with(job, |machine| machine.firmware.clone());
         let inventory = said.unwrap_or_else(|| BmcInventory::unread("it has no update service"));
-        Ok(JobResult::Firmware { inventory: Box::new(inventory), changed })
+        Ok(JobResult::Firmware {
+            inventory: Box::new(inventory),
+            changed,
+        })
     }
 }
 
@@ -42,20 +52,39 @@ impl Machine {
     /// What differs and can be set.
     fn differing(&self, wanted: &Wanted) -> Vec<String> {
         let settable = Wanted {
-            firmware: wanted.firmware.iter().filter(|item| item.image.is_some()).cloned().collect(),
+            firmware: wanted
+                .firmware
+                .iter()
+                .filter(|item| item.image.is_some())
+                .cloned()
+                .collect(),
             bios: wanted.bios.clone(),
         };
         let compared = settable.compare(self.firmware.as_ref());
-        compared.iter().filter(|one| one.differs()).map(ToString::to_string).collect()
+        compared
+            .iter()
+            .filter(|one| one.differs())
+            .map(ToString::to_string)
+            .collect()
     }
 
     /// Sets it, through its firmware.
     fn set_firmware(&mut self, done: Done, wanted: &Wanted) {
         self.boot_disk(done);
-        let Some(said) = &mut self.firmware else { return };
+        let Some(said) = &mut self.firmware else {
+            return;
+        };
         for item in wanted.firmware.iter().filter(|item| item.image.is_some()) {
-            let found: Vec<String> = said.find(&item.component).iter().map(|seen| seen.id.clone()).collect();
-            for seen in said.firmware.iter_mut().filter(|seen| found.contains(&seen.id)) {
+            let found: Vec<String> = said
+                .find(&item.component)
+                .iter()
+                .map(|seen| seen.id.clone())
+                .collect();
+            for seen in said
+                .firmware
+                .iter_mut()
+                .filter(|seen| found.contains(&seen.id))
+            {
                 seen.version.clone_from(&item.version);
             }
         }

@@ -111,11 +111,19 @@ impl Habits {
 mod tests {
     use super::*;
 
-    const HABITS: Habits = Habits { seed: 7, speed: 100.0, failures: 0.1 };
+    const HABITS: Habits = Habits {
+        seed: 7,
+        speed: 100.0,
+        failures: 0.1,
+    };
 
     #[test]
     fn a_seed_draws_the_same_again_and_names_draw_apart() {
-        let draw = |habits: Habits, name| (0..50).map(|n| habits.latency_ms(name, n, What::Wipe)).collect::<Vec<_>>();
+        let draw = |habits: Habits, name| {
+            (0..50)
+                .map(|n| habits.latency_ms(name, n, What::Wipe))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(draw(HABITS, "a"), draw(HABITS, "a"));
         assert_ne!(draw(HABITS, "a"), draw(HABITS, "b"));
         assert_ne!(draw(HABITS, "a"), draw(Habits { seed: 8, ..HABITS }, "a"));
@@ -123,12 +131,20 @@ mod tests {
 
     #[test]
     fn draws_lie_around_their_median_and_fail_at_their_rate() {
-        let mut latencies: Vec<f64> = (0..10_000).map(|n| HABITS.latency_ms("a", n, What::BootLive)).collect();
+        let mut latencies: Vec<f64> = (0..10_000)
+            .map(|n| HABITS.latency_ms("a", n, What::BootLive))
+            .collect();
         latencies.sort_by(f64::total_cmp);
-        assert!((2900.0..3100.0).contains(&latencies[5000]), "{}", latencies[5000]);
+        assert!(
+            (2900.0..3100.0).contains(&latencies[5000]),
+            "{}",
+            latencies[5000]
+        );
         assert!(latencies[0] >= 1000.0 && latencies[9999] <= 9000.0);
         assert!(latencies[9000] > 3500.0, "they spread: {}", latencies[9000]);
-        let failures = (0..10_000).filter(|n| HABITS.turn("a", *n, "wipe").is_some()).count();
+        let failures = (0..10_000)
+            .filter(|n| HABITS.turn("a", *n, "wipe").is_some())
+            .count();
         assert!((850..1150).contains(&failures), "{failures}");
     }
 }

@@ -29,7 +29,8 @@ impl Keep {
     pub fn create(dir: &Path, rack: &Rack) -> anyhow::Result<()> {
         std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
         for machine in rack.machines.values() {
-            write(dir, &machine.name, &encode(machine)).with_context(|| format!("keep {}", machine.name))?;
+            write(dir, &machine.name, &encode(machine))
+                .with_context(|| format!("keep {}", machine.name))?;
         }
         write(dir, SCHEDULER, &encode(&rack.scheduler)).context("keep the scheduler")
     }
@@ -42,14 +43,28 @@ impl Keep {
         let mut machines: Vec<Machine> = Vec::new();
         for entry in std::fs::read_dir(dir).with_context(|| format!("read {}", dir.display()))? {
             let path = entry?.path();
-            let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-            if path.extension().is_some_and(|extension| extension == "json") && name != SCHEDULER {
+            let name = path
+                .file_stem()
+                .and_then(|stem| stem.to_str())
+                .unwrap_or_default();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "json")
+                && name != SCHEDULER
+            {
                 machines.push(read(&path)?);
             }
         }
         let scheduler: Scheduler = read(&dir.join(SCHEDULER).with_extension("json"))?;
-        let keep = Self { dir: dir.to_path_buf(), kept: HashMap::new() };
-        Ok(Rack { scheduler, keep: Some(keep), ..Rack::of(machines) })
+        let keep = Self {
+            dir: dir.to_path_buf(),
+            kept: HashMap::new(),
+        };
+        Ok(Rack {
+            scheduler,
+            keep: Some(keep),
+            ..Rack::of(machines)
+        })
     }
 
     pub(super) fn machine(&mut self, machine: &Machine) {
@@ -62,7 +77,8 @@ impl Keep {
 
     fn replace(&mut self, name: &str, bytes: Vec<u8>) {
         if self.kept.get(name) != Some(&bytes) {
-            write(&self.dir, name, &bytes).expect("a simulated machine without its disk cannot go on");
+            write(&self.dir, name, &bytes)
+                .expect("a simulated machine without its disk cannot go on");
             self.kept.insert(name.to_owned(), bytes);
         }
     }

@@ -16,7 +16,8 @@ use muster_core::stacks::{ConvergePlan, ConvergeReport, ItemOutcome, ItemReport}
 use muster_core::values::Mac;
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::node::{
-    Answer, Challenge, Failure, GatePlan, ImageWritten, Marker, Plan, WipeMethod, WipedDisk, Work, WorkResult,
+    Answer, Challenge, Failure, GatePlan, ImageWritten, Marker, Plan, WipeMethod, WipedDisk, Work,
+    WorkResult,
 };
 use serde::{Deserialize, Serialize};
 
@@ -121,7 +122,8 @@ pub struct Machine {
 impl Machine {
     /// A machine that is off and empty.
     pub fn new(name: String, mac: Mac) -> Self {
-        let disks = ["DATA", "DECOY", "ROOT"].map(|kind| (format!("{kind}-{name}"), Disk::default()));
+        let disks =
+            ["DATA", "DECOY", "ROOT"].map(|kind| (format!("{kind}-{name}"), Disk::default()));
         Self {
             name,
             mac,
@@ -176,11 +178,19 @@ impl Machine {
         self.boots += 1;
         self.running = Running::Installed;
         let root = self.root();
-        self.disks.insert(root, Disk { image: true, marker: None });
+        self.disks.insert(
+            root,
+            Disk {
+                image: true,
+                marker: None,
+            },
+        );
     }
 
     pub fn empty(&self) -> bool {
-        self.disks.values().all(|disk| !disk.image && disk.marker.is_none())
+        self.disks
+            .values()
+            .all(|disk| !disk.image && disk.marker.is_none())
     }
 
     pub fn next_turn(&mut self, kind: &str) -> Option<Turn> {
@@ -194,7 +204,10 @@ impl Machine {
     /// Begins something that takes its time; what a job has begun goes on when another attempt of it asks for the same.
     pub fn begin(&mut self, job: JobId, what: What) {
         let Some(habits) = self.habits else { return };
-        let begun = self.took.last().is_some_and(|last| (last.job, last.what) == (job, what));
+        let begun = self
+            .took
+            .last()
+            .is_some_and(|last| (last.job, last.what) == (job, what));
         if begun && !self.busy_for().is_zero() {
             return;
         }
@@ -211,7 +224,10 @@ impl Machine {
     }
 
     fn record(&mut self, done: Done) {
-        self.log.push(Done { at: Clock::System.now(), ..done });
+        self.log.push(Done {
+            at: Clock::System.now(),
+            ..done
+        });
     }
 
     pub fn facts(&self) -> Facts {
@@ -222,7 +238,10 @@ impl Machine {
             size_bytes: 8 << 30,
             ..DiskFacts::default()
         };
-        let nameless = self.nameless_disk.then(|| DiskFacts { name: "sdz".into(), ..DiskFacts::default() });
+        let nameless = self.nameless_disk.then(|| DiskFacts {
+            name: "sdz".into(),
+            ..DiskFacts::default()
+        });
         let nic = Nic {
             name: "eth0".into(),
             mac: self.mac,
@@ -233,9 +252,23 @@ impl Machine {
         };
         Facts {
             boot_id: self.boot_id(),
-            cpus: vec![Cpu { socket: 0, model: "simulated".into(), cores: 2, threads: 2 }],
-            memory: Memory { total_bytes: self.memory_mib << 20, ..Memory::default() },
-            disks: self.disks.keys().enumerate().map(disk).chain(nameless).collect(),
+            cpus: vec![Cpu {
+                socket: 0,
+                model: "simulated".into(),
+                cores: 2,
+                threads: 2,
+            }],
+            memory: Memory {
+                total_bytes: self.memory_mib << 20,
+                ..Memory::default()
+            },
+            disks: self
+                .disks
+                .keys()
+                .enumerate()
+                .map(disk)
+                .chain(nameless)
+                .collect(),
             nics: vec![nic],
             neighbours: self.neighbours.clone(),
             ..Facts::default()
@@ -247,7 +280,9 @@ impl Machine {
         self.begin(done.job, What::BootLive);
         self.record(done);
         self.boots += 1;
-        self.running = Running::Live { nonce: nonce.to_owned() };
+        self.running = Running::Live {
+            nonce: nonce.to_owned(),
+        };
         // The live image's spool is in memory.
         self.spools.clear();
     }
@@ -257,7 +292,11 @@ impl Machine {
         self.begin(done.job, What::BootDisk);
         self.record(done);
         self.boots += 1;
-        self.running = if self.disks[&self.root()].image { Running::Installed } else { Running::Nothing };
+        self.running = if self.disks[&self.root()].image {
+            Running::Installed
+        } else {
+            Running::Nothing
+        };
         self.booted_converged = self.converged;
     }
 
@@ -274,7 +313,10 @@ impl Machine {
             return Heard::Stale;
         }
         // What ended well is not done again: the real one answers with what it has.
-        let ended = self.spools.get(&plan.job).and_then(|spool| spool.result.clone());
+        let ended = self
+            .spools
+            .get(&plan.job)
+            .and_then(|spool| spool.result.clone());
         if let Some(result) = ended.filter(|result| !matches!(result, WorkResult::Failed(_))) {
             return Heard::Result(result);
         }
@@ -284,7 +326,11 @@ impl Machine {
         let known = self.spools.get(&plan.job);
         self.epoch = plan.epoch;
         if known.is_none_or(|known| known.plan.work != plan.work) {
-            let spool = Spool { plan: plan.clone(), challenge: self.challenge(plan), result: None };
+            let spool = Spool {
+                plan: plan.clone(),
+                challenge: self.challenge(plan),
+                result: None,
+            };
             self.spools.insert(plan.job, spool);
             match &plan.work {
                 Work::Converge(_) if self.converged => self.begin(plan.job, What::Recheck),
@@ -317,29 +363,53 @@ impl Machine {
             Work::Wipe(wipe) => (wipe.claim, wipe.disk_serials.clone()),
             Work::Converge(_) | Work::Gate(_) => return None,
         };
-        let finished = self.spools.get(&plan.job).is_some_and(|spool| spool.result.is_some());
-        let marks = serials.iter().filter_map(|serial| self.disks.get(serial)?.marker.as_ref());
-        let foreign = marks.filter(|_| !finished).find(|mark| Some(mark.claim) != claim || mark.epoch > plan.epoch)?;
-        let message = format!("a disk is in use by claim {} since epoch {}", foreign.claim, foreign.epoch);
-        Some(Failure { code: "marked_in_use".into(), message, retryable: false })
+        let finished = self
+            .spools
+            .get(&plan.job)
+            .is_some_and(|spool| spool.result.is_some());
+        let marks = serials
+            .iter()
+            .filter_map(|serial| self.disks.get(serial)?.marker.as_ref());
+        let foreign = marks
+            .filter(|_| !finished)
+            .find(|mark| Some(mark.claim) != claim || mark.epoch > plan.epoch)?;
+        let message = format!(
+            "a disk is in use by claim {} since epoch {}",
+            foreign.claim, foreign.epoch
+        );
+        Some(Failure {
+            code: "marked_in_use".into(),
+            message,
+            retryable: false,
+        })
     }
 
     /// `muster-node answer`: the server's word on the challenge. `trusted` is the key of the site's live image.
     pub fn answer(&mut self, job: JobId, answer: &Answer, trusted: &str) {
-        let Some(spool) = self.spools.get(&job).filter(|spool| spool.result.is_none()).cloned() else { return };
+        let Some(spool) = self
+            .spools
+            .get(&job)
+            .filter(|spool| spool.result.is_none())
+            .cloned()
+        else {
+            return;
+        };
         let (kind, permit) = match &spool.plan.work {
             Work::WriteImage(plan) => (PermitKind::Image, plan.permit),
             Work::Wipe(plan) => (PermitKind::Wipe, plan.permit),
             Work::Converge(_) | Work::Gate(_) => return,
         };
         let signed = match answer {
-            Answer::Granted { signature } => {
-                verify(trusted, kind, &spool.challenge, signature).map_err(|error| error.to_string())
-            }
+            Answer::Granted { signature } => verify(trusted, kind, &spool.challenge, signature)
+                .map_err(|error| error.to_string()),
             Answer::Refused { reason } => Err(reason.clone()),
         };
         let result = match signed {
-            Err(message) => WorkResult::Failed(Failure { code: "permit_refused".into(), message, retryable: false }),
+            Err(message) => WorkResult::Failed(Failure {
+                code: "permit_refused".into(),
+                message,
+                retryable: false,
+            }),
             Ok(()) => self.write(&spool.plan, permit),
         };
         self.spools.get_mut(&job).expect("found above").result = Some(result);
@@ -350,7 +420,14 @@ impl Machine {
         let root = self.root();
         let marked = self.disks[&root].marker.as_ref().map(|marker| marker.claim);
         let (at, act) = (Timestamp::default(), "image".into());
-        let mut done = Done { act, job: plan.job, permit, epoch: plan.epoch, marked, at };
+        let mut done = Done {
+            act,
+            job: plan.job,
+            permit,
+            epoch: plan.epoch,
+            marked,
+            at,
+        };
         let result = match &plan.work {
             Work::WriteImage(image) => {
                 self.begin(plan.job, What::Image);
@@ -361,7 +438,13 @@ impl Machine {
                     epoch: plan.epoch,
                     image: image.digest,
                 };
-                self.disks.insert(image.disk_serial.clone(), Disk { image: true, marker: Some(marker) });
+                self.disks.insert(
+                    image.disk_serial.clone(),
+                    Disk {
+                        image: true,
+                        marker: Some(marker),
+                    },
+                );
                 (self.converged, self.booted_converged) = (false, false);
                 WorkResult::ImageWritten(ImageWritten {
                     disk_serial: image.disk_serial.clone(),
@@ -383,7 +466,9 @@ impl Machine {
                     bytes: 8 << 30,
                     verified_blocks: 64,
                 };
-                WorkResult::Wiped { disks: wipe.disk_serials.iter().map(wiped).collect() }
+                WorkResult::Wiped {
+                    disks: wipe.disk_serials.iter().map(wiped).collect(),
+                }
             }
             Work::Converge(_) | Work::Gate(_) => unreachable!("asks for no permit"),
         };
@@ -393,7 +478,11 @@ impl Machine {
 
     fn challenge(&self, plan: &Plan) -> Challenge {
         let (permit, operation, mut disk_serials) = match &plan.work {
-            Work::WriteImage(image) => (image.permit, image.operation, vec![image.disk_serial.clone()]),
+            Work::WriteImage(image) => (
+                image.permit,
+                image.operation,
+                vec![image.disk_serial.clone()],
+            ),
             Work::Wipe(wipe) => (wipe.permit, wipe.operation, wipe.disk_serials.clone()),
             Work::Converge(_) | Work::Gate(_) => (PermitId::new(), OperationId::new(), Vec::new()),
         };
@@ -416,13 +505,29 @@ impl Machine {
     fn converge(&mut self, plan: &ConvergePlan) -> ConvergeReport {
         if plan.dry_run {
             let item = "package chrony".to_owned();
-            let items = vec![ItemReport { item, outcome: ItemOutcome::Differs, before: None, after: None }];
-            return ConvergeReport { lock: plan.lock, items, reboot_for: Vec::new() };
+            let items = vec![ItemReport {
+                item,
+                outcome: ItemOutcome::Differs,
+                before: None,
+                after: None,
+            }];
+            return ConvergeReport {
+                lock: plan.lock,
+                items,
+                reboot_for: Vec::new(),
+            };
         }
-        let outcome = if self.converged { ItemOutcome::Unchanged } else { ItemOutcome::Changed };
+        let outcome = if self.converged {
+            ItemOutcome::Unchanged
+        } else {
+            ItemOutcome::Changed
+        };
         self.converged = true;
         let root = self.root();
-        self.disks.get_mut(&root).expect("every machine has one").marker = Some(plan.marker.clone());
+        self.disks
+            .get_mut(&root)
+            .expect("every machine has one")
+            .marker = Some(plan.marker.clone());
         ConvergeReport {
             lock: plan.lock,
             items: vec![ItemReport {
@@ -445,9 +550,16 @@ impl Machine {
             Some(Turn::Fails(failure)) => return WorkResult::Failed(failure),
             None => Verdict::Pass,
         };
-        let wanted = plan.suite.gates.iter().filter(|gate| plan.only.is_empty() || plan.only.contains(&gate.id));
+        let wanted = plan
+            .suite
+            .gates
+            .iter()
+            .filter(|gate| plan.only.is_empty() || plan.only.contains(&gate.id));
         let results = wanted.map(|gate| result(gate, verdict)).collect();
-        WorkResult::Gated { results, fingerprint: fingerprint(&self.facts()) }
+        WorkResult::Gated {
+            results,
+            fingerprint: fingerprint(&self.facts()),
+        }
     }
 }
 

@@ -14,20 +14,40 @@ impl Agent {
     /// Each gate, each way. Nothing is kept: an attempt that died is done again.
     pub(super) async fn pair(&self, job: &Job, order: &PairOrder) -> Result<JobResult, Bad> {
         let [one, other] = &order.ends;
-        assert!(!one.plan.in_use && !other.plan.in_use, "they are held, or nothing is measured");
+        assert!(
+            !one.plan.in_use && !other.plan.in_use,
+            "they are held, or nothing is measured"
+        );
         let mut ways = Vec::new();
         for (asks, listens) in [(one, other), (other, one)] {
-            assert!(asks.plan.variables.contains_key("peer_address"), "{} is not told where to ask", asks.name);
+            assert!(
+                asks.plan.variables.contains_key("peer_address"),
+                "{} is not told where to ask",
+                asks.name
+            );
             self.takes(job, What::Gates).await?;
             self.step()?;
             let mut rack = self.rack();
-            rack.fabric.asked.push((asks.name.clone(), listens.name.clone()));
-            let verdict = if rack.fabric.is_slow(&asks.name, &listens.name) { Verdict::Fail } else { Verdict::Pass };
+            rack.fabric
+                .asked
+                .push((asks.name.clone(), listens.name.clone()));
+            let verdict = if rack.fabric.is_slow(&asks.name, &listens.name) {
+                Verdict::Fail
+            } else {
+                Verdict::Pass
+            };
             let waived = rack.fabric.waives.then(nobodys);
-            let results =
-                asks.plan.suite.gates.iter().map(|gate| GateResult { waived: waived.clone(), ..result(gate, verdict) });
+            let results = asks.plan.suite.gates.iter().map(|gate| GateResult {
+                waived: waived.clone(),
+                ..result(gate, verdict)
+            });
             let results = results.collect();
-            ways.push(PairWay { from: asks.node, to: listens.node, results, fingerprint: None });
+            ways.push(PairWay {
+                from: asks.node,
+                to: listens.node,
+                results,
+                fingerprint: None,
+            });
         }
         Ok(JobResult::Paired { ways })
     }
@@ -36,5 +56,11 @@ impl Agent {
 /// A waiver that nobody asked for and nobody agreed to.
 fn nobodys() -> Waived {
     let nobody = String::new;
-    Waived { waiver: Uuid::nil(), requested_by: nobody(), agreed_by: nobody(), reason: nobody(), until: Timestamp::MAX }
+    Waived {
+        waiver: Uuid::nil(),
+        requested_by: nobody(),
+        agreed_by: nobody(),
+        reason: nobody(),
+        until: Timestamp::MAX,
+    }
 }

@@ -60,8 +60,16 @@ impl Scheduler {
 impl Rack {
     /// These machines and a scheduler that knows none of them.
     pub fn of(machines: impl IntoIterator<Item = Machine>) -> Self {
-        let machines = machines.into_iter().map(|machine| (machine.name.clone(), machine)).collect();
-        Self { machines, scheduler: Scheduler::default(), fabric: Fabric::default(), keep: None }
+        let machines = machines
+            .into_iter()
+            .map(|machine| (machine.name.clone(), machine))
+            .collect();
+        Self {
+            machines,
+            scheduler: Scheduler::default(),
+            fabric: Fabric::default(),
+            keep: None,
+        }
     }
 
     /// Looks at a machine or does something to it; `None` where there is no such machine.
@@ -86,7 +94,9 @@ impl Rack {
     /// Nothing is wiped that jobs may still be sent to.
     pub fn wipes_begin(&mut self, name: &str) {
         if self.scheduler.members.contains(name) {
-            self.scheduler.violations.push(format!("{name} is wiped while the scheduler lists it"));
+            self.scheduler
+                .violations
+                .push(format!("{name} is wiped while the scheduler lists it"));
             self.keep_scheduler();
         }
     }

@@ -28,7 +28,11 @@ use crate::supervisor::Supervised;
 /// slurmctld's port.
 pub const PORT: u16 = 6817;
 /// The files nodes, GPUs and switches are declared in, inside [`Slurm::include_dir`].
-pub const INCLUDED: [&str; 3] = ["muster-nodes.conf", "muster-gres.conf", "muster-topology.conf"];
+pub const INCLUDED: [&str; 3] = [
+    "muster-nodes.conf",
+    "muster-gres.conf",
+    "muster-topology.conf",
+];
 /// The partition of nodes that are in the cluster by another hand than Muster's.
 pub const OTHERS_PARTITION: &str = "old";
 /// The file that hand declares them in.
@@ -63,7 +67,8 @@ impl Slurm {
         write_configuration(&dir)?;
         let netns = rack.netns.clone();
         let munged = Supervised::start("munged", rack.closing(), start_munged(&dir, &netns))?;
-        let slurmctld = Supervised::start("slurmctld", rack.closing(), start_slurmctld(&dir, &netns))?;
+        let slurmctld =
+            Supervised::start("slurmctld", rack.closing(), start_slurmctld(&dir, &netns))?;
         let slurm = Self {
             client_conf: dir.join("etc/client.conf"),
             include_dir: dir.join("etc"),
@@ -76,7 +81,8 @@ impl Slurm {
         match slurm.wait_until_up().await {
             Ok(()) => Ok(slurm),
             Err(error) => {
-                let said = fs::read_to_string(slurm.dir.join("log/slurmctld.out")).unwrap_or_default();
+                let said =
+                    fs::read_to_string(slurm.dir.join("log/slurmctld.out")).unwrap_or_default();
                 let last = said
                     .lines()
                     .rev()
@@ -84,7 +90,10 @@ impl Slurm {
                     .unwrap_or_default();
                 let why = format!("{error}; {last}");
                 slurm.close().await;
-                Err(LabError::Command { command: "slurmctld".to_owned(), why })
+                Err(LabError::Command {
+                    command: "slurmctld".to_owned(),
+                    why,
+                })
             }
         }
     }
@@ -92,7 +101,10 @@ impl Slurm {
     /// A Slurm command (`sinfo`, `scontrol`, `srun`...) inside the namespace that talks to this controller.
     pub fn command(&self, program: &str) -> Command {
         let mut command = self.netns.command(program);
-        command.env("SLURM_CONF", &self.client_conf).stdin(Stdio::null()).kill_on_drop(true);
+        command
+            .env("SLURM_CONF", &self.client_conf)
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
         command
     }
 
@@ -100,14 +112,26 @@ impl Slurm {
     pub async fn run(&self, program: &str, arguments: &[&str]) -> Result<String, LabError> {
         let command = || format!("{program} {}", arguments.join(" "));
         let running = self.command(program).args(arguments).output();
-        let late = |_| LabError::Timeout { what: command(), after: COMMAND_TIMEOUT };
-        let output = tokio::time::timeout(COMMAND_TIMEOUT, running).await.map_err(late)?;
-        let Output { status, stdout, stderr } = output.map_err(io(command()))?;
+        let late = |_| LabError::Timeout {
+            what: command(),
+            after: COMMAND_TIMEOUT,
+        };
+        let output = tokio::time::timeout(COMMAND_TIMEOUT, running)
+            .await
+            .map_err(late)?;
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = output.map_err(io(command()))?;
         match status.success() {
             true => Ok(String::from_utf8_lossy(&stdout).into_owned()),
             false => {
                 let why = format!("{status}: {}", String::from_utf8_lossy(&stderr).trim());
-                Err(LabError::Command { command: command(), why })
+                Err(LabError::Command {
+                    command: command(),
+                    why,
+                })
             }
         }
     }
@@ -144,7 +168,10 @@ impl Slurm {
         let deadline = Instant::now() + START_TIMEOUT;
         while self.started().await.ok().is_none_or(|now| now == before) {
             if Instant::now() > deadline {
-                return Err(LabError::Timeout { what: "slurmctld to restart".to_owned(), after: START_TIMEOUT });
+                return Err(LabError::Timeout {
+                    what: "slurmctld to restart".to_owned(),
+                    after: START_TIMEOUT,
+                });
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -170,7 +197,10 @@ impl Slurm {
         let deadline = Instant::now() + START_TIMEOUT;
         while self.started().await.is_err() {
             if Instant::now() > deadline {
-                return Err(LabError::Timeout { what: "slurmctld to answer".to_owned(), after: START_TIMEOUT });
+                return Err(LabError::Timeout {
+                    what: "slurmctld to answer".to_owned(),
+                    after: START_TIMEOUT,
+                });
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -180,7 +210,10 @@ impl Slurm {
 
 /// What makes this host look to a Slurm daemon like one of its own.
 fn enclosure(dir: &Path) -> Enclosure {
-    Enclosure { links: vec![(PathBuf::from(MUNGE_SOCKET), dir.join("munge.socket"))], ..Enclosure::default() }
+    Enclosure {
+        links: vec![(PathBuf::from(MUNGE_SOCKET), dir.join("munge.socket"))],
+        ..Enclosure::default()
+    }
 }
 
 fn start_munged(dir: &Path, netns: &Netns) -> impl Fn() -> Result<Child, LabError> + Send + use<> {
@@ -189,18 +222,23 @@ fn start_munged(dir: &Path, netns: &Netns) -> impl Fn() -> Result<Child, LabErro
         let file = |option: &str, name: &str| format!("--{option}={}", dir.join(name).display());
         let mut command = Command::new("munged");
         // Forced, because it would have every directory above its socket open to all users, and the rack's is root's alone.
-        command.args(["--foreground", "--force", "--num-threads=2"]).args([
-            file("key-file", "etc/munge.key"),
-            file("socket", "munge.socket"),
-            file("pid-file", "munged.pid"),
-            file("log-file", "log/munged.log"),
-            file("seed-file", "munged.seed"),
-        ]);
+        command
+            .args(["--foreground", "--force", "--num-threads=2"])
+            .args([
+                file("key-file", "etc/munge.key"),
+                file("socket", "munge.socket"),
+                file("pid-file", "munged.pid"),
+                file("log-file", "log/munged.log"),
+                file("seed-file", "munged.seed"),
+            ]);
         spawn(&dir, &netns, command, "log/munged.out")
     }
 }
 
-fn start_slurmctld(dir: &Path, netns: &Netns) -> impl Fn() -> Result<Child, LabError> + Send + use<> {
+fn start_slurmctld(
+    dir: &Path,
+    netns: &Netns,
+) -> impl Fn() -> Result<Child, LabError> + Send + use<> {
     let (dir, netns) = (dir.to_owned(), netns.clone());
     move || {
         let mut command = Command::new("slurmctld");
@@ -213,7 +251,11 @@ fn spawn(dir: &Path, netns: &Netns, mut command: Command, said: &str) -> Result<
     let path = dir.join(said);
     let said = fs::File::create(&path).map_err(io(format!("make {}", path.display())))?;
     let also = said.try_clone().map_err(io("share a log"))?;
-    command.stdin(Stdio::null()).stdout(said).stderr(also).kill_on_drop(true);
+    command
+        .stdin(Stdio::null())
+        .stdout(said)
+        .stderr(also)
+        .kill_on_drop(true);
     netns.spawn_enclosed(&enclosure(dir), command)
 }
 
@@ -225,19 +267,34 @@ fn write_configuration(dir: &Path) -> Result<(), LabError> {
         fs::set_permissions(dir.join(sub), mode).map_err(io("set a directory's mode"))?;
     }
     let etc = dir.join("etc");
-    let write = |name: &str, text: &str| fs::write(etc.join(name), text).map_err(io(format!("write {name}")));
+    let write = |name: &str, text: &str| {
+        fs::write(etc.join(name), text).map_err(io(format!("write {name}")))
+    };
     let key = etc.join("munge.key");
     if !key.exists() {
         let mut options = fs::OpenOptions::new();
         let file = options.create_new(true).write(true).mode(0o400).open(&key);
         let secret = rand::random::<[u8; 128]>();
-        file.and_then(|mut file| std::io::Write::write_all(&mut file, &secret)).map_err(io("write the munge key"))?;
+        file.and_then(|mut file| std::io::Write::write_all(&mut file, &secret))
+            .map_err(io("write the munge key"))?;
     }
-    let host = nix::unistd::gethostname().map_err(|error| io("read the host's name")(error.into()))?;
-    let host = host.to_string_lossy().split('.').next().unwrap_or("localhost").to_owned();
+    let host =
+        nix::unistd::gethostname().map_err(|error| io("read the host's name")(error.into()))?;
+    let host = host
+        .to_string_lossy()
+        .split('.')
+        .next()
+        .unwrap_or("localhost")
+        .to_owned();
     let conf = configuration(dir, &host);
     write("slurm.conf", &conf)?;
-    write("client.conf", &format!("{conf}AuthInfo=socket={}\n", dir.join("munge.socket").display()))?;
+    write(
+        "client.conf",
+        &format!(
+            "{conf}AuthInfo=socket={}\n",
+            dir.join("munge.socket").display()
+        ),
+    )?;
     write("gres.conf", "Include muster-gres.conf\n")?;
     write("topology.conf", "Include muster-topology.conf\n")?;
     // What an agent runs after it changed the list of nodes: the controller ends, and its supervisor starts it again.
@@ -245,9 +302,13 @@ fn write_configuration(dir: &Path) -> Result<(), LabError> {
     let client_conf = etc.join("client.conf");
     write(
         "restart-slurmctld",
-        &format!("#!/bin/sh\nSLURM_CONF='{}' exec scontrol shutdown slurmctld\n", client_conf.display()),
+        &format!(
+            "#!/bin/sh\nSLURM_CONF='{}' exec scontrol shutdown slurmctld\n",
+            client_conf.display()
+        ),
     )?;
-    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).map_err(io("set the hook's mode"))?;
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755))
+        .map_err(io("set the hook's mode"))?;
     for name in INCLUDED.into_iter().chain([OTHERS]) {
         if !etc.join(name).exists() {
             write(name, "# No node yet.\n")?;
@@ -301,11 +362,24 @@ Include {OTHERS}
 /// A slurmd on this host that believes it is the node `name`, for tests of the controller alone.
 pub fn spawn_local_slurmd(slurm: &Slurm, name: &str) -> Result<Child, LabError> {
     let mut enclosure = enclosure(&slurm.dir);
-    enclosure.covered = vec![PathBuf::from("/var/lib/slurm/slurmd"), PathBuf::from("/var/log/slurm")];
+    enclosure.covered = vec![
+        PathBuf::from("/var/lib/slurm/slurmd"),
+        PathBuf::from("/var/log/slurm"),
+    ];
     let mut command = Command::new("slurmd");
-    command.args(["-D", "-N", name, "--conf-server", &format!("{GATEWAY}:{PORT}")]);
+    command.args([
+        "-D",
+        "-N",
+        name,
+        "--conf-server",
+        &format!("{GATEWAY}:{PORT}"),
+    ]);
     let path = slurm.dir.join("log/slurmd.out");
     let said = fs::File::create(&path).map_err(io(format!("make {}", path.display())))?;
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).kill_on_drop(true);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(said)
+        .kill_on_drop(true);
     slurm.netns.spawn_enclosed(&enclosure, command)
 }

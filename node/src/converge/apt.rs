@@ -66,7 +66,11 @@ pub(super) const ENVIRONMENT: [(&str, &str); 6] = [
 /// # Errors
 /// `package_lock_held`, `disk_full`, `bundle_unreachable`, `packages_unresolvable`, `unplanned_change`, `digest_mismatch`, `packages_failed`,
 /// `package_half_installed`.
-pub(super) fn converge(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<(), Failure> {
+pub(super) fn converge(
+    machine: &Machine,
+    plan: &ConvergePlan,
+    cx: &JobContext,
+) -> Result<(), Failure> {
     dpkg::wait_for_locks(machine, cx)?;
     let _quiet = NoServiceStarts::begin(machine)?;
     heal::finish(machine, plan, cx)?;
@@ -80,10 +84,19 @@ pub(super) fn converge(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) 
 /// One transaction; false when there is nothing to do.
 fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<bool, Failure> {
     let database = Database::read(machine)?;
-    let incoming: Vec<&LockedPackage> = plan.packages.iter().filter(|package| !is_there(&database, package)).collect();
+    let incoming: Vec<&LockedPackage> = plan
+        .packages
+        .iter()
+        .filter(|package| !is_there(&database, package))
+        .collect();
     let mut record = Record::load(machine)?;
     let mut leaving = record.leaving(machine, &database, plan)?;
-    leaving.go.extend(plan.absent.iter().filter(|name| database.has(name)).cloned());
+    leaving.go.extend(
+        plan.absent
+            .iter()
+            .filter(|name| database.has(name))
+            .cloned(),
+    );
     let outgoing: Vec<String> = leaving.go.iter().map(|name| format!("{name}-")).collect();
     if incoming.is_empty() && outgoing.is_empty() {
         return Ok(false);
@@ -94,29 +107,56 @@ fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<b
     if !incoming.is_empty() {
         room::check(machine, &incoming)?;
         cx.progress("reads the bundle's index", None, None, None);
-        apt(machine, cx, "bundle_unreachable", &["update", "-o", "APT::Update::Error-Mode=any"])?;
+        apt(
+            machine,
+            cx,
+            "bundle_unreachable",
+            &["update", "-o", "APT::Update::Error-Mode=any"],
+        )?;
     }
 
-    let tuple: Vec<String> =
-        plan.packages.iter().map(|package| format!("{}={}", package.name, package.version)).collect();
+    let tuple: Vec<String> = plan
+        .packages
+        .iter()
+        .map(|package| format!("{}={}", package.name, package.version))
+        .collect();
     let mut install = vec!["--purge", "install"];
     install.extend(tuple.iter().chain(&outgoing).map(String::as_str));
-    let with = |option: &'static str| -> Vec<&str> { std::iter::once(option).chain(install.iter().copied()).collect() };
+    let with = |option: &'static str| -> Vec<&str> {
+        std::iter::once(option)
+            .chain(install.iter().copied())
+            .collect()
+    };
     let forecast = apt(machine, cx, "packages_unresolvable", &with("--simulate"))?;
     let forecast = String::from_utf8_lossy(&forecast.stdout);
     let removed: BTreeSet<&str> = forecast.lines().filter_map(removal).collect();
-    let may_go = leaving.go.iter().chain(leaving.needed.keys()).map(String::as_str).collect();
+    let may_go = leaving
+        .go
+        .iter()
+        .chain(leaving.needed.keys())
+        .map(String::as_str)
+        .collect();
     refuse_unplanned(plan, removed.difference(&may_go).copied(), &forecast)?;
 
     if !incoming.is_empty() {
         let bytes = incoming.iter().map(|package| package.size).sum();
-        cx.progress(&format!("downloads {} packages", incoming.len()), Some(0), Some(bytes), Some("bytes"));
+        cx.progress(
+            &format!("downloads {} packages", incoming.len()),
+            Some(0),
+            Some(bytes),
+            Some("bytes"),
+        );
         apt(machine, cx, "bundle_unreachable", &with("--download-only"))?;
         verify(machine, plan)?;
         room::check_unpacked(machine, ARCHIVES, &incoming, cx)?;
     }
     let (come, go) = (incoming.len(), removed.len());
-    cx.progress(&format!("installs {come} packages, removes {go}"), None, None, None);
+    cx.progress(
+        &format!("installs {come} packages, removes {go}"),
+        None,
+        None,
+        None,
+    );
     note_reboot(machine, &database, &incoming, &removed)?;
     record.bring(machine, &database, &incoming)?;
     // A cancelled job must not kill dpkg in the middle: only the deadline does.
@@ -135,8 +175,14 @@ fn note_reboot(
 ) -> Result<(), Failure> {
     // A kernel that leaves is not the one that runs, nor are the modules that leave with it.
     let other = kernel::of_another(machine)?;
-    let outgoing = outgoing.iter().copied().filter(|name| !name.starts_with("linux-") && !other(name));
-    let changing = incoming.iter().map(|package| package.name.as_str()).chain(outgoing);
+    let outgoing = outgoing
+        .iter()
+        .copied()
+        .filter(|name| !name.starts_with("linux-") && !other(name));
+    let changing = incoming
+        .iter()
+        .map(|package| package.name.as_str())
+        .chain(outgoing);
     let asking = changing.filter(|name| reboot::asked_by(name, database.has(name)));
     reboot::note(machine, asking.map(|name| format!("package {name}")))
 }
@@ -150,28 +196,58 @@ fn prepare(machine: &Machine) -> Result<(), Failure> {
     for folder in ["lists/partial", "cache", "archives/partial"] {
         std::fs::create_dir_all(machine.path(&format!("{STATE}/{folder}"))).map_err(io(STATE))?;
     }
-    files::write_durably(&machine.path(CONFIGURATION), 0o644, APT_CONF.as_bytes()).map_err(io(CONFIGURATION))
+    files::write_durably(&machine.path(CONFIGURATION), 0o644, APT_CONF.as_bytes())
+        .map_err(io(CONFIGURATION))
 }
 
 /// Runs apt-get with our configuration.
-fn apt(machine: &Machine, cx: &JobContext, code: &str, arguments: &[&str]) -> Result<Finished, Failure> {
-    let argv: Vec<&str> = std::iter::once("apt-get").chain(arguments.iter().copied()).collect();
+fn apt(
+    machine: &Machine,
+    cx: &JobContext,
+    code: &str,
+    arguments: &[&str],
+) -> Result<Finished, Failure> {
+    let argv: Vec<&str> = std::iter::once("apt-get")
+        .chain(arguments.iter().copied())
+        .collect();
     let timeout = (arguments.first() == Some(&"--simulate")).then_some(ASK_TIMEOUT);
-    let done = machine.run(cx, &Call { argv: &argv, env: &ENVIRONMENT, timeout, ..Call::default() })?;
+    let done = machine.run(
+        cx,
+        &Call {
+            argv: &argv,
+            env: &ENVIRONMENT,
+            timeout,
+            ..Call::default()
+        },
+    )?;
     if done.status.success() {
         return Ok(done);
     }
     let output = [done.stdout.as_slice(), done.stderr.as_slice()].concat();
     let said = String::from_utf8_lossy(&output);
-    let mut reasons: Vec<&str> = said.lines().filter(|line| is_reason(line)).map(str::trim).collect();
+    let mut reasons: Vec<&str> = said
+        .lines()
+        .filter(|line| is_reason(line))
+        .map(str::trim)
+        .collect();
     reasons.dedup();
     let reason = match reasons.is_empty() {
         true => tool::tail(&output, 600),
         false => reasons[reasons.len().saturating_sub(10)..].join(" | "),
     };
-    match said.contains("No space left on device") || said.contains("don't have enough free space") {
-        true => Err(fatal("disk_full", format!("apt-get {}: {reason}", arguments[0]))),
-        false => Err(retryable(code, format!("apt-get {} ended with {}: {reason}", arguments[0], done.status))),
+    match said.contains("No space left on device") || said.contains("don't have enough free space")
+    {
+        true => Err(fatal(
+            "disk_full",
+            format!("apt-get {}: {reason}", arguments[0]),
+        )),
+        false => Err(retryable(
+            code,
+            format!(
+                "apt-get {} ended with {}: {reason}",
+                arguments[0], done.status
+            ),
+        )),
     }
 }
 
@@ -186,13 +262,21 @@ fn refuse_unplanned<'a>(
     removed: impl Iterator<Item = &'a str>,
     forecast: &str,
 ) -> Result<(), Failure> {
-    let wanted: BTreeMap<&str, &str> =
-        plan.packages.iter().map(|package| (package.name.as_str(), package.version.as_str())).collect();
+    let wanted: BTreeMap<&str, &str> = plan
+        .packages
+        .iter()
+        .map(|package| (package.name.as_str(), package.version.as_str()))
+        .collect();
     let mut unplanned: Vec<String> = removed.map(|name| format!("remove {name}")).collect();
     for line in forecast.lines() {
-        let Some(name) = subject(line, &["Inst"]) else { continue };
+        let Some(name) = subject(line, &["Inst"]) else {
+            continue;
+        };
         // `Inst hello [2.9] (2.10 localhost [amd64])`: the new version opens the parenthesis.
-        let version = line.split_whitespace().find_map(|word| word.strip_prefix('(')).unwrap_or_default();
+        let version = line
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix('('))
+            .unwrap_or_default();
         if wanted.get(name) != Some(&version) {
             unplanned.push(format!("install {name} {version}"));
         }
@@ -222,9 +306,16 @@ fn subject<'a>(line: &'a str, verbs: &[&str]) -> Option<&'a str> {
 }
 
 /// What a run for another plan downloaded and did not install: it takes room, and would be held against this plan.
-fn discard_strangers(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<(), Failure> {
+fn discard_strangers(
+    machine: &Machine,
+    plan: &ConvergePlan,
+    cx: &JobContext,
+) -> Result<(), Failure> {
     for (path, _) in strangers(machine, plan)? {
-        cx.log(&format!("removes {}, downloaded for another plan", path.display()));
+        cx.log(&format!(
+            "removes {}, downloaded for another plan",
+            path.display()
+        ));
         std::fs::remove_file(&path).map_err(io(path.display()))?;
     }
     Ok(())
@@ -232,16 +323,28 @@ fn discard_strangers(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) ->
 
 /// Every archive that apt fetched must be one of the plan's, byte for byte.
 fn verify(machine: &Machine, plan: &ConvergePlan) -> Result<(), Failure> {
-    let Some((path, digest)) = strangers(machine, plan)?.into_iter().next() else { return Ok(()) };
+    let Some((path, digest)) = strangers(machine, plan)?.into_iter().next() else {
+        return Ok(());
+    };
     // Left there it would be taken again by the next attempt.
     let _ = std::fs::remove_file(&path);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    Err(retryable("digest_mismatch", format!("{name} from the bundle is {digest}, which is not in the lock")))
+    Err(retryable(
+        "digest_mismatch",
+        format!("{name} from the bundle is {digest}, which is not in the lock"),
+    ))
 }
 
 /// Archives that the plan does not name by their digest.
-fn strangers(machine: &Machine, plan: &ConvergePlan) -> Result<Vec<(std::path::PathBuf, Digest)>, Failure> {
-    let known: Vec<&Digest> = plan.packages.iter().map(|package| &package.sha256).collect();
+fn strangers(
+    machine: &Machine,
+    plan: &ConvergePlan,
+) -> Result<Vec<(std::path::PathBuf, Digest)>, Failure> {
+    let known: Vec<&Digest> = plan
+        .packages
+        .iter()
+        .map(|package| &package.sha256)
+        .collect();
     let mut strangers = Vec::new();
     for entry in std::fs::read_dir(machine.path(ARCHIVES)).map_err(io(ARCHIVES))? {
         let path = entry.map_err(io(ARCHIVES))?.path();
@@ -273,7 +376,8 @@ struct NoServiceStarts {
     saved: std::path::PathBuf,
 }
 
-const POLICY: &[u8] = b"#!/bin/sh\n# Written by muster-node while it installs packages.\nexit 101\n";
+const POLICY: &[u8] =
+    b"#!/bin/sh\n# Written by muster-node while it installs packages.\nexit 101\n";
 
 impl NoServiceStarts {
     /// A policy of the image is put aside; ours, left by a run that was killed, is taken over.
@@ -306,5 +410,7 @@ impl Drop for NoServiceStarts {
 /// # Errors
 /// `io`.
 pub(super) fn write_sources(machine: &Machine, plan: &ConvergePlan) -> Result<(), Failure> {
-    managed::apt_files(plan).iter().try_for_each(|target| target.write(machine))
+    managed::apt_files(plan)
+        .iter()
+        .try_for_each(|target| target.write(machine))
 }

@@ -62,15 +62,26 @@ impl Database {
     /// # Errors
     /// `io`.
     pub(crate) fn read(machine: &Machine) -> Result<Self, Failure> {
-        let mut text = machine.read("/var/lib/dpkg/status", STATUS_MAX)?.unwrap_or_default();
+        let mut text = machine
+            .read("/var/lib/dpkg/status", STATUS_MAX)?
+            .unwrap_or_default();
         // dpkg merges its journal (files with numbers for names) into the status when it ends in order.
-        let journal = std::fs::read_dir(machine.path(JOURNAL)).into_iter().flatten().flatten();
+        let journal = std::fs::read_dir(machine.path(JOURNAL))
+            .into_iter()
+            .flatten()
+            .flatten();
         let journal = journal.filter_map(|entry| entry.file_name().into_string().ok());
-        let mut journal: Vec<String> = journal.filter(|name| name.bytes().all(|b| b.is_ascii_digit())).collect();
+        let mut journal: Vec<String> = journal
+            .filter(|name| name.bytes().all(|b| b.is_ascii_digit()))
+            .collect();
         journal.sort();
         for name in &journal {
             text.extend_from_slice(b"\n\n");
-            text.extend(machine.read(&format!("{JOURNAL}/{name}"), STATUS_MAX)?.unwrap_or_default());
+            text.extend(
+                machine
+                    .read(&format!("{JOURNAL}/{name}"), STATUS_MAX)?
+                    .unwrap_or_default(),
+            );
         }
         let mut database = Self::parse(&String::from_utf8_lossy(&text));
         database.interrupted = !journal.is_empty() || database.unfinished().next().is_some();
@@ -82,7 +93,9 @@ impl Database {
         let mut packages: BTreeMap<String, Vec<Package>> = BTreeMap::new();
         for stanza in status.split("\n\n") {
             let field = |name: &str| {
-                let line = stanza.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+                let line = stanza
+                    .lines()
+                    .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
                 line.map(str::trim).unwrap_or_default().to_owned()
             };
             let (name, arch, words) = (field("Package"), field("Architecture"), field("Status"));
@@ -96,9 +109,14 @@ impl Database {
                 [_, _, _] => State::Unfinished,
                 _ => continue,
             };
-            let essential = ["Essential", "Protected", "Important"].iter().any(|name| field(name) == "yes");
+            let essential = ["Essential", "Protected", "Important"]
+                .iter()
+                .any(|name| field(name) == "yes");
             let essential = essential || field("Priority") == "required";
-            let needs = [field("Pre-Depends"), field("Depends")].iter().flat_map(|text| clauses(text)).collect();
+            let needs = [field("Pre-Depends"), field("Depends")]
+                .iter()
+                .flat_map(|text| clauses(text))
+                .collect();
             let provides = clauses(&field("Provides")).concat();
             packages.entry(name).or_default().push(Package {
                 version: field("Version"),
@@ -110,12 +128,16 @@ impl Database {
                 provides,
             });
         }
-        Self { packages, interrupted: false }
+        Self {
+            packages,
+            interrupted: false,
+        }
     }
 
     /// The package of this name whose architecture is `arch` or `all`, unless only its configuration is left.
     pub(crate) fn find(&self, name: &str, arch: &str) -> Option<&Package> {
-        let fits = |package: &&Package| package.arch == arch || package.arch == "all" || arch == "all";
+        let fits =
+            |package: &&Package| package.arch == arch || package.arch == "all" || arch == "all";
         self.there(name).find(fits)
     }
 
@@ -136,37 +158,56 @@ impl Database {
 
     /// Names of all packages that are there.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.packages.keys().map(String::as_str).filter(|name| self.has(name))
+        self.packages
+            .keys()
+            .map(String::as_str)
+            .filter(|name| self.has(name))
     }
 
     /// Names of those that dpkg did not get through with.
     pub(super) fn unfinished(&self) -> impl Iterator<Item = &str> {
-        self.names().filter(|name| self.there(name).any(|package| package.state == State::Unfinished))
+        self.names().filter(|name| {
+            self.there(name)
+                .any(|package| package.state == State::Unfinished)
+        })
     }
 
     /// Names of those that were cut while they unpacked.
     pub(super) fn cut_in_unpacking(&self) -> impl Iterator<Item = &str> {
-        self.names().filter(|name| self.there(name).any(|package| package.cut_in_unpacking))
+        self.names()
+            .filter(|name| self.there(name).any(|package| package.cut_in_unpacking))
     }
 
     /// The packages of this name that are there.
     pub(super) fn there(&self, name: &str) -> impl Iterator<Item = &Package> + Clone {
-        self.packages.get(name).into_iter().flatten().filter(|package| package.state != State::Removed)
+        self.packages
+            .get(name)
+            .into_iter()
+            .flatten()
+            .filter(|package| package.state != State::Removed)
     }
 
     /// The packages a plan wants, and those it does not: by its own words, or because they are leaving with a former lock.
     pub(super) fn items(&self, plan: &ConvergePlan, leaving: &BTreeSet<String>) -> Vec<Item> {
         let wanted = plan.packages.iter().map(|package| {
-            let found = self.find(&package.name, &package.arch).map(|found| match found.state {
-                State::Installed => found.version.clone(),
-                State::Removed | State::Unfinished => format!("{} (unfinished)", found.version),
-            });
+            let found = self
+                .find(&package.name, &package.arch)
+                .map(|found| match found.state {
+                    State::Installed => found.version.clone(),
+                    State::Removed | State::Unfinished => format!("{} (unfinished)", found.version),
+                });
             Item::new(format!("package {}", package.name), &package.version, found)
         });
         let unwanted = plan.absent.iter().chain(leaving).map(|name| {
-            let found = self.there(name).next().map(|package| package.version.clone());
+            let found = self
+                .there(name)
+                .next()
+                .map(|package| package.version.clone());
             let fits = found.is_none();
-            Item { fits, ..Item::new(format!("package {name}"), ABSENT, found) }
+            Item {
+                fits,
+                ..Item::new(format!("package {name}"), ABSENT, found)
+            }
         });
         wanted.chain(unwanted).collect()
     }
@@ -174,30 +215,52 @@ impl Database {
 
 /// `a (>= 1) | b:any, c` is a or b, and c. Versions are not looked at: apt does that.
 fn clauses(text: &str) -> Vec<Vec<String>> {
-    let name = |word: &str| word.trim().split([' ', '(', ':']).next().unwrap_or_default().to_owned();
+    let name = |word: &str| {
+        word.trim()
+            .split([' ', '(', ':'])
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
     let clauses = text.split(',').filter(|clause| !clause.trim().is_empty());
-    clauses.map(|clause| clause.split('|').map(name).collect()).collect()
+    clauses
+        .map(|clause| clause.split('|').map(name).collect())
+        .collect()
 }
 
 /// Whether a package has this file, by dpkg's lists of them; a system without lists has no answer, and then it has.
 pub(super) fn owns(machine: &Machine, path: &str) -> bool {
-    let Ok(folder) = std::fs::read_dir(machine.path("/var/lib/dpkg/info")) else { return true };
+    let Ok(folder) = std::fs::read_dir(machine.path("/var/lib/dpkg/info")) else {
+        return true;
+    };
     let lists = folder.flatten().map(|entry| entry.path());
-    let mut lists = lists.filter(|list| list.extension().is_some_and(|extension| extension == "list"));
+    let mut lists = lists.filter(|list| {
+        list.extension()
+            .is_some_and(|extension| extension == "list")
+    });
     lists.any(|list| match std::fs::read(&list) {
-        Ok(bytes) => bytes.split(|byte| *byte == b'\n').any(|line| line == path.as_bytes()),
+        Ok(bytes) => bytes
+            .split(|byte| *byte == b'\n')
+            .any(|line| line == path.as_bytes()),
         Err(_) => true,
     })
 }
 
 /// The package whose file this is.
 pub(super) fn owner(machine: &Machine, path: &str) -> Option<String> {
-    let lists = std::fs::read_dir(machine.path("/var/lib/dpkg/info")).into_iter().flatten().flatten();
-    let mut lists = lists.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())));
+    let lists = std::fs::read_dir(machine.path("/var/lib/dpkg/info"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut lists =
+        lists.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())));
     lists.find_map(|(name, list)| {
         let name = name.strip_suffix(".list")?.split(':').next()?.to_owned();
         let bytes = std::fs::read(list).ok()?;
-        bytes.split(|byte| *byte == b'\n').any(|line| line == path.as_bytes()).then_some(name)
+        bytes
+            .split(|byte| *byte == b'\n')
+            .any(|line| line == path.as_bytes())
+            .then_some(name)
     })
 }
 
@@ -210,17 +273,26 @@ pub(super) fn wait_for_locks(machine: &Machine, cx: &JobContext) -> Result<(), F
     let started = Instant::now();
     let mut said = false;
     loop {
-        let Some((path, pid)) = holder(machine)? else { return Ok(()) };
+        let Some((path, pid)) = holder(machine)? else {
+            return Ok(());
+        };
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         let who = format!("process {pid} ({})", name.trim());
         if started.elapsed() >= machine.lock_wait {
             let waited = started.elapsed().as_secs();
-            let message = format!("{path} has been held by {who} for {waited} s: another package manager runs");
+            let message = format!(
+                "{path} has been held by {who} for {waited} s: another package manager runs"
+            );
             return Err(retryable("package_lock_held", message));
         }
         if !said {
             cx.log(&format!("waits for {who}, which holds {path}"));
-            cx.progress(&format!("waits for {who}, which holds {path}"), None, None, None);
+            cx.progress(
+                &format!("waits for {who}, which holds {path}"),
+                None,
+                None,
+                None,
+            );
             said = true;
         }
         cx.check()?;
@@ -231,7 +303,11 @@ pub(super) fn wait_for_locks(machine: &Machine, cx: &JobContext) -> Result<(), F
 /// Who holds one of the locks.
 fn holder(machine: &Machine) -> Result<Option<(&'static str, i32)>, Failure> {
     for path in LOCKS {
-        let file = match OpenOptions::new().read(true).write(true).open(machine.path(path)) {
+        let file = match OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(machine.path(path))
+        {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(io(path)(error)),
@@ -268,30 +344,53 @@ mod tests {
              Package: a\nStatus: install ok half-configured\nArchitecture: amd64\nVersion: 1:3-1\n",
         );
         let one = |name: &str| database.find(name, "amd64").expect("it is there");
-        assert_eq!((one("a").version.as_str(), one("a").state), ("1:3-1", State::Unfinished), "the journal's, later");
-        assert_eq!(one("g").needs, [vec!["libc6"], vec!["perl"], vec!["a", "b"]]);
+        assert_eq!(
+            (one("a").version.as_str(), one("a").state),
+            ("1:3-1", State::Unfinished),
+            "the journal's, later"
+        );
+        assert_eq!(
+            one("g").needs,
+            [vec!["libc6"], vec!["perl"], vec!["a", "b"]]
+        );
         assert_eq!(one("g").provides, ["mta", "h"]);
         assert_eq!(database.unfinished().collect::<Vec<_>>(), ["a", "d"]);
         assert_eq!(database.cut_in_unpacking().collect::<Vec<_>>(), ["d"]);
         assert!(
-            database.find("a", "arm64").is_none() && !database.has("b") && !database.has("c") && !database.has("e")
+            database.find("a", "arm64").is_none()
+                && !database.has("b")
+                && !database.has("c")
+                && !database.has("e")
         );
         assert!(database.is_essential("f") && !database.is_essential("a"));
-        assert_eq!(database.find("d", "amd64").map(|package| package.state), Some(State::Unfinished));
+        assert_eq!(
+            database.find("d", "amd64").map(|package| package.state),
+            Some(State::Unfinished)
+        );
     }
 
     #[test]
     fn what_a_killed_dpkg_wrote_last_is_read_from_its_journal() {
         let root = tempfile::tempdir().expect("a folder");
-        let stanza = |state: &str| format!("Package: a\nStatus: install ok {state}\nArchitecture: amd64\nVersion: 1\n");
+        let stanza = |state: &str| {
+            format!("Package: a\nStatus: install ok {state}\nArchitecture: amd64\nVersion: 1\n")
+        };
         std::fs::create_dir_all(root.path().join("var/lib/dpkg/updates")).expect("a folder");
-        for (path, state) in [("status", "installed"), ("updates/0000", "half-installed"), ("updates/0001", "unpacked")]
-        {
-            std::fs::write(root.path().join("var/lib/dpkg").join(path), stanza(state)).expect("a file");
+        for (path, state) in [
+            ("status", "installed"),
+            ("updates/0000", "half-installed"),
+            ("updates/0001", "unpacked"),
+        ] {
+            std::fs::write(root.path().join("var/lib/dpkg").join(path), stanza(state))
+                .expect("a file");
         }
         let read = || Database::read(&Machine::at(root.path())).expect("a database");
         assert_eq!(read().unfinished().collect::<Vec<_>>(), ["a"]);
-        std::fs::write(root.path().join("var/lib/dpkg/updates/0002"), stanza("installed")).expect("a file");
+        std::fs::write(
+            root.path().join("var/lib/dpkg/updates/0002"),
+            stanza("installed"),
+        )
+        .expect("a file");
         assert_eq!((read().unfinished().count(), read().interrupted), (0, true));
     }
 }

@@ -2,7 +2,9 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::Path;
 
 use base64::Engine as _;
@@ -39,7 +41,15 @@ impl Target {
     pub(super) fn ours(path: &str, content: Option<impl Into<Vec<u8>>>) -> Self {
         let root = || "root".to_owned();
         let content = content.map(Into::into);
-        Self { path: path.into(), mode: 0o644, owner: root(), group: root(), content, secret: false, former: None }
+        Self {
+            path: path.into(),
+            mode: 0o644,
+            owner: root(),
+            group: root(),
+            content,
+            secret: false,
+            former: None,
+        }
     }
 
     /// A file of the plan.
@@ -53,7 +63,11 @@ impl Target {
             mode: file.mode().ok_or_else(|| bad("its mode is not octal"))?,
             owner: file.owner.clone(),
             group: file.group.clone(),
-            content: Some(STANDARD.decode(&file.content).map_err(|_| bad("its content is not base64"))?),
+            content: Some(
+                STANDARD
+                    .decode(&file.content)
+                    .map_err(|_| bad("its content is not base64"))?,
+            ),
             secret: file.secret,
             former: None,
         })
@@ -71,10 +85,18 @@ impl Target {
     pub(super) fn observe(&self, machine: &Machine, key: &[u8; 32]) -> Result<Item, Failure> {
         let found = self.look(machine, key).map_err(io(&self.path))?;
         Ok(match &self.content {
-            None => Item { fits: found.is_none(), ..Item::new(self.item_name(), ABSENT, found) },
+            None => Item {
+                fits: found.is_none(),
+                ..Item::new(self.item_name(), ABSENT, found)
+            },
             Some(content) => {
-                let wanted =
-                    format!("{} {:04o} {}:{}", self.shown(&sha256(content), key), self.mode, self.owner, self.group);
+                let wanted = format!(
+                    "{} {:04o} {}:{}",
+                    self.shown(&sha256(content), key),
+                    self.mode,
+                    self.owner,
+                    self.group
+                );
                 Item::new(self.item_name(), wanted, found)
             }
         })
@@ -88,25 +110,42 @@ impl Target {
             Err(error) => return Err(error),
         };
         if !metadata.is_file() {
-            let what = if metadata.is_dir() { "a folder" } else { "a link or special file" };
+            let what = if metadata.is_dir() {
+                "a folder"
+            } else {
+                "a link or special file"
+            };
             return Ok(Some(what.into()));
         }
         let content = match metadata.len() {
             len @ ..=HASHED_MAX => self.shown(&hash_file(&path, len)?, key),
             len => format!("{len} bytes"),
         };
-        let name = |database, id| machine.account_name(database, id).unwrap_or_else(|_| id.to_string());
+        let name = |database, id| {
+            machine
+                .account_name(database, id)
+                .unwrap_or_else(|_| id.to_string())
+        };
         let (owner, group) = (name(USERS, metadata.uid()), name(GROUPS, metadata.gid()));
-        Ok(Some(format!("{content} {:04o} {owner}:{group}", metadata.mode() & 0o7777)))
+        Ok(Some(format!(
+            "{content} {:04o} {owner}:{group}",
+            metadata.mode() & 0o7777
+        )))
     }
 
     /// Plain is only what the plan says itself, or a former one said: what else lies there may be, or have been, a secret.
     fn shown(&self, digest: &[u8; 32], key: &[u8; 32]) -> String {
         let plain = hex::encode(digest);
-        let wanted = self.content.as_ref().is_some_and(|content| sha256(content) == *digest);
+        let wanted = self
+            .content
+            .as_ref()
+            .is_some_and(|content| sha256(content) == *digest);
         match !self.secret && (wanted || self.former.as_ref() == Some(&plain)) {
             true => format!("sha256:{plain}"),
-            false => format!("keyed:{}", hex::encode(&sha256(&[key.as_slice(), digest].concat())[..16])),
+            false => format!(
+                "keyed:{}",
+                hex::encode(&sha256(&[key.as_slice(), digest].concat())[..16])
+            ),
         }
     }
 
@@ -118,14 +157,24 @@ impl Target {
         let path = machine.path(&self.path);
         let Some(content) = &self.content else {
             return match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(&self.path)(error)),
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    Err(io(&self.path)(error))
+                }
                 _ => Ok(()),
             };
         };
         let id = |database, name: &str| {
-            let unknown = || fatal("owner_unknown", format!("file {}: no {name:?} in {database}", self.path));
+            let unknown = || {
+                fatal(
+                    "owner_unknown",
+                    format!("file {}: no {name:?} in {database}", self.path),
+                )
+            };
             // A number is somebody's that has no name.
-            machine.account_id(database, name)?.or_else(|| name.parse().ok()).ok_or_else(unknown)
+            machine
+                .account_id(database, name)?
+                .or_else(|| name.parse().ok())
+                .ok_or_else(unknown)
         };
         let (uid, gid) = (id(USERS, &self.owner)?, id(GROUPS, &self.group)?);
         replace(&path, content, self.mode, uid, gid).map_err(io(&self.path))
@@ -138,10 +187,17 @@ fn replace(path: &Path, content: &[u8], mode: u32, uid: u32, gid: u32) -> std::i
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(std::io::ErrorKind::InvalidInput.into());
     };
-    DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(folder)?;
     let temporary = folder.join(format!(".{}.muster", name.to_string_lossy()));
     let _ = std::fs::remove_file(&temporary);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&temporary)?;
     file.write_all(content)?;
     std::os::unix::fs::fchown(&file, Some(uid), Some(gid))?;
     file.set_permissions(Permissions::from_mode(mode))?;

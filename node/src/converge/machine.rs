@@ -29,7 +29,10 @@ impl Machine {
 
     /// A system below a folder.
     pub(crate) fn at(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), lock_wait: Duration::from_secs(300) }
+        Self {
+            root: root.into(),
+            lock_wait: Duration::from_secs(300),
+        }
     }
 
     /// An absolute path of that system, as we reach it.
@@ -58,8 +61,17 @@ impl Machine {
             return tool::run(cx, call);
         }
         let root = self.root.to_string_lossy();
-        let argv: Vec<&str> = ["chroot", &root].into_iter().chain(call.argv.iter().copied()).collect();
-        tool::run(cx, &Call { argv: &argv, ..call.clone() })
+        let argv: Vec<&str> = ["chroot", &root]
+            .into_iter()
+            .chain(call.argv.iter().copied())
+            .collect();
+        tool::run(
+            cx,
+            &Call {
+                argv: &argv,
+                ..call.clone()
+            },
+        )
     }
 
     /// Runs a program that must exit 0 within `timeout`, and gives its output.
@@ -73,12 +85,22 @@ impl Machine {
         argv: &[&str],
         timeout: Duration,
     ) -> Result<Vec<u8>, Failure> {
-        let done = self.run(cx, &Call { argv, timeout: Some(timeout), ..Call::default() })?;
+        let done = self.run(
+            cx,
+            &Call {
+                argv,
+                timeout: Some(timeout),
+                ..Call::default()
+            },
+        )?;
         match done.status.success() {
             true => Ok(done.stdout),
             false => {
                 let said = tool::tail(&[done.stdout, done.stderr].concat(), 600);
-                Err(retryable(code, format!("`{}` ended with {}: {said}", argv.join(" "), done.status)))
+                Err(retryable(
+                    code,
+                    format!("`{}` ended with {}: {said}", argv.join(" "), done.status),
+                ))
             }
         }
     }
@@ -88,7 +110,8 @@ impl Machine {
     /// # Errors
     /// `io`.
     pub(crate) fn account_id(&self, database: &str, name: &str) -> Result<Option<u32>, Failure> {
-        self.account(database, |fields| fields.first() == Some(&name)).map(|found| found.map(|(_, id)| id))
+        self.account(database, |fields| fields.first() == Some(&name))
+            .map(|found| found.map(|(_, id)| id))
     }
 
     /// The name of an id; the number itself where nobody has it.
@@ -101,11 +124,16 @@ impl Machine {
         Ok(found.map_or(number, |(name, _)| name))
     }
 
-    fn account(&self, database: &str, fits: impl Fn(&[&str]) -> bool) -> Result<Option<(String, u32)>, Failure> {
+    fn account(
+        &self,
+        database: &str,
+        fits: impl Fn(&[&str]) -> bool,
+    ) -> Result<Option<(String, u32)>, Failure> {
         let bytes = self.read(database, ACCOUNTS_MAX)?.unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
         let lines = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
         let found = lines.into_iter().find(|fields| fits(fields));
-        Ok(found.and_then(|fields| Some(((*fields.first()?).to_owned(), fields.get(2)?.parse().ok()?))))
+        Ok(found
+            .and_then(|fields| Some(((*fields.first()?).to_owned(), fields.get(2)?.parse().ok()?))))
     }
 }

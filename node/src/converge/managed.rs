@@ -32,39 +32,76 @@ pub fn apt_files(plan: &ConvergePlan) -> Vec<Target> {
 /// # Errors
 /// `bad_plan`.
 pub fn files(plan: &ConvergePlan) -> Result<Vec<Target>, Failure> {
-    let mut targets = plan.files.iter().map(Target::planned).collect::<Result<Vec<_>, _>>()?;
-    let sysctl = plan.sysctl.iter().map(|(key, value)| format!("{key} = {value}"));
+    let mut targets = plan
+        .files
+        .iter()
+        .map(Target::planned)
+        .collect::<Result<Vec<_>, _>>()?;
+    let sysctl = plan
+        .sysctl
+        .iter()
+        .map(|(key, value)| format!("{key} = {value}"));
     let modules = plan.modules_load.iter().cloned();
     // `blacklist` keeps aliases from loading it, `install` everybody else who asks by name (modprobe.d(5)).
-    let blacklist = plan.modules_blacklist.iter().map(|name| format!("blacklist {name}\ninstall {name} /bin/false"));
-    let limits =
-        plan.limits.iter().map(|limit| format!("{} {} {} {}", limit.domain, limit.kind, limit.item, limit.value));
+    let blacklist = plan
+        .modules_blacklist
+        .iter()
+        .map(|name| format!("blacklist {name}\ninstall {name} /bin/false"));
+    let limits = plan.limits.iter().map(|limit| {
+        format!(
+            "{} {} {} {}",
+            limit.domain, limit.kind, limit.item, limit.value
+        )
+    });
     targets.push(Target::ours("/etc/sysctl.d/90-muster.conf", lines(sysctl)));
-    targets.push(Target::ours("/etc/modules-load.d/muster.conf", lines(modules)));
+    targets.push(Target::ours(
+        "/etc/modules-load.d/muster.conf",
+        lines(modules),
+    ));
     targets.push(Target::ours(BLACKLIST, lines(blacklist)));
-    targets.push(Target::ours("/etc/security/limits.d/90-muster.conf", lines(limits)));
+    targets.push(Target::ours(
+        "/etc/security/limits.d/90-muster.conf",
+        lines(limits),
+    ));
     targets.push(Target::ours(GRUB, grub(plan)));
-    targets.push(Target::ours("/etc/ssh/muster_user_ca.pub", Some(format!("{}\n", plan.user_ca.trim()))));
-    targets.push(Target::ours("/etc/ssh/muster_principals", Some(format!("{}\n", plan.principal))));
+    targets.push(Target::ours(
+        "/etc/ssh/muster_user_ca.pub",
+        Some(format!("{}\n", plan.user_ca.trim())),
+    ));
+    targets.push(Target::ours(
+        "/etc/ssh/muster_principals",
+        Some(format!("{}\n", plan.principal)),
+    ));
     // Byte for byte as imaging writes it, so that the first converge finds it unchanged.
-    let marker = serde_json::to_string(&plan.marker).map_err(|error| fatal("bad_plan", error.to_string()))?;
+    let marker = serde_json::to_string(&plan.marker)
+        .map_err(|error| fatal("bad_plan", error.to_string()))?;
     targets.push(Target::ours("/etc/muster/marker.json", Some(marker + "\n")));
     Ok(targets)
 }
 
 /// `/` as the suite makes apt ask for `<repository>/Packages`; `./` would make it `<repository>/./Packages`. The bundle is signed by nobody: apt is told to take it, and every package is held against the plan's digests before dpkg sees it.
 fn sources(plan: &ConvergePlan) -> String {
-    format!("{HEADER}deb [trusted=yes] {}/ /\n", plan.repository.trim_end_matches('/'))
+    format!(
+        "{HEADER}deb [trusted=yes] {}/ /\n",
+        plan.repository.trim_end_matches('/')
+    )
 }
 
 /// The whole set at 1001, above what is installed and above every other source: an upgrade by hand cannot split it.
 fn preferences(plan: &ConvergePlan) -> String {
     let mut text = HEADER.to_owned();
     for package in &plan.packages {
-        let _ = write!(text, "\nPackage: {}\nPin: version {}\nPin-Priority: 1001\n", package.name, package.version);
+        let _ = write!(
+            text,
+            "\nPackage: {}\nPin: version {}\nPin-Priority: 1001\n",
+            package.name, package.version
+        );
     }
     for name in &plan.absent {
-        let _ = write!(text, "\nPackage: {name}\nPin: version *\nPin-Priority: -1\n");
+        let _ = write!(
+            text,
+            "\nPackage: {name}\nPin: version *\nPin-Priority: -1\n"
+        );
     }
     text
 }
@@ -72,7 +109,8 @@ fn preferences(plan: &ConvergePlan) -> String {
 /// A shell fragment that update-grub sources; its words were held to a grammar without quotes or dollars.
 fn grub(plan: &ConvergePlan) -> Option<String> {
     let arguments = plan.kernel_args.join(" ");
-    (!arguments.is_empty()).then(|| format!("{HEADER}GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {arguments}\"\n"))
+    (!arguments.is_empty())
+        .then(|| format!("{HEADER}GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {arguments}\"\n"))
 }
 
 /// Has the boot menu boot this release. update-grub knows the device when it reads the file, and names its entries by it (/etc/grub.d/10_linux).
@@ -81,7 +119,10 @@ pub(super) fn boot_by_default(targets: &mut [Target], release: &str) {
         "GRUB_DISABLE_SUBMENU=true\nGRUB_DEFAULT=\"gnulinux-{release}-advanced-${{GRUB_DEVICE_UUID:-$GRUB_DEVICE}}\"\n"
     );
     for target in targets.iter_mut().filter(|target| target.path == GRUB) {
-        target.content.get_or_insert_with(|| HEADER.into()).extend_from_slice(default.as_bytes());
+        target
+            .content
+            .get_or_insert_with(|| HEADER.into())
+            .extend_from_slice(default.as_bytes());
     }
 }
 

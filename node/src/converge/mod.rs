@@ -45,15 +45,25 @@ pub fn run(plan: &ConvergePlan, cx: &JobContext) -> Result<ConvergeReport, Failu
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn run_on(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<ConvergeReport, Failure> {
+pub(crate) fn run_on(
+    machine: &Machine,
+    plan: &ConvergePlan,
+    cx: &JobContext,
+) -> Result<ConvergeReport, Failure> {
     let problems = plan.problems();
     if !problems.is_empty() {
-        return Err(fatal("bad_plan", problems[..problems.len().min(10)].join("; ")));
+        return Err(fatal(
+            "bad_plan",
+            problems[..problems.len().min(10)].join("; "),
+        ));
     }
     let key = files::random()?;
     cx.progress("compares the node with its plan", None, None, None);
     let wanted = Wanted::of(machine, plan)?;
-    wanted.stay.iter().for_each(|item| cx.log(&format!("{} is {}", item.name, item.wanted)));
+    wanted
+        .stay
+        .iter()
+        .for_each(|item| cx.log(&format!("{} is {}", item.name, item.wanted)));
     let before = observe(machine, plan, &wanted, &key, cx)?;
     if plan.dry_run {
         let mut asking = Vec::new();
@@ -64,7 +74,11 @@ pub(crate) fn run_on(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) ->
     }
     let mut pending = Pending::load(machine)?;
     let settled = before.iter().all(|item| item.fits || item.by_reboot);
-    pending.paths.extend(reboot::not_brought(machine, &before)?.into_iter().map(str::to_owned));
+    pending.paths.extend(
+        reboot::not_brought(machine, &before)?
+            .into_iter()
+            .map(str::to_owned),
+    );
     let database = dpkg::Database::read(machine)?;
     if settled && pending.is_empty() && !database.interrupted {
         Record::load(machine)?.prune(machine, &database, plan)?;
@@ -101,13 +115,20 @@ impl Wanted {
         let packages = record.leaving(machine, &dpkg::Database::read(machine)?, plan)?;
         let leaving = record.leaving_files(machine, plan)?;
         let mut targets = managed::files(plan)?;
-        targets.iter_mut().for_each(|target| target.former = record.wrote_openly(&target.path));
+        targets
+            .iter_mut()
+            .for_each(|target| target.former = record.wrote_openly(&target.path));
         if let Some(release) = kernel::chosen(machine, plan, &packages) {
             managed::boot_by_default(&mut targets, &release);
         }
         targets.extend(leaving.go);
         let stay = packages.items().chain(leaving.stay).collect();
-        Ok(Self { packages, targets, stay, owners: leaving.owners })
+        Ok(Self {
+            packages,
+            targets,
+            stay,
+            owners: leaving.owners,
+        })
     }
 }
 
@@ -139,14 +160,22 @@ fn note_debts(pending: &mut Pending, before: &[Item]) {
             pending.paths.insert(path.to_owned());
         }
         // What starts now starts without it.
-        if ["package ", "file "].iter().any(|kind| item.name.starts_with(kind)) {
+        if ["package ", "file "]
+            .iter()
+            .any(|kind| item.name.starts_with(kind))
+        {
             pending.begun.clear();
         }
     }
 }
 
 /// Packages first, because files may belong to users that packages make; services last, because they read the files.
-fn change(machine: &Machine, plan: &ConvergePlan, pending: &mut Pending, cx: &JobContext) -> Result<(), Failure> {
+fn change(
+    machine: &Machine,
+    plan: &ConvergePlan,
+    pending: &mut Pending,
+    cx: &JobContext,
+) -> Result<(), Failure> {
     cx.check()?;
     apt::write_sources(machine, plan)?;
     apt::converge(machine, plan, cx)?;
@@ -164,7 +193,12 @@ fn change(machine: &Machine, plan: &ConvergePlan, pending: &mut Pending, cx: &Jo
 }
 
 /// Writes what differs, and removes or puts back what left the stack.
-fn write_files(machine: &Machine, plan: &ConvergePlan, targets: &[Target], cx: &JobContext) -> Result<(), Failure> {
+fn write_files(
+    machine: &Machine,
+    plan: &ConvergePlan,
+    targets: &[Target],
+    cx: &JobContext,
+) -> Result<(), Failure> {
     let mut record = Record::load(machine)?;
     record.begin_keeping(machine, plan)?;
     let key = files::random()?;
@@ -185,7 +219,9 @@ fn write_files(machine: &Machine, plan: &ConvergePlan, targets: &[Target], cx: &
         let left = !planned && record.left(machine, &target.path)?;
         cx.log(&match (&target.content, left) {
             (None, _) => format!("removed {}", target.path),
-            (Some(_), true) => format!("put {} back as it was before a stack wrote it", target.path),
+            (Some(_), true) => {
+                format!("put {} back as it was before a stack wrote it", target.path)
+            }
             (Some(_), false) => format!("wrote {}", target.path),
         });
     }

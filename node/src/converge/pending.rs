@@ -43,7 +43,8 @@ impl Pending {
 
     /// Without what is done: boot files are written, whether or not the boot has been.
     pub(super) fn without_boot_files(mut self) -> Self {
-        self.paths.retain(|path| path != managed::GRUB && !path.starts_with(kernel::MODPROBE));
+        self.paths
+            .retain(|path| path != managed::GRUB && !path.starts_with(kernel::MODPROBE));
         self
     }
 

@@ -55,10 +55,16 @@ pub(super) fn asked_by_file(machine: &Machine, target: &Target) -> Result<bool, 
         return Ok(false);
     }
     let before = machine.read(&target.path, MAX).ok().flatten();
-    let both = before.iter().chain(&target.content).map(|bytes| String::from_utf8_lossy(bytes));
+    let both = before
+        .iter()
+        .chain(&target.content)
+        .map(|bytes| String::from_utf8_lossy(bytes));
     let loaded = |line: &str| {
         let mut words = line.split_whitespace();
-        words.next() == Some("options") && words.next().is_some_and(|module| kernel::is_loaded(machine, module))
+        words.next() == Some("options")
+            && words
+                .next()
+                .is_some_and(|module| kernel::is_loaded(machine, module))
     };
     Ok(both.into_iter().any(|text| text.lines().any(loaded)))
 }
@@ -95,12 +101,21 @@ pub(super) fn note_written(machine: &Machine, path: &str) -> Result<(), Failure>
 /// `io`, or `malformed`.
 pub(super) fn not_brought(machine: &Machine, items: &[Item]) -> Result<Vec<&'static str>, Failure> {
     let note: Note = files::read_json(&machine.path(PATH), MAX)?.unwrap_or_default();
-    let differs = |prefix: &str| items.iter().any(|item| !item.fits && item.name.starts_with(prefix));
+    let differs = |prefix: &str| {
+        items
+            .iter()
+            .any(|item| !item.fits && item.name.starts_with(prefix))
+    };
     // A kernel that has yet to come brings its menu entry; and a system without a menu has no entry to choose.
     let other_kernel = differs("running kernel") && !differs("package linux-image-");
     let menu = machine.path(kernel::MENU).exists() && (other_kernel || differs("kernel argument "));
-    let settings = [(managed::GRUB, menu), (managed::BLACKLIST, differs("blacklisted module "))];
-    let owed = settings.into_iter().filter(|(path, owed)| *owed && !note.written.contains(*path));
+    let settings = [
+        (managed::GRUB, menu),
+        (managed::BLACKLIST, differs("blacklisted module ")),
+    ];
+    let owed = settings
+        .into_iter()
+        .filter(|(path, owed)| *owed && !note.written.contains(*path));
     Ok(owed.map(|(path, _)| path).collect())
 }
 
@@ -108,7 +123,11 @@ pub(super) fn not_brought(machine: &Machine, items: &[Item]) -> Result<Vec<&'sta
 ///
 /// # Errors
 /// `io`, or `malformed`.
-pub(super) fn items(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<Vec<Item>, Failure> {
+pub(super) fn items(
+    machine: &Machine,
+    plan: &ConvergePlan,
+    cx: &JobContext,
+) -> Result<Vec<Item>, Failure> {
     let note: Note = files::read_json(&machine.path(PATH), MAX)?.unwrap_or_default();
     let changed = |name: &String| {
         let found = Some("changed since the boot".to_owned());
@@ -116,7 +135,11 @@ pub(super) fn items(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> 
     };
     let mut items: Vec<Item> = note.items.iter().map(changed).collect();
     let named = plan.modules_load.iter().map(|name| name.replace('-', "_"));
-    let modules: BTreeSet<String> = DRIVERS.iter().map(|name| (*name).to_owned()).chain(named).collect();
+    let modules: BTreeSet<String> = DRIVERS
+        .iter()
+        .map(|name| (*name).to_owned())
+        .chain(named)
+        .collect();
     for name in modules {
         items.extend(stale(machine, &name, cx)?);
     }
@@ -127,11 +150,15 @@ pub(super) fn items(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> 
 fn stale(machine: &Machine, name: &str, cx: &JobContext) -> Result<Option<Item>, Failure> {
     // Two flavours of one driver have the same version, and other sources.
     for field in ["version", "srcversion"] {
-        let Some(loaded) = machine.read(&format!("/sys/module/{name}/{field}"), MAX)? else { continue };
+        let Some(loaded) = machine.read(&format!("/sys/module/{name}/{field}"), MAX)? else {
+            continue;
+        };
         let loaded = String::from_utf8_lossy(&loaded).trim().to_owned();
         // Of the running kernel's modules, as modprobe would take it.
         let argv = ["modinfo", "-F", field, "--", name];
-        let Ok(installed) = machine.output(cx, "module_unknown", &argv, MODINFO_TIMEOUT) else { continue };
+        let Ok(installed) = machine.output(cx, "module_unknown", &argv, MODINFO_TIMEOUT) else {
+            continue;
+        };
         let installed = String::from_utf8_lossy(&installed).trim().to_owned();
         if !installed.is_empty() && !loaded.is_empty() && installed != loaded {
             let item = Item::new(format!("loaded module {name}"), installed, Some(loaded));

@@ -108,10 +108,20 @@ impl Record {
         incoming: &[&LockedPackage],
     ) -> Result<(), Failure> {
         let before = self.clone();
-        let anew = incoming.iter().filter(|package| !database.has(&package.name));
-        self.packages.extend(anew.map(|package| package.name.clone()));
-        self.given = incoming.iter().map(|package| package.sha256.hex()).collect();
-        if *self == before { Ok(()) } else { self.store(machine) }
+        let anew = incoming
+            .iter()
+            .filter(|package| !database.has(&package.name));
+        self.packages
+            .extend(anew.map(|package| package.name.clone()));
+        self.given = incoming
+            .iter()
+            .map(|package| package.sha256.hex())
+            .collect();
+        if *self == before {
+            Ok(())
+        } else {
+            self.store(machine)
+        }
     }
 
     /// Whether the last transaction installed this archive.
@@ -123,15 +133,28 @@ impl Record {
     ///
     /// # Errors
     /// `io`.
-    pub(super) fn prune(&mut self, machine: &Machine, database: &Database, plan: &ConvergePlan) -> Result<(), Failure> {
+    pub(super) fn prune(
+        &mut self,
+        machine: &Machine,
+        database: &Database,
+        plan: &ConvergePlan,
+    ) -> Result<(), Failure> {
         let before = self.clone();
-        self.packages.retain(|name| database.has(name) || plan.packages.iter().any(|package| package.name == *name));
-        self.over.retain(|path, _| is_planned(plan, path) || machine.path(path).symlink_metadata().is_ok());
+        self.packages.retain(|name| {
+            database.has(name) || plan.packages.iter().any(|package| package.name == *name)
+        });
+        self.over.retain(|path, _| {
+            is_planned(plan, path) || machine.path(path).symlink_metadata().is_ok()
+        });
         if *self == before {
             return Ok(());
         }
         self.store(machine)?;
-        before.over.keys().filter(|path| !self.over.contains_key(*path)).try_for_each(|path| forget(machine, path))
+        before
+            .over
+            .keys()
+            .filter(|path| !self.over.contains_key(*path))
+            .try_for_each(|path| forget(machine, path))
     }
 
     /// Packages that a former lock brought and this plan does not have. Never what the system, or a package that stays, cannot do without, and not
@@ -147,16 +170,28 @@ impl Record {
     ) -> Result<LeavingPackages, Failure> {
         let running = kernel::running_release(machine)?;
         // Its headers and tools go with what they share with those of other kernels.
-        let boots = |name: &str| name.starts_with("linux-image-") || name.starts_with("linux-modules");
+        let boots =
+            |name: &str| name.starts_with("linux-image-") || name.starts_with("linux-modules");
         let runs = |name: &str| {
-            let is_of = running.as_ref().is_some_and(|release| name.contains(release.as_str()));
+            let is_of = running
+                .as_ref()
+                .is_some_and(|release| name.contains(release.as_str()));
             is_of && (boots(name) || !name.starts_with("linux-"))
         };
         let stays = |name: &String| {
-            let planned = plan.packages.iter().any(|package| package.name == *name) || plan.absent.contains(name);
+            let planned = plan.packages.iter().any(|package| package.name == *name)
+                || plan.absent.contains(name);
             planned || !database.has(name) || database.is_essential(name) || runs(name)
         };
-        Ok(LeavingPackages::of(self.packages.iter().filter(|name| !stays(name)).cloned().collect(), database, plan))
+        Ok(LeavingPackages::of(
+            self.packages
+                .iter()
+                .filter(|name| !stays(name))
+                .cloned()
+                .collect(),
+            database,
+            plan,
+        ))
     }
 
     /// Before files are written for the first time by a version that keeps what was there: of what the plan has, and the record has not, a version of
@@ -164,13 +199,27 @@ impl Record {
     ///
     /// # Errors
     /// `io`.
-    pub(super) fn begin_keeping(&mut self, machine: &Machine, plan: &ConvergePlan) -> Result<(), Failure> {
+    pub(super) fn begin_keeping(
+        &mut self,
+        machine: &Machine,
+        plan: &ConvergePlan,
+    ) -> Result<(), Failure> {
         if self.version == 0 || self.version >= KEEPS {
             return Ok(());
         }
-        for file in plan.files.iter().filter(|file| !self.files.contains_key(&file.path)) {
+        for file in plan
+            .files
+            .iter()
+            .filter(|file| !self.files.contains_key(&file.path))
+        {
             if let Some(there) = machine.read(&file.path, MAX).ok().flatten() {
-                self.over.insert(file.path.clone(), Over { wrote: Digest::of(&there).hex(), former: None });
+                self.over.insert(
+                    file.path.clone(),
+                    Over {
+                        wrote: Digest::of(&there).hex(),
+                        former: None,
+                    },
+                );
             }
         }
         self.version = KEEPS;
@@ -182,11 +231,15 @@ impl Record {
     /// # Errors
     /// `io`.
     pub(super) fn write(&mut self, machine: &Machine, target: &Target) -> Result<(), Failure> {
-        let Some(content) = &target.content else { return Ok(()) };
+        let Some(content) = &target.content else {
+            return Ok(());
+        };
         let (before, path, wrote) = (self.clone(), target.path.clone(), Digest::of(content).hex());
         match self.over.get_mut(&path) {
             Some(over) => over.wrote = wrote,
-            None if self.files.contains_key(&path) || machine.path(&path).symlink_metadata().is_err() => {
+            None if self.files.contains_key(&path)
+                || machine.path(&path).symlink_metadata().is_err() =>
+            {
                 self.files.insert(path.clone(), wrote);
             }
             None => {
@@ -198,12 +251,19 @@ impl Record {
             true => self.plain.remove(&path),
             false => self.plain.insert(path),
         };
-        if *self == before { Ok(()) } else { self.store(machine) }
+        if *self == before {
+            Ok(())
+        } else {
+            self.store(machine)
+        }
     }
 
     /// The SHA-256 of what a stack wrote there, unless it was a secret.
     pub(super) fn wrote_openly(&self, path: &str) -> Option<String> {
-        let wrote = self.files.get(path).or_else(|| self.over.get(path).map(|over| &over.wrote));
+        let wrote = self
+            .files
+            .get(path)
+            .or_else(|| self.over.get(path).map(|over| &over.wrote));
         wrote.filter(|_| self.plain.contains(path)).cloned()
     }
 
@@ -225,17 +285,30 @@ impl Record {
     ///
     /// # Errors
     /// `io`.
-    pub(super) fn leaving_files(&self, machine: &Machine, plan: &ConvergePlan) -> Result<LeavingFiles, Failure> {
+    pub(super) fn leaving_files(
+        &self,
+        machine: &Machine,
+        plan: &ConvergePlan,
+    ) -> Result<LeavingFiles, Failure> {
         let mut leaving = LeavingFiles::default();
         let fresh = self.files.iter().map(|(path, wrote)| (path, wrote, None));
-        for (path, wrote, over) in fresh.chain(self.over.iter().map(|(path, over)| (path, &over.wrote, Some(over)))) {
+        for (path, wrote, over) in fresh.chain(
+            self.over
+                .iter()
+                .map(|(path, over)| (path, &over.wrote, Some(over))),
+        ) {
             if is_planned(plan, path) || machine.path(path).symlink_metadata().is_err() {
                 continue;
             }
             // The stack that could say whether it was secret is gone.
-            let gone = Target { secret: true, ..Target::ours(path, None::<Vec<u8>>) };
+            let gone = Target {
+                secret: true,
+                ..Target::ours(path, None::<Vec<u8>>)
+            };
             let why = match over {
-                _ if !is_as_written(machine, path, wrote) => "left: it was changed since a stack wrote it",
+                _ if !is_as_written(machine, path, wrote) => {
+                    "left: it was changed since a stack wrote it"
+                }
                 None if dpkg::owns(machine, path) => "left: a package has it",
                 None => {
                     leaving.go.push(gone);
@@ -244,14 +317,22 @@ impl Record {
                 Some(over) => match (&over.former, machine.read(&former_path(path), MAX)?) {
                     (Some(Former { mode, owner, group }), Some(content)) => {
                         let (owner, group) = (owner.clone(), group.clone());
-                        leaving.go.push(Target { mode: *mode, owner, group, content: Some(content), ..gone });
+                        leaving.go.push(Target {
+                            mode: *mode,
+                            owner,
+                            group,
+                            content: Some(content),
+                            ..gone
+                        });
                         leaving.owners.extend(dpkg::owner(machine, path));
                         continue;
                     }
                     _ => "left: what was there before a stack wrote it is not known",
                 },
             };
-            leaving.stay.push(Item::new(format!("file {path}"), why, Some(why.to_owned())));
+            leaving
+                .stay
+                .push(Item::new(format!("file {path}"), why, Some(why.to_owned())));
         }
         Ok(leaving)
     }
@@ -267,12 +348,22 @@ impl LeavingPackages {
                 && !plan.absent.iter().any(|absent| absent == name)
                 && planned(name).is_none_or(|planned| planned.version == package.version)
         };
-        let there = database.names().flat_map(|name| database.there(name).map(move |package| (name, package)));
-        let mut asking: Vec<(&str, &dpkg::Package)> = there.filter(|(name, package)| stays(name, package)).collect();
+        let there = database
+            .names()
+            .flat_map(|name| database.there(name).map(move |package| (name, package)));
+        let mut asking: Vec<(&str, &dpkg::Package)> = there
+            .filter(|(name, package)| stays(name, package))
+            .collect();
         let names = |(name, package): &(&str, &dpkg::Package)| -> Vec<String> {
-            std::iter::once((*name).to_owned()).chain(package.provides.iter().cloned()).collect()
+            std::iter::once((*name).to_owned())
+                .chain(package.provides.iter().cloned())
+                .collect()
         };
-        let mut present: BTreeSet<String> = plan.packages.iter().map(|package| package.name.clone()).collect();
+        let mut present: BTreeSet<String> = plan
+            .packages
+            .iter()
+            .map(|package| package.name.clone())
+            .collect();
         present.extend(asking.iter().flat_map(names));
         let mut needed = BTreeMap::new();
         while let Some((by, package)) = asking.pop() {
@@ -281,7 +372,9 @@ impl LeavingPackages {
                     continue;
                 }
                 // What neither stays nor leaves is apt's to judge.
-                let kept = database.names().find(|name| go.contains(*name) && answers(database, name, clause));
+                let kept = database
+                    .names()
+                    .find(|name| go.contains(*name) && answers(database, name, clause));
                 let Some(kept) = kept else { continue };
                 let packages = database.there(kept).map(|package| (kept, package));
                 present.extend(packages.clone().flat_map(|package| names(&package)));
@@ -319,8 +412,15 @@ fn keep(machine: &Machine, path: &str) -> Result<Option<Former>, Failure> {
     }
     let content = machine.read(path, MAX)?.unwrap_or_default();
     files::write_durably(&machine.path(&former_path(path)), 0o600, &content).map_err(io(FORMER))?;
-    let (owner, group) = (machine.account_name(USERS, metadata.uid())?, machine.account_name(GROUPS, metadata.gid())?);
-    Ok(Some(Former { mode: metadata.mode() & 0o7777, owner, group }))
+    let (owner, group) = (
+        machine.account_name(USERS, metadata.uid())?,
+        machine.account_name(GROUPS, metadata.gid())?,
+    );
+    Ok(Some(Former {
+        mode: metadata.mode() & 0o7777,
+        owner,
+        group,
+    }))
 }
 
 fn forget(machine: &Machine, path: &str) -> Result<(), Failure> {
@@ -333,10 +433,20 @@ fn forget(machine: &Machine, path: &str) -> Result<(), Failure> {
 /// Whether a package that is there is, or provides, one of these names.
 fn answers(database: &Database, name: &str, clause: &[String]) -> bool {
     let provides = || database.there(name).flat_map(|package| &package.provides);
-    clause.iter().any(|wanted| wanted == name || provides().any(|provided| provided == wanted))
+    clause
+        .iter()
+        .any(|wanted| wanted == name || provides().any(|provided| provided == wanted))
 }
 
 fn is_as_written(machine: &Machine, path: &str, digest: &str) -> bool {
-    let regular = machine.path(path).symlink_metadata().is_ok_and(|metadata| metadata.is_file());
-    regular && machine.read(path, MAX).ok().flatten().is_some_and(|bytes| Digest::of(&bytes).hex() == digest)
+    let regular = machine
+        .path(path)
+        .symlink_metadata()
+        .is_ok_and(|metadata| metadata.is_file());
+    regular
+        && machine
+            .read(path, MAX)
+            .ok()
+            .flatten()
+            .is_some_and(|bytes| Digest::of(&bytes).hex() == digest)
 }

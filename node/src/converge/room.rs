@@ -29,7 +29,16 @@ const BLOCK: u64 = 4096;
 /// Listing a package means to decompress all of it: the largest of CUDA take half a minute.
 const LIST_TIMEOUT: Duration = Duration::from_secs(300);
 /// Where packages put files, and where people mount something else.
-const PLACES: [&str; 8] = ["/usr", "/opt", "/boot", "/boot/efi", "/var", "/var/lib", "/srv", "/etc"];
+const PLACES: [&str; 8] = [
+    "/usr",
+    "/opt",
+    "/boot",
+    "/boot/efi",
+    "/var",
+    "/var/lib",
+    "/srv",
+    "/etc",
+];
 
 /// Before anything is fetched: by the sizes in the lock.
 ///
@@ -37,7 +46,10 @@ const PLACES: [&str; 8] = ["/usr", "/opt", "/boot", "/boot/efi", "/var", "/var/l
 /// `disk_full`, `io`.
 pub(super) fn check(machine: &Machine, incoming: &[&LockedPackage]) -> Result<(), Failure> {
     let download: u64 = incoming.iter().map(|package| package.size).sum();
-    for (path, need) in [("/var/lib", download), ("/", download.saturating_mul(UNPACKED + 1))] {
+    for (path, need) in [
+        ("/var/lib", download),
+        ("/", download.saturating_mul(UNPACKED + 1)),
+    ] {
         refuse(machine, path, need, SPARE)?;
     }
     Ok(())
@@ -98,17 +110,35 @@ struct Need {
 }
 
 /// By file system.
-fn needs(machine: &Machine, archives: &str, cx: &JobContext) -> Result<BTreeMap<u64, Need>, Failure> {
+fn needs(
+    machine: &Machine,
+    archives: &str,
+    cx: &JobContext,
+) -> Result<BTreeMap<u64, Need>, Failure> {
     let mut needs: BTreeMap<u64, Need> = BTreeMap::new();
     let folder = std::fs::read_dir(machine.path(archives)).map_err(io(archives))?;
-    for entry in folder.flatten().filter(|entry| entry.path().extension().is_some_and(|extension| extension == "deb")) {
+    for entry in folder.flatten().filter(|entry| {
+        entry
+            .path()
+            .extension()
+            .is_some_and(|extension| extension == "deb")
+    }) {
         let inside = format!("{archives}/{}", entry.file_name().to_string_lossy());
-        let listing = machine.output(cx, "package_unreadable", &["dpkg-deb", "--contents", &inside], LIST_TIMEOUT)?;
+        let listing = machine.output(
+            cx,
+            "package_unreadable",
+            &["dpkg-deb", "--contents", &inside],
+            LIST_TIMEOUT,
+        )?;
         for (kind, path, size) in String::from_utf8_lossy(&listing).lines().filter_map(member) {
             let there = kind == 'd' && machine.path(&format!("/{path}")).is_dir();
             if let (false, Some(device)) = (there, device_of(machine, path)) {
                 let need = needs.entry(device).or_default();
-                need.bytes += if kind == '-' { size.div_ceil(BLOCK) * BLOCK } else { 0 };
+                need.bytes += if kind == '-' {
+                    size.div_ceil(BLOCK) * BLOCK
+                } else {
+                    0
+                };
                 need.files += 1;
             }
         }
@@ -120,18 +150,31 @@ fn needs(machine: &Machine, archives: &str, cx: &JobContext) -> Result<BTreeMap<
 fn initramfs_images(machine: &Machine, incoming: &[&LockedPackage]) -> u64 {
     let comes = |package: &LockedPackage| {
         let release = kernel::release_of(&package.name);
-        release.is_some_and(|release| !machine.path(&format!("{}{release}", kernel::INITRAMFS)).exists())
+        release.is_some_and(|release| {
+            !machine
+                .path(&format!("{}{release}", kernel::INITRAMFS))
+                .exists()
+        })
     };
     let come = incoming.iter().filter(|package| comes(package)).count() as u64;
-    let anew = incoming.iter().any(|package| !comes(package) && reboot::asked_by(&package.name, true));
+    let anew = incoming
+        .iter()
+        .any(|package| !comes(package) && reboot::asked_by(&package.name, true));
     (come + u64::from(anew)) * one_initramfs(machine)
 }
 
 /// By the largest that is there, and a quarter more: the next one holds another driver. None where there is none to go by.
 fn one_initramfs(machine: &Machine) -> u64 {
-    let length =
-        |release: &String| machine.path(&format!("{}{release}", kernel::INITRAMFS)).metadata().map(|of| of.len());
-    let largest = kernel::releases(machine, kernel::INITRAMFS).iter().filter_map(|release| length(release).ok()).max();
+    let length = |release: &String| {
+        machine
+            .path(&format!("{}{release}", kernel::INITRAMFS))
+            .metadata()
+            .map(|of| of.len())
+    };
+    let largest = kernel::releases(machine, kernel::INITRAMFS)
+        .iter()
+        .filter_map(|release| length(release).ok())
+        .max();
     largest.map_or(0, |largest| largest + largest / 4)
 }
 
@@ -157,14 +200,21 @@ fn device_of(machine: &Machine, path: &str) -> Option<u64> {
 }
 
 fn refuse(machine: &Machine, path: &str, need: u64, spare: u64) -> Result<(), Failure> {
-    let stats = nix::sys::statvfs::statvfs(&machine.path(path)).map_err(|errno| io(path)(errno.into()))?;
-    let free = stats.blocks_available().saturating_mul(stats.fragment_size());
+    let stats =
+        nix::sys::statvfs::statvfs(&machine.path(path)).map_err(|errno| io(path)(errno.into()))?;
+    let free = stats
+        .blocks_available()
+        .saturating_mul(stats.fragment_size());
     let wanted = need.saturating_add(spare);
     if free >= wanted {
         return Ok(());
     }
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
-    let message = format!("{} MiB are free on {path}; about {} MiB are needed there", free >> 20, mib(wanted));
+    let message = format!(
+        "{} MiB are free on {path}; about {} MiB are needed there",
+        free >> 20,
+        mib(wanted)
+    );
     // Somebody may make room; nothing we do would.
     match spare {
         SPARE_SMALL => Err(retryable("disk_full", message)),
@@ -174,14 +224,17 @@ fn refuse(machine: &Machine, path: &str, need: u64, spare: u64) -> Result<(), Fa
 
 /// How many files may yet be made there; nothing where their number is not fixed, which is told as none at all (statvfs of btrfs, vfat).
 fn files_left(machine: &Machine, path: &str) -> Result<Option<u64>, Failure> {
-    let stats = nix::sys::statvfs::statvfs(&machine.path(path)).map_err(|errno| io(path)(errno.into()))?;
+    let stats =
+        nix::sys::statvfs::statvfs(&machine.path(path)).map_err(|errno| io(path)(errno.into()))?;
     Ok((stats.files() > 0).then(|| stats.files_available()))
 }
 
 fn refuse_files(machine: &Machine, path: &str, need: u64) -> Result<(), Failure> {
     match files_left(machine, path)? {
         Some(left) if left < need.saturating_add(SPARE_FILES) => {
-            let message = format!("{left} files may yet be made on {path}; the packages bring about {need} there");
+            let message = format!(
+                "{left} files may yet be made on {path}; the packages bring about {need} there"
+            );
             Err(retryable("disk_full", message))
         }
         _ => Ok(()),
@@ -196,9 +249,18 @@ mod tests {
     fn what_takes_a_place_is_told_from_what_does_not() {
         let a_file = "-rw-r--r-- root/root     12345 2024-01-01 00:00 ./usr/bin/a b";
         assert_eq!(member(a_file), Some(('-', "usr/bin/a b", 12345)));
-        assert_eq!(member("drwxr-xr-x root/root         0 2024-01-01 00:00 ./usr/"), Some(('d', "usr/", 0)));
-        assert_eq!(member("lrwxrwxrwx root/root         0 2024-01-01 00:00 ./a -> b"), Some(('l', "a -> b", 0)));
-        assert_eq!(member("hrw-r--r-- root/root         0 2024-01-01 00:00 ./a link to ./b"), None);
+        assert_eq!(
+            member("drwxr-xr-x root/root         0 2024-01-01 00:00 ./usr/"),
+            Some(('d', "usr/", 0))
+        );
+        assert_eq!(
+            member("lrwxrwxrwx root/root         0 2024-01-01 00:00 ./a -> b"),
+            Some(('l', "a -> b", 0))
+        );
+        assert_eq!(
+            member("hrw-r--r-- root/root         0 2024-01-01 00:00 ./a link to ./b"),
+            None
+        );
         assert_eq!(member("nonsense"), None);
     }
 }

@@ -19,14 +19,20 @@ const UNIT_TIMEOUT: Duration = Duration::from_secs(90);
 /// Longer than systemd's own, so that its reason is heard rather than our kill.
 const MARGIN: Duration = Duration::from_secs(60);
 /// What is asked of each unit.
-const PROPERTIES: &str =
-    "--property=Id,Names,LoadState,ActiveState,UnitFileState,EnvironmentFiles,TimeoutStartUSec,TimeoutStopUSec";
+const PROPERTIES: &str = "--property=Id,Names,LoadState,ActiveState,UnitFileState,EnvironmentFiles,TimeoutStartUSec,TimeoutStopUSec";
 /// Where unit files and drop-ins of the administrator are.
 const UNITS: &str = "/etc/systemd/system/";
 /// Files that a package may own.
 const LIST_MAX: u64 = 64 << 20;
 /// What counts as enabled: units of the last three kinds cannot be enabled, and are started by what wants them.
-const ENABLED: [&str; 6] = ["enabled", "enabled-runtime", "linked", "alias", "static", "generated"];
+const ENABLED: [&str; 6] = [
+    "enabled",
+    "enabled-runtime",
+    "linked",
+    "alias",
+    "static",
+    "generated",
+];
 
 /// How a unit is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,11 +52,19 @@ pub(crate) struct Unit {
 ///
 /// # Errors
 /// `systemd_unreadable` when systemd does not answer.
-pub(super) fn items(machine: &Machine, plan: &ConvergePlan, held: bool, cx: &JobContext) -> Result<Vec<Item>, Failure> {
+pub(super) fn items(
+    machine: &Machine,
+    plan: &ConvergePlan,
+    held: bool,
+    cx: &JobContext,
+) -> Result<Vec<Item>, Failure> {
     let units = observe(machine, plan, cx)?;
     let of = |service: &ServiceItem| {
         let unit = units.get(&unit_name(&service.name));
-        Item { by_reboot: held && only_not_started(service, unit), ..item(service, unit) }
+        Item {
+            by_reboot: held && only_not_started(service, unit),
+            ..item(service, unit)
+        }
     };
     Ok(plan.services.iter().map(of).collect())
 }
@@ -65,8 +79,16 @@ fn only_not_started(service: &ServiceItem, unit: Option<&Unit>) -> bool {
 ///
 /// # Errors
 /// As [`items`].
-pub(crate) fn differences(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<Vec<String>, Failure> {
-    Ok(items(machine, plan, false, cx)?.iter().filter(|item| !item.fits).map(super::item::difference).collect())
+pub(crate) fn differences(
+    machine: &Machine,
+    plan: &ConvergePlan,
+    cx: &JobContext,
+) -> Result<Vec<String>, Failure> {
+    Ok(items(machine, plan, false, cx)?
+        .iter()
+        .filter(|item| !item.fits)
+        .map(super::item::difference)
+        .collect())
 }
 
 fn item(service: &ServiceItem, unit: Option<&Unit>) -> Item {
@@ -74,7 +96,11 @@ fn item(service: &ServiceItem, unit: Option<&Unit>) -> Item {
     let enabled = word(service.enabled, "enabled", "disabled");
     let wanted = format!("{enabled}, {}", word(service.running, "active", "inactive"));
     let found = unit.filter(|unit| unit.load != "not-found").map(|unit| {
-        let enabled = if is_enabled(service, unit) == service.enabled { enabled } else { &unit.file };
+        let enabled = if is_enabled(service, unit) == service.enabled {
+            enabled
+        } else {
+            &unit.file
+        };
         let active = match (unit.active.as_str(), service.running) {
             // A unit that failed is not running, and that is no peace either.
             ("inactive", false) => "inactive",
@@ -85,7 +111,10 @@ fn item(service: &ServiceItem, unit: Option<&Unit>) -> Item {
     // A unit that must neither run nor start may as well not exist.
     let gone = found.is_none() && !service.enabled && !service.running;
     let item = Item::new(format!("service {}", service.name), wanted, found);
-    Item { fits: item.fits || gone, ..item }
+    Item {
+        fits: item.fits || gone,
+        ..item
+    }
 }
 
 /// A static unit is neither; it is whatever was asked.
@@ -108,7 +137,11 @@ pub(crate) fn observe(
     if plan.services.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let names: Vec<String> = plan.services.iter().map(|service| unit_name(&service.name)).collect();
+    let names: Vec<String> = plan
+        .services
+        .iter()
+        .map(|service| unit_name(&service.name))
+        .collect();
     let mut argv = vec!["systemctl", "show", PROPERTIES, "--"];
     argv.extend(names.iter().map(String::as_str));
     let answer = machine.output(cx, "systemd_unreadable", &argv, SHOW_TIMEOUT)?;
@@ -116,27 +149,49 @@ pub(crate) fn observe(
     match units.len() == names.len() {
         // In the order asked; the Id of an alias is another name.
         true => Ok(names.into_iter().zip(units).collect()),
-        false => Err(fatal("systemd_unreadable", format!("asked for {} units, told of {}", names.len(), units.len()))),
+        false => Err(fatal(
+            "systemd_unreadable",
+            format!("asked for {} units, told of {}", names.len(), units.len()),
+        )),
     }
 }
 
 fn parse(answer: &str) -> Vec<Unit> {
-    let stanzas = answer.split("\n\n").filter(|stanza| !stanza.trim().is_empty());
+    let stanzas = answer
+        .split("\n\n")
+        .filter(|stanza| !stanza.trim().is_empty());
     stanzas
         .map(|stanza| {
             let value = |name: &str| {
-                let line = stanza.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+                let line = stanza
+                    .lines()
+                    .find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
                 line.unwrap_or_default().to_owned()
             };
             // `EnvironmentFiles=/etc/default/slurmd (ignore_errors=yes)`, a line for each.
-            let files = stanza.lines().filter_map(|line| line.strip_prefix("EnvironmentFiles="));
-            let environment = files.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect();
+            let files = stanza
+                .lines()
+                .filter_map(|line| line.strip_prefix("EnvironmentFiles="));
+            let environment = files
+                .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
+                .collect();
             let names = format!("{} {}", value("Id"), value("Names"));
             let names = names.split_whitespace().map(str::to_owned).collect();
             let limit = span(&value("TimeoutStartUSec")).zip(span(&value("TimeoutStopUSec")));
             let limit = limit.map(|(start, stop)| start.saturating_add(stop));
-            let (load, active, file) = (value("LoadState"), value("ActiveState"), value("UnitFileState"));
-            Unit { names, limit, load, active, file, environment }
+            let (load, active, file) = (
+                value("LoadState"),
+                value("ActiveState"),
+                value("UnitFileState"),
+            );
+            Unit {
+                names,
+                limit,
+                load,
+                active,
+                file,
+                environment,
+            }
         })
         .collect()
 }
@@ -159,7 +214,10 @@ fn span(text: &str) -> Option<Duration> {
         Some(number.parse::<f64>().ok()?.ceil() as u64 * seconds)
     };
     let told: Option<Vec<u64>> = text.split_whitespace().map(seconds).collect();
-    Some(told.filter(|told| !told.is_empty()).map_or(UNIT_TIMEOUT, |told| Duration::from_secs(told.iter().sum())))
+    Some(
+        told.filter(|told| !told.is_empty())
+            .map_or(UNIT_TIMEOUT, |told| Duration::from_secs(told.iter().sum())),
+    )
 }
 
 /// Enables, disables, starts, stops, and restarts what has changed under it. While a reboot is due nothing is started or restarted: a unit of a new
@@ -190,15 +248,25 @@ pub(super) fn apply(
             // Somebody masked it, or its package did; enabling and starting would fail each time.
             cx.log(&format!("unmasks {name}, which the stack wants"));
             let runtime = (unit.file == "masked-runtime").then_some("--runtime");
-            let arguments: Vec<&str> = ["unmask"].into_iter().chain(runtime).chain(["--", &name]).collect();
+            let arguments: Vec<&str> = ["unmask"]
+                .into_iter()
+                .chain(runtime)
+                .chain(["--", &name])
+                .collect();
             systemctl(machine, cx, &arguments, Some(&name))?;
         }
         if is_enabled(service, &unit) != service.enabled && unit.load != "not-found" {
             let verb = if service.enabled { "enable" } else { "disable" };
             systemctl(machine, cx, &[verb, "--", &name], Some(&name))?;
         }
-        let stale = unit.names.iter().any(|name| owned.contains(name) || owned.contains(&template(name)))
-            || service.restart_on.iter().any(|path| pending.paths.contains(path))
+        let stale = unit
+            .names
+            .iter()
+            .any(|name| owned.contains(name) || owned.contains(&template(name)))
+            || service
+                .restart_on
+                .iter()
+                .any(|path| pending.paths.contains(path))
             || pending.paths.iter().any(|path| is_read_by(path, &unit));
         let joins = unit.active == "activating" && pending.begun.contains(&name);
         let running = matches!(unit.active.as_str(), "active" | "reloading" | "activating");
@@ -227,9 +295,20 @@ pub(super) fn apply(
 ///
 /// # Errors
 /// `service_failed` with the end of the unit's log.
-pub(super) fn let_go(machine: &Machine, plan: &ConvergePlan, path: &str, cx: &JobContext) -> Result<(), Failure> {
-    let unit = path.strip_prefix(UNITS).filter(|name| !name.contains('/') && unit_name(name) == *name);
-    let wanted = |unit: &str| plan.services.iter().any(|service| unit_name(&service.name) == unit);
+pub(super) fn let_go(
+    machine: &Machine,
+    plan: &ConvergePlan,
+    path: &str,
+    cx: &JobContext,
+) -> Result<(), Failure> {
+    let unit = path
+        .strip_prefix(UNITS)
+        .filter(|name| !name.contains('/') && unit_name(name) == *name);
+    let wanted = |unit: &str| {
+        plan.services
+            .iter()
+            .any(|service| unit_name(&service.name) == unit)
+    };
     match unit.filter(|unit| !wanted(unit) && !unit.contains('@') && machine.path(path).exists()) {
         Some(unit) => systemctl(machine, cx, &["disable", "--now", "--", unit], Some(unit)),
         None => Ok(()),
@@ -238,9 +317,15 @@ pub(super) fn let_go(machine: &Machine, plan: &ConvergePlan, path: &str, cx: &Jo
 
 /// Whether a unit has this file for its unit file, a drop-in of its own, or its environment.
 fn is_read_by(path: &str, unit: &Unit) -> bool {
-    let own = path.strip_prefix(UNITS).map(|rest| rest.split('/').next().unwrap_or(rest));
+    let own = path
+        .strip_prefix(UNITS)
+        .map(|rest| rest.split('/').next().unwrap_or(rest));
     let own = own.map(|first| first.strip_suffix(".d").unwrap_or(first));
-    let is_own = |own: &str| unit.names.iter().any(|name| own == name || own == template(name));
+    let is_own = |own: &str| {
+        unit.names
+            .iter()
+            .any(|name| own == name || own == template(name))
+    };
     own.is_some_and(is_own) || unit.environment.iter().any(|read| read == path)
 }
 
@@ -252,7 +337,12 @@ fn template(name: &str) -> String {
     }
 }
 
-fn systemctl(machine: &Machine, cx: &JobContext, arguments: &[&str], unit: Option<&str>) -> Result<(), Failure> {
+fn systemctl(
+    machine: &Machine,
+    cx: &JobContext,
+    arguments: &[&str],
+    unit: Option<&str>,
+) -> Result<(), Failure> {
     change(machine, cx, arguments, unit, Some(2 * UNIT_TIMEOUT))
 }
 
@@ -264,29 +354,69 @@ fn change(
     unit: Option<&str>,
     limit: Option<Duration>,
 ) -> Result<(), Failure> {
-    let argv: Vec<&str> = ["systemctl", "--no-ask-password"].into_iter().chain(arguments.iter().copied()).collect();
+    let argv: Vec<&str> = ["systemctl", "--no-ask-password"]
+        .into_iter()
+        .chain(arguments.iter().copied())
+        .collect();
     let limit = limit.map_or(Duration::MAX, |limit| limit.saturating_add(MARGIN));
-    machine.output(cx, "service_failed", &argv, limit).map(drop).map_err(|failure| {
-        let slow = failure.code == "tool_timeout";
-        let Some(unit) = unit.filter(|_| slow || failure.code == "service_failed") else { return failure };
-        let failure = if slow { retryable("tool_timeout", format!("{unit}: {}", failure.message)) } else { failure };
-        let journal = ["journalctl", "--unit", unit, "--lines", "12", "--no-pager", "--output", "cat"];
-        let log = machine.output(cx, "service_failed", &journal, SHOW_TIMEOUT).unwrap_or_default();
-        retryable(&failure.code, format!("{}; its log ends: {}", failure.message, tool::tail(&log, 1200)))
-    })
+    machine
+        .output(cx, "service_failed", &argv, limit)
+        .map(drop)
+        .map_err(|failure| {
+            let slow = failure.code == "tool_timeout";
+            let Some(unit) = unit.filter(|_| slow || failure.code == "service_failed") else {
+                return failure;
+            };
+            let failure = if slow {
+                retryable("tool_timeout", format!("{unit}: {}", failure.message))
+            } else {
+                failure
+            };
+            let journal = [
+                "journalctl",
+                "--unit",
+                unit,
+                "--lines",
+                "12",
+                "--no-pager",
+                "--output",
+                "cat",
+            ];
+            let log = machine
+                .output(cx, "service_failed", &journal, SHOW_TIMEOUT)
+                .unwrap_or_default();
+            retryable(
+                &failure.code,
+                format!(
+                    "{}; its log ends: {}",
+                    failure.message,
+                    tool::tail(&log, 1200)
+                ),
+            )
+        })
 }
 
 /// The units that packages own, from dpkg's lists of their files.
 fn units_of(machine: &Machine, packages: &BTreeSet<String>) -> BTreeSet<String> {
     let folder = "/var/lib/dpkg/info";
-    let names = std::fs::read_dir(machine.path(folder)).into_iter().flatten().flatten();
-    let lists = names.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| {
-        // `munge.list`, `libc6:amd64.list`
-        name.strip_suffix(".list").is_some_and(|name| packages.contains(name.split(':').next().unwrap_or(name)))
-    });
+    let names = std::fs::read_dir(machine.path(folder))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let lists = names
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| {
+            // `munge.list`, `libc6:amd64.list`
+            name.strip_suffix(".list")
+                .is_some_and(|name| packages.contains(name.split(':').next().unwrap_or(name)))
+        });
     let mut units = BTreeSet::new();
     for list in lists {
-        let bytes = machine.read(&format!("{folder}/{list}"), LIST_MAX).ok().flatten().unwrap_or_default();
+        let bytes = machine
+            .read(&format!("{folder}/{list}"), LIST_MAX)
+            .ok()
+            .flatten()
+            .unwrap_or_default();
         for path in String::from_utf8_lossy(&bytes).lines() {
             if let Some((folder, name)) = path.rsplit_once('/')
                 && folder.ends_with("/systemd/system")
@@ -324,7 +454,12 @@ mod tests {
     use super::*;
 
     fn service(enabled: bool, running: bool) -> ServiceItem {
-        ServiceItem { name: "munge".into(), enabled, running, restart_on: vec![] }
+        ServiceItem {
+            name: "munge".into(),
+            enabled,
+            running,
+            restart_on: vec![],
+        }
     }
 
     #[test]
@@ -340,22 +475,37 @@ mod tests {
         assert!(!item(&service(true, true), Some(&unit("failed", "enabled"))).fits);
         assert!(!item(&service(true, true), Some(&unit("active", "disabled"))).fits);
         assert!(!item(&service(true, true), None).fits);
-        assert!(item(&service(false, false), None).fits, "what must not run may be absent");
+        assert!(
+            item(&service(false, false), None).fits,
+            "what must not run may be absent"
+        );
         assert!(item(&service(false, false), Some(&unit("inactive", "masked"))).fits);
         assert!(!item(&service(false, false), Some(&unit("active", "disabled"))).fits);
     }
 
     #[test]
     fn a_unit_reads_its_own_files_and_nobody_elses() {
-        let named = |name: &str| Unit { names: BTreeSet::from([name.to_owned()]), ..Unit::default() };
-        let unit = Unit { environment: vec!["/etc/default/slurmd".into()], ..named("slurmd.service") };
+        let named = |name: &str| Unit {
+            names: BTreeSet::from([name.to_owned()]),
+            ..Unit::default()
+        };
+        let unit = Unit {
+            environment: vec!["/etc/default/slurmd".into()],
+            ..named("slurmd.service")
+        };
         let reads = |path: &str| is_read_by(path, &unit);
-        assert!(reads("/etc/systemd/system/slurmd.service") && reads("/etc/systemd/system/slurmd.service.d/10-a.conf"));
+        assert!(
+            reads("/etc/systemd/system/slurmd.service")
+                && reads("/etc/systemd/system/slurmd.service.d/10-a.conf")
+        );
         assert!(reads("/etc/default/slurmd"));
-        assert!(!reads("/etc/default/munge") && !reads("/etc/systemd/system/munge.service.d/10-a.conf"));
+        assert!(
+            !reads("/etc/default/munge") && !reads("/etc/systemd/system/munge.service.d/10-a.conf")
+        );
         let getty = |path: &str| is_read_by(path, &named("getty@tty1.service"));
         assert!(
-            getty("/etc/systemd/system/getty@.service.d/a.conf") && getty("/etc/systemd/system/getty@tty1.service")
+            getty("/etc/systemd/system/getty@.service.d/a.conf")
+                && getty("/etc/systemd/system/getty@tty1.service")
         );
         assert!(!getty("/etc/systemd/system/getty@tty2.service.d/a.conf"));
     }
@@ -369,8 +519,14 @@ mod tests {
         assert_eq!(units.len(), 2);
         // The form of the lines is that of systemd's own `systemctl show` (src/systemctl/systemctl-show.c).
         assert_eq!(units[0].environment, ["/etc/default/a", "/etc/b"]);
-        assert_eq!((units[0].active.as_str(), units[1].load.as_str()), ("active", "not-found"));
-        assert_eq!((units[0].limit, units[1].limit), (Some(Duration::from_secs(15 * 60 + 2 + 90)), None));
+        assert_eq!(
+            (units[0].active.as_str(), units[1].load.as_str()),
+            ("active", "not-found")
+        );
+        assert_eq!(
+            (units[0].limit, units[1].limit),
+            (Some(Duration::from_secs(15 * 60 + 2 + 90)), None)
+        );
         assert_eq!((span(""), units[0].names.len()), (Some(UNIT_TIMEOUT), 2));
     }
 }

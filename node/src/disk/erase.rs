@@ -46,7 +46,9 @@ pub fn run(cx: &JobContext, target: &Target, method: WipeMethod) -> Result<(), F
         WipeMethod::NvmeSanitize => sanitize(cx, target),
         WipeMethod::NvmeFormat => format(cx, target),
         WipeMethod::AtaSecureErase => ata_erase(cx, target),
-        WipeMethod::Discard => tool::output(cx, &["blkdiscard", "--force", target.device()]).map(drop),
+        WipeMethod::Discard => {
+            tool::output(cx, &["blkdiscard", "--force", target.device()]).map(drop)
+        }
         WipeMethod::Overwrite => Err(fatal("bug", "overwriting is not the disk's own doing")),
     }
 }
@@ -90,8 +92,18 @@ fn nvme(cx: &JobContext, target: &Target) -> Vec<WipeMethod> {
 
 fn controller(cx: &JobContext, target: &Target) -> Option<Controller> {
     let argv = ["nvme", "id-ctrl", "--output-format=json", target.device()];
-    let asked = tool::run(cx, &Call { argv: &argv, timeout: Some(ASK_TIMEOUT), ..Call::default() }).ok()?;
-    serde_json::from_slice(&asked.stdout).ok().filter(|_| asked.status.success())
+    let asked = tool::run(
+        cx,
+        &Call {
+            argv: &argv,
+            timeout: Some(ASK_TIMEOUT),
+            ..Call::default()
+        },
+    )
+    .ok()?;
+    serde_json::from_slice(&asked.stdout)
+        .ok()
+        .filter(|_| asked.status.success())
 }
 
 /// `nvme0` of `nvme0n1`.
@@ -102,10 +114,17 @@ fn controller_name(target: &Target) -> Option<&str> {
 }
 
 fn namespaces(target: &Target) -> usize {
-    let Some(controller) = controller_name(target) else { return 0 };
+    let Some(controller) = controller_name(target) else {
+        return 0;
+    };
     let prefix = format!("{controller}n");
-    let entries = std::fs::read_dir(paths::at("/sys/block")).into_iter().flatten().flatten();
-    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).count()
+    let entries = std::fs::read_dir(paths::at("/sys/block"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
+        .count()
 }
 
 fn sanitize(cx: &JobContext, target: &Target) -> Result<(), Failure> {
@@ -121,7 +140,10 @@ fn sanitize(cx: &JobContext, target: &Target) -> Result<(), Failure> {
     loop {
         std::thread::sleep(POLL.min(cx.remaining()));
         cx.check()?;
-        let log = tool::output(cx, &["nvme", "sanitize-log", "--output-format=json", &device])?;
+        let log = tool::output(
+            cx,
+            &["nvme", "sanitize-log", "--output-format=json", &device],
+        )?;
         match sanitize_state(&log) {
             Some((1 | 4, _)) => return Ok(()),
             Some((2, progress)) => {
@@ -129,9 +151,17 @@ fn sanitize(cx: &JobContext, target: &Target) -> Result<(), Failure> {
                 cx.progress(&message, Some(progress), Some(65_536), Some("parts"));
             }
             Some((status, _)) => {
-                return Err(fatal("sanitize_failed", format!("the disk reports sanitize status {status}")));
+                return Err(fatal(
+                    "sanitize_failed",
+                    format!("the disk reports sanitize status {status}"),
+                ));
             }
-            None => return Err(retryable("sanitize_failed", "the disk's sanitize log cannot be read")),
+            None => {
+                return Err(retryable(
+                    "sanitize_failed",
+                    "the disk's sanitize log cannot be read",
+                ));
+            }
         }
     }
 }
@@ -139,16 +169,27 @@ fn sanitize(cx: &JobContext, target: &Target) -> Result<(), Failure> {
 /// Status (low three bits of SSTAT) and progress of the log, whose JSON wraps it in the device's name in some versions of nvme-cli.
 fn sanitize_state(log: &[u8]) -> Option<(u64, u64)> {
     let log: serde_json::Value = serde_json::from_slice(log).ok()?;
-    let inner = log.as_object()?.values().find(|value| value.get("sprog").is_some()).unwrap_or(&log);
+    let inner = log
+        .as_object()?
+        .values()
+        .find(|value| value.get("sprog").is_some())
+        .unwrap_or(&log);
     let number = |value: &serde_json::Value| {
-        value.as_u64().or_else(|| value.as_str()?.parse().ok()).or_else(|| value.get("status")?.as_u64())
+        value
+            .as_u64()
+            .or_else(|| value.as_str()?.parse().ok())
+            .or_else(|| value.get("status")?.as_u64())
     };
-    Some((number(inner.get("sstat")?)? & 7, number(inner.get("sprog")?)?))
+    Some((
+        number(inner.get("sstat")?)? & 7,
+        number(inner.get("sprog")?)?,
+    ))
 }
 
 fn format(cx: &JobContext, target: &Target) -> Result<(), Failure> {
     let crypto = controller(cx, target).unwrap_or_default().fna & FNA_CRYPTO != 0;
-    let erase = |setting: &str| tool::output(cx, &["nvme", "format", setting, "--force", target.device()]);
+    let erase =
+        |setting: &str| tool::output(cx, &["nvme", "format", setting, "--force", target.device()]);
     // User data erase first: its result can be read back as zeros. The key's erase is as strong where the disk prefers it.
     match (erase("--ses=1"), crypto) {
         (Err(_), true) => erase("--ses=2").map(drop),
@@ -159,35 +200,82 @@ fn format(cx: &JobContext, target: &Target) -> Result<(), Failure> {
 /// The security section of `hdparm -I`.
 fn ata_can_erase(cx: &JobContext, target: &Target) -> bool {
     let argv = ["hdparm", "-I", target.device()];
-    match tool::run(cx, &Call { argv: &argv, timeout: Some(ASK_TIMEOUT), ..Call::default() }) {
-        Ok(asked) if asked.status.success() => ata_erasable(&String::from_utf8_lossy(&asked.stdout)),
+    match tool::run(
+        cx,
+        &Call {
+            argv: &argv,
+            timeout: Some(ASK_TIMEOUT),
+            ..Call::default()
+        },
+    ) {
+        Ok(asked) if asked.status.success() => {
+            ata_erasable(&String::from_utf8_lossy(&asked.stdout))
+        }
         Ok(_) | Err(_) => false,
     }
 }
 
 /// Supported, and neither frozen by the firmware nor locked by a password we do not have.
 fn ata_erasable(text: &str) -> bool {
-    let Some((_, section)) = text.split_once("\nSecurity:") else { return false };
-    let lines: Vec<String> =
-        section.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let Some((_, section)) = text.split_once("\nSecurity:") else {
+        return false;
+    };
+    let lines: Vec<String> = section
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
     let says = |word: &str| lines.iter().any(|line| line == word);
     says("supported") && says("not enabled") && says("not locked") && says("not frozen")
 }
 
 fn ata_erase(cx: &JobContext, target: &Target) -> Result<(), Failure> {
     let device = target.device();
-    tool::output(cx, &["hdparm", "--user-master", "u", "--security-set-pass", ATA_PASSWORD, device])?;
-    let erased = tool::output(cx, &["hdparm", "--user-master", "u", "--security-erase", ATA_PASSWORD, device]);
+    tool::output(
+        cx,
+        &[
+            "hdparm",
+            "--user-master",
+            "u",
+            "--security-set-pass",
+            ATA_PASSWORD,
+            device,
+        ],
+    )?;
+    let erased = tool::output(
+        cx,
+        &[
+            "hdparm",
+            "--user-master",
+            "u",
+            "--security-erase",
+            ATA_PASSWORD,
+            device,
+        ],
+    );
     if erased.is_err() {
         // A disk left with a password is a lost disk.
-        let _ = tool::output(cx, &["hdparm", "--user-master", "u", "--security-disable", ATA_PASSWORD, device]);
+        let _ = tool::output(
+            cx,
+            &[
+                "hdparm",
+                "--user-master",
+                "u",
+                "--security-disable",
+                ATA_PASSWORD,
+                device,
+            ],
+        );
     }
     erased.map(drop)
 }
 
 fn discards(target: &Target) -> bool {
-    let limit = paths::at(&format!("/sys/block/{}/queue/discard_max_bytes", target.name));
-    std::fs::read_to_string(limit).is_ok_and(|bytes| bytes.trim().parse::<u64>().is_ok_and(|bytes| bytes > 0))
+    let limit = paths::at(&format!(
+        "/sys/block/{}/queue/discard_max_bytes",
+        target.name
+    ));
+    std::fs::read_to_string(limit)
+        .is_ok_and(|bytes| bytes.trim().parse::<u64>().is_ok_and(|bytes| bytes > 0))
 }
 
 #[cfg(test)]

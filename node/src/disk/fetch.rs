@@ -49,7 +49,18 @@ impl<'a> Fetch<'a> {
             .build()
             .into();
         let (hash, alive) = (Sha256::new(), Instant::now());
-        Self { cx, abandoned, url, size, offset: 0, agent, body: None, hash, alive, failure: None }
+        Self {
+            cx,
+            abandoned,
+            url,
+            size,
+            offset: 0,
+            agent,
+            body: None,
+            hash,
+            alive,
+            failure: None,
+        }
     }
 
     /// Reads what is left and gives the digest of all of it.
@@ -71,13 +82,30 @@ impl<'a> Fetch<'a> {
             request = request.header("range", format!("bytes={}-", self.offset));
         }
         let response = request.call().map_err(|error| error.to_string())?;
-        let range = response.headers().get("content-range").and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let resumed = range.strip_prefix("bytes ").is_some_and(|range| range.starts_with(&format!("{}-", self.offset)));
+        let range = response
+            .headers()
+            .get("content-range")
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        let resumed = range
+            .strip_prefix("bytes ")
+            .is_some_and(|range| range.starts_with(&format!("{}-", self.offset)));
         if self.offset > 0 && !(response.status() == 206 && resumed) {
-            return Err(format!("asked for bytes from {}, got {} {range:?}", self.offset, response.status()));
+            return Err(format!(
+                "asked for bytes from {}, got {} {range:?}",
+                self.offset,
+                response.status()
+            ));
         }
         let limit = self.size - self.offset;
-        Ok(Box::new(response.into_body().into_with_config().limit(limit.saturating_add(1)).reader().take(limit)))
+        Ok(Box::new(
+            response
+                .into_body()
+                .into_with_config()
+                .limit(limit.saturating_add(1))
+                .reader()
+                .take(limit),
+        ))
     }
 
     /// One read on the connection there is, or on a new one.
@@ -151,6 +179,9 @@ impl Read for Fetch<'_> {
 pub fn check_url(url: &str) -> Result<(), Failure> {
     match url.starts_with("http://") {
         true => Ok(()),
-        false => Err(fatal("malformed", format!("{url:?} is not an http:// address"))),
+        false => Err(fatal(
+            "malformed",
+            format!("{url:?} is not an http:// address"),
+        )),
     }
 }

@@ -32,9 +32,19 @@ pub fn by_serial(serial: &str) -> Result<Target, Failure> {
 }
 
 fn choose(disks: Vec<Disk>, serial: &str) -> Result<Target, Failure> {
-    let seen: Vec<String> =
-        disks.iter().map(|disk| format!("{} {}", disk.name, disk.serial.as_deref().unwrap_or("(none)"))).collect();
-    let mut fitting = disks.into_iter().filter(|disk| !serial.is_empty() && disk.serial.as_deref() == Some(serial));
+    let seen: Vec<String> = disks
+        .iter()
+        .map(|disk| {
+            format!(
+                "{} {}",
+                disk.name,
+                disk.serial.as_deref().unwrap_or("(none)")
+            )
+        })
+        .collect();
+    let mut fitting = disks
+        .into_iter()
+        .filter(|disk| !serial.is_empty() && disk.serial.as_deref() == Some(serial));
     match (fitting.next(), fitting.next()) {
         (Some(disk), None) => Ok(Target {
             path: paths::at("/dev").join(&disk.name),
@@ -44,12 +54,19 @@ fn choose(disks: Vec<Disk>, serial: &str) -> Result<Target, Failure> {
             name: disk.name,
         }),
         (Some(one), Some(other)) => {
-            let text = format!("{} and {} both have serial {serial:?}", one.name, other.name);
+            let text = format!(
+                "{} and {} both have serial {serial:?}",
+                one.name, other.name
+            );
             Err(fatal("disk_ambiguous", text))
         }
-        (None, _) => {
-            Err(fatal("disk_missing", format!("no disk has serial {serial:?}; there are: {}", seen.join(", "))))
-        }
+        (None, _) => Err(fatal(
+            "disk_missing",
+            format!(
+                "no disk has serial {serial:?}; there are: {}",
+                seen.join(", ")
+            ),
+        )),
     }
 }
 
@@ -60,11 +77,19 @@ impl Target {
     /// # Errors
     /// `disk_in_use`, `io`.
     pub fn open_exclusively(&self) -> Result<File, Failure> {
-        let opened = OpenOptions::new().read(true).write(true).custom_flags(OFlag::O_EXCL.bits()).open(&self.path);
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(OFlag::O_EXCL.bits())
+            .open(&self.path);
         opened.map_err(|error| match error.kind() {
-            std::io::ErrorKind::ResourceBusy => {
-                fatal("disk_in_use", format!("{} (serial {}) is mounted or otherwise in use", self.name, self.serial))
-            }
+            std::io::ErrorKind::ResourceBusy => fatal(
+                "disk_in_use",
+                format!(
+                    "{} (serial {}) is mounted or otherwise in use",
+                    self.name, self.serial
+                ),
+            ),
             _ => retryable("io", format!("{}: {error}", self.path.display())),
         })
     }
@@ -77,16 +102,25 @@ impl Target {
         let now = by_serial(&self.serial)?;
         match now == *self {
             true => Ok(()),
-            false => {
-                Err(fatal("disk_changed", format!("disk {} was {} and is {} now", self.serial, self.name, now.name)))
-            }
+            false => Err(fatal(
+                "disk_changed",
+                format!(
+                    "disk {} was {} and is {} now",
+                    self.serial, self.name, now.name
+                ),
+            )),
         }
     }
 
     /// The node of one of its partitions: names that end in a digit get a `p` in between.
     pub fn partition(&self, number: u32) -> PathBuf {
-        let separator = if self.name.ends_with(|last: char| last.is_ascii_digit()) { "p" } else { "" };
-        self.path.with_file_name(format!("{}{separator}{number}", self.name))
+        let separator = if self.name.ends_with(|last: char| last.is_ascii_digit()) {
+            "p"
+        } else {
+            ""
+        };
+        self.path
+            .with_file_name(format!("{}{separator}{number}", self.name))
     }
 
     /// Its path as text, for the tools; kernel names are ASCII.
@@ -106,14 +140,27 @@ mod tests {
     use super::*;
 
     fn disk(name: &str, serial: Option<&str>) -> Disk {
-        Disk { name: name.into(), serial: serial.map(str::to_owned), ..Disk::default() }
+        Disk {
+            name: name.into(),
+            serial: serial.map(str::to_owned),
+            ..Disk::default()
+        }
     }
 
     #[test]
     fn one_serial_is_one_disk_or_none() {
-        let disks = vec![disk("sda", Some("A")), disk("sdb", Some("B")), disk("sdc", Some("B")), disk("sdd", None)];
+        let disks = vec![
+            disk("sda", Some("A")),
+            disk("sdb", Some("B")),
+            disk("sdc", Some("B")),
+            disk("sdd", None),
+        ];
         assert_eq!(choose(disks.clone(), "A").unwrap().name, "sda");
-        for (serial, code) in [("B", "disk_ambiguous"), ("C", "disk_missing"), ("", "disk_missing")] {
+        for (serial, code) in [
+            ("B", "disk_ambiguous"),
+            ("C", "disk_missing"),
+            ("", "disk_missing"),
+        ] {
             assert_eq!(choose(disks.clone(), serial).unwrap_err().code, code);
         }
     }

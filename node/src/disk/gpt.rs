@@ -8,14 +8,24 @@ const ENTRIES_MAX: u32 = 256;
 /// First byte of partition `number` (from 1) by the table at the start of `disk`, if there is such a partition.
 pub fn start_of(disk: &[u8], number: u32) -> Option<u64> {
     let header = disk.get(512..1024)?;
-    let u32_at = |bytes: &[u8], at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-    let u64_at = |bytes: &[u8], at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-    let (entries, count, size) = (u64_at(header, 72)?, u32_at(header, 80)?, u32_at(header, 84)?);
-    let index = number.checked_sub(1).filter(|&index| index < count.min(ENTRIES_MAX))?;
+    let u32_at =
+        |bytes: &[u8], at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let u64_at =
+        |bytes: &[u8], at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    let (entries, count, size) = (
+        u64_at(header, 72)?,
+        u32_at(header, 80)?,
+        u32_at(header, 84)?,
+    );
+    let index = number
+        .checked_sub(1)
+        .filter(|&index| index < count.min(ENTRIES_MAX))?;
     if !header.starts_with(b"EFI PART") || !(128..=4096).contains(&size) {
         return None;
     }
-    let at = entries.checked_mul(SECTOR)?.checked_add(u64::from(index) * u64::from(size))?;
+    let at = entries
+        .checked_mul(SECTOR)?
+        .checked_add(u64::from(index) * u64::from(size))?;
     let at = usize::try_from(at).ok()?;
     let entry = disk.get(at..at.checked_add(128)?)?;
     let first = u64_at(entry, 32)?;

@@ -22,7 +22,11 @@ const MOUNT: &str = "/run/muster/root";
 ///
 /// # Errors
 /// `disk_missing`, `disk_ambiguous`, `disk_in_use`, `disk_too_small`, `marked_in_use`, `permit_refused`, and what the steps say.
-pub fn write_image(plan: &Plan, image: &WriteImage, cx: &JobContext) -> Result<ImageWritten, Failure> {
+pub fn write_image(
+    plan: &Plan,
+    image: &WriteImage,
+    cx: &JobContext,
+) -> Result<ImageWritten, Failure> {
     fetch::check_url(&image.url)?;
     let target = find::by_serial(&image.disk_serial)?;
     // A former process of this job may have died with the root mounted.
@@ -33,7 +37,10 @@ pub fn write_image(plan: &Plan, image: &WriteImage, cx: &JobContext) -> Result<I
     if size < image.raw_size {
         return Err(fatal(
             "disk_too_small",
-            format!("disk {} has {size} bytes, the image {}", target.serial, image.raw_size),
+            format!(
+                "disk {} has {size} bytes, the image {}",
+                target.serial, image.raw_size
+            ),
         ));
     }
     marker::check(&disk, plan, Some(image.claim), &target.serial)?;
@@ -46,8 +53,13 @@ pub fn write_image(plan: &Plan, image: &WriteImage, cx: &JobContext) -> Result<I
     permit::redeem(plan, &demand, cx)?;
     target.still_there()?;
 
-    let marker =
-        Marker { protocol: PROTOCOL, node: plan.node, claim: image.claim, epoch: plan.epoch, image: image.digest };
+    let marker = Marker {
+        protocol: PROTOCOL,
+        node: plan.node,
+        claim: image.claim,
+        epoch: plan.epoch,
+        image: image.digest,
+    };
     let sector = marker::encode(&marker)?;
     let held = stream::write(cx, image, &disk, &sector)?;
     table::place(&disk, &held, &sector)?;
@@ -72,12 +84,31 @@ pub fn write_image(plan: &Plan, image: &WriteImage, cx: &JobContext) -> Result<I
 }
 
 /// Mounts the new root, settles it, and unmounts it whatever happened.
-fn settled(cx: &JobContext, target: &Target, image: &WriteImage, marker: &Marker) -> Result<String, Failure> {
+fn settled(
+    cx: &JobContext,
+    target: &Target,
+    image: &WriteImage,
+    marker: &Marker,
+) -> Result<String, Failure> {
     let root = paths::at(MOUNT);
     std::fs::create_dir_all(&root).map_err(io(MOUNT))?;
-    let (partition, at) = (target.partition(image.root_partition), root.to_str().unwrap_or(MOUNT));
+    let (partition, at) = (
+        target.partition(image.root_partition),
+        root.to_str().unwrap_or(MOUNT),
+    );
     let device = partition.to_str().unwrap_or_default();
-    tool::output(cx, &["mount", "-t", "ext4", "-o", "nosuid,nodev,noexec", device, at])?;
+    tool::output(
+        cx,
+        &[
+            "mount",
+            "-t",
+            "ext4",
+            "-o",
+            "nosuid,nodev,noexec",
+            device,
+            at,
+        ],
+    )?;
     let settled = settle::settle(cx, &root, image, marker);
     let unmounted = tool::output(cx, &["umount", at]);
     let host_key = settled?;
@@ -87,7 +118,10 @@ fn settled(cx: &JobContext, target: &Target, image: &WriteImage, marker: &Marker
 fn unmount(cx: &JobContext, root: &Path) {
     let mounted = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let at = root.to_str().unwrap_or(MOUNT);
-    if mounted.lines().any(|line| line.split(' ').nth(1) == Some(at)) {
+    if mounted
+        .lines()
+        .any(|line| line.split(' ').nth(1) == Some(at))
+    {
         let _ = tool::output(cx, &["umount", at]);
     }
 }

@@ -32,20 +32,30 @@ pub enum Found {
 /// # Errors
 /// `malformed` when it does not fit, which no real marker can.
 pub fn encode(marker: &Marker) -> Result<[u8; LENGTH], Failure> {
-    let json = serde_json::to_string(marker).map_err(|error| fatal("malformed", error.to_string()))?;
+    let json =
+        serde_json::to_string(marker).map_err(|error| fatal("malformed", error.to_string()))?;
     let text = format!("{MAGIC}{}\n{json}\n", Digest::of(json.as_bytes()).hex());
     let mut sector = [0; LENGTH];
-    let place = sector.get_mut(..text.len()).ok_or_else(|| fatal("malformed", "the marker is too long"))?;
+    let place = sector
+        .get_mut(..text.len())
+        .ok_or_else(|| fatal("malformed", "the marker is too long"))?;
     place.copy_from_slice(text.as_bytes());
     Ok(sector)
 }
 
 /// Reads a marker's sector.
 pub fn decode(sector: &[u8]) -> Found {
-    let Some(rest) = sector.strip_prefix(MAGIC.as_bytes()) else { return Found::Nothing };
+    let Some(rest) = sector.strip_prefix(MAGIC.as_bytes()) else {
+        return Found::Nothing;
+    };
     let mut lines = rest.splitn(3, |&byte| byte == b'\n');
-    let (Some(digest), Some(json), Some(_)) = (lines.next(), lines.next(), lines.next()) else { return Found::Damaged };
-    match (Digest::of(json).hex().as_bytes() == digest, serde_json::from_slice(json)) {
+    let (Some(digest), Some(json), Some(_)) = (lines.next(), lines.next(), lines.next()) else {
+        return Found::Damaged;
+    };
+    match (
+        Digest::of(json).hex().as_bytes() == digest,
+        serde_json::from_slice(json),
+    ) {
         (true, Ok(marker)) => Found::Marker(marker),
         _ => Found::Damaged,
     }
@@ -56,7 +66,12 @@ pub fn decode(sector: &[u8]) -> Found {
 ///
 /// # Errors
 /// `marked_in_use`, `io`.
-pub fn check(disk: &File, plan: &Plan, claim: Option<ClaimId>, serial: &str) -> Result<(), Failure> {
+pub fn check(
+    disk: &File,
+    plan: &Plan,
+    claim: Option<ClaimId>,
+    serial: &str,
+) -> Result<(), Failure> {
     let mut sector = [0; LENGTH];
     match disk.read_exact_at(&mut sector, OFFSET) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
@@ -65,13 +80,17 @@ pub fn check(disk: &File, plan: &Plan, claim: Option<ClaimId>, serial: &str) -> 
     let refuse = |why: String| Err(fatal("marked_in_use", format!("disk {serial} {why}")));
     match decode(&sector) {
         Found::Nothing => Ok(()),
-        Found::Damaged => refuse("carries a damaged marker: nobody can tell whose data it holds".into()),
-        Found::Marker(marker) if Some(marker.claim) != claim => {
-            refuse(format!("is in use by claim {} (node {}, epoch {})", marker.claim, marker.node, marker.epoch))
+        Found::Damaged => {
+            refuse("carries a damaged marker: nobody can tell whose data it holds".into())
         }
-        Found::Marker(marker) if marker.epoch > plan.epoch => {
-            refuse(format!("is in use since epoch {}, and the plan is of epoch {}", marker.epoch, plan.epoch))
-        }
+        Found::Marker(marker) if Some(marker.claim) != claim => refuse(format!(
+            "is in use by claim {} (node {}, epoch {})",
+            marker.claim, marker.node, marker.epoch
+        )),
+        Found::Marker(marker) if marker.epoch > plan.epoch => refuse(format!(
+            "is in use since epoch {}, and the plan is of epoch {}",
+            marker.epoch, plan.epoch
+        )),
         Found::Marker(_) => Ok(()),
     }
 }
@@ -83,7 +102,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn marker() -> Marker {
-        Marker { protocol: 1, node: NodeId::new(), claim: ClaimId::new(), epoch: 3, image: Digest::of(b"image") }
+        Marker {
+            protocol: 1,
+            node: NodeId::new(),
+            claim: ClaimId::new(),
+            epoch: 3,
+            image: Digest::of(b"image"),
+        }
     }
 
     #[test]

@@ -31,24 +31,58 @@ struct Entry {
 ///
 /// # Errors
 /// `nvram` when the firmware does not keep it, `tool_failed`.
-pub fn write(cx: &JobContext, target: &Target, esp: u32, image: &str) -> Result<Option<String>, Failure> {
+pub fn write(
+    cx: &JobContext,
+    target: &Target,
+    esp: u32,
+    image: &str,
+) -> Result<Option<String>, Failure> {
     if !paths::at("/sys/firmware/efi").is_dir() {
         return Ok(None);
     }
-    for old in list(cx)?.entries.iter().filter(|entry| entry.text.starts_with(LABEL)) {
-        run(cx, &["--quiet", "--delete-bootnum", "--bootnum", &old.number])?;
+    for old in list(cx)?
+        .entries
+        .iter()
+        .filter(|entry| entry.text.starts_with(LABEL))
+    {
+        run(
+            cx,
+            &["--quiet", "--delete-bootnum", "--bootnum", &old.number],
+        )?;
     }
     let (label, esp) = (format!("{LABEL} {image}"), esp.to_string());
     run(
         cx,
-        &["--quiet", "--create-only", "--disk", target.device(), "--part", &esp, "--label", &label, "--loader", LOADER],
+        &[
+            "--quiet",
+            "--create-only",
+            "--disk",
+            target.device(),
+            "--part",
+            &esp,
+            "--label",
+            &label,
+            "--loader",
+            LOADER,
+        ],
     )?;
-    let Printed { entries, order, current } = list(cx)?;
+    let Printed {
+        entries,
+        order,
+        current,
+    } = list(cx)?;
     let ours = entries
         .iter()
         .find(|entry| entry.text.starts_with(&label))
         .ok_or_else(|| fatal("nvram", "the firmware did not keep the new boot entry"))?;
-    run(cx, &["--quiet", "--bootorder", &ordered(&entries, &order, current.as_deref(), &ours.number).join(",")])?;
+    run(
+        cx,
+        &[
+            "--quiet",
+            "--bootorder",
+            &ordered(&entries, &order, current.as_deref(), &ours.number).join(","),
+        ],
+    )?;
     Ok(Some(format!("Boot{}", ours.number)))
 }
 
@@ -57,11 +91,18 @@ pub fn write(cx: &JobContext, target: &Target, esp: u32, image: &str) -> Result<
 fn ordered(entries: &[Entry], order: &[String], current: Option<&str>, ours: &str) -> Vec<String> {
     let is_network = |number: &&String| {
         let entry = entries.iter().find(|entry| entry.number == **number);
-        entry.is_some_and(|entry| ["MAC(", "IPv4(", "IPv6(", "PXE"].iter().any(|word| entry.text.contains(word)))
+        entry.is_some_and(|entry| {
+            ["MAC(", "IPv4(", "IPv6(", "PXE"]
+                .iter()
+                .any(|word| entry.text.contains(word))
+        })
     };
     let others = || order.iter().filter(|number| *number != ours);
-    let current = others().filter(is_network).find(|number| Some(number.as_str()) == current);
-    let is_first = |number: &&String| current.map_or_else(|| is_network(number), |current| current == *number);
+    let current = others()
+        .filter(is_network)
+        .find(|number| Some(number.as_str()) == current);
+    let is_first =
+        |number: &&String| current.map_or_else(|| is_network(number), |current| current == *number);
     let network = others().filter(is_first).cloned();
     let rest = others().filter(|number| !is_first(number)).cloned();
     network.chain([ours.to_owned()]).chain(rest).collect()
@@ -86,21 +127,50 @@ fn parse(text: &str) -> Printed {
         let (number, rest) = rest.split_at_checked(4)?;
         let is_number = number.bytes().all(|byte| byte.is_ascii_hexdigit());
         let text = rest.strip_prefix(['*', ' '])?.trim_start();
-        is_number.then(|| Entry { number: number.to_owned(), text: text.to_owned() })
+        is_number.then(|| Entry {
+            number: number.to_owned(),
+            text: text.to_owned(),
+        })
     };
-    let order = text.lines().find_map(|line| line.strip_prefix("BootOrder:")).unwrap_or_default();
-    let order = order.split(',').map(|number| number.trim().to_owned()).filter(|number| !number.is_empty());
-    let current =
-        text.lines().find_map(|line| line.strip_prefix("BootCurrent:")).map(|number| number.trim().to_owned());
-    Printed { entries: text.lines().filter_map(entry).collect(), order: order.collect(), current }
+    let order = text
+        .lines()
+        .find_map(|line| line.strip_prefix("BootOrder:"))
+        .unwrap_or_default();
+    let order = order
+        .split(',')
+        .map(|number| number.trim().to_owned())
+        .filter(|number| !number.is_empty());
+    let current = text
+        .lines()
+        .find_map(|line| line.strip_prefix("BootCurrent:"))
+        .map(|number| number.trim().to_owned());
+    Printed {
+        entries: text.lines().filter_map(entry).collect(),
+        order: order.collect(),
+        current,
+    }
 }
 
 fn run(cx: &JobContext, arguments: &[&str]) -> Result<Vec<u8>, Failure> {
     let argv = [&["efibootmgr"], arguments].concat();
-    let done = tool::run(cx, &Call { argv: &argv, timeout: Some(TIMEOUT), ..Call::default() })?;
+    let done = tool::run(
+        cx,
+        &Call {
+            argv: &argv,
+            timeout: Some(TIMEOUT),
+            ..Call::default()
+        },
+    )?;
     match done.status.success() {
         true => Ok(done.stdout),
-        false => Err(fatal("nvram", format!("efibootmgr {}: {}", arguments.join(" "), tool::tail(&done.stderr, 600)))),
+        false => Err(fatal(
+            "nvram",
+            format!(
+                "efibootmgr {}: {}",
+                arguments.join(" "),
+                tool::tail(&done.stderr, 600)
+            ),
+        )),
     }
 }
 
@@ -119,11 +189,24 @@ mod tests {
 
     #[test]
     fn the_entry_we_booted_from_stays_first_and_the_disk_comes_next() {
-        let Printed { entries, order, current } = parse(PRINTED);
+        let Printed {
+            entries,
+            order,
+            current,
+        } = parse(PRINTED);
         assert_eq!(entries.len(), 6);
         assert!(entries[4].text.starts_with("Muster 0123456789ab"));
-        assert_eq!(ordered(&entries, &order, current.as_deref(), "0004").join(","), "0002,0004,0000,0001,0003,0005");
-        assert_eq!(ordered(&entries, &order, Some("0000"), "0004").join(","), "0002,0005,0004,0000,0001,0003");
-        assert_eq!(ordered(&entries, &["0003".into()], current.as_deref(), "0004").join(","), "0004,0003");
+        assert_eq!(
+            ordered(&entries, &order, current.as_deref(), "0004").join(","),
+            "0002,0004,0000,0001,0003,0005"
+        );
+        assert_eq!(
+            ordered(&entries, &order, Some("0000"), "0004").join(","),
+            "0002,0005,0004,0000,0001,0003"
+        );
+        assert_eq!(
+            ordered(&entries, &["0003".into()], current.as_deref(), "0004").join(","),
+            "0004,0003"
+        );
     }
 }

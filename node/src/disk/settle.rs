@@ -20,23 +20,46 @@ const HOST_KEY: &str = "etc/ssh/ssh_host_ed25519_key";
 ///
 /// # Errors
 /// `malformed` for a plan that holds what no file may, `io`, `tool_failed`.
-pub fn settle(cx: &JobContext, root: &Path, image: &WriteImage, marker: &Marker) -> Result<String, Failure> {
+pub fn settle(
+    cx: &JobContext,
+    root: &Path,
+    image: &WriteImage,
+    marker: &Marker,
+) -> Result<String, Failure> {
     let files = networks(&image.network)?;
     let hosts = hosts(&image.hostname, &image.network)?;
     let put = |path: &str, mode: u32, text: &str| put(root, path, mode, text);
-    put("etc/hostname", 0o644, &format!("{}\n", name(&image.hostname)?))?;
+    put(
+        "etc/hostname",
+        0o644,
+        &format!("{}\n", name(&image.hostname)?),
+    )?;
     put("etc/hosts", 0o644, &hosts)?;
     for NetworkFile { path, content } in &files {
         put(path.trim_start_matches('/'), 0o644, content)?;
     }
     if !image.network.dns.is_empty() {
-        let servers: String = image.network.dns.iter().map(|server| format!("nameserver {server}\n")).collect();
+        let servers: String = image
+            .network
+            .dns
+            .iter()
+            .map(|server| format!("nameserver {server}\n"))
+            .collect();
         put("etc/resolv.conf", 0o644, &servers)?;
     }
-    put("etc/ssh/muster_user_ca.pub", 0o644, &format!("{}\n", line(&image.user_ca)?))?;
-    put("etc/ssh/muster_principals", 0o644, &format!("{}\n", line(&image.principal)?))?;
+    put(
+        "etc/ssh/muster_user_ca.pub",
+        0o644,
+        &format!("{}\n", line(&image.user_ca)?),
+    )?;
+    put(
+        "etc/ssh/muster_principals",
+        0o644,
+        &format!("{}\n", line(&image.principal)?),
+    )?;
     put("etc/ssh/sshd_config.d/10-muster.conf", 0o644, SSHD)?;
-    let marker = serde_json::to_string(marker).map_err(|error| fatal("malformed", error.to_string()))?;
+    let marker =
+        serde_json::to_string(marker).map_err(|error| fatal("malformed", error.to_string()))?;
     put("etc/muster/marker.json", 0o644, &format!("{marker}\n"))?;
     host_key(cx, root)
 }
@@ -58,14 +81,33 @@ fn host_key(cx: &JobContext, root: &Path) -> Result<String, Failure> {
         }
     }
     let key = ssh.join("ssh_host_ed25519_key");
-    let path = key.to_str().ok_or_else(|| fatal("malformed", "the root's path is not text"))?;
-    tool::output(cx, &["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path])?;
+    let path = key
+        .to_str()
+        .ok_or_else(|| fatal("malformed", "the root's path is not text"))?;
+    tool::output(
+        cx,
+        &[
+            "ssh-keygen",
+            "-q",
+            "-t",
+            "ed25519",
+            "-N",
+            "",
+            "-C",
+            "",
+            "-f",
+            path,
+        ],
+    )?;
     public_line(&std::fs::read_to_string(key.with_extension("pub")).map_err(io(HOST_KEY))?)
 }
 
 /// What the pool's network profile came to, where it has one; else one file with the node's address.
 fn networks(network: &StaticNetwork) -> Result<Vec<NetworkFile>, Failure> {
-    let own = NetworkFile { path: SINGLE.into(), content: single(network)? };
+    let own = NetworkFile {
+        path: SINGLE.into(),
+        content: single(network)?,
+    };
     match NetworkFile::problem(&network.files) {
         Some(problem) => Err(fatal("malformed", problem)),
         None if network.files.is_empty() => Ok(vec![own]),
@@ -79,10 +121,21 @@ fn single(network: &StaticNetwork) -> Result<String, Failure> {
         let (ip, prefix): (IpAddr, u8) = (ip.parse().ok()?, prefix.parse().ok()?);
         (prefix <= if ip.is_ipv4() { 32 } else { 128 }).then(|| format!("{ip}/{prefix}"))
     });
-    let address =
-        address.ok_or_else(|| fatal("malformed", format!("{:?} is no address with prefix", network.address)))?;
-    let mut text = format!("[Match]\nMACAddress={}\nType=ether\n\n[Network]\nAddress={address}\n", network.mac);
-    for (key, value) in network.gateway.iter().map(|ip| ("Gateway", ip)).chain(network.dns.iter().map(|ip| ("DNS", ip)))
+    let address = address.ok_or_else(|| {
+        fatal(
+            "malformed",
+            format!("{:?} is no address with prefix", network.address),
+        )
+    })?;
+    let mut text = format!(
+        "[Match]\nMACAddress={}\nType=ether\n\n[Network]\nAddress={address}\n",
+        network.mac
+    );
+    for (key, value) in network
+        .gateway
+        .iter()
+        .map(|ip| ("Gateway", ip))
+        .chain(network.dns.iter().map(|ip| ("DNS", ip)))
     {
         let _ = writeln!(text, "{key}={}", ip(value)?);
     }
@@ -92,8 +145,11 @@ fn single(network: &StaticNetwork) -> Result<String, Failure> {
 
 fn hosts(hostname: &str, network: &StaticNetwork) -> Result<String, Failure> {
     let own = network.address.split('/').next().unwrap_or_default();
-    let mut text =
-        format!("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n{}\t{}\n", ip(own)?, name(hostname)?);
+    let mut text = format!(
+        "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n{}\t{}\n",
+        ip(own)?,
+        name(hostname)?
+    );
     for (address, host) in network.hosts.iter().filter(|(_, host)| host != hostname) {
         let _ = writeln!(text, "{}\t{}", ip(address)?, name(host)?);
     }
@@ -101,13 +157,16 @@ fn hosts(hostname: &str, network: &StaticNetwork) -> Result<String, Failure> {
 }
 
 fn ip(text: &str) -> Result<IpAddr, Failure> {
-    text.parse().map_err(|_| fatal("malformed", format!("{text:?} is no IP address")))
+    text.parse()
+        .map_err(|_| fatal("malformed", format!("{text:?} is no IP address")))
 }
 
 /// A host name (RFC 1123).
 fn name(text: &str) -> Result<&str, Failure> {
     let label = |label: &str| {
-        let chars = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        let chars = label
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         (1..=63).contains(&label.len()) && chars && !label.starts_with('-') && !label.ends_with('-')
     };
     match text.len() <= 253 && text.split('.').all(label) {
@@ -120,7 +179,10 @@ fn line(text: &str) -> Result<&str, Failure> {
     let text = text.trim();
     match !text.is_empty() && !text.chars().any(char::is_control) {
         true => Ok(text),
-        false => Err(fatal("malformed", "a key or principal is not one line of text")),
+        false => Err(fatal(
+            "malformed",
+            "a key or principal is not one line of text",
+        )),
     }
 }
 
@@ -138,7 +200,12 @@ fn parent(root: &Path, path: &str) -> Result<std::path::PathBuf, Failure> {
         folder.push(part);
         match std::fs::symlink_metadata(&folder) {
             Ok(seen) if seen.is_dir() => {}
-            Ok(_) => return Err(fatal("image_malformed", format!("{} is no folder", folder.display()))),
+            Ok(_) => {
+                return Err(fatal(
+                    "image_malformed",
+                    format!("{} is no folder", folder.display()),
+                ));
+            }
             Err(_) => std::fs::create_dir(&folder).map_err(io(folder.display()))?,
         }
     }
@@ -168,16 +235,29 @@ mod tests {
             text.contains("MACAddress=52:54:00:00:00:01\n")
                 && text.contains("Address=10.77.0.11/24\nGateway=10.77.0.1\n")
         );
-        assert!(hosts("gpu-1", &wanted()).unwrap().ends_with("10.77.0.11\tgpu-1\n10.77.0.1\tcontroller\n"));
+        assert!(
+            hosts("gpu-1", &wanted())
+                .unwrap()
+                .ends_with("10.77.0.11\tgpu-1\n10.77.0.1\tcontroller\n")
+        );
     }
 
     #[test]
     fn files_of_a_profile_take_the_place_of_the_one_and_lie_nowhere_else() {
         let with = |path: &str, content: &str| {
-            let file = NetworkFile { path: path.into(), content: content.into() };
-            networks(&StaticNetwork { files: vec![file], ..wanted() })
+            let file = NetworkFile {
+                path: path.into(),
+                content: content.into(),
+            };
+            networks(&StaticNetwork {
+                files: vec![file],
+                ..wanted()
+            })
         };
-        assert_eq!(networks(&wanted()).unwrap()[0].path, "/etc/systemd/network/10-muster.network");
+        assert_eq!(
+            networks(&wanted()).unwrap()[0].path,
+            "/etc/systemd/network/10-muster.network"
+        );
         let bond = "/etc/systemd/network/10-muster-bond0.netdev";
         let written = with(bond, "[NetDev]\n").unwrap();
         assert_eq!((written.len(), written[0].path.as_str()), (1, bond));
@@ -196,9 +276,27 @@ mod tests {
 
     #[test]
     fn nothing_slips_a_second_line_into_a_file() {
-        assert!(single(&StaticNetwork { address: "10.0.0.1/24\n[Match]".into(), ..wanted() }).is_err());
-        assert!(single(&StaticNetwork { address: "10.0.0.1/33".into(), ..wanted() }).is_err());
-        assert!(single(&StaticNetwork { gateway: Some("x".into()), ..wanted() }).is_err());
+        assert!(
+            single(&StaticNetwork {
+                address: "10.0.0.1/24\n[Match]".into(),
+                ..wanted()
+            })
+            .is_err()
+        );
+        assert!(
+            single(&StaticNetwork {
+                address: "10.0.0.1/33".into(),
+                ..wanted()
+            })
+            .is_err()
+        );
+        assert!(
+            single(&StaticNetwork {
+                gateway: Some("x".into()),
+                ..wanted()
+            })
+            .is_err()
+        );
         for bad in ["", "a b", "a\nb", "-a", "a..b"] {
             assert!(hosts(bad, &wanted()).is_err(), "{bad}");
         }
@@ -209,6 +307,11 @@ mod tests {
     fn a_link_in_the_image_leads_nowhere() {
         let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         std::os::unix::fs::symlink(outside.path(), root.path().join("etc")).unwrap();
-        assert_eq!(put(root.path(), "etc/hostname", 0o644, "x").unwrap_err().code, "image_malformed");
+        assert_eq!(
+            put(root.path(), "etc/hostname", 0o644, "x")
+                .unwrap_err()
+                .code,
+            "image_malformed"
+        );
     }
 }

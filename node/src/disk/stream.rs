@@ -50,9 +50,22 @@ pub struct HeldBack {
 ///
 /// # Errors
 /// `fetch_failed`, `digest_mismatch`, `image_malformed`, `io`, `cancelled`, `deadline`. The disk does not boot then.
-pub fn write(cx: &JobContext, image: &WriteImage, disk: &File, marker: &[u8; LENGTH]) -> Result<HeldBack, Failure> {
+pub fn write(
+    cx: &JobContext,
+    image: &WriteImage,
+    disk: &File,
+    marker: &[u8; LENGTH],
+) -> Result<HeldBack, Failure> {
     begin(disk, marker)?;
-    let mut copy = Copy { cx, disk, image, done: 0, zeros: 0, unsynced: 0, told: Instant::now() };
+    let mut copy = Copy {
+        cx,
+        disk,
+        image,
+        done: 0,
+        zeros: 0,
+        unsynced: 0,
+        told: Instant::now(),
+    };
     let abandoned = AtomicBool::new(false);
     let (copied, fetched, raw) = thread::scope(|scope| {
         let (to_unpack, packed) = sync_channel(AHEAD);
@@ -65,7 +78,12 @@ pub fn write(cx: &JobContext, image: &WriteImage, disk: &File, marker: &[u8; LEN
         let hashing = scope.spawn(move || hash(&unpacked, &to_write));
         let copied = copy.run(&hashed, &give_back);
         // A blob that does not unpack may have been damaged on its way: then all of it is fetched, and its digest tells.
-        abandoned.store(copied.as_ref().is_err_and(|failure| failure.code != MALFORMED), Ordering::Relaxed);
+        abandoned.store(
+            copied
+                .as_ref()
+                .is_err_and(|failure| failure.code != MALFORMED),
+            Ordering::Relaxed,
+        );
         drop(hashed);
         (copied, joined(fetching), joined(hashing))
     });
@@ -75,7 +93,10 @@ pub fn write(cx: &JobContext, image: &WriteImage, disk: &File, marker: &[u8; LEN
         (Err(failure), Err(other)) if failure.code == fetch::ABANDONED => return Err(other.clone()),
         (Err(failure), _) => return Err(failure),
     };
-    if copied.as_ref().is_err_and(|failure| failure.code != MALFORMED) {
+    if copied
+        .as_ref()
+        .is_err_and(|failure| failure.code != MALFORMED)
+    {
         return copied;
     }
     if compressed != image.digest {
@@ -89,7 +110,9 @@ pub fn write(cx: &JobContext, image: &WriteImage, disk: &File, marker: &[u8; LEN
 }
 
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Fetches the blob to its end and gives its digest, also when nobody takes its bytes any more.
@@ -106,8 +129,16 @@ fn fetch_all(mut fetch: Fetch<'_>, to_unpack: &SyncSender<Vec<u8>>) -> Result<Di
 }
 
 /// Unpacks to whole chunks; the last one may be short. Ends early with the reason.
-fn unpack(packed: Receiver<Vec<u8>>, to_hash: &SyncSender<io::Result<Vec<u8>>>, spare: &Receiver<Vec<u8>>) {
-    let mut raw = match zstd::stream::read::Decoder::with_buffer(Pieces { packed, piece: Vec::new(), at: 0 }) {
+fn unpack(
+    packed: Receiver<Vec<u8>>,
+    to_hash: &SyncSender<io::Result<Vec<u8>>>,
+    spare: &Receiver<Vec<u8>>,
+) {
+    let mut raw = match zstd::stream::read::Decoder::with_buffer(Pieces {
+        packed,
+        piece: Vec::new(),
+        at: 0,
+    }) {
         Ok(raw) => raw,
         Err(error) => return drop(to_hash.send(Err(error))),
     };
@@ -126,7 +157,10 @@ fn unpack(packed: Receiver<Vec<u8>>, to_hash: &SyncSender<io::Result<Vec<u8>>>, 
 }
 
 /// Passes chunks on and gives the digest of all of them.
-fn hash(unpacked: &Receiver<io::Result<Vec<u8>>>, to_write: &SyncSender<io::Result<Vec<u8>>>) -> Digest {
+fn hash(
+    unpacked: &Receiver<io::Result<Vec<u8>>>,
+    to_write: &SyncSender<io::Result<Vec<u8>>>,
+) -> Digest {
     let mut hash = Sha256::new();
     for chunk in unpacked {
         if let Ok(chunk) = &chunk {
@@ -171,7 +205,10 @@ impl BufRead for Pieces {
 }
 
 fn mismatch(what: &str, wanted: Digest, got: Digest) -> Failure {
-    retryable("digest_mismatch", format!("{what} is {got}, not {wanted}; the disk was left unbootable"))
+    retryable(
+        "digest_mismatch",
+        format!("{what} is {got}, not {wanted}; the disk was left unbootable"),
+    )
 }
 
 /// From here on the disk is ours and boots nothing: no table at either end, and the marker.
@@ -182,7 +219,12 @@ fn begin(disk: &File, marker: &[u8; LENGTH]) -> Result<(), Failure> {
     let size = size_of(disk)?;
     let erased = disk
         .write_all_at(&head, 0)
-        .and_then(|()| disk.write_all_at(&vec![0; CHUNK], size.saturating_sub(CHUNK as u64).max(CHUNK as u64)))
+        .and_then(|()| {
+            disk.write_all_at(
+                &vec![0; CHUNK],
+                size.saturating_sub(CHUNK as u64).max(CHUNK as u64),
+            )
+        })
         .and_then(|()| disk.sync_data());
     erased.map_err(io("clearing the disk's partition tables"))
 }
@@ -190,7 +232,9 @@ fn begin(disk: &File, marker: &[u8; LENGTH]) -> Result<(), Failure> {
 /// Size of a block device or file in bytes: seeking to the end tells for both.
 pub fn size_of(disk: &File) -> Result<u64, Failure> {
     use std::io::{Seek as _, SeekFrom};
-    (&*disk).seek(SeekFrom::End(0)).map_err(io("the disk's size"))
+    (&*disk)
+        .seek(SeekFrom::End(0))
+        .map_err(io("the disk's size"))
 }
 
 /// Writing what was unpacked.
@@ -212,22 +256,33 @@ impl Copy<'_> {
         chunks: &Receiver<io::Result<Vec<u8>>>,
         give_back: &Sender<Vec<u8>>,
     ) -> Result<HeldBack, Failure> {
-        let mut held = HeldBack { head: Vec::new(), esp: None };
+        let mut held = HeldBack {
+            head: Vec::new(),
+            esp: None,
+        };
         let mut esp_chunk = None;
         for chunk in chunks {
             self.cx.check()?;
-            let chunk = chunk.map_err(|error| fatal(MALFORMED, format!("the image does not unpack: {error}")))?;
+            let chunk = chunk
+                .map_err(|error| fatal(MALFORMED, format!("the image does not unpack: {error}")))?;
             let (offset, count, bytes) = (self.done, chunk.len(), chunk.as_slice());
             if count == 0 {
                 break;
             }
             self.done += count as u64;
             if self.done > self.image.raw_size {
-                return Err(fatal(MALFORMED, format!("the image unpacks to more than {} bytes", self.image.raw_size)));
+                return Err(fatal(
+                    MALFORMED,
+                    format!(
+                        "the image unpacks to more than {} bytes",
+                        self.image.raw_size
+                    ),
+                ));
             }
             if offset == 0 {
                 held.head = bytes.to_vec();
-                esp_chunk = gpt::start_of(bytes, self.image.esp_partition).map(|start| start - start % CHUNK as u64);
+                esp_chunk = gpt::start_of(bytes, self.image.esp_partition)
+                    .map(|start| start - start % CHUNK as u64);
             } else if Some(offset) == esp_chunk {
                 held.esp = Some((offset, bytes.to_vec()));
                 self.zeros += count as u64;
@@ -245,7 +300,10 @@ impl Copy<'_> {
             && (esp_chunk == Some(0) || held.esp.is_some())
         {
             true => Ok(held),
-            false => Err(fatal(MALFORMED, "the image has another size than it should, or no EFI system partition")),
+            false => Err(fatal(
+                MALFORMED,
+                "the image has another size than it should, or no EFI system partition",
+            )),
         }
     }
 
@@ -255,7 +313,9 @@ impl Copy<'_> {
             return Ok(());
         }
         self.flush_zeros(offset)?;
-        self.disk.write_all_at(bytes, offset).map_err(io("writing the disk"))?;
+        self.disk
+            .write_all_at(bytes, offset)
+            .map_err(io("writing the disk"))?;
         self.unsynced += bytes.len() as u64;
         if self.unsynced >= SYNC_EVERY {
             self.disk.sync_data().map_err(io("syncing the disk"))?;
@@ -275,7 +335,12 @@ impl Copy<'_> {
     fn tell(&mut self, now: bool) {
         if now || self.told.elapsed() >= PROGRESS_EVERY {
             self.told = Instant::now();
-            self.cx.progress("writing the image", Some(self.done), Some(self.image.raw_size), Some("bytes"));
+            self.cx.progress(
+                "writing the image",
+                Some(self.done),
+                Some(self.image.raw_size),
+                Some("bytes"),
+            );
         }
     }
 }
@@ -289,8 +354,14 @@ pub fn zero(disk: &File, offset: u64, length: u64) -> io::Result<()> {
     if length == 0 {
         return Ok(());
     }
-    let signed = |value: u64| i64::try_from(value).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
-    match fallocate(disk, FallocateFlags::FALLOC_FL_ZERO_RANGE, signed(offset)?, signed(length)?) {
+    let signed =
+        |value: u64| i64::try_from(value).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
+    match fallocate(
+        disk,
+        FallocateFlags::FALLOC_FL_ZERO_RANGE,
+        signed(offset)?,
+        signed(length)?,
+    ) {
         Ok(()) => return Ok(()),
         Err(Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ENOSYS) => {}
         Err(errno) => return Err(errno.into()),

@@ -31,7 +31,9 @@ pub fn place(disk: &File, held: &HeldBack, marker: &[u8; LENGTH]) -> Result<(), 
     head[..NOT_BOOTABLE.len()].copy_from_slice(&NOT_BOOTABLE);
     let at = usize::try_from(marker::OFFSET).unwrap_or(0);
     head[at..at + LENGTH].copy_from_slice(marker);
-    disk.write_all_at(&head, 0).and_then(|()| disk.sync_data()).map_err(io("writing the partition table"))
+    disk.write_all_at(&head, 0)
+        .and_then(|()| disk.sync_data())
+        .map_err(io("writing the partition table"))
 }
 
 /// The last write of an image: from here on the disk boots.
@@ -62,13 +64,33 @@ pub fn grow(cx: &JobContext, target: &Target, root: u32) -> Result<(), Failure> 
     let device = target.device();
     tool::output(cx, &["sgdisk", "--move-second-header", device])?;
     let number = root.to_string();
-    let argv = ["sfdisk", "--quiet", "--no-reread", "--no-tell-kernel", "--wipe", "never", "-N", &number, device];
-    let grown = tool::run(cx, &Call { argv: &argv, stdin: Some(b", +\n"), ..Call::default() })?;
+    let argv = [
+        "sfdisk",
+        "--quiet",
+        "--no-reread",
+        "--no-tell-kernel",
+        "--wipe",
+        "never",
+        "-N",
+        &number,
+        device,
+    ];
+    let grown = tool::run(
+        cx,
+        &Call {
+            argv: &argv,
+            stdin: Some(b", +\n"),
+            ..Call::default()
+        },
+    )?;
     match grown.status.success() {
         true => Ok(()),
         false => Err(fatal(
             "tool_failed",
-            format!("sfdisk cannot grow partition {root}: {}", tool::tail(&grown.stderr, 600)),
+            format!(
+                "sfdisk cannot grow partition {root}: {}",
+                tool::tail(&grown.stderr, 600)
+            ),
         )),
     }
 }
@@ -91,14 +113,24 @@ pub fn reread(cx: &JobContext, target: &Target, wanted: &[u32]) -> Result<(), Fa
         while !path.exists() {
             cx.check()?;
             if started.elapsed() > APPEAR {
-                return Err(retryable("partition_missing", format!("{} does not appear", path.display())));
+                return Err(retryable(
+                    "partition_missing",
+                    format!("{} does not appear", path.display()),
+                ));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
     }
     // udev's own look at the partitions would make mounting fail.
     let argv = ["udevadm", "settle", "--timeout=10"];
-    let _ = tool::run(cx, &Call { argv: &argv, timeout: Some(Duration::from_secs(15)), ..Call::default() });
+    let _ = tool::run(
+        cx,
+        &Call {
+            argv: &argv,
+            timeout: Some(Duration::from_secs(15)),
+            ..Call::default()
+        },
+    );
     Ok(())
 }
 
@@ -108,10 +140,20 @@ pub fn reread(cx: &JobContext, target: &Target, wanted: &[u32]) -> Result<(), Fa
 /// `tool_failed`.
 pub fn grow_file_system(cx: &JobContext, partition: &Path) -> Result<(), Failure> {
     let device = partition.to_str().unwrap_or_default();
-    let checked = tool::run(cx, &Call { argv: &["e2fsck", "-f", "-y", device], ..Call::default() })?;
+    let checked = tool::run(
+        cx,
+        &Call {
+            argv: &["e2fsck", "-f", "-y", device],
+            ..Call::default()
+        },
+    )?;
     // 0: clean, 1: errors corrected (e2fsck(8)).
     if !matches!(checked.status.code(), Some(0 | 1)) {
-        let text = format!("e2fsck {device}: {}: {}", checked.status, tool::tail(&checked.stdout, 600));
+        let text = format!(
+            "e2fsck {device}: {}: {}",
+            checked.status,
+            tool::tail(&checked.stdout, 600)
+        );
         return Err(fatal("tool_failed", text));
     }
     tool::output(cx, &["resize2fs", device]).map(drop)

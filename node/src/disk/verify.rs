@@ -32,18 +32,24 @@ impl Sentinels {
     pub fn plant(disk: &File) -> Result<Self, Failure> {
         let (block, places) = (files::random::<BLOCK>()?, places(disk)?);
         for &place in &places {
-            disk.write_all_at(&block, place).map_err(io("planting a sentinel"))?;
+            disk.write_all_at(&block, place)
+                .map_err(io("planting a sentinel"))?;
         }
         disk.sync_all().map_err(io("planting sentinels"))?;
         let planted = Self { block, places };
         let mut seen = [0; BLOCK];
         match planted.places.first() {
-            Some(&place) => disk.read_exact_at(&mut seen, place).map_err(io("reading a sentinel"))?,
+            Some(&place) => disk
+                .read_exact_at(&mut seen, place)
+                .map_err(io("reading a sentinel"))?,
             None => return Err(fatal("unsanitised", "the disk is too small to be verified")),
         }
         match seen == planted.block {
             true => Ok(planted),
-            false => Err(fatal("unsanitised", "the disk does not keep what is written to it")),
+            false => Err(fatal(
+                "unsanitised",
+                "the disk does not keep what is written to it",
+            )),
         }
     }
 
@@ -52,22 +58,41 @@ impl Sentinels {
     ///
     /// # Errors
     /// `unsanitised` with the first place that is not clean, `io`.
-    pub fn verify(&self, cx: &JobContext, target: &Target, disk: &File, leaves_noise: bool) -> Result<u64, Failure> {
+    pub fn verify(
+        &self,
+        cx: &JobContext,
+        target: &Target,
+        disk: &File,
+        leaves_noise: bool,
+    ) -> Result<u64, Failure> {
         forget_cache(cx, target, disk);
         let size = size_of(disk)?;
         let mut verified = 0;
         let mut noise = 0_u64;
         let edge = (CHUNK as u64).min(size) / BLOCK as u64;
         let last = size / BLOCK as u64;
-        let edges = (0..edge).chain(last.saturating_sub(edge)..last).map(|block| block * BLOCK as u64);
-        for place in self.places.iter().copied().chain(places(disk)?).chain(edges) {
+        let edges = (0..edge)
+            .chain(last.saturating_sub(edge)..last)
+            .map(|block| block * BLOCK as u64);
+        for place in self
+            .places
+            .iter()
+            .copied()
+            .chain(places(disk)?)
+            .chain(edges)
+        {
             cx.check()?;
             let mut seen = [0; BLOCK];
-            disk.read_exact_at(&mut seen, place)
-                .map_err(io(format!("reading back disk {} at {place}", target.serial)))?;
+            disk.read_exact_at(&mut seen, place).map_err(io(format!(
+                "reading back disk {} at {place}",
+                target.serial
+            )))?;
             let clean = seen == [0; BLOCK];
             if seen == self.block || !(clean || leaves_noise) {
-                return Err(fatal("unsanitised", format!("disk {} still holds data at byte {place}", target.serial)));
+                return Err(fatal(
+                    "unsanitised",
+                    format!("disk {} still holds data at byte {place}", target.serial),
+                ));
             }
             noise += u64::from(!clean);
             verified += 1;
@@ -124,10 +149,19 @@ mod tests {
         let cx = JobContext::foreground(Duration::from_secs(60));
         let sentinels = Sentinels::plant(disk).unwrap();
         for leaves_noise in [false, true] {
-            assert_eq!(sentinels.verify(&cx, &target, disk, leaves_noise).unwrap_err().code, "unsanitised");
+            assert_eq!(
+                sentinels
+                    .verify(&cx, &target, disk, leaves_noise)
+                    .unwrap_err()
+                    .code,
+                "unsanitised"
+            );
         }
         zero(disk, 0, 16 << 20).unwrap();
-        assert_eq!(sentinels.verify(&cx, &target, disk, false).unwrap(), 2 * 256 + 2 * 256);
+        assert_eq!(
+            sentinels.verify(&cx, &target, disk, false).unwrap(),
+            2 * 256 + 2 * 256
+        );
         disk.write_all_at(b"left", (16 << 20) - 100).unwrap();
         assert!(sentinels.verify(&cx, &target, disk, false).is_err());
         assert!(sentinels.verify(&cx, &target, disk, true).is_ok());

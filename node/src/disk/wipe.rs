@@ -31,15 +31,26 @@ const SYNC_EVERY: u64 = 256 << 20;
 /// `permit_refused`, and what the steps say.
 pub fn wipe(plan: &Plan, wipe: &WipePlan, cx: &JobContext) -> Result<Vec<WipedDisk>, Failure> {
     if wipe.disk_serials.is_empty() || wipe.disk_serials.len() > DISKS_MAX {
-        return Err(fatal("malformed", format!("a wipe names 1 to {DISKS_MAX} disks")));
+        return Err(fatal(
+            "malformed",
+            format!("a wipe names 1 to {DISKS_MAX} disks"),
+        ));
     }
     if let Some(left) = unnamed(inventory::disks::list(), &wipe.disk_serials) {
         return Err(fatal("unsanitised", left));
     }
-    let targets: Vec<Target> =
-        wipe.disk_serials.iter().map(|serial| find::by_serial(serial)).collect::<Result<_, _>>()?;
+    let targets: Vec<Target> = wipe
+        .disk_serials
+        .iter()
+        .map(|serial| find::by_serial(serial))
+        .collect::<Result<_, _>>()?;
     for target in &targets {
-        marker::check(&target.open_exclusively()?, plan, wipe.claim, &target.serial)?;
+        marker::check(
+            &target.open_exclusively()?,
+            plan,
+            wipe.claim,
+            &target.serial,
+        )?;
     }
     let demand = Demand {
         kind: PermitKind::Wipe,
@@ -54,10 +65,26 @@ pub fn wipe(plan: &Plan, wipe: &WipePlan, cx: &JobContext) -> Result<Vec<WipedDi
 
 /// What a wipe of these disks would leave as it is, as a sentence: a disk that came after the inventory, or one without a serial.
 fn unnamed(disks: Vec<Disk>, serials: &[String]) -> Option<String> {
-    let left = disks.iter().filter(|disk| disk.serial.as_ref().is_none_or(|serial| !serials.contains(serial)));
-    let names: Vec<String> =
-        left.map(|disk| format!("{} ({})", disk.name, disk.serial.as_deref().unwrap_or("no serial"))).collect();
-    (!names.is_empty()).then(|| format!("the wipe does not name disk {}: nothing was written", names.join(", ")))
+    let left = disks.iter().filter(|disk| {
+        disk.serial
+            .as_ref()
+            .is_none_or(|serial| !serials.contains(serial))
+    });
+    let names: Vec<String> = left
+        .map(|disk| {
+            format!(
+                "{} ({})",
+                disk.name,
+                disk.serial.as_deref().unwrap_or("no serial")
+            )
+        })
+        .collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "the wipe does not name disk {}: nothing was written",
+            names.join(", ")
+        )
+    })
 }
 
 /// Wipes one disk: the strongest method first, the next when it fails or cannot be verified.
@@ -65,7 +92,12 @@ fn one(cx: &JobContext, target: &Target) -> Result<WipedDisk, Failure> {
     let mut doubts = Vec::new();
     for method in erase::methods(cx, target) {
         cx.check()?;
-        cx.progress(&format!("wiping disk {} by {}", target.serial, name(method)), None, None, None);
+        cx.progress(
+            &format!("wiping disk {} by {}", target.serial, name(method)),
+            None,
+            None,
+            None,
+        );
         match attempt(cx, target, method) {
             Ok(verified_blocks) => {
                 let bytes = size_of(&target.open_exclusively()?)?;
@@ -73,16 +105,35 @@ fn one(cx: &JobContext, target: &Target) -> Result<WipedDisk, Failure> {
                 if target.is_block_device() {
                     let _ = tool::output(cx, &["blockdev", "--rereadpt", target.device()]);
                 }
-                return Ok(WipedDisk { serial: target.serial.clone(), method, bytes, verified_blocks });
+                return Ok(WipedDisk {
+                    serial: target.serial.clone(),
+                    method,
+                    bytes,
+                    verified_blocks,
+                });
             }
-            Err(failure) if ["cancelled", "deadline"].contains(&failure.code.as_str()) => return Err(failure),
+            Err(failure) if ["cancelled", "deadline"].contains(&failure.code.as_str()) => {
+                return Err(failure);
+            }
             Err(failure) => {
-                cx.log(&format!("disk {}: {}: {}", target.serial, name(method), failure.message));
+                cx.log(&format!(
+                    "disk {}: {}: {}",
+                    target.serial,
+                    name(method),
+                    failure.message
+                ));
                 doubts.push(format!("{}: {}", name(method), failure.message));
             }
         }
     }
-    Err(fatal("unsanitised", format!("disk {} could not be wiped: {}", target.serial, doubts.join("; "))))
+    Err(fatal(
+        "unsanitised",
+        format!(
+            "disk {} could not be wiped: {}",
+            target.serial,
+            doubts.join("; ")
+        ),
+    ))
 }
 
 /// Sentinels before, the method, and a look at what is left. Gives the number of blocks found clean.
@@ -95,7 +146,10 @@ fn attempt(cx: &JobContext, target: &Target, method: WipeMethod) -> Result<u64, 
             drop(disk);
         }
         // Formatting and erasing replace the device under us: it must not be held open.
-        WipeMethod::NvmeSanitize | WipeMethod::NvmeFormat | WipeMethod::AtaSecureErase | WipeMethod::Discard => {
+        WipeMethod::NvmeSanitize
+        | WipeMethod::NvmeFormat
+        | WipeMethod::AtaSecureErase
+        | WipeMethod::Discard => {
             drop(disk);
             erase::run(cx, target, method)?;
         }
@@ -115,15 +169,22 @@ fn overwrite(cx: &JobContext, target: &Target, disk: &File) -> Result<(), Failur
         cx.check()?;
         let count = (size - at).min(zeros.len() as u64);
         let chunk = &zeros[..usize::try_from(count).unwrap_or(CHUNK)];
-        disk.write_all_at(chunk, at).map_err(io(format!("overwriting disk {}", target.serial)))?;
+        disk.write_all_at(chunk, at)
+            .map_err(io(format!("overwriting disk {}", target.serial)))?;
         at += count;
         if at - synced >= SYNC_EVERY || at == size {
-            disk.sync_data().map_err(io(format!("syncing disk {}", target.serial)))?;
+            disk.sync_data()
+                .map_err(io(format!("syncing disk {}", target.serial)))?;
             synced = at;
         }
         if told.elapsed() >= Duration::from_secs(1) || at == size {
             told = Instant::now();
-            cx.progress(&format!("overwriting disk {}", target.serial), Some(at), Some(size), Some("bytes"));
+            cx.progress(
+                &format!("overwriting disk {}", target.serial),
+                Some(at),
+                Some(size),
+                Some("bytes"),
+            );
         }
     }
     Ok(())

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use muster_core::gates::{Judged, PROFILES, SUITES, Shipped, SuiteVerdict, judge, lint_profile, lint_with};
+use muster_core::gates::{
+    Judged, PROFILES, SUITES, Shipped, SuiteVerdict, judge, lint_profile, lint_with,
+};
 use muster_core::ids::{ClaimId, NodeId};
 use muster_core::stacks::{ConvergePlan, StackSpec};
 use muster_core::wire::PROTOCOL;
@@ -51,7 +53,10 @@ pub(super) enum Wanted {
 
 /// Runs the verb; its exit codes are a [`SuiteVerdict`]'s.
 pub fn command(arguments: &[String]) -> ExitCode {
-    if let Some(("parse", arguments)) = arguments.split_first().map(|(verb, rest)| (verb.as_str(), rest)) {
+    if let Some(("parse", arguments)) = arguments
+        .split_first()
+        .map(|(verb, rest)| (verb.as_str(), rest))
+    {
         return super::read::command(arguments);
     }
     let (plan, as_json) = match parse(arguments) {
@@ -71,13 +76,28 @@ pub fn command(arguments: &[String]) -> ExitCode {
     }
     let cx = JobContext::foreground(TIMEOUT);
     // A look by hand is kept nowhere: what it saw is told to whoever looks next as well.
-    let super::Ran { results, fingerprint, .. } = match super::run(&plan, &cx) {
+    let super::Ran {
+        results,
+        fingerprint,
+        ..
+    } = match super::run(&plan, &cx) {
         Ok(ended) => ended,
         Err(failure) => return refuse(&failure),
     };
-    let by = Judged { suite: &plan.suite, profile: Some(&plan.profile), wanted: &plan.only, now: cx.clock().now() };
+    let by = Judged {
+        suite: &plan.suite,
+        profile: Some(&plan.profile),
+        wanted: &plan.only,
+        now: cx.clock().now(),
+    };
     let verdict = judge(&by, &results);
-    let report = Report { suite: &plan.suite, profile: &plan.profile, verdict, fingerprint, results: &results };
+    let report = Report {
+        suite: &plan.suite,
+        profile: &plan.profile,
+        verdict,
+        fingerprint,
+        results: &results,
+    };
     let text = match as_json {
         true => report.json(),
         false => report.table(report::width(), std::io::stdout().is_terminal()),
@@ -92,9 +112,13 @@ pub fn command(arguments: &[String]) -> ExitCode {
 
 /// What is wrong with the profile, or does not fit the suite: told, for a person who is measuring to find thresholds has none yet.
 fn doubts(plan: &GatePlan) -> Vec<String> {
-    let own = lint_profile(&plan.profile).into_iter().map(|(part, text)| format!("profile, {part}: {text}"));
+    let own = lint_profile(&plan.profile)
+        .into_iter()
+        .map(|(part, text)| format!("profile, {part}: {text}"));
     let mut suite = plan.suite.clone();
-    suite.gates.retain(|gate| plan.only.is_empty() || plan.only.contains(&gate.id));
+    suite
+        .gates
+        .retain(|gate| plan.only.is_empty() || plan.only.contains(&gate.id));
     own.chain(lint_with(&suite, &plan.profile)).collect()
 }
 
@@ -108,7 +132,11 @@ pub(super) fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
     let (mut variables, mut in_use, mut stack) = (BTreeMap::new(), true, None);
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
-        let mut value = || rest.next().cloned().ok_or_else(|| usage(&format!("{argument} needs a value")));
+        let mut value = || {
+            rest.next()
+                .cloned()
+                .ok_or_else(|| usage(&format!("{argument} needs a value")))
+        };
         match argument.as_str() {
             "--suite" => suite = Some(value()?),
             "--profile" => profile = Some(value()?),
@@ -116,7 +144,9 @@ pub(super) fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
             "--only" => only.push(value()?),
             "--set" => {
                 let pair = value()?;
-                let (name, value) = pair.split_once('=').ok_or_else(|| usage("--set takes NAME=VALUE"))?;
+                let (name, value) = pair
+                    .split_once('=')
+                    .ok_or_else(|| usage("--set takes NAME=VALUE"))?;
                 variables.insert(name.to_owned(), value.to_owned());
             }
             "--drained" => in_use = false,
@@ -127,7 +157,10 @@ pub(super) fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
         }
     }
     let suite = read(SUITES, &suite.ok_or_else(|| usage("--suite is missing"))?)?;
-    let profile = read(PROFILES, &profile.ok_or_else(|| usage("--profile is missing"))?)?;
+    let profile = read(
+        PROFILES,
+        &profile.ok_or_else(|| usage("--profile is missing"))?,
+    )?;
     let plan = GatePlan {
         suite,
         profile,
@@ -141,16 +174,22 @@ pub(super) fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
         xid: None,
         firmware: None,
     };
-    Ok(Wanted::Run { plan: Box::new(plan), as_json })
+    Ok(Wanted::Run {
+        plan: Box::new(plan),
+        as_json,
+    })
 }
 
 /// What a locked stack asks of any node: what only one node gets of it, its files and who it is, is left out.
 fn locked(path: &str) -> Result<ConvergePlan, Failure> {
     let wrong = |why: String| fatal("usage", format!("{path}: {why}"));
-    let bytes = files::read_capped(Path::new(path), STACK_MAX).map_err(|error| wrong(error.to_string()))?;
+    let bytes =
+        files::read_capped(Path::new(path), STACK_MAX).map_err(|error| wrong(error.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
     let stack: StackSpec = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-    let lock = stack.lock.ok_or_else(|| wrong("it has no lock: make one with `muster stack lock`".into()))?;
+    let lock = stack
+        .lock
+        .ok_or_else(|| wrong("it has no lock: make one with `muster stack lock`".into()))?;
     Ok(ConvergePlan {
         lock: lock.digest(),
         repository: String::new(),
@@ -199,7 +238,12 @@ fn read<T: DeserializeOwned>(shipped: &[Shipped], word: &str) -> Result<T, Failu
 fn list() {
     for (what, shipped) in [("suite", SUITES), ("profile", PROFILES)] {
         for one in shipped {
-            let said = one.text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or_default();
+            let said = one
+                .text
+                .lines()
+                .next()
+                .and_then(|line| line.strip_prefix("# "))
+                .unwrap_or_default();
             println!("{what:<8} {:<14} {said}", one.name);
         }
     }

@@ -88,10 +88,14 @@ pub(crate) struct Kept {
 /// `io` when the log or the boot's id cannot be read.
 pub(super) fn look(machine: &Machine, name: &str) -> Result<Look, Failure> {
     const BOOT: &str = "/proc/sys/kernel/random/boot_id";
-    let boot = machine.read(BOOT, 128)?.ok_or_else(|| fatal("io", format!("there is no {BOOT}")))?;
+    let boot = machine
+        .read(BOOT, 128)?
+        .ok_or_else(|| fatal("io", format!("there is no {BOOT}")))?;
     let boot = String::from_utf8_lossy(&boot).trim().to_owned();
     // Whatever a suite is called, it makes no path.
-    let path = machine.path(FOLDER).join(format!("{}.json", Digest::of(name.as_bytes()).hex()));
+    let path = machine
+        .path(FOLDER)
+        .join(format!("{}.json", Digest::of(name.as_bytes()).hex()));
     let last: Option<Place> = files::read_json(&path, PLACE_MAX).ok().flatten();
     let (mut since, from) = match last {
         None => (Since::FirstLook, None),
@@ -122,7 +126,14 @@ pub(super) fn look(machine: &Machine, name: &str) -> Result<Look, Failure> {
     } else if cut {
         since = Since::CutShort;
     }
-    Ok(Look { since, text, kept: Kept { path, place: Place { boot, next } } })
+    Ok(Look {
+        since,
+        text,
+        kept: Kept {
+            path,
+            place: Place { boot, next },
+        },
+    })
 }
 
 impl Kept {
@@ -155,7 +166,11 @@ impl Kept {
 fn read(machine: &Machine) -> Result<(Vec<u8>, bool), Failure> {
     const LOG: &str = "/dev/kmsg";
     let flags = OFlag::O_NONBLOCK.bits();
-    let mut file = OpenOptions::new().read(true).custom_flags(flags).open(machine.path(LOG)).map_err(io(LOG))?;
+    let mut file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(machine.path(LOG))
+        .map_err(io(LOG))?;
     let (mut bytes, mut record) = (Vec::new(), vec![0; RECORD_MAX]);
     while bytes.len() < READ_MAX {
         match file.read(&mut record) {
@@ -168,12 +183,21 @@ fn read(machine: &Machine) -> Result<(Vec<u8>, bool), Failure> {
         }
     }
     // A record that was cut is one that was not read.
-    bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));
+    bytes.truncate(
+        bytes
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |end| end + 1),
+    );
     Ok((bytes, true))
 }
 
 /// `6,339,5140900,-;message`: its number. What follows a record, and is indented, is its properties.
 fn sequence(line: &str) -> Option<u64> {
     let (head, _) = line.split_once(';')?;
-    head.split(',').nth(1)?.parse().ok().filter(|_| line.starts_with(|c: char| c.is_ascii_digit()))
+    head.split(',')
+        .nth(1)?
+        .parse()
+        .ok()
+        .filter(|_| line.starts_with(|c: char| c.is_ascii_digit()))
 }

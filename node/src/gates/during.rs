@@ -45,7 +45,14 @@ impl Look {
             Verdict::Skipped => 1,
             Verdict::Pass => 0,
         };
-        (worst, self.assessment.measured.iter().filter(|value| value.verdict != Verdict::Pass).count())
+        (
+            worst,
+            self.assessment
+                .measured
+                .iter()
+                .filter(|value| value.verdict != Verdict::Pass)
+                .count(),
+        )
     }
 }
 
@@ -58,7 +65,11 @@ impl Looks {
 
     /// The first of those that are as bad.
     fn keep(&mut self, look: Look) {
-        if self.worst.as_ref().is_none_or(|worst| worst.badness() < look.badness()) {
+        if self
+            .worst
+            .as_ref()
+            .is_none_or(|worst| worst.badness() < look.badness())
+        {
             self.worst = Some(look);
         }
     }
@@ -73,9 +84,20 @@ impl Looks {
 
 /// Runs what a gate runs, with the gates that look on meanwhile.
 pub(super) fn watched<T>(load: &Gate, bench: &Bench<'_>, run: impl FnOnce() -> T) -> T {
-    let looks_on = |gate: &&Gate| gate.during.as_ref().is_some_and(|during| during.gates.contains(&load.id));
+    let looks_on = |gate: &&Gate| {
+        gate.during
+            .as_ref()
+            .is_some_and(|during| during.gates.contains(&load.id))
+    };
     let wanted = |gate: &&Gate| bench.plan.only.is_empty() || bench.plan.only.contains(&gate.id);
-    let gates: Vec<&Gate> = bench.plan.suite.gates.iter().filter(looks_on).filter(wanted).collect();
+    let gates: Vec<&Gate> = bench
+        .plan
+        .suite
+        .gates
+        .iter()
+        .filter(looks_on)
+        .filter(wanted)
+        .collect();
     if gates.is_empty() {
         return run();
     }
@@ -84,7 +106,10 @@ pub(super) fn watched<T>(load: &Gate, bench: &Bench<'_>, run: impl FnOnce() -> T
     std::thread::scope(|scope| {
         let start = |gate| {
             let over = &over;
-            (gate, scope.spawn(move || look_on((cx, plan, facts), gate, load, over)))
+            (
+                gate,
+                scope.spawn(move || look_on((cx, plan, facts), gate, load, over)),
+            )
         };
         let threads: Vec<_> = gates.into_iter().map(start).collect();
         let ends = Ends(&over);
@@ -109,7 +134,12 @@ impl Drop for Ends<'_> {
     }
 }
 
-fn look_on((cx, plan, facts): (&JobContext, &GatePlan, &Facts), gate: &Gate, load: &Gate, over: &AtomicBool) -> Looks {
+fn look_on(
+    (cx, plan, facts): (&JobContext, &GatePlan, &Facts),
+    gate: &Gate,
+    load: &Gate,
+    over: &AtomicBool,
+) -> Looks {
     let mut looks = Looks::default();
     let every = Duration::from_secs(gate.during.as_ref().map_or(1, |during| during.every_s));
     let began = Instant::now();
@@ -121,16 +151,29 @@ fn look_on((cx, plan, facts): (&JobContext, &GatePlan, &Facts), gate: &Gate, loa
             }
             std::thread::sleep(POLL);
         }
-        let (at, mut evidence) = (began.elapsed(), Evidence { argv: gate.argv.clone(), ..Evidence::default() });
+        let (at, mut evidence) = (
+            began.elapsed(),
+            Evidence {
+                argv: gate.argv.clone(),
+                ..Evidence::default()
+            },
+        );
         let assessment = match once(cx, (plan, facts), gate, &mut evidence) {
             // What was said of a machine that nothing loads any more; a tool that hung did so under load.
-            Ok(_) | Err(Stop::Unknown(_) | Stop::Absent(_)) if over.load(Ordering::SeqCst) => return looks,
+            Ok(_) | Err(Stop::Unknown(_) | Stop::Absent(_)) if over.load(Ordering::SeqCst) => {
+                return looks;
+            }
             Err(Stop::Cancelled) => return looks,
             Ok(assessment) => assessment,
             Err(Stop::TimedOut { hangs }) => execute::timed_out(gate, hangs),
             Err(Stop::Unknown(why) | Stop::Absent(why)) => execute::without(Verdict::Error, why),
         };
-        looks.add(Look { assessment, evidence, at, during: load.id.clone() });
+        looks.add(Look {
+            assessment,
+            evidence,
+            at,
+            during: load.id.clone(),
+        });
     }
 }
 
@@ -142,35 +185,64 @@ fn once(
 ) -> Result<Assessment, Stop> {
     let words = execute::words(plan, None, None);
     let expanded = |argument: &String| execute::expand(argument, &words).map_err(Stop::Absent);
-    let argv = gate.argv.iter().map(expanded).collect::<Result<Vec<_>, _>>()?;
+    let argv = gate
+        .argv
+        .iter()
+        .map(expanded)
+        .collect::<Result<Vec<_>, _>>()?;
     evidence.argv.clone_from(&argv);
-    let finished = execute::called(gate, cx, &argv).map_err(|error| execute::stopped(error, gate, evidence))?;
+    let finished = execute::called(gate, cx, &argv)
+        .map_err(|error| execute::stopped(error, gate, evidence))?;
     execute::keep(evidence, None, &finished.stdout, &finished.stderr);
     evidence.exit = finished.status.code();
     let exit = execute::exit_of(gate, &argv[0], &finished)?;
-    let reading = execute::understand(gate, plan, (exit, &finished.stdout, &finished.stderr), None)?;
-    Ok(execute::judge(gate, &execute::reference_of(plan, facts), reading, evidence))
+    let reading =
+        execute::understand(gate, plan, (exit, &finished.stdout, &finished.stderr), None)?;
+    Ok(execute::judge(
+        gate,
+        &execute::reference_of(plan, facts),
+        reading,
+        evidence,
+    ))
 }
 
 /// The gate's answer: the worst look, with when it was taken.
 ///
 /// # Errors
 /// The reason where nothing loaded the machine.
-pub(super) fn seen(gate: &Gate, during: &During, bench: &Bench<'_>) -> Result<(Assessment, Evidence), String> {
+pub(super) fn seen(
+    gate: &Gate,
+    during: &During,
+    bench: &Bench<'_>,
+) -> Result<(Assessment, Evidence), String> {
     let looks = bench.shared.take_looks_of(&gate.id);
-    let Some(Look { assessment, evidence, at, during: load }) = looks.worst else {
+    let Some(Look {
+        assessment,
+        evidence,
+        at,
+        during: load,
+    }) = looks.worst
+    else {
         return Err(format!(
             "nothing loaded the machine for it to be looked at: none of {} ran",
             during.gates.join(", ")
         ));
     };
     let named = looks.during.into_iter().collect::<Vec<_>>().join(", ");
-    let told = format!("{} looks while {named} ran, the worst {} s into {load}", looks.count, at.as_secs());
+    let told = format!(
+        "{} looks while {named} ran, the worst {} s into {load}",
+        looks.count,
+        at.as_secs()
+    );
     let assessment = match assessment.verdict {
-        Verdict::Pass if looks.count < LEAST => {
-            execute::without(Verdict::Error, format!("{told}: fewer than {LEAST} say nothing of a load"))
-        }
-        _ => Assessment { reason: format!("{}; {told}", assessment.reason), ..assessment },
+        Verdict::Pass if looks.count < LEAST => execute::without(
+            Verdict::Error,
+            format!("{told}: fewer than {LEAST} say nothing of a load"),
+        ),
+        _ => Assessment {
+            reason: format!("{}; {told}", assessment.reason),
+            ..assessment
+        },
     };
     Ok((assessment, evidence))
 }

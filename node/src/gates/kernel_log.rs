@@ -21,15 +21,25 @@ const RECORD_MAX: usize = 16 << 10;
 /// The kernel's time, in µs since it booted.
 pub(super) fn now_us(machine: &Machine) -> Option<u64> {
     let text = machine.read("/proc/uptime", 128).ok()??;
-    let seconds: f64 = String::from_utf8_lossy(&text).split_whitespace().next()?.parse().ok()?;
+    let seconds: f64 = String::from_utf8_lossy(&text)
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()?;
     seconds.is_finite().then_some((seconds * 1e6) as u64)
 }
 
 /// Lines since a time and shortly before it, oldest first.
 pub(super) fn since(machine: &Machine, from_us: Option<u64>) -> String {
-    let Some(from_us) = from_us else { return String::new() };
+    let Some(from_us) = from_us else {
+        return String::new();
+    };
     let flags = OFlag::O_NONBLOCK.bits();
-    let Ok(mut file) = OpenOptions::new().read(true).custom_flags(flags).open(machine.path("/dev/kmsg")) else {
+    let Ok(mut file) = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(machine.path("/dev/kmsg"))
+    else {
         return String::new();
     };
     let (mut bytes, mut record) = (Vec::new(), vec![0; RECORD_MAX]);
@@ -45,7 +55,10 @@ pub(super) fn since(machine: &Machine, from_us: Option<u64>) -> String {
     }
     let from_us = from_us.saturating_sub(BEFORE_US);
     let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<String> = text.lines().filter_map(|line| read(line, from_us)).collect();
+    let lines: Vec<String> = text
+        .lines()
+        .filter_map(|line| read(line, from_us))
+        .collect();
     tool::tail(lines.join("\n").as_bytes(), KEPT_MAX)
 }
 

@@ -57,8 +57,18 @@ pub(crate) struct Ran {
 /// `bad_suite` when the linter refuses it, `cancelled`. A gate that cannot be run is a result, not a failure.
 pub(crate) fn run(plan: &GatePlan, cx: &JobContext) -> Result<Ran, Failure> {
     let (facts, shared) = (inventory::collect(cx).facts, Shared::default());
-    let results = run_on(&Bench { machine: Machine::host(), plan, facts: &facts, cx, shared: &shared })?;
-    Ok(Ran { results, fingerprint: fingerprint(&facts), looks: shared.looks() })
+    let results = run_on(&Bench {
+        machine: Machine::host(),
+        plan,
+        facts: &facts,
+        cx,
+        shared: &shared,
+    })?;
+    Ok(Ran {
+        results,
+        fingerprint: fingerprint(&facts),
+        looks: shared.looks(),
+    })
 }
 
 /// Stage by stage: nothing of one stage may be in the way before the next one is worth its time.
@@ -69,14 +79,27 @@ pub(crate) fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
     let mut results = Vec::with_capacity(gates.len());
     for (done, gate) in gates.iter().enumerate() {
         if cx.cancelled() {
-            return Err(fatal("cancelled", "the job was cancelled between two gates"));
+            return Err(fatal(
+                "cancelled",
+                "the job was cancelled between two gates",
+            ));
         }
-        cx.progress(&gate.title, Some(done as u64), Some(gates.len() as u64), Some("gates"));
+        cx.progress(
+            &gate.title,
+            Some(done as u64),
+            Some(gates.len() as u64),
+            Some("gates"),
+        );
         let result = match &blocked {
             Some((stage, by)) if *stage < gate.stage => execute::skipped(gate, by, bench),
             _ => execute::execute(gate, bench)?,
         };
-        cx.log(&format!("{} {}: {}", result.gate, result.verdict.as_str(), result.reason));
+        cx.log(&format!(
+            "{} {}: {}",
+            result.gate,
+            result.verdict.as_str(),
+            result.reason
+        ));
         let mode = gate.mode(Some(&plan.profile));
         if blocks(mode, result.verdict) && !plan.waived.contains(&gate.id) && blocked.is_none() {
             blocked = Some((gate.stage, gate.id.clone()));
@@ -90,10 +113,20 @@ pub(crate) fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
 pub(crate) fn chosen(plan: &GatePlan) -> Result<Vec<&Gate>, Failure> {
     let problems = lint(&plan.suite);
     if !problems.is_empty() {
-        return Err(fatal("bad_suite", problems[..problems.len().min(10)].join("; ")));
+        return Err(fatal(
+            "bad_suite",
+            problems[..problems.len().min(10)].join("; "),
+        ));
     }
-    if let Some(unknown) = plan.only.iter().find(|id| plan.suite.gates.iter().all(|gate| gate.id != **id)) {
-        return Err(fatal("bad_suite", format!("the suite has no gate {unknown:?}")));
+    if let Some(unknown) = plan
+        .only
+        .iter()
+        .find(|id| plan.suite.gates.iter().all(|gate| gate.id != **id))
+    {
+        return Err(fatal(
+            "bad_suite",
+            format!("the suite has no gate {unknown:?}"),
+        ));
     }
     let mut gates: Vec<&Gate> = plan.suite.gates.iter().collect();
     gates.retain(|gate| plan.only.is_empty() || plan.only.contains(&gate.id));

@@ -24,10 +24,15 @@ const PROCESSES_MAX: usize = 100_000;
 pub(super) fn refusal(gate: &Gate, bench: &Bench<'_>) -> Option<String> {
     let arch = bench.plan.profile.arch.as_str();
     if !gate.arch.is_empty() && !gate.arch.iter().any(|known| known == arch) {
-        return Some(format!("it is for {}, and this is {arch}", gate.arch.join(" and ")));
+        return Some(format!(
+            "it is for {}, and this is {arch}",
+            gate.arch.join(" and ")
+        ));
     }
     gate.needs.iter().find_map(|need| match need {
-        Need::Drained if bench.plan.in_use => Some("it needs a drained node: jobs may run on this one".to_owned()),
+        Need::Drained if bench.plan.in_use => {
+            Some("it needs a drained node: jobs may run on this one".to_owned())
+        }
         Need::Drained => None,
         Need::GpusIdle => busy(&bench.machine.path("/proc")),
     })
@@ -40,7 +45,12 @@ fn busy(proc: &Path) -> Option<String> {
     };
     for process in processes.flatten().take(PROCESSES_MAX) {
         let name = process.file_name();
-        let Some(pid) = name.to_str().filter(|name| name.bytes().all(|b| b.is_ascii_digit())) else { continue };
+        let Some(pid) = name
+            .to_str()
+            .filter(|name| name.bytes().all(|b| b.is_ascii_digit()))
+        else {
+            continue;
+        };
         let comm = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
         let comm = comm.trim();
         if SERVICES.contains(&comm) {
@@ -48,7 +58,11 @@ fn busy(proc: &Path) -> Option<String> {
         }
         match held(&process.path()) {
             Ok(None) => {}
-            Ok(Some(device)) => return Some(format!("it needs idle GPUs: process {pid} ({comm}) holds {device} open")),
+            Ok(Some(device)) => {
+                return Some(format!(
+                    "it needs idle GPUs: process {pid} ({comm}) holds {device} open"
+                ));
+            }
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 return Some("it needs idle GPUs, and only root can tell whether they are".into());
             }
@@ -62,10 +76,15 @@ fn busy(proc: &Path) -> Option<String> {
 /// The GPU that a process holds open, if any.
 fn held(process: &Path) -> std::io::Result<Option<String>> {
     for file in std::fs::read_dir(process.join("fd"))?.flatten() {
-        let Ok(target) = std::fs::read_link(file.path()) else { continue };
+        let Ok(target) = std::fs::read_link(file.path()) else {
+            continue;
+        };
         let target = target.to_string_lossy();
-        let number = target.strip_prefix("/dev/nvidia").or_else(|| target.strip_prefix("/dev/dri/renderD"));
-        let numbered = number.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()));
+        let number = target
+            .strip_prefix("/dev/nvidia")
+            .or_else(|| target.strip_prefix("/dev/dri/renderD"));
+        let numbered =
+            number.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()));
         if numbered || target == "/dev/kfd" {
             return Ok(Some(target.into_owned()));
         }

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use muster_core::facts::Facts;
 use muster_core::gates::{
-    Assessment, Gate, Limit, Measured, Parser, Reference, Sample, Value, Verdict, assess, unmeasurable,
+    Assessment, Gate, Limit, Measured, Parser, Reference, Sample, Value, Verdict, assess,
+    unmeasurable,
 };
 use muster_core::profiles::HardwareProfile;
 use muster_core::wire::node::Failure;
@@ -67,8 +68,12 @@ pub struct Shown {
 pub fn read(question: &Question) -> Result<Parsed, Failure> {
     tool_parser(&question.parser)?;
     let text = file(&question.parser, &question.file)?;
-    let messages =
-        question.messages.as_deref().map(|path| file(&question.parser, path)).transpose()?.unwrap_or_default();
+    let messages = question
+        .messages
+        .as_deref()
+        .map(|path| file(&question.parser, path))
+        .transpose()?
+        .unwrap_or_default();
     read_text(question, &text, &messages)
 }
 
@@ -78,7 +83,12 @@ pub fn read(question: &Question) -> Result<Parsed, Failure> {
 /// `usage` for a parser that is not there or reads no tool's answer.
 pub fn read_text(question: &Question, text: &str, messages: &str) -> Result<Parsed, Failure> {
     let parser = tool_parser(&question.parser)?;
-    let answer = Answer { exit: question.exit, text, messages, serial: None };
+    let answer = Answer {
+        exit: question.exit,
+        text,
+        messages,
+        serial: None,
+    };
     let (reading, error) = match parsers::parse(parser.name, &answer) {
         Ok(reading) => (reading, None),
         Err(why) => (parsers::Reading::default(), Some(why)),
@@ -118,25 +128,51 @@ pub struct Judged {
 ///
 /// # Errors
 /// As [`read`], and `usage` for a gate that one answer says nothing of.
-pub fn judge(gate: &Gate, profile: &HardwareProfile, question: &Question) -> Result<Judged, Failure> {
+pub fn judge(
+    gate: &Gate,
+    profile: &HardwareProfile,
+    question: &Question,
+) -> Result<Judged, Failure> {
     if gate.window_s.is_some() {
         let why = "it is run twice, and what grew between the two is held against its limits";
         return Err(fatal("usage", format!("{}: {why}", gate.id)));
     }
     let gate = match gate.each {
-        Some(_) => Gate { each: None, count: None, ..gate.clone() },
+        Some(_) => Gate {
+            each: None,
+            count: None,
+            ..gate.clone()
+        },
         None => gate.clone(),
     };
     let parsed = read(question)?;
     let (facts, variables) = (Facts::default(), BTreeMap::new());
-    let reference = Reference { profile, facts: &facts, stack: None, variables: &variables };
-    let known = Parser::find(&gate.parser).map(|parser| parser.metrics).unwrap_or_default();
+    let reference = Reference {
+        profile,
+        facts: &facts,
+        stack: None,
+        variables: &variables,
+    };
+    let known = Parser::find(&gate.parser)
+        .map(|parser| parser.metrics)
+        .unwrap_or_default();
     let sample = |shown: &Shown| {
-        let metric = known.iter().find(|metric| metric.name == shown.metric)?.name;
-        Some(Sample { metric, entity: shown.entity.clone(), value: shown.value.clone() })
+        let metric = known
+            .iter()
+            .find(|metric| metric.name == shown.metric)?
+            .name;
+        Some(Sample {
+            metric,
+            entity: shown.entity.clone(),
+            value: shown.value.clone(),
+        })
     };
     let samples: Vec<Sample> = parsed.samples.iter().filter_map(sample).collect();
-    let Assessment { verdict, reason, measured } = match (unmeasurable(&gate, &reference), &parsed.error) {
+    let Assessment {
+        verdict,
+        reason,
+        measured,
+    } = match (unmeasurable(&gate, &reference), &parsed.error) {
         (Some(why), _) => execute::absent(&gate, profile, why),
         (None, Some(why)) => execute::without(Verdict::Error, why.clone()),
         (None, None) => assess(&gate, &samples, &reference),
@@ -145,7 +181,14 @@ pub fn judge(gate: &Gate, profile: &HardwareProfile, question: &Question) -> Res
         Verdict::Pass | Verdict::Skipped => String::new(),
         Verdict::Fail | Verdict::Error => gate.finding,
     };
-    Ok(Judged { gate: gate.id, verdict, reason, finding, measured, parsed })
+    Ok(Judged {
+        gate: gate.id,
+        verdict,
+        reason,
+        finding,
+        measured,
+        parsed,
+    })
 }
 
 impl Judged {
@@ -158,10 +201,19 @@ impl Judged {
             Limit::Text(text) => text.clone(),
         };
         lines.extend(self.measured.iter().map(|held| {
-            let (verdict, value, limit) = (held.verdict.as_str(), word(&held.value), word(&held.limit));
-            format!("{verdict:<6} {:<36} {:<16} {value} {} {limit} {}", held.metric, held.entity, held.op, held.unit)
+            let (verdict, value, limit) =
+                (held.verdict.as_str(), word(&held.value), word(&held.limit));
+            format!(
+                "{verdict:<6} {:<36} {:<16} {value} {} {limit} {}",
+                held.metric, held.entity, held.op, held.unit
+            )
         }));
-        lines.push(format!("{}: {}: {}", self.gate, self.verdict.as_str(), self.reason));
+        lines.push(format!(
+            "{}: {}: {}",
+            self.gate,
+            self.verdict.as_str(),
+            self.reason
+        ));
         lines.extend(Some(self.finding.clone()).filter(|finding| !finding.is_empty()));
         lines
     }
@@ -174,8 +226,14 @@ fn tool_parser(name: &str) -> Result<&'static Parser, Failure> {
         return Err(fatal("usage", format!("parser {name} {why}")));
     }
     found.ok_or_else(|| {
-        let known: Vec<&str> = Parser::all().filter(|parser| !parser.builtin).map(|parser| parser.name).collect();
-        fatal("usage", format!("no parser {name:?}; there are {}", known.join(", ")))
+        let known: Vec<&str> = Parser::all()
+            .filter(|parser| !parser.builtin)
+            .map(|parser| parser.name)
+            .collect();
+        fatal(
+            "usage",
+            format!("no parser {name:?}; there are {}", known.join(", ")),
+        )
     })
 }
 
@@ -184,19 +242,32 @@ impl Parsed {
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.experimental {
-            lines.push(format!("{} is experimental: it was written from documentation", self.parser));
+            lines.push(format!(
+                "{} is experimental: it was written from documentation",
+                self.parser
+            ));
         }
         if let Some(error) = &self.error {
             lines.push(format!("no answer: {error}"));
         }
-        for Shown { metric, entity, value, unit } in &self.samples {
+        for Shown {
+            metric,
+            entity,
+            value,
+            unit,
+        } in &self.samples
+        {
             let value = match value {
                 Limit::Number(number) => format!("{number} {unit}"),
                 Limit::Text(text) => text.clone(),
             };
             lines.push(format!("{metric:<36} {entity:<16} {value}"));
         }
-        lines.extend(self.versions.iter().map(|(program, version)| format!("{program} {version}")));
+        lines.extend(
+            self.versions
+                .iter()
+                .map(|(program, version)| format!("{program} {version}")),
+        );
         lines.extend(self.notes.iter().map(|note| format!("note: {note}")));
         lines
     }
@@ -205,7 +276,8 @@ impl Parsed {
 /// As much of a file as the runner takes from a tool.
 fn file(parser: &str, path: &str) -> Result<String, Failure> {
     let wrong = |why: String| fatal("io", format!("{path}: {why}"));
-    let bytes = files::read_capped(Path::new(path), FILE_MAX).map_err(|error| wrong(error.to_string()))?;
+    let bytes =
+        files::read_capped(Path::new(path), FILE_MAX).map_err(|error| wrong(error.to_string()))?;
     let most = parsers::answer_max(parser);
     let mut output = Output::new(most, parsers::superseded(parser));
     output.push(&bytes);
@@ -213,16 +285,22 @@ fn file(parser: &str, path: &str) -> Result<String, Failure> {
     if truncated {
         return Err(wrong(format!("it is longer than {most} bytes")));
     }
-    parsers::text(parser, &bytes).map(Cow::into_owned).map_err(wrong)
+    parsers::text(parser, &bytes)
+        .map(Cow::into_owned)
+        .map_err(wrong)
 }
 
 /// Runs the verb. Exit codes: 0 read, 1 no answer in it, 2 not understood.
 pub(super) fn command(arguments: &[String]) -> ExitCode {
-    let parsed = question(arguments).and_then(|(question, as_json)| Ok((read(&question)?, as_json)));
+    let parsed =
+        question(arguments).and_then(|(question, as_json)| Ok((read(&question)?, as_json)));
     match parsed {
         Ok((parsed, as_json)) => {
             match as_json {
-                true => println!("{}", serde_json::to_string_pretty(&parsed).unwrap_or_default()),
+                true => println!(
+                    "{}",
+                    serde_json::to_string_pretty(&parsed).unwrap_or_default()
+                ),
                 false => parsed.lines().iter().for_each(|line| println!("{line}")),
             }
             ExitCode::from(u8::from(parsed.error.is_some()))
@@ -236,17 +314,33 @@ fn question(arguments: &[String]) -> Result<(Question, bool), Failure> {
     let (mut question, mut as_json, mut words) = (Question::default(), false, Vec::new());
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
-        let mut value = || rest.next().cloned().ok_or_else(|| usage(&format!("{argument} needs a value")));
+        let mut value = || {
+            rest.next()
+                .cloned()
+                .ok_or_else(|| usage(&format!("{argument} needs a value")))
+        };
         match argument.as_str() {
             "--json" => as_json = true,
-            "--exit" => question.exit = value()?.parse().map_err(|_| usage("--exit takes a number"))?,
+            "--exit" => {
+                question.exit = value()?
+                    .parse()
+                    .map_err(|_| usage("--exit takes a number"))?
+            }
             "--messages" => question.messages = Some(value()?),
             word if !word.starts_with("--") => words.push(word.to_owned()),
             other => return Err(usage(&format!("{other:?} is not an option"))),
         }
     }
-    let [parser, file] = <[String; 2]>::try_from(words).map_err(|_| usage("it takes a parser and a file"))?;
-    Ok((Question { parser, file, ..question }, as_json))
+    let [parser, file] =
+        <[String; 2]>::try_from(words).map_err(|_| usage("it takes a parser and a file"))?;
+    Ok((
+        Question {
+            parser,
+            file,
+            ..question
+        },
+        as_json,
+    ))
 }
 
 #[cfg(test)]
@@ -264,59 +358,147 @@ mod tests {
     #[test]
     fn any_file_is_read_or_said_to_be_no_answer() {
         let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
-        let good = asked(&["nvidia-smi-nvlink", &format!("{fixtures}/nvidia-smi-a100-nvlink.txt")]).expect("a file");
+        let good = asked(&[
+            "nvidia-smi-nvlink",
+            &format!("{fixtures}/nvidia-smi-a100-nvlink.txt"),
+        ])
+        .expect("a file");
         assert!(good.error.is_none() && !good.experimental);
-        let speed = good.samples.iter().find(|shown| shown.metric == "nvlink.link_speed").expect("a speed");
+        let speed = good
+            .samples
+            .iter()
+            .find(|shown| shown.metric == "nvlink.link_speed")
+            .expect("a speed");
         assert_eq!(
-            (speed.value.clone(), speed.unit.as_str(), speed.entity.as_str()),
+            (
+                speed.value.clone(),
+                speed.unit.as_str(),
+                speed.entity.as_str()
+            ),
             (Limit::Number(25.0), "GB/s", "GPU 7")
         );
-        let cut =
-            asked(&["nvidia-smi-xml", &format!("{fixtures}/nvidia-smi-535.54.03-a100-mig-v12.xml")]).expect("a file");
-        assert_eq!(cut.error.as_deref(), Some("4 GPUs are attached, it tells of 1"));
-        assert!(cut.samples.is_empty() && cut.lines().iter().any(|line| line.starts_with("no answer")));
+        let cut = asked(&[
+            "nvidia-smi-xml",
+            &format!("{fixtures}/nvidia-smi-535.54.03-a100-mig-v12.xml"),
+        ])
+        .expect("a file");
+        assert_eq!(
+            cut.error.as_deref(),
+            Some("4 GPUs are attached, it tells of 1")
+        );
+        assert!(
+            cut.samples.is_empty() && cut.lines().iter().any(|line| line.starts_with("no answer"))
+        );
         // The tool's exit status and its messages count as they do for a gate.
-        let [file, said] = ["yaml", "txt"].map(|kind| format!("{fixtures}/stress-ng-0.15.06.{kind}"));
-        assert!(asked(&["stress-ng", &file]).expect("a file").error.is_some(), "it never said that it completed");
-        assert!(asked(&["stress-ng", &file, "--messages", &said]).expect("a file").error.is_none());
-        assert!(asked(&["stress-ng", &file, "--messages", &said, "--exit", "2"]).expect("a file").error.is_some());
+        let [file, said] =
+            ["yaml", "txt"].map(|kind| format!("{fixtures}/stress-ng-0.15.06.{kind}"));
+        assert!(
+            asked(&["stress-ng", &file])
+                .expect("a file")
+                .error
+                .is_some(),
+            "it never said that it completed"
+        );
+        assert!(
+            asked(&["stress-ng", &file, "--messages", &said])
+                .expect("a file")
+                .error
+                .is_none()
+        );
+        assert!(
+            asked(&["stress-ng", &file, "--messages", &said, "--exit", "2"])
+                .expect("a file")
+                .error
+                .is_some()
+        );
     }
 
     #[test]
     fn an_answer_that_was_kept_is_judged_as_a_node_would() {
-        let suite: Suite = toml::from_str(include_str!("../../../suites/admit.toml")).expect("a suite");
-        let mut gate = suite.gates.into_iter().find(|gate| gate.id == "bmc.power_supplies").expect("a gate");
+        let suite: Suite =
+            toml::from_str(include_str!("../../../suites/admit.toml")).expect("a suite");
+        let mut gate = suite
+            .gates
+            .into_iter()
+            .find(|gate| gate.id == "bmc.power_supplies")
+            .expect("a gate");
         let mut profile: HardwareProfile =
-            toml::from_str(include_str!("../../../suites/profiles/hgx-h100-80g.toml")).expect("a profile");
+            toml::from_str(include_str!("../../../suites/profiles/hgx-h100-80g.toml"))
+                .expect("a profile");
         let told = |gate: &Gate, profile: &HardwareProfile| {
-            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/ipmitool-1.8.19-sdr.txt").into();
-            let question = Question { parser: gate.parser.clone(), file, ..Question::default() };
+            let file = concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/fixtures/ipmitool-1.8.19-sdr.txt"
+            )
+            .into();
+            let question = Question {
+                parser: gate.parser.clone(),
+                file,
+                ..Question::default()
+            };
             judge(gate, profile, &question).expect("a verdict")
         };
-        assert_eq!(told(&gate, &profile).verdict, Verdict::Skipped, "its profile has no threshold");
-        let required = GatePolicy { mode: Mode::Required, because: "we count them".into() };
+        assert_eq!(
+            told(&gate, &profile).verdict,
+            Verdict::Skipped,
+            "its profile has no threshold"
+        );
+        let required = GatePolicy {
+            mode: Mode::Required,
+            because: "we count them".into(),
+        };
         profile.gates.insert(gate.id.clone(), required.clone());
-        assert_eq!(told(&gate, &profile).verdict, Verdict::Error, "and it must be measured");
+        assert_eq!(
+            told(&gate, &profile).verdict,
+            Verdict::Error,
+            "and it must be measured"
+        );
         for (count, verdict) in [(2.0, Verdict::Pass), (3.0, Verdict::Fail)] {
             gate.criteria[0].limit = Limit::Number(count);
             assert_eq!(told(&gate, &profile).verdict, verdict);
         }
         // What no recording was ever read with cannot be required, whatever it reads.
-        let experimental = Gate { id: "new".into(), parser: "perftest-json".into(), ..gate };
+        let experimental = Gate {
+            id: "new".into(),
+            parser: "perftest-json".into(),
+            ..gate
+        };
         profile.gates.insert("new".into(), required);
         let told = told(&experimental, &profile);
-        assert!(told.verdict == Verdict::Error && told.reason.contains("is experimental"), "{}", told.reason);
+        assert!(
+            told.verdict == Verdict::Error && told.reason.contains("is experimental"),
+            "{}",
+            told.reason
+        );
     }
 
     #[test]
     fn what_cannot_be_asked_is_refused() {
-        for words in
-            [&["hope", "x"][..], &["clock", "x"], &["ibstat"], &["ibstat", "x", "--exit"], &["ibstat", "x", "--twice"]]
-        {
-            assert_eq!(asked(words).expect_err("refused").code, "usage", "{words:?}");
+        for words in [
+            &["hope", "x"][..],
+            &["clock", "x"],
+            &["ibstat"],
+            &["ibstat", "x", "--exit"],
+            &["ibstat", "x", "--twice"],
+        ] {
+            assert_eq!(
+                asked(words).expect_err("refused").code,
+                "usage",
+                "{words:?}"
+            );
         }
-        assert_eq!(asked(&["ibstat", "/nowhere/at/all"]).expect_err("no file").code, "io");
-        let builtin = asked(&["facts", "x"]).expect_err("docs/parsers.md lists it").message;
-        assert!(builtin.starts_with("parser facts measures by itself"), "{builtin}");
+        assert_eq!(
+            asked(&["ibstat", "/nowhere/at/all"])
+                .expect_err("no file")
+                .code,
+            "io"
+        );
+        let builtin = asked(&["facts", "x"])
+            .expect_err("docs/parsers.md lists it")
+            .message;
+        assert!(
+            builtin.starts_with("parser facts measures by itself"),
+            "{builtin}"
+        );
     }
 }

@@ -27,7 +27,9 @@ struct Document<'a> {
 
 /// Columns of the terminal, as the shell tells them; enough for a sentence where it does not.
 pub(super) fn width() -> usize {
-    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let told = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|columns| columns.parse().ok());
     told.unwrap_or(160).clamp(80, 400)
 }
 
@@ -40,34 +42,73 @@ impl Report<'_> {
             profile: &self.profile.model,
             verdict: self.verdict.as_str(),
             fingerprint: self.fingerprint,
-            results: self.results.iter().map(|result| result.clone().explained(self.suite)).collect(),
+            results: self
+                .results
+                .iter()
+                .map(|result| result.clone().explained(self.suite))
+                .collect(),
         };
         serde_json::to_string_pretty(&document).unwrap_or_default()
     }
 
     /// A line for each gate, the finding below each that is in the way, and what it all comes to.
     pub(super) fn table(&self, columns: usize, coloured: bool) -> String {
-        let widest = self.results.iter().map(|result| result.gate.len()).max().unwrap_or(0).max(4);
+        let widest = self
+            .results
+            .iter()
+            .map(|result| result.gate.len())
+            .max()
+            .unwrap_or(0)
+            .max(4);
         let room = columns.saturating_sub(widest + 33);
-        let mut lines = vec![format!("{:<8} {:<widest$} {:<9} {:>9}  WHAT", "VERDICT", "GATE", "COUNTS", "TOOK")];
+        let mut lines = vec![format!(
+            "{:<8} {:<widest$} {:<9} {:>9}  WHAT",
+            "VERDICT", "GATE", "COUNTS", "TOOK"
+        )];
         for result in self.results {
             let mode = mode(result);
             let verdict = format!("{:<8}", result.verdict.as_str());
-            let verdict = if coloured { painted(&verdict, result.verdict, mode) } else { verdict };
+            let verdict = if coloured {
+                painted(&verdict, result.verdict, mode)
+            } else {
+                verdict
+            };
             let took = format!("{:.2} s", result.duration_ms as f64 / 1000.0);
             let reason = cut(&result.reason, room);
-            lines.push(format!("{verdict} {:<widest$} {:<9} {took:>9}  {reason}", result.gate, mode.as_str()));
+            lines.push(format!(
+                "{verdict} {:<widest$} {:<9} {took:>9}  {reason}",
+                result.gate,
+                mode.as_str()
+            ));
             if blocks(mode, result.verdict) && result.verdict == Verdict::Fail {
-                let finding = self.suite.gates.iter().find(|gate| gate.id == result.gate).map(|gate| &gate.finding);
-                lines.extend(finding.map(|finding| format!("{:<8} {}", "", cut(finding, columns.saturating_sub(10)))));
+                let finding = self
+                    .suite
+                    .gates
+                    .iter()
+                    .find(|gate| gate.id == result.gate)
+                    .map(|gate| &gate.finding);
+                lines.extend(finding.map(|finding| {
+                    format!("{:<8} {}", "", cut(finding, columns.saturating_sub(10)))
+                }));
             }
         }
-        let blocking = self.results.iter().filter(|result| blocks(mode(result), result.verdict)).count();
-        let name = format!("{} {} on {}", self.suite.name, self.suite.version, self.profile.model);
+        let blocking = self
+            .results
+            .iter()
+            .filter(|result| blocks(mode(result), result.verdict))
+            .count();
+        let name = format!(
+            "{} {} on {}",
+            self.suite.name, self.suite.version, self.profile.model
+        );
         lines.push(String::new());
         lines.push(match self.verdict {
             SuiteVerdict::Pass => format!("{name}: pass, {} gates", self.results.len()),
-            verdict => format!("{name}: {}, {blocking} of {} gates block", verdict.as_str(), self.results.len()),
+            verdict => format!(
+                "{name}: {}, {blocking} of {} gates block",
+                verdict.as_str(),
+                self.results.len()
+            ),
         });
         lines.join("\n")
     }
@@ -93,9 +134,16 @@ fn painted(text: &str, verdict: Verdict, mode: Mode) -> String {
 
 /// One line of at most so many characters; control characters of a tool's answer do not reach the terminal.
 fn cut(text: &str, room: usize) -> String {
-    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let plain: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
     match plain.chars().count() > room {
-        true => plain.chars().take(room.saturating_sub(1)).chain(['…']).collect(),
+        true => plain
+            .chars()
+            .take(room.saturating_sub(1))
+            .chain(['…'])
+            .collect(),
         false => plain,
     }
 }

@@ -28,7 +28,10 @@ impl Scratch {
             }
         }
         let path = folder.join(std::process::id().to_string());
-        std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(io(path.display()))?;
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .map_err(io(path.display()))?;
         Ok(Self { path })
     }
 

@@ -42,16 +42,29 @@ impl Shared {
         }
         let answers = self.answers.borrow();
         let same = |told: &&Told| {
-            told.stage == gate.stage && told.argv == argv && told.env == gate.env && told.at.elapsed() < YOUNG
+            told.stage == gate.stage
+                && told.argv == argv
+                && told.env == gate.env
+                && told.at.elapsed() < YOUNG
         };
-        answers.iter().rfind(same).map(|told| (told.by.clone(), Rc::clone(&told.answer)))
+        answers
+            .iter()
+            .rfind(same)
+            .map(|told| (told.by.clone(), Rc::clone(&told.answer)))
     }
 
     /// Keeps an answer for the gates behind. What was cut or killed is nobody's answer.
     pub(super) fn told(&self, gate: &Gate, argv: Vec<String>, answer: &Rc<Finished>) {
         if shares(gate) && answer.status.code().is_some() && !answer.truncated && !answer.open {
             let (stage, env, by) = (gate.stage, gate.env.clone(), gate.id.clone());
-            let told = Told { at: Instant::now(), stage, argv, env, by, answer: Rc::clone(answer) };
+            let told = Told {
+                at: Instant::now(),
+                stage,
+                argv,
+                env,
+                by,
+                answer: Rc::clone(answer),
+            };
             self.answers.borrow_mut().push(told);
         }
     }
@@ -72,17 +85,28 @@ impl Shared {
 
     /// What a gate saw while another one's tool ran.
     pub(super) fn looked_on(&self, gate: &str, looks: Looks) {
-        self.under_load.borrow_mut().entry(gate.to_owned()).or_default().join(looks);
+        self.under_load
+            .borrow_mut()
+            .entry(gate.to_owned())
+            .or_default()
+            .join(looks);
     }
 
     /// All that a gate saw so.
     pub(super) fn take_looks_of(&self, gate: &str) -> Looks {
-        self.under_load.borrow_mut().remove(gate).unwrap_or_default()
+        self.under_load
+            .borrow_mut()
+            .remove(gate)
+            .unwrap_or_default()
     }
 
     /// The place to keep, once the verdicts that came of it are told.
     pub(crate) fn looks(&self) -> Vec<Kept> {
-        self.look.borrow().iter().map(|(_, kept)| kept.clone()).collect()
+        self.look
+            .borrow()
+            .iter()
+            .map(|(_, kept)| kept.clone())
+            .collect()
     }
 }
 

@@ -41,10 +41,15 @@ pub(super) fn wait(cx: &JobContext, window: Duration) -> Result<(), Ended> {
 pub(super) fn grown(before: &Reading, after: Reading) -> Result<Reading, String> {
     let former = numbers(&before.samples)?;
     let latter = numbers(&after.samples)?;
-    if let Some((metric, entity)) =
-        former.keys().chain(latter.keys()).find(|of| former.len() != latter.len() || !former.contains_key(*of))
+    if let Some((metric, entity)) = former
+        .keys()
+        .chain(latter.keys())
+        .find(|of| former.len() != latter.len() || !former.contains_key(*of))
     {
-        return Err(format!("{}: the two runs do not tell of the same", named(metric, entity)));
+        return Err(format!(
+            "{}: the two runs do not tell of the same",
+            named(metric, entity)
+        ));
     }
     let mut samples = Vec::with_capacity(latter.len());
     let mut notes = Vec::new();
@@ -52,27 +57,53 @@ pub(super) fn grown(before: &Reading, after: Reading) -> Result<Reading, String>
         let then = former.get(&(*metric, *entity)).copied().unwrap_or(f64::NAN);
         // Not a number is not at least anything.
         if now.partial_cmp(&then).is_none_or(std::cmp::Ordering::is_lt) {
-            return Err(format!("{} fell from {then} to {now}: it was cleared meanwhile", named(metric, entity)));
+            return Err(format!(
+                "{} fell from {then} to {now}: it was cleared meanwhile",
+                named(metric, entity)
+            ));
         }
         if *now > then && !entity.is_empty() {
-            notes.push(format!("{} grew from {then} to {now}", named(metric, entity)));
+            notes.push(format!(
+                "{} grew from {then} to {now}",
+                named(metric, entity)
+            ));
         }
-        samples.push(Sample { metric, entity: (*entity).to_owned(), value: Limit::Number(now - then) });
+        samples.push(Sample {
+            metric,
+            entity: (*entity).to_owned(),
+            value: Limit::Number(now - then),
+        });
     }
     notes.extend(after.notes);
-    Ok(Reading { samples, notes, versions: after.versions })
+    Ok(Reading {
+        samples,
+        notes,
+        versions: after.versions,
+    })
 }
 
 fn named(metric: &str, entity: &str) -> String {
-    if entity.is_empty() { metric.to_owned() } else { format!("{metric} of {entity}") }
+    if entity.is_empty() {
+        metric.to_owned()
+    } else {
+        format!("{metric} of {entity}")
+    }
 }
 
 fn numbers(samples: &[Sample]) -> Result<BTreeMap<(&'static str, &str), f64>, String> {
     let mut numbers = BTreeMap::new();
     for sample in samples {
-        let Limit::Number(number) = sample.value else { continue };
-        if numbers.insert((sample.metric, sample.entity.as_str()), number).is_some() {
-            return Err(format!("{} was measured twice", named(sample.metric, &sample.entity)));
+        let Limit::Number(number) = sample.value else {
+            continue;
+        };
+        if numbers
+            .insert((sample.metric, sample.entity.as_str()), number)
+            .is_some()
+        {
+            return Err(format!(
+                "{} was measured twice",
+                named(sample.metric, &sample.entity)
+            ));
         }
     }
     Ok(numbers)
@@ -88,29 +119,71 @@ mod tests {
             entity: (*entity).to_owned(),
             value: Limit::Number(*value),
         };
-        Reading { samples: samples.iter().map(sample).collect(), ..Reading::default() }
+        Reading {
+            samples: samples.iter().map(sample).collect(),
+            ..Reading::default()
+        }
     }
 
     #[test]
     fn what_grew_is_told_and_what_cannot_be_compared_is_refused() {
-        let before = reading(&[("ib.link_downed", "6/1", 3.0), ("ib.symbol_errors", "6/1", 70.0)]);
-        let after = reading(&[("ib.symbol_errors", "6/1", 75.0), ("ib.link_downed", "6/1", 3.0)]);
+        let before = reading(&[
+            ("ib.link_downed", "6/1", 3.0),
+            ("ib.symbol_errors", "6/1", 70.0),
+        ]);
+        let after = reading(&[
+            ("ib.symbol_errors", "6/1", 75.0),
+            ("ib.link_downed", "6/1", 3.0),
+        ]);
         let told = grown(&before, after.clone()).unwrap();
         assert_eq!(
-            (told.number("ib.link_downed", "6/1"), told.number("ib.symbol_errors", "6/1")),
+            (
+                told.number("ib.link_downed", "6/1"),
+                told.number("ib.symbol_errors", "6/1")
+            ),
             (Some(0.0), Some(5.0))
         );
         let wrong = [
-            ("fell from 3 to 0", reading(&[("ib.link_downed", "6/1", 0.0), ("ib.symbol_errors", "6/1", 75.0)])),
-            ("do not tell of the same", reading(&[("ib.link_downed", "6/1", 3.0)])),
-            ("do not tell of the same", reading(&[("ib.link_downed", "7/1", 3.0), ("ib.symbol_errors", "6/1", 75.0)])),
-            ("fell from", reading(&[("ib.link_downed", "6/1", f64::NAN), ("ib.symbol_errors", "6/1", 75.0)])),
-            ("measured twice", reading(&[("ib.link_downed", "6/1", 3.0), ("ib.link_downed", "6/1", 3.0)])),
+            (
+                "fell from 3 to 0",
+                reading(&[
+                    ("ib.link_downed", "6/1", 0.0),
+                    ("ib.symbol_errors", "6/1", 75.0),
+                ]),
+            ),
+            (
+                "do not tell of the same",
+                reading(&[("ib.link_downed", "6/1", 3.0)]),
+            ),
+            (
+                "do not tell of the same",
+                reading(&[
+                    ("ib.link_downed", "7/1", 3.0),
+                    ("ib.symbol_errors", "6/1", 75.0),
+                ]),
+            ),
+            (
+                "fell from",
+                reading(&[
+                    ("ib.link_downed", "6/1", f64::NAN),
+                    ("ib.symbol_errors", "6/1", 75.0),
+                ]),
+            ),
+            (
+                "measured twice",
+                reading(&[
+                    ("ib.link_downed", "6/1", 3.0),
+                    ("ib.link_downed", "6/1", 3.0),
+                ]),
+            ),
         ];
         for (why, after) in wrong {
             let refused = grown(&before, after).expect_err(why);
             assert!(refused.contains(why), "{refused}");
         }
-        assert!(grown(&reading(&[]), after).is_err(), "nothing was known before");
+        assert!(
+            grown(&reading(&[]), after).is_err(),
+            "nothing was known before"
+        );
     }
 }

@@ -14,11 +14,17 @@ const CPUINFO_MAX: u64 = 16 << 20;
 /// One entry per socket, by number.
 pub fn list() -> Vec<Cpu> {
     let mut sockets: BTreeMap<u32, (BTreeSet<String>, u32)> = BTreeMap::new();
-    for name in text::names(FOLDER).iter().filter(|name| is_numbered(name, "cpu")) {
+    for name in text::names(FOLDER)
+        .iter()
+        .filter(|name| is_numbered(name, "cpu"))
+    {
         let topology = format!("{FOLDER}/{name}/topology");
-        let Some(socket) = text::number(format!("{topology}/physical_package_id")) else { continue };
+        let Some(socket) = text::number(format!("{topology}/physical_package_id")) else {
+            continue;
+        };
         // Threads of one core name the same siblings; core_id alone repeats between dies.
-        let siblings = text::line(format!("{topology}/thread_siblings_list")).unwrap_or_else(|| name.clone());
+        let siblings =
+            text::line(format!("{topology}/thread_siblings_list")).unwrap_or_else(|| name.clone());
         let (cores, threads) = sockets.entry(socket).or_default();
         cores.insert(siblings);
         *threads += 1;
@@ -38,12 +44,19 @@ pub fn list() -> Vec<Cpu> {
 /// Memory nodes the kernel sees; 0 when it cannot tell.
 pub fn numa_nodes() -> u32 {
     let nodes = text::names("/sys/devices/system/node");
-    u32::try_from(nodes.iter().filter(|name| is_numbered(name, "node")).count()).unwrap_or(u32::MAX)
+    u32::try_from(
+        nodes
+            .iter()
+            .filter(|name| is_numbered(name, "node"))
+            .count(),
+    )
+    .unwrap_or(u32::MAX)
 }
 
 fn is_numbered(name: &str, prefix: &str) -> bool {
-    name.strip_prefix(prefix)
-        .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    name.strip_prefix(prefix).is_some_and(|number| {
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 /// The model of the first processor: sockets of one machine hold the same.

@@ -12,7 +12,11 @@ const SECTOR: u64 = 512;
 
 /// All disks of this machine, by kernel name.
 pub fn list() -> Vec<Disk> {
-    text::names("/sys/block").iter().filter_map(|name| disk(name)).take(DISKS_MAX).collect()
+    text::names("/sys/block")
+        .iter()
+        .filter_map(|name| disk(name))
+        .take(DISKS_MAX)
+        .collect()
 }
 
 fn disk(name: &str) -> Option<Disk> {
@@ -20,9 +24,14 @@ fn disk(name: &str) -> Option<Disk> {
     let attribute = |path: &str| text::line(format!("{base}/{path}"));
     // Only hardware has a device: loop, ram, zram, dm, md and nbd have none. Optical and floppy drives do, and hidden NVMe paths.
     let has_device = paths::at(&base).join("device").exists();
-    let unfit = ["sr", "fd", "mtd"].iter().any(|prefix| name.starts_with(prefix))
+    let unfit = ["sr", "fd", "mtd"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
         || attribute("hidden").as_deref() == Some("1");
-    let size_bytes = attribute("size")?.parse::<u64>().ok()?.checked_mul(SECTOR)?;
+    let size_bytes = attribute("size")?
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(SECTOR)?;
     if !has_device || unfit || size_bytes == 0 || attribute("ro").as_deref() == Some("1") {
         return None;
     }
@@ -42,19 +51,26 @@ fn disk(name: &str) -> Option<Disk> {
 
 /// The unit serial number page: four bytes of header, of which the last two are the length (SPC-4, 7.8.15).
 fn unit_serial(page: &[u8]) -> Option<String> {
-    let [_, 0x80, high, low, serial @ ..] = page else { return None };
+    let [_, 0x80, high, low, serial @ ..] = page else {
+        return None;
+    };
     let length = usize::from(u16::from_be_bytes([*high, *low]));
     text::clean(&String::from_utf8_lossy(serial.get(..length)?))
 }
 
 fn transport(base: &str, name: &str) -> DiskTransport {
     let path = std::fs::canonicalize(paths::at(base)).unwrap_or_default();
-    let has = |prefix: &str| path.iter().any(|part| part.to_str().is_some_and(|part| part.starts_with(prefix)));
+    let has = |prefix: &str| {
+        path.iter()
+            .any(|part| part.to_str().is_some_and(|part| part.starts_with(prefix)))
+    };
     match () {
         () if name.starts_with("nvme") => DiskTransport::Nvme,
         () if has("usb") => DiskTransport::Usb,
         () if has("ata") => DiskTransport::Sata,
-        () if has("end_device-") || paths::at(base).join("device/sas_address").exists() => DiskTransport::Sas,
+        () if has("end_device-") || paths::at(base).join("device/sas_address").exists() => {
+            DiskTransport::Sas
+        }
         () if has("virtio") => DiskTransport::Virtio,
         () => DiskTransport::Other,
     }

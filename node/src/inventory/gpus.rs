@@ -19,14 +19,18 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 pub fn list(pci: &[PciDevice]) -> Vec<Gpu> {
     let is_gpu = |device: &&PciDevice| {
         let class = device.class.get(..4).unwrap_or_default();
-        [NVIDIA, AMD].contains(&device.vendor.as_str()) && ["0300", "0302", "0380", "1200"].contains(&class)
+        [NVIDIA, AMD].contains(&device.vendor.as_str())
+            && ["0300", "0302", "0380", "1200"].contains(&class)
     };
     pci.iter().filter(is_gpu).map(by_pci).collect()
 }
 
 /// Fills in what NVIDIA's tool knows of those that its driver has. One that hangs is waited for, [`QUERY_TIMEOUT`] at most.
 pub fn name(cx: &JobContext, pci: &[PciDevice], gpus: &mut [Gpu]) {
-    let driven = |gpu: &Gpu| pci.iter().any(|device| device.address == gpu.pci_address && device.driver.is_some());
+    let driven = |gpu: &Gpu| {
+        pci.iter()
+            .any(|device| device.address == gpu.pci_address && device.driver.is_some())
+    };
     if !gpus.iter().any(|gpu| gpu.vendor == NVIDIA && driven(gpu)) {
         return;
     }
@@ -52,8 +56,19 @@ fn by_pci(device: &PciDevice) -> Gpu {
 
 /// By PCI address, as sysfs writes it; empty when the tool is absent or does not answer.
 fn nvidia(cx: &JobContext) -> BTreeMap<String, Gpu> {
-    let argv = ["nvidia-smi", "--query-gpu=pci.bus_id,name,serial,memory.total", "--format=csv,noheader,nounits"];
-    match tool::run(cx, &Call { argv: &argv, timeout: Some(QUERY_TIMEOUT), ..Call::default() }) {
+    let argv = [
+        "nvidia-smi",
+        "--query-gpu=pci.bus_id,name,serial,memory.total",
+        "--format=csv,noheader,nounits",
+    ];
+    match tool::run(
+        cx,
+        &Call {
+            argv: &argv,
+            timeout: Some(QUERY_TIMEOUT),
+            ..Call::default()
+        },
+    ) {
         Ok(done) if done.status.success() => parse_nvidia(&String::from_utf8_lossy(&done.stdout)),
         Ok(_) | Err(_) => BTreeMap::new(),
     }
@@ -61,20 +76,30 @@ fn nvidia(cx: &JobContext) -> BTreeMap<String, Gpu> {
 
 /// `00000000:18:00.0, NVIDIA H200, 1650000000000, 143771`: address, name, serial or `[N/A]`, MiB. A row of another shape is left out.
 fn parse_nvidia(rows: &str) -> BTreeMap<String, Gpu> {
-    let known =
-        |field: &str| text::clean(field).filter(|field| !field.starts_with('[') && field != "0" && field != "N/A");
+    let known = |field: &str| {
+        text::clean(field).filter(|field| !field.starts_with('[') && field != "0" && field != "N/A")
+    };
     let gpu = |row: &str| {
         let fields: Vec<&str> = row.split(',').map(str::trim).collect();
-        let [address, name, serial, mebibytes] = fields[..] else { return None };
+        let [address, name, serial, mebibytes] = fields[..] else {
+            return None;
+        };
         // NVIDIA writes the domain with eight digits, in capitals; sysfs with four, in small letters.
         let address = address.to_ascii_lowercase();
-        let address = address.strip_prefix("0000").filter(|short| short.len() == 12).unwrap_or(&address).to_owned();
+        let address = address
+            .strip_prefix("0000")
+            .filter(|short| short.len() == 12)
+            .unwrap_or(&address)
+            .to_owned();
         let gpu = Gpu {
             pci_address: text::clean(&address)?,
             vendor: NVIDIA.into(),
             model: known(name),
             serial: known(serial),
-            memory_bytes: mebibytes.parse::<u64>().ok().and_then(|mebibytes| mebibytes.checked_mul(1 << 20)),
+            memory_bytes: mebibytes
+                .parse::<u64>()
+                .ok()
+                .and_then(|mebibytes| mebibytes.checked_mul(1 << 20)),
         };
         Some((address, gpu))
     };
@@ -90,8 +115,17 @@ mod tests {
         let rows = "00000000:1B:00.0, NVIDIA H200, 1650424000111, 143771\n00000001:00:00.0, NVIDIA A10, [N/A], [N/A]\nNo devices were found\n";
         let gpus = parse_nvidia(rows);
         assert_eq!(gpus.len(), 2);
-        assert_eq!(gpus["0000:1b:00.0"].serial.as_deref(), Some("1650424000111"));
+        assert_eq!(
+            gpus["0000:1b:00.0"].serial.as_deref(),
+            Some("1650424000111")
+        );
         assert_eq!(gpus["0000:1b:00.0"].memory_bytes, Some(143_771 << 20));
-        assert_eq!((&gpus["0001:00:00.0"].serial, gpus["0001:00:00.0"].memory_bytes), (&None, None));
+        assert_eq!(
+            (
+                &gpus["0001:00:00.0"].serial,
+                gpus["0001:00:00.0"].memory_bytes
+            ),
+            (&None, None)
+        );
     }
 }

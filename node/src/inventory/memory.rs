@@ -8,7 +8,9 @@ use super::text;
 pub fn read(modules: Option<Vec<MemoryModule>>) -> Memory {
     Memory {
         total_bytes: total().unwrap_or(0),
-        installed_bytes: modules.as_ref().map(|modules| modules.iter().map(|module| module.size_bytes).sum()),
+        installed_bytes: modules
+            .as_ref()
+            .map(|modules| modules.iter().map(|module| module.size_bytes).sum()),
         modules: modules.unwrap_or_default(),
     }
 }
@@ -17,7 +19,9 @@ pub fn read(modules: Option<Vec<MemoryModule>>) -> Memory {
 fn total() -> Option<u64> {
     let bytes = text::bytes("/proc/meminfo")?;
     let info = String::from_utf8_lossy(&bytes).into_owned();
-    let line = info.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }

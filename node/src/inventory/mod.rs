@@ -23,7 +23,10 @@ use crate::paths;
 pub fn collect(cx: &JobContext) -> Inventory {
     let mut facts = look();
     gpus::name(cx, &facts.pci, &mut facts.gpus);
-    Inventory { protocol: PROTOCOL, facts }
+    Inventory {
+        protocol: PROTOCOL,
+        facts,
+    }
 }
 
 /// What the kernel and the firmware tell, without any tool: no driver that hangs is asked.
@@ -34,7 +37,11 @@ pub fn look() -> Facts {
         smbios: tables.identity,
         boot_id: boot_id(),
         kernel: text::line("/proc/sys/kernel/osrelease").unwrap_or_default(),
-        firmware: if paths::at("/sys/firmware/efi").is_dir() { Firmware::Uefi } else { Firmware::Bios },
+        firmware: if paths::at("/sys/firmware/efi").is_dir() {
+            Firmware::Uefi
+        } else {
+            Firmware::Bios
+        },
         cpus: cpus::list(),
         numa_nodes: cpus::numa_nodes(),
         memory: memory::read(tables.modules),

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use muster_core::facts::Neighbour;
 use muster_core::wire::node::Failure;
-use nix::sys::socket::{AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, socket};
+use nix::sys::socket::{
+    AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, socket,
+};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike as _};
 
@@ -52,8 +54,15 @@ fn read() -> Option<Vec<Neighbour>> {
 pub fn await_those_of(list: impl Read) -> Result<(), Failure> {
     let cabled: Vec<String> = serde_json::from_reader(list.take(LIST_MAX))
         .map_err(|error| fatal("input", format!("no list of interfaces: {error}")))?;
-    let linked: Vec<String> = super::nics::list().into_iter().filter(|nic| nic.link_up).map(|nic| nic.name).collect();
-    let wanted: Vec<String> = cabled.into_iter().filter(|name| linked.contains(name)).collect();
+    let linked: Vec<String> = super::nics::list()
+        .into_iter()
+        .filter(|nic| nic.link_up)
+        .map(|nic| nic.name)
+        .collect();
+    let wanted: Vec<String> = cabled
+        .into_iter()
+        .filter(|name| linked.contains(name))
+        .collect();
     wait(&wanted, SPEAKS, read);
     Ok(())
 }
@@ -61,7 +70,9 @@ pub fn await_those_of(list: impl Read) -> Result<(), Failure> {
 fn wait(wanted: &[String], patience: Duration, read: impl Fn() -> Option<Vec<Neighbour>>) {
     let began = Instant::now();
     while let Some(heard) = read() {
-        let complete = wanted.iter().all(|name| heard.iter().any(|neighbour| neighbour.nic == *name));
+        let complete = wanted
+            .iter()
+            .all(|name| heard.iter().any(|neighbour| neighbour.nic == *name));
         if complete || began.elapsed() >= patience {
             return;
         }
@@ -89,9 +100,19 @@ pub fn start() {
 pub fn listen() -> Result<(), Failure> {
     let refused = |errno: nix::errno::Errno| retryable("listen", format!("packet socket: {errno}"));
     let _ = nix::unistd::setsid();
-    let socket =
-        socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::EthAll).map_err(refused)?;
-    setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::seconds(FORGET.as_secs().cast_signed())).map_err(refused)?;
+    let socket = socket(
+        AddressFamily::Packet,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::EthAll,
+    )
+    .map_err(refused)?;
+    setsockopt(
+        &socket,
+        sockopt::ReceiveTimeout,
+        &TimeVal::seconds(FORGET.as_secs().cast_signed()),
+    )
+    .map_err(refused)?;
     let started = Instant::now();
     let mut known: Vec<Known> = Vec::new();
     // That somebody listens, and has heard nothing yet.
@@ -104,12 +125,18 @@ pub fn listen() -> Result<(), Failure> {
                 write(&known)?;
             }
         }
-        let Ok((length, Some(from))) = recvfrom::<LinkAddr>(socket.as_raw_fd(), &mut frame) else { continue };
+        let Ok((length, Some(from))) = recvfrom::<LinkAddr>(socket.as_raw_fd(), &mut frame) else {
+            continue;
+        };
         if frame[12..14] != ETHERTYPE {
             continue;
         }
-        let Some(nic) = name_of(from.ifindex()) else { continue };
-        let Some(heard) = parse(nic, frame.get(14..length).unwrap_or_default()) else { continue };
+        let Some(nic) = name_of(from.ifindex()) else {
+            continue;
+        };
+        let Some(heard) = parse(nic, frame.get(14..length).unwrap_or_default()) else {
+            continue;
+        };
         if note(&mut known, heard, Instant::now()) {
             write(&known)?;
         }
@@ -132,7 +159,9 @@ struct Known {
 /// Keeps the newest word of each switch on each interface; whether that changed what is known. Two switches on one interface are both kept: which of
 /// them it is in cannot be told. A port that takes its leave is not there any more.
 fn note(known: &mut Vec<Known>, Heard { neighbour, lives_s }: Heard, now: Instant) -> bool {
-    let same = |other: &Known| (&other.neighbour.nic, &other.neighbour.chassis) == (&neighbour.nic, &neighbour.chassis);
+    let same = |other: &Known| {
+        (&other.neighbour.nic, &other.neighbour.chassis) == (&neighbour.nic, &neighbour.chassis)
+    };
     let former = known.iter().position(same).map(|at| known.remove(at));
     if lives_s == 0 {
         return former.is_some();
@@ -145,8 +174,13 @@ fn note(known: &mut Vec<Known>, Heard { neighbour, lives_s }: Heard, now: Instan
         known.remove(at);
     }
     known.truncate(NEIGHBOURS_MAX - 1);
-    known.push(Known { neighbour, until: now + Duration::from_secs(lives_s.into()) });
-    known.sort_by(|a, b| (&a.neighbour.nic, &a.neighbour.chassis).cmp(&(&b.neighbour.nic, &b.neighbour.chassis)));
+    known.push(Known {
+        neighbour,
+        until: now + Duration::from_secs(lives_s.into()),
+    });
+    known.sort_by(|a, b| {
+        (&a.neighbour.nic, &a.neighbour.chassis).cmp(&(&b.neighbour.nic, &b.neighbour.chassis))
+    });
     changed
 }
 
@@ -174,7 +208,10 @@ struct Heard {
 
 /// Reads an LLDPDU: type-length-value, seven and nine bits (802.1AB 8.4). Chassis, port and time to live must be there, or it says nothing.
 fn parse(nic: String, mut unit: &[u8]) -> Option<Heard> {
-    let mut neighbour = Neighbour { nic, ..Neighbour::default() };
+    let mut neighbour = Neighbour {
+        nic,
+        ..Neighbour::default()
+    };
     let mut lives_s = None;
     while let [high, low, rest @ ..] = unit {
         let (kind, length) = (high >> 1, usize::from(u16::from_be_bytes([high & 1, *low])));
@@ -190,8 +227,11 @@ fn parse(nic: String, mut unit: &[u8]) -> Option<Heard> {
         }
         unit = &rest[length..];
     }
-    neighbour.port_description.take_if(|name| *name == neighbour.port);
-    let lives_s = lives_s.filter(|_| !neighbour.chassis.is_empty() && !neighbour.port.is_empty())?;
+    neighbour
+        .port_description
+        .take_if(|name| *name == neighbour.port);
+    let lives_s =
+        lives_s.filter(|_| !neighbour.chassis.is_empty() && !neighbour.port.is_empty())?;
     Some(Heard { neighbour, lives_s })
 }
 
@@ -213,14 +253,20 @@ mod tests {
     fn a_switch_is_read() {
         let unit = b"\x02\x07\x04\x00\x11\x22\x33\x44\x55\x04\x05\x05Eth1\x06\x02\x00\x78\x0a\x04leaf\x00\x00";
         let heard = parse("eno1".into(), unit).unwrap().neighbour;
-        assert_eq!((heard.chassis.as_str(), heard.port.as_str()), ("00:11:22:33:44:55", "Eth1"));
+        assert_eq!(
+            (heard.chassis.as_str(), heard.port.as_str()),
+            ("00:11:22:33:44:55", "Eth1")
+        );
         assert_eq!(heard.system_name.as_deref(), Some("leaf"));
         assert_eq!(parse("eno1".into(), &unit[..9]), None);
     }
 
     /// Whole frames of lldpd 1.0.16, as an interface got them.
     fn recorded(name: &str) -> Heard {
-        let path = format!("{}/fixtures/lldp/lldpd-1.0.16-{name}.bin", env!("CARGO_MANIFEST_DIR"));
+        let path = format!(
+            "{}/fixtures/lldp/lldpd-1.0.16-{name}.bin",
+            env!("CARGO_MANIFEST_DIR")
+        );
         let frame = std::fs::read(path).unwrap();
         assert_eq!(frame[12..14], ETHERTYPE);
         parse("eno1".into(), &frame[14..]).unwrap()
@@ -229,7 +275,10 @@ mod tests {
     #[test]
     fn a_port_is_known_by_its_name_or_described_by_it() {
         let [named, by_mac] = ["port-ifname", "port-mac"].map(|name| recorded(name).neighbour);
-        assert_eq!((named.port.as_str(), named.port_description), ("Ethernet3", None));
+        assert_eq!(
+            (named.port.as_str(), named.port_description),
+            ("Ethernet3", None)
+        );
         assert_eq!(
             (by_mac.port.as_str(), by_mac.port_description.as_deref()),
             ("02:00:5e:00:53:03", Some("Ethernet3"))
@@ -242,18 +291,38 @@ mod tests {
     #[test]
     fn a_switch_gets_the_time_to_speak_and_no_more() {
         let looks = std::cell::Cell::new(0);
-        let heard = |nic: &str| Neighbour { nic: nic.into(), ..Neighbour::default() };
+        let heard = |nic: &str| Neighbour {
+            nic: nic.into(),
+            ..Neighbour::default()
+        };
         let speaks_late = || {
             looks.set(looks.get() + 1);
-            Some(if looks.get() < 3 { vec![heard("eno2")] } else { vec![heard("eno1"), heard("eno2")] })
+            Some(if looks.get() < 3 {
+                vec![heard("eno2")]
+            } else {
+                vec![heard("eno1"), heard("eno2")]
+            })
         };
-        let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let of = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>()
+        };
         let after = |wanted: &[&str], patience| {
             wait(&of(wanted), patience, speaks_late);
             looks.replace(0)
         };
-        assert_eq!(after(&["eno1", "eno2"], SPEAKS), 3, "it ends as soon as all have spoken");
-        assert_eq!(after(&["eno3"], Duration::ZERO), 1, "nobody is waited for longer than that");
+        assert_eq!(
+            after(&["eno1", "eno2"], SPEAKS),
+            3,
+            "it ends as soon as all have spoken"
+        );
+        assert_eq!(
+            after(&["eno3"], Duration::ZERO),
+            1,
+            "nobody is waited for longer than that"
+        );
         assert_eq!(after(&[], SPEAKS), 1, "nobody is waited for");
         wait(&of(&["eno1"]), SPEAKS, || None);
     }
@@ -263,7 +332,10 @@ mod tests {
         let (mut known, now) = (Vec::new(), Instant::now());
         assert!(note(&mut known, recorded("port-mac"), now));
         assert!(!note(&mut known, recorded("port-mac"), now), "nothing new");
-        assert!(note(&mut known, recorded("port-ifname"), now) && known.len() == 1, "one word of each switch");
+        assert!(
+            note(&mut known, recorded("port-ifname"), now) && known.len() == 1,
+            "one word of each switch"
+        );
         let mut other = recorded("shutdown");
         assert!(other.lives_s == 0 && recorded("port-mac").lives_s > 0);
         other.neighbour.nic = "eno2".into();
@@ -278,8 +350,14 @@ mod tests {
         let lives_s = u64::from(recorded("port-mac").lives_s);
         note(&mut known, recorded("port-mac"), now);
         assert!(!forget(&mut known, after(lives_s - 1)));
-        assert!(!note(&mut known, recorded("port-mac"), after(lives_s - 1)), "it is still the same");
-        assert!(!forget(&mut known, after(lives_s + 1)), "heard again, it lives anew");
+        assert!(
+            !note(&mut known, recorded("port-mac"), after(lives_s - 1)),
+            "it is still the same"
+        );
+        assert!(
+            !forget(&mut known, after(lives_s + 1)),
+            "heard again, it lives anew"
+        );
         assert!(forget(&mut known, after(2 * lives_s)) && known.is_empty());
     }
 

@@ -11,7 +11,11 @@ const NICS_MAX: usize = 1024;
 
 /// All of them, by kernel name.
 pub fn list() -> Vec<Nic> {
-    text::names(FOLDER).iter().filter_map(|name| nic(name)).take(NICS_MAX).collect()
+    text::names(FOLDER)
+        .iter()
+        .filter_map(|name| nic(name))
+        .take(NICS_MAX)
+        .collect()
 }
 
 fn nic(name: &str) -> Option<Nic> {

@@ -10,15 +10,25 @@ const DEVICES_MAX: usize = 4096;
 
 /// All of them, by address.
 pub fn list() -> Vec<PciDevice> {
-    text::names(FOLDER).iter().take(DEVICES_MAX).filter_map(|address| device(address)).collect()
+    text::names(FOLDER)
+        .iter()
+        .take(DEVICES_MAX)
+        .filter_map(|address| device(address))
+        .collect()
 }
 
 fn device(address: &str) -> Option<PciDevice> {
     let base = format!("{FOLDER}/{address}");
-    let id = |name: &str| text::line(format!("{base}/{name}")).map(|id| id.trim_start_matches("0x").to_owned());
+    let id = |name: &str| {
+        text::line(format!("{base}/{name}")).map(|id| id.trim_start_matches("0x").to_owned())
+    };
     // The kernel says 0 or 255 lanes, and "Unknown", where there is no link.
-    let width = |name: &str| text::number(format!("{base}/{name}")).filter(|&lanes| lanes > 0 && lanes < 255);
-    let speed = |name: &str| text::line(format!("{base}/{name}")).filter(|speed| !speed.starts_with("Unknown"));
+    let width = |name: &str| {
+        text::number(format!("{base}/{name}")).filter(|&lanes| lanes > 0 && lanes < 255)
+    };
+    let speed = |name: &str| {
+        text::line(format!("{base}/{name}")).filter(|speed| !speed.starts_with("Unknown"))
+    };
     Some(PciDevice {
         address: text::clean(address)?,
         class: id("class")?,

@@ -91,7 +91,11 @@ fn structures(mut table: &[u8]) -> impl Iterator<Item = Structure<'_>> {
         // The strings end with an empty one; with no strings at all, two zero bytes stand there.
         let end = rest.windows(2).position(|pair| pair == [0, 0])?;
         table = &rest[end + 2..];
-        Some(Structure { kind, area, strings: &rest[..end] })
+        Some(Structure {
+            kind,
+            area,
+            strings: &rest[..end],
+        })
     };
     std::iter::from_fn(next).take(STRUCTURES_MAX)
 }
@@ -104,7 +108,10 @@ impl Structure<'_> {
     /// The string whose number stands at `offset`; 0 means none.
     fn string(&self, offset: usize) -> Option<String> {
         let [number] = self.bytes(offset)?;
-        let raw = self.strings.split(|&byte| byte == 0).nth(usize::from(number).checked_sub(1)?)?;
+        let raw = self
+            .strings
+            .split(|&byte| byte == 0)
+            .nth(usize::from(number).checked_sub(1)?)?;
         let value = text::clean(&String::from_utf8_lossy(raw))?;
         (!FILLERS.contains(&value.to_ascii_lowercase().as_str())).then_some(value)
     }
@@ -147,12 +154,19 @@ mod tests {
             bytes.extend(string.as_bytes());
             bytes.push(0);
         }
-        bytes.extend(if strings.is_empty() { &[0, 0][..] } else { &[0][..] });
+        bytes.extend(if strings.is_empty() {
+            &[0, 0][..]
+        } else {
+            &[0][..]
+        });
         bytes
     }
 
     fn machine() -> Vec<u8> {
-        let uuid = [0x33, 0x22, 0x11, 0x00, 0x55, 0x44, 0x77, 0x66, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff];
+        let uuid = [
+            0x33, 0x22, 0x11, 0x00, 0x55, 0x44, 0x77, 0x66, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd,
+            0xee, 0xff,
+        ];
         let system: Vec<u8> = [&[1, 2, 0, 3][..], &uuid].concat();
         let mut dimm = vec![0; 0x24];
         dimm[0x08..0x0a].copy_from_slice(&0x7fff_u16.to_le_bytes());
@@ -176,7 +190,10 @@ mod tests {
     #[test]
     fn identity_and_modules_are_read() {
         let tables = parse(&machine());
-        assert_eq!(tables.identity.uuid.as_deref(), Some("00112233-4455-6677-8899-aabbccddeeff"));
+        assert_eq!(
+            tables.identity.uuid.as_deref(),
+            Some("00112233-4455-6677-8899-aabbccddeeff")
+        );
         assert_eq!(tables.identity.serial.as_deref(), Some("SN-1"));
         assert_eq!(tables.identity.board_serial, None);
         assert_eq!(tables.identity.chassis_serial.as_deref(), Some("CH-1"));

@@ -40,8 +40,13 @@ pub fn link_name(path: impl AsRef<Path>) -> Option<String> {
 
 /// Names in a folder, sorted, so that two inventories of one machine compare.
 pub fn names(folder: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(paths::at(folder)).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let entries = std::fs::read_dir(paths::at(folder))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
     names.sort();
     names
 }
@@ -50,13 +55,19 @@ pub fn names(folder: &str) -> Vec<String> {
 pub fn pci_address(device: &str) -> Option<String> {
     let path = std::fs::canonicalize(paths::at(device)).ok()?;
     let parts: Vec<_> = path.iter().filter_map(|part| part.to_str()).collect();
-    parts.into_iter().rev().find(|part| is_pci_address(part)).and_then(clean)
+    parts
+        .into_iter()
+        .rev()
+        .find(|part| is_pci_address(part))
+        .and_then(clean)
 }
 
 fn is_pci_address(part: &str) -> bool {
     let shape: Vec<&str> = part.split([':', '.']).collect();
     let lengths: Vec<usize> = shape.iter().map(|piece| piece.len()).collect();
-    let hex = shape.iter().all(|piece| piece.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let hex = shape
+        .iter()
+        .all(|piece| piece.bytes().all(|byte| byte.is_ascii_hexdigit()));
     hex && matches!(lengths[..], [4..=8, 2, 2, 1]) && part.matches(':').count() == 2
 }
 

@@ -25,22 +25,35 @@ const LINE_MAX: usize = 64 << 20;
 /// nobody reads our output any more.
 pub fn attach(job: JobId, offset: u64, mut out: impl Write) -> Result<(), Failure> {
     let spool = Spool::of(job);
-    let file =
-        File::open(spool.lines()).map_err(|error| fatal("no_job", format!("job {job} has no lines here: {error}")))?;
+    let file = File::open(spool.lines())
+        .map_err(|error| fatal("no_job", format!("job {job} has no lines here: {error}")))?;
     let inode = file.metadata().map_err(io("the job's lines"))?.ino();
     let mut reader = BufReader::new(file);
-    let length = reader.get_ref().metadata().map_err(io("the job's lines"))?.len();
+    let length = reader
+        .get_ref()
+        .metadata()
+        .map_err(io("the job's lines"))?
+        .len();
     if offset > length {
-        return Err(fatal("offset_past_end", format!("the job's lines are {length} bytes long")));
+        return Err(fatal(
+            "offset_past_end",
+            format!("the job's lines are {length} bytes long"),
+        ));
     }
-    reader.seek(SeekFrom::Start(offset)).map_err(io("the job's lines"))?;
+    reader
+        .seek(SeekFrom::Start(offset))
+        .map_err(io("the job's lines"))?;
     let mut line = Vec::new();
     let mut was_dead = false;
     let mut poll = FIRST_POLL;
     loop {
-        let count = reader.read_until(b'\n', &mut line).map_err(io("the job's lines"))?;
+        let count = reader
+            .read_until(b'\n', &mut line)
+            .map_err(io("the job's lines"))?;
         if line.ends_with(b"\n") {
-            out.write_all(&line).and_then(|()| out.flush()).map_err(io("writing a line"))?;
+            out.write_all(&line)
+                .and_then(|()| out.flush())
+                .map_err(io("writing a line"))?;
             if matches!(serde_json::from_slice(&line), Ok(Line::Result { .. })) {
                 return Ok(());
             }
@@ -52,7 +65,10 @@ pub fn attach(job: JobId, offset: u64, mut out: impl Write) -> Result<(), Failur
             continue;
         }
         if std::fs::metadata(spool.lines()).is_ok_and(|now| now.ino() != inode) {
-            return Err(retryable("job_restarted", format!("another attempt of job {job} began: attach from 0")));
+            return Err(retryable(
+                "job_restarted",
+                format!("another attempt of job {job} began: attach from 0"),
+            ));
         }
         // Its last lines may have come between our read and its end: dead must be seen before the last read.
         if was_dead {

@@ -53,7 +53,14 @@ impl JobContext {
     /// `io` when its lines cannot be opened.
     pub fn spooled(spool: &Spool, timeout: Duration) -> Result<Self, Failure> {
         let (sink, spool) = (Sink::Spool(spool.append()?), Some(spool.clone()));
-        Ok(Self { sink, clock: Clock::System, started: Instant::now(), timeout, spool, uncut: AtomicBool::new(false) })
+        Ok(Self {
+            sink,
+            clock: Clock::System,
+            started: Instant::now(),
+            timeout,
+            spool,
+            uncut: AtomicBool::new(false),
+        })
     }
 
     /// For a verb that runs by hand or in a test: progress goes to stderr, and nothing cancels it but its deadline.
@@ -79,14 +86,29 @@ impl JobContext {
     }
 
     /// How far a step is: `done` of `total` in `unit`s, or a message alone.
-    pub fn progress(&self, message: &str, done: Option<u64>, total: Option<u64>, unit: Option<&str>) {
+    pub fn progress(
+        &self,
+        message: &str,
+        done: Option<u64>,
+        total: Option<u64>,
+        unit: Option<&str>,
+    ) {
         let unit = unit.map(str::to_owned);
-        self.emit(&Line::Progress(Progress { at: self.clock.now(), message: capped(message), done, total, unit }));
+        self.emit(&Line::Progress(Progress {
+            at: self.clock.now(),
+            message: capped(message),
+            done,
+            total,
+            unit,
+        }));
     }
 
     /// A line of log for the node's timeline. Never put a secret here.
     pub fn log(&self, text: &str) {
-        self.emit(&Line::Log { at: self.clock.now(), text: capped(text) });
+        self.emit(&Line::Log {
+            at: self.clock.now(),
+            text: capped(text),
+        });
     }
 
     /// Does what leaves the node broken where it is cut, such as dpkg's work: until it ends nobody is told of a cancellation, and only the deadline counts.
@@ -99,7 +121,11 @@ impl JobContext {
 
     /// Whether somebody asked this job to stop, and it may.
     pub fn cancelled(&self) -> bool {
-        !self.uncut.load(Ordering::SeqCst) && self.spool.as_ref().is_some_and(|spool| spool.cancel().exists())
+        !self.uncut.load(Ordering::SeqCst)
+            && self
+                .spool
+                .as_ref()
+                .is_some_and(|spool| spool.cancel().exists())
     }
 
     /// When the whole job must have ended, on the node's own monotonic clock.
@@ -123,7 +149,10 @@ impl JobContext {
         if self.remaining().is_zero() {
             return Err(retryable(
                 "deadline",
-                format!("the job's deadline of {} s has passed", self.timeout.as_secs()),
+                format!(
+                    "the job's deadline of {} s has passed",
+                    self.timeout.as_secs()
+                ),
             ));
         }
         Ok(())
@@ -168,8 +197,17 @@ impl JobContext {
 /// A line as a person reads it in a terminal.
 fn plain(line: &Line) -> String {
     match line {
-        Line::Progress(Progress { message, done: Some(done), total: Some(total), unit, .. }) => {
-            format!("{message}: {done}/{total} {}", unit.as_deref().unwrap_or_default())
+        Line::Progress(Progress {
+            message,
+            done: Some(done),
+            total: Some(total),
+            unit,
+            ..
+        }) => {
+            format!(
+                "{message}: {done}/{total} {}",
+                unit.as_deref().unwrap_or_default()
+            )
         }
         Line::Progress(Progress { message, .. }) => message.clone(),
         Line::Log { text, .. } => text.clone(),
@@ -179,5 +217,8 @@ fn plain(line: &Line) -> String {
 }
 
 fn capped(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || *c == '\t').take(TEXT_MAX).collect()
+    text.chars()
+        .filter(|c| !c.is_control() || *c == '\t')
+        .take(TEXT_MAX)
+        .collect()
 }

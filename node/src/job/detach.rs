@@ -36,7 +36,10 @@ fn by_systemd(job: JobId, program: &Path) -> Result<(), Failure> {
         .map_err(io("systemd-run"))?;
     match started.status.success() {
         true => Ok(()),
-        false => Err(retryable("start_failed", format!("systemd-run: {}", tool::tail(&started.stderr, 600)))),
+        false => Err(retryable(
+            "start_failed",
+            format!("systemd-run: {}", tool::tail(&started.stderr, 600)),
+        )),
     }
 }
 

@@ -26,9 +26,12 @@ pub fn exec(job: JobId) -> Result<ExitCode, Failure> {
     let _ = nix::unistd::setsid();
     let _lock = lock::take(job)?;
     let spool = Spool::of(job);
-    let plan: Plan =
-        files::read_json(&spool.plan(), PLAN_MAX)?.ok_or_else(|| fatal("no_plan", "the job has no plan"))?;
-    let cx = Arc::new(JobContext::spooled(&spool, Duration::from_secs(plan.timeout_s))?);
+    let plan: Plan = files::read_json(&spool.plan(), PLAN_MAX)?
+        .ok_or_else(|| fatal("no_plan", "the job has no plan"))?;
+    let cx = Arc::new(JobContext::spooled(
+        &spool,
+        Duration::from_secs(plan.timeout_s),
+    )?);
     let ending = Arc::new(Mutex::new(()));
     watch(&spool, Arc::clone(&cx), Arc::clone(&ending));
     spool.set_worker(plan.attempt)?;
@@ -38,7 +41,10 @@ pub fn exec(job: JobId) -> Result<ExitCode, Failure> {
     let result = match worked {
         Ok(Ok(result)) => result,
         Ok(Err(failure)) => WorkResult::Failed(failure),
-        Err(panic) => WorkResult::Failed(fatal("bug", format!("muster-node panicked: {}", panic_text(panic.as_ref())))),
+        Err(panic) => WorkResult::Failed(fatal(
+            "bug",
+            format!("muster-node panicked: {}", panic_text(panic.as_ref())),
+        )),
     };
     let _ending = ending.lock().unwrap_or_else(PoisonError::into_inner);
     let code = finish(&cx, &spool, result)?;
@@ -57,28 +63,43 @@ fn work(plan: &Plan, cx: &JobContext, looks: &mut Vec<Kept>) -> Result<WorkResul
         Work::Gate(gate) => {
             // A verdict on this node's gates is worth more than what it is asked by later.
             if let Err(failure) = health::keep(gate) {
-                cx.log(&format!("what `muster-node health` asks by is not kept: {}", failure.message));
+                cx.log(&format!(
+                    "what `muster-node health` asks by is not kept: {}",
+                    failure.message
+                ));
             }
             let ran = gates::run(gate, cx)?;
             *looks = ran.looks;
-            Ok(WorkResult::Gated { results: ran.results, fingerprint: ran.fingerprint })
+            Ok(WorkResult::Gated {
+                results: ran.results,
+                fingerprint: ran.fingerprint,
+            })
         }
     }
 }
 
 fn finish(cx: &JobContext, spool: &Spool, result: WorkResult) -> Result<ExitCode, Failure> {
     let failed = matches!(result, WorkResult::Failed(_));
-    let written = cx.finish(&Line::Result { at: cx.clock().now(), result: Box::new(result) });
+    let written = cx.finish(&Line::Result {
+        at: cx.clock().now(),
+        result: Box::new(result),
+    });
     spool.forget_plan();
     written.map_err(crate::failure::io("writing the result"))?;
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 /// Ends this process when its work sticks (a dead disk, a bug): a job that is over its deadline must not keep the lock for ever. It goes by the work's
 /// own context, which is not cancelled while the work does what must not be cut.
 fn watch(spool: &Spool, cx: Arc<JobContext>, ending: Arc<Mutex<()>>) {
     let spool = spool.clone();
-    let grace = std::env::var("MUSTER_GRACE_S").ok().and_then(|seconds| seconds.parse().ok());
+    let grace = std::env::var("MUSTER_GRACE_S")
+        .ok()
+        .and_then(|seconds| seconds.parse().ok());
     let grace = grace.map_or(GRACE, Duration::from_secs);
     std::thread::spawn(move || {
         let mut overdue: Option<Instant> = None;
@@ -89,7 +110,11 @@ fn watch(spool: &Spool, cx: Arc<JobContext>, ending: Arc<Mutex<()>>) {
                 (Err(_), None) => overdue = Some(Instant::now()),
                 (Err(why), Some(since)) if since.elapsed() > grace => {
                     let _ending = ending.lock().unwrap_or_else(PoisonError::into_inner);
-                    let text = format!("{}; the work did not stop by itself within {} s", why.message, grace.as_secs());
+                    let text = format!(
+                        "{}; the work did not stop by itself within {} s",
+                        why.message,
+                        grace.as_secs()
+                    );
                     let _ = finish(&cx, &spool, WorkResult::Failed(retryable("stuck", text)));
                     std::process::exit(1);
                 }
@@ -100,6 +125,9 @@ fn watch(spool: &Spool, cx: Arc<JobContext>, ending: Arc<Mutex<()>>) {
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("no message").to_owned()
 }

@@ -25,12 +25,22 @@ pub fn pass(plan: &Plan, spool: &Spool) -> Result<Option<RunReply>, Failure> {
     let path = paths::at(PATH);
     let fence: Option<Fence> = files::read_json(&path, 4096)?;
     if let Some(fence) = fence.filter(|fence| fence.epoch > plan.epoch) {
-        return Ok(Some(RunReply::Stale { epoch: fence.epoch, attempt: fence.attempt }));
+        return Ok(Some(RunReply::Stale {
+            epoch: fence.epoch,
+            attempt: fence.attempt,
+        }));
     }
     if let Some(attempt) = spool.attempt().filter(|&attempt| attempt > plan.attempt) {
-        return Ok(Some(RunReply::Stale { epoch: plan.epoch, attempt }));
+        return Ok(Some(RunReply::Stale {
+            epoch: plan.epoch,
+            attempt,
+        }));
     }
-    let next = Fence { epoch: plan.epoch, job: plan.job, attempt: plan.attempt };
+    let next = Fence {
+        epoch: plan.epoch,
+        job: plan.job,
+        attempt: plan.attempt,
+    };
     if fence != Some(next) {
         files::write_json(&path, 0o600, &next)?;
     }

@@ -33,7 +33,10 @@ pub fn alive() -> Result<Option<JobId>, Failure> {
             let mut text = String::new();
             file.take(64).read_to_string(&mut text).map_err(io(PATH))?;
             // Between locking and writing its name, a process is alive without one: the next look tells.
-            text.trim().parse().map(Some).map_err(|_| retryable("busy", "a job is just starting"))
+            text.trim()
+                .parse()
+                .map(Some)
+                .map_err(|_| retryable("busy", "a job is just starting"))
         }
         Err((_, errno)) => Err(retryable("io", format!("{PATH}: {errno}"))),
     }
@@ -69,7 +72,10 @@ fn exclusive(path: &str) -> Result<Flock<File>, Failure> {
             Ok(lock) => return Ok(lock),
             Err((again, Errno::EWOULDBLOCK)) if started.elapsed() < PATIENCE => file = again,
             Err((_, Errno::EWOULDBLOCK)) => {
-                return Err(retryable("busy", format!("{path} is held by another process")));
+                return Err(retryable(
+                    "busy",
+                    format!("{path} is held by another process"),
+                ));
             }
             Err((_, errno)) => return Err(retryable("io", format!("{path}: {errno}"))),
         }
@@ -82,7 +88,13 @@ fn open(path: &str) -> Result<File, Failure> {
     let path = paths::at(path);
     let open = || {
         std::fs::create_dir_all(path.parent().unwrap_or(&path))?;
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
     };
     open().map_err(io(path.display()))
 }

@@ -20,9 +20,12 @@ const ANSWER_MAX: u64 = 64 << 10;
 pub fn answer(job: JobId, answer: impl Read) -> Result<(), Failure> {
     let spool = living(job)?;
     let mut bytes = Vec::new();
-    answer.take(ANSWER_MAX).read_to_end(&mut bytes).map_err(io("reading the answer"))?;
-    let answer: Answer =
-        serde_json::from_slice(&bytes).map_err(|error| fatal("malformed", format!("the answer: {error}")))?;
+    answer
+        .take(ANSWER_MAX)
+        .read_to_end(&mut bytes)
+        .map_err(io("reading the answer"))?;
+    let answer: Answer = serde_json::from_slice(&bytes)
+        .map_err(|error| fatal("malformed", format!("the answer: {error}")))?;
     files::write_json(&spool.answer(), 0o600, &answer)
 }
 

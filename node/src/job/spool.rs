@@ -98,7 +98,14 @@ impl Spool {
     /// # Errors
     /// `io`.
     pub fn set_worker(&self, attempt: i32) -> Result<(), Failure> {
-        files::write_json(&self.worker_path(), 0o600, &Worker { pid: std::process::id(), attempt })
+        files::write_json(
+            &self.worker_path(),
+            0o600,
+            &Worker {
+                pid: std::process::id(),
+                attempt,
+            },
+        )
     }
 
     /// Makes the folders ready for a new process: the plan written, the lines of a former process moved aside, its answer and cancellation gone.
@@ -107,7 +114,11 @@ impl Spool {
     /// `io`.
     pub fn prepare(&self, plan: &Plan) -> Result<(), Failure> {
         for folder in [&self.folder, &self.secret_folder] {
-            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io(folder.display()))?;
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)
+                .map_err(io(folder.display()))?;
         }
         for stale in [self.answer(), self.cancel(), self.worker_path()] {
             remove(&stale)?;
@@ -126,7 +137,11 @@ impl Spool {
     /// # Errors
     /// `io`.
     pub fn append(&self) -> Result<File, Failure> {
-        OpenOptions::new().append(true).mode(0o600).open(self.lines()).map_err(io(self.lines().display()))
+        OpenOptions::new()
+            .append(true)
+            .mode(0o600)
+            .open(self.lines())
+            .map_err(io(self.lines().display()))
     }
 
     /// Takes away what may hold secrets.
@@ -137,7 +152,10 @@ impl Spool {
     /// How the job ended, if it did: the last line of its spool.
     pub fn result(&self) -> Option<WorkResult> {
         let bytes = files::read_capped(&self.lines(), LINES_MAX).ok()?;
-        let last = bytes.strip_suffix(b"\n")?.rsplit(|&byte| byte == b'\n').next()?;
+        let last = bytes
+            .strip_suffix(b"\n")?
+            .rsplit(|&byte| byte == b'\n')
+            .next()?;
         match serde_json::from_slice(last).ok()? {
             Line::Result { result, .. } => Some(*result),
             Line::Progress(_) | Line::Log { .. } | Line::Challenge(_) => None,
@@ -148,24 +166,38 @@ impl Spool {
 /// Removes all but the newest [`KEEP`] spools, and the plans of processes that died; never those of `alive`.
 pub fn prune(alive: Option<JobId>) {
     let keep = |path: &Path| alive.is_some_and(|job| path.ends_with(job.to_string()));
-    for (_, plan) in folders("/run/muster/jobs").into_iter().filter(|(_, path)| !keep(path)) {
+    for (_, plan) in folders("/run/muster/jobs")
+        .into_iter()
+        .filter(|(_, path)| !keep(path))
+    {
         let _ = std::fs::remove_dir_all(plan);
     }
     let mut spools = folders("/var/lib/muster/jobs");
     spools.sort_by_key(|(age, _)| std::cmp::Reverse(*age));
-    for (_, spool) in spools.into_iter().skip(KEEP).filter(|(_, path)| !keep(path)) {
+    for (_, spool) in spools
+        .into_iter()
+        .skip(KEEP)
+        .filter(|(_, path)| !keep(path))
+    {
         let _ = std::fs::remove_dir_all(spool);
     }
 }
 
 fn folders(parent: &str) -> Vec<(SystemTime, PathBuf)> {
-    let entries = std::fs::read_dir(paths::at(parent)).into_iter().flatten().flatten();
-    entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect()
+    let entries = std::fs::read_dir(paths::at(parent))
+        .into_iter()
+        .flatten()
+        .flatten();
+    entries
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect()
 }
 
 fn remove(path: &Path) -> Result<(), Failure> {
     match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(path.display())(error)),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(io(path.display())(error))
+        }
         Ok(()) | Err(_) => Ok(()),
     }
 }
@@ -175,5 +207,6 @@ fn remove(path: &Path) -> Result<(), Failure> {
 /// # Errors
 /// `usage`.
 pub fn parse_job(text: &str) -> Result<JobId, Failure> {
-    text.parse().map_err(|error| fatal("usage", format!("{text:?} is not a job id: {error}")))
+    text.parse()
+        .map_err(|error| fatal("usage", format!("{text:?} is not a job id: {error}")))
 }

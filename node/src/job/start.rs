@@ -42,7 +42,10 @@ pub fn run(job: JobId, attempt: i32, plan: impl Read) -> Result<RunReply, Failur
     if let Some(worker) = restarted {
         super::context::note(
             &spool,
-            &format!("started again as attempt {attempt}; lines of attempt {} are in lines.old", worker.attempt),
+            &format!(
+                "started again as attempt {attempt}; lines of attempt {} are in lines.old",
+                worker.attempt
+            ),
         )?;
     }
     detach::start(job)?;
@@ -51,7 +54,9 @@ pub fn run(job: JobId, attempt: i32, plan: impl Read) -> Result<RunReply, Failur
 
 /// Whether there is nothing left to run: the job ended well, or it ended in any way under this very attempt.
 fn is_over(spool: &Spool, attempt: i32) -> bool {
-    let same_attempt = spool.worker().is_some_and(|worker| worker.attempt == attempt);
+    let same_attempt = spool
+        .worker()
+        .is_some_and(|worker| worker.attempt == attempt);
     match spool.result() {
         Some(WorkResult::Failed(_)) => same_attempt,
         Some(_) => true,
@@ -61,9 +66,14 @@ fn is_over(spool: &Spool, attempt: i32) -> bool {
 
 fn read_plan(job: JobId, attempt: i32, plan: impl Read) -> Result<Plan, Failure> {
     let mut bytes = Vec::new();
-    plan.take(PLAN_MAX + 1).read_to_end(&mut bytes).map_err(io("reading the plan"))?;
+    plan.take(PLAN_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(io("reading the plan"))?;
     if bytes.len() as u64 > PLAN_MAX {
-        return Err(fatal("malformed", format!("the plan is longer than {PLAN_MAX} bytes")));
+        return Err(fatal(
+            "malformed",
+            format!("the plan is longer than {PLAN_MAX} bytes"),
+        ));
     }
     // The protocol is looked at first: another version's plan need not parse as ours.
     #[derive(serde::Deserialize)]
@@ -73,12 +83,18 @@ fn read_plan(job: JobId, attempt: i32, plan: impl Read) -> Result<Plan, Failure>
     let malformed = |error: serde_json::Error| fatal("malformed", format!("the plan: {error}"));
     let Head { protocol } = serde_json::from_slice(&bytes).map_err(malformed)?;
     if protocol != PROTOCOL {
-        return Err(fatal("protocol", format!("the plan speaks protocol {protocol}, this muster-node {PROTOCOL}")));
+        return Err(fatal(
+            "protocol",
+            format!("the plan speaks protocol {protocol}, this muster-node {PROTOCOL}"),
+        ));
     }
     let plan: Plan = serde_json::from_slice(&bytes).map_err(malformed)?;
     match plan.job == job && plan.attempt == attempt {
         true => Ok(plan),
-        false => Err(fatal("usage", format!("the plan is for job {} attempt {}", plan.job, plan.attempt))),
+        false => Err(fatal(
+            "usage",
+            format!("the plan is for job {} attempt {}", plan.job, plan.attempt),
+        )),
     }
 }
 
@@ -87,7 +103,9 @@ fn settled<T>(look: impl Fn() -> Result<T, Failure>) -> Result<T, Failure> {
     let started = Instant::now();
     loop {
         match look() {
-            Err(failure) if failure.code == "busy" && started.elapsed() < Duration::from_secs(2) => {
+            Err(failure)
+                if failure.code == "busy" && started.elapsed() < Duration::from_secs(2) =>
+            {
                 std::thread::sleep(Duration::from_millis(10));
             }
             seen => return seen,
@@ -98,10 +116,22 @@ fn settled<T>(look: impl Fn() -> Result<T, Failure>) -> Result<T, Failure> {
 fn await_worker(spool: &Spool, attempt: i32) -> Result<RunReply, Failure> {
     let started = Instant::now();
     while started.elapsed() < START_TIMEOUT {
-        if spool.worker().is_some_and(|worker| worker.attempt == attempt) {
-            return Ok(RunReply::Started { job: spool.job, attempt });
+        if spool
+            .worker()
+            .is_some_and(|worker| worker.attempt == attempt)
+        {
+            return Ok(RunReply::Started {
+                job: spool.job,
+                attempt,
+            });
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    Err(retryable("start_failed", format!("the job's process did not come up within {} s", START_TIMEOUT.as_secs())))
+    Err(retryable(
+        "start_failed",
+        format!(
+            "the job's process did not come up within {} s",
+            START_TIMEOUT.as_secs()
+        ),
+    ))
 }

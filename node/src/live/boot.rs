@@ -22,7 +22,8 @@ impl Boot {
     /// # Errors
     /// `not_live` when a word is missing or wrong.
     pub fn read() -> Result<Self, Failure> {
-        let bytes = files::read_capped(&paths::at("/proc/cmdline"), 64 << 10).map_err(io("/proc/cmdline"))?;
+        let bytes = files::read_capped(&paths::at("/proc/cmdline"), 64 << 10)
+            .map_err(io("/proc/cmdline"))?;
         Self::parse(&String::from_utf8_lossy(&bytes))
     }
 
@@ -32,13 +33,23 @@ impl Boot {
     /// As [`Boot::read`].
     pub fn parse(line: &str) -> Result<Self, Failure> {
         let word = |name: &str| {
-            let found = line.split_whitespace().rev().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            let found = line
+                .split_whitespace()
+                .rev()
+                .find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
             found.ok_or_else(|| {
-                fatal("not_live", format!("the kernel command line has no {name}: not booted by Muster"))
+                fatal(
+                    "not_live",
+                    format!("the kernel command line has no {name}: not booted by Muster"),
+                )
             })
         };
-        let wrong =
-            |name: &str| fatal("not_live", format!("{name} on the kernel command line is not what it should be"));
+        let wrong = |name: &str| {
+            fatal(
+                "not_live",
+                format!("{name} on the kernel command line is not what it should be"),
+            )
+        };
         let url = word("muster.url")?.trim_end_matches('/');
         let nonce = word("muster.nonce")?;
         if !url.starts_with("http://") {
@@ -47,8 +58,14 @@ impl Boot {
         if nonce.len() != 32 || !nonce.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(wrong("muster.nonce"));
         }
-        let mac = word("muster.mac")?.parse().map_err(|_| wrong("muster.mac"))?;
-        Ok(Self { url: url.into(), nonce: nonce.into(), mac })
+        let mac = word("muster.mac")?
+            .parse()
+            .map_err(|_| wrong("muster.mac"))?;
+        Ok(Self {
+            url: url.into(),
+            nonce: nonce.into(),
+            mac,
+        })
     }
 }
 
@@ -61,8 +78,18 @@ mod tests {
         let good = "console=ttyS0 muster.url=http://10.77.0.1:8090/boot/v1/ muster.nonce=00112233445566778899aabbccddeeff muster.mac=52:54:00:00:00:01";
         let boot = Boot::parse(good).unwrap();
         assert_eq!(boot.url, "http://10.77.0.1:8090/boot/v1");
-        for (from, to) in [("http:", "ftp:"), ("0011", "zz11"), ("0011", "1"), ("52:54", "52"), ("muster.mac", "mac")] {
-            assert_eq!(Boot::parse(&good.replacen(from, to, 1)).unwrap_err().code, "not_live", "{from}");
+        for (from, to) in [
+            ("http:", "ftp:"),
+            ("0011", "zz11"),
+            ("0011", "1"),
+            ("52:54", "52"),
+            ("muster.mac", "mac"),
+        ] {
+            assert_eq!(
+                Boot::parse(&good.replacen(from, to, 1)).unwrap_err().code,
+                "not_live",
+                "{from}"
+            );
         }
     }
 }

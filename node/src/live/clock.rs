@@ -21,11 +21,20 @@ const TOLERANCE_MS: i64 = 250;
 /// `clock` when there is no answer or the kernel refuses.
 pub fn set(cx: &JobContext, url: &str) -> Result<(), Failure> {
     let lost = |error: ureq::Error| retryable("clock", format!("{url}/time: {error}"));
-    let mut reply = agent(Duration::from_secs(10)).get(format!("{url}/time")).call().map_err(lost)?;
-    let body = reply.body_mut().with_config().limit(4096).read_to_vec().map_err(lost)?;
-    let TimeReply { unix_ms } =
-        serde_json::from_slice(&body).map_err(|error| retryable("clock", format!("{url}/time: {error}")))?;
-    let there = Timestamp::from_millisecond(unix_ms).map_err(|error| fatal("clock", error.to_string()))?;
+    let mut reply = agent(Duration::from_secs(10))
+        .get(format!("{url}/time"))
+        .call()
+        .map_err(lost)?;
+    let body = reply
+        .body_mut()
+        .with_config()
+        .limit(4096)
+        .read_to_vec()
+        .map_err(lost)?;
+    let TimeReply { unix_ms } = serde_json::from_slice(&body)
+        .map_err(|error| retryable("clock", format!("{url}/time: {error}")))?;
+    let there =
+        Timestamp::from_millisecond(unix_ms).map_err(|error| fatal("clock", error.to_string()))?;
     let here = cx.clock().now().as_millisecond();
     if (unix_ms - here).abs() <= TOLERANCE_MS {
         return Ok(());
@@ -33,9 +42,18 @@ pub fn set(cx: &JobContext, url: &str) -> Result<(), Failure> {
     let time = TimeSpec::new(there.as_second(), i64::from(there.subsec_nanosecond()));
     clock_settime(ClockId::CLOCK_REALTIME, time)
         .map_err(|errno| fatal("clock", format!("the kernel refuses the time: {errno}")))?;
-    cx.log(&format!("muster: clock set from {here} to {unix_ms} (Unix ms)"));
+    cx.log(&format!(
+        "muster: clock set from {here} to {unix_ms} (Unix ms)"
+    ));
     // The hardware's clock is a courtesy to the next boot: many machines have none that can be set.
     let argv = ["hwclock", "--systohc", "--utc"];
-    let _ = tool::run(cx, &Call { argv: &argv, timeout: Some(Duration::from_secs(5)), ..Call::default() });
+    let _ = tool::run(
+        cx,
+        &Call {
+            argv: &argv,
+            timeout: Some(Duration::from_secs(5)),
+            ..Call::default()
+        },
+    );
     Ok(())
 }

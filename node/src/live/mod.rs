@@ -44,12 +44,20 @@ pub fn run() -> Result<(), Failure> {
     if !dark.is_empty() {
         cx.log(&format!("muster: no link: {}", dark.join(", ")));
     }
-    let report = LiveReport { protocol: PROTOCOL, nonce: boot.nonce, mac: boot.mac, host_key };
+    let report = LiveReport {
+        protocol: PROTOCOL,
+        nonce: boot.nonce,
+        mac: boot.mac,
+        host_key,
+    };
     if let Err(failure) = retry(&cx, || report::send(&boot.url, &report)) {
         sshd.stop(&cx);
         return Err(failure);
     }
-    cx.log(&format!("muster: reported after {:.1} s", started.elapsed().as_secs_f32()));
+    cx.log(&format!(
+        "muster: reported after {:.1} s",
+        started.elapsed().as_secs_f32()
+    ));
     Ok(())
 }
 
@@ -69,14 +77,21 @@ fn retry(cx: &JobContext, mut attempt: impl FnMut() -> Result<(), Failure>) -> R
         cx.log(&format!("muster: {}; trying again", last.message));
         std::thread::sleep(Duration::from_secs(pause));
     }
-    Err(Failure { retryable: false, ..last })
+    Err(Failure {
+        retryable: false,
+        ..last
+    })
 }
 
 /// Without a link there is no speed to tell and no switch to hear. No addresses are given, so nothing else changes.
 fn raise_links(cx: &JobContext) {
     for nic in crate::inventory::nics::list() {
         for word in [["up"].as_slice(), &["allmulticast", "on"]] {
-            let argv = [["ip", "link", "set", "dev", nic.name.as_str()].as_slice(), word].concat();
+            let argv = [
+                ["ip", "link", "set", "dev", nic.name.as_str()].as_slice(),
+                word,
+            ]
+            .concat();
             if let Err(failure) = crate::tool::output(cx, &argv) {
                 cx.log(&format!("muster: {}", failure.message));
             }
@@ -87,7 +102,11 @@ fn raise_links(cx: &JobContext) {
 /// Waits until all cards have a link, but no longer than `patience` from when they were raised; the names of those that have none.
 fn dark_after(raised: Instant, patience: Duration, list: impl Fn() -> Vec<Nic>) -> Vec<String> {
     loop {
-        let dark: Vec<String> = list().into_iter().filter(|nic| !nic.link_up).map(|nic| nic.name).collect();
+        let dark: Vec<String> = list()
+            .into_iter()
+            .filter(|nic| !nic.link_up)
+            .map(|nic| nic.name)
+            .collect();
         if dark.is_empty() || raised.elapsed() >= patience {
             return dark;
         }
@@ -121,11 +140,22 @@ mod tests {
             looks.set(looks.get() + 1);
             vec![nic("eth0", true), nic("eth1", looks.get() > late)]
         };
-        assert_eq!(dark_after(Instant::now(), Duration::from_secs(60), || look(2)), [""; 0]);
+        assert_eq!(
+            dark_after(Instant::now(), Duration::from_secs(60), || look(2)),
+            [""; 0]
+        );
         assert_eq!(looks.replace(0), 3, "it ends as soon as all have one");
-        assert_eq!(dark_after(Instant::now(), Duration::from_millis(150), || look(u32::MAX)), ["eth1"]);
+        assert_eq!(
+            dark_after(Instant::now(), Duration::from_millis(150), || look(
+                u32::MAX
+            )),
+            ["eth1"]
+        );
         assert!(looks.replace(0) <= 3, "it ends with its time");
-        assert_eq!(dark_after(Instant::now(), Duration::ZERO, || look(u32::MAX)), ["eth1"]);
+        assert_eq!(
+            dark_after(Instant::now(), Duration::ZERO, || look(u32::MAX)),
+            ["eth1"]
+        );
         assert_eq!(looks.get(), 1);
     }
 }

@@ -28,10 +28,26 @@ pub struct Sshd(());
 /// `tool_failed`, `io`.
 pub fn make_host_key(cx: &JobContext) -> Result<String, Failure> {
     let key = paths::at(HOST_KEY);
-    let path = key.to_str().ok_or_else(|| fatal("io", "the host key's path is not text"))?;
+    let path = key
+        .to_str()
+        .ok_or_else(|| fatal("io", "the host key's path is not text"))?;
     if !key.exists() {
         std::fs::create_dir_all(key.parent().unwrap_or(&key)).map_err(io(HOST_KEY))?;
-        tool::output(cx, &["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path])?;
+        tool::output(
+            cx,
+            &[
+                "ssh-keygen",
+                "-q",
+                "-t",
+                "ed25519",
+                "-N",
+                "",
+                "-C",
+                "",
+                "-f",
+                path,
+            ],
+        )?;
     }
     public_line(&std::fs::read_to_string(format!("{path}.pub")).map_err(io(HOST_KEY))?)
 }
@@ -52,8 +68,9 @@ pub fn public_line(text: &str) -> Result<String, Failure> {
 /// # Errors
 /// `tool_failed`, `io`.
 pub fn start(cx: &JobContext, user_ca: &str, nonce: &str) -> Result<Sshd, Failure> {
-    let write =
-        |path: &str, line: String| files::write_durably(&paths::at(path), 0o644, line.as_bytes()).map_err(io(path));
+    let write = |path: &str, line: String| {
+        files::write_durably(&paths::at(path), 0o644, line.as_bytes()).map_err(io(path))
+    };
     write(USER_CA, format!("{}\n", user_ca.trim()))?;
     write(PRINCIPALS, format!("muster-live:{nonce}\n"))?;
     // sshd believes no file below a folder that others may write, and the kernel's own root file system begins as one.
@@ -68,9 +85,15 @@ pub fn start(cx: &JobContext, user_ca: &str, nonce: &str) -> Result<Sshd, Failur
 impl Sshd {
     /// Closes the way in.
     pub fn stop(self, cx: &JobContext) {
-        let pid = std::fs::read_to_string(paths::at(PID_FILE)).ok().and_then(|text| text.trim().parse().ok());
+        let pid = std::fs::read_to_string(paths::at(PID_FILE))
+            .ok()
+            .and_then(|text| text.trim().parse().ok());
         let stopped = pid.is_some_and(|pid| kill(Pid::from_raw(pid), Signal::SIGTERM).is_ok());
-        cx.log(if stopped { "muster: sshd stopped" } else { "muster: SSHD COULD NOT BE STOPPED" });
+        cx.log(if stopped {
+            "muster: sshd stopped"
+        } else {
+            "muster: SSHD COULD NOT BE STOPPED"
+        });
         std::thread::sleep(Duration::from_millis(100));
     }
 }

@@ -31,26 +31,70 @@ const QUERY: &str = "--query-gpu=index,count,name,pci.bus_id,driver_version,vbio
 
 /// The file, the parser that reads it (empty when none does), and the call.
 const CALLS: &[(&str, &str, &[&str])] = &[
-    ("nvidia-smi-q.xml", "nvidia-smi-xml", &["nvidia-smi", "-q", "-x"]),
+    (
+        "nvidia-smi-q.xml",
+        "nvidia-smi-xml",
+        &["nvidia-smi", "-q", "-x"],
+    ),
     ("nvidia-smi-q.txt", "nvidia-smi-text", &["nvidia-smi", "-q"]),
-    ("nvidia-smi-query.csv", "nvidia-smi-csv", &["nvidia-smi", QUERY, "--format=csv"]),
-    ("nvidia-smi-nvlink-s.txt", "nvidia-smi-nvlink", &["nvidia-smi", "nvlink", "-s"]),
-    ("nvidia-smi-nvlink-e.txt", "", &["nvidia-smi", "nvlink", "-e"]),
-    ("nvidia-smi-topo.txt", "nvidia-smi-topo", &["nvidia-smi", "topo", "-m"]),
-    ("dcgmi-diag-1.json", "dcgm-diag", &["dcgmi", "diag", "-r", "1", "-j"]),
-    ("rocm-smi.json", "rocm-smi", &["rocm-smi", "-a", "--showmeminfo", "vram", "--json"]),
-    ("amd-smi-metric.json", "amd-smi", &["amd-smi", "metric", "--json"]),
+    (
+        "nvidia-smi-query.csv",
+        "nvidia-smi-csv",
+        &["nvidia-smi", QUERY, "--format=csv"],
+    ),
+    (
+        "nvidia-smi-nvlink-s.txt",
+        "nvidia-smi-nvlink",
+        &["nvidia-smi", "nvlink", "-s"],
+    ),
+    (
+        "nvidia-smi-nvlink-e.txt",
+        "",
+        &["nvidia-smi", "nvlink", "-e"],
+    ),
+    (
+        "nvidia-smi-topo.txt",
+        "nvidia-smi-topo",
+        &["nvidia-smi", "topo", "-m"],
+    ),
+    (
+        "dcgmi-diag-1.json",
+        "dcgm-diag",
+        &["dcgmi", "diag", "-r", "1", "-j"],
+    ),
+    (
+        "rocm-smi.json",
+        "rocm-smi",
+        &["rocm-smi", "-a", "--showmeminfo", "vram", "--json"],
+    ),
+    (
+        "amd-smi-metric.json",
+        "amd-smi",
+        &["amd-smi", "metric", "--json"],
+    ),
     ("amd-smi-static.json", "", &["amd-smi", "static", "--json"]),
     ("ibstat.txt", "ibstat", &["ibstat"]),
     ("perfquery.txt", "perfquery", &["perfquery", "-x"]),
     ("ibv_devinfo.txt", "", &["ibv_devinfo"]),
     ("rdma-link.txt", "", &["rdma", "link"]),
-    ("ipmitool-sdr.txt", "ipmitool-sdr", &["ipmitool", "sdr", "elist"]),
+    (
+        "ipmitool-sdr.txt",
+        "ipmitool-sdr",
+        &["ipmitool", "sdr", "elist"],
+    ),
     ("lshw.json", "lshw", &["lshw", "-json"]),
     ("lspci.txt", "", &["lspci", "-vvv", "-nn"]),
     ("nvme-list.json", "", &["nvme", "list", "-o", "json"]),
-    ("smartctl-nvme0.json", "smartctl", &["smartctl", "--json=c", "-x", "/dev/nvme0"]),
-    ("nvme-smart-log-nvme0.json", "nvme-smart-log", &["nvme", "smart-log", "-o", "json", "/dev/nvme0"]),
+    (
+        "smartctl-nvme0.json",
+        "smartctl",
+        &["smartctl", "--json=c", "-x", "/dev/nvme0"],
+    ),
+    (
+        "nvme-smart-log-nvme0.json",
+        "nvme-smart-log",
+        &["nvme", "smart-log", "-o", "json", "/dev/nvme0"],
+    ),
     ("df-space.txt", "df", &["df", "-P", "-k"]),
     ("df-inodes.txt", "df", &["df", "-P", "-i"]),
     ("mdstat.txt", "mdstat", &["cat", "/proc/mdstat"]),
@@ -105,12 +149,16 @@ pub fn command(words: &[&str]) -> Option<ExitCode> {
     let (folder, asked) = match words {
         [folder] => (folder, None),
         [folder, "--", argv @ ..] => (folder, Some((argv, ASKED_TIMEOUT))),
-        [folder, "--timeout", seconds, "--", argv @ ..] => {
-            (folder, Some((argv, Duration::from_secs(seconds.parse().ok()?))))
-        }
+        [folder, "--timeout", seconds, "--", argv @ ..] => (
+            folder,
+            Some((argv, Duration::from_secs(seconds.parse().ok()?))),
+        ),
         _ => return None,
     };
-    let asked = asked.map(|(argv, timeout)| Asked { argv: argv.to_vec(), timeout });
+    let asked = asked.map(|(argv, timeout)| Asked {
+        argv: argv.to_vec(),
+        timeout,
+    });
     Some(match run(Path::new(folder), asked.as_ref()) {
         Ok(lines) => {
             lines.iter().for_each(|line| println!("{line}"));
@@ -132,14 +180,18 @@ pub fn run(folder: &Path, asked: Option<&Asked<'_>>) -> Result<Vec<String>, Fail
             return Err(fatal("usage", "no command stands behind --"));
         }
         if !(Duration::from_secs(1)..=ASKED_MAX).contains(timeout) {
-            return Err(fatal("usage", format!("a timeout is 1 to {} seconds", ASKED_MAX.as_secs())));
+            return Err(fatal(
+                "usage",
+                format!("a timeout is 1 to {} seconds", ASKED_MAX.as_secs()),
+            ));
         }
     }
     std::fs::create_dir(folder).map_err(|error| fatal("io", format!("{name}: {error}")))?;
     let (mut recordings, mut outputs) = (Vec::new(), Vec::new());
     let mut scrubber = Scrubber::of_this_machine();
     if let Some(asked) = asked {
-        let (texts, recording) = record_asked(asked).inspect_err(|_| _ = std::fs::remove_dir(folder))?;
+        let (texts, recording) =
+            record_asked(asked).inspect_err(|_| _ = std::fs::remove_dir(folder))?;
         outputs.extend(ASKED_FILES.into_iter().zip(texts));
         recordings.push(recording);
     }
@@ -154,7 +206,10 @@ pub fn run(folder: &Path, asked: Option<&Asked<'_>>) -> Result<Vec<String>, Fail
     for (file, text) in outputs.iter().filter(|(_, text)| !text.is_empty()) {
         std::fs::write(folder.join(file), scrubber.scrub(text)).map_err(io(file))?;
     }
-    for argument in recordings.iter_mut().flat_map(|recording| &mut recording.argv) {
+    for argument in recordings
+        .iter_mut()
+        .flat_map(|recording| &mut recording.argv)
+    {
         *argument = scrubber.scrub(argument);
     }
     let mut lines: Vec<String> = recordings.iter().map(line).collect();
@@ -162,13 +217,24 @@ pub fn run(folder: &Path, asked: Option<&Asked<'_>>) -> Result<Vec<String>, Fail
     lines.push(match scrubbed.is_empty() {
         true => "nothing had to be scrubbed".to_owned(),
         false => {
-            let counts: Vec<String> = scrubbed.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-            format!("scrubbed, the same value always by the same pseudonym: {}", counts.join(", "))
+            let counts: Vec<String> = scrubbed
+                .iter()
+                .map(|(kind, count)| format!("{count} {kind}"))
+                .collect();
+            format!(
+                "scrubbed, the same value always by the same pseudonym: {}",
+                counts.join(", ")
+            )
         }
     });
     lines.push(format!("look through {name} before you pass it on"));
-    let index = Index { version: env!("CARGO_PKG_VERSION"), recordings, scrubbed };
-    let index = serde_json::to_string_pretty(&index).map_err(|error| fatal("malformed", error.to_string()))?;
+    let index = Index {
+        version: env!("CARGO_PKG_VERSION"),
+        recordings,
+        scrubbed,
+    };
+    let index = serde_json::to_string_pretty(&index)
+        .map_err(|error| fatal("malformed", error.to_string()))?;
     std::fs::write(folder.join("index.json"), index).map_err(io("index.json"))?;
     Ok(lines)
 }
@@ -181,24 +247,55 @@ fn line(recording: &Recording) -> String {
 /// A command that was asked for: stdout, stderr, and how it ended.
 fn record_asked(asked: &Asked<'_>) -> Result<([String; 2], Recording), Failure> {
     let cx = JobContext::foreground(asked.timeout + TOOL_TIMEOUT);
-    let call = Call { argv: &asked.argv, timeout: Some(asked.timeout), ..Call::default() };
+    let call = Call {
+        argv: &asked.argv,
+        timeout: Some(asked.timeout),
+        ..Call::default()
+    };
     let (texts, exit, remark) = match tool::run(&cx, &call) {
         Ok(done) => {
             let cut = done.truncated || done.stdout.len().max(done.stderr.len()) > OUTPUT_MAX;
             (
                 [head(&done.stdout), head(&done.stderr)],
                 done.status.code(),
-                how(done.stdout.is_empty() && done.stderr.is_empty(), done.status.code(), cut),
+                how(
+                    done.stdout.is_empty() && done.stderr.is_empty(),
+                    done.status.code(),
+                    cut,
+                ),
             )
         }
-        Err(ToolError::TimedOut { after, stdout, stderr, .. }) => {
-            ([head(&stdout), head(&stderr)], None, Some(format!("did not end within {} s", after.as_secs())))
+        Err(ToolError::TimedOut {
+            after,
+            stdout,
+            stderr,
+            ..
+        }) => (
+            [head(&stdout), head(&stderr)],
+            None,
+            Some(format!("did not end within {} s", after.as_secs())),
+        ),
+        Err(error @ (ToolError::Missing(_) | ToolError::Cancelled(_) | ToolError::Io(..))) => {
+            return Err(error.into());
         }
-        Err(error @ (ToolError::Missing(_) | ToolError::Cancelled(_) | ToolError::Io(..))) => return Err(error.into()),
     };
-    let argv = asked.argv.iter().map(|argument| (*argument).to_owned()).collect();
+    let argv = asked
+        .argv
+        .iter()
+        .map(|argument| (*argument).to_owned())
+        .collect();
     let messages = (!texts[1].is_empty()).then(|| ASKED_FILES[1].to_owned());
-    Ok((texts, Recording { file: ASKED_FILES[0].to_owned(), parser: "", argv, exit, messages, remark }))
+    Ok((
+        texts,
+        Recording {
+            file: ASKED_FILES[0].to_owned(),
+            parser: "",
+            argv,
+            exit,
+            messages,
+            remark,
+        },
+    ))
 }
 
 /// The first of an output.
@@ -211,7 +308,10 @@ fn how(silent: bool, exit: Option<i32>, cut: bool) -> Option<String> {
     match (silent, exit) {
         (true, _) => Some("said nothing".to_owned()),
         (false, Some(0)) => cut.then(|| "cut".to_owned()),
-        (false, exit) => Some(format!("ended with {}", exit.map_or("a signal".into(), |exit| exit.to_string()))),
+        (false, exit) => Some(format!(
+            "ended with {}",
+            exit.map_or("a signal".into(), |exit| exit.to_string())
+        )),
     }
 }
 
@@ -221,7 +321,11 @@ fn record(
     parser: &'static str,
     argv: &'static [&'static str],
 ) -> Result<(String, Recording), Failure> {
-    let call = Call { argv, timeout: Some(TOOL_TIMEOUT), ..Call::default() };
+    let call = Call {
+        argv,
+        timeout: Some(TOOL_TIMEOUT),
+        ..Call::default()
+    };
     let (text, exit, remark) = match tool::run(cx, &call) {
         Ok(done) => {
             let cut = done.truncated || done.stdout.len() > OUTPUT_MAX;
@@ -229,14 +333,30 @@ fn record(
             let remark = how(text.is_empty(), done.status.code(), cut);
             (text, done.status.code(), remark)
         }
-        Err(ToolError::Missing(program)) => (String::new(), None, Some(format!("{program} is not installed"))),
-        Err(ToolError::TimedOut { after, stdout, .. }) => {
-            (tool::tail(&stdout, OUTPUT_MAX), None, Some(format!("did not end within {} s", after.as_secs())))
-        }
+        Err(ToolError::Missing(program)) => (
+            String::new(),
+            None,
+            Some(format!("{program} is not installed")),
+        ),
+        Err(ToolError::TimedOut { after, stdout, .. }) => (
+            tool::tail(&stdout, OUTPUT_MAX),
+            None,
+            Some(format!("did not end within {} s", after.as_secs())),
+        ),
         Err(error @ (ToolError::Cancelled(_) | ToolError::Io(..))) => return Err(error.into()),
     };
     let argv = argv.iter().map(|argument| (*argument).to_owned()).collect();
-    Ok((text, Recording { file: file.to_owned(), parser, argv, exit, messages: None, remark }))
+    Ok((
+        text,
+        Recording {
+            file: file.to_owned(),
+            parser,
+            argv,
+            exit,
+            messages: None,
+            remark,
+        },
+    ))
 }
 
 #[cfg(test)]

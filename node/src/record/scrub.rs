@@ -22,8 +22,16 @@ const LABELS: [&str; 14] = [
     "pdi",
 ];
 /// What stands in place of a serial that there is not.
-const NO_SERIAL: [&str; 8] =
-    ["n/a", "[n/a]", "none", "unknown", "0", "<<<not_supported>>>", "not specified", "0x0000000000000000"];
+const NO_SERIAL: [&str; 8] = [
+    "n/a",
+    "[n/a]",
+    "none",
+    "unknown",
+    "0",
+    "<<<not_supported>>>",
+    "not specified",
+    "0x0000000000000000",
+];
 const SERIAL_MAX: usize = 64;
 /// Bound on what is kept of hostile outputs.
 const LEARNT_MAX: usize = 10_000;
@@ -62,7 +70,9 @@ impl Scrubber {
             if let Some(serial) = labelled(line)
                 && self.known.len() < LEARNT_MAX
             {
-                self.pseudonym("serial numbers", &serial, |number| format!("SERIAL{number:06}"));
+                self.pseudonym("serial numbers", &serial, |number| {
+                    format!("SERIAL{number:06}")
+                });
             }
         }
     }
@@ -85,13 +95,18 @@ impl Scrubber {
 
     /// Distinct values so far, by kind.
     pub fn counts(&self) -> Vec<(String, usize)> {
-        self.counts.iter().map(|(kind, count)| ((*kind).to_owned(), *count)).collect()
+        self.counts
+            .iter()
+            .map(|(kind, count)| ((*kind).to_owned(), *count))
+            .collect()
     }
 
     fn word(&mut self, word: &str) -> String {
         // Dots and dashes at the ends belong to the sentence.
         let core = word.trim_matches(|c: char| matches!(c, '.' | ':' | '-' | '_'));
-        let Some(at) = word.find(core).filter(|_| !core.is_empty()) else { return word.to_owned() };
+        let Some(at) = word.find(core).filter(|_| !core.is_empty()) else {
+            return word.to_owned();
+        };
         let (before, after) = (&word[..at], &word[at + core.len()..]);
         match self.replaced(core) {
             Some(pseudonym) => format!("{before}{pseudonym}{after}"),
@@ -118,20 +133,30 @@ impl Scrubber {
             }));
         }
         // A port's GUID: `0x506b4b03005c2740`, `506b:4b03:005c:2740`; without its vendor's part it is a plain number.
-        let guid =
-            word.strip_prefix("0x").is_some_and(|hex| hex.len() == 16 && hex.chars().all(|c| c.is_ascii_hexdigit()));
+        let guid = word
+            .strip_prefix("0x")
+            .is_some_and(|hex| hex.len() == 16 && hex.chars().all(|c| c.is_ascii_hexdigit()));
         if guid && !word.starts_with("0x00000") && !word.starts_with("0xffffffff") {
             return Some(self.pseudonym("GUIDs", word, |number| format!("0x0200{number:012x}")));
         }
         if is_hex_groups(word, ':', 4, 4) {
             return Some(self.pseudonym("GUIDs", word, |number| {
-                format!("0200:0000:{:04x}:{:04x}", number >> 16 & 0xffff, number & 0xffff)
+                format!(
+                    "0200:0000:{:04x}:{:04x}",
+                    number >> 16 & 0xffff,
+                    number & 0xffff
+                )
             }));
         }
         // A GID as perftest prints it, sixteen numbers.
-        if word.split(':').count() == 16 && word.split(':').all(|group| group.parse::<u8>().is_ok()) {
+        if word.split(':').count() == 16 && word.split(':').all(|group| group.parse::<u8>().is_ok())
+        {
             return Some(self.pseudonym("GIDs", word, |number| {
-                format!("02:00:00:00:00:00:00:00:00:00:00:00:00:00:{:02}:{:02}", number / 100 % 100, number % 100)
+                format!(
+                    "02:00:00:00:00:00:00:00:00:00:00:00:00:00:{:02}:{:02}",
+                    number / 100 % 100,
+                    number % 100
+                )
             }));
         }
         self.address(word)
@@ -139,22 +164,32 @@ impl Scrubber {
 
     fn address(&mut self, word: &str) -> Option<String> {
         let (host, port) = match word.split_once(':') {
-            Some((host, port)) if port.parse::<u16>().is_ok() && host.contains('.') => (host, Some(port)),
+            Some((host, port)) if port.parse::<u16>().is_ok() && host.contains('.') => {
+                (host, Some(port))
+            }
             _ => (word, None),
         };
         if let Ok(address) = host.parse::<Ipv4Addr>() {
             // Versions look the same; those of programs begin with small numbers.
-            if address.is_loopback() || address.is_unspecified() || address.is_broadcast() || address.octets()[0] < 10 {
+            if address.is_loopback()
+                || address.is_unspecified()
+                || address.is_broadcast()
+                || address.octets()[0] < 10
+            {
                 return None;
             }
-            let pseudonym = self.pseudonym("IP addresses", host, |number| format!("192.0.2.{}", number % 254 + 1));
+            let pseudonym = self.pseudonym("IP addresses", host, |number| {
+                format!("192.0.2.{}", number % 254 + 1)
+            });
             return Some(port.map_or(pseudonym.clone(), |port| format!("{pseudonym}:{port}")));
         }
         let address: Ipv6Addr = host.parse().ok().filter(|_| host.contains(':'))?;
         if address.is_loopback() || address.is_unspecified() {
             return None;
         }
-        Some(self.pseudonym("IP addresses", host, |number| format!("2001:db8::{number:x}")))
+        Some(self.pseudonym("IP addresses", host, |number| {
+            format!("2001:db8::{number:x}")
+        }))
     }
 
     fn uuid(&mut self, uuid: &str) -> String {
@@ -162,10 +197,17 @@ impl Scrubber {
         if uuid.chars().all(|c| matches!(c, '0' | '-')) {
             return uuid.to_owned();
         }
-        self.pseudonym("UUIDs", uuid, |number| format!("00000000-0000-4000-8000-{number:012x}"))
+        self.pseudonym("UUIDs", uuid, |number| {
+            format!("00000000-0000-4000-8000-{number:012x}")
+        })
     }
 
-    fn pseudonym(&mut self, kind: &'static str, value: &str, shaped: impl Fn(usize) -> String) -> String {
+    fn pseudonym(
+        &mut self,
+        kind: &'static str,
+        value: &str,
+        shaped: impl Fn(usize) -> String,
+    ) -> String {
         if let Some(known) = self.known.get(value) {
             return known.clone();
         }
@@ -190,14 +232,18 @@ fn is_uuid(word: &str) -> bool {
 
 fn is_hex_groups(word: &str, between: char, groups: usize, digits: usize) -> bool {
     word.split(between).count() == groups
-        && word.split(between).all(|group| group.len() == digits && group.chars().all(|c| c.is_ascii_hexdigit()))
+        && word
+            .split(between)
+            .all(|group| group.len() == digits && group.chars().all(|c| c.is_ascii_hexdigit()))
 }
 
 /// The serial number of a line that labels one: `<serial>…</serial>`, `Serial Number : …`, `"serial_number": "…"`.
 fn labelled(line: &str) -> Option<String> {
     let line = line.trim();
     // dmesg puts its time before the words.
-    let line = line.split_once("NVRM: ").map_or(line, |(_, message)| message);
+    let line = line
+        .split_once("NVRM: ")
+        .map_or(line, |(_, message)| message);
     let (label, value) = match line.strip_prefix('<') {
         Some(element) => {
             let (label, rest) = element.split_once('>')?;
@@ -208,7 +254,9 @@ fn labelled(line: &str) -> Option<String> {
     let label = label.trim().trim_matches('"').to_ascii_lowercase();
     let value = value.trim().trim_end_matches(',').trim_matches('"').trim();
     let plain = value.len() >= 4 && value.len() <= SERIAL_MAX && value.chars().all(is_word);
-    let known = LABELS.contains(&label.as_str()) && plain && !NO_SERIAL.contains(&value.to_ascii_lowercase().as_str());
+    let known = LABELS.contains(&label.as_str())
+        && plain
+        && !NO_SERIAL.contains(&value.to_ascii_lowercase().as_str());
     known.then(|| value.to_owned())
 }
 
@@ -243,17 +291,30 @@ mod tests {
             "rack7",
             "255:255:10:09",
         ];
-        secrets.iter().for_each(|secret| assert!(!text.contains(secret), "{secret} in {text}"));
+        secrets
+            .iter()
+            .for_each(|secret| assert!(!text.contains(secret), "{secret} in {text}"));
         let counts = scrubber.counts();
-        assert!(counts.contains(&("serial numbers".to_owned(), 2)), "{counts:?}");
-        assert!(counts.contains(&("UUIDs".to_owned(), 1)), "the same value counts once: {counts:?}");
+        assert!(
+            counts.contains(&("serial numbers".to_owned(), 2)),
+            "{counts:?}"
+        );
+        assert!(
+            counts.contains(&("UUIDs".to_owned(), 1)),
+            "the same value counts once: {counts:?}"
+        );
     }
 
     #[test]
     fn the_same_value_has_the_same_pseudonym_and_the_rest_stays() {
         let (text, _) = scrubbed();
         assert_eq!(text.matches("SERIAL000001").count(), 2, "{text}");
-        assert_eq!(text.matches("GPU-00000000-0000-4000-8000-000000000001").count(), 2, "{text}");
+        assert_eq!(
+            text.matches("GPU-00000000-0000-4000-8000-000000000001")
+                .count(),
+            2,
+            "{text}"
+        );
         for kept in ["00000000:01:00.0", "535.54.03", "16:24:18", "/24"] {
             assert!(text.contains(kept), "{kept} in {text}");
         }

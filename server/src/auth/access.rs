@@ -31,8 +31,20 @@ pub struct Place {
 impl Grant {
     /// Whether it lets its holder do this there.
     fn covers(&self, verb: &str, place: &Place) -> bool {
-        let Place { site, rack, pool, labels } = place.clone();
-        access::has(self.role, verb) && Scope { site, rack, pool, labels }.within(&self.scope)
+        let Place {
+            site,
+            rack,
+            pool,
+            labels,
+        } = place.clone();
+        access::has(self.role, verb)
+            && Scope {
+                site,
+                rack,
+                pool,
+                labels,
+            }
+            .within(&self.scope)
     }
 }
 
@@ -49,7 +61,11 @@ pub struct Holding {
 
 impl Holding {
     fn all(&self, allows: impl Fn(&Grant) -> bool) -> bool {
-        self.grants.iter().any(&allows) && self.owner.as_ref().is_none_or(|grants| grants.iter().any(&allows))
+        self.grants.iter().any(&allows)
+            && self
+                .owner
+                .as_ref()
+                .is_none_or(|grants| grants.iter().any(&allows))
     }
 
     /// Whether it lets its holder do this everywhere.
@@ -69,11 +85,20 @@ impl Holding {
 
     /// Within what it lets its holder do this: an object must lie in one of each of these lists. Empty for everywhere.
     pub fn sight(&self, verb: &str) -> Sight {
-        let lists = [Some(&self.grants), self.owner.as_ref()].into_iter().flatten();
+        let lists = [Some(&self.grants), self.owner.as_ref()]
+            .into_iter()
+            .flatten();
         let scopes = |grants: &Vec<Grant>| {
-            grants.iter().filter(|grant| access::has(grant.role, verb)).map(|grant| grant.scope.clone()).collect()
+            grants
+                .iter()
+                .filter(|grant| access::has(grant.role, verb))
+                .map(|grant| grant.scope.clone())
+                .collect()
         };
-        lists.map(scopes).filter(|scopes: &Vec<Scope>| !scopes.iter().any(Scope::is_everywhere)).collect()
+        lists
+            .map(scopes)
+            .filter(|scopes: &Vec<Scope>| !scopes.iter().any(Scope::is_everywhere))
+            .collect()
     }
 
     /// Whether a role within a scope is no more than this.
@@ -118,7 +143,12 @@ impl Actor {
     ///
     /// # Errors
     /// [`Error::Forbidden`], [`Error::NotFound`], the database's.
-    pub async fn need(&self, conn: &mut PgConnection, verb: &str, object: Named<'_>) -> Result<(), Error> {
+    pub async fn need(
+        &self,
+        conn: &mut PgConnection,
+        verb: &str,
+        object: Named<'_>,
+    ) -> Result<(), Error> {
         if self.holding.everywhere(verb) {
             return Ok(());
         }
@@ -129,7 +159,10 @@ impl Actor {
             return Ok(());
         }
         match self.holding.there("fleet.read", &place) {
-            true => Err(self.lacks(verb, &format!(" for {} {}", object.kind.replace('_', " "), object.key))),
+            true => Err(self.lacks(
+                verb,
+                &format!(" for {} {}", object.kind.replace('_', " "), object.key),
+            )),
             false => Err(Error::NotFound(format!("{} {:?}", object.kind, object.key))),
         }
     }
@@ -143,8 +176,15 @@ impl Actor {
     ///
     /// # Errors
     /// The database's.
-    pub async fn find_node(&self, conn: &mut PgConnection, key: &str) -> Result<Option<NodeId>, Error> {
-        match self.need(conn, "fleet.read", Named { kind: "node", key }).await {
+    pub async fn find_node(
+        &self,
+        conn: &mut PgConnection,
+        key: &str,
+    ) -> Result<Option<NodeId>, Error> {
+        match self
+            .need(conn, "fleet.read", Named { kind: "node", key })
+            .await
+        {
             Ok(()) => db::nodes::find_id(conn, key).await,
             Err(Error::NotFound(_) | Error::Forbidden(_)) => Ok(None),
             Err(other) => Err(other),
@@ -152,7 +192,10 @@ impl Actor {
     }
 
     fn lacks(&self, verb: &str, whereabouts: &str) -> Error {
-        Error::Forbidden(format!("This needs {verb}{whereabouts}, which {} has not.", self.name))
+        Error::Forbidden(format!(
+            "This needs {verb}{whereabouts}, which {} has not.",
+            self.name
+        ))
     }
 
     /// Looks at one request, as its route says what it needs.
@@ -165,15 +208,28 @@ impl Actor {
         (verb, whereabouts): (&str, Where),
         parameters: &[(String, String)],
     ) -> Result<(), Error> {
-        let key = |name: &str| parameters.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value);
-        let named = |kind, parameter| Some(Named { kind, key: key(parameter) });
+        let key = |name: &str| {
+            parameters
+                .iter()
+                .find(|(known, _)| known == name)
+                .map_or("", |(_, value)| value)
+        };
+        let named = |kind, parameter| {
+            Some(Named {
+                kind,
+                key: key(parameter),
+            })
+        };
         let object = match whereabouts {
             Where::Everywhere => return self.need_everywhere(verb),
             Where::Somewhere => return self.need_somewhere(verb),
             Where::At(kind, parameter) => named(kind, parameter),
         };
-        let (true, Some(object)) = (!self.holding.everywhere(verb), object) else { return Ok(()) };
-        self.need(&mut *app.pool.acquire().await?, verb, object).await
+        let (true, Some(object)) = (!self.holding.everywhere(verb), object) else {
+            return Ok(());
+        };
+        self.need(&mut *app.pool.acquire().await?, verb, object)
+            .await
     }
 }
 
@@ -182,26 +238,49 @@ mod tests {
     use super::*;
 
     fn grant(role: Role, scope: &str) -> Grant {
-        Grant { role, scope: serde_json::from_str(scope).unwrap() }
+        Grant {
+            role,
+            scope: serde_json::from_str(scope).unwrap(),
+        }
     }
 
     #[test]
     fn a_grant_reaches_as_far_as_its_scope_and_its_owner() {
-        let place = Place { site: Some("a".into()), rack: Some("r".into()), ..Place::default() };
-        let other = Place { site: Some("b".into()), ..Place::default() };
-        let mut holding = Holding { grants: vec![grant(Role::Operator, r#"{"site":"a"}"#)], owner: None };
+        let place = Place {
+            site: Some("a".into()),
+            rack: Some("r".into()),
+            ..Place::default()
+        };
+        let other = Place {
+            site: Some("b".into()),
+            ..Place::default()
+        };
+        let mut holding = Holding {
+            grants: vec![grant(Role::Operator, r#"{"site":"a"}"#)],
+            owner: None,
+        };
         assert!(holding.there("node.wipe", &place) && holding.somewhere("node.wipe"));
         assert!(!holding.there("node.wipe", &other) && !holding.everywhere("node.wipe"));
-        assert!(!holding.there("node.wipe", &Place::default()), "what lies nowhere is nobody's part");
+        assert!(
+            !holding.there("node.wipe", &Place::default()),
+            "what lies nowhere is nobody's part"
+        );
         assert!(!holding.there("site.write", &place));
-        assert!(holding.includes(Role::Viewer, &serde_json::from_str(r#"{"site":"a","pool":"p"}"#).unwrap()));
+        assert!(holding.includes(
+            Role::Viewer,
+            &serde_json::from_str(r#"{"site":"a","pool":"p"}"#).unwrap()
+        ));
         assert!(
             !holding.includes(Role::Viewer, &Scope::default())
                 && !holding.includes(Role::Admin, &holding.grants[0].scope)
         );
         holding.owner = Some(vec![grant(Role::Viewer, "{}")]);
         assert!(holding.there("fleet.read", &place) && !holding.there("node.wipe", &place));
-        assert_eq!(holding.sight("fleet.read"), [[holding.grants[0].scope.clone()]], "the owner's is everywhere");
+        assert_eq!(
+            holding.sight("fleet.read"),
+            [[holding.grants[0].scope.clone()]],
+            "the owner's is everywhere"
+        );
         holding.owner = Some(Vec::new());
         assert_eq!(holding.sight("fleet.read").len(), 2);
         assert!(!holding.somewhere("fleet.read"));

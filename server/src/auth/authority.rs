@@ -10,8 +10,9 @@ use muster_core::ids::{AgentId, ObjectId};
 use muster_core::values::Digest;
 use muster_core::wire::enrol::SERVER_NAME;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, PKCS_ED25519, PublicKeyData as _, SanType, SerialNumber, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ED25519,
+    PublicKeyData as _, SanType, SerialNumber, date_time_ymd,
 };
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -62,9 +63,15 @@ impl Requested {
     /// # Errors
     /// When it is none, is too long, is of another kind of key, or was not signed by that key.
     pub fn read(pem: &str) -> anyhow::Result<Self> {
-        ensure!(pem.len() <= LONGEST_REQUEST, "longer than {LONGEST_REQUEST} bytes");
+        ensure!(
+            pem.len() <= LONGEST_REQUEST,
+            "longer than {LONGEST_REQUEST} bytes"
+        );
         let request = CertificateSigningRequestParams::from_pem(pem)?;
-        ensure!(request.public_key.algorithm() == &PKCS_ED25519, "not of an Ed25519 key");
+        ensure!(
+            request.public_key.algorithm() == &PKCS_ED25519,
+            "not of an Ed25519 key"
+        );
         Ok(Self(request.public_key))
     }
 
@@ -94,12 +101,23 @@ impl Authority {
     /// # Errors
     /// When it is something else.
     pub fn open(sealed: &str) -> anyhow::Result<Self> {
-        let certificate = CertificateDer::from_pem_slice(sealed.as_bytes()).context("the authority's certificate")?;
-        let key = PrivatePkcs8KeyDer::from_pem_slice(sealed.as_bytes()).context("the authority's key")?;
+        let certificate = CertificateDer::from_pem_slice(sealed.as_bytes())
+            .context("the authority's certificate")?;
+        let key =
+            PrivatePkcs8KeyDer::from_pem_slice(sealed.as_bytes()).context("the authority's key")?;
         let key = KeyPair::from_pkcs8_der_and_sign_algo(&key, &PKCS_ED25519)?;
         let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
-        let pem = sealed.find("-----BEGIN CERTIFICATE").and_then(|at| sealed.get(at..)).unwrap_or_default().to_owned();
-        Ok(Self { certificate, pem, issuer, lasts: LASTS })
+        let pem = sealed
+            .find("-----BEGIN CERTIFICATE")
+            .and_then(|at| sealed.get(at..))
+            .unwrap_or_default()
+            .to_owned();
+        Ok(Self {
+            certificate,
+            pem,
+            issuer,
+            lasts: LASTS,
+        })
     }
 
     /// The same, whose certificates for agents last so long.
@@ -140,23 +158,34 @@ impl Authority {
         params.not_before = epoch + Duration::from_secs(not_before.as_second().try_into()?);
         params.not_after = epoch + Duration::from_secs(not_after.as_second().try_into()?);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        params.subject_alt_names = vec![SanType::URI(format!("muster:{}/{}", site.0, agent.0).try_into()?)];
+        params.subject_alt_names = vec![SanType::URI(
+            format!("muster:{}/{}", site.0, agent.0).try_into()?,
+        )];
         let certificate = params.signed_by(&key.0, &self.issuer)?;
-        Ok(Certificate { pem: certificate.pem(), not_before, not_after })
+        Ok(Certificate {
+            pem: certificate.pem(),
+            not_before,
+            not_after,
+        })
     }
 
     /// A key that lives as long as the process, certified for the agents' listener, and the chain that proves it.
     ///
     /// # Errors
     /// When the system has no randomness.
-    pub fn certify_server(&self) -> anyhow::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    pub fn certify_server(
+        &self,
+    ) -> anyhow::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
         let key = KeyPair::generate_for(&PKCS_ED25519)?;
         let mut params = named("Muster server");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.subject_alt_names = vec![SanType::DnsName(SERVER_NAME.try_into()?)];
         let certificate = params.signed_by(&key, &self.issuer)?;
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());
-        Ok((vec![certificate.der().clone(), self.certificate.clone()], key.into()))
+        Ok((
+            vec![certificate.der().clone(), self.certificate.clone()],
+            key.into(),
+        ))
     }
 }
 
@@ -165,12 +194,18 @@ impl Authority {
 /// # Errors
 /// When it is not an agent's.
 pub fn read(certificate: &CertificateDer<'_>) -> anyhow::Result<Certified> {
-    let (_, certificate) = X509Certificate::from_der(certificate).map_err(|error| anyhow!("{error}"))?;
-    let names = certificate.subject_alternative_name()?.context("it names nobody")?;
+    let (_, certificate) =
+        X509Certificate::from_der(certificate).map_err(|error| anyhow!("{error}"))?;
+    let names = certificate
+        .subject_alternative_name()?
+        .context("it names nobody")?;
     let [GeneralName::URI(uri)] = names.value.general_names.as_slice() else {
         anyhow::bail!("it does not name one agent");
     };
-    let ids = uri.strip_prefix("muster:").and_then(|ids| ids.split_once('/')).context("it names no agent")?;
+    let ids = uri
+        .strip_prefix("muster:")
+        .and_then(|ids| ids.split_once('/'))
+        .context("it names no agent")?;
     let validity = certificate.validity();
     Ok(Certified {
         site: ObjectId(Uuid::from_str(ids.0)?),
@@ -201,16 +236,36 @@ mod tests {
 
     #[test]
     fn a_certificate_says_whose_it_is_and_until_when() {
-        let authority = Authority::open(&Authority::make().unwrap()).unwrap().lasting(SignedDuration::from_hours(2));
+        let authority = Authority::open(&Authority::make().unwrap())
+            .unwrap()
+            .lasting(SignedDuration::from_hours(2));
         let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
-        let request = CertificateParams::default().serialize_request(&key).unwrap().pem().unwrap();
+        let request = CertificateParams::default()
+            .serialize_request(&key)
+            .unwrap()
+            .pem()
+            .unwrap();
         let ids = (AgentId::new(), ObjectId::new());
         let now: Timestamp = "2026-01-05T08:00:00.123Z".parse().unwrap();
-        let issued = authority.certify(&Requested::read(&request).unwrap(), ids, now).unwrap();
+        let issued = authority
+            .certify(&Requested::read(&request).unwrap(), ids, now)
+            .unwrap();
         let said = read(&CertificateDer::from_pem_slice(issued.pem.as_bytes()).unwrap()).unwrap();
-        let [from, to] = ["2026-01-05T07:59:00Z", "2026-01-05T10:00:00Z"].map(|at| at.parse().unwrap());
-        assert_eq!(said, Certified { agent: ids.0, site: ids.1, not_before: from, not_after: to });
-        assert!(read(&authority.certify_server().unwrap().0[0]).is_err(), "the server is no agent");
+        let [from, to] =
+            ["2026-01-05T07:59:00Z", "2026-01-05T10:00:00Z"].map(|at| at.parse().unwrap());
+        assert_eq!(
+            said,
+            Certified {
+                agent: ids.0,
+                site: ids.1,
+                not_before: from,
+                not_after: to
+            }
+        );
+        assert!(
+            read(&authority.certify_server().unwrap().0[0]).is_err(),
+            "the server is no agent"
+        );
         assert!(read(authority.certificate()).is_err());
         assert!(!authority.pem().contains("PRIVATE"));
     }
@@ -218,15 +273,26 @@ mod tests {
     #[test]
     fn a_request_that_is_none_or_is_signed_by_another_key_is_refused() {
         let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
-        let other_kind = CertificateParams::default().serialize_request(&key).unwrap().pem().unwrap();
+        let other_kind = CertificateParams::default()
+            .serialize_request(&key)
+            .unwrap()
+            .pem()
+            .unwrap();
         let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
-        let good = CertificateParams::default().serialize_request(&key).unwrap();
+        let good = CertificateParams::default()
+            .serialize_request(&key)
+            .unwrap();
         let mut changed = good.der().to_vec();
         *changed.last_mut().unwrap() ^= 1;
         let changed = pem_of(&changed);
         assert!(Requested::read(&pem_of(good.der())).is_ok());
-        for bad in ["", "-----BEGIN CERTIFICATE REQUEST-----", &other_kind, &changed, &"x".repeat(LONGEST_REQUEST + 1)]
-        {
+        for bad in [
+            "",
+            "-----BEGIN CERTIFICATE REQUEST-----",
+            &other_kind,
+            &changed,
+            &"x".repeat(LONGEST_REQUEST + 1),
+        ] {
             assert!(Requested::read(bad).is_err(), "{bad}");
         }
     }

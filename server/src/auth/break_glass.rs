@@ -31,7 +31,12 @@ pub struct Armed {
 impl Armed {
     fn seal(&self, key: &MasterKey) -> String {
         let (from, until) = (self.armed_at.as_microsecond(), self.until.as_microsecond());
-        key.keyed_hash("break_glass", json!([from, until, self.by, self.reason]).to_string().as_bytes())
+        key.keyed_hash(
+            "break_glass",
+            json!([from, until, self.by, self.reason])
+                .to_string()
+                .as_bytes(),
+        )
     }
 
     fn event(&self, at: Timestamp, kind: &'static str, summary: String) -> NewEvent {
@@ -46,8 +51,15 @@ impl Armed {
 /// When the database fails.
 pub async fn arm(conn: &mut PgConnection, key: &MasterKey, armed: &Armed) -> Result<(), Error> {
     db::break_glass::set(conn, armed, &armed.seal(key)).await?;
-    let summary = format!("the local administrator is armed until {:.0}: {}", armed.until, armed.reason);
-    db::events::insert(conn, armed.event(armed.armed_at, "break_glass.armed", summary)).await
+    let summary = format!(
+        "the local administrator is armed until {:.0}: {}",
+        armed.until, armed.reason
+    );
+    db::events::insert(
+        conn,
+        armed.event(armed.armed_at, "break_glass.armed", summary),
+    )
+    .await
 }
 
 /// Disarms it before its time. Sessions that were opened under it are worth nothing from then on.
@@ -57,7 +69,12 @@ pub async fn arm(conn: &mut PgConnection, key: &MasterKey, armed: &Armed) -> Res
 pub async fn disarm(conn: &mut PgConnection, by: &str, now: Timestamp) -> Result<bool, Error> {
     let done = db::break_glass::delete(conn).await?;
     if done {
-        let armed = Armed { armed_at: now, until: now, by: by.to_owned(), reason: String::new() };
+        let armed = Armed {
+            armed_at: now,
+            until: now,
+            by: by.to_owned(),
+            reason: String::new(),
+        };
         let summary = "the local administrator is disarmed".to_owned();
         db::events::insert(conn, armed.event(now, "break_glass.disarmed", summary)).await?;
     }
@@ -70,8 +87,12 @@ pub async fn disarm(conn: &mut PgConnection, by: &str, now: Timestamp) -> Result
 /// When the database fails.
 pub async fn find(conn: &mut PgConnection, app: &App) -> Result<Option<Armed>, Error> {
     let now = app.clock.now();
-    let found = db::break_glass::find(conn).await?.filter(|(armed, _)| armed.until > now);
-    Ok(found.filter(|(armed, seal)| *seal == armed.seal(&app.keys.master)).map(|(armed, _)| armed))
+    let found = db::break_glass::find(conn)
+        .await?
+        .filter(|(armed, _)| armed.until > now);
+    Ok(found
+        .filter(|(armed, seal)| *seal == armed.seal(&app.keys.master))
+        .map(|(armed, _)| armed))
 }
 
 /// Whether somebody may sign in, and may be what they are, now: everybody but an administrator by password, where a provider vouches for people and
@@ -83,6 +104,7 @@ pub async fn admits(conn: &mut PgConnection, app: &App, user: &UserRow) -> Resul
     if user.disabled {
         return Ok(false);
     }
-    let bound = app.oidc.is_some() && user.password_hash.is_some() && user.role == Role::Admin.as_str();
+    let bound =
+        app.oidc.is_some() && user.password_hash.is_some() && user.role == Role::Admin.as_str();
     Ok(!bound || find(conn, app).await?.is_some())
 }

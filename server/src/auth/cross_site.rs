@@ -10,7 +10,10 @@ use crate::error::Error;
 
 /// Middleware over everything that a browser can reach.
 pub async fn refuse(request: Request, next: Next) -> Response {
-    let safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    let safe = matches!(
+        *request.method(),
+        Method::GET | Method::HEAD | Method::OPTIONS
+    );
     let headers = request.headers();
     match safe || headers.contains_key(header::AUTHORIZATION) || same_site(headers) {
         true => next.run(request).await,
@@ -21,12 +24,18 @@ pub async fn refuse(request: Request, next: Next) -> Response {
 /// Whether a browser says that its own page of this origin sent the request. Neither header: not a browser of this decade, and so
 /// without the cookie that SameSite guards.
 fn same_site(headers: &HeaderMap) -> bool {
-    let text = |name| headers.get(name).map(|value: &http::HeaderValue| value.to_str().unwrap_or_default());
+    let text = |name| {
+        headers
+            .get(name)
+            .map(|value: &http::HeaderValue| value.to_str().unwrap_or_default())
+    };
     match (text("sec-fetch-site"), text("origin")) {
         (Some(site), _) => matches!(site, "same-origin" | "none"),
         (None, Some(origin)) => {
             let host = text("host").unwrap_or_default();
-            origin.split_once("://").is_some_and(|(_, origin_host)| !host.is_empty() && origin_host == host)
+            origin
+                .split_once("://")
+                .is_some_and(|(_, origin_host)| !host.is_empty() && origin_host == host)
         }
         (None, None) => true,
     }
@@ -39,13 +48,23 @@ mod tests {
     #[test]
     fn only_pages_of_the_same_origin_pass() {
         let headers = |pairs: &[(&'static str, &'static str)]| {
-            pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect::<HeaderMap>()
+            pairs
+                .iter()
+                .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+                .collect::<HeaderMap>()
         };
         for (pairs, passes) in [
             (&[("sec-fetch-site", "same-origin")][..], true),
             (&[("sec-fetch-site", "none")], true),
             (&[("sec-fetch-site", "same-site")], false),
-            (&[("sec-fetch-site", "cross-site"), ("origin", "http://m"), ("host", "m")], false),
+            (
+                &[
+                    ("sec-fetch-site", "cross-site"),
+                    ("origin", "http://m"),
+                    ("host", "m"),
+                ],
+                false,
+            ),
             (&[("origin", "http://m:8080"), ("host", "m:8080")], true),
             (&[("origin", "http://evil"), ("host", "m:8080")], false),
             (&[("origin", "null"), ("host", "m")], false),

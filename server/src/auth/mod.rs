@@ -64,12 +64,27 @@ impl Actor {
     }
 
     /// That they did something, as the history has it.
-    pub fn event(&self, at: Timestamp, kind: &'static str, node: Option<NodeId>, summary: String) -> NewEvent {
-        NewEvent { node, ..NewEvent::new(at, self.name.clone(), kind, summary).asked(self.request_id.clone()) }
+    pub fn event(
+        &self,
+        at: Timestamp,
+        kind: &'static str,
+        node: Option<NodeId>,
+        summary: String,
+    ) -> NewEvent {
+        NewEvent {
+            node,
+            ..NewEvent::new(at, self.name.clone(), kind, summary).asked(self.request_id.clone())
+        }
     }
 
     /// Something long that they ask of a node.
-    pub fn operation(&self, now: Timestamp, kind: &'static str, node: NodeId, message: String) -> NewOperation {
+    pub fn operation(
+        &self,
+        now: Timestamp,
+        kind: &'static str,
+        node: NodeId,
+        message: String,
+    ) -> NewOperation {
         NewOperation {
             id: OperationId::new(),
             kind,
@@ -100,14 +115,24 @@ pub async fn authorise(parts: &mut Parts, app: &App) -> Result<Actor, Error> {
     if let Some(known) = parts.extensions.get::<Known>() {
         known.note();
     }
-    let route = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned()).unwrap_or_default();
+    let route = parts
+        .extensions
+        .get::<MatchedPath>()
+        .map(|path| path.as_str().to_owned())
+        .unwrap_or_default();
     let raw = RawPathParams::from_request_parts(parts, app).await;
     let missing = |_| Error::NotFound("What the path names".into());
-    let parameters: Vec<(String, String)> =
-        raw.map_err(missing)?.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let parameters: Vec<(String, String)> = raw
+        .map_err(missing)?
+        .iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
     let needed = routes::need(&parts.method, &route, &parameters);
-    let (verb, whereabouts) = needed.ok_or_else(|| Error::Forbidden("This route is open to nobody.".into()))?;
-    actor.need_for(app, (&verb, whereabouts), &parameters).await?;
+    let (verb, whereabouts) =
+        needed.ok_or_else(|| Error::Forbidden("This route is open to nobody.".into()))?;
+    actor
+        .need_for(app, (&verb, whereabouts), &parameters)
+        .await?;
     Ok(actor)
 }
 
@@ -118,12 +143,18 @@ pub async fn authorise(parts: &mut Parts, app: &App) -> Result<Actor, Error> {
 pub async fn authenticate(headers: &HeaderMap, app: &App) -> Result<Actor, Error> {
     let found = match headers.get(header::AUTHORIZATION) {
         Some(value) => {
-            let token = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
+            let token = value
+                .to_str()
+                .ok()
+                .and_then(|text| text.strip_prefix("Bearer "));
             tokens::authenticate(app, token.ok_or(Error::Unauthenticated)?).await?
         }
         None => sessions::authenticate(app, headers).await?,
     };
-    Ok(Actor { request_id: request_id::of(headers), ..found })
+    Ok(Actor {
+        request_id: request_id::of(headers),
+        ..found
+    })
 }
 
 /// The actor behind a session cookie, for pages that look different when nobody is signed in.

@@ -12,15 +12,16 @@ use http::HeaderMap;
 use muster_api::tokens::Role;
 use muster_core::values::Secret;
 use openidconnect::core::{
-    CoreAuthDisplay, CoreAuthPrompt, CoreAuthenticationFlow, CoreErrorResponseType, CoreGenderClaim, CoreJsonWebKey,
-    CoreJweContentEncryptionAlgorithm, CoreJwsSigningAlgorithm, CoreProviderMetadata, CoreRevocableToken,
-    CoreRevocationErrorResponse, CoreTokenIntrospectionResponse, CoreTokenType,
+    CoreAuthDisplay, CoreAuthPrompt, CoreAuthenticationFlow, CoreErrorResponseType,
+    CoreGenderClaim, CoreJsonWebKey, CoreJweContentEncryptionAlgorithm, CoreJwsSigningAlgorithm,
+    CoreProviderMetadata, CoreRevocableToken, CoreRevocationErrorResponse,
+    CoreTokenIntrospectionResponse, CoreTokenType,
 };
 use openidconnect::{
-    AdditionalClaims, AuthorizationCode, Client, ClientId, ClientSecret, CsrfToken, EmptyExtraTokenFields,
-    EndpointMaybeSet, EndpointNotSet, EndpointSet, HttpClientError, HttpRequest, HttpResponse, IdTokenFields,
-    IssuerUrl, Nonce, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, Scope, StandardErrorResponse,
-    StandardTokenResponse,
+    AdditionalClaims, AuthorizationCode, Client, ClientId, ClientSecret, CsrfToken,
+    EmptyExtraTokenFields, EndpointMaybeSet, EndpointNotSet, EndpointSet, HttpClientError,
+    HttpRequest, HttpResponse, IdTokenFields, IssuerUrl, Nonce, PkceCodeChallenge,
+    PkceCodeVerifier, RedirectUrl, Scope, StandardErrorResponse, StandardTokenResponse,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -125,7 +126,12 @@ impl Provider {
             .timeout(Duration::from_secs(10))
             .build()?;
         let host = issuer.host_str().unwrap_or_default().to_owned();
-        Ok(Self { settings, http, turns: Semaphore::new(TURNS), host })
+        Ok(Self {
+            settings,
+            http,
+            turns: Semaphore::new(TURNS),
+            host,
+        })
     }
 
     /// How people know it: the host of its address.
@@ -137,14 +143,23 @@ impl Provider {
     ///
     /// # Errors
     /// When the provider does not answer as one.
-    pub async fn begin(&self, app: &App, headers: &HeaderMap, next: &str) -> anyhow::Result<(String, Cookie<'static>)> {
+    pub async fn begin(
+        &self,
+        app: &App,
+        headers: &HeaderMap,
+        next: &str,
+    ) -> anyhow::Result<(String, Cookie<'static>)> {
         let state = hex::encode(rand::random::<[u8; 32]>());
         let (nonce, verifier) = secrets(app, &state);
         let challenge = PkceCodeChallenge::from_code_verifier_sha256(&verifier);
         let value = format!("{state}.{}", hex::encode(next));
         let client = self.discover().await?;
         let (url, _, _) = client
-            .authorize_url(CoreAuthenticationFlow::AuthorizationCode, move || CsrfToken::new(state), move || nonce)
+            .authorize_url(
+                CoreAuthenticationFlow::AuthorizationCode,
+                move || CsrfToken::new(state),
+                move || nonce,
+            )
             .set_pkce_challenge(challenge)
             .add_scopes(["profile", "groups"].map(|scope| Scope::new(scope.into())))
             .url();
@@ -163,27 +178,43 @@ impl Provider {
     ) -> anyhow::Result<(Cookie<'static>, Cookie<'static>, String)> {
         let jar = CookieJar::from_headers(headers);
         let begun = jar.get(COOKIE).context("this browser began no login")?;
-        let (state, next) = begun.value().split_once('.').context("the cookie of the login is none of ours")?;
+        let (state, next) = begun
+            .value()
+            .split_once('.')
+            .context("the cookie of the login is none of ours")?;
         let shown = answered.state.unwrap_or_default();
         aws_lc_rs::constant_time::verify_slices_are_equal(state.as_bytes(), shown.as_bytes())
             .map_err(|_| anyhow::anyhow!("another login than the one that this browser began"))?;
-        ensure!(answered.error.is_none(), "the provider said {:?}", answered.error.unwrap_or_default());
+        ensure!(
+            answered.error.is_none(),
+            "the provider said {:?}",
+            answered.error.unwrap_or_default()
+        );
         let code = AuthorizationCode::new(answered.code.context("no code")?);
         let (nonce, verifier) = secrets(app, state);
         let client = self.discover().await?;
         let fetch = fetcher(self.http.clone());
-        let tokens = client.exchange_code(code)?.set_pkce_verifier(verifier).request_async(&fetch).await?;
+        let tokens = client
+            .exchange_code(code)?
+            .set_pkce_verifier(verifier)
+            .request_async(&fetch)
+            .await?;
         let id_token = tokens.extra_fields().id_token().context("no ID token")?;
-        let claims = id_token.claims(&client.id_token_verifier(), &nonce).context("the ID token")?;
+        let claims = id_token
+            .claims(&client.id_token_verifier(), &nonce)
+            .context("the ID token")?;
         let groups = &claims.additional_claims().groups;
         let subject = claims.subject().as_str();
-        let shown = claims.preferred_username().map_or(subject, |name| name.as_str());
+        let shown = claims
+            .preferred_username()
+            .map_or(subject, |name| name.as_str());
         let name = self.name(shown)?;
         let role = role(&self.settings.roles, groups);
         let now = app.clock.now();
         let mut tx = app.pool.begin().await?;
         let identity = (self.settings.issuer.as_str(), subject);
-        let (user, disabled) = db::users::set_vouched(&mut tx, identity, &name, role.as_str(), groups, now).await?;
+        let (user, disabled) =
+            db::users::set_vouched(&mut tx, identity, &name, role.as_str(), groups, now).await?;
         anyhow::ensure!(!disabled, "{name} is kept out by an administrator");
         let session = sessions::open(&mut tx, app, headers, user).await?;
         let event = NewEvent::new(
@@ -212,10 +243,22 @@ impl Provider {
         let _turn = self.turns.acquire().await?;
         let fetch = fetcher(self.http.clone());
         let issuer = IssuerUrl::new(self.settings.issuer.clone())?;
-        let metadata = CoreProviderMetadata::discover_async(issuer, &fetch).await.context("discover the provider")?;
-        let (id, secret) = (self.settings.client_id.clone(), self.settings.client_secret.reveal().to_owned());
-        let back = format!("{}/sign-in/oidc/callback", self.settings.public_url.trim_end_matches('/'));
-        let client = Relying::from_provider_metadata(metadata, ClientId::new(id), Some(ClientSecret::new(secret)));
+        let metadata = CoreProviderMetadata::discover_async(issuer, &fetch)
+            .await
+            .context("discover the provider")?;
+        let (id, secret) = (
+            self.settings.client_id.clone(),
+            self.settings.client_secret.reveal().to_owned(),
+        );
+        let back = format!(
+            "{}/sign-in/oidc/callback",
+            self.settings.public_url.trim_end_matches('/')
+        );
+        let client = Relying::from_provider_metadata(
+            metadata,
+            ClientId::new(id),
+            Some(ClientSecret::new(secret)),
+        );
         Ok(client.set_redirect_uri(RedirectUrl::new(back)?))
     }
 }
@@ -227,10 +270,16 @@ fn fetcher(http: reqwest::Client) -> impl Fn(HttpRequest) -> Fetched + Send + Sy
     move |request| Box::pin(fetch(http.clone(), request))
 }
 
-async fn fetch(http: reqwest::Client, request: HttpRequest) -> Result<HttpResponse, HttpClientError<reqwest::Error>> {
+async fn fetch(
+    http: reqwest::Client,
+    request: HttpRequest,
+) -> Result<HttpResponse, HttpClientError<reqwest::Error>> {
     let failed = |error| HttpClientError::Reqwest(Box::new(error));
     let (parts, body) = request.into_parts();
-    let request = http.request(parts.method, parts.uri.to_string()).headers(parts.headers).body(body);
+    let request = http
+        .request(parts.method, parts.uri.to_string())
+        .headers(parts.headers)
+        .body(body);
     let mut response = request.send().await.map_err(failed)?;
     let mut answer = openidconnect::http::Response::builder().status(response.status());
     for (name, value) in response.headers() {
@@ -239,7 +288,9 @@ async fn fetch(http: reqwest::Client, request: HttpRequest) -> Result<HttpRespon
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(failed)? {
         if bytes.len() + chunk.len() > LONGEST {
-            return Err(HttpClientError::Other("the provider's answer is too long".into()));
+            return Err(HttpClientError::Other(
+                "the provider's answer is too long".into(),
+            ));
         }
         bytes.extend_from_slice(&chunk);
     }
@@ -248,19 +299,33 @@ async fn fetch(http: reqwest::Client, request: HttpRequest) -> Result<HttpRespon
 
 /// Nonce and PKCE verifier of a login: only this fleet's servers, and only for the browser that holds the state, can tell them.
 fn secrets(app: &App, state: &str) -> (Nonce, PkceCodeVerifier) {
-    let derived = |use_: &str| app.keys.master.keyed_hash(&format!("oidc/{use_}"), state.as_bytes());
-    (Nonce::new(derived("nonce")), PkceCodeVerifier::new(derived("verifier") + &derived("verifier/2")))
+    let derived = |use_: &str| {
+        app.keys
+            .master
+            .keyed_hash(&format!("oidc/{use_}"), state.as_bytes())
+    };
+    (
+        Nonce::new(derived("nonce")),
+        PkceCodeVerifier::new(derived("verifier") + &derived("verifier/2")),
+    )
 }
 
 /// The most that any of the groups gives.
 fn role(roles: &[(String, Role)], groups: &[String]) -> Role {
     let best = [Role::Admin, Role::Operator, Role::Automation, Role::Viewer];
-    let has = |role: &Role| roles.iter().any(|(group, given)| given == role && groups.contains(group));
+    let has = |role: &Role| {
+        roles
+            .iter()
+            .any(|(group, given)| given == role && groups.contains(group))
+    };
     best.into_iter().find(has).unwrap_or(Role::Guest)
 }
 
 fn cookie(value: String, headers: &HeaderMap) -> Cookie<'static> {
-    let cookie = Cookie::build((COOKIE, value)).path("/sign-in").http_only(true).same_site(SameSite::Lax);
+    let cookie = Cookie::build((COOKIE, value))
+        .path("/sign-in")
+        .http_only(true)
+        .same_site(SameSite::Lax);
     cookie.secure(sessions::came_by_tls(headers)).build()
 }
 
@@ -270,8 +335,16 @@ mod tests {
 
     #[test]
     fn the_most_of_all_groups_counts_and_no_group_is_a_guest() {
-        let roles = [("a".to_owned(), Role::Viewer), ("b".to_owned(), Role::Admin)];
-        let groups = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let roles = [
+            ("a".to_owned(), Role::Viewer),
+            ("b".to_owned(), Role::Admin),
+        ];
+        let groups = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(role(&roles, &groups(&["a", "b"])), Role::Admin);
         assert_eq!(role(&roles, &groups(&["a", "c"])), Role::Viewer);
         assert_eq!(role(&roles, &groups(&["A", "admin"])), Role::Guest);

@@ -20,7 +20,8 @@ static TURNS: Semaphore = Semaphore::const_new(2);
 pub async fn hash(password: Secret) -> Result<String, Error> {
     slowly(move || {
         let hash = Argon2::default().hash_password(password.reveal().as_bytes());
-        hash.map(|hash| hash.to_string()).map_err(|error| Error::internal(anyhow::anyhow!("argon2: {error}")))
+        hash.map(|hash| hash.to_string())
+            .map_err(|error| Error::internal(anyhow::anyhow!("argon2: {error}")))
     })
     .await?
 }
@@ -35,7 +36,9 @@ pub async fn verify(password: Secret, hash: Option<String>) -> Result<bool, Erro
             return false;
         }
         match hash.as_deref().map(PasswordHash::new) {
-            Some(Ok(hash)) => Argon2::default().verify_password(password.reveal().as_bytes(), &hash).is_ok(),
+            Some(Ok(hash)) => Argon2::default()
+                .verify_password(password.reveal().as_bytes(), &hash)
+                .is_ok(),
             Some(Err(_)) | None => {
                 let _same_work = Argon2::default().hash_password(password.reveal().as_bytes());
                 false
@@ -47,7 +50,9 @@ pub async fn verify(password: Secret, hash: Option<String>) -> Result<bool, Erro
 
 async fn slowly<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
     let _turn = TURNS.acquire().await.map_err(Error::internal)?;
-    tokio::task::spawn_blocking(work).await.map_err(Error::internal)
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(Error::internal)
 }
 
 #[cfg(test)]
@@ -58,8 +63,16 @@ mod tests {
     async fn only_the_password_verifies() {
         let hash = hash(Secret::new("correct horse")).await.unwrap();
         assert!(hash.starts_with("$argon2id$"));
-        assert!(verify(Secret::new("correct horse"), Some(hash.clone())).await.unwrap());
-        assert!(!verify(Secret::new("battery staple"), Some(hash)).await.unwrap());
+        assert!(
+            verify(Secret::new("correct horse"), Some(hash.clone()))
+                .await
+                .unwrap()
+        );
+        assert!(
+            !verify(Secret::new("battery staple"), Some(hash))
+                .await
+                .unwrap()
+        );
         assert!(!verify(Secret::new("correct horse"), None).await.unwrap());
     }
 }

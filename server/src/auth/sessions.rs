@@ -41,23 +41,41 @@ pub async fn sign_in(
     let mut tx = app.pool.begin().await?;
     let refused = match &user {
         // What was typed as a name may be a password: only a hash tells whether it was the same again.
-        None => Some(format!("unknown name, of hash {}", app.keys.master.keyed_hash("sign_in", name.as_bytes()))),
+        None => Some(format!(
+            "unknown name, of hash {}",
+            app.keys.master.keyed_hash("sign_in", name.as_bytes())
+        )),
         Some(user) if !right => Some(format!("wrong password of {}", user.name)),
-        Some(user) if user.disabled => Some(format!("{} is kept out by an administrator", user.name)),
-        Some(user) if !break_glass::admits(&mut tx, app, user).await? => {
-            Some(format!("the local administrator {} is not armed", user.name))
+        Some(user) if user.disabled => {
+            Some(format!("{} is kept out by an administrator", user.name))
         }
+        Some(user) if !break_glass::admits(&mut tx, app, user).await? => Some(format!(
+            "the local administrator {} is not armed",
+            user.name
+        )),
         Some(_) => None,
     };
     let cookie = match (user, refused) {
         (Some(user), None) => {
             let summary = format!("{} signed in by password", user.name);
-            tell(&mut tx, app, headers, (&format!("user:{}", user.name), "user.signed_in", summary)).await?;
+            tell(
+                &mut tx,
+                app,
+                headers,
+                (&format!("user:{}", user.name), "user.signed_in", summary),
+            )
+            .await?;
             Some(open(&mut tx, app, headers, user.id).await?)
         }
         (_, why) => {
             let summary = format!("a login failed: {}", why.unwrap_or_default());
-            tell(&mut tx, app, headers, ("anonymous", "user.sign_in_failed", summary)).await?;
+            tell(
+                &mut tx,
+                app,
+                headers,
+                ("anonymous", "user.sign_in_failed", summary),
+            )
+            .await?;
             None
         }
     };
@@ -72,7 +90,8 @@ async fn tell(
     headers: &HeaderMap,
     (actor, kind, summary): (&str, &'static str, String),
 ) -> Result<(), Error> {
-    let event = NewEvent::new(app.clock.now(), actor.to_owned(), kind, summary).asked(request_id::of(headers));
+    let event = NewEvent::new(app.clock.now(), actor.to_owned(), kind, summary)
+        .asked(request_id::of(headers));
     db::events::insert(conn, event).await
 }
 
@@ -110,7 +129,9 @@ pub async fn sign_out(app: &App, headers: &HeaderMap) -> Result<Cookie<'static>,
 
 /// What a request brings as a session, whether it is one or not.
 pub fn sent(headers: &HeaderMap) -> Option<String> {
-    CookieJar::from_headers(headers).get(COOKIE).map(|cookie| cookie.value().to_owned())
+    CookieJar::from_headers(headers)
+        .get(COOKIE)
+        .map(|cookie| cookie.value().to_owned())
 }
 
 /// Whose session the request's cookie is.
@@ -128,14 +149,28 @@ pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Actor, Error
         return Err(Error::Unauthenticated);
     }
     let now = app.clock.now();
-    if user.last_seen.is_none_or(|seen| now.duration_since(seen.to_jiff()) >= SEEN_EVERY) {
+    if user
+        .last_seen
+        .is_none_or(|seen| now.duration_since(seen.to_jiff()) >= SEEN_EVERY)
+    {
         db::users::set_last_seen(&mut conn, user.id, now).await?;
     }
     let role = role(&user)?;
-    let holding = Holding { grants: grants(&mut conn, Some(&user)).await?, owner: None };
+    let holding = Holding {
+        grants: grants(&mut conn, Some(&user)).await?,
+        owner: None,
+    };
     let name = format!("user:{}", user.name);
     let releases_per_hour = Some(DEFAULT_RELEASES_PER_HOUR);
-    Ok(Actor { person: name.clone(), name, role, holding, token: None, releases_per_hour, request_id: None })
+    Ok(Actor {
+        person: name.clone(),
+        name,
+        role,
+        holding,
+        token: None,
+        releases_per_hour,
+        request_id: None,
+    })
 }
 
 /// What a person holds: their own role everywhere, and what bindings give them and their groups. Nobody holds nothing.
@@ -143,16 +178,23 @@ pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Actor, Error
 /// # Errors
 /// When the database fails.
 pub async fn grants(conn: &mut PgConnection, user: Option<&UserRow>) -> Result<Vec<Grant>, Error> {
-    let Some(user) = user else { return Ok(Vec::new()) };
+    let Some(user) = user else {
+        return Ok(Vec::new());
+    };
     let groups = user.groups.iter().map(|group| format!("group:{group}"));
     let subjects: Vec<String> = groups.chain([format!("user:{}", user.name)]).collect();
     let mut grants = db::access::bindings(conn, &subjects).await?;
-    grants.push(Grant { role: role(user)?, scope: Scope::default() });
+    grants.push(Grant {
+        role: role(user)?,
+        scope: Scope::default(),
+    });
     Ok(grants)
 }
 
 fn role(user: &UserRow) -> Result<Role, Error> {
-    user.role.parse().map_err(|why: String| Error::internal(anyhow::anyhow!("user {}: {why}", user.name)))
+    user.role
+        .parse()
+        .map_err(|why: String| Error::internal(anyhow::anyhow!("user {}: {why}", user.name)))
 }
 
 fn hash_of(token: &str) -> [u8; 32] {
@@ -161,16 +203,26 @@ fn hash_of(token: &str) -> [u8; 32] {
 
 /// `Secure` wherever the browser came by TLS. Only a lab on a loopback address does not.
 fn cookie(token: String, headers: &HeaderMap) -> Cookie<'static> {
-    let cookie = Cookie::build((COOKIE, token)).path("/").http_only(true).same_site(SameSite::Lax);
+    let cookie = Cookie::build((COOKIE, token))
+        .path("/")
+        .http_only(true)
+        .same_site(SameSite::Lax);
     cookie.secure(came_by_tls(headers)).build()
 }
 
 /// Whoever ends TLS in front of us says so; without its word, the browser's own does: it names the scheme of the page that sent a form.
 pub fn came_by_tls(headers: &HeaderMap) -> bool {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let text = |name: &str| {
+        headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    };
     let forwarded = text("forwarded").to_ascii_lowercase();
     text("x-forwarded-proto").eq_ignore_ascii_case("https")
-        || forwarded.split([';', ',']).any(|part| part.trim().trim_matches('"') == "proto=https")
+        || forwarded
+            .split([';', ','])
+            .any(|part| part.trim().trim_matches('"') == "proto=https")
         || text("origin").starts_with("https://")
 }
 

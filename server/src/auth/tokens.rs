@@ -35,7 +35,10 @@ pub struct Minted {
 pub fn mint(keys: Option<&TokenKeys>) -> Minted {
     let id = TokenId::new();
     let secret = minted(PREFIX, id, "");
-    let mac = keys.map_or_else(|| TokenMac::plain(secret.reveal()), |keys| keys.mac(secret.reveal()));
+    let mac = keys.map_or_else(
+        || TokenMac::plain(secret.reveal()),
+        |keys| keys.mac(secret.reveal()),
+    );
     Minted { id, secret, mac }
 }
 
@@ -49,8 +52,15 @@ pub struct MintedAgent {
 /// Makes the token that an agent enrols with; it carries the authority's digest, by which the agent knows the server. The id in it is only there for scanners
 /// and logs.
 pub fn mint_agent(authority: Digest) -> MintedAgent {
-    let secret = minted(AGENT_PREFIX, TokenId::new(), &format!("_{}", authority.hex()));
-    MintedAgent { hash: hash(secret.reveal()), secret }
+    let secret = minted(
+        AGENT_PREFIX,
+        TokenId::new(),
+        &format!("_{}", authority.hex()),
+    );
+    MintedAgent {
+        hash: hash(secret.reveal()),
+        secret,
+    }
 }
 
 fn minted(prefix: &str, id: TokenId, rest: &str) -> Secret {
@@ -67,12 +77,18 @@ pub fn hash(token: &str) -> [u8; 32] {
 
 /// The id in a well-formed API token.
 fn id(token: &str) -> Option<TokenId> {
-    let body = token.len().checked_sub(CRC_HEX).and_then(|at| token.is_char_boundary(at).then(|| token.split_at(at)));
+    let body = token
+        .len()
+        .checked_sub(CRC_HEX)
+        .and_then(|at| token.is_char_boundary(at).then(|| token.split_at(at)));
     let (body, crc) = body?;
     if u32::from_str_radix(crc, 16).ok()? != crc32fast::hash(body.as_bytes()) {
         return None;
     }
-    let (id, secret) = body.strip_prefix(PREFIX)?.strip_prefix('_')?.split_once('_')?;
+    let (id, secret) = body
+        .strip_prefix(PREFIX)?
+        .strip_prefix('_')?
+        .split_once('_')?;
     (secret.len() == SECRET_BYTES * 2).then_some(())?;
     Uuid::try_parse(id).ok().map(TokenId)
 }
@@ -85,7 +101,9 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
     let id = id(token).ok_or(Error::Unauthenticated)?;
     let now = app.clock.now();
     let mut conn = app.pool.acquire().await?;
-    let row = db::tokens::find(&mut conn, id).await?.ok_or(Error::Unauthenticated)?;
+    let row = db::tokens::find(&mut conn, id)
+        .await?
+        .ok_or(Error::Unauthenticated)?;
     let fit = fit(app, &mut conn, &row, token).await?;
     if fit == Fit::Differs || row.revoked_at.is_some() || row.expires_at <= now {
         return Err(Error::Unauthenticated);
@@ -96,9 +114,16 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
     if row.last_used.is_none_or(|used| stale(used.to_jiff(), now)) {
         db::tokens::set_last_used(&mut conn, id, now).await?;
     }
-    let role: Role = row.role.parse().map_err(|why: String| Error::internal(anyhow::anyhow!("token {id}: {why}")))?;
+    let role: Role = row
+        .role
+        .parse()
+        .map_err(|why: String| Error::internal(anyhow::anyhow!("token {id}: {why}")))?;
     let name = format!("token:{}", row.name);
-    let owner = match row.person.as_deref().and_then(|person| person.strip_prefix("user:")) {
+    let owner = match row
+        .person
+        .as_deref()
+        .and_then(|person| person.strip_prefix("user:"))
+    {
         // Nobody of that name any more: nothing is left to bound it by, and nothing is left of it.
         Some(person) => {
             let person = db::users::find(&mut conn, person).await?;
@@ -111,20 +136,43 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
         }
         None => None,
     };
-    let holding = Holding { grants: vec![Grant { role, scope: row.scope.0 }], owner };
-    let releases_per_hour = row.releases_per_hour.and_then(|limit| u32::try_from(limit).ok());
+    let holding = Holding {
+        grants: vec![Grant {
+            role,
+            scope: row.scope.0,
+        }],
+        owner,
+    };
+    let releases_per_hour = row
+        .releases_per_hour
+        .and_then(|limit| u32::try_from(limit).ok());
     let person = row.person.unwrap_or_else(|| name.clone());
-    Ok(Actor { person, name, role, holding, token: Some(id), releases_per_hour, request_id: None })
+    Ok(Actor {
+        person,
+        name,
+        role,
+        holding,
+        token: Some(id),
+        releases_per_hour,
+        request_id: None,
+    })
 }
 
 /// How what is stored stands to a token. A key that is not known here was made since this process began; without it the token is nobody's.
-async fn fit(app: &App, conn: &mut PgConnection, row: &TokenRow, token: &str) -> Result<Fit, Error> {
+async fn fit(
+    app: &App,
+    conn: &mut PgConnection,
+    row: &TokenRow,
+    token: &str,
+) -> Result<Fit, Error> {
     let keys = &app.keys.tokens;
     let found = keys.fit(&row.token_hash, row.key_id.as_deref(), token);
     if found != Fit::Unknown {
         return Ok(found);
     }
-    keys.reload(&app.keys.master, conn).await.map_err(Error::internal)?;
+    keys.reload(&app.keys.master, conn)
+        .await
+        .map_err(Error::internal)?;
     match keys.fit(&row.token_hash, row.key_id.as_deref(), token) {
         Fit::Unknown => Ok(Fit::Differs),
         found => Ok(found),
@@ -146,13 +194,23 @@ mod tests {
         let text = minted.secret.reveal().to_owned();
         assert_eq!(id(&text), Some(minted.id));
         assert_eq!(minted.mac, TokenMac::plain(&text));
-        for bad in ["", "mst_", "ü", &text[..text.len() - 1], &text.replace('_', "-"), &text.to_uppercase()] {
+        for bad in [
+            "",
+            "mst_",
+            "ü",
+            &text[..text.len() - 1],
+            &text.replace('_', "-"),
+            &text.to_uppercase(),
+        ] {
             assert_eq!(id(bad), None, "{bad}");
         }
         let authority = Digest::of(b"ca");
         let agents = mint_agent(authority);
         assert_eq!(id(agents.secret.reveal()), None);
         assert_eq!(hash(agents.secret.reveal()), agents.hash);
-        assert_eq!(muster_core::wire::enrol::authority_of(agents.secret.reveal()), Some(authority));
+        assert_eq!(
+            muster_core::wire::enrol::authority_of(agents.secret.reveal()),
+            Some(authority)
+        );
     }
 }

@@ -24,23 +24,51 @@ pub async fn place(conn: &mut PgConnection, kind: &str, key: &str) -> Result<Opt
     let id = Uuid::parse_str(key).ok();
     let row = match kind {
         "node" => node(conn, Some(key), id).await?,
-        "claim" | "operation" | "approval" | "waiver" | "job" => match node_of(conn, kind, key, id).await? {
-            None => waived(conn, kind, id).await?,
-            // Pairs lie where their pool does.
-            Some((None, None)) if kind == "operation" => match pool_of_pairs(conn, id).await? {
-                Some(pool) => declared(conn, "pool", "", Some(pool)).await?,
-                None => Some(PlaceRow { site: None, rack: None, pool: None, labels: Json::default() }),
-            },
-            // What is of no node lies nowhere.
-            Some((None, pool)) => Some(PlaceRow { site: None, rack: None, pool, labels: Json::default() }),
-            Some((node, pool)) => node_with(conn, node, pool).await?,
-        },
+        "claim" | "operation" | "approval" | "waiver" | "job" => {
+            match node_of(conn, kind, key, id).await? {
+                None => waived(conn, kind, id).await?,
+                // Pairs lie where their pool does.
+                Some((None, None)) if kind == "operation" => match pool_of_pairs(conn, id).await? {
+                    Some(pool) => declared(conn, "pool", "", Some(pool)).await?,
+                    None => Some(PlaceRow {
+                        site: None,
+                        rack: None,
+                        pool: None,
+                        labels: Json::default(),
+                    }),
+                },
+                // What is of no node lies nowhere.
+                Some((None, pool)) => Some(PlaceRow {
+                    site: None,
+                    rack: None,
+                    pool,
+                    labels: Json::default(),
+                }),
+                Some((node, pool)) => node_with(conn, node, pool).await?,
+            }
+        }
         _ => declared(conn, kind, key, id).await?,
     };
-    Ok(row.map(|PlaceRow { site, rack, pool, labels }| Place { site, rack, pool, labels: labels.0 }))
+    Ok(row.map(
+        |PlaceRow {
+             site,
+             rack,
+             pool,
+             labels,
+         }| Place {
+            site,
+            rack,
+            pool,
+            labels: labels.0,
+        },
+    ))
 }
 
-async fn node(conn: &mut PgConnection, name: Option<&str>, id: Option<Uuid>) -> Result<Option<PlaceRow>, Error> {
+async fn node(
+    conn: &mut PgConnection,
+    name: Option<&str>,
+    id: Option<Uuid>,
+) -> Result<Option<PlaceRow>, Error> {
     Ok(sqlx::query_as!(
         PlaceRow,
         r#"SELECT s.name AS "site?", r.name AS "rack?", p.name AS "pool?", n.labels AS "labels: Labels"
@@ -55,17 +83,32 @@ async fn node(conn: &mut PgConnection, name: Option<&str>, id: Option<Uuid>) -> 
 }
 
 /// A claim lies where its node does, and in its own pool: when it is over, the node may be another's.
-async fn node_with(conn: &mut PgConnection, id: Option<Uuid>, pool: Option<String>) -> Result<Option<PlaceRow>, Error> {
+async fn node_with(
+    conn: &mut PgConnection,
+    id: Option<Uuid>,
+    pool: Option<String>,
+) -> Result<Option<PlaceRow>, Error> {
     let row = node(conn, None, id).await?;
-    Ok(row.map(|row| PlaceRow { pool: pool.or(row.pool), ..row }))
+    Ok(row.map(|row| PlaceRow {
+        pool: pool.or(row.pool),
+        ..row
+    }))
 }
 
 async fn pool_of_pairs(conn: &mut PgConnection, id: Option<Uuid>) -> Result<Option<Uuid>, Error> {
-    Ok(sqlx::query_scalar!("SELECT pool_id FROM pair_runs WHERE id = $1", id).fetch_optional(conn).await?)
+    Ok(
+        sqlx::query_scalar!("SELECT pool_id FROM pair_runs WHERE id = $1", id)
+            .fetch_optional(conn)
+            .await?,
+    )
 }
 
 /// What a waiver is for, by its own id or its approval's: a node, a rack or a pool.
-async fn waived(conn: &mut PgConnection, kind: &str, id: Option<Uuid>) -> Result<Option<PlaceRow>, Error> {
+async fn waived(
+    conn: &mut PgConnection,
+    kind: &str,
+    id: Option<Uuid>,
+) -> Result<Option<PlaceRow>, Error> {
     let found = sqlx::query!(
         r#"SELECT CASE WHEN w.rack_id IS NOT NULL THEN 'rack' WHEN w.pool_id IS NOT NULL THEN 'pool' ELSE 'node' END AS "kind!",
                   coalesce(w.node_id, w.rack_id, w.pool_id) AS "id!"
@@ -108,7 +151,12 @@ async fn node_of(
 }
 
 /// A declared object: a site, rack or pool lies in itself; what names a site lies there, and what names a cluster where that is.
-async fn declared(conn: &mut PgConnection, kind: &str, key: &str, id: Option<Uuid>) -> Result<Option<PlaceRow>, Error> {
+async fn declared(
+    conn: &mut PgConnection,
+    kind: &str,
+    key: &str,
+    id: Option<Uuid>,
+) -> Result<Option<PlaceRow>, Error> {
     Ok(sqlx::query_as!(
         PlaceRow,
         r#"SELECT CASE o.kind WHEN 'site' THEN o.name ELSE coalesce(s.name, cs.name) END AS "site?",
@@ -141,8 +189,14 @@ pub async fn bindings(conn: &mut PgConnection, subjects: &[String]) -> Result<Ve
     .await?;
     rows.into_iter()
         .map(|row| {
-            let role = row.role.parse().map_err(|why: String| Error::internal(anyhow::anyhow!("a binding: {why}")))?;
-            Ok(Grant { role, scope: row.scope.0 })
+            let role = row
+                .role
+                .parse()
+                .map_err(|why: String| Error::internal(anyhow::anyhow!("a binding: {why}")))?;
+            Ok(Grant {
+                role,
+                scope: row.scope.0,
+            })
         })
         .collect()
 }

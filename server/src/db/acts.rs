@@ -44,7 +44,12 @@ pub async fn start(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list(conn: &mut PgConnection, job: JobId, round: i32, now: Timestamp) -> Result<Vec<ActRecord>, Error> {
+pub async fn list(
+    conn: &mut PgConnection,
+    job: JobId,
+    round: i32,
+    now: Timestamp,
+) -> Result<Vec<ActRecord>, Error> {
     let rows = sqlx::query!(
         "SELECT act, attempt, before, started_at FROM job_acts WHERE job_id = $1 AND round = $2 ORDER BY started_at",
         job as JobId,
@@ -59,5 +64,8 @@ pub async fn list(conn: &mut PgConnection, job: JobId, round: i32, now: Timestam
         started_at,
         age_s: u64::try_from((now - started_at).get_seconds()).unwrap_or(0),
     };
-    Ok(rows.into_iter().map(|row| record(row.started_at.to_jiff(), row.act, row.attempt, row.before)).collect())
+    Ok(rows
+        .into_iter()
+        .map(|row| record(row.started_at.to_jiff(), row.act, row.attempt, row.before))
+        .collect())
 }

@@ -29,7 +29,11 @@ pub struct Adoption {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set(conn: &mut PgConnection, adoption: &Adoption, now: Timestamp) -> Result<(), Error> {
+pub async fn set(
+    conn: &mut PgConnection,
+    adoption: &Adoption,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO adoptions (node_id, claim_id, claim_name, pool_id, credential_id, host_key, actor, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -90,7 +94,9 @@ pub async fn finish(
     epoch: i64,
     now: Timestamp,
 ) -> Result<Option<String>, Error> {
-    let Some(adoption) = find(conn, node).await? else { return Ok(None) };
+    let Some(adoption) = find(conn, node).await? else {
+        return Ok(None);
+    };
     let claim = NewClaim {
         id: adoption.claim,
         name: adoption.claim_name.clone(),
@@ -115,9 +121,14 @@ pub async fn finish(
     )
     .execute(&mut *conn)
     .await?;
-    sqlx::query!("DELETE FROM secrets WHERE object_id = $1", adoption.credential as ObjectId)
-        .execute(&mut *conn)
+    sqlx::query!(
+        "DELETE FROM secrets WHERE object_id = $1",
+        adoption.credential as ObjectId
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!("DELETE FROM adoptions WHERE node_id = $1", node as NodeId)
+        .execute(conn)
         .await?;
-    sqlx::query!("DELETE FROM adoptions WHERE node_id = $1", node as NodeId).execute(conn).await?;
     Ok(Some(adoption.claim_name))
 }

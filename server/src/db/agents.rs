@@ -84,7 +84,10 @@ pub async fn find_caller(
             certified_until: row.certified_until,
             generation: row.generation,
         },
-        lease: SiteLease { holder: row.holder, until: row.until.map(|at| at.to_jiff()) },
+        lease: SiteLease {
+            holder: row.holder,
+            until: row.until.map(|at| at.to_jiff()),
+        },
         known: row.known,
     }))
 }
@@ -125,7 +128,11 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Age
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_for_update(conn: &mut PgConnection, site: ObjectId, key: &str) -> Result<Option<AgentRow>, Error> {
+pub async fn find_for_update(
+    conn: &mut PgConnection,
+    site: ObjectId,
+    key: &str,
+) -> Result<Option<AgentRow>, Error> {
     Ok(sqlx::query_as!(
         AgentRow,
         r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms,
@@ -144,7 +151,9 @@ pub async fn find_for_update(conn: &mut PgConnection, site: ObjectId, key: &str)
 /// # Errors
 /// When the database fails or a job is still leased to it.
 pub async fn delete(conn: &mut PgConnection, agent: AgentId) -> Result<(), Error> {
-    sqlx::query!("DELETE FROM agents WHERE id = $1", agent as AgentId).execute(conn).await?;
+    sqlx::query!("DELETE FROM agents WHERE id = $1", agent as AgentId)
+        .execute(conn)
+        .await?;
     Ok(())
 }
 
@@ -177,9 +186,12 @@ pub async fn hello(
 /// # Errors
 /// When the database fails.
 pub async fn hold(conn: &mut PgConnection, agent: AgentId) -> Result<Option<i64>, Error> {
-    Ok(sqlx::query_scalar!("SELECT epoch FROM agents WHERE id = $1 FOR NO KEY UPDATE", agent as AgentId)
-        .fetch_optional(conn)
-        .await?)
+    Ok(sqlx::query_scalar!(
+        "SELECT epoch FROM agents WHERE id = $1 FOR NO KEY UPDATE",
+        agent as AgentId
+    )
+    .fetch_optional(conn)
+    .await?)
 }
 
 /// Forgets the agents of a site that `muster dev` enrolled for processes that are gone; their jobs are queued again.
@@ -194,7 +206,12 @@ pub async fn delete_dev(conn: &mut PgConnection, site: ObjectId) -> Result<(), E
     )
     .execute(&mut *conn)
     .await?;
-    sqlx::query!("DELETE FROM agents WHERE site_id = $1 AND name LIKE 'dev-%'", site as ObjectId).execute(conn).await?;
+    sqlx::query!(
+        "DELETE FROM agents WHERE site_id = $1 AND name LIKE 'dev-%'",
+        site as ObjectId
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }
 
@@ -289,7 +306,9 @@ pub async fn hold_site(
         return Ok(Hold::Held);
     }
     // One that does not hear does not take what it could not hold.
-    if holder != Some(agent) && (times.until <= times.now || (holder.is_some() && ends >= times.over)) {
+    if holder != Some(agent)
+        && (times.until <= times.now || (holder.is_some() && ends >= times.over))
+    {
         return Ok(Hold::Others);
     }
     // Written only if it is still as it was read: two that want it at once do not both get it.
@@ -309,9 +328,12 @@ pub async fn hold_site(
         _ if done.rows_affected() == 0 => Ok(Hold::Others),
         Some(former) if former != agent => {
             // Whatever the former still says is of an epoch that is over.
-            sqlx::query!("UPDATE agents SET epoch = epoch + 1, instance = NULL WHERE id = $1", former as AgentId)
-                .execute(conn)
-                .await?;
+            sqlx::query!(
+                "UPDATE agents SET epoch = epoch + 1, instance = NULL WHERE id = $1",
+                former as AgentId
+            )
+            .execute(conn)
+            .await?;
             Ok(Hold::TakenFrom(former))
         }
         _ => Ok(Hold::Held),
@@ -323,9 +345,12 @@ pub async fn hold_site(
 /// # Errors
 /// When the database fails.
 pub async fn find_site(conn: &mut PgConnection, name: &str) -> Result<Option<ObjectId>, Error> {
-    Ok(sqlx::query_scalar!(r#"SELECT id AS "id: ObjectId" FROM objects WHERE kind = 'site' AND name = $1"#, name)
-        .fetch_optional(conn)
-        .await?)
+    Ok(sqlx::query_scalar!(
+        r#"SELECT id AS "id: ObjectId" FROM objects WHERE kind = 'site' AND name = $1"#,
+        name
+    )
+    .fetch_optional(conn)
+    .await?)
 }
 
 /// A subnet of a site, as declared.
@@ -343,7 +368,10 @@ pub async fn list_subnets(
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(|row| (row.id, row.name, row.spec.0)).collect())
+    Ok(rows
+        .into_iter()
+        .map(|row| (row.id, row.name, row.spec.0))
+        .collect())
 }
 
 /// A node's boot MAC and address on a subnet.
@@ -360,7 +388,10 @@ pub struct ReservationRow {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_reservations(conn: &mut PgConnection, site: ObjectId) -> Result<Vec<ReservationRow>, Error> {
+pub async fn list_reservations(
+    conn: &mut PgConnection,
+    site: ObjectId,
+) -> Result<Vec<ReservationRow>, Error> {
     let rows = sqlx::query!(
         r#"SELECT m.subnet_id AS "subnet!: ObjectId", n.id AS "node: NodeId", n.name, m.mac AS "mac: MacAddress", m.address AS "address!: IpNet"
            FROM node_macs m JOIN nodes n ON n.id = m.node_id WHERE n.site_id = $1 AND m.address IS NOT NULL ORDER BY m.mac"#,
@@ -369,17 +400,29 @@ pub async fn list_reservations(conn: &mut PgConnection, site: ObjectId) -> Resul
     .fetch_all(conn)
     .await?;
     let reservation = |address: IpNet, subnet, node, name, mac: MacAddress| match address {
-        IpNet::V4(v4) => Some(ReservationRow { subnet, node, name, mac: Mac(mac.bytes()), address: v4.addr() }),
+        IpNet::V4(v4) => Some(ReservationRow {
+            subnet,
+            node,
+            name,
+            mac: Mac(mac.bytes()),
+            address: v4.addr(),
+        }),
         IpNet::V6(_) => None,
     };
-    Ok(rows.into_iter().filter_map(|row| reservation(row.address, row.subnet, row.node, row.name, row.mac)).collect())
+    Ok(rows
+        .into_iter()
+        .filter_map(|row| reservation(row.address, row.subnet, row.node, row.name, row.mac))
+        .collect())
 }
 
 /// The node that owns a MAC.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_node_by_mac(conn: &mut PgConnection, mac: Mac) -> Result<Option<(NodeId, ObjectId)>, Error> {
+pub async fn find_node_by_mac(
+    conn: &mut PgConnection,
+    mac: Mac,
+) -> Result<Option<(NodeId, ObjectId)>, Error> {
     let row = sqlx::query!(
         r#"SELECT n.id AS "id: NodeId", n.site_id AS "site: ObjectId" FROM node_macs m JOIN nodes n ON n.id = m.node_id WHERE m.mac = $1"#,
         MacAddress::new(mac.0),
@@ -416,8 +459,12 @@ pub async fn insert_discovered(
     )
     .execute(&mut *conn)
     .await?;
-    sqlx::query!("INSERT INTO node_macs (mac, node_id) VALUES ($1, $2)", MacAddress::new(mac.0), id as NodeId)
-        .execute(conn)
-        .await?;
+    sqlx::query!(
+        "INSERT INTO node_macs (mac, node_id) VALUES ($1, $2)",
+        MacAddress::new(mac.0),
+        id as NodeId
+    )
+    .execute(conn)
+    .await?;
     Ok(id)
 }

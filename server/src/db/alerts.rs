@@ -39,7 +39,9 @@ pub async fn find_node(conn: &mut PgConnection, key: &str) -> Result<Option<Stri
 /// # Errors
 /// When the database fails.
 pub async fn one_at_a_time(conn: &mut PgConnection) -> Result<(), Error> {
-    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster alerts', 0))").execute(conn).await?;
+    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster alerts', 0))")
+        .execute(conn)
+        .await?;
     Ok(())
 }
 
@@ -62,7 +64,12 @@ pub async fn find(conn: &mut PgConnection, alert: NewAlert<'_>) -> Result<Option
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set(conn: &mut PgConnection, alert: NewAlert<'_>, became: &str, now: Timestamp) -> Result<(), Error> {
+pub async fn set(
+    conn: &mut PgConnection,
+    alert: NewAlert<'_>,
+    became: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO alerts (node_id, fingerprint, starts_at, name, heard_at, became) VALUES ($1, $2, $3, $4, $5, $6)
          ON CONFLICT (node_id, fingerprint, starts_at) DO UPDATE SET became = excluded.became, heard_at = excluded.heard_at",
@@ -82,7 +89,11 @@ pub async fn set(conn: &mut PgConnection, alert: NewAlert<'_>, became: &str, now
 ///
 /// # Errors
 /// When the database fails.
-pub async fn end(conn: &mut PgConnection, alert: NewAlert<'_>, now: Timestamp) -> Result<bool, Error> {
+pub async fn end(
+    conn: &mut PgConnection,
+    alert: NewAlert<'_>,
+    now: Timestamp,
+) -> Result<bool, Error> {
     let done = sqlx::query!(
         "UPDATE alerts SET ended_at = $4 WHERE node_id = $1 AND fingerprint = $2 AND starts_at = $3 AND ended_at IS NULL",
         alert.node as NodeId,
@@ -99,7 +110,11 @@ pub async fn end(conn: &mut PgConnection, alert: NewAlert<'_>, now: Timestamp) -
 ///
 /// # Errors
 /// When the database fails.
-pub async fn taken_out(conn: &mut PgConnection, name: &str, since: Timestamp) -> Result<(i64, i64), Error> {
+pub async fn taken_out(
+    conn: &mut PgConnection,
+    name: &str,
+    since: Timestamp,
+) -> Result<(i64, i64), Error> {
     let row = sqlx::query!(
         r#"SELECT (SELECT count(DISTINCT node_id) FROM alerts WHERE became = 'quarantined' AND name = $1 AND heard_at > $2) AS "taken!",
                   (SELECT count(*) FROM nodes WHERE state = 'in_service') AS "serving!""#,

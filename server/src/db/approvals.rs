@@ -63,7 +63,10 @@ pub struct NewApproval<'a> {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn ask(conn: &mut PgConnection, request: &NewApproval<'_>) -> Result<(Uuid, bool), Error> {
+pub async fn ask(
+    conn: &mut PgConnection,
+    request: &NewApproval<'_>,
+) -> Result<(Uuid, bool), Error> {
     let row = sqlx::query!(
         r#"INSERT INTO approvals AS a (id, claim_id, because, requested_by, person, requested_at, expires_at, state, replaces, spare, reason, erase_now)
          VALUES ($1, $2, $3, $4, $5, $6, $7, 'open', $8, $9, $10, $11)
@@ -99,7 +102,11 @@ pub async fn ask(conn: &mut PgConnection, request: &NewApproval<'_>) -> Result<(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn ask_for_waiver(conn: &mut PgConnection, waiver: &NewWaiver<'_>, because: &str) -> Result<Uuid, Error> {
+pub async fn ask_for_waiver(
+    conn: &mut PgConnection,
+    waiver: &NewWaiver<'_>,
+    because: &str,
+) -> Result<Uuid, Error> {
     let id = Uuid::now_v7();
     sqlx::query!(
         "INSERT INTO approvals (id, waiver_id, because, requested_by, person, requested_at, expires_at, state)
@@ -137,7 +144,10 @@ pub struct NewErasure<'a> {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn ask_for_erasure(conn: &mut PgConnection, request: &NewErasure<'_>) -> Result<Uuid, Error> {
+pub async fn ask_for_erasure(
+    conn: &mut PgConnection,
+    request: &NewErasure<'_>,
+) -> Result<Uuid, Error> {
     Ok(sqlx::query_scalar!(
         "INSERT INTO approvals AS a (id, node_id, wish, epoch, reason, because, requested_by, person, requested_at, expires_at, state)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'open')
@@ -252,7 +262,12 @@ pub async fn decide(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn withdraw(conn: &mut PgConnection, claim: ClaimId, by: &str, now: Timestamp) -> Result<(), Error> {
+pub async fn withdraw(
+    conn: &mut PgConnection,
+    claim: ClaimId,
+    by: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE approvals SET state = 'denied', decided_by = $2, decided_at = $3 WHERE claim_id = $1 AND state = 'open'",
         claim as ClaimId,
@@ -284,8 +299,13 @@ pub async fn count_erased(
     pool: Option<ObjectId>,
     since: Timestamp,
 ) -> Result<Erased, Error> {
-    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster releases', 0))").execute(&mut *conn).await?;
-    let kinds: Vec<String> = effects::ERASES.iter().map(|wish| wish.as_str().to_owned()).collect();
+    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster releases', 0))")
+        .execute(&mut *conn)
+        .await?;
+    let kinds: Vec<String> = effects::ERASES
+        .iter()
+        .map(|wish| wish.as_str().to_owned())
+        .collect();
     Ok(sqlx::query_as!(
         Erased,
         r#"SELECT count(*) FILTER (WHERE o.actor = $1 OR o.actor = $2

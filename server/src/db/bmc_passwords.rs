@@ -41,7 +41,10 @@ pub struct PasswordRow {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find(conn: &mut PgConnection, account: &Account) -> Result<Option<PasswordRow>, Error> {
+pub async fn find(
+    conn: &mut PgConnection,
+    account: &Account,
+) -> Result<Option<PasswordRow>, Error> {
     let row = sqlx::query!(
         "SELECT based_on, key_id, wrapped_key, ciphertext, next_key_id, next_wrapped_key, next_ciphertext
          FROM bmc_passwords WHERE address = $1 AND port = $2 AND user_name = $3",
@@ -52,11 +55,22 @@ pub async fn find(conn: &mut PgConnection, account: &Account) -> Result<Option<P
     .fetch_optional(conn)
     .await?;
     Ok(row.map(|row| {
-        let next = row.next_key_id.zip(row.next_wrapped_key).zip(row.next_ciphertext);
+        let next = row
+            .next_key_id
+            .zip(row.next_wrapped_key)
+            .zip(row.next_ciphertext);
         PasswordRow {
             based_on: row.based_on,
-            current: Sealed { key_id: row.key_id, wrapped_key: row.wrapped_key, ciphertext: row.ciphertext },
-            next: next.map(|((key_id, wrapped_key), ciphertext)| Sealed { key_id, wrapped_key, ciphertext }),
+            current: Sealed {
+                key_id: row.key_id,
+                wrapped_key: row.wrapped_key,
+                ciphertext: row.ciphertext,
+            },
+            next: next.map(|((key_id, wrapped_key), ciphertext)| Sealed {
+                key_id,
+                wrapped_key,
+                ciphertext,
+            }),
         }
     }))
 }
@@ -101,7 +115,11 @@ pub async fn prepare(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn promote(conn: &mut PgConnection, account: &Account, now: Timestamp) -> Result<bool, Error> {
+pub async fn promote(
+    conn: &mut PgConnection,
+    account: &Account,
+    now: Timestamp,
+) -> Result<bool, Error> {
     let done = sqlx::query!(
         "UPDATE bmc_passwords SET based_on = next_based_on, key_id = next_key_id, wrapped_key = next_wrapped_key, ciphertext = next_ciphertext,
                 next_based_on = NULL, next_key_id = NULL, next_wrapped_key = NULL, next_ciphertext = NULL, next_at = NULL, changed_at = $4
@@ -128,5 +146,9 @@ pub async fn find_account(conn: &mut PgConnection, node: NodeId) -> Result<Optio
     )
     .fetch_optional(conn)
     .await?;
-    Ok(row.map(|row| Account { address: row.address.addr(), port: row.bmc_port, user: row.user }))
+    Ok(row.map(|row| Account {
+        address: row.address.addr(),
+        port: row.bmc_port,
+        user: row.user,
+    }))
 }

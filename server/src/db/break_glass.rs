@@ -18,7 +18,15 @@ pub async fn find(conn: &mut PgConnection) -> Result<Option<(Armed, String)>, Er
     .await?;
     Ok(row.map(|row| {
         let (armed_at, until) = (row.armed_at.to_jiff(), row.until.to_jiff());
-        (Armed { armed_at, until, by: row.by, reason: row.reason }, row.seal)
+        (
+            Armed {
+                armed_at,
+                until,
+                by: row.by,
+                reason: row.reason,
+            },
+            row.seal,
+        )
     }))
 }
 
@@ -46,5 +54,9 @@ pub async fn set(conn: &mut PgConnection, armed: &Armed, seal: &str) -> Result<(
 /// # Errors
 /// When the database fails.
 pub async fn delete(conn: &mut PgConnection) -> Result<bool, Error> {
-    Ok(sqlx::query!("DELETE FROM break_glass").execute(conn).await?.rows_affected() > 0)
+    Ok(sqlx::query!("DELETE FROM break_glass")
+        .execute(conn)
+        .await?
+        .rows_affected()
+        > 0)
 }

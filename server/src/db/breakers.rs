@@ -55,7 +55,11 @@ pub async fn open(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn is_open(conn: &mut PgConnection, signature: &str, now: Timestamp) -> Result<bool, Error> {
+pub async fn is_open(
+    conn: &mut PgConnection,
+    signature: &str,
+    now: Timestamp,
+) -> Result<bool, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM breakers WHERE signature = $1 AND closed_at IS NULL AND (closes_at IS NULL OR closes_at > $2)) AS "open!""#,
         signature,
@@ -69,7 +73,10 @@ pub async fn is_open(conn: &mut PgConnection, signature: &str, now: Timestamp) -
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_reset(conn: &mut PgConnection, signature: &str) -> Result<Option<Timestamp>, Error> {
+pub async fn find_reset(
+    conn: &mut PgConnection,
+    signature: &str,
+) -> Result<Option<Timestamp>, Error> {
     let reset = sqlx::query_scalar!(
         r#"SELECT max(closed_at) AS "at: jiff_sqlx::Timestamp" FROM breakers WHERE signature = $1 AND closed_by <> 'muster'"#,
         signature,
@@ -111,7 +118,12 @@ pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<BreakerRow
 ///
 /// # Errors
 /// When the database fails.
-pub async fn close(conn: &mut PgConnection, id: Uuid, by: &str, now: Timestamp) -> Result<bool, Error> {
+pub async fn close(
+    conn: &mut PgConnection,
+    id: Uuid,
+    by: &str,
+    now: Timestamp,
+) -> Result<bool, Error> {
     let closed = sqlx::query!(
         "UPDATE breakers SET closed_at = $2, closed_by = $3 WHERE id = $1 AND closed_at IS NULL",
         id,

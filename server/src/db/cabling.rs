@@ -61,7 +61,10 @@ pub struct PlanRow {
 ///
 /// # Errors
 /// When the database fails or the plan cannot be read any more.
-pub async fn find_plan_of(conn: &mut PgConnection, node: NodeId) -> Result<Option<(String, PlanRow)>, Error> {
+pub async fn find_plan_of(
+    conn: &mut PgConnection,
+    node: NodeId,
+) -> Result<Option<(String, PlanRow)>, Error> {
     let row = sqlx::query!(
         r#"SELECT n.name AS node, o.id AS "id: ObjectId", o.name, COALESCE(o.spec -> 'cables', '[]') AS "cables!: Json<Vec<Cable>>"
            FROM nodes n JOIN objects o ON o.id = n.rack_id WHERE n.id = $1"#,
@@ -69,5 +72,14 @@ pub async fn find_plan_of(conn: &mut PgConnection, node: NodeId) -> Result<Optio
     )
     .fetch_optional(conn)
     .await?;
-    Ok(row.map(|row| (row.node, PlanRow { rack: row.id, name: row.name, cables: row.cables.0 })))
+    Ok(row.map(|row| {
+        (
+            row.node,
+            PlanRow {
+                rack: row.id,
+                name: row.name,
+                cables: row.cables.0,
+            },
+        )
+    }))
 }

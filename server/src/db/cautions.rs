@@ -23,9 +23,12 @@ pub struct CautionRow {
 /// # Errors
 /// When the database fails.
 pub async fn find_open(conn: &mut PgConnection) -> Result<Option<CautionRow>, Error> {
-    Ok(sqlx::query_as!(CautionRow, "SELECT id, because, noticed_at FROM cautions WHERE confirmed_at IS NULL")
-        .fetch_optional(conn)
-        .await?)
+    Ok(sqlx::query_as!(
+        CautionRow,
+        "SELECT id, because, noticed_at FROM cautions WHERE confirmed_at IS NULL"
+    )
+    .fetch_optional(conn)
+    .await?)
 }
 
 /// Opens a caution, voids every permit there is, and lets lists of clusters' members count on above any that an agent may have from before: it
@@ -67,7 +70,13 @@ pub async fn open(conn: &mut PgConnection, because: &str, now: Timestamp) -> Res
 ///
 /// # Errors
 /// When the database fails.
-pub async fn confirm(conn: &mut PgConnection, id: Uuid, by: &str, note: &str, now: Timestamp) -> Result<bool, Error> {
+pub async fn confirm(
+    conn: &mut PgConnection,
+    id: Uuid,
+    by: &str,
+    note: &str,
+    now: Timestamp,
+) -> Result<bool, Error> {
     let done = sqlx::query!(
         "UPDATE cautions SET confirmed_at = $2, confirmed_by = $3, note = $4 WHERE id = $1 AND confirmed_at IS NULL",
         id,
@@ -84,7 +93,11 @@ pub async fn confirm(conn: &mut PgConnection, id: Uuid, by: &str, note: &str, no
 ///
 /// # Errors
 /// When the database fails.
-pub async fn begin_anew(conn: &mut PgConnection, failure: &Failure, now: Timestamp) -> Result<(), Error> {
+pub async fn begin_anew(
+    conn: &mut PgConnection,
+    failure: &Failure,
+    now: Timestamp,
+) -> Result<(), Error> {
     // Nodes first and in order, as everybody locks them.
     sqlx::query!(
         "SELECT id FROM nodes WHERE id IN (SELECT node_id FROM jobs WHERE permit_id IS NOT NULL AND state IN ('queued', 'leased'))
@@ -100,7 +113,12 @@ pub async fn begin_anew(conn: &mut PgConnection, failure: &Failure, now: Timesta
     )
     .execute(&mut *conn)
     .await?;
-    sqlx::query!("UPDATE nodes SET due_at = $1 WHERE due_at > $1", now.to_sqlx() as _).execute(conn).await?;
+    sqlx::query!(
+        "UPDATE nodes SET due_at = $1 WHERE due_at > $1",
+        now.to_sqlx() as _
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }
 
@@ -109,9 +127,12 @@ pub async fn begin_anew(conn: &mut PgConnection, failure: &Failure, now: Timesta
 /// # Errors
 /// When the database fails.
 pub async fn knows(conn: &mut PgConnection, event: EventId) -> Result<bool, Error> {
-    Ok(sqlx::query_scalar!(r#"SELECT EXISTS (SELECT FROM events WHERE id = $1) AS "known!""#, event as EventId)
-        .fetch_one(conn)
-        .await?)
+    Ok(sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM events WHERE id = $1) AS "known!""#,
+        event as EventId
+    )
+    .fetch_one(conn)
+    .await?)
 }
 
 /// The latest event; none in a new database.
@@ -119,7 +140,9 @@ pub async fn knows(conn: &mut PgConnection, event: EventId) -> Result<bool, Erro
 /// # Errors
 /// When the database fails.
 pub async fn latest_event(conn: &mut PgConnection) -> Result<Option<EventId>, Error> {
-    Ok(sqlx::query_scalar!(r#"SELECT id AS "id: EventId" FROM events ORDER BY seq DESC LIMIT 1"#)
-        .fetch_optional(conn)
-        .await?)
+    Ok(
+        sqlx::query_scalar!(r#"SELECT id AS "id: EventId" FROM events ORDER BY seq DESC LIMIT 1"#)
+            .fetch_optional(conn)
+            .await?,
+    )
 }

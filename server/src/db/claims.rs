@@ -88,7 +88,10 @@ pub async fn find(conn: &mut PgConnection, key: &str) -> Result<Option<ClaimRow>
 /// # Errors
 /// When the database fails.
 pub async fn find_bound(conn: &mut PgConnection, node: NodeId) -> Result<Option<ClaimRow>, Error> {
-    let id = sqlx::query_scalar!("SELECT id FROM claims WHERE node_id = $1 AND state = 'bound'", node as NodeId);
+    let id = sqlx::query_scalar!(
+        "SELECT id FROM claims WHERE node_id = $1 AND state = 'bound'",
+        node as NodeId
+    );
     match id.fetch_optional(&mut *conn).await? {
         Some(id) => Ok(list_by_id(conn, &[id]).await?.pop()),
         None => Ok(None),
@@ -129,7 +132,11 @@ pub struct Fits<'claim> {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_available(conn: &mut PgConnection, fits: &Fits<'_>, limit: i64) -> Result<Vec<String>, Error> {
+pub async fn list_available(
+    conn: &mut PgConnection,
+    fits: &Fits<'_>,
+    limit: i64,
+) -> Result<Vec<String>, Error> {
     Ok(sqlx::query_scalar!(
         "SELECT name FROM nodes n
          WHERE state = 'available' AND wish IS NULL AND NOT protected AND NOT unsanitised AND profile_id IS NOT NULL AND labels @> $1
@@ -149,7 +156,10 @@ pub async fn list_available(conn: &mut PgConnection, fits: &Fits<'_>, limit: i64
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_available(conn: &mut PgConnection, fits: &Fits<'_>) -> Result<Option<NodeId>, Error> {
+pub async fn find_available(
+    conn: &mut PgConnection,
+    fits: &Fits<'_>,
+) -> Result<Option<NodeId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT id AS "id: NodeId" FROM nodes n
            WHERE state = 'available' AND wish IS NULL AND NOT protected AND NOT unsanitised AND profile_id IS NOT NULL AND labels @> $1
@@ -246,7 +256,12 @@ pub async fn set_releasing(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_bound_again(conn: &mut PgConnection, id: ClaimId, epoch: i64, now: Timestamp) -> Result<bool, Error> {
+pub async fn set_bound_again(
+    conn: &mut PgConnection,
+    id: ClaimId,
+    epoch: i64,
+    now: Timestamp,
+) -> Result<bool, Error> {
     let done = sqlx::query!(
         "UPDATE claims c SET state = 'bound', epoch = $2, updated_at = $3, undo_until = NULL, replaces = NULL
          FROM nodes n WHERE c.id = $1 AND c.state = 'releasing' AND c.undo_until IS NOT NULL AND n.id = c.node_id
@@ -271,9 +286,12 @@ pub async fn set_bound_again(conn: &mut PgConnection, id: ClaimId, epoch: i64, n
 /// # Errors
 /// When the database fails.
 pub async fn end_undo(conn: &mut PgConnection, id: ClaimId) -> Result<(), Error> {
-    sqlx::query!("UPDATE claims SET undo_until = NULL WHERE id = $1 AND state = 'releasing'", id as ClaimId)
-        .execute(conn)
-        .await?;
+    sqlx::query!(
+        "UPDATE claims SET undo_until = NULL WHERE id = $1 AND state = 'releasing'",
+        id as ClaimId
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }
 

@@ -31,7 +31,12 @@ pub struct ComponentRow {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn see(conn: &mut PgConnection, node: NodeId, parts: &[Part], now: Timestamp) -> Result<(), Error> {
+pub async fn see(
+    conn: &mut PgConnection,
+    node: NodeId,
+    parts: &[Part],
+    now: Timestamp,
+) -> Result<(), Error> {
     // Of those that are new: they are in lists in the order in which they were first seen.
     let ids: Vec<Uuid> = parts.iter().map(|_| Uuid::now_v7()).collect();
     let kinds: Vec<String> = parts.iter().map(|part| part.kind.to_string()).collect();
@@ -132,7 +137,12 @@ pub async fn replace(
 ///
 /// # Errors
 /// When the database fails or another node has the new serial.
-pub async fn repin(conn: &mut PgConnection, node: NodeId, old: &str, new: &str) -> Result<(), Error> {
+pub async fn repin(
+    conn: &mut PgConnection,
+    node: NodeId,
+    old: &str,
+    new: &str,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET bmc_certificate = NULL, smbios_uuid = NULL,
                 serial = CASE WHEN serial = $2 THEN $3 ELSE serial END,

@@ -30,7 +30,10 @@ pub struct ChunkRow {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_targets(conn: &mut PgConnection, site: ObjectId) -> Result<Vec<ConsoleTarget>, Error> {
+pub async fn list_targets(
+    conn: &mut PgConnection,
+    site: ObjectId,
+) -> Result<Vec<ConsoleTarget>, Error> {
     let rows = sqlx::query!(
         r#"SELECT id AS "node: NodeId", console_address AS "address!: IpNet", console_port AS "port!" FROM nodes
            WHERE site_id = $1 AND console_address IS NOT NULL ORDER BY id"#,
@@ -39,9 +42,16 @@ pub async fn list_targets(conn: &mut PgConnection, site: ObjectId) -> Result<Vec
     .fetch_all(conn)
     .await?;
     let target = |(node, address, port): (NodeId, IpAddr, i32)| {
-        Some(ConsoleTarget { node, address, port: u16::try_from(port).ok()? })
+        Some(ConsoleTarget {
+            node,
+            address,
+            port: u16::try_from(port).ok()?,
+        })
     };
-    Ok(rows.into_iter().filter_map(|row| target((row.node, row.address.addr(), row.port))).collect())
+    Ok(rows
+        .into_iter()
+        .filter_map(|row| target((row.node, row.address.addr(), row.port)))
+        .collect())
 }
 
 /// Appends chunks to the consoles of a site's nodes and lets go of what is beyond the bound; the cost does not depend on what is kept.
@@ -49,7 +59,11 @@ pub async fn list_targets(conn: &mut PgConnection, site: ObjectId) -> Result<Vec
 ///
 /// # Errors
 /// When the database fails.
-pub async fn append(conn: &mut PgConnection, site: ObjectId, chunks: &[ConsoleChunk]) -> Result<(), Error> {
+pub async fn append(
+    conn: &mut PgConnection,
+    site: ObjectId,
+    chunks: &[ConsoleChunk],
+) -> Result<(), Error> {
     let nodes: Vec<Uuid> = chunks.iter().map(|chunk| chunk.node.0).collect();
     let at: Vec<jiff_sqlx::Timestamp> = chunks.iter().map(|chunk| chunk.at.to_sqlx()).collect();
     let texts: Vec<String> = chunks.iter().map(|chunk| chunk.text.clone()).collect();

@@ -32,7 +32,10 @@ pub async fn find_look(conn: &mut PgConnection, node: NodeId) -> Result<Option<L
     .fetch_optional(conn)
     .await?;
     Ok(row.and_then(|row| match row.result.0 {
-        JobResult::Converged(report) => Some(Look { observed_at: row.finished_at.to_jiff(), report }),
+        JobResult::Converged(report) => Some(Look {
+            observed_at: row.finished_at.to_jiff(),
+            report,
+        }),
         _ => None,
     }))
 }
@@ -41,7 +44,11 @@ pub async fn find_look(conn: &mut PgConnection, node: NodeId) -> Result<Option<L
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_items(conn: &mut PgConnection, node: NodeId, items: i32) -> Result<(String, Option<i32>), Error> {
+pub async fn set_items(
+    conn: &mut PgConnection,
+    node: NodeId,
+    items: i32,
+) -> Result<(String, Option<i32>), Error> {
     let row = sqlx::query!(
         r#"WITH before AS (SELECT id, drift_items FROM nodes WHERE id = $1 FOR UPDATE)
            UPDATE nodes n SET drift_items = $2 FROM before WHERE n.id = before.id RETURNING n.name, before.drift_items AS "before?""#,

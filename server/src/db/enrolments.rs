@@ -55,7 +55,10 @@ pub async fn insert(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn hold_by_token(conn: &mut PgConnection, token_hash: &[u8]) -> Result<Option<EnrolRow>, Error> {
+pub async fn hold_by_token(
+    conn: &mut PgConnection,
+    token_hash: &[u8],
+) -> Result<Option<EnrolRow>, Error> {
     Ok(sqlx::query_as!(
         EnrolRow,
         r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name,
@@ -71,7 +74,10 @@ pub async fn hold_by_token(conn: &mut PgConnection, token_hash: &[u8]) -> Result
 ///
 /// # Errors
 /// When the database fails.
-pub async fn hold_for_renewal(conn: &mut PgConnection, agent: AgentId) -> Result<Option<EnrolRow>, Error> {
+pub async fn hold_for_renewal(
+    conn: &mut PgConnection,
+    agent: AgentId,
+) -> Result<Option<EnrolRow>, Error> {
     Ok(sqlx::query_as!(
         EnrolRow,
         r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name,
@@ -88,7 +94,13 @@ pub async fn hold_for_renewal(conn: &mut PgConnection, agent: AgentId) -> Result
 /// # Errors
 /// When the database fails.
 pub async fn use_token(conn: &mut PgConnection, agent: AgentId, key: &[u8]) -> Result<(), Error> {
-    sqlx::query!("UPDATE agents SET token_key = $2 WHERE id = $1", agent as AgentId, key).execute(conn).await?;
+    sqlx::query!(
+        "UPDATE agents SET token_key = $2 WHERE id = $1",
+        agent as AgentId,
+        key
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }
 

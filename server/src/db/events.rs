@@ -27,7 +27,12 @@ pub struct NewEvent {
 
 impl NewEvent {
     /// An event about nothing in particular yet.
-    pub fn new(at: Timestamp, actor: impl Into<String>, kind: &'static str, summary: String) -> Self {
+    pub fn new(
+        at: Timestamp,
+        actor: impl Into<String>,
+        kind: &'static str,
+        summary: String,
+    ) -> Self {
         Self {
             at,
             actor: actor.into(),
@@ -42,13 +47,25 @@ impl NewEvent {
     }
 
     /// An event about a node.
-    pub fn node(at: Timestamp, actor: impl Into<String>, kind: &'static str, node: NodeId, summary: String) -> Self {
-        Self { node: Some(node), ..Self::new(at, actor, kind, summary) }
+    pub fn node(
+        at: Timestamp,
+        actor: impl Into<String>,
+        kind: &'static str,
+        node: NodeId,
+        summary: String,
+    ) -> Self {
+        Self {
+            node: Some(node),
+            ..Self::new(at, actor, kind, summary)
+        }
     }
 
     /// About a declared object.
     pub fn about(self, object: ObjectId) -> Self {
-        Self { object: Some(object), ..self }
+        Self {
+            object: Some(object),
+            ..self
+        }
     }
 
     /// In answer to a request.
@@ -104,7 +121,11 @@ pub async fn insert_noted(conn: &mut PgConnection, event: NewEvent) -> Result<Ev
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_digest(conn: &mut PgConnection, object: ObjectId, version: &str) -> Result<Option<String>, Error> {
+pub async fn find_digest(
+    conn: &mut PgConnection,
+    object: ObjectId,
+    version: &str,
+) -> Result<Option<String>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT detail ->> 'digest' AS "digest!" FROM events
            WHERE object_id = $1 AND detail ->> 'version' = $2 AND detail ->> 'digest' IS NOT NULL ORDER BY seq LIMIT 1"#,
@@ -146,7 +167,9 @@ pub struct EventFilter {
 /// # Errors
 /// When the database fails.
 pub async fn whole(conn: &mut PgConnection) -> Result<i64, Error> {
-    Ok(sqlx::query_scalar!(r#"SELECT whole_event_seq() AS "seq!""#).fetch_one(conn).await?)
+    Ok(sqlx::query_scalar!(r#"SELECT whole_event_seq() AS "seq!""#)
+        .fetch_one(conn)
+        .await?)
 }
 
 /// The last number that an event was given; 0 before the first.
@@ -154,7 +177,9 @@ pub async fn whole(conn: &mut PgConnection) -> Result<i64, Error> {
 /// # Errors
 /// When the database fails.
 pub async fn last(conn: &mut PgConnection) -> Result<i64, Error> {
-    Ok(sqlx::query_scalar!(r#"SELECT last_event_seq() AS "seq!""#).fetch_one(conn).await?)
+    Ok(sqlx::query_scalar!(r#"SELECT last_event_seq() AS "seq!""#)
+        .fetch_one(conn)
+        .await?)
 }
 
 /// As [`list`], for a reader that says how far it is: one that has seen more than there ever was read a database that is gone.
@@ -207,7 +232,11 @@ pub async fn list(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn latest(conn: &mut PgConnection, filter: &EventFilter, limit: i64) -> Result<Vec<EventRow>, Error> {
+pub async fn latest(
+    conn: &mut PgConnection,
+    filter: &EventFilter,
+    limit: i64,
+) -> Result<Vec<EventRow>, Error> {
     Ok(sqlx::query_as!(
         EventRow,
         r#"SELECT seq, id AS "id: EventId", at, actor, kind, node_id AS "node: NodeId", object_id AS "object: ObjectId",

@@ -21,7 +21,12 @@ pub struct SeenFacts {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn insert(conn: &mut PgConnection, node: NodeId, facts: &Facts, now: Timestamp) -> Result<(), Error> {
+pub async fn insert(
+    conn: &mut PgConnection,
+    node: NodeId,
+    facts: &Facts,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO facts (node_id, source, observed_at, facts)
          SELECT id, CASE WHEN live_host_key IS NULL THEN 'installed' ELSE 'live' END, $2, $3 FROM nodes WHERE id = $1",
@@ -46,7 +51,11 @@ pub async fn latest(conn: &mut PgConnection, node: NodeId) -> Result<Option<Seen
     )
     .fetch_optional(conn)
     .await?;
-    Ok(row.map(|row| SeenFacts { observed_at: row.observed_at.to_jiff(), source: row.source, facts: row.facts.0 }))
+    Ok(row.map(|row| SeenFacts {
+        observed_at: row.observed_at.to_jiff(),
+        source: row.source,
+        facts: row.facts.0,
+    }))
 }
 
 /// The newest facts that the live image saw: what an installed system says of its disks is its tenant's word, and decides nothing.

@@ -21,7 +21,12 @@ pub struct SeenInventory {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn see(conn: &mut PgConnection, node: NodeId, inventory: &BmcInventory, now: Timestamp) -> Result<(), Error> {
+pub async fn see(
+    conn: &mut PgConnection,
+    node: NodeId,
+    inventory: &BmcInventory,
+    now: Timestamp,
+) -> Result<(), Error> {
     let same = sqlx::query!(
         "UPDATE bmc_inventories SET last_seen = GREATEST(last_seen, $2)
          WHERE id = (SELECT id FROM bmc_inventories WHERE node_id = $1 ORDER BY id DESC LIMIT 1) AND inventory = $3",

@@ -39,7 +39,9 @@ pub async fn insert(
 ) -> Result<GateRunId, Error> {
     let (suite, verdict, fingerprint) = run;
     let id = GateRunId::new();
-    sqlx::query!("DELETE FROM gate_runs WHERE job_id = $1", job as JobId).execute(&mut *conn).await?;
+    sqlx::query!("DELETE FROM gate_runs WHERE job_id = $1", job as JobId)
+        .execute(&mut *conn)
+        .await?;
     sqlx::query!(
         "INSERT INTO gate_runs (id, node_id, job_id, suite, verdict, fingerprint, finished_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
         id as GateRunId,
@@ -53,11 +55,20 @@ pub async fn insert(
     .execute(&mut *conn)
     .await?;
     let gates: Vec<String> = results.iter().map(|result| result.gate.clone()).collect();
-    let verdicts: Vec<String> = results.iter().map(|result| result.verdict.as_str().to_owned()).collect();
+    let verdicts: Vec<String> = results
+        .iter()
+        .map(|result| result.verdict.as_str().to_owned())
+        .collect();
     let shadows: Vec<bool> = results.iter().map(|result| result.shadow).collect();
-    let waived: Vec<bool> = results.iter().map(|result| result.waived.is_some()).collect();
-    let documents: Vec<serde_json::Value> =
-        results.iter().map(serde_json::to_value).collect::<Result<_, _>>().map_err(Error::internal)?;
+    let waived: Vec<bool> = results
+        .iter()
+        .map(|result| result.waived.is_some())
+        .collect();
+    let documents: Vec<serde_json::Value> = results
+        .iter()
+        .map(serde_json::to_value)
+        .collect::<Result<_, _>>()
+        .map_err(Error::internal)?;
     sqlx::query!(
         "INSERT INTO gate_results (run_id, position, gate, verdict, shadow, waived, result)
          SELECT $1, row.position::integer, row.gate, row.verdict, row.shadow, row.waived, row.result
@@ -79,7 +90,11 @@ pub async fn insert(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list(conn: &mut PgConnection, node: NodeId, limit: i64) -> Result<Vec<GateRun>, Error> {
+pub async fn list(
+    conn: &mut PgConnection,
+    node: NodeId,
+    limit: i64,
+) -> Result<Vec<GateRun>, Error> {
     Ok(sqlx::query_as!(
         GateRun,
         r#"SELECT r.id AS "id: GateRunId", r.suite, r.verdict, r.fingerprint, r.finished_at, j.step, r.voided_at

@@ -21,9 +21,18 @@ pub struct StoredAnswer {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find(conn: &mut PgConnection, actor: &str, key: &str) -> Result<Option<StoredAnswer>, Error> {
+pub async fn find(
+    conn: &mut PgConnection,
+    actor: &str,
+    key: &str,
+) -> Result<Option<StoredAnswer>, Error> {
     let lock = format!("idempotency {actor} {key}");
-    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", lock).execute(&mut *conn).await?;
+    sqlx::query!(
+        "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))",
+        lock
+    )
+    .execute(&mut *conn)
+    .await?;
     Ok(sqlx::query_as!(
         StoredAnswer,
         "SELECT request, status, body, location FROM idempotency_keys WHERE actor = $1 AND key = $2",
@@ -64,7 +73,11 @@ pub async fn insert(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn delete_old(conn: &mut PgConnection, before: Timestamp, limit: i64) -> Result<u64, Error> {
+pub async fn delete_old(
+    conn: &mut PgConnection,
+    before: Timestamp,
+    limit: i64,
+) -> Result<u64, Error> {
     let gone = sqlx::query!(
         "DELETE FROM idempotency_keys k USING (
              SELECT actor, key FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED

@@ -88,7 +88,12 @@ pub async fn retry(
 /// # Errors
 /// When the database fails.
 pub async fn supersede(conn: &mut PgConnection, job: JobId) -> Result<(), Error> {
-    sqlx::query!("UPDATE jobs SET superseded = true WHERE id = $1", job as JobId).execute(conn).await?;
+    sqlx::query!(
+        "UPDATE jobs SET superseded = true WHERE id = $1",
+        job as JobId
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }
 
@@ -138,23 +143,41 @@ pub async fn list_stay(
     .await?;
     let mut steps = Vec::with_capacity(rows.len());
     for row in rows {
-        let impossible = |what: &str| Error::internal(anyhow::anyhow!("jobs row {}: {what}", row.id));
+        let impossible =
+            |what: &str| Error::internal(anyhow::anyhow!("jobs row {}: {what}", row.id));
         let status = match row.state.as_str() {
             // A round that was begun and lies in the queue again: nobody heard how it ended.
             "queued" if row.started_at.is_some() => StepStatus::Lost,
             "queued" => StepStatus::Queued,
-            "leased" => StepStatus::Running { waiting_for: row.waiting_for },
+            "leased" => StepStatus::Running {
+                waiting_for: row.waiting_for,
+            },
             "succeeded" => StepStatus::Succeeded,
             "cancelled" => StepStatus::Cancelled,
             "failed" => StepStatus::Failed {
-                at: row.finished_at.ok_or_else(|| impossible("failed without an end"))?.to_jiff(),
-                failure: row.failure.ok_or_else(|| impossible("failed without a failure"))?.0,
+                at: row
+                    .finished_at
+                    .ok_or_else(|| impossible("failed without an end"))?
+                    .to_jiff(),
+                failure: row
+                    .failure
+                    .ok_or_else(|| impossible("failed without a failure"))?
+                    .0,
             },
             other => return Err(impossible(other)),
         };
         let step = row.step.parse().map_err(|_| impossible("unknown step"))?;
-        let view = StepView { step, round: row.round, current: row.operation == operation, status };
-        steps.push(StayStep { id: row.id, view, result: row.result.map(|json| json.0) });
+        let view = StepView {
+            step,
+            round: row.round,
+            current: row.operation == operation,
+            status,
+        };
+        steps.push(StayStep {
+            id: row.id,
+            view,
+            result: row.result.map(|json| json.0),
+        });
     }
     Ok(steps)
 }
@@ -308,7 +331,12 @@ const MAX_LOG_LINES: i64 = 20_000;
 ///
 /// # Errors
 /// When the database fails.
-pub async fn append_log(conn: &mut PgConnection, job: JobId, attempt: i32, lines: &[LogLine]) -> Result<(), Error> {
+pub async fn append_log(
+    conn: &mut PgConnection,
+    job: JobId,
+    attempt: i32,
+    lines: &[LogLine],
+) -> Result<(), Error> {
     if lines.is_empty() {
         return Ok(());
     }
@@ -346,7 +374,12 @@ pub enum Ending<'a> {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn finish(conn: &mut PgConnection, job: JobId, ending: &Ending<'_>, now: Timestamp) -> Result<(), Error> {
+pub async fn finish(
+    conn: &mut PgConnection,
+    job: JobId,
+    ending: &Ending<'_>,
+    now: Timestamp,
+) -> Result<(), Error> {
     let (state, result, failure) = match ending {
         Ending::Succeeded(result) => ("succeeded", Some(Json(*result)), None),
         Ending::Failed(failure) => ("failed", None, Some(Json(*failure))),
@@ -395,14 +428,22 @@ pub async fn refuse(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn show_leased(conn: &mut PgConnection, leased: &[LeasedRow], now: Timestamp) -> Result<(), Error> {
+pub async fn show_leased(
+    conn: &mut PgConnection,
+    leased: &[LeasedRow],
+    now: Timestamp,
+) -> Result<(), Error> {
     if leased.is_empty() {
         return Ok(());
     }
     let ids: Vec<Uuid> = leased.iter().map(|row| row.id.0).collect();
     let titles: Vec<String> = leased
         .iter()
-        .map(|row| row.step.parse::<Step>().map_or_else(|_| row.step.clone(), |step| step.title().to_owned()))
+        .map(|row| {
+            row.step
+                .parse::<Step>()
+                .map_or_else(|_| row.step.clone(), |step| step.title().to_owned())
+        })
         .collect();
     sqlx::query!(
         "WITH free AS (

@@ -12,7 +12,12 @@ use crate::keys::Sealed;
 ///
 /// # Errors
 /// When the database fails.
-pub async fn insert_if_absent(conn: &mut PgConnection, name: &str, key: &Sealed, now: Timestamp) -> Result<(), Error> {
+pub async fn insert_if_absent(
+    conn: &mut PgConnection,
+    name: &str,
+    key: &Sealed,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO server_keys (name, key_id, wrapped_key, ciphertext, created_at) VALUES ($1, $2, $3, $4, $5)
          ON CONFLICT (name) DO NOTHING",
@@ -32,9 +37,13 @@ pub async fn insert_if_absent(conn: &mut PgConnection, name: &str, key: &Sealed,
 /// # Errors
 /// When the database fails or the key is not there.
 pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Sealed, Error> {
-    Ok(sqlx::query_as!(Sealed, "SELECT key_id, wrapped_key, ciphertext FROM server_keys WHERE name = $1", name)
-        .fetch_one(conn)
-        .await?)
+    Ok(sqlx::query_as!(
+        Sealed,
+        "SELECT key_id, wrapped_key, ciphertext FROM server_keys WHERE name = $1",
+        name
+    )
+    .fetch_one(conn)
+    .await?)
 }
 
 /// A key, if it is there.
@@ -42,16 +51,25 @@ pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Sealed, Error> {
 /// # Errors
 /// When the database fails.
 pub async fn find(conn: &mut PgConnection, name: &str) -> Result<Option<Sealed>, Error> {
-    Ok(sqlx::query_as!(Sealed, "SELECT key_id, wrapped_key, ciphertext FROM server_keys WHERE name = $1", name)
-        .fetch_optional(conn)
-        .await?)
+    Ok(sqlx::query_as!(
+        Sealed,
+        "SELECT key_id, wrapped_key, ciphertext FROM server_keys WHERE name = $1",
+        name
+    )
+    .fetch_optional(conn)
+    .await?)
 }
 
 /// Writes or replaces a key.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set(conn: &mut PgConnection, name: &str, key: &Sealed, now: Timestamp) -> Result<(), Error> {
+pub async fn set(
+    conn: &mut PgConnection,
+    name: &str,
+    key: &Sealed,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO server_keys (name, key_id, wrapped_key, ciphertext, created_at) VALUES ($1, $2, $3, $4, $5)
          ON CONFLICT (name) DO UPDATE SET key_id = $2, wrapped_key = $3, ciphertext = $4, created_at = $5",
@@ -70,7 +88,11 @@ pub async fn set(conn: &mut PgConnection, name: &str, key: &Sealed, now: Timesta
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_secret(conn: &mut PgConnection, object: ObjectId, secret: &Sealed) -> Result<(), Error> {
+pub async fn set_secret(
+    conn: &mut PgConnection,
+    object: ObjectId,
+    secret: &Sealed,
+) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO secrets (object_id, key_id, wrapped_key, ciphertext) VALUES ($1, $2, $3, $4)
          ON CONFLICT (object_id) DO UPDATE SET key_id = $2, wrapped_key = $3, ciphertext = $4",
@@ -88,7 +110,10 @@ pub async fn set_secret(conn: &mut PgConnection, object: ObjectId, secret: &Seal
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_secret(conn: &mut PgConnection, object: ObjectId) -> Result<Option<Sealed>, Error> {
+pub async fn find_secret(
+    conn: &mut PgConnection,
+    object: ObjectId,
+) -> Result<Option<Sealed>, Error> {
     Ok(sqlx::query_as!(
         Sealed,
         "SELECT key_id, wrapped_key, ciphertext FROM secrets WHERE object_id = $1",

@@ -163,7 +163,12 @@ pub async fn get(conn: &mut PgConnection, node: NodeId) -> Result<EngineNode, Er
 ///
 /// # Errors
 /// When the database fails.
-pub async fn postpone(conn: &mut PgConnection, node: NodeId, until: Timestamp, now: Timestamp) -> Result<(), Error> {
+pub async fn postpone(
+    conn: &mut PgConnection,
+    node: NodeId,
+    until: Timestamp,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET due_at = $2, waiting_for = 'an error in Muster, which is in the server''s log', waiting_owner = 'muster',
                 next_action = 'try again', waiting_since = $3
@@ -182,9 +187,12 @@ pub async fn postpone(conn: &mut PgConnection, node: NodeId, until: Timestamp, n
 /// # Errors
 /// When the database fails.
 pub async fn drop_wish(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
-    sqlx::query!("UPDATE nodes SET wish = NULL, wish_reason = NULL WHERE id = $1", node as NodeId)
-        .execute(conn)
-        .await?;
+    sqlx::query!(
+        "UPDATE nodes SET wish = NULL, wish_reason = NULL WHERE id = $1",
+        node as NodeId
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }
 
@@ -192,8 +200,10 @@ impl TryFrom<Row> for EngineNode {
     type Error = Error;
 
     fn try_from(row: Row) -> Result<Self, Error> {
-        let impossible = |what: String| Error::internal(anyhow::anyhow!("nodes row {}: {what}", row.id));
-        let word = |error: muster_core::lifecycle::state::UnknownWord| impossible(error.to_string());
+        let impossible =
+            |what: String| Error::internal(anyhow::anyhow!("nodes row {}: {what}", row.id));
+        let word =
+            |error: muster_core::lifecycle::state::UnknownWord| impossible(error.to_string());
         let claim_state = match row.claim_state.as_deref() {
             None => None,
             Some("bound") => Some(ClaimState::Bound),
@@ -202,9 +212,24 @@ impl TryFrom<Row> for EngineNode {
         };
         Ok(Self {
             state: row.state.parse().map_err(word)?,
-            purpose: row.purpose.as_deref().map(str::parse).transpose().map_err(word)?,
-            failed_phase: row.failed_phase.as_deref().map(str::parse).transpose().map_err(word)?,
-            wish: row.wish.as_deref().map(str::parse).transpose().map_err(word)?,
+            purpose: row
+                .purpose
+                .as_deref()
+                .map(str::parse)
+                .transpose()
+                .map_err(word)?,
+            failed_phase: row
+                .failed_phase
+                .as_deref()
+                .map(str::parse)
+                .transpose()
+                .map_err(word)?,
+            wish: row
+                .wish
+                .as_deref()
+                .map(str::parse)
+                .transpose()
+                .map_err(word)?,
             claim: row.claim.zip(claim_state),
             undo_until: row.undo_until.map(|at| at.to_jiff()),
             entered_at: row.entered_at.to_jiff(),
@@ -237,10 +262,16 @@ impl TryFrom<Row> for EngineNode {
                 reason: row.out_reason,
                 steady: row.out_steady,
             }),
-            suite: row.suite.map(|json| json.0.with_finder(row.finder.map(|json| json.0))),
+            suite: row
+                .suite
+                .map(|json| json.0.with_finder(row.finder.map(|json| json.0))),
             sweep: row.sweep.map(|json| json.0),
             policy: row.policy.and_then(|json| json.0),
-            recovery: row.recovery.map(|json| json.0.opened()).transpose().map_err(word)?,
+            recovery: row
+                .recovery
+                .map(|json| json.0.opened())
+                .transpose()
+                .map_err(word)?,
         })
     }
 }
@@ -291,7 +322,12 @@ pub async fn make_due(conn: &mut PgConnection, node: NodeId, at: Timestamp) -> R
 ///
 /// # Errors
 /// [`Error::Conflict`] when the node was moved by somebody else; otherwise when the database fails.
-pub async fn advance(conn: &mut PgConnection, node: &EngineNode, to: &Move, now: Timestamp) -> Result<(), Error> {
+pub async fn advance(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    to: &Move,
+    now: Timestamp,
+) -> Result<(), Error> {
     let has = |effect| to.effects.contains(&effect);
     let deadline_s = node
         .profile
@@ -299,9 +335,12 @@ pub async fn advance(conn: &mut PgConnection, node: &EngineNode, to: &Move, now:
         .and_then(|profile| profile.deadlines_s.get(to.to.as_str()).copied())
         .or(to.to.default_deadline_s())
         .filter(|_| !to.to.is_steady());
-    let deadline =
-        deadline_s.map(|seconds| now + SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)));
-    let deadline = node.maintenance_until.filter(|_| to.to == State::Maintenance).or(deadline);
+    let deadline = deadline_s
+        .map(|seconds| now + SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)));
+    let deadline = node
+        .maintenance_until
+        .filter(|_| to.to == State::Maintenance)
+        .or(deadline);
     let moved = sqlx::query!(
         "UPDATE nodes SET state = $4, version = version + 1, visit = visit + 1, entered_at = $5, deadline_at = $6,
                 purpose = $7, failed_phase = $8, reason = $9, due_at = $5, updated_at = $5,
@@ -339,7 +378,10 @@ pub async fn advance(conn: &mut PgConnection, node: &EngineNode, to: &Move, now:
     .await?;
     match moved.rows_affected() {
         1 => Ok(()),
-        _ => Err(Error::conflict("node_moved", format!("{} was moved by somebody else", node.name))),
+        _ => Err(Error::conflict(
+            "node_moved",
+            format!("{} was moved by somebody else", node.name),
+        )),
     }
 }
 
@@ -396,9 +438,17 @@ pub async fn begin(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_deadline(conn: &mut PgConnection, node: NodeId, at: Timestamp) -> Result<(), Error> {
-    sqlx::query!("UPDATE nodes SET deadline_at = $2 WHERE id = $1", node as NodeId, at.to_sqlx() as _)
-        .execute(conn)
-        .await?;
+pub async fn set_deadline(
+    conn: &mut PgConnection,
+    node: NodeId,
+    at: Timestamp,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE nodes SET deadline_at = $2 WHERE id = $1",
+        node as NodeId,
+        at.to_sqlx() as _
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }

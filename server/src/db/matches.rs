@@ -11,18 +11,34 @@ use crate::error::Error;
 /// # Errors
 /// When the database fails.
 pub async fn list_macs(conn: &mut PgConnection, node: NodeId) -> Result<Vec<Mac>, Error> {
-    let rows = sqlx::query_scalar!("SELECT mac FROM node_macs WHERE node_id = $1 ORDER BY mac", node as NodeId);
-    Ok(rows.fetch_all(conn).await?.into_iter().map(|mac| Mac(mac.bytes())).collect())
+    let rows = sqlx::query_scalar!(
+        "SELECT mac FROM node_macs WHERE node_id = $1 ORDER BY mac",
+        node as NodeId
+    );
+    Ok(rows
+        .fetch_all(conn)
+        .await?
+        .into_iter()
+        .map(|mac| Mac(mac.bytes()))
+        .collect())
 }
 
 /// Gives facts and components of one node to another. Its disks hold what the machine's hold, and its epoch is no lower than what they were written under.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn give_observations(conn: &mut PgConnection, from: NodeId, to: NodeId) -> Result<(), Error> {
-    sqlx::query!("UPDATE facts SET node_id = $2 WHERE node_id = $1", from as NodeId, to as NodeId)
-        .execute(&mut *conn)
-        .await?;
+pub async fn give_observations(
+    conn: &mut PgConnection,
+    from: NodeId,
+    to: NodeId,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE facts SET node_id = $2 WHERE node_id = $1",
+        from as NodeId,
+        to as NodeId
+    )
+    .execute(&mut *conn)
+    .await?;
     // A part that both have seen is known there; inspection tells whether it still is.
     sqlx::query!(
         "UPDATE components moved SET node_id = $2

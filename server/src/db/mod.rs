@@ -67,6 +67,8 @@ pub async fn ping(conn: &mut sqlx::PgConnection) -> Result<(), crate::error::Err
 /// # Errors
 /// What one of them refuses, or the database's.
 pub async fn check_constraints(conn: &mut sqlx::PgConnection) -> Result<(), crate::error::Error> {
-    sqlx::query!("SET CONSTRAINTS ALL IMMEDIATE").execute(conn).await?;
+    sqlx::query!("SET CONSTRAINTS ALL IMMEDIATE")
+        .execute(conn)
+        .await?;
     Ok(())
 }

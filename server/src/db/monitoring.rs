@@ -12,7 +12,9 @@ use crate::error::Error;
 /// # Errors
 /// When the database fails.
 pub async fn time(conn: &mut PgConnection) -> Result<Timestamp, Error> {
-    let row = sqlx::query!(r#"SELECT clock_timestamp() AS "now!: jiff_sqlx::Timestamp""#).fetch_one(conn).await?;
+    let row = sqlx::query!(r#"SELECT clock_timestamp() AS "now!: jiff_sqlx::Timestamp""#)
+        .fetch_one(conn)
+        .await?;
     Ok(row.now.to_jiff())
 }
 
@@ -20,7 +22,10 @@ pub async fn time(conn: &mut PgConnection) -> Result<Timestamp, Error> {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn count_by_state(conn: &mut PgConnection, nodes: Option<&[Uuid]>) -> Result<Vec<(String, i64)>, Error> {
+pub async fn count_by_state(
+    conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
+) -> Result<Vec<(String, i64)>, Error> {
     let rows = sqlx::query!(
         r#"SELECT state, count(*) AS "count!" FROM nodes WHERE $1::uuid[] IS NULL OR id = ANY ($1) GROUP BY state ORDER BY state"#,
         nodes,
@@ -45,7 +50,10 @@ pub struct TargetRow {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_targets(conn: &mut PgConnection, nodes: Option<&[Uuid]>) -> Result<Vec<TargetRow>, Error> {
+pub async fn list_targets(
+    conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
+) -> Result<Vec<TargetRow>, Error> {
     Ok(sqlx::query_as!(
         TargetRow,
         r#"SELECT n.name, m.address AS "address!", s.name AS site, r.name AS "rack?", p.name AS "pool?", h.name AS "profile?"

@@ -47,5 +47,8 @@ pub async fn list_labelled(
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(|row| (row.name, row.labels.0)).collect())
+    Ok(rows
+        .into_iter()
+        .map(|row| (row.name, row.labels.0))
+        .collect())
 }

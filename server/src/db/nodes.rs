@@ -100,9 +100,21 @@ pub struct Content {
 /// How the node is powered.
 #[derive(Clone, Debug)]
 pub enum Power {
-    Redfish { address: IpAddr, port: u16, credential: ObjectId, system: Option<String> },
-    Ipmi { address: IpAddr, port: u16, credential: ObjectId, firmware: Firmware },
-    Manual { person: String },
+    Redfish {
+        address: IpAddr,
+        port: u16,
+        credential: ObjectId,
+        system: Option<String>,
+    },
+    Ipmi {
+        address: IpAddr,
+        port: u16,
+        credential: ObjectId,
+        firmware: Firmware,
+    },
+    Manual {
+        person: String,
+    },
 }
 
 /// A boot MAC and its address.
@@ -152,7 +164,10 @@ pub async fn find_id(conn: &mut PgConnection, key: &str) -> Result<Option<NodeId
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_for_update(conn: &mut PgConnection, key: &str) -> Result<Option<LockedNode>, Error> {
+pub async fn find_for_update(
+    conn: &mut PgConnection,
+    key: &str,
+) -> Result<Option<LockedNode>, Error> {
     Ok(sqlx::query_as!(
         LockedNode,
         r#"SELECT id AS "id: NodeId", name, state, generation, protected, epoch, wish, operation_id AS "operation_id: OperationId",
@@ -207,7 +222,10 @@ pub async fn list(conn: &mut PgConnection, ids: &[NodeId]) -> Result<Vec<NodeRow
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_addresses(conn: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<AddressRow>, Error> {
+pub async fn list_addresses(
+    conn: &mut PgConnection,
+    nodes: &[NodeId],
+) -> Result<Vec<AddressRow>, Error> {
     let ids: Vec<Uuid> = nodes.iter().map(|id| id.0).collect();
     let rows = sqlx::query!(
         r#"SELECT m.node_id AS "node: NodeId", m.mac, s.name AS "subnet?", m.address
@@ -218,9 +236,17 @@ pub async fn list_addresses(conn: &mut PgConnection, nodes: &[NodeId]) -> Result
     .await?;
     let row = |row: _| {
         let row: (NodeId, MacAddress, Option<String>, Option<IpNet>) = row;
-        AddressRow { node: row.0, mac: Mac(row.1.bytes()), subnet: row.2, address: row.3.map(|net| net.addr()) }
+        AddressRow {
+            node: row.0,
+            mac: Mac(row.1.bytes()),
+            subnet: row.2,
+            address: row.3.map(|net| net.addr()),
+        }
     };
-    Ok(rows.into_iter().map(|found| row((found.node, found.mac, found.subnet, found.address))).collect())
+    Ok(rows
+        .into_iter()
+        .map(|found| row((found.node, found.mac, found.subnet, found.address)))
+        .collect())
 }
 
 /// Registers a node as discovered.
@@ -273,7 +299,12 @@ pub async fn insert(
 ///
 /// # Errors
 /// When the database fails or a constraint refuses.
-pub async fn set_content(conn: &mut PgConnection, id: NodeId, content: &Content, now: Timestamp) -> Result<(), Error> {
+pub async fn set_content(
+    conn: &mut PgConnection,
+    id: NodeId,
+    content: &Content,
+    now: Timestamp,
+) -> Result<(), Error> {
     let (power, console) = (PowerColumns::of(&content.power), content.console);
     sqlx::query!(
         "UPDATE nodes SET labels = $2, annotations = $3, spec = $4, site_id = $5, rack_id = $6, rack_unit = $7, profile_id = $8,
@@ -339,17 +370,34 @@ impl<'power> PowerColumns<'power> {
             ..nothing
         };
         match power {
-            Power::Redfish { address, port, credential, system } => {
-                Self { system: system.as_deref(), ..bmc("redfish", *address, *port, *credential) }
-            }
-            Power::Ipmi { address, port, credential, firmware } => {
+            Power::Redfish {
+                address,
+                port,
+                credential,
+                system,
+            } => Self {
+                system: system.as_deref(),
+                ..bmc("redfish", *address, *port, *credential)
+            },
+            Power::Ipmi {
+                address,
+                port,
+                credential,
+                firmware,
+            } => {
                 let firmware = match firmware {
                     Firmware::Uefi => "uefi",
                     Firmware::Bios => "bios",
                 };
-                Self { firmware: Some(firmware), ..bmc("ipmi", *address, *port, *credential) }
+                Self {
+                    firmware: Some(firmware),
+                    ..bmc("ipmi", *address, *port, *credential)
+                }
             }
-            Power::Manual { person } => Self { person: Some(person), ..nothing },
+            Power::Manual { person } => Self {
+                person: Some(person),
+                ..nothing
+            },
         }
     }
 }
@@ -359,14 +407,17 @@ impl<'power> PowerColumns<'power> {
 /// # Errors
 /// When the database fails or a MAC or address is taken.
 pub async fn set_macs(conn: &mut PgConnection, node: NodeId, macs: &[MacRow]) -> Result<(), Error> {
-    sqlx::query!("DELETE FROM node_macs WHERE node_id = $1", node as NodeId).execute(&mut *conn).await?;
+    sqlx::query!("DELETE FROM node_macs WHERE node_id = $1", node as NodeId)
+        .execute(&mut *conn)
+        .await?;
     for mac in macs {
         sqlx::query!(
             "INSERT INTO node_macs (mac, node_id, subnet_id, address) VALUES ($1, $2, $3, $4)",
             MacAddress::new(mac.mac.0),
             node as NodeId,
             mac.lease.map(|(subnet, _)| subnet) as Option<ObjectId>,
-            mac.lease.map(|(_, address)| IpNet::from(IpAddr::V4(address))) as Option<IpNet>,
+            mac.lease
+                .map(|(_, address)| IpNet::from(IpAddr::V4(address))) as Option<IpNet>,
         )
         .execute(&mut *conn)
         .await?;
@@ -378,19 +429,32 @@ pub async fn set_macs(conn: &mut PgConnection, node: NodeId, macs: &[MacRow]) ->
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_taken(conn: &mut PgConnection, subnet: ObjectId) -> Result<Vec<(Mac, IpAddr)>, Error> {
-    let rows =
-        sqlx::query!(r#"SELECT mac, address AS "address!" FROM node_macs WHERE subnet_id = $1"#, subnet as ObjectId)
-            .fetch_all(conn)
-            .await?;
-    Ok(rows.into_iter().map(|row| (Mac(row.mac.bytes()), row.address.addr())).collect())
+pub async fn list_taken(
+    conn: &mut PgConnection,
+    subnet: ObjectId,
+) -> Result<Vec<(Mac, IpAddr)>, Error> {
+    let rows = sqlx::query!(
+        r#"SELECT mac, address AS "address!" FROM node_macs WHERE subnet_id = $1"#,
+        subnet as ObjectId
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| (Mac(row.mac.bytes()), row.address.addr()))
+        .collect())
 }
 
 /// Gives a node another name. The caller holds the row's lock.
 ///
 /// # Errors
 /// When the name is taken or the database fails.
-pub async fn set_name(conn: &mut PgConnection, node: NodeId, name: &str, now: Timestamp) -> Result<(), Error> {
+pub async fn set_name(
+    conn: &mut PgConnection,
+    node: NodeId,
+    name: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET name = $2, generation = generation + 1, updated_at = $3 WHERE id = $1",
         node as NodeId,
@@ -406,11 +470,19 @@ pub async fn set_name(conn: &mut PgConnection, node: NodeId, name: &str, now: Ti
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_maintenance_end(conn: &mut PgConnection, node: NodeId, until: Option<Timestamp>) -> Result<(), Error> {
+pub async fn set_maintenance_end(
+    conn: &mut PgConnection,
+    node: NodeId,
+    until: Option<Timestamp>,
+) -> Result<(), Error> {
     let until = until.map(|at| at.to_sqlx());
-    sqlx::query!("UPDATE nodes SET maintenance_until = $2 WHERE id = $1", node as NodeId, until as _)
-        .execute(conn)
-        .await?;
+    sqlx::query!(
+        "UPDATE nodes SET maintenance_until = $2 WHERE id = $1",
+        node as NodeId,
+        until as _
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }
 
@@ -467,9 +539,14 @@ pub async fn set_assignment(
 /// # Errors
 /// When the database fails.
 pub async fn delete(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
-    sqlx::query!("DELETE FROM claims WHERE node_id = $1 AND state = 'released'", node as NodeId)
-        .execute(&mut *conn)
+    sqlx::query!(
+        "DELETE FROM claims WHERE node_id = $1 AND state = 'released'",
+        node as NodeId
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!("DELETE FROM nodes WHERE id = $1", node as NodeId)
+        .execute(conn)
         .await?;
-    sqlx::query!("DELETE FROM nodes WHERE id = $1", node as NodeId).execute(conn).await?;
     Ok(())
 }

@@ -51,7 +51,11 @@ pub struct RefRow {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find(conn: &mut PgConnection, kind: &str, key: &str) -> Result<Option<ObjectRow>, Error> {
+pub async fn find(
+    conn: &mut PgConnection,
+    kind: &str,
+    key: &str,
+) -> Result<Option<ObjectRow>, Error> {
     Ok(sqlx::query_as!(
         ObjectRow,
         r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
@@ -69,7 +73,11 @@ pub async fn find(conn: &mut PgConnection, kind: &str, key: &str) -> Result<Opti
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_for_update(conn: &mut PgConnection, kind: &str, key: &str) -> Result<Option<ObjectRow>, Error> {
+pub async fn find_for_update(
+    conn: &mut PgConnection,
+    kind: &str,
+    key: &str,
+) -> Result<Option<ObjectRow>, Error> {
     Ok(sqlx::query_as!(
         ObjectRow,
         r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
@@ -103,7 +111,11 @@ pub async fn find_by_id(conn: &mut PgConnection, id: ObjectId) -> Result<Option<
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_for_reference(conn: &mut PgConnection, kind: &str, name: &str) -> Result<Option<ObjectRow>, Error> {
+pub async fn find_for_reference(
+    conn: &mut PgConnection,
+    kind: &str,
+    name: &str,
+) -> Result<Option<ObjectRow>, Error> {
     Ok(sqlx::query_as!(
         ObjectRow,
         r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
@@ -142,7 +154,14 @@ pub async fn list(
     sight: &Sight,
     limit: i64,
 ) -> Result<Vec<ObjectRow>, Error> {
-    let ids = filter::list_ids(conn, &filter::objects(kind), (&[], sight), (filter::BY_NAME[0], None), limit).await?;
+    let ids = filter::list_ids(
+        conn,
+        &filter::objects(kind),
+        (&[], sight),
+        (filter::BY_NAME[0], None),
+        limit,
+    )
+    .await?;
     list_by_id(conn, &ids).await
 }
 
@@ -151,7 +170,12 @@ pub async fn list(
 /// # Errors
 /// When the database fails.
 pub async fn count(conn: &mut PgConnection, kind: &str) -> Result<i64, Error> {
-    Ok(sqlx::query_scalar!(r#"SELECT count(*) AS "count!" FROM objects WHERE kind = $1"#, kind).fetch_one(conn).await?)
+    Ok(sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM objects WHERE kind = $1"#,
+        kind
+    )
+    .fetch_one(conn)
+    .await?)
 }
 
 /// Writes a new object. A taken name is a conflict.
@@ -213,7 +237,11 @@ pub async fn set_content(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_referrers(conn: &mut PgConnection, id: ObjectId, limit: i64) -> Result<Vec<String>, Error> {
+pub async fn list_referrers(
+    conn: &mut PgConnection,
+    id: ObjectId,
+    limit: i64,
+) -> Result<Vec<String>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT kind || ' ' || name AS "referrer!" FROM (
                SELECT o.kind, o.name FROM object_refs r JOIN objects o ON o.id = r.from_id WHERE r.to_id = $1
@@ -233,7 +261,10 @@ pub async fn list_referrers(conn: &mut PgConnection, id: ObjectId, limit: i64) -
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_referring_pools(conn: &mut PgConnection, id: ObjectId) -> Result<Vec<ObjectRow>, Error> {
+pub async fn list_referring_pools(
+    conn: &mut PgConnection,
+    id: ObjectId,
+) -> Result<Vec<ObjectRow>, Error> {
     Ok(sqlx::query_as!(
         ObjectRow,
         r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
@@ -250,10 +281,15 @@ pub async fn list_referring_pools(conn: &mut PgConnection, id: ObjectId) -> Resu
 /// # Errors
 /// When the database fails or the object is in use.
 pub async fn delete(conn: &mut PgConnection, id: ObjectId) -> Result<(), Error> {
-    sqlx::query!("DELETE FROM claims WHERE pool_id = $1 AND state = 'released'", id as ObjectId)
-        .execute(&mut *conn)
+    sqlx::query!(
+        "DELETE FROM claims WHERE pool_id = $1 AND state = 'released'",
+        id as ObjectId
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!("DELETE FROM objects WHERE id = $1", id as ObjectId)
+        .execute(conn)
         .await?;
-    sqlx::query!("DELETE FROM objects WHERE id = $1", id as ObjectId).execute(conn).await?;
     Ok(())
 }
 
@@ -261,8 +297,17 @@ pub async fn delete(conn: &mut PgConnection, id: ObjectId) -> Result<(), Error> 
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_refs(conn: &mut PgConnection, from: ObjectId, refs: &[RefRow]) -> Result<(), Error> {
-    sqlx::query!("DELETE FROM object_refs WHERE from_id = $1", from as ObjectId).execute(&mut *conn).await?;
+pub async fn set_refs(
+    conn: &mut PgConnection,
+    from: ObjectId,
+    refs: &[RefRow],
+) -> Result<(), Error> {
+    sqlx::query!(
+        "DELETE FROM object_refs WHERE from_id = $1",
+        from as ObjectId
+    )
+    .execute(&mut *conn)
+    .await?;
     let pointers: Vec<String> = refs.iter().map(|one| one.pointer.clone()).collect();
     let targets: Vec<Uuid> = refs.iter().map(|one| one.to.0).collect();
     sqlx::query!(
@@ -280,7 +325,11 @@ pub async fn set_refs(conn: &mut PgConnection, from: ObjectId, refs: &[RefRow]) 
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_target(conn: &mut PgConnection, from: ObjectId, pointer: &str) -> Result<Option<ObjectRow>, Error> {
+pub async fn find_target(
+    conn: &mut PgConnection,
+    from: ObjectId,
+    pointer: &str,
+) -> Result<Option<ObjectRow>, Error> {
     Ok(sqlx::query_as!(
         ObjectRow,
         r#"SELECT o.id AS "id: ObjectId", o.kind, o.name, o.labels AS "labels: Labels", o.annotations AS "annotations: Labels",

@@ -102,7 +102,13 @@ pub async fn insert(conn: &mut PgConnection, operation: &NewOperation) -> Result
 /// # Errors
 /// When the database fails.
 pub async fn set_suite(conn: &mut PgConnection, id: OperationId, suite: &str) -> Result<(), Error> {
-    sqlx::query!("UPDATE operations SET suite = $2 WHERE id = $1", id as OperationId, suite).execute(conn).await?;
+    sqlx::query!(
+        "UPDATE operations SET suite = $2 WHERE id = $1",
+        id as OperationId,
+        suite
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }
 
@@ -186,7 +192,10 @@ pub struct AroundRow {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_around(conn: &mut PgConnection, operations: &[OperationId]) -> Result<Vec<AroundRow>, Error> {
+pub async fn list_around(
+    conn: &mut PgConnection,
+    operations: &[OperationId],
+) -> Result<Vec<AroundRow>, Error> {
     let ids: Vec<Uuid> = operations.iter().map(|id| id.0).collect();
     Ok(sqlx::query_as!(
         AroundRow,
@@ -217,7 +226,10 @@ pub struct RunRow {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_runs(conn: &mut PgConnection, operations: &[OperationId]) -> Result<Vec<RunRow>, Error> {
+pub async fn list_runs(
+    conn: &mut PgConnection,
+    operations: &[OperationId],
+) -> Result<Vec<RunRow>, Error> {
     let ids: Vec<Uuid> = operations.iter().map(|id| id.0).collect();
     Ok(sqlx::query_as!(
         RunRow,
@@ -233,7 +245,10 @@ pub async fn list_runs(conn: &mut PgConnection, operations: &[OperationId]) -> R
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_steps(conn: &mut PgConnection, operations: &[OperationId]) -> Result<Vec<StepRow>, Error> {
+pub async fn list_steps(
+    conn: &mut PgConnection,
+    operations: &[OperationId],
+) -> Result<Vec<StepRow>, Error> {
     let ids: Vec<Uuid> = operations.iter().map(|id| id.0).collect();
     Ok(sqlx::query_as!(
         StepRow,
@@ -250,7 +265,11 @@ pub async fn list_steps(conn: &mut PgConnection, operations: &[OperationId]) -> 
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_node_steps(conn: &mut PgConnection, node: NodeId, limit: i64) -> Result<Vec<StepRow>, Error> {
+pub async fn list_node_steps(
+    conn: &mut PgConnection,
+    node: NodeId,
+    limit: i64,
+) -> Result<Vec<StepRow>, Error> {
     Ok(sqlx::query_as!(
         StepRow,
         r#"SELECT operation_id AS "operation: OperationId", id AS "job: JobId", step, kind, state, attempt, round, progress,
@@ -291,7 +310,11 @@ pub async fn list_log(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn cancel_jobs(conn: &mut PgConnection, operation: OperationId, now: Timestamp) -> Result<u64, Error> {
+pub async fn cancel_jobs(
+    conn: &mut PgConnection,
+    operation: OperationId,
+    now: Timestamp,
+) -> Result<u64, Error> {
     let asked = sqlx::query!(
         "UPDATE jobs SET cancel = true, state = CASE WHEN state = 'queued' THEN 'cancelled' ELSE state END,
                 finished_at = CASE WHEN state = 'queued' THEN $2 ELSE finished_at END
@@ -334,7 +357,12 @@ pub async fn open(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn run(conn: &mut PgConnection, id: OperationId, message: &str, now: Timestamp) -> Result<(), Error> {
+pub async fn run(
+    conn: &mut PgConnection,
+    id: OperationId,
+    message: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE operations SET state = 'running', started_at = COALESCE(started_at, $2), message = $3
          WHERE id = $1 AND state IN ('queued', 'running', 'unknown')",
@@ -377,7 +405,11 @@ pub async fn end(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_unknown(conn: &mut PgConnection, id: OperationId, message: &str) -> Result<(), Error> {
+pub async fn set_unknown(
+    conn: &mut PgConnection,
+    id: OperationId,
+    message: &str,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE operations SET state = 'unknown', message = $2 WHERE id = $1 AND state = 'running'",
         id as OperationId,
@@ -392,7 +424,11 @@ pub async fn set_unknown(conn: &mut PgConnection, id: OperationId, message: &str
 ///
 /// # Errors
 /// When the database fails.
-pub async fn ask_to_stop(conn: &mut PgConnection, id: OperationId, now: Timestamp) -> Result<(), Error> {
+pub async fn ask_to_stop(
+    conn: &mut PgConnection,
+    id: OperationId,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE operations SET cancel_asked_at = COALESCE(cancel_asked_at, $2) WHERE id = $1 AND finished_at IS NULL",
         id as OperationId,
@@ -414,5 +450,8 @@ pub async fn count_open_jobs(conn: &mut PgConnection) -> Result<Vec<(String, i64
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(|row| (row.state.unwrap_or_default(), row.count)).collect())
+    Ok(rows
+        .into_iter()
+        .map(|row| (row.state.unwrap_or_default(), row.count))
+        .collect())
 }

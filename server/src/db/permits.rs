@@ -95,9 +95,12 @@ pub async fn lock(conn: &mut PgConnection, permit: PermitId) -> Result<Option<Pe
 /// # Errors
 /// When the database fails.
 pub async fn find_disks(conn: &mut PgConnection, permit: PermitId) -> Result<Vec<String>, Error> {
-    let found = sqlx::query_scalar!("SELECT disk_serials FROM permits WHERE id = $1", permit as PermitId)
-        .fetch_optional(conn)
-        .await?;
+    let found = sqlx::query_scalar!(
+        "SELECT disk_serials FROM permits WHERE id = $1",
+        permit as PermitId
+    )
+    .fetch_optional(conn)
+    .await?;
     Ok(found.flatten().unwrap_or_default())
 }
 

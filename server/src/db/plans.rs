@@ -25,7 +25,11 @@ pub async fn list_pools(conn: &mut PgConnection, object: ObjectId) -> Result<Vec
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_held(conn: &mut PgConnection, pools: &[ObjectId], limit: i64) -> Result<(Vec<String>, i64), Error> {
+pub async fn list_held(
+    conn: &mut PgConnection,
+    pools: &[ObjectId],
+    limit: i64,
+) -> Result<(Vec<String>, i64), Error> {
     let ids: Vec<uuid::Uuid> = pools.iter().map(|id| id.0).collect();
     let names = sqlx::query_scalar!(
         "SELECT n.name FROM claims c JOIN nodes n ON n.id = c.node_id

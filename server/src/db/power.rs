@@ -16,17 +16,30 @@ use crate::error::Error;
 /// When the database fails.
 pub async fn share(conn: &mut PgConnection, node: &EngineNode) -> Result<PowerShare, Error> {
     let reserved = node.power_reserved_w > 0;
-    let Some(rack) = node.rack else { return Ok(PowerShare { reserved, ..PowerShare::default() }) };
+    let Some(rack) = node.rack else {
+        return Ok(PowerShare {
+            reserved,
+            ..PowerShare::default()
+        });
+    };
     if find_ample(conn, rack, node.id).await?.is_some() {
         // Held together with others; who is to share out too little holds it alone. Asked again, for it was asked without.
-        sqlx::query!("SELECT id FROM objects WHERE id = $1 FOR SHARE", rack as ObjectId).fetch_one(&mut *conn).await?;
+        sqlx::query!(
+            "SELECT id FROM objects WHERE id = $1 FOR SHARE",
+            rack as ObjectId
+        )
+        .fetch_one(&mut *conn)
+        .await?;
         if let Some(share) = find_ample(conn, rack, node.id).await? {
             return Ok(PowerShare { reserved, ..share });
         }
     }
-    sqlx::query!("SELECT id FROM objects WHERE id = $1 FOR NO KEY UPDATE", rack as ObjectId)
-        .fetch_one(&mut *conn)
-        .await?;
+    sqlx::query!(
+        "SELECT id FROM objects WHERE id = $1 FOR NO KEY UPDATE",
+        rack as ObjectId
+    )
+    .fetch_one(&mut *conn)
+    .await?;
     let row = sqlx::query!(
         r#"SELECT o.name, (o.spec ->> 'power_budget_w')::integer AS budget_w,
                   (SELECT COALESCE(SUM(n.power_reserved_w), 0) FROM nodes n WHERE n.rack_id = o.id AND n.id <> $2) AS "committed_w!"
@@ -45,7 +58,11 @@ pub async fn share(conn: &mut PgConnection, node: &EngineNode) -> Result<PowerSh
 }
 
 /// The share of a node in a rack that can feed all its machines at once: as if the others drew all they can. `None` where it cannot.
-async fn find_ample(conn: &mut PgConnection, rack: ObjectId, node: NodeId) -> Result<Option<PowerShare>, Error> {
+async fn find_ample(
+    conn: &mut PgConnection,
+    rack: ObjectId,
+    node: NodeId,
+) -> Result<Option<PowerShare>, Error> {
     let row = sqlx::query!(
         r#"SELECT o.name, (o.spec ->> 'power_budget_w')::integer AS budget_w, most.all_w AS "all_w!", most.others_w AS "others_w!"
            FROM objects o, LATERAL (
@@ -58,7 +75,9 @@ async fn find_ample(conn: &mut PgConnection, rack: ObjectId, node: NodeId) -> Re
     )
     .fetch_one(conn)
     .await?;
-    let fits = row.budget_w.is_none_or(|budget| row.all_w <= i64::from(budget));
+    let fits = row
+        .budget_w
+        .is_none_or(|budget| row.all_w <= i64::from(budget));
     Ok(fits.then(|| PowerShare {
         rack: Some(row.name),
         budget_w: row.budget_w.and_then(|watts| u32::try_from(watts).ok()),
@@ -71,7 +90,10 @@ async fn find_ample(conn: &mut PgConnection, rack: ObjectId, node: NodeId) -> Re
 ///
 /// # Errors
 /// When the database fails.
-pub async fn hold_rack(conn: &mut PgConnection, rack: ObjectId) -> Result<(Option<i32>, i64), Error> {
+pub async fn hold_rack(
+    conn: &mut PgConnection,
+    rack: ObjectId,
+) -> Result<(Option<i32>, i64), Error> {
     let budget = sqlx::query_scalar!(
         "SELECT (spec ->> 'power_budget_w')::integer FROM objects WHERE id = $1 FOR NO KEY UPDATE",
         rack as ObjectId,
@@ -92,7 +114,13 @@ pub async fn hold_rack(conn: &mut PgConnection, rack: ObjectId) -> Result<(Optio
 /// # Errors
 /// When the database fails.
 pub async fn reserve(conn: &mut PgConnection, node: NodeId, watts: i32) -> Result<(), Error> {
-    sqlx::query!("UPDATE nodes SET power_reserved_w = $2 WHERE id = $1", node as NodeId, watts).execute(conn).await?;
+    sqlx::query!(
+        "UPDATE nodes SET power_reserved_w = $2 WHERE id = $1",
+        node as NodeId,
+        watts
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }
 
@@ -101,13 +129,21 @@ pub async fn reserve(conn: &mut PgConnection, node: NodeId, watts: i32) -> Resul
 ///
 /// # Errors
 /// When the database fails.
-pub async fn wake_rack(conn: &mut PgConnection, rack: ObjectId, freed: NodeId, now: Timestamp) -> Result<(), Error> {
+pub async fn wake_rack(
+    conn: &mut PgConnection,
+    rack: ObjectId,
+    freed: NodeId,
+    now: Timestamp,
+) -> Result<(), Error> {
     if find_ample(conn, rack, freed).await?.is_some() {
         return Ok(());
     }
-    sqlx::query!("SELECT id FROM objects WHERE id = $1 FOR NO KEY UPDATE", rack as ObjectId)
-        .fetch_one(&mut *conn)
-        .await?;
+    sqlx::query!(
+        "SELECT id FROM objects WHERE id = $1 FOR NO KEY UPDATE",
+        rack as ObjectId
+    )
+    .fetch_one(&mut *conn)
+    .await?;
     sqlx::query!(
         "UPDATE nodes SET due_at = $2
          WHERE id IN (SELECT id FROM nodes WHERE rack_id = $1 AND power_reserved_w = 0 AND due_at > $2 FOR NO KEY UPDATE SKIP LOCKED)",

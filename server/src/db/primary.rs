@@ -41,14 +41,21 @@ struct Primary {
 impl Primary {
     fn see(&mut self, timeline: i32, index: usize) {
         if (self.timeline, self.index) != (timeline, Some(index)) {
-            *self = Self { timeline, index: Some(index), replaced: self.index.map(|_| Instant::now()) };
+            *self = Self {
+                timeline,
+                index: Some(index),
+                replaced: self.index.map(|_| Instant::now()),
+            };
         }
     }
 
     /// Whether a connection that took writes when it was made may not do so any more. One never changes under its connection: a server that
     /// stops taking writes for good was restarted, and one that was replaced was seen so. What was idle is asked in any case.
     fn doubts(&self, connection: &PoolConnectionMetadata) -> bool {
-        connection.idle_for >= EVERY || self.replaced.is_some_and(|at| connection.age + PATIENCE >= at.elapsed())
+        connection.idle_for >= EVERY
+            || self
+                .replaced
+                .is_some_and(|at| connection.age + PATIENCE >= at.elapsed())
     }
 }
 
@@ -60,13 +67,28 @@ impl Servers {
     /// When it is none. The URL is not repeated: it may hold a password.
     pub fn parse(url: &str) -> anyhow::Result<Self> {
         let option = |url: String| {
-            let options: PgConnectOptions = url.parse().context("the database URL cannot be read")?;
-            let options = options.application_name("muster").disable_statement_logging();
-            anyhow::Ok(options.options([("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION)]))
+            let options: PgConnectOptions =
+                url.parse().context("the database URL cannot be read")?;
+            let options = options
+                .application_name("muster")
+                .disable_statement_logging();
+            anyhow::Ok(
+                options.options([("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION)]),
+            )
         };
-        let options = split(url)?.into_iter().map(option).collect::<anyhow::Result<_>>()?;
-        let primary = Primary { timeline: 0, index: None, replaced: None };
-        Ok(Self { options, primary: Arc::new(Mutex::new(primary)) })
+        let options = split(url)?
+            .into_iter()
+            .map(option)
+            .collect::<anyhow::Result<_>>()?;
+        let primary = Primary {
+            timeline: 0,
+            index: None,
+            replaced: None,
+        };
+        Ok(Self {
+            options,
+            primary: Arc::new(Mutex::new(primary)),
+        })
     }
 
     /// A pool of connections to the server that takes writes.
@@ -95,17 +117,25 @@ impl Servers {
                 Box::pin(async move {
                     match takes_writes(conn, &known).await? {
                         true => Ok(()),
-                        false => Err(sqlx::Error::Io(std::io::Error::other("the server takes no writes"))),
+                        false => Err(sqlx::Error::Io(std::io::Error::other(
+                            "the server takes no writes",
+                        ))),
                     }
                 })
             })
             .before_acquire(move |conn, connection| {
                 let known = Arc::clone(&given);
                 let doubted = look_at(&known).doubts(&connection);
-                Box::pin(async move { Ok(!doubted || takes_writes(conn, &known).await.unwrap_or(false)) })
+                Box::pin(async move {
+                    Ok(!doubted || takes_writes(conn, &known).await.unwrap_or(false))
+                })
             })
             .connect_lazy_with(self.options[primary].clone());
-        drop(pool.acquire().await.context("the database cannot be reached; check --database-url")?);
+        drop(
+            pool.acquire()
+                .await
+                .context("the database cannot be reached; check --database-url")?,
+        );
         Ok(pool)
     }
 
@@ -120,7 +150,10 @@ impl Servers {
             match self.find().await {
                 Ok(primary) if told == Some(primary) => {}
                 Ok(primary) => {
-                    tracing::info!(server = name(&self.options[primary]), "this database server takes the writes");
+                    tracing::info!(
+                        server = name(&self.options[primary]),
+                        "this database server takes the writes"
+                    );
                     pool.set_connect_options(self.options[primary].clone());
                     told = Some(primary);
                 }
@@ -137,7 +170,9 @@ impl Servers {
             .iter()
             .cloned()
             .enumerate()
-            .map(|(index, options)| async move { (index, tokio::time::timeout(LOOK, look(options)).await) });
+            .map(|(index, options)| async move {
+                (index, tokio::time::timeout(LOOK, look(options)).await)
+            });
         let mut looks: FuturesUnordered<_> = looks.collect();
         let (mut best, mut said) = (None, Vec::new());
         while let Some((index, seen)) = looks.next().await {
@@ -154,7 +189,10 @@ impl Servers {
         }
         let (timeline, index) = best.ok_or_else(|| said.join("; "))?;
         if self.options.len() > 1 {
-            self.primary.lock().unwrap_or_else(PoisonError::into_inner).see(timeline, index);
+            self.primary
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .see(timeline, index);
         }
         Ok(index)
     }
@@ -169,7 +207,10 @@ async fn look(options: PgConnectOptions) -> Result<Option<i32>, sqlx::Error> {
 }
 
 /// Whether the server of a connection takes writes, and no other one has replaced it.
-async fn takes_writes(conn: &mut PgConnection, known: &Mutex<Primary>) -> Result<bool, sqlx::Error> {
+async fn takes_writes(
+    conn: &mut PgConnection,
+    known: &Mutex<Primary>,
+) -> Result<bool, sqlx::Error> {
     let timeline = timeline(conn).await?;
     Ok(timeline.is_some_and(|timeline| timeline >= look_at(known).timeline))
 }
@@ -197,35 +238,65 @@ fn name(options: &PgConnectOptions) -> String {
 
 /// One URL per server.
 fn split(url: &str) -> anyhow::Result<Vec<String>> {
-    let (scheme, rest) = url.split_once("://").context("a database URL begins with postgres://")?;
+    let (scheme, rest) = url
+        .split_once("://")
+        .context("a database URL begins with postgres://")?;
     let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (user, hosts) = authority.rsplit_once('@').map_or(("", authority), |(user, hosts)| (user, hosts));
-    let user = if user.is_empty() { String::new() } else { format!("{user}@") };
+    let (user, hosts) = authority
+        .rsplit_once('@')
+        .map_or(("", authority), |(user, hosts)| (user, hosts));
+    let user = if user.is_empty() {
+        String::new()
+    } else {
+        format!("{user}@")
+    };
     let (mut by_name, mut ports, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let list = || value.replace("%2C", ",").replace("%2c", ",").split(',').map(str::to_owned).collect();
+        let list = || {
+            value
+                .replace("%2C", ",")
+                .replace("%2c", ",")
+                .split(',')
+                .map(str::to_owned)
+                .collect()
+        };
         match key {
             "host" => by_name = list(),
             "port" => ports = list(),
             // Nothing else is ever wanted here.
             "target_session_attrs" if matches!(value, "read-write" | "primary") => {}
-            "target_session_attrs" => bail!("target_session_attrs={value}: Muster needs a server that takes writes"),
+            "target_session_attrs" => {
+                bail!("target_session_attrs={value}: Muster needs a server that takes writes")
+            }
             _ => others.push(pair.to_owned()),
         }
     }
-    let count = if by_name.is_empty() { hosts.split(',').count() } else { by_name.len() };
+    let count = if by_name.is_empty() {
+        hosts.split(',').count()
+    } else {
+        by_name.len()
+    };
     ensure!(
         ports.len() <= 1 || ports.len() == count,
         "the database URL names {count} servers and {} ports",
         ports.len()
     );
     let one = |index: usize| {
-        let host = if by_name.is_empty() { hosts.split(',').nth(index).unwrap_or_default() } else { "" };
+        let host = if by_name.is_empty() {
+            hosts.split(',').nth(index).unwrap_or_default()
+        } else {
+            ""
+        };
         let mut pairs = others.clone();
         pairs.extend(by_name.get(index).map(|host| format!("host={host}")));
-        pairs.extend(ports.get(index).or(ports.first()).map(|port| format!("port={port}")));
+        pairs.extend(
+            ports
+                .get(index)
+                .or(ports.first())
+                .map(|port| format!("port={port}")),
+        );
         let mark = if pairs.is_empty() { "" } else { "?" };
         format!("{scheme}://{user}{host}{path}{mark}{}", pairs.join("&"))
     };
@@ -244,17 +315,40 @@ mod tests {
                 "postgres://muster:p%40ss@db1,db2:5433,db3/muster?sslmode=require",
                 vec!["db1:5432", "db2:5433", "db3:5432"],
             ),
-            ("postgresql:///muster?host=/run/a,/run/b&user=muster", vec!["/run/a:5432", "/run/b:5432"]),
-            ("postgresql:///muster?host=/run/a%2C/run/b&port=5433,5434", vec!["/run/a:5433", "/run/b:5434"]),
-            ("postgresql://u@[::1]:7,[::2]/m?target_session_attrs=read-write", vec!["[::1]:7", "[::2]:5432"]),
+            (
+                "postgresql:///muster?host=/run/a,/run/b&user=muster",
+                vec!["/run/a:5432", "/run/b:5432"],
+            ),
+            (
+                "postgresql:///muster?host=/run/a%2C/run/b&port=5433,5434",
+                vec!["/run/a:5433", "/run/b:5434"],
+            ),
+            (
+                "postgresql://u@[::1]:7,[::2]/m?target_session_attrs=read-write",
+                vec!["[::1]:7", "[::2]:5432"],
+            ),
             ("postgresql://u@a,b/m?port=7", vec!["a:7", "b:7"]),
         ] {
             let parsed = Servers::parse(url).unwrap();
-            assert_eq!(parsed.options.iter().map(name).collect::<Vec<_>>(), servers, "{url}");
+            assert_eq!(
+                parsed.options.iter().map(name).collect::<Vec<_>>(),
+                servers,
+                "{url}"
+            );
             let database = |options: &PgConnectOptions| options.get_database().map(str::len);
-            assert!(parsed.options.iter().all(|options| database(options).is_some()), "{url}");
+            assert!(
+                parsed
+                    .options
+                    .iter()
+                    .all(|options| database(options).is_some()),
+                "{url}"
+            );
         }
-        for bad in ["muster", "postgres://a,b,c/m?port=1,2", "postgres://a/m?target_session_attrs=any"] {
+        for bad in [
+            "muster",
+            "postgres://a,b,c/m?port=1,2",
+            "postgres://a/m?target_session_attrs=any",
+        ] {
             assert!(Servers::parse(bad).is_err(), "{bad}");
         }
     }

@@ -30,10 +30,34 @@ impl OpenRecovery {
     /// # Errors
     /// When the row holds a rung that there is not.
     pub fn opened(self) -> Result<(Uuid, Recovery), UnknownWord> {
-        let Self { id, signature, what, answers, asked, rungs, tried } = self;
-        let rungs = rungs.iter().map(|rung| rung.parse()).collect::<Result<_, _>>()?;
-        let cause = Cause { signature, what, answers, asked, action: None };
-        Ok((id, Recovery { cause, rungs, tried: usize::try_from(tried).unwrap_or(0) }))
+        let Self {
+            id,
+            signature,
+            what,
+            answers,
+            asked,
+            rungs,
+            tried,
+        } = self;
+        let rungs = rungs
+            .iter()
+            .map(|rung| rung.parse())
+            .collect::<Result<_, _>>()?;
+        let cause = Cause {
+            signature,
+            what,
+            answers,
+            asked,
+            action: None,
+        };
+        Ok((
+            id,
+            Recovery {
+                cause,
+                rungs,
+                tried: usize::try_from(tried).unwrap_or(0),
+            },
+        ))
     }
 }
 
@@ -98,7 +122,9 @@ pub async fn climb(
 /// # Errors
 /// When the database fails.
 pub async fn one_at_a_time(conn: &mut PgConnection) -> Result<(), Error> {
-    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster recoveries', 0))").execute(conn).await?;
+    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster recoveries', 0))")
+        .execute(conn)
+        .await?;
     Ok(())
 }
 
@@ -127,7 +153,9 @@ pub async fn seen(
     )
     .fetch_optional(&mut *conn)
     .await?;
-    let of_pool = pool.as_ref().map(|pool| breaker_of_pool(signature, &pool.name));
+    let of_pool = pool
+        .as_ref()
+        .map(|pool| breaker_of_pool(signature, &pool.name));
     let row = sqlx::query!(
         r#"WITH reset AS (
                SELECT max(closed_at) FILTER (WHERE signature = $2) AS fleet, max(closed_at) AS pool FROM breakers WHERE signature IN ($2, $3)),
@@ -182,7 +210,12 @@ pub async fn seen(
         held: count(bounds.held_by_pool),
         open: bounds.open_of_pool,
     };
-    let seen = Seen { on_node: count(bounds.on_node), under_way: count(bounds.under_way), fleet, pool: of_pool };
+    let seen = Seen {
+        on_node: count(bounds.on_node),
+        under_way: count(bounds.under_way),
+        fleet,
+        pool: of_pool,
+    };
     Ok((seen, pool.map(|pool| pool.name)))
 }
 
@@ -207,7 +240,11 @@ pub struct RecoveryRow {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list(conn: &mut PgConnection, node: NodeId, limit: i64) -> Result<Vec<RecoveryRow>, Error> {
+pub async fn list(
+    conn: &mut PgConnection,
+    node: NodeId,
+    limit: i64,
+) -> Result<Vec<RecoveryRow>, Error> {
     Ok(sqlx::query_as!(
         RecoveryRow,
         r#"SELECT r.id, r.signature, r.what, r.asked, r.rungs, r.tried, r.went AS "went: Json<Vec<Tried>>", r.begun_at, r.ended_at, r.ended,

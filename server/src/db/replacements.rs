@@ -99,7 +99,10 @@ pub async fn find(conn: &mut PgConnection, coming: ClaimId) -> Result<Option<Rep
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_coming(conn: &mut PgConnection, claim: ClaimId) -> Result<Option<(ClaimId, NodeId)>, Error> {
+pub async fn find_coming(
+    conn: &mut PgConnection,
+    claim: ClaimId,
+) -> Result<Option<(ClaimId, NodeId)>, Error> {
     let row = sqlx::query!(
         r#"SELECT id AS "id: ClaimId", node_id AS "node: NodeId" FROM claims WHERE replaces = $1 AND state = 'bound'"#,
         claim as ClaimId,

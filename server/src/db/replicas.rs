@@ -13,7 +13,10 @@ use crate::error::Error;
 ///
 /// # Errors
 /// When the database fails.
-pub async fn lock_next(conn: &mut PgConnection, after: ObjectId) -> Result<Option<ObjectRow>, Error> {
+pub async fn lock_next(
+    conn: &mut PgConnection,
+    after: ObjectId,
+) -> Result<Option<ObjectRow>, Error> {
     Ok(sqlx::query_as!(
         ObjectRow,
         r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
@@ -61,16 +64,29 @@ pub async fn count(conn: &mut PgConnection, pool: ObjectId) -> Result<Made, Erro
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_shortage(conn: &mut PgConnection, pool: ObjectId) -> Result<Option<Timestamp>, Error> {
-    let since = sqlx::query_scalar!("SELECT since FROM pool_shortages WHERE pool_id = $1", pool as ObjectId);
-    Ok(since.fetch_optional(conn).await?.map(|since| since.to_jiff()))
+pub async fn find_shortage(
+    conn: &mut PgConnection,
+    pool: ObjectId,
+) -> Result<Option<Timestamp>, Error> {
+    let since = sqlx::query_scalar!(
+        "SELECT since FROM pool_shortages WHERE pool_id = $1",
+        pool as ObjectId
+    );
+    Ok(since
+        .fetch_optional(conn)
+        .await?
+        .map(|since| since.to_jiff()))
 }
 
 /// Writes down that a pool finds no nodes. `false`: it was written down before.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn begin_shortage(conn: &mut PgConnection, pool: ObjectId, now: Timestamp) -> Result<bool, Error> {
+pub async fn begin_shortage(
+    conn: &mut PgConnection,
+    pool: ObjectId,
+    now: Timestamp,
+) -> Result<bool, Error> {
     let done = sqlx::query!(
         "INSERT INTO pool_shortages (pool_id, since) VALUES ($1, $2) ON CONFLICT DO NOTHING",
         pool as ObjectId,
@@ -86,6 +102,11 @@ pub async fn begin_shortage(conn: &mut PgConnection, pool: ObjectId, now: Timest
 /// # Errors
 /// When the database fails.
 pub async fn end_shortage(conn: &mut PgConnection, pool: ObjectId) -> Result<bool, Error> {
-    let done = sqlx::query!("DELETE FROM pool_shortages WHERE pool_id = $1", pool as ObjectId).execute(conn).await?;
+    let done = sqlx::query!(
+        "DELETE FROM pool_shortages WHERE pool_id = $1",
+        pool as ObjectId
+    )
+    .execute(conn)
+    .await?;
     Ok(done.rows_affected() == 1)
 }

@@ -94,7 +94,11 @@ pub async fn set_out(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn see_again(conn: &mut PgConnection, nodes: &[NodeId], now: Timestamp) -> Result<(), Error> {
+pub async fn see_again(
+    conn: &mut PgConnection,
+    nodes: &[NodeId],
+    now: Timestamp,
+) -> Result<(), Error> {
     let nodes: Vec<Uuid> = nodes.iter().map(|node| node.0).collect();
     sqlx::query!(
         "UPDATE scheduler_outs o SET seen_at = GREATEST(o.since, $2),
@@ -121,6 +125,8 @@ pub async fn see_again(conn: &mut PgConnection, nodes: &[NodeId], now: Timestamp
 /// When the database fails.
 pub async fn forget(conn: &mut PgConnection, nodes: &[NodeId]) -> Result<(), Error> {
     let nodes: Vec<Uuid> = nodes.iter().map(|node| node.0).collect();
-    sqlx::query!("DELETE FROM scheduler_outs WHERE node_id = ANY($1)", &nodes).execute(conn).await?;
+    sqlx::query!("DELETE FROM scheduler_outs WHERE node_id = ANY($1)", &nodes)
+        .execute(conn)
+        .await?;
     Ok(())
 }

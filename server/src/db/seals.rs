@@ -22,7 +22,11 @@ pub struct SealRow {
 impl SealRow {
     /// What it covers; nothing when its columns do not fit each other.
     pub fn seal(&self) -> Option<Seal> {
-        let digests: Option<Vec<[u8; 32]>> = self.digests.chunks(32).map(|digest| digest.try_into().ok()).collect();
+        let digests: Option<Vec<[u8; 32]>> = self
+            .digests
+            .chunks(32)
+            .map(|digest| digest.try_into().ok())
+            .collect();
         let digests = digests.filter(|digests| digests.len() == self.seqs.len())?;
         Some(Seal {
             number: self.number,
@@ -39,7 +43,11 @@ impl SealRow {
 /// When the database fails.
 pub async fn try_lock(conn: &mut PgConnection) -> Result<bool, Error> {
     // Only a key below two to the 62nd: those above say how far the history is whole.
-    Ok(sqlx::query_scalar!(r#"SELECT pg_try_advisory_xact_lock(727371652) AS "mine!""#).fetch_one(conn).await?)
+    Ok(
+        sqlx::query_scalar!(r#"SELECT pg_try_advisory_xact_lock(727371652) AS "mine!""#)
+            .fetch_one(conn)
+            .await?,
+    )
 }
 
 /// The newest seal.
@@ -152,7 +160,10 @@ pub async fn digests(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn count_after(conn: &mut PgConnection, after: i64) -> Result<(i64, Option<Timestamp>), Error> {
+pub async fn count_after(
+    conn: &mut PgConnection,
+    after: i64,
+) -> Result<(i64, Option<Timestamp>), Error> {
     let row = sqlx::query!(
         r#"SELECT count(*) AS "count!", min(at) AS "first: jiff_sqlx::Timestamp" FROM events WHERE seq > $1"#,
         after
@@ -166,7 +177,12 @@ pub async fn count_after(conn: &mut PgConnection, after: i64) -> Result<(i64, Op
 ///
 /// # Errors
 /// When the database fails.
-pub async fn holds_others(conn: &mut PgConnection, first: i64, last: i64, kind: &str) -> Result<bool, Error> {
+pub async fn holds_others(
+    conn: &mut PgConnection,
+    first: i64,
+    last: i64,
+    kind: &str,
+) -> Result<bool, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM events WHERE seq BETWEEN $1 AND $2 AND kind <> $3) AS "others!""#,
         first,

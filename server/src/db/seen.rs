@@ -41,7 +41,10 @@ pub async fn list_on(
         return Err(Error::CursorExpired);
     }
     let (seqs, at) = search(conn, (filter, sight), after, limit).await?;
-    Ok(Found { rows: rows(conn, &seqs).await?, at })
+    Ok(Found {
+        rows: rows(conn, &seqs).await?,
+        at,
+    })
 }
 
 /// The numbers of events after `after` that may be seen with the nodes they are of, and how far was looked.
@@ -58,11 +61,16 @@ pub async fn list_changed(
     if seqs.is_empty() {
         return Ok((Vec::new(), at));
     }
-    let rows =
-        sqlx::query!(r#"SELECT seq, node_id AS "node: NodeId" FROM events WHERE seq = ANY ($1) ORDER BY seq"#, &seqs)
-            .fetch_all(conn)
-            .await?;
-    Ok((rows.into_iter().map(|row| (row.seq, row.node)).collect(), at))
+    let rows = sqlx::query!(
+        r#"SELECT seq, node_id AS "node: NodeId" FROM events WHERE seq = ANY ($1) ORDER BY seq"#,
+        &seqs
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok((
+        rows.into_iter().map(|row| (row.seq, row.node)).collect(),
+        at,
+    ))
 }
 
 async fn search(
@@ -105,7 +113,11 @@ pub async fn list_before(
         let above = stretch(filter, at - 1 - STRETCH, 0).max(0);
         let found = event_seqs(conn, (filter, sight), (above, at - 1), Order::Down, left).await?;
         left -= i64::try_from(found.len()).unwrap_or(left);
-        at = found.last().filter(|_| left <= 0).copied().unwrap_or(above + 1);
+        at = found
+            .last()
+            .filter(|_| left <= 0)
+            .copied()
+            .unwrap_or(above + 1);
         seqs.extend(found);
     }
     let mut rows = rows(conn, &seqs).await?;
@@ -115,7 +127,11 @@ pub async fn list_before(
 
 /// How far one look goes: all the way where an index has what is asked for.
 fn stretch(filter: &EventFilter, bounded: i64, whole: i64) -> i64 {
-    if filter.node.is_some() || filter.object.is_some() { whole } else { bounded }
+    if filter.node.is_some() || filter.object.is_some() {
+        whole
+    } else {
+        bounded
+    }
 }
 
 /// Events by number, oldest first.

@@ -114,7 +114,9 @@ pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNod
         claim: row.claim,
         image: row.image.map(|json| json.0),
         stack: row.stack.map(|json| json.0),
-        suite: row.suite.map(|json| json.0.with_finder(row.finder.map(|json| json.0))),
+        suite: row
+            .suite
+            .map(|json| json.0.with_finder(row.finder.map(|json| json.0))),
         cluster_name: row.cluster_name,
         cluster: row.cluster.map(|json| json.0),
     })
@@ -143,20 +145,33 @@ pub async fn find_wiring(conn: &mut PgConnection, node: NodeId) -> Result<Option
     .fetch_all(conn)
     .await?;
     let macs = rows.iter().map(|row| Mac(row.mac.bytes())).collect();
-    let wired = rows.into_iter().find_map(|row| match (row.address, row.subnet, row.subnet_name) {
-        (Some(IpNet::V4(address)), Some(subnet), Some(name)) => {
-            Some((Mac(row.mac.bytes()), address.addr(), name, subnet.0))
-        }
-        _ => None,
-    });
-    Ok(wired.map(|(boot_mac, address, subnet_name, subnet)| Wiring { macs, boot_mac, address, subnet_name, subnet }))
+    let wired = rows
+        .into_iter()
+        .find_map(|row| match (row.address, row.subnet, row.subnet_name) {
+            (Some(IpNet::V4(address)), Some(subnet), Some(name)) => {
+                Some((Mac(row.mac.bytes()), address.addr(), name, subnet.0))
+            }
+            _ => None,
+        });
+    Ok(
+        wired.map(|(boot_mac, address, subnet_name, subnet)| Wiring {
+            macs,
+            boot_mac,
+            address,
+            subnet_name,
+            subnet,
+        }),
+    )
 }
 
 /// The nonce of the boot that brought the live image up, which is its login's principal.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_live_nonce(conn: &mut PgConnection, node: NodeId) -> Result<Option<String>, Error> {
+pub async fn find_live_nonce(
+    conn: &mut PgConnection,
+    node: NodeId,
+) -> Result<Option<String>, Error> {
     Ok(sqlx::query_scalar!(
         "SELECT nonce FROM jobs WHERE node_id = $1 AND step = 'boot_live' AND state = 'succeeded' ORDER BY finished_at DESC LIMIT 1",
         node as NodeId,
@@ -171,7 +186,10 @@ pub async fn find_live_nonce(conn: &mut PgConnection, node: NodeId) -> Result<Op
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_last_claim(conn: &mut PgConnection, node: NodeId) -> Result<Option<ClaimId>, Error> {
+pub async fn find_last_claim(
+    conn: &mut PgConnection,
+    node: NodeId,
+) -> Result<Option<ClaimId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT COALESCE(marker, id) AS "id!: ClaimId" FROM claims WHERE node_id = $1
            ORDER BY state <> 'released' DESC, released_at DESC, created_at DESC, id DESC LIMIT 1"#,
@@ -185,17 +203,26 @@ pub async fn find_last_claim(conn: &mut PgConnection, node: NodeId) -> Result<Op
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_credential_user(conn: &mut PgConnection, credential: ObjectId) -> Result<Option<String>, Error> {
-    Ok(sqlx::query_scalar!("SELECT spec ->> 'user' FROM objects WHERE id = $1", credential as ObjectId)
-        .fetch_one(conn)
-        .await?)
+pub async fn find_credential_user(
+    conn: &mut PgConnection,
+    credential: ObjectId,
+) -> Result<Option<String>, Error> {
+    Ok(sqlx::query_scalar!(
+        "SELECT spec ->> 'user' FROM objects WHERE id = $1",
+        credential as ObjectId
+    )
+    .fetch_one(conn)
+    .await?)
 }
 
 /// A stack credential by name.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_credential(conn: &mut PgConnection, name: &str) -> Result<Option<ObjectId>, Error> {
+pub async fn find_credential(
+    conn: &mut PgConnection,
+    name: &str,
+) -> Result<Option<ObjectId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT id AS "id: ObjectId" FROM objects WHERE kind = 'credential' AND name = $1 AND spec ->> 'purpose' = 'stack'"#,
         name,
@@ -219,7 +246,11 @@ pub struct MemberRow {
 /// # Errors
 /// When the database fails.
 pub async fn next_revision(conn: &mut PgConnection) -> Result<i64, Error> {
-    Ok(sqlx::query_scalar!(r#"SELECT nextval('cluster_revisions') AS "revision!""#).fetch_one(conn).await?)
+    Ok(
+        sqlx::query_scalar!(r#"SELECT nextval('cluster_revisions') AS "revision!""#)
+            .fetch_one(conn)
+            .await?,
+    )
 }
 
 /// The name of the cluster that the pool of a node's claim belongs to.
@@ -241,10 +272,16 @@ pub async fn find_cluster(conn: &mut PgConnection, node: NodeId) -> Result<Optio
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_members(conn: &mut PgConnection, cluster: &str) -> Result<(i64, Vec<MemberRow>), Error> {
-    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('cluster ' || $1, 0))", cluster)
-        .execute(&mut *conn)
-        .await?;
+pub async fn list_members(
+    conn: &mut PgConnection,
+    cluster: &str,
+) -> Result<(i64, Vec<MemberRow>), Error> {
+    sqlx::query!(
+        "SELECT pg_advisory_xact_lock(hashtextextended('cluster ' || $1, 0))",
+        cluster
+    )
+    .execute(&mut *conn)
+    .await?;
     let revision = next_revision(conn).await?;
     let rows = sqlx::query!(
         r#"SELECT n.name, n.profile_id AS "profile!: ObjectId", rack.name AS "rack?", stack.id AS "stack?: ObjectId",
@@ -291,7 +328,9 @@ pub async fn list_specs<T: DeserializeOwned>(
     .fetch_all(conn)
     .await?;
     let read = |spec| serde_json::from_value(spec).map_err(Error::internal);
-    rows.into_iter().map(|row| Ok((row.id, read(row.spec.0)?))).collect()
+    rows.into_iter()
+        .map(|row| Ok((row.id, read(row.spec.0)?)))
+        .collect()
 }
 
 /// The suite that gates ran by: the pool's sweep for a sweep, the one that was asked for, or that of the pool a node is claimed for. `None` where it is gone.
@@ -342,10 +381,20 @@ pub async fn set_live(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_adopted(conn: &mut PgConnection, node: NodeId, host_key: &str, boot_id: &str) -> Result<(), Error> {
-    sqlx::query!("UPDATE nodes SET os_host_key = $2, os_boot_id = $3 WHERE id = $1", node as NodeId, host_key, boot_id)
-        .execute(conn)
-        .await?;
+pub async fn set_adopted(
+    conn: &mut PgConnection,
+    node: NodeId,
+    host_key: &str,
+    boot_id: &str,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE nodes SET os_host_key = $2, os_boot_id = $3 WHERE id = $1",
+        node as NodeId,
+        host_key,
+        boot_id
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }
 
@@ -383,7 +432,12 @@ pub enum SeenPower {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_power(conn: &mut PgConnection, node: NodeId, seen: SeenPower, now: Timestamp) -> Result<(), Error> {
+pub async fn set_power(
+    conn: &mut PgConnection,
+    node: NodeId,
+    seen: SeenPower,
+    now: Timestamp,
+) -> Result<(), Error> {
     let word = match seen {
         SeenPower::On => "on",
         SeenPower::Off => "off",
@@ -419,7 +473,10 @@ pub async fn forget_boot(conn: &mut PgConnection, node: NodeId) -> Result<(), Er
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_pool_suite(conn: &mut PgConnection, node: NodeId) -> Result<Option<String>, Error> {
+pub async fn find_pool_suite(
+    conn: &mut PgConnection,
+    node: NodeId,
+) -> Result<Option<String>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT suite.name FROM claims c JOIN objects pool ON pool.id = c.pool_id
            JOIN objects suite ON suite.kind = 'suite' AND suite.name = pool.spec ->> 'suite'
@@ -453,7 +510,11 @@ pub async fn find_asked_suite(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_os_boot(conn: &mut PgConnection, node: NodeId, boot_id: &str) -> Result<(), Error> {
+pub async fn set_os_boot(
+    conn: &mut PgConnection,
+    node: NodeId,
+    boot_id: &str,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET os_boot_id = $2, live_host_key = NULL, live_boot_id = NULL WHERE id = $1",
         node as NodeId,

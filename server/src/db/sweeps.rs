@@ -16,7 +16,11 @@ use crate::error::Error;
 ///
 /// # Errors
 /// When the database fails or the suite cannot be read any more.
-pub async fn find_suite(conn: &mut PgConnection, node: NodeId, named: &str) -> Result<Option<Suite>, Error> {
+pub async fn find_suite(
+    conn: &mut PgConnection,
+    node: NodeId,
+    named: &str,
+) -> Result<Option<Suite>, Error> {
     let suite = sqlx::query_scalar!(
         r#"SELECT suite.spec AS "suite: Json<Suite>" FROM claims c JOIN objects pool ON pool.id = c.pool_id
            JOIN objects suite ON suite.kind = 'suite' AND suite.name = pool.spec #>> ARRAY['health', $2]
@@ -38,7 +42,9 @@ const ONE_OF: i64 = 10;
 /// # Errors
 /// When the database fails.
 pub async fn room(conn: &mut PgConnection, claim: ClaimId) -> Result<Room, Error> {
-    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster sweeps', 0))").execute(&mut *conn).await?;
+    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster sweeps', 0))")
+        .execute(&mut *conn)
+        .await?;
     let row = sqlx::query!(
         r#"SELECT count(*) AS "all!", count(*) FILTER (WHERE c.id <> $1 AND n.held_back) AS "swept!",
                   count(*) FILTER (WHERE c.id <> $1 AND (n.held_back OR n.state <> 'in_service' OR EXISTS (SELECT FROM scheduler_outs o WHERE o.node_id = n.id)
@@ -61,7 +67,11 @@ pub async fn room(conn: &mut PgConnection, claim: ClaimId) -> Result<Room, Error
 ///
 /// # Errors
 /// When the database fails.
-pub async fn is_alone(conn: &mut PgConnection, node: NodeId, operation: Option<OperationId>) -> Result<bool, Error> {
+pub async fn is_alone(
+    conn: &mut PgConnection,
+    node: NodeId,
+    operation: Option<OperationId>,
+) -> Result<bool, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM nodes n JOIN jobs j ON j.node_id = n.id AND j.visit = n.visit AND NOT j.superseded
                           WHERE n.id = $1 AND n.held_back AND j.operation_id = $2 AND j.step = 'hold' AND j.state = 'succeeded') AS "alone!""#,
@@ -77,9 +87,12 @@ pub async fn is_alone(conn: &mut PgConnection, node: NodeId, operation: Option<O
 /// # Errors
 /// When the database fails.
 pub async fn give_back(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
-    sqlx::query!("UPDATE nodes SET held_back = false WHERE id = $1 AND held_back", node as NodeId)
-        .execute(conn)
-        .await?;
+    sqlx::query!(
+        "UPDATE nodes SET held_back = false WHERE id = $1 AND held_back",
+        node as NodeId
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }
 

@@ -22,28 +22,58 @@ pub struct Holder {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find(conn: &mut PgConnection, constraint: &str, key: &str) -> Result<Option<Holder>, Error> {
+pub async fn find(
+    conn: &mut PgConnection,
+    constraint: &str,
+    key: &str,
+) -> Result<Option<Holder>, Error> {
     let (table, _) = constraint.split_once('_').unwrap_or((constraint, ""));
     match table {
         "nodes" | "node" => node(conn, constraint, key).await,
         "claims" => claim(conn, constraint, key).await,
         "objects" => {
-            let Some((kind, name)) = key.split_once(", ") else { return Ok(None) };
-            let id = sqlx::query_scalar!("SELECT id FROM objects WHERE kind = $1 AND name = $2", kind, name);
+            let Some((kind, name)) = key.split_once(", ") else {
+                return Ok(None);
+            };
+            let id = sqlx::query_scalar!(
+                "SELECT id FROM objects WHERE kind = $1 AND name = $2",
+                kind,
+                name
+            );
             let id = id.fetch_optional(conn).await?;
-            Ok(id.map(|id| Holder { kind: kind.to_owned(), id, name: name.to_owned(), site: None }))
+            Ok(id.map(|id| Holder {
+                kind: kind.to_owned(),
+                id,
+                name: name.to_owned(),
+                site: None,
+            }))
         }
         "tokens" => {
-            let id = sqlx::query_scalar!("SELECT id FROM tokens WHERE name = $1", key).fetch_optional(conn).await?;
-            Ok(id.map(|id| Holder { kind: "token".into(), id, name: key.to_owned(), site: None }))
+            let id = sqlx::query_scalar!("SELECT id FROM tokens WHERE name = $1", key)
+                .fetch_optional(conn)
+                .await?;
+            Ok(id.map(|id| Holder {
+                kind: "token".into(),
+                id,
+                name: key.to_owned(),
+                site: None,
+            }))
         }
         "agents" => {
             let found = sqlx::query!(
                 "SELECT a.id, s.id AS site, s.name AS site_name FROM agents a JOIN objects s ON s.id = a.site_id WHERE a.name = $1",
                 key
             );
-            let held = |id, site| Holder { kind: "agent".into(), id, name: key.to_owned(), site: Some(site) };
-            Ok(found.fetch_optional(conn).await?.map(|row| held(row.id, (row.site, row.site_name))))
+            let held = |id, site| Holder {
+                kind: "agent".into(),
+                id,
+                name: key.to_owned(),
+                site: Some(site),
+            };
+            Ok(found
+                .fetch_optional(conn)
+                .await?
+                .map(|row| held(row.id, (row.site, row.site_name))))
         }
         _ => Ok(None),
     }
@@ -53,8 +83,13 @@ pub async fn find(conn: &mut PgConnection, constraint: &str, key: &str) -> Resul
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_overlapping(conn: &mut PgConnection, subnet: ObjectId) -> Result<Option<String>, Error> {
-    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster subnets', 0))").execute(&mut *conn).await?;
+pub async fn find_overlapping(
+    conn: &mut PgConnection,
+    subnet: ObjectId,
+) -> Result<Option<String>, Error> {
+    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster subnets', 0))")
+        .execute(&mut *conn)
+        .await?;
     let other = sqlx::query_scalar!(
         "SELECT o.name FROM objects s JOIN object_refs mine ON mine.from_id = s.id AND mine.pointer = '/spec/site'
              JOIN object_refs theirs ON theirs.to_id = mine.to_id AND theirs.pointer = '/spec/site' AND theirs.from_id <> s.id
@@ -65,18 +100,29 @@ pub async fn find_overlapping(conn: &mut PgConnection, subnet: ObjectId) -> Resu
     Ok(other.fetch_optional(conn).await?)
 }
 
-async fn node(conn: &mut PgConnection, constraint: &str, key: &str) -> Result<Option<Holder>, Error> {
+async fn node(
+    conn: &mut PgConnection,
+    constraint: &str,
+    key: &str,
+) -> Result<Option<Holder>, Error> {
     let mut parts = key.splitn(3, ", ");
     let mut part = || parts.next().unwrap_or_default();
     let id = match constraint {
         "nodes_name_key" => {
-            sqlx::query_scalar!("SELECT id FROM nodes WHERE name = $1", key).fetch_optional(&mut *conn).await?
+            sqlx::query_scalar!("SELECT id FROM nodes WHERE name = $1", key)
+                .fetch_optional(&mut *conn)
+                .await?
         }
         "nodes_serial_key" => {
-            sqlx::query_scalar!("SELECT id FROM nodes WHERE serial = $1", key).fetch_optional(&mut *conn).await?
+            sqlx::query_scalar!("SELECT id FROM nodes WHERE serial = $1", key)
+                .fetch_optional(&mut *conn)
+                .await?
         }
         "nodes_smbios_uuid_key" => {
-            let found = sqlx::query_scalar!("SELECT id FROM nodes WHERE smbios_uuid = $1::text::uuid", key);
+            let found = sqlx::query_scalar!(
+                "SELECT id FROM nodes WHERE smbios_uuid = $1::text::uuid",
+                key
+            );
             found.fetch_optional(&mut *conn).await?
         }
         // By a trigger, which tells the other node's id.
@@ -103,7 +149,10 @@ async fn node(conn: &mut PgConnection, constraint: &str, key: &str) -> Result<Op
             found.fetch_optional(&mut *conn).await?
         }
         "node_macs_mac_key" => {
-            let found = sqlx::query_scalar!("SELECT node_id FROM node_macs WHERE mac = $1::text::macaddr", key);
+            let found = sqlx::query_scalar!(
+                "SELECT node_id FROM node_macs WHERE mac = $1::text::macaddr",
+                key
+            );
             found.fetch_optional(&mut *conn).await?
         }
         "node_macs_address_key" => {
@@ -117,11 +166,22 @@ async fn node(conn: &mut PgConnection, constraint: &str, key: &str) -> Result<Op
         _ => None,
     };
     let Some(id) = id else { return Ok(None) };
-    let name = sqlx::query_scalar!("SELECT name FROM nodes WHERE id = $1", id).fetch_optional(conn).await?;
-    Ok(name.map(|name| Holder { kind: "node".into(), id, name, site: None }))
+    let name = sqlx::query_scalar!("SELECT name FROM nodes WHERE id = $1", id)
+        .fetch_optional(conn)
+        .await?;
+    Ok(name.map(|name| Holder {
+        kind: "node".into(),
+        id,
+        name,
+        site: None,
+    }))
 }
 
-async fn claim(conn: &mut PgConnection, constraint: &str, key: &str) -> Result<Option<Holder>, Error> {
+async fn claim(
+    conn: &mut PgConnection,
+    constraint: &str,
+    key: &str,
+) -> Result<Option<Holder>, Error> {
     let found = sqlx::query!(
         "SELECT id, name FROM claims WHERE state <> 'released'
              AND CASE $1 WHEN 'claims_name_key' THEN name = $2 WHEN 'claims_node_key' THEN node_id::text = $2
@@ -129,6 +189,14 @@ async fn claim(conn: &mut PgConnection, constraint: &str, key: &str) -> Result<O
         constraint,
         key,
     );
-    let held = |id, name| Holder { kind: "claim".into(), id, name, site: None };
-    Ok(found.fetch_optional(conn).await?.map(|row| held(row.id, row.name)))
+    let held = |id, name| Holder {
+        kind: "claim".into(),
+        id,
+        name,
+        site: None,
+    };
+    Ok(found
+        .fetch_optional(conn)
+        .await?
+        .map(|row| held(row.id, row.name)))
 }

@@ -68,7 +68,12 @@ pub async fn insert(conn: &mut PgConnection, token: &NewToken) -> Result<(), Err
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_mac(conn: &mut PgConnection, id: TokenId, before: &[u8], mac: &TokenMac) -> Result<(), Error> {
+pub async fn set_mac(
+    conn: &mut PgConnection,
+    id: TokenId,
+    before: &[u8],
+    mac: &TokenMac,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE tokens SET token_hash = $3, key_id = $4 WHERE id = $1 AND token_hash = $2",
         id as TokenId,
@@ -96,7 +101,11 @@ pub struct Owner<'a> {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_owner(conn: &mut PgConnection, id: TokenId, owner: Owner<'_>) -> Result<(), Error> {
+pub async fn set_owner(
+    conn: &mut PgConnection,
+    id: TokenId,
+    owner: Owner<'_>,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE tokens SET person = $2, releases_per_hour = $3, scope = $4, made_by = $5 WHERE id = $1",
         id as TokenId,
@@ -160,7 +169,11 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Tok
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_last_used(conn: &mut PgConnection, id: TokenId, now: Timestamp) -> Result<(), Error> {
+pub async fn set_last_used(
+    conn: &mut PgConnection,
+    id: TokenId,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE tokens SET last_used = $2 WHERE id = $1 AND (last_used IS NULL OR last_used < $2::timestamptz - interval '1 minute')",
         id as TokenId,
@@ -176,13 +189,20 @@ pub async fn set_last_used(conn: &mut PgConnection, id: TokenId, now: Timestamp)
 ///
 /// # Errors
 /// When the database fails.
-pub async fn hold(conn: &mut PgConnection, id: TokenId, now: Timestamp) -> Result<Option<Timestamp>, Error> {
+pub async fn hold(
+    conn: &mut PgConnection,
+    id: TokenId,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, Error> {
     let held = sqlx::query_scalar!(
         "SELECT expires_at FROM tokens WHERE id = $1 AND revoked_at IS NULL AND expires_at > $2 FOR SHARE",
         id as TokenId,
         now.to_sqlx() as _,
     );
-    Ok(held.fetch_optional(conn).await?.map(|until| until.to_jiff()))
+    Ok(held
+        .fetch_optional(conn)
+        .await?
+        .map(|until| until.to_jiff()))
 }
 
 /// A token that was just ended.
@@ -196,7 +216,11 @@ pub struct Revoked {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn revoke(conn: &mut PgConnection, id: TokenId, now: Timestamp) -> Result<Vec<Revoked>, Error> {
+pub async fn revoke(
+    conn: &mut PgConnection,
+    id: TokenId,
+    now: Timestamp,
+) -> Result<Vec<Revoked>, Error> {
     let mut all = Vec::new();
     loop {
         let some = sqlx::query_as!(
@@ -222,7 +246,11 @@ pub async fn revoke(conn: &mut PgConnection, id: TokenId, now: Timestamp) -> Res
 ///
 /// # Errors
 /// When the database fails.
-pub async fn count_of_other_keys(conn: &mut PgConnection, key_id: &str, now: Timestamp) -> Result<i64, Error> {
+pub async fn count_of_other_keys(
+    conn: &mut PgConnection,
+    key_id: &str,
+    now: Timestamp,
+) -> Result<i64, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM tokens
            WHERE key_id <> $1 AND revoked_at IS NULL AND expires_at > $2"#,

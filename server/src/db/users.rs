@@ -110,7 +110,10 @@ pub async fn find_id(conn: &mut PgConnection, key: &str) -> Result<Option<UserId
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_id_for_update(conn: &mut PgConnection, key: &str) -> Result<Option<UserId>, Error> {
+pub async fn find_id_for_update(
+    conn: &mut PgConnection,
+    key: &str,
+) -> Result<Option<UserId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT id AS "id: UserId" FROM users WHERE name = $1 OR id = $2 FOR UPDATE"#,
         key,
@@ -124,7 +127,12 @@ pub async fn find_id_for_update(conn: &mut PgConnection, key: &str) -> Result<Op
 ///
 /// # Errors
 /// When the database fails.
-pub async fn disable(conn: &mut PgConnection, id: UserId, by: &str, now: Timestamp) -> Result<bool, Error> {
+pub async fn disable(
+    conn: &mut PgConnection,
+    id: UserId,
+    by: &str,
+    now: Timestamp,
+) -> Result<bool, Error> {
     let done = sqlx::query!(
         "UPDATE users SET disabled_at = $2, disabled_by = $3 WHERE id = $1 AND disabled_at IS NULL",
         id as UserId,
@@ -133,7 +141,9 @@ pub async fn disable(conn: &mut PgConnection, id: UserId, by: &str, now: Timesta
     )
     .execute(&mut *conn)
     .await?;
-    sqlx::query!("DELETE FROM sessions WHERE user_id = $1", id as UserId).execute(conn).await?;
+    sqlx::query!("DELETE FROM sessions WHERE user_id = $1", id as UserId)
+        .execute(conn)
+        .await?;
     Ok(done.rows_affected() == 1)
 }
 
@@ -155,7 +165,11 @@ pub async fn enable(conn: &mut PgConnection, id: UserId) -> Result<bool, Error> 
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_last_seen(conn: &mut PgConnection, id: UserId, now: Timestamp) -> Result<(), Error> {
+pub async fn set_last_seen(
+    conn: &mut PgConnection,
+    id: UserId,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE users SET last_seen = $2 WHERE id = $1 AND (last_seen IS NULL OR last_seen < $2::timestamptz - interval '1 minute')",
         id as UserId,
@@ -202,11 +216,21 @@ pub async fn set_vouched(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_password(conn: &mut PgConnection, id: UserId, password_hash: &str) -> Result<(), Error> {
-    sqlx::query!("UPDATE users SET password_hash = $2 WHERE id = $1", id as UserId, password_hash)
-        .execute(&mut *conn)
+pub async fn set_password(
+    conn: &mut PgConnection,
+    id: UserId,
+    password_hash: &str,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE users SET password_hash = $2 WHERE id = $1",
+        id as UserId,
+        password_hash
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!("DELETE FROM sessions WHERE user_id = $1", id as UserId)
+        .execute(conn)
         .await?;
-    sqlx::query!("DELETE FROM sessions WHERE user_id = $1", id as UserId).execute(conn).await?;
     Ok(())
 }
 
@@ -221,9 +245,13 @@ pub async fn insert_session(
     now: Timestamp,
     expires_at: Timestamp,
 ) -> Result<(), Error> {
-    sqlx::query!("DELETE FROM sessions WHERE user_id = $1 AND expires_at < $2", user as UserId, now.to_sqlx() as _)
-        .execute(&mut *conn)
-        .await?;
+    sqlx::query!(
+        "DELETE FROM sessions WHERE user_id = $1 AND expires_at < $2",
+        user as UserId,
+        now.to_sqlx() as _
+    )
+    .execute(&mut *conn)
+    .await?;
     sqlx::query!(
         "INSERT INTO sessions (token_hash, user_id, created_at, expires_at) VALUES ($1, $2, $3, $4)",
         hash,
@@ -261,6 +289,8 @@ pub async fn find_by_session(
 /// # Errors
 /// When the database fails.
 pub async fn delete_session(conn: &mut PgConnection, hash: &[u8; 32]) -> Result<(), Error> {
-    sqlx::query!("DELETE FROM sessions WHERE token_hash = $1", hash).execute(conn).await?;
+    sqlx::query!("DELETE FROM sessions WHERE token_hash = $1", hash)
+        .execute(conn)
+        .await?;
     Ok(())
 }

@@ -98,7 +98,9 @@ pub async fn insert(conn: &mut PgConnection, waiver: &NewWaiver<'_>) -> Result<(
 /// # Errors
 /// When the database fails.
 pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<WaiverRow>, Error> {
-    sqlx::query!("SELECT id FROM waivers WHERE id = $1 FOR UPDATE", id).fetch_optional(&mut *conn).await?;
+    sqlx::query!("SELECT id FROM waivers WHERE id = $1 FOR UPDATE", id)
+        .fetch_optional(&mut *conn)
+        .await?;
     Ok(list_where(conn, Some(&[id]), None).await?.pop())
 }
 
@@ -144,7 +146,11 @@ async fn list_where(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_active(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<Vec<ActiveWaiver>, Error> {
+pub async fn list_active(
+    conn: &mut PgConnection,
+    node: NodeId,
+    now: Timestamp,
+) -> Result<Vec<ActiveWaiver>, Error> {
     Ok(sqlx::query_as!(
         ActiveWaiver,
         r#"SELECT w.id, w.gate, w.reason, w.requested_by, w.agreed_by AS "agreed_by!", w.until
@@ -162,7 +168,12 @@ pub async fn list_active(conn: &mut PgConnection, node: NodeId, now: Timestamp) 
 ///
 /// # Errors
 /// When the database fails.
-pub async fn decide(conn: &mut PgConnection, id: Uuid, by: Option<&str>, now: Timestamp) -> Result<(), Error> {
+pub async fn decide(
+    conn: &mut PgConnection,
+    id: Uuid,
+    by: Option<&str>,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE waivers SET state = CASE WHEN $2::text IS NULL THEN 'denied' ELSE 'agreed' END, agreed_by = $2,
                 agreed_at = CASE WHEN $2::text IS NULL THEN NULL ELSE $3::timestamptz END
@@ -180,7 +191,12 @@ pub async fn decide(conn: &mut PgConnection, id: Uuid, by: Option<&str>, now: Ti
 ///
 /// # Errors
 /// When the database fails.
-pub async fn end(conn: &mut PgConnection, id: Uuid, by: &str, now: Timestamp) -> Result<bool, Error> {
+pub async fn end(
+    conn: &mut PgConnection,
+    id: Uuid,
+    by: &str,
+    now: Timestamp,
+) -> Result<bool, Error> {
     let ended = sqlx::query!(
         "UPDATE waivers SET state = 'ended', ended_by = $2, ended_at = $3 WHERE id = $1 AND state IN ('asked', 'agreed') AND until > $3",
         id,

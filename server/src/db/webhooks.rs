@@ -52,7 +52,11 @@ pub struct DeliveryRow {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn start(conn: &mut PgConnection, webhook: ObjectId, now: Timestamp) -> Result<(), Error> {
+pub async fn start(
+    conn: &mut PgConnection,
+    webhook: ObjectId,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO webhook_states (webhook_id, seq, due_at) VALUES ($1, last_event_seq(), $2)
          ON CONFLICT (webhook_id) DO UPDATE SET attempts = 0, failing_since = NULL, last_error = NULL, stopped_at = NULL,
@@ -69,7 +73,10 @@ pub async fn start(conn: &mut PgConnection, webhook: ObjectId, now: Timestamp) -
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_state(conn: &mut PgConnection, webhook: ObjectId) -> Result<Option<StateRow>, Error> {
+pub async fn find_state(
+    conn: &mut PgConnection,
+    webhook: ObjectId,
+) -> Result<Option<StateRow>, Error> {
     Ok(sqlx::query_as!(
         StateRow,
         r#"SELECT seq, attempts, failing_since AS "failing_since: jiff_sqlx::Timestamp", due_at AS "due_at: jiff_sqlx::Timestamp",
@@ -130,7 +137,11 @@ pub async fn lease(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_held(conn: &mut PgConnection, webhook: ObjectId, lease: Uuid) -> Result<Option<Held>, Error> {
+pub async fn find_held(
+    conn: &mut PgConnection,
+    webhook: ObjectId,
+    lease: Uuid,
+) -> Result<Option<Held>, Error> {
     let row = sqlx::query!(
         r#"SELECT o.name, o.spec, o.generation, s.seq, s.attempts, s.failing_since AS "failing_since: jiff_sqlx::Timestamp",
                   s.due_at AS "due_at: jiff_sqlx::Timestamp", s.last_error, s.stopped_because
@@ -176,7 +187,12 @@ pub async fn release(conn: &mut PgConnection, webhook: ObjectId, lease: Uuid) ->
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_taken(conn: &mut PgConnection, held: &Held, seq: i64, until: Timestamp) -> Result<bool, Error> {
+pub async fn set_taken(
+    conn: &mut PgConnection,
+    held: &Held,
+    seq: i64,
+    until: Timestamp,
+) -> Result<bool, Error> {
     let unchanged = sqlx::query_scalar!(
         r#"UPDATE webhook_states s SET seq = greatest(s.seq, $3), attempts = 0, failing_since = NULL, last_error = NULL, leased_until = $4
            FROM objects o WHERE s.webhook_id = $1 AND s.lease = $2 AND o.id = s.webhook_id
@@ -238,7 +254,12 @@ pub async fn set_failed(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn stop(conn: &mut PgConnection, held: &Held, because: &str, now: Timestamp) -> Result<(), Error> {
+pub async fn stop(
+    conn: &mut PgConnection,
+    held: &Held,
+    because: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE webhook_states SET stopped_at = $3, stopped_because = $4 WHERE webhook_id = $1 AND lease = $2",
         held.webhook as ObjectId,
@@ -358,7 +379,10 @@ pub async fn finish_delivery(conn: &mut PgConnection, row: &DeliveryRow) -> Resu
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_queued(conn: &mut PgConnection, webhook: ObjectId) -> Result<Vec<DeliveryRow>, Error> {
+pub async fn list_queued(
+    conn: &mut PgConnection,
+    webhook: ObjectId,
+) -> Result<Vec<DeliveryRow>, Error> {
     Ok(sqlx::query_as!(
         DeliveryRow,
         r#"SELECT id, seq, event_id AS "event_id: EventId", kind, reason, state, attempt, at, status, error, duration_ms
@@ -393,7 +417,10 @@ pub async fn list_deliveries(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_deliveries_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<DeliveryRow>, Error> {
+pub async fn list_deliveries_by_id(
+    conn: &mut PgConnection,
+    ids: &[Uuid],
+) -> Result<Vec<DeliveryRow>, Error> {
     Ok(sqlx::query_as!(
         DeliveryRow,
         r#"SELECT id, seq, event_id AS "event_id: EventId", kind, reason, state, attempt, at, status, error, duration_ms
@@ -408,7 +435,11 @@ pub async fn list_deliveries_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Res
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_delivery(conn: &mut PgConnection, webhook: ObjectId, id: Uuid) -> Result<Option<DeliveryRow>, Error> {
+pub async fn find_delivery(
+    conn: &mut PgConnection,
+    webhook: ObjectId,
+    id: Uuid,
+) -> Result<Option<DeliveryRow>, Error> {
     Ok(sqlx::query_as!(
         DeliveryRow,
         r#"SELECT id, seq, event_id AS "event_id: EventId", kind, reason, state, attempt, at, status, error, duration_ms

@@ -26,18 +26,26 @@ pub(super) async fn tell(
     if before.is_some_and(|before| before.neighbours == facts.neighbours) {
         return Ok(());
     }
-    let Some((name, plan)) = db::cabling::find_plan_of(conn, node).await? else { return Ok(()) };
+    let Some((name, plan)) = db::cabling::find_plan_of(conn, node).await? else {
+        return Ok(());
+    };
     if plan.cables.is_empty() {
         return Ok(());
     }
     let rows = db::cabling::list_heard(conn, None, &[plan.rack]).await?;
-    let heard: BTreeMap<_, _> = rows.into_iter().map(|row| (row.node, row.neighbours)).collect();
+    let heard: BTreeMap<_, _> = rows
+        .into_iter()
+        .map(|row| (row.node, row.neighbours))
+        .collect();
     // An installed system hears nothing, and its facts are not what cables are held against.
     if heard.get(&name) != Some(&facts.neighbours) {
         return Ok(());
     }
     let found = findings(&plan.cables, &heard);
-    for finding in found.iter().filter(|finding| finding.cable.node == name && finding.state.wrong()) {
+    for finding in found
+        .iter()
+        .filter(|finding| finding.cable.node == name && finding.state.wrong())
+    {
         let event = NewEvent::node(now, "muster", "node.cabling", node, finding.told.clone());
         let detail = json!({ "rack": plan.name, "cable": finding.cable, "state": finding.state });
         db::events::insert(conn, event.with(detail)).await?;

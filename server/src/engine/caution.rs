@@ -20,10 +20,21 @@ use crate::error::Error;
 ///
 /// # Errors
 /// When the database fails.
-pub async fn notice(conn: &mut PgConnection, because: &str, now: Timestamp) -> Result<EventId, Error> {
+pub async fn notice(
+    conn: &mut PgConnection,
+    because: &str,
+    now: Timestamp,
+) -> Result<EventId, Error> {
     let opened = db::cautions::open(conn, because, now).await?;
-    let kind = if opened { "caution.entered" } else { "caution.seen" };
-    tracing::error!(because, "the database is older than what others remember: caution mode");
+    let kind = if opened {
+        "caution.entered"
+    } else {
+        "caution.seen"
+    };
+    tracing::error!(
+        because,
+        "the database is older than what others remember: caution mode"
+    );
     db::events::insert_noted(conn, NewEvent::new(now, "muster", kind, because.to_owned())).await
 }
 
@@ -39,10 +50,17 @@ pub async fn confirm(
     now: Timestamp,
 ) -> Result<(), Error> {
     if !db::cautions::confirm(conn, id, &actor.name, note, now).await? {
-        return Err(Error::conflict("not_open", "This caution is over, or another one holds now; look again."));
+        return Err(Error::conflict(
+            "not_open",
+            "This caution is over, or another one holds now; look again.",
+        ));
     }
     let message = "its permit is of before the database was put back".to_owned();
-    let failure = Failure { code: "put_back".into(), message, retryable: true };
+    let failure = Failure {
+        code: "put_back".into(),
+        message,
+        retryable: true,
+    };
     db::cautions::begin_anew(conn, &failure, now).await?;
     let summary = format!("caution mode ended: {note}");
     db::events::insert(conn, actor.event(now, "caution.confirmed", None, summary)).await

@@ -32,7 +32,8 @@ pub async fn findings(
 ) -> Result<Vec<Finding>, Error> {
     let seen = db::facts::latest(conn, node.id).await?;
     // Only Muster's own writing of an image tells on which disk the system lies.
-    let strange = onto == Onto::System && node.os_host_key.is_some() && node.root_disk_serial.is_none();
+    let strange =
+        onto == Onto::System && node.os_host_key.is_some() && node.root_disk_serial.is_none();
     let facts = seen.map(|seen| {
         let mut facts = seen.facts;
         if seen.source != "installed" {
@@ -42,7 +43,11 @@ pub async fn findings(
         facts
     });
     let image = image.filter(|_| !strange);
-    Ok(rules::findings_of_node(Subject { stack, image, facts: facts.as_ref() }))
+    Ok(rules::findings_of_node(Subject {
+        stack,
+        image,
+        facts: facts.as_ref(),
+    }))
 }
 
 /// The stack that a pool asks for, with its image; nothing where it has none.
@@ -53,18 +58,32 @@ pub async fn of_pool(
     conn: &mut PgConnection,
     pool: ObjectId,
 ) -> Result<Option<(StackSpec, Option<ImageManifest>)>, Error> {
-    let Some(stack) = db::objects::find_target(conn, pool, "/spec/stack").await? else { return Ok(None) };
+    let Some(stack) = db::objects::find_target(conn, pool, "/spec/stack").await? else {
+        return Ok(None);
+    };
     let image = db::objects::find_target(conn, pool, "/spec/image").await?;
-    let image = image.map(|row| serde_json::from_value(row.spec)).transpose().map_err(Error::internal)?;
-    Ok(Some((serde_json::from_value(stack.spec).map_err(Error::internal)?, image)))
+    let image = image
+        .map(|row| serde_json::from_value(row.spec))
+        .transpose()
+        .map_err(Error::internal)?;
+    Ok(Some((
+        serde_json::from_value(stack.spec).map_err(Error::internal)?,
+        image,
+    )))
 }
 
 /// Why the stack that a node's pool asks for cannot go onto it; nothing where no rule refuses it, or it has no stack.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn refusal(conn: &mut PgConnection, node: &OrderNode, onto: Onto) -> Result<Option<String>, Error> {
-    let Some(stack) = &node.stack else { return Ok(None) };
+pub async fn refusal(
+    conn: &mut PgConnection,
+    node: &OrderNode,
+    onto: Onto,
+) -> Result<Option<String>, Error> {
+    let Some(stack) = &node.stack else {
+        return Ok(None);
+    };
     let found = findings(conn, node, (stack, node.image.as_ref()), onto).await?;
     Ok(told(&node.name, &found))
 }
@@ -83,7 +102,10 @@ pub async fn allow(conn: &mut PgConnection, node: NodeId, onto: Onto) -> Result<
 
 /// What refuses, as one sentence.
 pub fn told(node: &str, found: &[Finding]) -> Option<String> {
-    let refused = found.iter().filter(|finding| finding.level == Level::Refused);
+    let refused = found
+        .iter()
+        .filter(|finding| finding.level == Level::Refused);
     let sentences: Vec<String> = refused.map(ToString::to_string).collect();
-    (!sentences.is_empty()).then(|| format!("the stack cannot go onto {node}: {}", sentences.join("; ")))
+    (!sentences.is_empty())
+        .then(|| format!("the stack cannot go onto {node}: {}", sentences.join("; ")))
 }

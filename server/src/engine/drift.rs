@@ -24,23 +24,35 @@ pub(super) async fn tell(
     report: &ConvergeReport,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let differs = report.items.iter().filter(|item| item.outcome == ItemOutcome::Differs);
+    let differs = report
+        .items
+        .iter()
+        .filter(|item| item.outcome == ItemOutcome::Differs);
     let items: Vec<&str> = differs.map(|item| item.item.as_str()).collect();
     let count = i32::try_from(items.len()).unwrap_or(i32::MAX);
     let (name, before) = db::drift::set_items(conn, job.node, count).await?;
     let (kind, summary) = match (before.unwrap_or(0), count) {
         (before, now) if before == now => return Ok(()),
         (_, 0) => ("drift.mended", format!("{name} is as its stack says again")),
-        (_, 1) => ("drift.found", format!("{name} differs from its stack: {}", items[0])),
+        (_, 1) => (
+            "drift.found",
+            format!("{name} differs from its stack: {}", items[0]),
+        ),
         (_, many) => {
             let named = items[..items.len().min(NAMED)].join(", ");
             let more = if items.len() > NAMED { ", …" } else { "" };
-            ("drift.found", format!("{name} differs from its stack in {many} items: {named}{more}"))
+            (
+                "drift.found",
+                format!("{name} differs from its stack in {many} items: {named}{more}"),
+            )
         }
     };
-    let detail =
-        json!({ "severity": "warning", "items": count, "named": items.iter().take(NAMED).collect::<Vec<_>>() });
-    let detail = if count == 0 { json!({ "items": 0 }) } else { detail };
+    let detail = json!({ "severity": "warning", "items": count, "named": items.iter().take(NAMED).collect::<Vec<_>>() });
+    let detail = if count == 0 {
+        json!({ "items": 0 })
+    } else {
+        detail
+    };
     let event = NewEvent::node(now, "muster", kind, job.node, summary).under(job.operation);
     db::events::insert(conn, event.with(detail)).await
 }

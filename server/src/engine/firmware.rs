@@ -49,35 +49,70 @@ pub(super) async fn tell(
     if changed.is_empty() {
         return Ok(());
     }
-    let told: Vec<String> = changed.iter().take(SENTENCES).map(|line| plain(line)).collect();
-    let more = if told.len() > 1 { format!(", and {} more", told.len() - 1) } else { String::new() };
-    let event = NewEvent::node(now, "muster", "node.firmware_changed", job.node, format!("{}{more}", told[0]));
-    db::events::insert(conn, event.under(job.operation).with(json!({ "changed": told }))).await
+    let told: Vec<String> = changed
+        .iter()
+        .take(SENTENCES)
+        .map(|line| plain(line))
+        .collect();
+    let more = if told.len() > 1 {
+        format!(", and {} more", told.len() - 1)
+    } else {
+        String::new()
+    };
+    let event = NewEvent::node(
+        now,
+        "muster",
+        "node.firmware_changed",
+        job.node,
+        format!("{}{more}", told[0]),
+    );
+    db::events::insert(
+        conn,
+        event.under(job.operation).with(json!({ "changed": told })),
+    )
+    .await
 }
 
 fn bounded(inventory: &BmcInventory) -> BmcInventory {
-    let firmware = inventory.firmware.iter().take(FIRMWARE).map(|seen| SeenFirmware {
-        id: plain(&seen.id),
-        name: plain(&seen.name),
-        version: plain(&seen.version),
-    });
-    let bios = inventory.bios.iter().filter(|(name, _)| !is_secret(name)).take(ATTRIBUTES).map(|(name, value)| {
-        let value = match value {
-            BiosValue::Text(text) => BiosValue::Text(plain(text)),
-            BiosValue::Flag(_) | BiosValue::Number(_) => value.clone(),
-        };
-        (plain(name), value)
-    });
+    let firmware = inventory
+        .firmware
+        .iter()
+        .take(FIRMWARE)
+        .map(|seen| SeenFirmware {
+            id: plain(&seen.id),
+            name: plain(&seen.name),
+            version: plain(&seen.version),
+        });
+    let bios = inventory
+        .bios
+        .iter()
+        .filter(|(name, _)| !is_secret(name))
+        .take(ATTRIBUTES)
+        .map(|(name, value)| {
+            let value = match value {
+                BiosValue::Text(text) => BiosValue::Text(plain(text)),
+                BiosValue::Flag(_) | BiosValue::Number(_) => value.clone(),
+            };
+            (plain(name), value)
+        });
     BmcInventory {
         firmware: firmware.collect(),
         bios: bios.collect(),
-        unread: inventory.unread.iter().take(SENTENCES).map(|line| plain(line)).collect(),
+        unread: inventory
+            .unread
+            .iter()
+            .take(SENTENCES)
+            .map(|line| plain(line))
+            .collect(),
     }
 }
 
 /// Without what no column takes and no terminal should.
 fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(CHARS).collect()
+    text.chars()
+        .filter(|c| !c.is_control())
+        .take(CHARS)
+        .collect()
 }
 
 #[cfg(test)]
@@ -87,7 +122,11 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded_and_holds_no_password() {
         let long = "x".repeat(5000);
-        let firmware = SeenFirmware { id: format!("a\0{long}"), name: String::new(), version: "1\u{1b}[2J".into() };
+        let firmware = SeenFirmware {
+            id: format!("a\0{long}"),
+            name: String::new(),
+            version: "1\u{1b}[2J".into(),
+        };
         let wild = BmcInventory {
             firmware: vec![firmware; 1000],
             bios: (0..5000)
@@ -97,9 +136,19 @@ mod tests {
             unread: vec![long.clone(); 100],
         };
         let kept = bounded(&wild);
-        assert_eq!((kept.firmware.len(), kept.bios.len(), kept.unread.len()), (FIRMWARE, ATTRIBUTES, SENTENCES));
-        assert_eq!((kept.firmware[0].id.len(), kept.firmware[0].version.as_str()), (CHARS, "1[2J"));
-        assert!(kept.bios.values().all(|value| value.to_string().len() == CHARS));
+        assert_eq!(
+            (kept.firmware.len(), kept.bios.len(), kept.unread.len()),
+            (FIRMWARE, ATTRIBUTES, SENTENCES)
+        );
+        assert_eq!(
+            (kept.firmware[0].id.len(), kept.firmware[0].version.as_str()),
+            (CHARS, "1[2J")
+        );
+        assert!(
+            kept.bios
+                .values()
+                .all(|value| value.to_string().len() == CHARS)
+        );
         assert!(!kept.bios.contains_key("SetupPassword"));
         assert_eq!(bounded(&kept), kept);
     }

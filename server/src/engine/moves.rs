@@ -21,18 +21,30 @@ pub(super) async fn advance(
     now: Timestamp,
 ) -> Result<(), Error> {
     if !table::legal(node.state, to.to) {
-        return Err(Error::internal(anyhow::anyhow!("{} may not move from {} to {}", node.name, node.state, to.to)));
+        return Err(Error::internal(anyhow::anyhow!(
+            "{} may not move from {} to {}",
+            node.name,
+            node.state,
+            to.to
+        )));
     }
     db::lifecycle::advance(conn, node, to, now).await?;
     if node.state == State::InService {
         db::pairs::ends::come_back(conn, node.id, Some(&format!("it is {}", to.to)), now).await?;
     }
     recoveries::follow(conn, node, to, now).await?;
-    if let Some(wish) =
-        node.wish.filter(|wish| !to.effects.contains(&Effect::WishTaken) && !table::wish_allowed(to.to, *wish))
-    {
+    if let Some(wish) = node.wish.filter(|wish| {
+        !to.effects.contains(&Effect::WishTaken) && !table::wish_allowed(to.to, *wish)
+    }) {
         db::lifecycle::drop_wish(conn, node.id).await?;
-        refused(conn, node, wish, &format!("it came too late, the node is {}", to.to), now).await?;
+        refused(
+            conn,
+            node,
+            wish,
+            &format!("it came too late, the node is {}", to.to),
+            now,
+        )
+        .await?;
     }
     if to.effects.contains(&Effect::EndClaim)
         && let Some((claim, _)) = node.claim
@@ -42,10 +54,17 @@ pub(super) async fn advance(
     if to.effects.contains(&Effect::Adopted) {
         adopted(conn, node, now).await?;
     }
-    let because = to.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let because = to
+        .reason
+        .as_ref()
+        .map(|reason| format!(": {reason}"))
+        .unwrap_or_default();
     let summary = format!("{}: {} → {}{because}", node.name, node.state, to.to);
-    let detail = json!({ "from": node.state, "to": to.to, "reason": to.reason, "visit": node.visit + 1 });
-    let event = NewEvent::node(now, "muster", "node.advanced", node.id, summary).under(node.operation).with(detail);
+    let detail =
+        json!({ "from": node.state, "to": to.to, "reason": to.reason, "visit": node.visit + 1 });
+    let event = NewEvent::node(now, "muster", "node.advanced", node.id, summary)
+        .under(node.operation)
+        .with(detail);
     db::events::insert(conn, event).await?;
     metrics::counter!("muster_transitions_total", "to" => to.to.as_str()).increment(1);
     end_operation(conn, node, to, now).await
@@ -53,19 +72,37 @@ pub(super) async fn advance(
 
 /// The claim under which an adopted node serves begins with it.
 async fn adopted(conn: &mut PgConnection, node: &EngineNode, now: Timestamp) -> Result<(), Error> {
-    let missing = || Error::internal(anyhow::anyhow!("{} is adopted, and nobody asked for it", node.name));
-    let claim = db::adoptions::finish(conn, (node.id, &node.name), node.epoch, now).await?.ok_or_else(missing)?;
+    let missing = || {
+        Error::internal(anyhow::anyhow!(
+            "{} is adopted, and nobody asked for it",
+            node.name
+        ))
+    };
+    let claim = db::adoptions::finish(conn, (node.id, &node.name), node.epoch, now)
+        .await?
+        .ok_or_else(missing)?;
     // It draws its power already, whether its rack was asked or not.
-    let watts = node.profile.as_ref().map_or(0, |profile| profile.power_max_w);
+    let watts = node
+        .profile
+        .as_ref()
+        .map_or(0, |profile| profile.power_max_w);
     db::power::reserve(conn, node.id, i32::try_from(watts).unwrap_or(i32::MAX)).await?;
     let summary = format!("{} was adopted as it is and is held by {claim}", node.name);
-    let event = NewEvent::node(now, "muster", "claim.created", node.id, summary).under(node.operation);
+    let event =
+        NewEvent::node(now, "muster", "claim.created", node.id, summary).under(node.operation);
     db::events::insert(conn, event.with(json!({ "claim": claim }))).await
 }
 
 /// An operation is over when its node rests: well when it rests where the operation was going.
-async fn end_operation(conn: &mut PgConnection, node: &EngineNode, to: &Move, now: Timestamp) -> Result<(), Error> {
-    let Some(operation) = node.operation.filter(|_| to.to.is_resting()) else { return Ok(()) };
+async fn end_operation(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    to: &Move,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let Some(operation) = node.operation.filter(|_| to.to.is_resting()) else {
+        return Ok(());
+    };
     let replaced = match node.claim {
         Some((claim, _)) => db::replacements::find_replaced(conn, claim, operation).await?,
         None => None,
@@ -76,12 +113,19 @@ async fn end_operation(conn: &mut PgConnection, node: &EngineNode, to: &Move, no
     }
     let wished = to.effects.contains(&Effect::WishTaken);
     let (state, message) = match to.to {
-        _ if to.effects.contains(&Effect::Stopped) => ("cancelled", to.reason.clone().unwrap_or_default()),
-        State::Available | State::InService | State::Retired | State::Discovered => ("succeeded", to.to.to_string()),
+        _ if to.effects.contains(&Effect::Stopped) => {
+            ("cancelled", to.reason.clone().unwrap_or_default())
+        }
+        State::Available | State::InService | State::Retired | State::Discovered => {
+            ("succeeded", to.to.to_string())
+        }
         State::Quarantined | State::Maintenance if wished || node.state == State::Draining => {
             ("succeeded", to.to.to_string())
         }
-        _ => ("failed", to.reason.clone().unwrap_or_else(|| to.to.to_string())),
+        _ => (
+            "failed",
+            to.reason.clone().unwrap_or_else(|| to.to.to_string()),
+        ),
     };
     let message = match replaced {
         Some((claim, kept)) => format!("{message}; {claim} keeps {kept}"),
@@ -98,10 +142,23 @@ pub(super) async fn refuse_wish(
     now: Timestamp,
 ) -> Result<(), Error> {
     // A sweep that waits for its turn is taken.
-    let goes_on = |wish: Wish| wish == Wish::Release || (wish == Wish::Sweep && wait.until.is_some());
-    let Some(wish) = node.wish.filter(|wish| node.state.is_resting() && !goes_on(*wish)) else { return Ok(()) };
+    let goes_on =
+        |wish: Wish| wish == Wish::Release || (wish == Wish::Sweep && wait.until.is_some());
+    let Some(wish) = node
+        .wish
+        .filter(|wish| node.state.is_resting() && !goes_on(*wish))
+    else {
+        return Ok(());
+    };
     db::lifecycle::drop_wish(conn, node.id).await?;
-    refused(conn, node, wish, &format!("it is {} and {}", node.state, waits_for(&wait.condition)), now).await
+    refused(
+        conn,
+        node,
+        wish,
+        &format!("it is {} and {}", node.state, waits_for(&wait.condition)),
+        now,
+    )
+    .await
 }
 
 /// Ends the operation of a wish that was granted where the node is.
@@ -112,14 +169,29 @@ pub(super) async fn granted(
     now: Timestamp,
 ) -> Result<(), Error> {
     db::lifecycle::drop_wish(conn, node.id).await?;
-    if let Some(until) = node.maintenance_until.filter(|_| node.state == State::Maintenance) {
+    if let Some(until) = node
+        .maintenance_until
+        .filter(|_| node.state == State::Maintenance)
+    {
         db::lifecycle::set_deadline(conn, node.id, until).await?;
     }
     if let Some(operation) = node.operation {
         db::operations::end(conn, operation, "succeeded", what, now).await?;
     }
-    let event = NewEvent::node(now, "muster", "node.wish_granted", node.id, format!("{}: {what}", node.name));
-    db::events::insert(conn, event.under(node.operation).with(json!({ "wish": node.wish }))).await?;
+    let event = NewEvent::node(
+        now,
+        "muster",
+        "node.wish_granted",
+        node.id,
+        format!("{}: {what}", node.name),
+    );
+    db::events::insert(
+        conn,
+        event
+            .under(node.operation)
+            .with(json!({ "wish": node.wish })),
+    )
+    .await?;
     db::lifecycle::make_due(conn, node.id, now).await
 }
 
@@ -136,6 +208,16 @@ pub(super) async fn refused(
         let state = if node.stop { "cancelled" } else { "failed" };
         db::operations::end(conn, operation, state, &summary, now).await?;
     }
-    let event = NewEvent::node(now, "muster", "node.wish_refused", node.id, format!("{}: {summary}", node.name));
-    db::events::insert(conn, event.under(node.operation).with(json!({ "wish": wish }))).await
+    let event = NewEvent::node(
+        now,
+        "muster",
+        "node.wish_refused",
+        node.id,
+        format!("{}: {summary}", node.name),
+    );
+    db::events::insert(
+        conn,
+        event.under(node.operation).with(json!({ "wish": wish })),
+    )
+    .await
 }

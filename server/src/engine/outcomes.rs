@@ -62,21 +62,42 @@ pub async fn apply(
     {
         // Said by the live image, which is ours: whoever has an installed system could stop the whole fleet by it.
         // The current attempt of the current epoch cannot be behind its node, unless the database is.
-        let because = format!("A node says so of {}: {}.", current.node, short(&failure.message));
+        let because = format!(
+            "A node says so of {}: {}.",
+            current.node,
+            short(&failure.message)
+        );
         super::caution::notice(conn, &because, now).await?;
     }
     let outcome = settled(conn, &current, &report.outcome, now).await?;
     let (ending, kind, told) = match &outcome {
-        Outcome::Succeeded { result } => (Ending::Succeeded(result), "step.succeeded", "done".to_owned()),
-        Outcome::Failed { failure } => (Ending::Failed(failure), "step.failed", failure.message.clone()),
+        Outcome::Succeeded { result } => (
+            Ending::Succeeded(result),
+            "step.succeeded",
+            "done".to_owned(),
+        ),
+        Outcome::Failed { failure } => (
+            Ending::Failed(failure),
+            "step.failed",
+            failure.message.clone(),
+        ),
         Outcome::Cancelled => (Ending::Cancelled, "step.cancelled", "stopped".to_owned()),
     };
     db::jobs::finish(conn, job, &ending, now).await?;
     if let Outcome::Succeeded { result } = &outcome {
         observe(conn, &current, result, now).await?;
     }
-    let title = current.step.parse::<Step>().map_or(current.step.as_str(), |step| step.title());
-    let event = NewEvent::node(now, format!("agent:{}", agent.1), kind, current.node, format!("{title}: {told}"));
+    let title = current
+        .step
+        .parse::<Step>()
+        .map_or(current.step.as_str(), |step| step.title());
+    let event = NewEvent::node(
+        now,
+        format!("agent:{}", agent.1),
+        kind,
+        current.node,
+        format!("{title}: {told}"),
+    );
     let detail = json!({ "step": current.step, "job": job, "attempt": report.attempt, "round": current.round });
     db::events::insert(conn, event.under(current.operation).with(detail)).await?;
     Ok(Applied::Committed(current.node))
@@ -90,30 +111,68 @@ async fn settled(
     now: Timestamp,
 ) -> Result<Outcome, Error> {
     let failed = |code: &str, message: String, retryable| Outcome::Failed {
-        failure: Failure { code: code.chars().take(60).collect(), message, retryable },
+        failure: Failure {
+            code: code.chars().take(60).collect(),
+            message,
+            retryable,
+        },
     };
     match (outcome, job.permit) {
-        (Outcome::Succeeded { result: JobResult::Wiped { disks } }, Some(permit)) => {
+        (
+            Outcome::Succeeded {
+                result: JobResult::Wiped { disks },
+            },
+            Some(permit),
+        ) => {
             let mut left = db::permits::find_disks(conn, permit).await?;
-            left.retain(|serial| !disks.iter().any(|disk| disk.serial == *serial && disk.verified_blocks > 0));
+            left.retain(|serial| {
+                !disks
+                    .iter()
+                    .any(|disk| disk.serial == *serial && disk.verified_blocks > 0)
+            });
             match left.is_empty() {
                 true => Ok(outcome.clone()),
-                false => Ok(failed("wipe_incomplete", format!("no block was read back of {}", left.join(", ")), false)),
+                false => Ok(failed(
+                    "wipe_incomplete",
+                    format!("no block was read back of {}", left.join(", ")),
+                    false,
+                )),
             }
         }
-        (Outcome::Succeeded { result: JobResult::Gated { results, fingerprint } }, _) => {
-            let Some(suite) = db::specs::suite_of(conn, job.node, &job.step, job.operation).await?.0 else {
+        (
+            Outcome::Succeeded {
+                result:
+                    JobResult::Gated {
+                        results,
+                        fingerprint,
+                    },
+            },
+            _,
+        ) => {
+            let Some(suite) = db::specs::suite_of(conn, job.node, &job.step, job.operation)
+                .await?
+                .0
+            else {
                 let gone = "the suite was removed while its gates ran: nothing says what they are held against";
                 return Ok(failed("suite_gone", gone.to_owned(), false));
             };
-            let explained = results.iter().map(|result| result.clone().explained(&suite));
+            let explained = results
+                .iter()
+                .map(|result| result.clone().explained(&suite));
             let (mut results, fingerprint): (Vec<_>, _) = (explained.collect(), *fingerprint);
             waivers::stamp(conn, job.node, &mut results, now).await?;
-            Ok(Outcome::Succeeded { result: JobResult::Gated { results, fingerprint } })
+            Ok(Outcome::Succeeded {
+                result: JobResult::Gated {
+                    results,
+                    fingerprint,
+                },
+            })
         }
-        (Outcome::Failed { failure }, _) => {
-            Ok(failed(&failure.code, failure.message.chars().take(LONGEST_MESSAGE).collect(), failure.retryable))
-        }
+        (Outcome::Failed { failure }, _) => Ok(failed(
+            &failure.code,
+            failure.message.chars().take(LONGEST_MESSAGE).collect(),
+            failure.retryable,
+        )),
         (Outcome::Succeeded { .. } | Outcome::Cancelled, _) => Ok(outcome.clone()),
     }
 }
@@ -126,15 +185,26 @@ async fn keep_stale(
     report: &ReportOutcome,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let Some((node, operation)) = db::jobs::find(conn, job, agent).await? else { return Ok(()) };
+    let Some((node, operation)) = db::jobs::find(conn, job, agent).await? else {
+        return Ok(());
+    };
     let told = match &report.outcome {
         Outcome::Succeeded { .. } => "done".to_owned(),
         Outcome::Failed { failure } => short(&failure.message),
         Outcome::Cancelled => "stopped".to_owned(),
     };
-    let summary = format!("attempt {} was replaced and said afterwards: {told}", report.attempt);
+    let summary = format!(
+        "attempt {} was replaced and said afterwards: {told}",
+        report.attempt
+    );
     let event = NewEvent::node(now, format!("agent:{name}"), "step.stale", node, summary);
-    db::events::insert(conn, event.under(operation).with(json!({ "job": job, "attempt": report.attempt }))).await
+    db::events::insert(
+        conn,
+        event
+            .under(operation)
+            .with(json!({ "job": job, "attempt": report.attempt })),
+    )
+    .await
 }
 
 fn short(text: &str) -> String {
@@ -143,7 +213,9 @@ fn short(text: &str) -> String {
 
 /// Whether a result is one that a step can have.
 fn answers(step: &str, result: &JobResult) -> bool {
-    let Ok(step) = step.parse::<Step>() else { return false };
+    let Ok(step) = step.parse::<Step>() else {
+        return false;
+    };
     match result {
         JobResult::Live { .. } => step == Step::BootLive,
         JobResult::Facts { .. } => step == Step::Inventory,
@@ -151,9 +223,13 @@ fn answers(step: &str, result: &JobResult) -> bool {
         JobResult::PoweredOn => matches!(step, Step::PowerOn | Step::PowerCycle),
         JobResult::BmcRotated => step == Step::RotateBmc,
         JobResult::ImageWritten(_) => step == Step::WriteImage,
-        JobResult::Booted { .. } => matches!(step, Step::BootDisk | Step::Reboot | Step::RebootTest),
+        JobResult::Booted { .. } => {
+            matches!(step, Step::BootDisk | Step::Reboot | Step::RebootTest)
+        }
         JobResult::Converged(_) => matches!(step, Step::Converge | Step::Recheck | Step::Drift),
-        JobResult::Gated { .. } => matches!(step, Step::Gates | Step::GatesAfterReboot | Step::Sweep),
+        JobResult::Gated { .. } => {
+            matches!(step, Step::Gates | Step::GatesAfterReboot | Step::Sweep)
+        }
         JobResult::Admitted { .. } => step == Step::Admit,
         JobResult::Paired { .. } => step == Step::Pair,
         JobResult::Drained => matches!(step, Step::Drain | Step::Hold),
@@ -165,9 +241,20 @@ fn answers(step: &str, result: &JobResult) -> bool {
 }
 
 /// Keeps what a step saw of its node.
-async fn observe(conn: &mut PgConnection, job: &CurrentJob, result: &JobResult, now: Timestamp) -> Result<(), Error> {
+async fn observe(
+    conn: &mut PgConnection,
+    job: &CurrentJob,
+    result: &JobResult,
+    now: Timestamp,
+) -> Result<(), Error> {
     match result {
-        JobResult::Live { host_key, boot_id, bmc_certificate, inventory, .. } => {
+        JobResult::Live {
+            host_key,
+            boot_id,
+            bmc_certificate,
+            inventory,
+            ..
+        } => {
             db::specs::set_power(conn, job.node, SeenPower::On, now).await?;
             if let Some(inventory) = inventory {
                 firmware::see(conn, job, inventory, now).await?;
@@ -182,13 +269,22 @@ async fn observe(conn: &mut PgConnection, job: &CurrentJob, result: &JobResult, 
             db::components::see(conn, job.node, &parts::seen_in(facts), now).await
         }
         JobResult::ImageWritten(written) => {
-            db::specs::set_installed(conn, job.node, &written.host_key, &written.disk_serial, job.epoch).await
+            db::specs::set_installed(
+                conn,
+                job.node,
+                &written.host_key,
+                &written.disk_serial,
+                job.epoch,
+            )
+            .await
         }
         JobResult::Firmware { inventory, changed } => {
             firmware::tell(conn, job, changed, now).await?;
             firmware::see(conn, job, inventory, now).await
         }
-        JobResult::Adopted { host_key, boot_id } => db::specs::set_adopted(conn, job.node, host_key, boot_id).await,
+        JobResult::Adopted { host_key, boot_id } => {
+            db::specs::set_adopted(conn, job.node, host_key, boot_id).await
+        }
         JobResult::Booted { boot_id } => {
             db::specs::set_power(conn, job.node, SeenPower::On, now).await?;
             db::specs::set_os_boot(conn, job.node, boot_id).await
@@ -202,14 +298,28 @@ async fn observe(conn: &mut PgConnection, job: &CurrentJob, result: &JobResult, 
             db::specs::set_power(conn, job.node, SeenPower::Off, now).await?;
             db::specs::forget_boot(conn, job.node).await
         }
-        JobResult::Gated { results, fingerprint } => {
-            let (suite, profile) = db::specs::suite_of(conn, job.node, &job.step, job.operation).await?;
-            let suite =
-                suite.ok_or_else(|| Error::internal(anyhow::anyhow!("gates of {} ran without a suite", job.node)))?;
+        JobResult::Gated {
+            results,
+            fingerprint,
+        } => {
+            let (suite, profile) =
+                db::specs::suite_of(conn, job.node, &job.step, job.operation).await?;
+            let suite = suite.ok_or_else(|| {
+                Error::internal(anyhow::anyhow!("gates of {} ran without a suite", job.node))
+            })?;
             let wanted = wanted(&suite, &job.step);
-            let by = Judged { suite: &suite, profile: profile.as_ref(), wanted: &wanted, now };
+            let by = Judged {
+                suite: &suite,
+                profile: profile.as_ref(),
+                wanted: &wanted,
+                now,
+            };
             let name = format!("{} {}", suite.name, suite.version);
-            let run = (name.as_str(), judge(&by, results).as_str(), fingerprint.to_string());
+            let run = (
+                name.as_str(),
+                judge(&by, results).as_str(),
+                fingerprint.to_string(),
+            );
             waivers::tell(conn, job, (&suite, profile.as_ref()), results, now).await?;
             db::gates::insert(conn, job.node, job.id, (run.0, run.1, &run.2), results, now).await?;
             Ok(())
@@ -226,10 +336,14 @@ async fn observe(conn: &mut PgConnection, job: &CurrentJob, result: &JobResult, 
 
 /// The BMC was seen to take the password that it was to have: from now on that is the one, and no other is known.
 async fn rotated(conn: &mut PgConnection, job: &CurrentJob, now: Timestamp) -> Result<(), Error> {
-    let Some(account) = db::bmc_passwords::find_account(conn, job.node).await? else { return Ok(()) };
+    let Some(account) = db::bmc_passwords::find_account(conn, job.node).await? else {
+        return Ok(());
+    };
     if db::bmc_passwords::promote(conn, &account, now).await? {
-        let summary = format!("the password of {account} was changed, and the BMC was seen to take it");
-        let event = NewEvent::node(now, "muster", "bmc.rotated", job.node, summary).under(job.operation);
+        let summary =
+            format!("the password of {account} was changed, and the BMC was seen to take it");
+        let event =
+            NewEvent::node(now, "muster", "bmc.rotated", job.node, summary).under(job.operation);
         db::events::insert(conn, event).await?;
     }
     Ok(())
@@ -238,9 +352,12 @@ async fn rotated(conn: &mut PgConnection, job: &CurrentJob, now: Timestamp) -> R
 /// The gates a step was to run: all of the suite, or those a reboot may break.
 pub(super) fn wanted(suite: &Suite, step: &str) -> Vec<String> {
     match step {
-        "gates_after_reboot" => {
-            suite.gates.iter().filter(|gate| gate.after_reboot).map(|gate| gate.id.clone()).collect()
-        }
+        "gates_after_reboot" => suite
+            .gates
+            .iter()
+            .filter(|gate| gate.after_reboot)
+            .map(|gate| gate.id.clone())
+            .collect(),
         _ => Vec::new(),
     }
 }

@@ -27,7 +27,9 @@ pub async fn redeem(
     now: Timestamp,
 ) -> Result<(Redeemed, EventId), Error> {
     let stale = || Error::conflict("stale_attempt", "Another attempt of this job is current.");
-    let job = db::jobs::lock_current(conn, request.job, agent, request.attempt).await?.ok_or_else(stale)?;
+    let job = db::jobs::lock_current(conn, request.job, agent, request.attempt)
+        .await?
+        .ok_or_else(stale)?;
     if let Some(caution) = db::cautions::find_open(conn).await? {
         return Err(Error::Caution(caution.because));
     }
@@ -35,13 +37,18 @@ pub async fn redeem(
     let verdict = match &row {
         None => Err("there is no such permit".to_owned()),
         // Its agent has not heard of it yet. Power is left to it: what is begun there is brought to an end.
-        Some(row) if (job.cancel || row.stop) && row.kind != "power" => Err("its job is to stop".to_owned()),
+        Some(row) if (job.cancel || row.stop) && row.kind != "power" => {
+            Err("its job is to stop".to_owned())
+        }
         Some(row) => fits(row, request, now),
     };
     let answer = match (verdict, &request.challenge) {
         (Ok(kind), challenge) => {
             db::permits::mark(conn, request.permit, now).await?;
-            let signature = challenge.as_ref().map(|challenge| sign(key, kind, challenge)).unwrap_or_default();
+            let signature = challenge
+                .as_ref()
+                .map(|challenge| sign(key, kind, challenge))
+                .unwrap_or_default();
             Answer::Granted { signature }
         }
         (Err(reason), _) => Answer::Refused { reason },
@@ -51,7 +58,8 @@ pub async fn redeem(
         Answer::Refused { reason } => ("permit.refused", format!("permit refused: {reason}")),
     };
     let event = NewEvent::node(now, "muster", kind, job.node, summary).under(job.operation);
-    let detail = json!({ "permit": request.permit, "job": request.job, "attempt": request.attempt });
+    let detail =
+        json!({ "permit": request.permit, "job": request.job, "attempt": request.attempt });
     let event = db::events::insert_noted(conn, event.with(detail)).await?;
     Ok((Redeemed { answer }, event))
 }
@@ -67,7 +75,10 @@ fn fits(row: &PermitRow, request: &RedeemPermit, now: Timestamp) -> Result<Permi
         return Err("the permit was minted for another job or round".into());
     }
     if row.epoch != row.node_epoch {
-        return Err(format!("the permit is of assignment epoch {}, the node is at {}", row.epoch, row.node_epoch));
+        return Err(format!(
+            "the permit is of assignment epoch {}, the node is at {}",
+            row.epoch, row.node_epoch
+        ));
     }
     if !matches!(row.operation_state.as_str(), "queued" | "running") {
         return Err(format!("its operation is {}", row.operation_state));
@@ -84,14 +95,20 @@ fn fits(row: &PermitRow, request: &RedeemPermit, now: Timestamp) -> Result<Permi
     match (kind, &request.challenge) {
         (PermitKind::Power, None) => Ok(kind),
         (PermitKind::Power, Some(_)) => Err("a power permit takes no challenge".into()),
-        (PermitKind::Image | PermitKind::Wipe, None) => Err("the node's challenge is missing".into()),
+        (PermitKind::Image | PermitKind::Wipe, None) => {
+            Err("the node's challenge is missing".into())
+        }
         (PermitKind::Image | PermitKind::Wipe, Some(challenge)) => {
             challenge_fits(row, request, challenge).map(|()| kind)
         }
     }
 }
 
-fn challenge_fits(row: &PermitRow, request: &RedeemPermit, challenge: &Challenge) -> Result<(), String> {
+fn challenge_fits(
+    row: &PermitRow,
+    request: &RedeemPermit,
+    challenge: &Challenge,
+) -> Result<(), String> {
     let same = challenge.permit == request.permit
         && challenge.job == request.job
         && challenge.node == row.node
@@ -101,16 +118,24 @@ fn challenge_fits(row: &PermitRow, request: &RedeemPermit, challenge: &Challenge
         return Err("the challenge names another permit, job, node, epoch or operation".into());
     }
     if row.chassis_serial.is_some() && challenge.chassis_serial != row.chassis_serial {
-        let (asked, known) = (challenge.chassis_serial.as_deref().unwrap_or("none"), row.chassis_serial.as_deref());
+        let (asked, known) = (
+            challenge.chassis_serial.as_deref().unwrap_or("none"),
+            row.chassis_serial.as_deref(),
+        );
         let known = known.unwrap_or_default();
-        return Err(format!("the machine that asks is in the chassis {asked}, the node was last seen in {known}"));
+        return Err(format!(
+            "the machine that asks is in the chassis {asked}, the node was last seen in {known}"
+        ));
     }
     let permitted = row.disk_serials.as_deref().unwrap_or_default();
     if permitted.is_empty() {
         return Err("the permit names no disk".into());
     }
     if challenge.disk_serials != permitted {
-        return Err(format!("the node would write {:?}, the permit is for {permitted:?}", challenge.disk_serials));
+        return Err(format!(
+            "the node would write {:?}, the permit is for {permitted:?}",
+            challenge.disk_serials
+        ));
     }
     Ok(())
 }

@@ -32,14 +32,19 @@ pub(super) async fn hold(
             to.to == State::Repairing || (node.state == State::Repairing && to.to == State::Imaging)
         }
         Decision::Start(_) => node.state == State::Repairing,
-        Decision::Wait(_) | Decision::Retry(..) | Decision::Cancel(_) | Decision::Granted(_) | Decision::Refused(_) => {
-            false
-        }
+        Decision::Wait(_)
+        | Decision::Retry(..)
+        | Decision::Cancel(_)
+        | Decision::Granted(_)
+        | Decision::Refused(_) => false,
     };
-    let Some(cause) = begins.or(under_way.filter(|_| climbs)) else { return Ok(None) };
+    let Some(cause) = begins.or(under_way.filter(|_| climbs)) else {
+        return Ok(None);
+    };
     let policy = node.policy.clone().unwrap_or_else(RecoveryPolicy::none);
     db::recoveries::one_at_a_time(conn).await?;
-    let (seen, pool) = db::recoveries::seen(conn, node.id, &cause.signature, policy.within_h, now).await?;
+    let (seen, pool) =
+        db::recoveries::seen(conn, node.id, &cause.signature, policy.within_h, now).await?;
     let held = match begins {
         Some(cause) => may_begin(&policy, cause, seen),
         None => may_go_on(cause, seen),
@@ -47,14 +52,21 @@ pub(super) async fn hold(
     let Err(held) = held else { return Ok(None) };
     let breaker = match (&held, pool) {
         (Hold::Fleet(_), _) => Some(cause.signature.clone()),
-        (Hold::Pool(_), Some(pool)) => Some(db::recoveries::breaker_of_pool(&cause.signature, &pool)),
+        (Hold::Pool(_), Some(pool)) => {
+            Some(db::recoveries::breaker_of_pool(&cause.signature, &pool))
+        }
         (Hold::Pool(_), None) | (Hold::Node(_) | Hold::Later(_), _) => None,
     };
     if let Some(breaker) = breaker
         && db::breakers::open(conn, &breaker, held.why(), None, now).await?
     {
-        let summary = format!("the breaker of {breaker} opened on {}: {}", node.name, held.why());
-        let event = NewEvent::node(now, "muster", "breaker.opened", node.id, summary).under(node.operation);
+        let summary = format!(
+            "the breaker of {breaker} opened on {}: {}",
+            node.name,
+            held.why()
+        );
+        let event =
+            NewEvent::node(now, "muster", "breaker.opened", node.id, summary).under(node.operation);
         db::events::insert(conn, event.with(json!({ "signature": breaker }))).await?;
         metrics::counter!("muster_breakers_opened_total").increment(1);
     }
@@ -64,7 +76,10 @@ pub(super) async fn hold(
 /// What a decision begins a recovery for.
 fn begun(decision: &Decision) -> Option<&Cause> {
     match decision {
-        Decision::Advance(Move { ladder: Some(Ladder::Begin(cause)), .. }) => Some(cause),
+        Decision::Advance(Move {
+            ladder: Some(Ladder::Begin(cause)),
+            ..
+        }) => Some(cause),
         _ => None,
     }
 }
@@ -80,7 +95,9 @@ pub(super) async fn leave(
     (wanted, hold, decided): (&Decision, &Hold, &Decision),
     now: Timestamp,
 ) -> Result<(), Error> {
-    let (Some(cause), Hold::Node(_), Decision::Advance(_)) = (begun(wanted), hold, decided) else { return Ok(()) };
+    let (Some(cause), Hold::Node(_), Decision::Advance(_)) = (begun(wanted), hold, decided) else {
+        return Ok(());
+    };
     let id = db::recoveries::insert(conn, node.id, (cause, &[]), now).await?;
     end(conn, node, id, (Ended::HeldBack, &[]), now).await
 }
@@ -89,7 +106,12 @@ pub(super) async fn leave(
 ///
 /// # Errors
 /// When the database fails.
-pub(super) async fn follow(conn: &mut PgConnection, node: &EngineNode, to: &Move, now: Timestamp) -> Result<(), Error> {
+pub(super) async fn follow(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    to: &Move,
+    now: Timestamp,
+) -> Result<(), Error> {
     let open = node.recovery.as_ref().map(|(id, _)| *id);
     match (&to.ladder, open) {
         (Some(Ladder::Begin(cause)), _) => begin(conn, node, cause, now).await,
@@ -114,12 +136,19 @@ fn rests(node: &EngineNode, to: &Move) -> Option<Ended> {
     match to.to {
         State::InService if node.state == State::Admitting => Some(Ended::Recovered),
         State::Failed if !to.effects.contains(&Effect::Stopped) => Some(Ended::Failed),
-        state if state.is_resting() || matches!(state, State::Wiping | State::Inspecting) => Some(Ended::Stopped),
+        state if state.is_resting() || matches!(state, State::Wiping | State::Inspecting) => {
+            Some(Ended::Stopped)
+        }
         _ => None,
     }
 }
 
-async fn begin(conn: &mut PgConnection, node: &EngineNode, cause: &Cause, now: Timestamp) -> Result<(), Error> {
+async fn begin(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    cause: &Cause,
+    now: Timestamp,
+) -> Result<(), Error> {
     let rungs: &[Rung] = match &node.policy {
         Some(policy) if !policy.rungs.is_empty() || !cause.asked => &policy.rungs,
         _ if cause.asked => &BY_HAND,
@@ -131,9 +160,16 @@ async fn begin(conn: &mut PgConnection, node: &EngineNode, cause: &Cause, now: T
     let id = db::recoveries::insert(conn, node.id, (cause, rungs), now).await?;
     let plan = match rungs {
         [] => "no rung: it is quarantined".to_owned(),
-        rungs => rungs.iter().map(|rung| rung.title()).collect::<Vec<_>>().join(", "),
+        rungs => rungs
+            .iter()
+            .map(|rung| rung.title())
+            .collect::<Vec<_>>()
+            .join(", "),
     };
-    let asked = cause.action.filter(|_| shortened).map(|action| format!(" (the driver asks for: {})", action.as_str()));
+    let asked = cause
+        .action
+        .filter(|_| shortened)
+        .map(|action| format!(" (the driver asks for: {})", action.as_str()));
     let summary = format!(
         "{}: a recovery begins for {} ({}): {plan}{}",
         node.name,
@@ -142,7 +178,8 @@ async fn begin(conn: &mut PgConnection, node: &EngineNode, cause: &Cause, now: T
         asked.unwrap_or_default()
     );
     let detail = json!({ "recovery": id, "signature": cause.signature, "rungs": rungs, "asked": cause.asked, "action": cause.action });
-    let event = NewEvent::node(now, "muster", "recovery.begun", node.id, summary).under(node.operation);
+    let event =
+        NewEvent::node(now, "muster", "recovery.begun", node.id, summary).under(node.operation);
     metrics::counter!("muster_recoveries_total").increment(1);
     db::events::insert(conn, event.with(detail)).await
 }
@@ -155,10 +192,18 @@ async fn tell(
     now: Timestamp,
 ) -> Result<(), Error> {
     for Tried { rung, outcome, why } in went {
-        let because = why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        let because = why
+            .as_deref()
+            .map(|why| format!(": {why}"))
+            .unwrap_or_default();
         let summary = format!("{}: {} {outcome}{because}", node.name, rung.title());
-        let event = NewEvent::node(now, "muster", "recovery.rung", node.id, summary).under(node.operation);
-        db::events::insert(conn, event.with(json!({ "recovery": recovery, "rung": rung, "outcome": outcome }))).await?;
+        let event =
+            NewEvent::node(now, "muster", "recovery.rung", node.id, summary).under(node.operation);
+        db::events::insert(
+            conn,
+            event.with(json!({ "recovery": recovery, "rung": rung, "outcome": outcome })),
+        )
+        .await?;
     }
     Ok(())
 }
@@ -178,6 +223,18 @@ async fn end(
         Ended::Stopped => "its recovery is stopped",
         Ended::Failed => "its recovery fails",
     };
-    let event = NewEvent::node(now, "muster", "recovery.ended", node.id, format!("{}: {told}", node.name));
-    db::events::insert(conn, event.under(node.operation).with(json!({ "recovery": recovery, "ended": how }))).await
+    let event = NewEvent::node(
+        now,
+        "muster",
+        "recovery.ended",
+        node.id,
+        format!("{}: {told}", node.name),
+    );
+    db::events::insert(
+        conn,
+        event
+            .under(node.operation)
+            .with(json!({ "recovery": recovery, "ended": how })),
+    )
+    .await
 }

@@ -47,6 +47,12 @@ pub async fn begin(
     db::operations::insert(conn, new).await?;
     db::nodes::set_assignment(conn, given.node, epoch, operation, now).await?;
     db::nodes::set_wish(conn, given.node, Wish::Release, None, operation, now).await?;
-    db::events::insert(conn, event.under(Some(operation)).with(json!({ "claim": given.claim_name }))).await?;
+    db::events::insert(
+        conn,
+        event
+            .under(Some(operation))
+            .with(json!({ "claim": given.claim_name })),
+    )
+    .await?;
     Ok(true)
 }

@@ -26,7 +26,9 @@ pub struct By<'text> {
 pub(super) async fn take(app: &App) -> Result<bool, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
-    let Some(coming) = db::replacements::lock_settled(&mut tx).await? else { return Ok(false) };
+    let Some(coming) = db::replacements::lock_settled(&mut tx).await? else {
+        return Ok(false);
+    };
     match settle(&mut tx, coming, now).await {
         Ok(settled) => {
             tx.commit().await?;
@@ -47,8 +49,14 @@ async fn settle(conn: &mut PgConnection, coming: ClaimId, now: Timestamp) -> Res
         db::replacements::let_go(conn, coming, now).await?;
         return Ok(true);
     };
-    let open = matches!(one.operation_state.as_str(), "queued" | "running" | "unknown");
-    let muster = By { actor: "muster", request_id: None };
+    let open = matches!(
+        one.operation_state.as_str(),
+        "queued" | "running" | "unknown"
+    );
+    let muster = By {
+        actor: "muster",
+        request_id: None,
+    };
     match (open, one.stop) {
         (true, false) if one.coming_state == "in_service" => take_over(conn, &one, now).await?,
         (true, false) => return Ok(false),
@@ -63,16 +71,34 @@ async fn settle(conn: &mut PgConnection, coming: ClaimId, now: Timestamp) -> Res
 
 /// The claim takes the node that serves, and the one it had is released: as if whoever asked deleted a claim of it now. What that needed was asked for and
 /// counted when the replacement began.
-async fn take_over(conn: &mut PgConnection, one: &Replacement, now: Timestamp) -> Result<(), Error> {
+async fn take_over(
+    conn: &mut PgConnection,
+    one: &Replacement,
+    now: Timestamp,
+) -> Result<(), Error> {
     db::replacements::swap(conn, one, now).await?;
     let (claim, came, went) = (&one.claim_name, &one.coming_node_name, &one.node_name);
     let message = format!("{claim} has {came}; {went} is released");
     db::operations::end(conn, one.operation, "succeeded", &message, now).await?;
-    let event = NewEvent::node(now, one.actor.clone(), "claim.replaced", one.coming_node, message);
-    let event = event.asked(one.request_id.clone()).under(Some(one.operation));
-    db::events::insert(conn, event.with(json!({ "claim": claim, "node": came, "former": went }))).await?;
+    let event = NewEvent::node(
+        now,
+        one.actor.clone(),
+        "claim.replaced",
+        one.coming_node,
+        message,
+    );
+    let event = event
+        .asked(one.request_id.clone())
+        .under(Some(one.operation));
+    db::events::insert(
+        conn,
+        event.with(json!({ "claim": claim, "node": came, "former": went })),
+    )
+    .await?;
 
-    let window = one.undo_window_s.unwrap_or(i64::from(DEFAULT_UNDO_WINDOW_S));
+    let window = one
+        .undo_window_s
+        .unwrap_or(i64::from(DEFAULT_UNDO_WINDOW_S));
     let given = Given {
         claim: one.coming,
         claim_name: &one.coming_name,
@@ -81,9 +107,21 @@ async fn take_over(conn: &mut PgConnection, one: &Replacement, now: Timestamp) -
         former: one.node_operation,
         undo_until: (window > 0).then(|| now + SignedDuration::from_secs(window)),
     };
-    let by = By { actor: &one.actor, request_id: one.request_id.as_deref() };
-    release(conn, one, &given, (by, format!("{went} is released: the claim {claim} has {came} in its place")), now)
-        .await
+    let by = By {
+        actor: &one.actor,
+        request_id: one.request_id.as_deref(),
+    };
+    release(
+        conn,
+        one,
+        &given,
+        (
+            by,
+            format!("{went} is released: the claim {claim} has {came} in its place"),
+        ),
+        now,
+    )
+    .await
 }
 
 /// The claim keeps its node; the one that was to come was nobody's yet and goes back.
@@ -98,7 +136,10 @@ pub async fn give_back(
     now: Timestamp,
 ) -> Result<(), Error> {
     let (came, kept) = (&one.coming_node_name, &one.node_name);
-    let message = format!("{why}; {} keeps {kept}, and {came} is given back", one.claim_name);
+    let message = format!(
+        "{why}; {} keeps {kept}, and {came} is given back",
+        one.claim_name
+    );
     db::operations::end(conn, one.operation, "cancelled", &message, now).await?;
     let given = Given {
         claim: one.coming,
@@ -108,7 +149,8 @@ pub async fn give_back(
         former: one.coming_operation,
         undo_until: None,
     };
-    let summary = format!("{came} is given back: it is not to take the place of {kept} any more ({why})");
+    let summary =
+        format!("{came} is given back: it is not to take the place of {kept} any more ({why})");
     release(conn, one, &given, (by, summary), now).await
 }
 
@@ -132,7 +174,10 @@ async fn release(
     let event = NewEvent::node(now, by.actor, "claim.releasing", given.node, summary);
     match releases::begin(conn, given, &new, event.asked(new.request_id.clone())).await? {
         true => Ok(()),
-        false => Err(Error::internal(anyhow::anyhow!("the claim {} was not bound", one.coming_name))),
+        false => Err(Error::internal(anyhow::anyhow!(
+            "the claim {} was not bound",
+            one.coming_name
+        ))),
     }
 }
 

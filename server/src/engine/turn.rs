@@ -44,7 +44,9 @@ enum Done {
 pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
-    let Some(node) = db::lifecycle::lock_due(&mut tx, now).await? else { return Ok(None) };
+    let Some(node) = db::lifecycle::lock_due(&mut tx, now).await? else {
+        return Ok(None);
+    };
     match give(&mut tx, node, now).await {
         Ok((turn, freed)) => {
             tx.commit().await?;
@@ -62,7 +64,13 @@ pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
         Err(error) => {
             tx.rollback().await?;
             tracing::error!(%node, error = ?error, "a node's turn went wrong");
-            db::lifecycle::postpone(&mut *app.pool.acquire().await?, node, now + AFTER_ERROR, now).await?;
+            db::lifecycle::postpone(
+                &mut *app.pool.acquire().await?,
+                node,
+                now + AFTER_ERROR,
+                now,
+            )
+            .await?;
             Ok(Some(Turn::Other))
         }
     }
@@ -72,9 +80,18 @@ pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
 ///
 /// # Errors
 /// When the turn goes wrong; the transaction must then not be committed.
-pub async fn take_at_once(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<Taken, Error> {
+pub async fn take_at_once(
+    conn: &mut PgConnection,
+    node: NodeId,
+    now: Timestamp,
+) -> Result<Taken, Error> {
     let (turn, freed) = give(conn, node, now).await?;
-    Ok(Taken { node, turn, freed, now })
+    Ok(Taken {
+        node,
+        turn,
+        freed,
+        now,
+    })
 }
 
 /// A turn that is to be told once it is committed.
@@ -102,7 +119,12 @@ impl Taken {
 
 /// Wakes those who wait for power. Apart from the turn: it holds the rack, for which the turns of its nodes wait, and must hold no node meanwhile.
 /// Should it not come to this, they look again by themselves.
-async fn wake_rack(app: &App, freed: Option<ObjectId>, node: NodeId, now: Timestamp) -> Result<(), Error> {
+async fn wake_rack(
+    app: &App,
+    freed: Option<ObjectId>,
+    node: NodeId,
+    now: Timestamp,
+) -> Result<(), Error> {
     let Some(rack) = freed else { return Ok(()) };
     let mut tx = app.pool.begin().await?;
     db::power::wake_rack(&mut tx, rack, node, now).await?;
@@ -112,7 +134,11 @@ async fn wake_rack(app: &App, freed: Option<ObjectId>, node: NodeId, now: Timest
 }
 
 /// One decision after the other, until there is something to wait for. The rack whose power was freed on the way.
-async fn give(conn: &mut PgConnection, id: NodeId, now: Timestamp) -> Result<(Turn, Option<ObjectId>), Error> {
+async fn give(
+    conn: &mut PgConnection,
+    id: NodeId,
+    now: Timestamp,
+) -> Result<(Turn, Option<ObjectId>), Error> {
     let mut freed = None;
     for _ in 0..MOVES {
         let node = db::lifecycle::get(conn, id).await?;
@@ -160,8 +186,14 @@ async fn settle(
     let next = match &decision {
         Decision::Start(step) | Decision::Retry(step, _) => Some(*step),
         // Queued, and no agent is given it.
-        Decision::Wait(_) => snapshot.active().filter(|view| view.status == StepStatus::Queued).map(|view| view.step),
-        Decision::Advance(_) | Decision::Cancel(_) | Decision::Granted(_) | Decision::Refused(_) => None,
+        Decision::Wait(_) => snapshot
+            .active()
+            .filter(|view| view.status == StepStatus::Queued)
+            .map(|view| view.step),
+        Decision::Advance(_)
+        | Decision::Cancel(_)
+        | Decision::Granted(_)
+        | Decision::Refused(_) => None,
     };
     if let Some(step) = next.filter(|step| work::permit_kind(*step).is_some())
         && let Some(caution) = db::cautions::find_open(conn).await?
@@ -187,15 +219,21 @@ async fn snapshot(
     stay: &[StayStep],
     now: Timestamp,
 ) -> Result<Snapshot, Error> {
-    let result = |wanted: Step| stay.iter().find(|step| step.view.step == wanted).and_then(|step| step.result.as_ref());
+    let result = |wanted: Step| {
+        stay.iter()
+            .find(|step| step.view.step == wanted)
+            .and_then(|step| step.result.as_ref())
+    };
     let gates = |wanted| match result(wanted) {
         Some(JobResult::Gated { results, .. }) => results.clone(),
         _ => Vec::new(),
     };
-    let converged = result(Step::Recheck).or_else(|| result(Step::Converge)).and_then(|result| match result {
-        JobResult::Converged(report) => Some(report.clone()),
-        _ => None,
-    });
+    let converged = result(Step::Recheck)
+        .or_else(|| result(Step::Converge))
+        .and_then(|result| match result {
+            JobResult::Converged(report) => Some(report.clone()),
+            _ => None,
+        });
     let facts: Option<Facts> = match result(Step::Inventory) {
         Some(JobResult::Facts { facts }) => Some((**facts).clone()),
         _ => None,
@@ -217,7 +255,9 @@ async fn snapshot(
         until: node.maintenance_until,
         stop: node.stop,
         disputed_parts: match node.state {
-            State::Inspecting | State::Quarantined => db::components::list_disputed(conn, node.id).await?,
+            State::Inspecting | State::Quarantined => {
+                db::components::list_disputed(conn, node.id).await?
+            }
             _ => Vec::new(),
         },
         in_cluster: node.in_cluster,
@@ -231,7 +271,10 @@ async fn snapshot(
             _ => false,
         },
         // Asked for only when it decides.
-        power: PowerShare { reserved: node.power_reserved_w > 0, ..PowerShare::default() },
+        power: PowerShare {
+            reserved: node.power_reserved_w > 0,
+            ..PowerShare::default()
+        },
         steps: stay.iter().map(|step| step.view.clone()).collect(),
         profile: node.profile.clone(),
         facts,
@@ -285,7 +328,10 @@ async fn persist(
     match decision {
         Decision::Wait(wait) => {
             let open = |step: &StayStep| {
-                matches!(step.view.status, StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost)
+                matches!(
+                    step.view.status,
+                    StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost
+                )
             };
             // One that has begun waits for what is in its way.
             let begun = |step: &StayStep| open(step) || step.view.current;
@@ -298,10 +344,15 @@ async fn persist(
             db::lifecycle::set_waiting(conn, node.id, &wait, due, now).await?;
             Ok(Done::Waits)
         }
-        Decision::Start(step) => work::start(conn, node, step, now).await.map(|()| Done::QueuedJob),
+        Decision::Start(step) => work::start(conn, node, step, now)
+            .await
+            .map(|()| Done::QueuedJob),
         Decision::Retry(step, not_before) => {
-            let job = find(stay, step).ok_or_else(|| Error::internal(anyhow::anyhow!("{step} has no job to retry")))?;
-            work::retry(conn, node, job, step, (now, not_before)).await.map(|()| Done::QueuedJob)
+            let job = find(stay, step)
+                .ok_or_else(|| Error::internal(anyhow::anyhow!("{step} has no job to retry")))?;
+            work::retry(conn, node, job, step, (now, not_before))
+                .await
+                .map(|()| Done::QueuedJob)
         }
         Decision::Cancel(step) => {
             if let Some(job) = find(stay, step) {
@@ -320,7 +371,9 @@ async fn persist(
         }
         Decision::Advance(to) => {
             moves::advance(conn, node, &to, now).await?;
-            Ok(Done::Moved { freed_power: to.effects.contains(&Effect::FreePower) })
+            Ok(Done::Moved {
+                freed_power: to.effects.contains(&Effect::FreePower),
+            })
         }
         Decision::Granted(what) => {
             if node.wish.is_none() {
@@ -328,7 +381,9 @@ async fn persist(
             }
             db::sweeps::give_back(conn, node.id).await?;
             moves::granted(conn, node, &what, now).await?;
-            Ok(Done::Moved { freed_power: may_have_freed(node.wish) })
+            Ok(Done::Moved {
+                freed_power: may_have_freed(node.wish),
+            })
         }
         Decision::Refused(why) => {
             db::sweeps::give_back(conn, node.id).await?;
@@ -337,7 +392,9 @@ async fn persist(
                 moves::refused(conn, node, wish, &why, now).await?;
             }
             db::lifecycle::make_due(conn, node.id, now).await?;
-            Ok(Done::Moved { freed_power: may_have_freed(node.wish) })
+            Ok(Done::Moved {
+                freed_power: may_have_freed(node.wish),
+            })
         }
     }
 }

@@ -28,7 +28,10 @@ pub(super) async fn gates(
     let mut active = db::waivers::list_active(conn, node, now).await?;
     // Of several for one gate, the one that ends last counts.
     active.sort_by_key(|waiver| waiver.until);
-    Ok(active.into_iter().map(|waiver| (waiver.gate, waiver.until)).collect())
+    Ok(active
+        .into_iter()
+        .map(|waiver| (waiver.gate, waiver.until))
+        .collect())
 }
 
 /// Results as they count: each that does not pass, with the waiver that counts in its place.
@@ -71,7 +74,9 @@ pub(super) async fn stamp_again(
 
 /// The waiver that counts in place of a result, where it does not pass.
 fn counting(active: &[ActiveWaiver], result: &GateResult) -> Option<Waived> {
-    let waiver = active.iter().find(|waiver| waiver.gate == result.gate && result.verdict != Verdict::Pass)?;
+    let waiver = active
+        .iter()
+        .find(|waiver| waiver.gate == result.gate && result.verdict != Verdict::Pass)?;
     Some(Waived {
         waiver: waiver.id,
         requested_by: waiver.requested_by.clone(),
@@ -93,9 +98,18 @@ pub(super) async fn tell(
     now: Timestamp,
 ) -> Result<(), Error> {
     for result in results {
-        let mode =
-            suite.gates.iter().find(|gate| gate.id == result.gate).map_or(Mode::Required, |gate| gate.mode(profile));
-        let Some(waived) = result.waived.as_ref().filter(|_| blocks(mode, result.verdict)) else { continue };
+        let mode = suite
+            .gates
+            .iter()
+            .find(|gate| gate.id == result.gate)
+            .map_or(Mode::Required, |gate| gate.mode(profile));
+        let Some(waived) = result
+            .waived
+            .as_ref()
+            .filter(|_| blocks(mode, result.verdict))
+        else {
+            continue;
+        };
         let summary = format!(
             "gate {} ends as {} and is waived until {}: {} ({} asked, {} agreed)",
             result.gate,

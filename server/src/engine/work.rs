@@ -22,7 +22,12 @@ use crate::error::Error;
 const PERMIT_GRACE_S: i64 = 60;
 
 /// Begins a step: a job of its own, with the permit it needs.
-pub(super) async fn start(conn: &mut PgConnection, node: &EngineNode, step: Step, now: Timestamp) -> Result<(), Error> {
+pub(super) async fn start(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    step: Step,
+    now: Timestamp,
+) -> Result<(), Error> {
     let operation = operation(conn, node, step, now).await?;
     let begun = Begun {
         operation,
@@ -33,8 +38,20 @@ pub(super) async fn start(conn: &mut PgConnection, node: &EngineNode, step: Step
     };
     db::lifecycle::begin(conn, node.id, &begun, &waits(step), (now, now + LOOK_AGAIN)).await?;
     let id = queue(conn, node, step, operation, 1, now).await?;
-    let started = NewEvent::node(now, "muster", "step.queued", node.id, format!("{}: {}", node.name, step.title()));
-    db::events::insert(conn, started.under(Some(operation)).with(json!({ "step": step, "job": id }))).await
+    let started = NewEvent::node(
+        now,
+        "muster",
+        "step.queued",
+        node.id,
+        format!("{}: {}", node.name, step.title()),
+    );
+    db::events::insert(
+        conn,
+        started
+            .under(Some(operation))
+            .with(json!({ "step": step, "job": id })),
+    )
+    .await
 }
 
 /// A job of its own, with the permit it needs.
@@ -66,7 +83,12 @@ async fn queue(
 }
 
 /// Tells the run of pairs that has the node which job does what it wanted.
-async fn note(conn: &mut PgConnection, node: &EngineNode, step: Step, job: JobId) -> Result<(), Error> {
+async fn note(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    step: Step,
+    job: JobId,
+) -> Result<(), Error> {
     match (node.state, step) {
         (State::InService, Step::Hold | Step::Pair | Step::Admit) => {
             db::pairs::ends::set_job(conn, node.id, step, job).await
@@ -77,8 +99,12 @@ async fn note(conn: &mut PgConnection, node: &EngineNode, step: Step, job: JobId
 
 /// Watts of its rack's power that a step needs, where its node holds none.
 fn reserves(node: &EngineNode, step: Step) -> Option<i32> {
-    let watts = node.profile.as_ref().map_or(0, |profile| profile.power_max_w);
-    (step.powers_on() && node.power_reserved_w == 0).then(|| i32::try_from(watts).unwrap_or(i32::MAX))
+    let watts = node
+        .profile
+        .as_ref()
+        .map_or(0, |profile| profile.power_max_w);
+    (step.powers_on() && node.power_reserved_w == 0)
+        .then(|| i32::try_from(watts).unwrap_or(i32::MAX))
 }
 
 /// Whether its scheduler is asked to start no job there for a sweep: a run of pairs remembers its own nodes.
@@ -106,7 +132,11 @@ pub(super) async fn retry(
     db::lifecycle::begin(conn, node.id, &begun, &waits(step), (now, now + LOOK_AGAIN)).await?;
     let ended_well = job.view.status == StepStatus::Succeeded;
     // What was asked for anew has its rounds anew.
-    let round = if ended_well && !job.view.current { 1 } else { job.view.round + 1 };
+    let round = if ended_well && !job.view.current {
+        1
+    } else {
+        job.view.round + 1
+    };
     let id = if ended_well {
         db::jobs::supersede(conn, job.id).await?;
         queue(conn, node, step, operation, round, not_before).await?
@@ -118,8 +148,13 @@ pub(super) async fn retry(
         job.id
     };
     let summary = format!("{}: {} again, round {round}", node.name, step.title());
-    let event = NewEvent::node(now, "muster", "step.retried", node.id, summary).under(Some(operation));
-    db::events::insert(conn, event.with(json!({ "step": step, "job": id, "round": round }))).await
+    let event =
+        NewEvent::node(now, "muster", "step.retried", node.id, summary).under(Some(operation));
+    db::events::insert(
+        conn,
+        event.with(json!({ "step": step, "job": id, "round": round })),
+    )
+    .await
 }
 
 fn waits(step: Step) -> Wait {
@@ -194,7 +229,9 @@ async fn mint(
     permit: Option<PermitId>,
     from: Timestamp,
 ) -> Result<(), Error> {
-    let (Some(id), Some(kind)) = (permit, permit_kind(step)) else { return Ok(()) };
+    let (Some(id), Some(kind)) = (permit, permit_kind(step)) else {
+        return Ok(());
+    };
     let facts = match kind {
         PermitKind::Power => None,
         PermitKind::Image | PermitKind::Wipe => db::facts::latest_live(conn, node.id).await?,
@@ -203,10 +240,19 @@ async fn mint(
         (PermitKind::Power, _, _) => None,
         (PermitKind::Image, Some(profile), Some(facts)) => {
             // The rule held at inspection; should it not any more, the permit names no disk and nothing can be written.
-            Some(profile.root_disk(&facts).map(|serial| vec![serial.to_owned()]).unwrap_or_default())
+            Some(
+                profile
+                    .root_disk(&facts)
+                    .map(|serial| vec![serial.to_owned()])
+                    .unwrap_or_default(),
+            )
         }
         (PermitKind::Wipe, _, Some(facts)) => {
-            let mut serials: Vec<String> = facts.disks.into_iter().filter_map(|disk| disk.serial).collect();
+            let mut serials: Vec<String> = facts
+                .disks
+                .into_iter()
+                .filter_map(|disk| disk.serial)
+                .collect();
             serials.sort();
             Some(serials)
         }

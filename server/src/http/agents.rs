@@ -32,7 +32,9 @@ const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24);
 
 /// The routes of agents.
 pub fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list_agents, enrol_agent)).routes(routes!(get_agent, remove_agent))
+    OpenApiRouter::default()
+        .routes(routes!(list_agents, enrol_agent))
+        .routes(routes!(get_agent, remove_agent))
 }
 
 /// The agents of a site. They are filtered by `name` and `version`, and sorted by `name`, unless `-name`, `created_at` or `-created_at` is asked for.
@@ -46,12 +48,22 @@ async fn list_agents(
     Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
     let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
-        Ok(db::agents::list_by_id(conn, ids).await?.into_iter().map(agent).collect())
+        Ok(db::agents::list_by_id(conn, ids)
+            .await?
+            .into_iter()
+            .map(agent)
+            .collect())
     };
     let mut conn = app.pool.acquire().await?;
     let site = find_site(&mut conn, &site).await?;
-    let only = (vec![Term::equal("site", site.id.to_string())], &Sight::new());
-    paging::page(&mut conn, &AGENTS, &query, only, load, |agent: &Agent| (agent.id, agent.name.as_str())).await
+    let only = (
+        vec![Term::equal("site", site.id.to_string())],
+        &Sight::new(),
+    );
+    paging::page(&mut conn, &AGENTS, &query, only, load, |agent: &Agent| {
+        (agent.id, agent.name.as_str())
+    })
+    .await
 }
 
 /// One agent of a site, by name or id.
@@ -67,7 +79,9 @@ async fn get_agent(
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let site = find_site(&mut conn, &site).await?;
-    let mut agents = db::agents::list(&mut conn, Some(&[site.id.0])).await?.into_iter();
+    let mut agents = db::agents::list(&mut conn, Some(&[site.id.0]))
+        .await?
+        .into_iter();
     let found = agents.find(|row| row.name == key || row.id.to_string() == key);
     let row = found.ok_or_else(|| Error::NotFound(format!("agent {key:?}")))?;
     let generation = row.generation;
@@ -95,14 +109,25 @@ async fn enrol_agent(
         let now = app.clock.now();
         let minted = tokens::mint_agent(app.keys.authority.digest());
         let times = (now, now + TOKEN_LASTS);
-        let id = db::enrolments::insert(conn, site.id, request.name.as_str(), &minted.hash, times).await?;
+        let id = db::enrolments::insert(conn, site.id, request.name.as_str(), &minted.hash, times)
+            .await?;
         let summary = format!("agent {} enrolled for {}", request.name, site.name);
         record(conn, &app, &actor, ("agent.enrolled", summary), &site).await?;
-        let row = db::agents::list(conn, Some(&[site.id.0])).await?.into_iter().find(|row| row.id == id);
+        let row = db::agents::list(conn, Some(&[site.id.0]))
+            .await?
+            .into_iter()
+            .find(|row| row.id == id);
         let agent = agent(row.ok_or_else(|| Error::NotFound(format!("agent {}", request.name)))?);
         let authority = app.keys.authority.pem().to_owned();
-        let enrolled = EnrolledAgent { agent, token: minted.secret, token_expires_at: times.1, authority };
-        Ok(Effect::Secret(Answer::ok(&enrolled)?.status(StatusCode::CREATED)))
+        let enrolled = EnrolledAgent {
+            agent,
+            token: minted.secret,
+            token_expires_at: times.1,
+            authority,
+        };
+        Ok(Effect::Secret(
+            Answer::ok(&enrolled)?.status(StatusCode::CREATED),
+        ))
     })
     .await
 }
@@ -142,12 +167,16 @@ async fn record(
     (kind, summary): (&'static str, String),
     site: &ObjectRow,
 ) -> Result<(), Error> {
-    let event = actor.event(app.clock.now(), kind, None, summary).with(json!({ "site": site.name }));
+    let event = actor
+        .event(app.clock.now(), kind, None, summary)
+        .with(json!({ "site": site.name }));
     db::events::insert(conn, event.about(site.id)).await
 }
 
 async fn find_site(conn: &mut PgConnection, key: &str) -> Result<ObjectRow, Error> {
-    db::objects::find(conn, "site", key).await?.ok_or_else(|| Error::NotFound(format!("site {key:?}")))
+    db::objects::find(conn, "site", key)
+        .await?
+        .ok_or_else(|| Error::NotFound(format!("site {key:?}")))
 }
 
 fn agent(row: AgentRow) -> Agent {

@@ -77,7 +77,11 @@ fn check(group: &AlertGroup) -> Result<(), Error> {
     }
     let wrong = |alert: &Alert| alert.fingerprint.is_empty() || alert.fingerprint.len() > 64;
     match group.alerts.iter().position(wrong) {
-        Some(at) => Err(Error::unprocessable(format!("/alerts/{at}/fingerprint"), "out_of_range", "1 to 64 bytes.")),
+        Some(at) => Err(Error::unprocessable(
+            format!("/alerts/{at}/fingerprint"),
+            "out_of_range",
+            "1 to 64 bytes.",
+        )),
         None => Ok(()),
     }
 }
@@ -91,15 +95,27 @@ struct Became {
 
 impl Became {
     fn only(outcome: AlertOutcome) -> Self {
-        Self { outcome, because: None, operation: None }
+        Self {
+            outcome,
+            because: None,
+            operation: None,
+        }
     }
 
     fn because(outcome: AlertOutcome, why: String) -> Self {
-        Self { because: Some(why), ..Self::only(outcome) }
+        Self {
+            because: Some(why),
+            ..Self::only(outcome)
+        }
     }
 }
 
-async fn hear(conn: &mut PgConnection, app: &App, actor: &Actor, alert: &Alert) -> Result<AlertHeard, Error> {
+async fn hear(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    alert: &Alert,
+) -> Result<AlertHeard, Error> {
     let answer = |node: Option<String>, became: Became| AlertHeard {
         fingerprint: alert.fingerprint.clone(),
         node,
@@ -109,22 +125,41 @@ async fn hear(conn: &mut PgConnection, app: &App, actor: &Actor, alert: &Alert) 
     };
     let Some(key) = machine(alert) else {
         let why = "neither the label node nor instance is there".to_owned();
-        return Ok(answer(None, Became::because(AlertOutcome::UnknownNode, why)));
+        return Ok(answer(
+            None,
+            Became::because(AlertOutcome::UnknownNode, why),
+        ));
     };
     let found = db::alerts::find_node(conn, key).await?;
     let named = found.clone().unwrap_or_else(|| key.to_owned());
     // A node that somebody may not see does not exist for them.
-    match actor.need(conn, "node.quarantine", Named { kind: "node", key: &named }).await {
+    match actor
+        .need(
+            conn,
+            "node.quarantine",
+            Named {
+                kind: "node",
+                key: &named,
+            },
+        )
+        .await
+    {
         Ok(()) => {}
-        Err(Error::Forbidden(why)) => return Ok(answer(found, Became::because(AlertOutcome::Refused, why))),
-        Err(Error::NotFound(_)) => return Ok(answer(None, Became::only(AlertOutcome::UnknownNode))),
+        Err(Error::Forbidden(why)) => {
+            return Ok(answer(found, Became::because(AlertOutcome::Refused, why)));
+        }
+        Err(Error::NotFound(_)) => {
+            return Ok(answer(None, Became::only(AlertOutcome::UnknownNode)));
+        }
         Err(error) => return Err(error),
     }
     let node = match found {
         Some(name) => db::nodes::find_for_update(conn, &name).await?,
         None => None,
     };
-    let Some(node) = node else { return Ok(answer(None, Became::only(AlertOutcome::UnknownNode))) };
+    let Some(node) = node else {
+        return Ok(answer(None, Became::only(AlertOutcome::UnknownNode)));
+    };
     let became = match alert.status {
         AlertStatus::Firing => fires(conn, app, actor, &node, alert).await?,
         AlertStatus::Resolved => ends(conn, app, actor, &node, alert).await?,
@@ -134,13 +169,21 @@ async fn hear(conn: &mut PgConnection, app: &App, actor: &Actor, alert: &Alert) 
 
 /// The name or address of the machine that an alert is about, without the port of what was scraped there.
 fn machine(alert: &Alert) -> Option<&str> {
-    let label = |name: &str| alert.labels.get(name).map(String::as_str).filter(|value| !value.is_empty());
+    let label = |name: &str| {
+        alert
+            .labels
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    };
     label("node").or_else(|| label("instance").map(without_port))
 }
 
 fn without_port(instance: &str) -> &str {
     match instance.rsplit_once(':') {
-        Some((host, port)) if port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']')) => {
+        Some((host, port))
+            if port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']')) =>
+        {
             host.trim_start_matches('[').trim_end_matches(']')
         }
         _ => instance,
@@ -152,7 +195,13 @@ fn kept<'a>(node: &LockedNode, alert: &'a Alert) -> NewAlert<'a> {
         node: node.id,
         fingerprint: &alert.fingerprint,
         starts_at: alert.starts_at,
-        name: cut(alert.labels.get("alertname").map_or("alert", String::as_str), 200),
+        name: cut(
+            alert
+                .labels
+                .get("alertname")
+                .map_or("alert", String::as_str),
+            200,
+        ),
     }
 }
 
@@ -168,8 +217,17 @@ async fn ends(
     if !db::alerts::end(conn, kept, now).await? {
         return Ok(Became::only(AlertOutcome::Known));
     }
-    tell(conn, actor, now, ("alert.resolved", format!("{}: alert {} is over", node.name, kept.name)), (node, alert))
-        .await?;
+    tell(
+        conn,
+        actor,
+        now,
+        (
+            "alert.resolved",
+            format!("{}: alert {} is over", node.name, kept.name),
+        ),
+        (node, alert),
+    )
+    .await?;
     Ok(Became::only(AlertOutcome::Noted))
 }
 
@@ -188,7 +246,11 @@ async fn fires(
         return Ok(Became::only(AlertOutcome::Known));
     }
     let said = said(alert);
-    let became = match alert.labels.get(ASKS.0).is_some_and(|value| value == ASKS.1) {
+    let became = match alert
+        .labels
+        .get(ASKS.0)
+        .is_some_and(|value| value == ASKS.1)
+    {
         true => take_out(conn, app, actor, (node, &kept), &said).await?,
         false => Became::only(AlertOutcome::Noted),
     };
@@ -196,12 +258,25 @@ async fn fires(
         AlertOutcome::Quarantined => ("quarantined", "alert.firing"),
         AlertOutcome::HeldBack => ("held_back", "alert.held_back"),
         AlertOutcome::Refused => ("refused", "alert.firing"),
-        AlertOutcome::Noted | AlertOutcome::Known | AlertOutcome::UnknownNode => ("noted", "alert.firing"),
+        AlertOutcome::Noted | AlertOutcome::Known | AlertOutcome::UnknownNode => {
+            ("noted", "alert.firing")
+        }
     };
     db::alerts::set(conn, kept, word, now).await?;
     if before.as_deref() != Some(word) {
-        let because = became.because.as_deref().map(|why| format!("; {why}")).unwrap_or_default();
-        tell(conn, actor, now, (kind, format!("{}: alert {said}{because}", node.name)), (node, alert)).await?;
+        let because = became
+            .because
+            .as_deref()
+            .map(|why| format!("; {why}"))
+            .unwrap_or_default();
+        tell(
+            conn,
+            actor,
+            now,
+            (kind, format!("{}: alert {said}{because}", node.name)),
+            (node, alert),
+        )
+        .await?;
     }
     Ok(became)
 }
@@ -216,14 +291,21 @@ async fn take_out(
 ) -> Result<Became, Error> {
     let now = app.clock.now();
     // A node that is worked on stops answering, too. Whoever has it in hand is not interrupted; where the alert still fires afterwards, it is heard then.
-    if ![State::InService, State::Available].iter().any(|state| state.as_str() == node.state) {
-        let why =
-            format!("{} is {}: it is taken out if this still fires once it serves, or is free", node.name, node.state);
+    if ![State::InService, State::Available]
+        .iter()
+        .any(|state| state.as_str() == node.state)
+    {
+        let why = format!(
+            "{} is {}: it is taken out if this still fires once it serves, or is free",
+            node.name, node.state
+        );
         return Ok(Became::because(AlertOutcome::Refused, why));
     }
     let signature = format!("alert:{}", kept.name);
     // What a person has looked at is forgotten.
-    let since = db::breakers::find_reset(conn, &signature).await?.map_or(now - WINDOW, |reset| reset.max(now - WINDOW));
+    let since = db::breakers::find_reset(conn, &signature)
+        .await?
+        .map_or(now - WINDOW, |reset| reset.max(now - WINDOW));
     let (taken, serving) = db::alerts::taken_out(conn, kept.name, since).await?;
     let too_many = taken >= i64::from(most(u32::try_from(serving).unwrap_or(u32::MAX)));
     // The nodes that opened it may be out for longer than an hour by now: it holds until its own end.
@@ -234,16 +316,26 @@ async fn take_out(
                 kept.name
             ),
             false => {
-                format!("the breaker of {signature} is open: it is not taken out; quarantine it if it is the node")
+                format!(
+                    "the breaker of {signature} is open: it is not taken out; quarantine it if it is the node"
+                )
             }
         };
         db::breakers::open(conn, &signature, &why, Some(now + WINDOW), now).await?;
         return Ok(Became::because(AlertOutcome::HeldBack, why));
     }
     let reason = format!("alert {said}");
-    let asked = Asked { wish: Wish::Quarantine, reason: Some(&reason), until: None, suite: None };
+    let asked = Asked {
+        wish: Wish::Quarantine,
+        reason: Some(&reason),
+        until: None,
+        suite: None,
+    };
     match actions::write_wish(conn, app, actor, node, asked).await {
-        Ok(operation) => Ok(Became { operation: Some(operation), ..Became::only(AlertOutcome::Quarantined) }),
+        Ok(operation) => Ok(Became {
+            operation: Some(operation),
+            ..Became::only(AlertOutcome::Quarantined)
+        }),
         Err(Error::Conflict { detail, .. } | Error::Busy { detail, .. }) => {
             Ok(Became::because(AlertOutcome::Refused, detail))
         }
@@ -253,9 +345,16 @@ async fn take_out(
 
 /// `GpuXid79: GPU 3 has fallen off the bus`.
 fn said(alert: &Alert) -> String {
-    let name = alert.labels.get("alertname").map_or("without a name", String::as_str);
-    let text = ["summary", "description"].iter().find_map(|word| alert.annotations.get(*word));
-    let text = text.map(|text| format!(": {}", cut(text, SAID))).unwrap_or_default();
+    let name = alert
+        .labels
+        .get("alertname")
+        .map_or("without a name", String::as_str);
+    let text = ["summary", "description"]
+        .iter()
+        .find_map(|word| alert.annotations.get(*word));
+    let text = text
+        .map(|text| format!(": {}", cut(text, SAID)))
+        .unwrap_or_default();
     format!("{}{text}", cut(name, 200))
 }
 
@@ -272,12 +371,19 @@ async fn tell(
         .take(64)
         .map(|(name, value)| (cut(name, 200).to_owned(), json!(cut(value, SAID))))
         .collect();
-    let detail = json!({ "fingerprint": alert.fingerprint, "starts_at": alert.starts_at, "labels": labels });
-    db::events::insert(conn, actor.event(now, kind, Some(node.id), summary).with(detail)).await
+    let detail =
+        json!({ "fingerprint": alert.fingerprint, "starts_at": alert.starts_at, "labels": labels });
+    db::events::insert(
+        conn,
+        actor.event(now, kind, Some(node.id), summary).with(detail),
+    )
+    .await
 }
 
 fn cut(text: &str, most: usize) -> &str {
-    text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end])
+    text.char_indices()
+        .nth(most)
+        .map_or(text, |(end, _)| &text[..end])
 }
 
 #[cfg(test)]

@@ -25,7 +25,13 @@ impl Answer {
     /// When the body cannot be JSON, which is a bug.
     pub fn ok(body: &impl Serialize) -> Result<Self, Error> {
         let body = serde_json::to_value(body).map_err(Error::internal)?;
-        Ok(Self { status: StatusCode::OK, body, etag: None, location: None, replayed: false })
+        Ok(Self {
+            status: StatusCode::OK,
+            body,
+            etag: None,
+            location: None,
+            replayed: false,
+        })
     }
 
     /// The same with another status.
@@ -35,12 +41,18 @@ impl Answer {
 
     /// The same with the generation as its ETag.
     pub fn etag(self, generation: i64) -> Self {
-        Self { etag: Some(generation), ..self }
+        Self {
+            etag: Some(generation),
+            ..self
+        }
     }
 
     /// The same with a place to look for what was made.
     pub fn location(self, location: impl Into<String>) -> Self {
-        Self { location: Some(location.into()), ..self }
+        Self {
+            location: Some(location.into()),
+            ..self
+        }
     }
 }
 
@@ -53,9 +65,15 @@ impl IntoResponse for Answer {
             }
         };
         set(header::CONTENT_TYPE, Some("application/json".into()));
-        set(header::ETAG, self.etag.map(|generation| format!("\"{generation}\"")));
+        set(
+            header::ETAG,
+            self.etag.map(|generation| format!("\"{generation}\"")),
+        );
         set(header::LOCATION, self.location);
-        set(header::HeaderName::from_static("idempotency-replayed"), self.replayed.then(|| "true".into()));
+        set(
+            header::HeaderName::from_static("idempotency-replayed"),
+            self.replayed.then(|| "true".into()),
+        );
         (self.status, headers, self.body.to_string()).into_response()
     }
 }

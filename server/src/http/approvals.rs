@@ -50,14 +50,30 @@ pub fn router() -> OpenApiRouter<App> {
 #[utoipa::path(get, path = "/v1/approvals", tag = "approvals", params(ListQuery), responses(
     (status = 200, description = "The page", body = CountedPage<Approval>),
 ))]
-async fn list_approvals(State(app): State<App>, actor: Actor, Query(query): Query<ListQuery>) -> Result<Answer, Error> {
+async fn list_approvals(
+    State(app): State<App>,
+    actor: Actor,
+    Query(query): Query<ListQuery>,
+) -> Result<Answer, Error> {
     let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
-        db::approvals::list_by_id(conn, ids).await?.into_iter().map(object).collect()
+        db::approvals::list_by_id(conn, ids)
+            .await?
+            .into_iter()
+            .map(object)
+            .collect()
     };
     let list = filter::approvals(app.clock.now());
     let mut conn = app.pool.acquire().await?;
     let also = (Vec::new(), &actor.sight());
-    paging::page(&mut conn, &list, &query, also, load, |approval: &Approval| (approval.id, "")).await
+    paging::page(
+        &mut conn,
+        &list,
+        &query,
+        also,
+        load,
+        |approval: &Approval| (approval.id, ""),
+    )
+    .await
 }
 
 /// One of them, also once it is decided: what a refused request links to.
@@ -65,10 +81,16 @@ async fn list_approvals(State(app): State<App>, actor: Actor, Query(query): Quer
     (status = 200, description = "It", body = Approval),
     (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn get_approval(State(app): State<App>, _: Actor, Path(id): Path<Uuid>) -> Result<Answer, Error> {
+async fn get_approval(
+    State(app): State<App>,
+    _: Actor,
+    Path(id): Path<Uuid>,
+) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let found = db::approvals::list_by_id(&mut conn, &[id]).await?.pop();
-    Answer::ok(&object(found.ok_or_else(|| Error::NotFound(format!("approval {id}")))?)?)
+    Answer::ok(&object(
+        found.ok_or_else(|| Error::NotFound(format!("approval {id}")))?,
+    )?)
 }
 
 /// Agrees to what another person asked for, and begins it.
@@ -122,11 +144,17 @@ pub async fn decide(
 ) -> Result<Answer, Error> {
     let missing = || Error::NotFound(format!("approval {id}"));
     writing::once(app, actor, idempotency, &(), async |conn| {
-        let subject = db::approvals::find_subject(conn, id).await?.ok_or_else(missing)?;
+        let subject = db::approvals::find_subject(conn, id)
+            .await?
+            .ok_or_else(missing)?;
         match (subject.claim, subject.waiver, subject.node) {
             (Some(claim), ..) => decide_release(conn, app, actor, (id, claim), decision).await?,
-            (None, Some(waiver), _) => decide_waiver(conn, app, actor, (id, waiver), decision).await?,
-            (None, None, Some(node)) => decide_erasure(conn, app, actor, (id, node), decision).await?,
+            (None, Some(waiver), _) => {
+                decide_waiver(conn, app, actor, (id, waiver), decision).await?
+            }
+            (None, None, Some(node)) => {
+                decide_erasure(conn, app, actor, (id, node), decision).await?
+            }
             (None, None, None) => return Err(missing()),
         }
         let decided = db::approvals::lock(conn, id).await?.ok_or_else(missing)?;
@@ -143,12 +171,20 @@ async fn open(
     decision: Decision,
     now: Timestamp,
 ) -> Result<ApprovalRow, Error> {
-    let row = db::approvals::lock(conn, id).await?.ok_or_else(|| Error::NotFound(format!("approval {id}")))?;
+    let row = db::approvals::lock(conn, id)
+        .await?
+        .ok_or_else(|| Error::NotFound(format!("approval {id}")))?;
     if row.state != "open" || row.expires_at <= now {
-        return Err(Error::conflict("decided", "It was decided, or waited too long; look again."));
+        return Err(Error::conflict(
+            "decided",
+            "It was decided, or waited too long; look again.",
+        ));
     }
     if decision == Decision::Approve && actor.person == row.person {
-        return Err(Error::Forbidden(format!("{} asked for this; somebody else must agree.", row.requested_by)));
+        return Err(Error::Forbidden(format!(
+            "{} asked for this; somebody else must agree.",
+            row.requested_by
+        )));
     }
     Ok(row)
 }
@@ -163,14 +199,21 @@ async fn decide_release(
     let now = app.clock.now();
     let (node, claim) = release::locked(conn, &claim.to_string()).await?;
     let row = open(conn, actor, id, decision, now).await?;
-    let disks = if row.erase_now { Disks::ErasedNow } else { Disks::Kept };
+    let disks = if row.erase_now {
+        Disks::ErasedNow
+    } else {
+        Disks::Kept
+    };
     let what = told(row.replaces, disks);
     let (ended, kind, word) = match decision {
         Decision::Approve => {
             let asked = (actor, row.requested_by.as_str());
             let begun = match row.replaces {
                 true => {
-                    let body = ReplaceClaim { node: row.spare.clone(), reason: row.reason.clone() };
+                    let body = ReplaceClaim {
+                        node: row.spare.clone(),
+                        reason: row.reason.clone(),
+                    };
                     replace::approved(conn, app, asked, (&node, &claim), &body).await?
                 }
                 false => release::approved(conn, app, asked, (&node, &claim), disks).await?,
@@ -180,8 +223,10 @@ async fn decide_release(
         Decision::Deny => (("denied", None), "approval.denied", "turned down"),
     };
     db::approvals::decide(conn, id, &actor.name, ended, now).await?;
-    let summary =
-        format!("{} {word} the {what} of {} that {} asked for", actor.name, claim.node_name, row.requested_by);
+    let summary = format!(
+        "{} {word} the {what} of {} that {} asked for",
+        actor.name, claim.node_name, row.requested_by
+    );
     db::events::insert(conn, event(app, actor, (kind, summary), &claim, disks)).await
 }
 
@@ -194,7 +239,9 @@ async fn decide_erasure(
 ) -> Result<(), Error> {
     let now = app.clock.now();
     let missing = || Error::NotFound(format!("approval {id}"));
-    let node = db::nodes::find_for_update(conn, &node.to_string()).await?.ok_or_else(missing)?;
+    let node = db::nodes::find_for_update(conn, &node.to_string())
+        .await?
+        .ok_or_else(missing)?;
     let row = open(conn, actor, id, decision, now).await?;
     let (ended, kind, word) = match decision {
         Decision::Approve => {
@@ -205,7 +252,10 @@ async fn decide_erasure(
     };
     let wish = erasures::wish(&row)?;
     db::approvals::decide(conn, id, &actor.name, ended, now).await?;
-    let told = format!("{} {word} to {wish} {}, as {} asked", actor.name, node.name, row.requested_by);
+    let told = format!(
+        "{} {word} to {wish} {}, as {} asked",
+        actor.name, node.name, row.requested_by
+    );
     let event = actor.event(now, kind, Some(node.id), told);
     db::events::insert(conn, event.with(json!({ "wish": wish.as_str() }))).await
 }
@@ -222,7 +272,10 @@ async fn decide_waiver(
     let asked = db::waivers::lock(conn, waiver).await?.ok_or_else(missing)?;
     open(conn, actor, id, decision, now).await?;
     if asked.state != "asked" {
-        return Err(Error::conflict("decided", "The waiver was ended meanwhile; look again."));
+        return Err(Error::conflict(
+            "decided",
+            "The waiver was ended meanwhile; look again.",
+        ));
     }
     let (state, by, kind, word) = match decision {
         Decision::Approve => ("approved", Some(&*actor.name), "waiver.agreed", "agreed to"),
@@ -230,7 +283,12 @@ async fn decide_waiver(
     };
     db::approvals::decide(conn, id, &actor.name, (state, None), now).await?;
     db::waivers::decide(conn, waiver, by, now).await?;
-    let told = format!("{} {word} {} that {} asked for", actor.name, waivers::told(&asked), asked.requested_by);
+    let told = format!(
+        "{} {word} {} that {} asked for",
+        actor.name,
+        waivers::told(&asked),
+        asked.requested_by
+    );
     db::events::insert(conn, waivers::event(app, actor, kind, &asked, told)).await
 }
 
@@ -258,9 +316,16 @@ pub(super) async fn needed(
     wanted: Wanted<'_>,
     pool: &PoolSpec,
 ) -> Result<Option<(Uuid, String)>, Error> {
-    let Wanted { claim, replacement, disks, reason } = wanted;
+    let Wanted {
+        claim,
+        replacement,
+        disks,
+        reason,
+    } = wanted;
     let of = Some((claim.pool_id, claim.pool.as_str(), pool));
-    let Some(because) = beyond(&limits(conn, app, actor, of).await?) else { return Ok(None) };
+    let Some(because) = beyond(&limits(conn, app, actor, of).await?) else {
+        return Ok(None);
+    };
     let now = app.clock.now();
     let request = NewApproval {
         claim: claim.id,
@@ -276,13 +341,22 @@ pub(super) async fn needed(
     };
     let (id, same) = db::approvals::ask(conn, &request).await?;
     if !same {
-        let detail =
-            format!("{because} Something else waits for a second person for {}: `muster approval list`.", claim.name);
+        let detail = format!(
+            "{because} Something else waits for a second person for {}: `muster approval list`.",
+            claim.name
+        );
         return Err(Error::conflict("approval_open", detail));
     }
     let what = told(request.replaces, disks);
-    let summary = format!("the {what} of {} waits for a second person: {because}", claim.node_name);
-    db::events::insert(conn, event(app, actor, ("approval.asked", summary), claim, disks)).await?;
+    let summary = format!(
+        "the {what} of {} waits for a second person: {because}",
+        claim.node_name
+    );
+    db::events::insert(
+        conn,
+        event(app, actor, ("approval.asked", summary), claim, disks),
+    )
+    .await?;
     Ok(Some((id, because)))
 }
 
@@ -305,8 +379,13 @@ pub(super) async fn limits(
     let by = (actor.name.as_str(), actor.person.as_str());
     let count = db::approvals::count_erased(conn, by, pool.map(|(id, ..)| id), since).await?;
     let limit = |of: String, per_hour: Option<u32>, count: i64| {
-        let left = |per_hour: u32| per_hour.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
-        per_hour.map(|per_hour| ReleaseLimit { of, per_hour, left: left(per_hour) })
+        let left =
+            |per_hour: u32| per_hour.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
+        per_hour.map(|per_hour| ReleaseLimit {
+            of,
+            per_hour,
+            left: left(per_hour),
+        })
     };
     let person = limit(actor.name.clone(), actor.releases_per_hour, count.by_person);
     let pool = pool.and_then(|(_, name, _)| limit(format!("pool {name}"), of_pool, count.of_pool));
@@ -319,21 +398,30 @@ pub(super) fn beyond(limits: &[ReleaseLimit]) -> Option<String> {
     let count = spent.per_hour;
     Some(match spent.of.strip_prefix("pool ") {
         Some(pool) => {
-            format!("{count} nodes of the pool {pool} may be released or installed anew in an hour, and were.")
+            format!(
+                "{count} nodes of the pool {pool} may be released or installed anew in an hour, and were."
+            )
         }
-        None => format!("{} may release, wipe or install anew {count} nodes in an hour, and has.", spent.of),
+        None => format!(
+            "{} may release, wipe or install anew {count} nodes in an hour, and has.",
+            spent.of
+        ),
     })
 }
 
 /// What is told without asking anybody for it.
 pub(super) fn alone(because: &str) -> Error {
-    Error::conflict("second_person", format!("{because} Somebody else would be asked to agree."))
+    Error::conflict(
+        "second_person",
+        format!("{because} Somebody else would be asked to agree."),
+    )
 }
 
 /// The spec of a claim's pool.
 pub(super) async fn pool_of(conn: &mut PgConnection, pool: ObjectId) -> Result<PoolSpec, Error> {
     let row = db::objects::find_by_id(conn, pool).await?;
-    let row = row.ok_or_else(|| Error::internal(anyhow::anyhow!("the pool {pool} of a claim is gone")))?;
+    let row =
+        row.ok_or_else(|| Error::internal(anyhow::anyhow!("the pool {pool} of a claim is gone")))?;
     serde_json::from_value(row.spec).map_err(Error::internal)
 }
 
@@ -354,7 +442,9 @@ fn event(
     disks: Disks,
 ) -> NewEvent {
     let detail = json!({ "claim": claim.name, "erase_now": disks == Disks::ErasedNow });
-    actor.event(app.clock.now(), kind, Some(claim.node), summary).with(detail)
+    actor
+        .event(app.clock.now(), kind, Some(claim.node), summary)
+        .with(detail)
 }
 
 fn object(row: ApprovalRow) -> Result<Approval, Error> {
@@ -362,7 +452,12 @@ fn object(row: ApprovalRow) -> Result<Approval, Error> {
         "open" => ApprovalState::Open,
         "approved" => ApprovalState::Approved,
         "denied" => ApprovalState::Denied,
-        other => return Err(Error::internal(anyhow::anyhow!("approval {}: state {other:?}", row.id))),
+        other => {
+            return Err(Error::internal(anyhow::anyhow!(
+                "approval {}: state {other:?}",
+                row.id
+            )));
+        }
     };
     Ok(Approval {
         id: row.id,

@@ -22,8 +22,14 @@ async fn get_audit_head(State(app): State<App>, _: Actor) -> Result<Answer, Erro
     let row = db::seals::latest(&mut *app.pool.acquire().await?).await?;
     Answer::ok(&AuditHead {
         number: row.as_ref().map_or(0, |row| row.number),
-        last_seq: row.as_ref().and_then(|row| row.seqs.last().copied()).unwrap_or_default(),
-        hash: row.as_ref().map(|row| hex::encode(&row.hash)).unwrap_or_default(),
+        last_seq: row
+            .as_ref()
+            .and_then(|row| row.seqs.last().copied())
+            .unwrap_or_default(),
+        hash: row
+            .as_ref()
+            .map(|row| hex::encode(&row.hash))
+            .unwrap_or_default(),
         sealed_at: row.map(|row| row.sealed_at),
     })
 }

@@ -32,7 +32,9 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// The routes of blobs.
 pub fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(head_blob, put_blob)).layer(DefaultBodyLimit::disable())
+    OpenApiRouter::default()
+        .routes(routes!(head_blob, put_blob))
+        .layer(DefaultBodyLimit::disable())
 }
 
 /// Whether a blob is here.
@@ -40,11 +42,21 @@ pub fn router() -> OpenApiRouter<App> {
     (status = 200, description = "It is; Content-Length is its size"),
     (status = 404, description = "It is not"),
 ))]
-async fn head_blob(State(app): State<App>, _: Actor, Path(hex): Path<String>) -> Result<Response, Error> {
+async fn head_blob(
+    State(app): State<App>,
+    _: Actor,
+    Path(hex): Path<String>,
+) -> Result<Response, Error> {
     let digest = parse(&hex)?;
     let found = fs::metadata(place(&app, digest)).await;
-    let size = found.map_err(|_| Error::NotFound(format!("blob {digest}")))?.len();
-    Ok(([(header::CONTENT_LENGTH, HeaderValue::from(size))], StatusCode::OK).into_response())
+    let size = found
+        .map_err(|_| Error::NotFound(format!("blob {digest}")))?
+        .len();
+    Ok((
+        [(header::CONTENT_LENGTH, HeaderValue::from(size))],
+        StatusCode::OK,
+    )
+        .into_response())
 }
 
 /// Uploads a blob. The bytes must be the ones that the path names; sending one that is here changes nothing.
@@ -75,10 +87,16 @@ async fn put_blob(
     let partial = Partial(app.blobs.join(format!("upload-{}", Uuid::now_v7())));
     let (size, found) = receive(&partial.0, body).await?;
     if found != digest {
-        return Err(Error::unprocessable("", "digest_mismatch", format!("The {size} bytes sent are {found}.")));
+        return Err(Error::unprocessable(
+            "",
+            "digest_mismatch",
+            format!("The {size} bytes sent are {found}."),
+        ));
     }
     if !dry_run::asked() {
-        fs::rename(&partial.0, &target).await.map_err(Error::internal)?;
+        fs::rename(&partial.0, &target)
+            .await
+            .map_err(Error::internal)?;
         // The name itself must survive a power cut, too.
         let folder = File::open(&folder).await.map_err(Error::internal)?;
         folder.sync_all().await.map_err(Error::internal)?;
@@ -96,7 +114,12 @@ enum Came {
 }
 
 /// Writes down that a blob is here, with its event. The file comes first: what the history tells of is there, and nobody was answered before it tells.
-async fn record(app: &App, actor: &Actor, (digest, size): (Digest, u64), came: Came) -> Result<(), Error> {
+async fn record(
+    app: &App,
+    actor: &Actor,
+    (digest, size): (Digest, u64),
+    came: Came,
+) -> Result<(), Error> {
     let now = app.clock.now();
     let (bytes, by) = (i64::try_from(size).unwrap_or(i64::MAX), (&*actor.name, now));
     writing::write(app, actor, async |conn| {
@@ -105,10 +128,17 @@ async fn record(app: &App, actor: &Actor, (digest, size): (Digest, u64), came: C
                 db::blobs::set_stored(conn, digest, bytes, by).await?;
                 "stored"
             }
-            Came::Before if db::blobs::insert_found(conn, digest, bytes, by).await? => "was here already",
+            Came::Before if db::blobs::insert_found(conn, digest, bytes, by).await? => {
+                "was here already"
+            }
             Came::Before => return Ok(()),
         };
-        let event = actor.event(now, "blob.stored", None, format!("blob {digest} {word}, {size} bytes"));
+        let event = actor.event(
+            now,
+            "blob.stored",
+            None,
+            format!("blob {digest} {word}, {size} bytes"),
+        );
         db::events::insert(conn, event.with(json!({ "digest": digest, "size": size }))).await
     })
     .await
@@ -137,7 +167,11 @@ async fn receive(path: &FilePath, body: Body) -> Result<(u64, Digest), Error> {
     let cut = |why: String| Error::invalid("", "upload_cut", why);
     loop {
         let next = tokio::time::timeout(IDLE, chunks.next()).await;
-        let Some(chunk) = next.map_err(|_| cut(format!("nothing was sent for {} s", IDLE.as_secs())))? else { break };
+        let Some(chunk) =
+            next.map_err(|_| cut(format!("nothing was sent for {} s", IDLE.as_secs())))?
+        else {
+            break;
+        };
         let chunk = chunk.map_err(|error| cut(error.to_string()))?;
         size += chunk.len() as u64;
         if size > LARGEST {
@@ -147,12 +181,18 @@ async fn receive(path: &FilePath, body: Body) -> Result<(u64, Digest), Error> {
         writer.write_all(&chunk).await.map_err(Error::internal)?;
     }
     writer.flush().await.map_err(Error::internal)?;
-    writer.into_inner().sync_all().await.map_err(Error::internal)?;
+    writer
+        .into_inner()
+        .sync_all()
+        .await
+        .map_err(Error::internal)?;
     Ok((size, Digest(hasher.finalize().into())))
 }
 
 fn parse(hex: &str) -> Result<Digest, Error> {
-    format!("sha256:{hex}").parse().map_err(|_| Error::NotFound(format!("blob {hex:?}")))
+    format!("sha256:{hex}")
+        .parse()
+        .map_err(|_| Error::NotFound(format!("blob {hex:?}")))
 }
 
 fn place(app: &App, digest: Digest) -> PathBuf {

@@ -28,5 +28,8 @@ async fn get_break_glass(State(app): State<App>, _: Actor) -> Result<Answer, Err
         by: armed.by,
         reason: armed.reason,
     });
-    Answer::ok(&BreakGlass { needed: app.oidc.is_some(), armed })
+    Answer::ok(&BreakGlass {
+        needed: app.oidc.is_some(),
+        armed,
+    })
 }

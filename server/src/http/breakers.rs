@@ -25,21 +25,39 @@ use crate::error::Error;
 
 /// The routes of breakers.
 pub fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list_breakers)).routes(routes!(reset_breaker))
+    OpenApiRouter::default()
+        .routes(routes!(list_breakers))
+        .routes(routes!(reset_breaker))
 }
 
 /// Breakers that are or were open, newest first unless `created_at` is asked for. They are filtered by `signature` and `state`: `state=open`.
 #[utoipa::path(get, path = "/v1/breakers", tag = "nodes", params(ListQuery), responses(
     (status = 200, description = "The page", body = CountedPage<Breaker>),
 ))]
-async fn list_breakers(State(app): State<App>, _: Actor, Query(query): Query<ListQuery>) -> Result<Answer, Error> {
+async fn list_breakers(
+    State(app): State<App>,
+    _: Actor,
+    Query(query): Query<ListQuery>,
+) -> Result<Answer, Error> {
     let now = app.clock.now();
     let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
-        Ok(db::breakers::list_by_id(conn, ids).await?.into_iter().map(|row| object(row, now)).collect())
+        Ok(db::breakers::list_by_id(conn, ids)
+            .await?
+            .into_iter()
+            .map(|row| object(row, now))
+            .collect())
     };
     let mut conn = app.pool.acquire().await?;
     let all = (Vec::new(), &Sight::new());
-    paging::page(&mut conn, &filter::breakers(now), &query, all, load, |breaker: &Breaker| (breaker.id, "")).await
+    paging::page(
+        &mut conn,
+        &filter::breakers(now),
+        &query,
+        all,
+        load,
+        |breaker: &Breaker| (breaker.id, ""),
+    )
+    .await
 }
 
 /// Closes a breaker: somebody has looked, and nodes that fail this way may be recovered by themselves again. What failed before counts no more; nodes
@@ -63,7 +81,11 @@ async fn reset_breaker(
         if db::breakers::close(conn, id, &actor.name, now).await? {
             let summary = format!("{} closed the breaker of {}", actor.name, row.signature);
             let event = actor.event(now, "breaker.reset", None, summary);
-            db::events::insert(conn, event.with(json!({ "breaker": id, "signature": row.signature }))).await?;
+            db::events::insert(
+                conn,
+                event.with(json!({ "breaker": id, "signature": row.signature })),
+            )
+            .await?;
         }
         let row = db::breakers::lock(conn, id).await?.ok_or_else(missing)?;
         Answer::ok(&object(row, now)).map(Effect::Done)

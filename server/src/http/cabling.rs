@@ -22,7 +22,9 @@ use crate::error::Error;
 
 /// The routes of cabling.
 pub fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(get_rack_cabling)).routes(routes!(get_node_cabling))
+    OpenApiRouter::default()
+        .routes(routes!(get_rack_cabling))
+        .routes(routes!(get_node_cabling))
 }
 
 /// Where the declared cables of a rack were found: each node tells which switch ports its interfaces hear (LLDP). Two cables in each other's ports are
@@ -31,12 +33,20 @@ pub fn router() -> OpenApiRouter<App> {
     (status = 200, description = "Every declared cable; none where no plan is declared", body = Cabling),
     (status = 404, description = "No such rack", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn get_rack_cabling(State(app): State<App>, actor: Actor, Path(rack): Path<String>) -> Result<Answer, Error> {
+async fn get_rack_cabling(
+    State(app): State<App>,
+    actor: Actor,
+    Path(rack): Path<String>,
+) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let row = db::objects::find(&mut conn, "rack", &rack).await?;
     let row = row.ok_or_else(|| Error::NotFound(format!("rack {rack:?}")))?;
     let spec: RackSpec = serde_json::from_value(row.spec).map_err(Error::internal)?;
-    let plan = PlanRow { rack: row.id, name: row.name, cables: spec.cables };
+    let plan = PlanRow {
+        rack: row.id,
+        name: row.name,
+        cables: spec.cables,
+    };
     Answer::ok(&cabling(&mut conn, &actor, plan, None).await?)
 }
 
@@ -45,12 +55,19 @@ async fn get_rack_cabling(State(app): State<App>, actor: Actor, Path(rack): Path
     (status = 200, description = "The node's cables; none where no plan names it", body = Cabling),
     (status = 404, description = "No such node, or it stands in no rack", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn get_node_cabling(State(app): State<App>, actor: Actor, Path(node): Path<String>) -> Result<Answer, Error> {
+async fn get_node_cabling(
+    State(app): State<App>,
+    actor: Actor,
+    Path(node): Path<String>,
+) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let none = || Error::NotFound(format!("node {node:?}"));
-    let id = db::nodes::find_id(&mut conn, &node).await?.ok_or_else(none)?;
+    let id = db::nodes::find_id(&mut conn, &node)
+        .await?
+        .ok_or_else(none)?;
     let found = db::cabling::find_plan_of(&mut conn, id).await?;
-    let (name, plan) = found.ok_or_else(|| Error::NotFound(format!("a rack that node {node:?} stands in")))?;
+    let (name, plan) =
+        found.ok_or_else(|| Error::NotFound(format!("a rack that node {node:?} stands in")))?;
     Answer::ok(&cabling(&mut conn, &actor, plan, Some(&name)).await?)
 }
 
@@ -65,22 +82,41 @@ async fn cabling(
     let nodes = filter::seen(conn, &filter::NODES, &actor.sight()).await?;
     let rows = db::cabling::list_heard(conn, nodes.as_deref(), &[plan.rack]).await?;
     if nodes.is_some() {
-        plan.cables.retain(|cable| own == Some(cable.node.as_str()) || rows.iter().any(|row| row.node == cable.node));
+        plan.cables.retain(|cable| {
+            own == Some(cable.node.as_str()) || rows.iter().any(|row| row.node == cable.node)
+        });
     }
-    let seen: BTreeMap<String, Timestamp> = rows.iter().map(|row| (row.node.clone(), row.observed_at)).collect();
-    let heard = rows.into_iter().map(|row| (row.node, row.neighbours)).collect();
+    let seen: BTreeMap<String, Timestamp> = rows
+        .iter()
+        .map(|row| (row.node.clone(), row.observed_at))
+        .collect();
+    let heard = rows
+        .into_iter()
+        .map(|row| (row.node, row.neighbours))
+        .collect();
     let mut found = findings(&plan.cables, &heard);
     found.retain(|finding| own.is_none_or(|own| finding.cable.node == own));
     Ok(Cabling {
         rack: plan.name,
         wrong: found.iter().filter(|finding| finding.state.wrong()).count(),
         findings: sentences(&found),
-        cables: found.into_iter().map(|finding| found_cable(finding, &seen)).collect(),
+        cables: found
+            .into_iter()
+            .map(|finding| found_cable(finding, &seen))
+            .collect(),
     })
 }
 
 fn found_cable(finding: CableFinding, seen: &BTreeMap<String, Timestamp>) -> FoundCable {
     let CableFinding { cable, state, told } = finding;
     let observed_at = seen.get(&cable.node).copied();
-    FoundCable { node: cable.node, nic: cable.nic, switch: cable.switch, port: cable.port, state, told, observed_at }
+    FoundCable {
+        node: cable.node,
+        nic: cable.nic,
+        switch: cable.switch,
+        port: cable.port,
+        state,
+        told,
+        observed_at,
+    }
 }

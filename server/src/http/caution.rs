@@ -24,7 +24,9 @@ const NOTE: usize = 1000;
 
 /// The routes of caution mode.
 pub fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(get_caution)).routes(routes!(confirm_caution))
+    OpenApiRouter::default()
+        .routes(routes!(get_caution))
+        .routes(routes!(confirm_caution))
 }
 
 /// Whether the fleet is in caution mode: the database is older than what an agent, a node or a replica remembers.
@@ -77,13 +79,25 @@ async fn status(conn: &mut PgConnection, sight: &Sight) -> Result<CautionStatus,
     let open = db::cautions::find_open(conn).await?;
     let since = open.as_ref().map(|row| row.noticed_at);
     let sites = filter::seen(conn, &filter::objects("site"), sight).await?;
-    let agents = db::agents::list(conn, sites.as_deref()).await?.into_iter().map(|row| {
-        let last_seen = row.last_seen.map(|at| at.to_jiff());
-        let heard = since.is_none_or(|since| last_seen.is_some_and(|seen| seen >= since));
-        Witness { agent: row.name, site: row.site_name, last_seen, heard }
-    });
+    let agents = db::agents::list(conn, sites.as_deref())
+        .await?
+        .into_iter()
+        .map(|row| {
+            let last_seen = row.last_seen.map(|at| at.to_jiff());
+            let heard = since.is_none_or(|since| last_seen.is_some_and(|seen| seen >= since));
+            Witness {
+                agent: row.name,
+                site: row.site_name,
+                last_seen,
+                heard,
+            }
+        });
     Ok(CautionStatus {
         agents: agents.collect(),
-        caution: open.map(|row| Caution { id: row.id, because: row.because, noticed_at: row.noticed_at }),
+        caution: open.map(|row| Caution {
+            id: row.id,
+            because: row.because,
+            noticed_at: row.noticed_at,
+        }),
     })
 }

@@ -11,11 +11,15 @@ use crate::error::{Error, Fault};
 /// # Errors
 /// [`Error::Invalid`].
 pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
-    let value =
-        serde_json::from_slice(bytes).map_err(|error| Error::invalid("", "malformed_json", error.to_string()))?;
+    let value = serde_json::from_slice(bytes)
+        .map_err(|error| Error::invalid("", "malformed_json", error.to_string()))?;
     match find_nul(&value, &mut String::new()) {
         None => Ok(value),
-        Some(pointer) => Err(Error::invalid(pointer, "nul", "A text must not hold the character U+0000.")),
+        Some(pointer) => Err(Error::invalid(
+            pointer,
+            "nul",
+            "A text must not hold the character U+0000.",
+        )),
     }
 }
 
@@ -36,7 +40,11 @@ pub fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, Error> {
             }
             _ => "invalid_value",
         };
-        Error::Invalid(vec![Fault { pointer, code, detail }])
+        Error::Invalid(vec![Fault {
+            pointer,
+            code,
+            detail,
+        }])
     })
 }
 
@@ -65,11 +73,18 @@ pub fn escape(key: &str) -> String {
 fn find_nul(value: &Value, pointer: &mut String) -> Option<String> {
     match value {
         Value::String(text) => text.contains('\0').then(|| pointer.clone()),
-        Value::Array(items) => items.iter().enumerate().find_map(|(at, item)| nested(&at.to_string(), item, pointer)),
-        Value::Object(members) => members.iter().find_map(|(key, member)| match key.contains('\0') {
-            true => Some(pointer.clone()),
-            false => nested(&escape(key), member, pointer),
-        }),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .find_map(|(at, item)| nested(&at.to_string(), item, pointer)),
+        Value::Object(members) => {
+            members
+                .iter()
+                .find_map(|(key, member)| match key.contains('\0') {
+                    true => Some(pointer.clone()),
+                    false => nested(&escape(key), member, pointer),
+                })
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }
@@ -92,7 +107,9 @@ pub fn merge(target: &mut Value, patch: &Value) {
     if !target.is_object() {
         *target = Value::Object(serde_json::Map::new());
     }
-    let Value::Object(target) = target else { return };
+    let Value::Object(target) = target else {
+        return;
+    };
     for (key, value) in patch {
         match value {
             Value::Null => drop(target.remove(key)),
@@ -125,16 +142,31 @@ mod tests {
     fn what_is_wrong_is_pointed_at() {
         type Doc = std::collections::BTreeMap<String, Vec<Inner>>;
         let at = |value| fault(typed::<Doc>(&value));
-        assert_eq!(at(json!({"a": [{"units": 1, "colour": 2}]})), ("/a/0/colour".into(), "unknown_field"));
+        assert_eq!(
+            at(json!({"a": [{"units": 1, "colour": 2}]})),
+            ("/a/0/colour".into(), "unknown_field")
+        );
         assert_eq!(at(json!({"a": [{}]})), ("/a/0/units".into(), "required"));
-        assert_eq!(at(json!({"a/b": [{"units": "x"}]})), ("/a~1b/0/units".into(), "invalid_value"));
+        assert_eq!(
+            at(json!({"a/b": [{"units": "x"}]})),
+            ("/a~1b/0/units".into(), "invalid_value")
+        );
     }
 
     #[test]
     fn nul_and_depth_are_refused() {
-        assert_eq!(fault(parse(br#"{"a": ["x", "\u0000"]}"#)), ("/a/1".into(), "nul"));
-        assert_eq!(fault(parse(br#"{"a": {"\u0000": 1}}"#)), ("/a".into(), "nul"));
-        assert_eq!(fault(parse("[".repeat(10_000).as_bytes())), (String::new(), "malformed_json"));
+        assert_eq!(
+            fault(parse(br#"{"a": ["x", "\u0000"]}"#)),
+            ("/a/1".into(), "nul")
+        );
+        assert_eq!(
+            fault(parse(br#"{"a": {"\u0000": 1}}"#)),
+            ("/a".into(), "nul")
+        );
+        assert_eq!(
+            fault(parse("[".repeat(10_000).as_bytes())),
+            (String::new(), "malformed_json")
+        );
         assert!(parse(b"{").is_err());
     }
 
@@ -143,14 +175,42 @@ mod tests {
     fn merges_as_the_rfc_says() {
         for (target, patch, result) in [
             (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
-            (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
-            (json!({"a": "b", "b": "c"}), json!({"a": null}), json!({"b": "c"})),
-            (json!({"a": {"b": "c"}}), json!({"a": {"b": "d", "c": null}}), json!({"a": {"b": "d"}})),
-            (json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]})),
+            (
+                json!({"a": "b"}),
+                json!({"b": "c"}),
+                json!({"a": "b", "b": "c"}),
+            ),
+            (
+                json!({"a": "b", "b": "c"}),
+                json!({"a": null}),
+                json!({"b": "c"}),
+            ),
+            (
+                json!({"a": {"b": "c"}}),
+                json!({"a": {"b": "d", "c": null}}),
+                json!({"a": {"b": "d"}}),
+            ),
+            (
+                json!({"a": [{"b": "c"}]}),
+                json!({"a": [1]}),
+                json!({"a": [1]}),
+            ),
             (json!(["a", "b"]), json!(["c", "d"]), json!(["c", "d"])),
-            (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
-            (json!([1, 2]), json!({"a": "b", "c": null}), json!({"a": "b"})),
-            (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
+            (
+                json!({"e": null}),
+                json!({"a": 1}),
+                json!({"e": null, "a": 1}),
+            ),
+            (
+                json!([1, 2]),
+                json!({"a": "b", "c": null}),
+                json!({"a": "b"}),
+            ),
+            (
+                json!({}),
+                json!({"a": {"bb": {"ccc": null}}}),
+                json!({"a": {"bb": {}}}),
+            ),
         ] {
             let mut merged = target.clone();
             merge(&mut merged, &patch);

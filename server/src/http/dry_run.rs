@@ -49,7 +49,9 @@ pub async fn read(mut request: Request, next: Next) -> Response {
 
 /// Whether it is asked, and the address without it. A word that is neither this nor another's is refused: `dryrun=true` must not be done.
 fn take(uri: &Uri) -> Result<(bool, Uri), Error> {
-    let Some(query) = uri.query().filter(|_| uri.path().starts_with("/v1/")) else { return Ok((false, uri.clone())) };
+    let Some(query) = uri.query().filter(|_| uri.path().starts_with("/v1/")) else {
+        return Ok((false, uri.clone()));
+    };
     let mut dry = false;
     let mut others = Vec::new();
     for pair in query.split('&') {
@@ -68,9 +70,15 @@ fn take(uri: &Uri) -> Result<(bool, Uri), Error> {
             }
         }
     }
-    let query = if others.is_empty() { String::new() } else { format!("?{}", others.join("&")) };
+    let query = if others.is_empty() {
+        String::new()
+    } else {
+        format!("?{}", others.join("&"))
+    };
     let mut parts = uri.clone().into_parts();
-    let rest: PathAndQuery = format!("{}{query}", uri.path()).parse().map_err(Error::internal)?;
+    let rest: PathAndQuery = format!("{}{query}", uri.path())
+        .parse()
+        .map_err(Error::internal)?;
     parts.path_and_query = Some(rest);
     Ok((dry, Uri::from_parts(parts).map_err(Error::internal)?))
 }
@@ -83,14 +91,29 @@ mod tests {
     fn it_is_taken_and_the_rest_stays() {
         let at = |text: &str| take(&text.parse().unwrap()).map(|(dry, uri)| (dry, uri.to_string()));
         assert_eq!(at("/v1/a?dry_run=true").unwrap(), (true, "/v1/a".into()));
-        assert_eq!(at("/v1/a?erase_now=%20&dry_run=true&").unwrap(), (true, "/v1/a?erase_now=%20".into()));
+        assert_eq!(
+            at("/v1/a?erase_now=%20&dry_run=true&").unwrap(),
+            (true, "/v1/a?erase_now=%20".into())
+        );
         assert_eq!(at("/v1/a?dry_run=false").unwrap(), (false, "/v1/a".into()));
-        assert_eq!(at("/sign-in?next=%2F").unwrap(), (false, "/sign-in?next=%2F".into()));
+        assert_eq!(
+            at("/sign-in?next=%2F").unwrap(),
+            (false, "/sign-in?next=%2F".into())
+        );
         let (values, names) = (
             ["dry_run", "dry_run=1", "dry_run=false&dry_run=yes"],
-            ["dryrun=true", "dry-run=true", "dry%5Frun=true", "Dry_run=true"],
+            [
+                "dryrun=true",
+                "dry-run=true",
+                "dry%5Frun=true",
+                "Dry_run=true",
+            ],
         );
-        for wrong in values.iter().chain(&names).map(|query| format!("/v1/a?{query}")) {
+        for wrong in values
+            .iter()
+            .chain(&names)
+            .map(|query| format!("/v1/a?{query}"))
+        {
             let wrong = wrong.as_str();
             assert!(at(wrong).is_err(), "{wrong}");
         }

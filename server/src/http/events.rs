@@ -72,25 +72,56 @@ async fn list_events(
 ) -> Result<Response, Error> {
     let filter = filter(&app, &actor, &query).await?;
     let sight = actor.sight();
-    let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
+    let text = |name| {
+        headers
+            .get(name)
+            .and_then(|value: &http::HeaderValue| value.to_str().ok())
+    };
     if text(header::ACCEPT).is_some_and(|accept| accept.contains("text/event-stream")) {
-        let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
+        let resumed = headers
+            .get("last-event-id")
+            .and_then(|value| value.to_str().ok()?.parse().ok());
         let after = resumed.unwrap_or(query.after);
         // Told before the stream begins: inside of it there is no status to tell it with.
-        db::events::list_on(&mut *app.pool.acquire().await?, &EventFilter::default(), after, 1).await?;
-        let frames = frames(app, Reader { headers: headers.clone(), filter, sight }, after);
-        return Ok(Sse::new(frames).keep_alive(KeepAlive::default()).into_response());
+        db::events::list_on(
+            &mut *app.pool.acquire().await?,
+            &EventFilter::default(),
+            after,
+            1,
+        )
+        .await?;
+        let frames = frames(
+            app,
+            Reader {
+                headers: headers.clone(),
+                filter,
+                sight,
+            },
+            after,
+        );
+        return Ok(Sse::new(frames)
+            .keep_alive(KeepAlive::default())
+            .into_response());
     }
     let limit = query.limit.unwrap_or(DEFAULT);
     if !(1..=MOST).contains(&limit) {
-        return Err(Error::invalid("limit", "out_of_range", format!("1 to {MOST}")));
+        return Err(Error::invalid(
+            "limit",
+            "out_of_range",
+            format!("1 to {MOST}"),
+        ));
     }
-    let deadline = Instant::now() + query.wait.as_deref().map_or(Ok(Duration::ZERO), waiting::duration)?;
+    let deadline = Instant::now()
+        + query
+            .wait
+            .as_deref()
+            .map_or(Ok(Duration::ZERO), waiting::duration)?;
     let mut changes = app.wake_readers.subscribe();
     let mut last_seq = query.after;
     loop {
         let mut conn = app.pool.acquire().await?;
-        let Found { rows, at } = db::seen::list_on(&mut conn, (&filter, &sight), last_seq, i64::from(limit)).await?;
+        let Found { rows, at } =
+            db::seen::list_on(&mut conn, (&filter, &sight), last_seq, i64::from(limit)).await?;
         drop(conn);
         last_seq = at;
         if !rows.is_empty() || Instant::now() >= deadline {
@@ -103,13 +134,29 @@ async fn list_events(
 
 async fn filter(app: &App, actor: &Actor, query: &EventsQuery) -> Result<EventFilter, Error> {
     let topics = topics(query.topics.as_deref())?;
-    let Some(key) = &query.node else { return Ok(EventFilter { topics, ..EventFilter::default() }) };
-    let found = actor.find_node(&mut *app.pool.acquire().await?, key).await?;
+    let Some(key) = &query.node else {
+        return Ok(EventFilter {
+            topics,
+            ..EventFilter::default()
+        });
+    };
+    let found = actor
+        .find_node(&mut *app.pool.acquire().await?, key)
+        .await?;
     // What a node leaves behind is its history: who may read it is decided event by event.
     let id = found.or_else(|| key.parse().ok().map(NodeId));
-    let id =
-        id.ok_or_else(|| Error::unprocessable("node", "not_found", format!("There is no node called {key:?}.")))?;
-    Ok(EventFilter { node: Some(id), topics, ..EventFilter::default() })
+    let id = id.ok_or_else(|| {
+        Error::unprocessable(
+            "node",
+            "not_found",
+            format!("There is no node called {key:?}."),
+        )
+    })?;
+    Ok(EventFilter {
+        node: Some(id),
+        topics,
+        ..EventFilter::default()
+    })
 }
 
 /// The words of webhooks, so that what a reader is shown here is what a webhook with them would be told.
@@ -117,15 +164,25 @@ async fn filter(app: &App, actor: &Actor, query: &EventsQuery) -> Result<EventFi
 /// # Errors
 /// 400 for a word that is none, or too many.
 pub fn topics(list: Option<&str>) -> Result<Vec<String>, Error> {
-    let Some(list) = list else { return Ok(Vec::new()) };
-    let topics: Vec<String> = list.split(',').map(|topic| topic.trim().to_owned()).collect();
+    let Some(list) = list else {
+        return Ok(Vec::new());
+    };
+    let topics: Vec<String> = list
+        .split(',')
+        .map(|topic| topic.trim().to_owned())
+        .collect();
     if topics.len() > TOPICS {
-        return Err(Error::invalid("topics", "out_of_range", format!("1 to {TOPICS}")));
+        return Err(Error::invalid(
+            "topics",
+            "out_of_range",
+            format!("1 to {TOPICS}"),
+        ));
     }
     match topics.iter().find(|topic| !webhooks::is_topic(topic)) {
         Some(wrong) => {
-            let detail =
-                format!("{wrong:?} is no topic: a kind as node.advanced, node.* for all that begin so, * for all.");
+            let detail = format!(
+                "{wrong:?} is no topic: a kind as node.advanced, node.* for all that begin so, * for all."
+            );
             Err(Error::invalid("topics", "invalid_topic", detail))
         }
         None => Ok(topics),
@@ -158,52 +215,79 @@ struct Reader {
 
 /// The stream. With each look the reader's right is checked again. It ends when that is another, the database fails, or its time is up;
 /// the reader resumes where it was.
-fn frames(app: App, reader: Reader, after: i64) -> impl Stream<Item = Result<Frame, Infallible>> + Send + use<> {
+fn frames(
+    app: App,
+    reader: Reader,
+    after: i64,
+) -> impl Stream<Item = Result<Frame, Infallible>> + Send + use<> {
     let changes = app.wake_readers.subscribe();
     let ends = Instant::now() + STREAM_LASTS;
-    let state = (app, reader, changes, after, std::collections::VecDeque::new());
-    stream::unfold(state, move |(app, reader, mut changes, mut after, mut ready)| async move {
-        while ready.is_empty() {
-            if Instant::now() >= ends {
-                return None;
-            }
-            match batch(&app, &reader, after).await {
-                // What was looked at and is not the reader's may not have been all there is.
-                Ok(found) if found.rows.is_empty() && found.at > after => {
-                    after = found.at;
-                    continue;
-                }
-                Ok(found) => {
-                    after = found.at;
-                    ready.extend(found.rows);
-                }
-                Err(error) => {
-                    tracing::info!(%error, "event stream ends");
+    let state = (
+        app,
+        reader,
+        changes,
+        after,
+        std::collections::VecDeque::new(),
+    );
+    stream::unfold(
+        state,
+        move |(app, reader, mut changes, mut after, mut ready)| async move {
+            while ready.is_empty() {
+                if Instant::now() >= ends {
                     return None;
                 }
+                match batch(&app, &reader, after).await {
+                    // What was looked at and is not the reader's may not have been all there is.
+                    Ok(found) if found.rows.is_empty() && found.at > after => {
+                        after = found.at;
+                        continue;
+                    }
+                    Ok(found) => {
+                        after = found.at;
+                        ready.extend(found.rows);
+                    }
+                    Err(error) => {
+                        tracing::info!(%error, "event stream ends");
+                        return None;
+                    }
+                }
+                if ready.is_empty() {
+                    waiting::change(&mut changes, ends).await;
+                }
             }
-            if ready.is_empty() {
-                waiting::change(&mut changes, ends).await;
-            }
-        }
-        let row: EventRow = ready.pop_front()?;
-        let frame = Frame::default().id(row.seq.to_string()).event(row.kind.clone());
-        let frame = match frame.json_data(event(row)) {
-            Ok(frame) => frame,
-            Err(error) => Frame::default().comment(error.to_string()),
-        };
-        Some((Ok(frame), (app, reader, changes, after, ready)))
-    })
+            let row: EventRow = ready.pop_front()?;
+            let frame = Frame::default()
+                .id(row.seq.to_string())
+                .event(row.kind.clone());
+            let frame = match frame.json_data(event(row)) {
+                Ok(frame) => frame,
+                Err(error) => Frame::default().comment(error.to_string()),
+            };
+            Some((Ok(frame), (app, reader, changes, after, ready)))
+        },
+    )
 }
 
 async fn batch(app: &App, reader: &Reader, after: i64) -> Result<Found, Error> {
-    let Reader { headers, filter, sight } = reader;
-    let found = db::seen::list_on(&mut *app.pool.acquire().await?, (filter, sight), after, BATCH).await?;
+    let Reader {
+        headers,
+        filter,
+        sight,
+    } = reader;
+    let found = db::seen::list_on(
+        &mut *app.pool.acquire().await?,
+        (filter, sight),
+        after,
+        BATCH,
+    )
+    .await?;
     // Asked after the read: a right that ended before these rows could be read does not see them.
     let actor = auth::authenticate(headers, app).await?;
     actor.need_somewhere("fleet.read")?;
     match actor.sight() == *sight {
         true => Ok(found),
-        false => Err(Error::Forbidden("What the reader may see is not what it was.".into())),
+        false => Err(Error::Forbidden(
+            "What the reader may see is not what it was.".into(),
+        )),
     }
 }

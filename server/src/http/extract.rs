@@ -46,7 +46,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Document<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Error> {
         let Body(raw) = Body::from_request(request, state).await?;
-        Ok(Self { typed: document::typed(&raw)?, raw })
+        Ok(Self {
+            typed: document::typed(&raw)?,
+            raw,
+        })
     }
 }
 
@@ -61,7 +64,9 @@ impl<S: Send + Sync> FromRequest<S> for Body {
         if !is_json(request.headers()) {
             return Err(Error::UnsupportedMediaType);
         }
-        let bytes = Bytes::from_request(request, state).await.map_err(|_| Error::TooLarge)?;
+        let bytes = Bytes::from_request(request, state)
+            .await
+            .map_err(|_| Error::TooLarge)?;
         document::parse(&bytes).map(Self)
     }
 }
@@ -75,7 +80,9 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJ
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Error> {
         let declared = is_json(request.headers());
-        let bytes = Bytes::from_request(request, state).await.map_err(|_| Error::TooLarge)?;
+        let bytes = Bytes::from_request(request, state)
+            .await
+            .map_err(|_| Error::TooLarge)?;
         match (bytes.is_empty(), declared) {
             (true, _) => Ok(Self(T::default())),
             (false, false) => Err(Error::UnsupportedMediaType),
@@ -85,9 +92,20 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJ
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    matches!(essence.as_str(), "application/json" | "application/merge-patch+json")
+    let text = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let essence = text
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    matches!(
+        essence.as_str(),
+        "application/json" | "application/merge-patch+json"
+    )
 }
 
 /// The query string. Unknown parameters are refused by types that deny them.
@@ -100,12 +118,17 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
         if parts.uri.query().is_some_and(|query| query.contains("%00")) {
             // Postgres has no text with a zero byte: it would answer with an error that looks like ours.
-            return Err(Error::invalid("query", "nul", "A text must not hold the character U+0000."));
+            return Err(Error::invalid(
+                "query",
+                "nul",
+                "A text must not hold the character U+0000.",
+            ));
         }
         match axum::extract::Query::try_from_uri(&parts.uri) {
             Ok(axum::extract::Query(query)) => Ok(Self(query)),
             Err(rejection) => {
-                let detail = std::error::Error::source(&rejection).map_or(rejection.body_text(), ToString::to_string);
+                let detail = std::error::Error::source(&rejection)
+                    .map_or(rejection.body_text(), ToString::to_string);
                 Err(Error::invalid("query", "invalid_query", detail))
             }
         }

@@ -31,7 +31,9 @@ static METRICS: LazyLock<PrometheusHandle> = LazyLock::new(|| {
     let recorder = PrometheusBuilder::new().build_recorder();
     let handle = recorder.handle();
     if metrics::set_global_recorder(recorder).is_err() {
-        tracing::warn!("another metrics recorder is installed; /metrics shows only what this one was given");
+        tracing::warn!(
+            "another metrics recorder is installed; /metrics shows only what this one was given"
+        );
     }
     handle
 });
@@ -57,7 +59,11 @@ async fn ready(State(app): State<App>) -> Result<Response, Error> {
     match tokio::time::timeout(READY_TIMEOUT, answer).await {
         Ok(Ok(())) => Ok("ready\n".into_response()),
         Ok(Err(error)) => Err(error),
-        Err(_) => Ok((StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n").into_response()),
+        Err(_) => Ok((
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the database does not answer\n",
+        )
+            .into_response()),
     }
 }
 
@@ -66,20 +72,36 @@ async fn show_metrics(State(app): State<App>, _: Actor) -> Result<Response, Erro
     let mut conn = app.pool.acquire().await?;
     let nodes = db::monitoring::count_by_state(&mut conn, None).await?;
     for state in NodeState::ALL {
-        let count = nodes.iter().find(|(word, _)| word == state.as_str()).map_or(0, |(_, count)| *count);
+        let count = nodes
+            .iter()
+            .find(|(word, _)| word == state.as_str())
+            .map_or(0, |(_, count)| *count);
         gauge("muster_nodes", state.as_str(), count);
     }
     let jobs = db::operations::count_open_jobs(&mut conn).await?;
     for state in ["queued", "leased"] {
-        let count = jobs.iter().find(|(word, _)| word == state).map_or(0, |(_, count)| *count);
+        let count = jobs
+            .iter()
+            .find(|(word, _)| word == state)
+            .map_or(0, |(_, count)| *count);
         gauge("muster_jobs", state, count);
     }
     METRICS.run_upkeep();
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], METRICS.render()).into_response())
+    Ok((
+        [(
+            header::CONTENT_TYPE,
+            "text/plain; version=0.0.4; charset=utf-8",
+        )],
+        METRICS.render(),
+    )
+        .into_response())
 }
 
 fn gauge(name: &'static str, state: &'static str, count: i64) {
-    #[expect(clippy::cast_precision_loss, reason = "counts of nodes and jobs are far below 2^52")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "counts of nodes and jobs are far below 2^52"
+    )]
     metrics::gauge!(name, "state" => state).set(count as f64);
 }
 

@@ -33,7 +33,11 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
-        let key = match parts.headers.get("idempotency-key").map(|value| value.to_str()) {
+        let key = match parts
+            .headers
+            .get("idempotency-key")
+            .map(|value| value.to_str())
+        {
             None => None,
             Some(Ok(key)) if (1..=LONGEST).contains(&key.len()) => Some(key.to_owned()),
             Some(_) => {
@@ -41,7 +45,10 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
                 return Err(Error::invalid("Idempotency-Key", "invalid_value", detail));
             }
         };
-        Ok(Self { key, target: format!("{} {}", parts.method, parts.uri.path()) })
+        Ok(Self {
+            key,
+            target: format!("{} {}", parts.method, parts.uri.path()),
+        })
     }
 }
 
@@ -63,7 +70,10 @@ pub enum Begun {
 impl IdempotencyKey {
     /// Of a form, which has none: what it asks for twice is refused by what it changed the first time.
     pub fn none() -> Self {
-        Self { key: None, target: String::new() }
+        Self {
+            key: None,
+            target: String::new(),
+        }
     }
 
     /// Looks for the answer that the same request had; waits for one that is under way.
@@ -79,42 +89,85 @@ impl IdempotencyKey {
     ) -> Result<Begun, Error> {
         let body = serde_json::to_string(body).map_err(Error::internal)?;
         let request = Digest::of(format!("{}\n{body}", self.target).as_bytes()).0;
-        let once = Once { actor: actor.name.clone(), key: self.key, request };
-        let Some(key) = &once.key else { return Ok(Begun::First(once)) };
+        let once = Once {
+            actor: actor.name.clone(),
+            key: self.key,
+            request,
+        };
+        let Some(key) = &once.key else {
+            return Ok(Begun::First(once));
+        };
         match db::idempotency::find(conn, &actor.name, key).await? {
             None => Ok(Begun::First(once)),
-            Some(stored) if stored.request != request => {
-                Err(Error::unprocessable("Idempotency-Key", "key_reused", "The key was used for another request."))
+            Some(stored) if stored.request != request => Err(Error::unprocessable(
+                "Idempotency-Key",
+                "key_reused",
+                "The key was used for another request.",
+            )),
+            Some(stored) => {
+                replay(app, &once, stored).map(|answer| Begun::Replay(Box::new(answer)))
             }
-            Some(stored) => replay(app, &once, stored).map(|answer| Begun::Replay(Box::new(answer))),
         }
     }
 }
 
 fn replay(app: &App, once: &Once, stored: StoredAnswer) -> Result<Answer, Error> {
-    let status = u16::try_from(stored.status).ok().and_then(|status| StatusCode::from_u16(status).ok());
-    let status = status.ok_or_else(|| Error::internal(anyhow::anyhow!("stored status {}", stored.status)))?;
+    let status = u16::try_from(stored.status)
+        .ok()
+        .and_then(|status| StatusCode::from_u16(status).ok());
+    let status = status
+        .ok_or_else(|| Error::internal(anyhow::anyhow!("stored status {}", stored.status)))?;
     let body = match stored.body.get(SEALED) {
         Some(sealed) => open(app, &once.place(), sealed)?,
         None => stored.body,
     };
-    Ok(Answer { status, body, etag: None, location: stored.location, replayed: true })
+    Ok(Answer {
+        status,
+        body,
+        etag: None,
+        location: stored.location,
+        replayed: true,
+    })
 }
 
 /// The one member of a body that is stored sealed; no answer has it.
 const SEALED: &str = "$sealed";
 
 fn seal(app: &App, place: &str, body: &Value) -> Result<Value, Error> {
-    let sealed = app.keys.master.seal(place, body.to_string().as_bytes()).map_err(Error::internal)?;
-    let (wrapped_key, ciphertext) = (STANDARD.encode(sealed.wrapped_key), STANDARD.encode(sealed.ciphertext));
-    Ok(json!({ SEALED: { "key_id": sealed.key_id, "wrapped_key": wrapped_key, "ciphertext": ciphertext } }))
+    let sealed = app
+        .keys
+        .master
+        .seal(place, body.to_string().as_bytes())
+        .map_err(Error::internal)?;
+    let (wrapped_key, ciphertext) = (
+        STANDARD.encode(sealed.wrapped_key),
+        STANDARD.encode(sealed.ciphertext),
+    );
+    Ok(
+        json!({ SEALED: { "key_id": sealed.key_id, "wrapped_key": wrapped_key, "ciphertext": ciphertext } }),
+    )
 }
 
 fn open(app: &App, place: &str, sealed: &Value) -> Result<Value, Error> {
     let text = |member: &str| sealed[member].as_str().unwrap_or_default();
     let bytes = |member: &str| STANDARD.decode(text(member)).map_err(Error::internal);
-    let (key_id, wrapped_key, ciphertext) = (text("key_id").to_owned(), bytes("wrapped_key")?, bytes("ciphertext")?);
-    let body = app.keys.master.open(place, &Sealed { key_id, wrapped_key, ciphertext }).map_err(Error::internal)?;
+    let (key_id, wrapped_key, ciphertext) = (
+        text("key_id").to_owned(),
+        bytes("wrapped_key")?,
+        bytes("ciphertext")?,
+    );
+    let body = app
+        .keys
+        .master
+        .open(
+            place,
+            &Sealed {
+                key_id,
+                wrapped_key,
+                ciphertext,
+            },
+        )
+        .map_err(Error::internal)?;
     serde_json::from_slice(&body).map_err(Error::internal)
 }
 
@@ -123,7 +176,12 @@ impl Once {
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn store(self, conn: &mut PgConnection, answer: &Answer, now: Timestamp) -> Result<(), Error> {
+    pub async fn store(
+        self,
+        conn: &mut PgConnection,
+        answer: &Answer,
+        now: Timestamp,
+    ) -> Result<(), Error> {
         let body = answer.body.clone();
         self.insert(conn, answer, body, now).await
     }
@@ -132,19 +190,39 @@ impl Once {
     ///
     /// # Errors
     /// When the cipher or the database fails.
-    pub async fn store_sealed(self, app: &App, conn: &mut PgConnection, answer: &Answer) -> Result<(), Error> {
+    pub async fn store_sealed(
+        self,
+        app: &App,
+        conn: &mut PgConnection,
+        answer: &Answer,
+    ) -> Result<(), Error> {
         let body = seal(app, &self.place(), &answer.body)?;
         self.insert(conn, answer, body, app.clock.now()).await
     }
 
-    async fn insert(self, conn: &mut PgConnection, answer: &Answer, body: Value, now: Timestamp) -> Result<(), Error> {
+    async fn insert(
+        self,
+        conn: &mut PgConnection,
+        answer: &Answer,
+        body: Value,
+        now: Timestamp,
+    ) -> Result<(), Error> {
         let Some(key) = self.key else { return Ok(()) };
         let (request, status) = (self.request.to_vec(), i32::from(answer.status.as_u16()));
-        let stored = StoredAnswer { request, status, body, location: answer.location.clone() };
+        let stored = StoredAnswer {
+            request,
+            status,
+            body,
+            location: answer.location.clone(),
+        };
         db::idempotency::insert(conn, &self.actor, &key, &stored, now).await
     }
 
     fn place(&self) -> String {
-        format!("idempotency_keys {} {}", self.actor, self.key.as_deref().unwrap_or_default())
+        format!(
+            "idempotency_keys {} {}",
+            self.actor,
+            self.key.as_deref().unwrap_or_default()
+        )
     }
 }

@@ -45,8 +45,14 @@ pub struct Rates {
 impl Default for Rates {
     fn default() -> Self {
         Self {
-            credential: Rate { burst: 5_000.0, per_s: 1_000.0 },
-            address: Rate { burst: 10_000.0, per_s: 2_000.0 },
+            credential: Rate {
+                burst: 5_000.0,
+                per_s: 1_000.0,
+            },
+            address: Rate {
+                burst: 10_000.0,
+                per_s: 2_000.0,
+            },
             refused: 100.0,
             most: 100_000,
         }
@@ -90,7 +96,11 @@ pub struct Limits {
 impl Limits {
     /// Full buckets for everybody.
     pub fn new(rates: Rates, clock: Clock) -> Self {
-        Self { rates, clock, buckets: Arc::default() }
+        Self {
+            rates,
+            clock,
+            buckets: Arc::default(),
+        }
     }
 
     fn rate(&self, who: Who) -> Rate {
@@ -106,18 +116,28 @@ impl Limits {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= self.rates.most && !buckets.contains_key(&who) {
             // Whoever was gone for a burst's time has a full bucket, which is the same as none.
-            buckets.retain(|who, bucket| filled(*bucket, self.rate(*who), now) < self.rate(*who).burst);
+            buckets.retain(|who, bucket| {
+                filled(*bucket, self.rate(*who), now) < self.rate(*who).burst
+            });
         }
         if buckets.len() >= self.rates.most && !buckets.contains_key(&who) {
             // So many callers at once are one that makes names up.
             return Err(1.0);
         }
-        let bucket = buckets.entry(who).or_insert(Bucket { left: rate.burst, at: now, proven: false });
+        let bucket = buckets.entry(who).or_insert(Bucket {
+            left: rate.burst,
+            at: now,
+            proven: false,
+        });
         let filled = filled(*bucket, rate, now);
         if filled < 1.0 {
             return Err(((1.0 - filled) / rate.per_s).max(0.0));
         }
-        *bucket = Bucket { left: (filled - amount).max(0.0), at: now, ..*bucket };
+        *bucket = Bucket {
+            left: (filled - amount).max(0.0),
+            at: now,
+            ..*bucket
+        };
         Ok(bucket.left)
     }
 }
@@ -146,7 +166,10 @@ fn filled(bucket: Bucket, rate: Rate, now: Timestamp) -> f64 {
 /// to that one's share alone: others at the same address, as behind a proxy, may guess at theirs.
 pub async fn hold(State(limits): State<Limits>, mut request: Request, next: Next) -> Response {
     // Where the server listens; a router that is called without a socket has no addresses.
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| Who::Address(peer.ip()));
+    let peer = request
+        .extensions()
+        .get::<ConnectInfo<SocketAddr>>()
+        .map(|ConnectInfo(peer)| Who::Address(peer.ip()));
     let credential = credential(request.headers());
     let proven = credential.is_some_and(|who| limits.is_proven(who));
     let mut left = None;
@@ -184,8 +207,14 @@ pub async fn hold(State(limits): State<Limits>, mut request: Request, next: Next
 fn tell(headers: &mut HeaderMap, rate: Rate, rest: f64) {
     let window = (rate.burst / rate.per_s).ceil();
     for (name, text) in [
-        (POLICY, format!("\"default\";q={:.0};w={window:.0}", rate.burst)),
-        (LEFT, format!("\"default\";r={:.0};t={window:.0}", rest.floor())),
+        (
+            POLICY,
+            format!("\"default\";q={:.0};w={window:.0}", rate.burst),
+        ),
+        (
+            LEFT,
+            format!("\"default\";r={:.0};t={window:.0}", rest.floor()),
+        ),
     ] {
         if let Ok(value) = HeaderValue::from_str(&text) {
             headers.insert(name, value);
@@ -212,8 +241,14 @@ mod tests {
 
     fn limits(clock: &Clock) -> Limits {
         let rates = Rates {
-            credential: Rate { burst: 3.0, per_s: 1.0 },
-            address: Rate { burst: 10.0, per_s: 2.0 },
+            credential: Rate {
+                burst: 3.0,
+                per_s: 1.0,
+            },
+            address: Rate {
+                burst: 10.0,
+                per_s: 2.0,
+            },
             refused: 5.0,
             most: 2,
         };
@@ -229,7 +264,11 @@ mod tests {
             assert_eq!(limits.take(who, 1.0), Ok(left));
         }
         assert_eq!(limits.take(who, 1.0), Err(1.0));
-        assert_eq!(limits.take(Who::Credential([2; 16]), 1.0), Ok(2.0), "another's is full");
+        assert_eq!(
+            limits.take(Who::Credential([2; 16]), 1.0),
+            Ok(2.0),
+            "another's is full"
+        );
         clock.advance(SignedDuration::from_millis(2500));
         assert_eq!(limits.take(who, 1.0), Ok(1.5));
         clock.advance(SignedDuration::from_hours(1));
@@ -244,7 +283,10 @@ mod tests {
             assert!(limits.take(Who::Credential([name; 16]), 1.0).is_ok());
         }
         assert!(limits.take(Who::Credential([9; 16]), 1.0).is_err());
-        assert!(limits.take(Who::Credential([1; 16]), 1.0).is_ok(), "who was there goes on");
+        assert!(
+            limits.take(Who::Credential([1; 16]), 1.0).is_ok(),
+            "who was there goes on"
+        );
         clock.advance(SignedDuration::from_secs(10));
         assert!(limits.take(Who::Credential([9; 16]), 1.0).is_ok());
         assert!(limits.buckets.lock().unwrap().len() <= 2);

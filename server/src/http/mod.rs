@@ -77,8 +77,11 @@ pub fn limited(app: App, rates: Rates) -> Router {
     let (rest, description) = rest().split_for_parts();
     let description = openapi::complete(&description);
     let limits = Limits::new(rates, app.clock.clone());
-    let rest = rest.route("/openapi.json", get(async move || Json(description))).with_state(app.clone());
-    let fixed = |name, value| SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value));
+    let rest = rest
+        .route("/openapi.json", get(async move || Json(description)))
+        .with_state(app.clone());
+    let fixed =
+        |name, value| SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value));
     rest.merge(crate::ui::router(app))
         .fallback(async || Error::NotFound("What the path names".into()))
         .method_not_allowed_fallback(async || Error::MethodNotAllowed)
@@ -90,7 +93,10 @@ pub fn limited(app: App, rates: Rates) -> Router {
         .layer(fixed(header::CONTENT_SECURITY_POLICY, POLICY))
         .layer(fixed(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .layer(fixed(header::REFERRER_POLICY, "same-origin"))
-        .layer(fixed(HeaderName::from_static("cross-origin-opener-policy"), "same-origin"))
+        .layer(fixed(
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ))
         .layer(fixed(header::CACHE_CONTROL, "no-store"))
         .layer(middleware::from_fn(request_id::assign))
 }
@@ -120,7 +126,9 @@ fn rest() -> OpenApiRouter<App> {
         .merge(health::router())
         .layer(DefaultBodyLimit::max(declared::SMALL_BODY))
         .layer(middleware::from_fn(limit_time));
-    timed.merge(blobs::router()).layer(middleware::from_fn(dry_run::read))
+    timed
+        .merge(blobs::router())
+        .layer(middleware::from_fn(dry_run::read))
 }
 
 /// The description of the contract: `GET /openapi.json`, and docs/openapi.json.
@@ -145,6 +153,8 @@ async fn limit_time(request: Request, next: Next) -> Response {
 
 fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    let text = text
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
     Error::internal(anyhow::anyhow!("a handler panicked: {text}")).into_response()
 }

@@ -20,7 +20,10 @@ pub fn base() -> OpenApi {
     schemas.extend(describe::schemas::<NodeSpec>());
     schemas.extend(describe::schemas::<ClaimSpec>());
     components.schemas.extend(schemas);
-    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("A token: mst_…")).build();
+    let bearer = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some("A token: mst_…"))
+        .build();
     components.add_security_scheme("token", SecurityScheme::Http(bearer));
     let info = InfoBuilder::new()
         .title("Muster")
@@ -30,7 +33,10 @@ pub fn base() -> OpenApi {
     OpenApiBuilder::new()
         .info(info)
         .components(Some(components))
-        .security(Some(vec![SecurityRequirement::new("token", Vec::<String>::new())]))
+        .security(Some(vec![SecurityRequirement::new(
+            "token",
+            Vec::<String>::new(),
+        )]))
         .build()
 }
 
@@ -41,14 +47,34 @@ const EXAMPLES: &str = include_str!("examples.json");
 const ANSWERS: &str = include_str!("answers.json");
 
 /// Status, name among the components, what it means, and the header beside it with its meaning.
-type Refusal = (&'static str, &'static str, &'static str, Option<(&'static str, &'static str)>);
+type Refusal = (
+    &'static str,
+    &'static str,
+    &'static str,
+    Option<(&'static str, &'static str)>,
+);
 
 /// Every refusal that any route may answer with.
 const REFUSALS: [Refusal; 12] = [
-    ("400", "Invalid", "Not well formed: pointers say where", None),
-    ("401", "Unauthenticated", "Not signed in", Some(("WWW-Authenticate", "Bearer"))),
+    (
+        "400",
+        "Invalid",
+        "Not well formed: pointers say where",
+        None,
+    ),
+    (
+        "401",
+        "Unauthenticated",
+        "Not signed in",
+        Some(("WWW-Authenticate", "Bearer")),
+    ),
     ("403", "Forbidden", "The role is too low", None),
-    ("404", "NotFound", "What the path names does not exist", None),
+    (
+        "404",
+        "NotFound",
+        "What the path names does not exist",
+        None,
+    ),
     (
         "409",
         "Conflict",
@@ -61,17 +87,43 @@ const REFUSALS: [Refusal; 12] = [
         "If-Match or If-None-Match does not hold",
         Some(("ETag", "The current one, if there is one")),
     ),
-    ("413", "TooLarge", "The body is larger than the route takes", None),
-    ("415", "UnsupportedMediaType", "The body is not JSON by its own words", None),
-    ("422", "Unprocessable", "It cannot be meant: pointers say where", None),
+    (
+        "413",
+        "TooLarge",
+        "The body is larger than the route takes",
+        None,
+    ),
+    (
+        "415",
+        "UnsupportedMediaType",
+        "The body is not JSON by its own words",
+        None,
+    ),
+    (
+        "422",
+        "Unprocessable",
+        "It cannot be meant: pointers say where",
+        None,
+    ),
     ("428", "PreconditionRequired", "If-Match is missing", None),
-    ("429", "TooManyRequests", "More was asked than one caller may", Some(("Retry-After", "Seconds"))),
-    ("503", "Unavailable", "The database is away, full, or in caution mode", Some(("Retry-After", "Seconds"))),
+    (
+        "429",
+        "TooManyRequests",
+        "More was asked than one caller may",
+        Some(("Retry-After", "Seconds")),
+    ),
+    (
+        "503",
+        "Unavailable",
+        "The database is away, full, or in caution mode",
+        Some(("Retry-After", "Seconds")),
+    ),
 ];
 
 /// The document with what holds for every operation of a sort: its refusals, `dry_run`, links and examples.
 pub fn complete(description: &OpenApi) -> Value {
-    let mut document = serde_json::to_value(description).expect("a description is made of strings and maps");
+    let mut document =
+        serde_json::to_value(description).expect("a description is made of strings and maps");
     let examples: Value = serde_json::from_str(EXAMPLES).expect("examples.json is JSON");
     let answers: Map<String, Value> = serde_json::from_str(ANSWERS).expect("answers.json is JSON");
     document["components"]["responses"] = refusals();
@@ -81,7 +133,9 @@ pub fn complete(description: &OpenApi) -> Value {
             complete_operation(path, method, operation, (&examples, &answers));
         }
     }
-    let shown = answers.into_iter().map(|(name, body)| (name, json!({ "value": body })));
+    let shown = answers
+        .into_iter()
+        .map(|(name, body)| (name, json!({ "value": body })));
     document["components"]["examples"] = Value::Object(shown.collect());
     document
 }
@@ -89,13 +143,20 @@ pub fn complete(description: &OpenApi) -> Value {
 /// Shows what each answer that is not a refusal looks like.
 fn show(id: &str, operation: &mut Value, answers: &Map<String, Value>) {
     for (status, response) in operation["responses"].as_object_mut().into_iter().flatten() {
-        let Some(content) = response.pointer_mut("/content/application~1json").filter(|_| status.starts_with('2'))
+        let Some(content) = response
+            .pointer_mut("/content/application~1json")
+            .filter(|_| status.starts_with('2'))
         else {
             continue;
         };
-        let name = content["schema"]["$ref"].as_str().and_then(|path| path.rsplit('/').next()).unwrap_or(id).to_owned();
+        let name = content["schema"]["$ref"]
+            .as_str()
+            .and_then(|path| path.rsplit('/').next())
+            .unwrap_or(id)
+            .to_owned();
         if answers.contains_key(&name) {
-            content["examples"] = json!({ "answer": { "$ref": format!("#/components/examples/{name}") } });
+            content["examples"] =
+                json!({ "answer": { "$ref": format!("#/components/examples/{name}") } });
         }
     }
 }
@@ -105,9 +166,16 @@ fn show(id: &str, operation: &mut Value, answers: &Map<String, Value>) {
 fn close_tagged(schemas: &mut Value) {
     let mut inner = Vec::new();
     for (_, schema) in schemas.as_object_mut().into_iter().flatten() {
-        for variant in schema.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
+        for variant in schema
+            .get_mut("oneOf")
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
             let parts = variant["allOf"].as_array().cloned().unwrap_or_default();
-            let names = parts.iter().filter_map(|part| part["$ref"].as_str()?.rsplit('/').next().map(str::to_owned));
+            let names = parts
+                .iter()
+                .filter_map(|part| part["$ref"].as_str()?.rsplit('/').next().map(str::to_owned));
             let before = inner.len();
             inner.extend(names);
             if inner.len() > before {
@@ -128,7 +196,8 @@ fn refusals() -> Value {
         let schema = json!({ "schema": { "$ref": "#/components/schemas/Problem" } });
         let mut response = json!({ "description": description, "content": { "application/problem+json": schema } });
         if let Some((header, meaning)) = header {
-            response["headers"] = json!({ header: { "description": meaning, "schema": { "type": "string" } } });
+            response["headers"] =
+                json!({ header: { "description": meaning, "schema": { "type": "string" } } });
         }
         responses.insert(name.to_owned(), response);
     }
@@ -147,9 +216,10 @@ fn complete_operation(
         let parameters = operation["parameters"].as_array();
         parameters.is_some_and(|all| all.iter().any(|parameter| parameter["in"] == place))
     };
-    let holds = operation["parameters"]
-        .as_array()
-        .is_some_and(|all| all.iter().any(|one| matches!(one["name"].as_str(), Some("If-Match" | "If-None-Match"))));
+    let holds = operation["parameters"].as_array().is_some_and(|all| {
+        all.iter()
+            .any(|one| matches!(one["name"].as_str(), Some("If-Match" | "If-None-Match")))
+    });
     for (status, name, ..) in REFUSALS {
         let may = match status {
             "404" => path.contains('{'),
@@ -162,10 +232,14 @@ fn complete_operation(
         };
         let known = operation["responses"].get(status).is_some();
         if may && !known {
-            operation["responses"][status] = json!({ "$ref": format!("#/components/responses/{name}") });
+            operation["responses"][status] =
+                json!({ "$ref": format!("#/components/responses/{name}") });
         }
     }
-    let id = operation["operationId"].as_str().unwrap_or_default().to_owned();
+    let id = operation["operationId"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     if writes && id != "make_plan" {
         let parameter = json!({
             "name": "dry_run", "in": "query", "required": false, "schema": { "type": "boolean" },
@@ -179,11 +253,14 @@ fn complete_operation(
     let begins = operation["responses"].get("202").is_some() && id != "cancel_operation";
     if begins && operation["responses"].get("200").is_none() {
         let schema = json!({ "schema": { "$ref": "#/components/schemas/NodePlan" } });
-        operation["responses"]["200"] =
-            json!({ "description": "With `dry_run`: the plan", "content": { "application/json": schema } });
+        operation["responses"]["200"] = json!({ "description": "With `dry_run`: the plan", "content": { "application/json": schema } });
     }
     if let Some(example) = examples.get(&id) {
-        for (_, content) in operation["requestBody"]["content"].as_object_mut().into_iter().flatten() {
+        for (_, content) in operation["requestBody"]["content"]
+            .as_object_mut()
+            .into_iter()
+            .flatten()
+        {
             content["example"] = example.clone();
         }
     }

@@ -81,20 +81,51 @@ async fn list_operations(
     Query(query): Query<OperationsQuery>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
-    let OperationsQuery { limit, page_token, filter, sort, fields, count, node, state } = query;
-    let mut only: Vec<Term> = state.map(|state| Term::equal("state", state)).into_iter().collect();
+    let OperationsQuery {
+        limit,
+        page_token,
+        filter,
+        sort,
+        fields,
+        count,
+        node,
+        state,
+    } = query;
+    let mut only: Vec<Term> = state
+        .map(|state| Term::equal("state", state))
+        .into_iter()
+        .collect();
     if let Some(key) = node {
-        let missing = || Error::unprocessable("node", "not_found", format!("There is no node called {key:?}."));
-        let id = actor.find_node(&mut conn, &key).await?.ok_or_else(missing)?;
+        let missing = || {
+            Error::unprocessable(
+                "node",
+                "not_found",
+                format!("There is no node called {key:?}."),
+            )
+        };
+        let id = actor
+            .find_node(&mut conn, &key)
+            .await?
+            .ok_or_else(missing)?;
         only.push(Term::equal("node", id.to_string()));
     }
-    let query = ListQuery { limit, page_token, filter, sort, fields, count };
+    let query = ListQuery {
+        limit,
+        page_token,
+        filter,
+        sort,
+        fields,
+        count,
+    };
     let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
         let rows = db::operations::list_by_id(conn, ids).await?;
         views(conn, rows).await
     };
     let only = (only, &actor.sight());
-    paging::page(&mut conn, &OPERATIONS, &query, only, load, |operation| (operation.id, "")).await
+    paging::page(&mut conn, &OPERATIONS, &query, only, load, |operation| {
+        (operation.id, "")
+    })
+    .await
 }
 
 /// How long to wait.
@@ -118,7 +149,11 @@ async fn get_operation(
     Query(query): Query<WaitQuery>,
 ) -> Result<Answer, Error> {
     let id = parse(&id)?;
-    let deadline = Instant::now() + query.wait.as_deref().map_or(Ok(Duration::ZERO), waiting::duration)?;
+    let deadline = Instant::now()
+        + query
+            .wait
+            .as_deref()
+            .map_or(Ok(Duration::ZERO), waiting::duration)?;
     let mut changes = app.wake_readers.subscribe();
     loop {
         // Nothing is held while waiting: a thousand waiting clients are a thousand tasks, not connections.
@@ -151,10 +186,15 @@ async fn cancel_operation(
         };
         let row = find(conn, id).await?;
         if row.finished_at.is_some() {
-            return Err(Error::conflict("done", format!("It {} already.", row.state)));
+            return Err(Error::conflict(
+                "done",
+                format!("It {} already.", row.state),
+            ));
         }
         stop(conn, &actor, &row, node, app.clock.now()).await?;
-        Ok(Effect::Done(Answer::ok(&load(conn, id).await?)?.status(StatusCode::ACCEPTED)))
+        Ok(Effect::Done(
+            Answer::ok(&load(conn, id).await?)?.status(StatusCode::ACCEPTED),
+        ))
     })
     .await
 }
@@ -169,16 +209,27 @@ async fn stop(
     now: Timestamp,
 ) -> Result<(), Error> {
     db::operations::ask_to_stop(conn, row.id, now).await?;
-    let climbs = node.as_ref().is_some_and(|node| node.state == NodeState::Repairing.as_str());
-    let jobs = if climbs { 0 } else { db::operations::cancel_jobs(conn, row.id, now).await? };
+    let climbs = node
+        .as_ref()
+        .is_some_and(|node| node.state == NodeState::Repairing.as_str());
+    let jobs = if climbs {
+        0
+    } else {
+        db::operations::cancel_jobs(conn, row.id, now).await?
+    };
     let Some(node) = node else { return Ok(()) };
-    let what = if climbs { "once its rung is done".to_owned() } else { format!("({jobs} open steps)") };
+    let what = if climbs {
+        "once its rung is done".to_owned()
+    } else {
+        format!("({jobs} open steps)")
+    };
     let summary = format!("{} was asked to stop {what}", row.kind);
     let event = actor.event(now, "operation.cancel_asked", Some(node.id), summary);
     db::events::insert(conn, event.under(Some(row.id))).await?;
     // Between two steps of a run of gates no job is open, and the machine is on: the engine ends that one.
     let kept = |wish: &str| wish == "release" || (wish == "run-gates" && row.state != "queued");
-    let only_asked = node.operation_id == Some(row.id) && node.wish.as_deref().is_some_and(|wish| !kept(wish));
+    let only_asked =
+        node.operation_id == Some(row.id) && node.wish.as_deref().is_some_and(|wish| !kept(wish));
     if jobs == 0 && only_asked {
         db::lifecycle::drop_wish(conn, node.id).await?;
         db::operations::end(conn, row.id, "cancelled", "stopped before it began", now).await?;
@@ -217,15 +268,20 @@ async fn get_operation_log(
         at: line.at,
         text: line.text,
     });
-    Answer::ok(&OperationLog { items: items.collect() })
+    Answer::ok(&OperationLog {
+        items: items.collect(),
+    })
 }
 
 fn parse(id: &str) -> Result<OperationId, Error> {
-    id.parse().map_err(|_| Error::NotFound(format!("operation {id:?}")))
+    id.parse()
+        .map_err(|_| Error::NotFound(format!("operation {id:?}")))
 }
 
 async fn find(conn: &mut PgConnection, id: OperationId) -> Result<OperationRow, Error> {
-    db::operations::find(conn, id).await?.ok_or_else(|| Error::NotFound(format!("operation {id}")))
+    db::operations::find(conn, id)
+        .await?
+        .ok_or_else(|| Error::NotFound(format!("operation {id}")))
 }
 
 /// One operation as it is answered.
@@ -242,7 +298,10 @@ pub async fn load(conn: &mut PgConnection, id: OperationId) -> Result<Operation,
 ///
 /// # Errors
 /// When the database fails.
-pub async fn views(conn: &mut PgConnection, rows: Vec<OperationRow>) -> Result<Vec<Operation>, Error> {
+pub async fn views(
+    conn: &mut PgConnection,
+    rows: Vec<OperationRow>,
+) -> Result<Vec<Operation>, Error> {
     let ids: Vec<OperationId> = rows.iter().map(|row| row.id).collect();
     let mut steps: BTreeMap<OperationId, Vec<StepRow>> = BTreeMap::new();
     for step in db::operations::list_steps(conn, &ids).await? {
@@ -255,16 +314,21 @@ pub async fn views(conn: &mut PgConnection, rows: Vec<OperationRow>) -> Result<V
         runs.entry(run.operation).or_default().push(run);
     }
     let around = db::operations::list_around(conn, &ids).await?;
-    let around: BTreeMap<OperationId, AroundRow> = around.into_iter().map(|row| (row.operation, row)).collect();
+    let around: BTreeMap<OperationId, AroundRow> =
+        around.into_iter().map(|row| (row.operation, row)).collect();
     rows.into_iter()
         .map(|row| {
             let own = steps.remove(&row.id).unwrap_or_default();
-            let (around, runs) = (around.get(&row.id), runs.remove(&row.id).unwrap_or_default());
+            let (around, runs) = (
+                around.get(&row.id),
+                runs.remove(&row.id).unwrap_or_default(),
+            );
             let mut operation = view(row, own)?;
             match operation.done {
                 true => operation.result = Some(standing::result(&operation, around, &runs)),
                 false => {
-                    operation.blocked_by = around.and_then(|around| standing::blocked_by(&operation.steps, around))
+                    operation.blocked_by =
+                        around.and_then(|around| standing::blocked_by(&operation.steps, around))
                 }
             }
             Ok(operation)
@@ -273,15 +337,20 @@ pub async fn views(conn: &mut PgConnection, rows: Vec<OperationRow>) -> Result<V
 }
 
 fn view(row: OperationRow, steps: Vec<StepRow>) -> Result<Operation, Error> {
-    let state: OperationState =
-        row.state.parse().map_err(|why: String| Error::internal(anyhow::anyhow!("operation {}: {why}", row.id)))?;
+    let state: OperationState = row
+        .state
+        .parse()
+        .map_err(|why: String| Error::internal(anyhow::anyhow!("operation {}: {why}", row.id)))?;
     let steps: Vec<Step> = steps.into_iter().map(step).collect();
-    let target = row.node.zip(row.node_name.clone()).map(|(id, name)| Target {
-        kind: "node".into(),
-        id: id.0,
-        link: format!("/v1/nodes/{name}"),
-        name,
-    });
+    let target = row
+        .node
+        .zip(row.node_name.clone())
+        .map(|(id, name)| Target {
+            kind: "node".into(),
+            id: id.0,
+            link: format!("/v1/nodes/{name}"),
+            name,
+        });
     Ok(Operation {
         id: row.id.0,
         link: format!("/v1/operations/{}", row.id),
@@ -292,7 +361,10 @@ fn view(row: OperationRow, steps: Vec<StepRow>) -> Result<Operation, Error> {
         progress: progress(&row, &steps, state),
         error: row.error.as_ref().map(failure),
         steps,
-        deadline: row.deadline_at.filter(|_| !state.done()).map(|at| at.to_jiff()),
+        deadline: row
+            .deadline_at
+            .filter(|_| !state.done())
+            .map(|at| at.to_jiff()),
         actor: row.actor,
         request_id: row.request_id,
         created_at: row.created_at,
@@ -311,7 +383,9 @@ fn step(row: StepRow) -> Step {
         state: row.state,
         attempt: row.attempt,
         round: row.round,
-        progress: row.progress.and_then(|progress| serde_json::from_value(progress).ok()),
+        progress: row
+            .progress
+            .and_then(|progress| serde_json::from_value(progress).ok()),
         waiting_for: row.waiting_for,
         failure: row.failure.as_ref().map(failure),
         created_at: row.created_at,
@@ -322,25 +396,40 @@ fn step(row: StepRow) -> Step {
 
 /// How far it is: the step at work says it best, then what the node waits for, then the operation's own word.
 fn progress(row: &OperationRow, steps: &[Step], state: OperationState) -> OperationProgress {
-    let current = steps.iter().rev().find(|step| matches!(step.state.as_str(), "leased" | "queued"));
+    let current = steps
+        .iter()
+        .rev()
+        .find(|step| matches!(step.state.as_str(), "leased" | "queued"));
     let current = current.filter(|_| !state.done());
     let report = current.and_then(|step| step.progress.as_ref());
     let said = [
-        report.map(|report| report.message.clone()).filter(|message| !message.is_empty()),
+        report
+            .map(|report| report.message.clone())
+            .filter(|message| !message.is_empty()),
         current.and_then(|step| step.waiting_for.clone()),
-        row.waiting_for.clone().filter(|_| !state.done()).map(|condition| format!("waits for {condition}")),
+        row.waiting_for
+            .clone()
+            .filter(|_| !state.done())
+            .map(|condition| format!("waits for {condition}")),
     ];
     OperationProgress {
         step: current.map(|step| step.step.clone()),
         steps: u32::try_from(steps.len()).unwrap_or(u32::MAX),
         percent: report.and_then(percent),
-        message: said.into_iter().flatten().next().unwrap_or_else(|| row.message.clone()),
+        message: said
+            .into_iter()
+            .flatten()
+            .next()
+            .unwrap_or_else(|| row.message.clone()),
     }
 }
 
 fn percent(report: &Progress) -> Option<f64> {
     let (done, total) = report.done.zip(report.total)?;
-    #[expect(clippy::cast_precision_loss, reason = "a percentage needs no more than the 52 bits it keeps")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a percentage needs no more than the 52 bits it keeps"
+    )]
     (total > 0).then(|| (done as f64 / total as f64 * 100.0).min(100.0))
 }
 

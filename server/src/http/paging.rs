@@ -47,8 +47,16 @@ impl ListQuery {
     pub fn sort(&self, sorts: &[Sort]) -> Result<Sort, Error> {
         let fits = |sort: &&Sort| self.sort.as_deref().is_none_or(|word| word == sort.word());
         sorts.iter().find(fits).copied().ok_or_else(|| {
-            let known = sorts.iter().map(|sort| sort.word()).collect::<Vec<_>>().join(", ");
-            Error::unprocessable("sort", "unknown_value", format!("{known}: no index serves another."))
+            let known = sorts
+                .iter()
+                .map(|sort| sort.word())
+                .collect::<Vec<_>>()
+                .join(", ");
+            Error::unprocessable(
+                "sort",
+                "unknown_value",
+                format!("{known}: no index serves another."),
+            )
         })
     }
 
@@ -61,7 +69,11 @@ impl ListQuery {
             None | Some("none") => Ok(Count::None),
             Some("exact") => Ok(Count::Exact),
             Some("estimate") => Ok(Count::Estimate),
-            Some(_) => Err(Error::unprocessable("count", "unknown_value", "exact, estimate or none")),
+            Some(_) => Err(Error::unprocessable(
+                "count",
+                "unknown_value",
+                "exact, estimate or none",
+            )),
         }
     }
 
@@ -70,15 +82,27 @@ impl ListQuery {
     /// # Errors
     /// 422 for a part that no item has.
     pub fn cut(&self, page: &mut Value, parts: &[&str]) -> Result<(), Error> {
-        let Some(fields) = self.fields.as_deref() else { return Ok(()) };
-        let asked: Vec<Vec<&str>> = fields.split(',').map(|field| field.trim().split('.').collect()).collect();
+        let Some(fields) = self.fields.as_deref() else {
+            return Ok(());
+        };
+        let asked: Vec<Vec<&str>> = fields
+            .split(',')
+            .map(|field| field.trim().split('.').collect())
+            .collect();
         if let Some(unknown) = asked.iter().find(|path| !parts.contains(&path[0])) {
-            let detail = format!("{:?} is no part of an item; there are: {}.", unknown[0], parts.join(", "));
+            let detail = format!(
+                "{:?} is no part of an item; there are: {}.",
+                unknown[0],
+                parts.join(", ")
+            );
             return Err(Error::unprocessable("fields", "unknown_field", detail));
         }
         for item in page["items"].as_array_mut().into_iter().flatten() {
             let mut kept = Value::Object(Map::new());
-            for path in [&["id"][..], &["name"], &["self"]].into_iter().chain(asked.iter().map(Vec::as_slice)) {
+            for path in [&["id"][..], &["name"], &["self"]]
+                .into_iter()
+                .chain(asked.iter().map(Vec::as_slice))
+            {
                 keep(item, path, &mut kept);
             }
             *item = kept;
@@ -106,7 +130,8 @@ pub async fn page<T: Serialize>(
     let bound = format!("{} {terms:?}", sort.word());
     let position = Position::of(list.name, query.limit, query.page_token.as_deref(), &bound)?;
     let after = Some(position.after.as_str()).filter(|after| !after.is_empty());
-    let mut ids = filter::list_ids(conn, list, (&terms, sight), (sort, after), position.rows()).await?;
+    let mut ids =
+        filter::list_ids(conn, list, (&terms, sight), (sort, after), position.rows()).await?;
     let more = ids.len() > position.limit;
     ids.truncate(position.limit);
     let mut items = load(conn, &ids).await?;
@@ -118,7 +143,10 @@ pub async fn page<T: Serialize>(
         Key::Id => position.token(&key(last).0.to_string()),
     };
     let next_page_token = items.last().filter(|_| more).map(token);
-    let mut answer = Answer::ok(&Page { items, next_page_token })?;
+    let mut answer = Answer::ok(&Page {
+        items,
+        next_page_token,
+    })?;
     if let Some(count) = filter::count(conn, list, (&terms, sight), count).await? {
         answer.body["count"] = count.into();
     }
@@ -128,11 +156,18 @@ pub async fn page<T: Serialize>(
 
 /// Copies what a path leads to, if it leads anywhere.
 fn keep(from: &Value, path: &[&str], into: &mut Value) {
-    let (Some((first, rest)), Some(into)) = (path.split_first(), into.as_object_mut()) else { return };
+    let (Some((first, rest)), Some(into)) = (path.split_first(), into.as_object_mut()) else {
+        return;
+    };
     let Some(part) = from.get(first) else { return };
     match rest {
         [] => drop(into.insert((*first).to_owned(), part.clone())),
-        rest => keep(part, rest, into.entry(*first).or_insert_with(|| Value::Object(Map::new()))),
+        rest => keep(
+            part,
+            rest,
+            into.entry(*first)
+                .or_insert_with(|| Value::Object(Map::new())),
+        ),
     }
 }
 
@@ -161,20 +196,37 @@ impl Position {
     ///
     /// # Errors
     /// 400 for a limit out of range, or a token of another list.
-    pub fn of(list: &str, limit: Option<u32>, token: Option<&str>, filter: &str) -> Result<Self, Error> {
+    pub fn of(
+        list: &str,
+        limit: Option<u32>,
+        token: Option<&str>,
+        filter: &str,
+    ) -> Result<Self, Error> {
         let limit = limit.unwrap_or(DEFAULT);
         if !(1..=MOST).contains(&limit) {
-            return Err(Error::invalid("limit", "out_of_range", format!("1 to {MOST}")));
+            return Err(Error::invalid(
+                "limit",
+                "out_of_range",
+                format!("1 to {MOST}"),
+            ));
         }
         let mut bound = [0; 8];
         bound.copy_from_slice(&Digest::of(format!("{list}\n{filter}").as_bytes()).0[..8]);
         let after = match token {
             None => String::new(),
             Some(token) => read(token, bound).ok_or_else(|| {
-                Error::invalid("page_token", "invalid_page_token", "It is not a token of this list with this filter.")
+                Error::invalid(
+                    "page_token",
+                    "invalid_page_token",
+                    "It is not a token of this list with this filter.",
+                )
             })?,
         };
-        Ok(Self { limit: limit as usize, after, list: bound })
+        Ok(Self {
+            limit: limit as usize,
+            after,
+            list: bound,
+        })
     }
 
     /// How many rows to ask for: one more than the page holds tells whether there is another page.
@@ -203,8 +255,15 @@ mod tests {
     fn a_token_leads_on_in_its_own_list_only() {
         let first = Position::of("racks", Some(2), None, "").unwrap();
         let token = first.token("b");
-        assert_eq!(first.rows(), 3, "one more tells whether there is another page");
-        assert_eq!(Position::of("racks", None, Some(&token), "").unwrap().after, "b");
+        assert_eq!(
+            first.rows(),
+            3,
+            "one more tells whether there is another page"
+        );
+        assert_eq!(
+            Position::of("racks", None, Some(&token), "").unwrap().after,
+            "b"
+        );
         assert!(Position::of("racks", None, Some(&token), "label.a=b").is_err());
         assert!(Position::of("sites", None, Some(&token), "").is_err());
         assert!(Position::of("racks", None, Some("§"), "").is_err());

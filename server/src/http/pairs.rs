@@ -6,7 +6,9 @@ use axum::extract::State;
 use jiff::SignedDuration;
 use muster_api::object::Page;
 use muster_api::operations::Operation;
-use muster_api::pairs::{DEFAULT_MOST, DEFAULT_WITHIN_S, MOST, MeasuredPair, MeasuredWay, PairEnd, PairRun, RunPairs};
+use muster_api::pairs::{
+    DEFAULT_MOST, DEFAULT_WITHIN_S, MOST, MeasuredPair, MeasuredWay, PairEnd, PairRun, RunPairs,
+};
 use muster_api::problem::Problem;
 use muster_core::fabric::{EdgeVerdict, EndVerdict, Verdicts};
 use muster_core::gates::{Gate, Suite};
@@ -50,7 +52,10 @@ const MARGIN_S: u64 = 300;
 
 /// The routes of pairs.
 pub fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(run_pairs)).routes(routes!(list_pair_runs)).routes(routes!(get_pair_run))
+    OpenApiRouter::default()
+        .routes(routes!(run_pairs))
+        .routes(routes!(list_pair_runs))
+        .routes(routes!(get_pair_run))
 }
 
 /// Measures idle nodes of a pool against each other, by turns: everybody with a few others, then each end that failed with known-good partners, until what
@@ -73,7 +78,9 @@ async fn run_pairs(
     check(&body)?;
     writing::once(&app, &actor, idempotency, &body, async |conn| {
         let pool = find(conn, &pool).await?;
-        begin(conn, &app, &actor, &pool, &body).await.map(Effect::Begun)
+        begin(conn, &app, &actor, &pool, &body)
+            .await
+            .map(Effect::Begun)
     })
     .await
 }
@@ -83,14 +90,21 @@ async fn run_pairs(
     (status = 200, description = "The newest twenty, without what each pair measured", body = Page<PairRun>),
     (status = 404, description = "No such pool", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn list_pair_runs(State(app): State<App>, _: Actor, Path(pool): Path<String>) -> Result<Answer, Error> {
+async fn list_pair_runs(
+    State(app): State<App>,
+    _: Actor,
+    Path(pool): Path<String>,
+) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let pool = find(&mut conn, &pool).await?;
     let mut items = Vec::new();
     for row in db::pairs::runs::list(&mut conn, pool.id, NEWEST).await? {
         items.push(view(&mut conn, &pool.name, row).await?);
     }
-    Answer::ok(&Page { items, next_page_token: None })
+    Answer::ok(&Page {
+        items,
+        next_page_token: None,
+    })
 }
 
 /// One run, with what each pair measured and its evidence.
@@ -108,15 +122,25 @@ async fn get_pair_run(
     let pool = find(&mut conn, &pool).await?;
     let missing = || Error::NotFound(format!("run {key:?} of the pairs of {}", pool.name));
     let id: Uuid = key.parse().map_err(|_| missing())?;
-    let row = db::pairs::runs::find(&mut conn, pool.id, id).await?.ok_or_else(missing)?;
+    let row = db::pairs::runs::find(&mut conn, pool.id, id)
+        .await?
+        .ok_or_else(missing)?;
     let found = row.verdicts.as_ref().map(|json| json.0.clone());
     let run = view(&mut conn, &pool.name, row).await?;
     let pairs = measured(&mut conn, &run, found.as_ref()).await?;
-    Answer::ok(&PairRun { pairs: Some(pairs), ..run })
+    Answer::ok(&PairRun {
+        pairs: Some(pairs),
+        ..run
+    })
 }
 
 /// Begins a run as the route does, for somebody whose page shows it.
-pub(crate) async fn begin_run(app: &App, actor: &Actor, pool: &str, body: &RunPairs) -> Result<OperationId, Error> {
+pub(crate) async fn begin_run(
+    app: &App,
+    actor: &Actor,
+    pool: &str,
+    body: &RunPairs,
+) -> Result<OperationId, Error> {
     check(body)?;
     writing::write(app, actor, async |conn| {
         let pool = find(conn, pool).await?;
@@ -126,31 +150,50 @@ pub(crate) async fn begin_run(app: &App, actor: &Actor, pool: &str, body: &RunPa
 }
 
 /// Who would take part in a run, what of the suite it would measure, and who would not and why; nothing is begun.
-pub(crate) async fn foresee(app: &App, actor: &Actor, pool: &str, body: &RunPairs) -> Result<PairRun, Error> {
+pub(crate) async fn foresee(
+    app: &App,
+    actor: &Actor,
+    pool: &str,
+    body: &RunPairs,
+) -> Result<PairRun, Error> {
     check(body)?;
     writing::tell(app, async |conn| {
         let pool = find(conn, pool).await?;
         let id = begin(conn, app, actor, &pool, body).await?;
         let row = db::pairs::runs::find(conn, pool.id, id.0).await?;
-        view(conn, &pool.name, row.ok_or_else(|| Error::NotFound(format!("run {id}")))?).await
+        view(
+            conn,
+            &pool.name,
+            row.ok_or_else(|| Error::NotFound(format!("run {id}")))?,
+        )
+        .await
     })
     .await
 }
 
 async fn find(conn: &mut PgConnection, key: &str) -> Result<ObjectRow, Error> {
-    db::objects::find(conn, "pool", key).await?.ok_or_else(|| Error::NotFound(format!("pool {key:?}")))
+    db::objects::find(conn, "pool", key)
+        .await?
+        .ok_or_else(|| Error::NotFound(format!("pool {key:?}")))
 }
 
 fn check(body: &RunPairs) -> Result<(), Error> {
-    let wrong = |pointer: &str, detail: String| Err(Error::unprocessable(pointer, "out_of_range", detail));
+    let wrong =
+        |pointer: &str, detail: String| Err(Error::unprocessable(pointer, "out_of_range", detail));
     if body.most.is_some_and(|most| !(2..=MOST).contains(&most)) {
         return wrong("/most", format!("2 to {MOST} nodes."));
     }
     if body.nodes.len() > MOST as usize {
         return wrong("/nodes", format!("At most {MOST} nodes."));
     }
-    if body.within_s.is_some_and(|within| !WITHIN_S.contains(&within)) {
-        return wrong("/within_s", format!("{} to {} seconds.", WITHIN_S.start(), WITHIN_S.end()));
+    if body
+        .within_s
+        .is_some_and(|within| !WITHIN_S.contains(&within))
+    {
+        return wrong(
+            "/within_s",
+            format!("{} to {} seconds.", WITHIN_S.start(), WITHIN_S.end()),
+        );
     }
     for (word, value) in &body.variables {
         let pointer = format!("/variables/{word}");
@@ -159,9 +202,15 @@ fn check(body: &RunPairs) -> Result<(), Error> {
         }
         // An argument of a tool: none that it would take for an option.
         let plain = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
-        let begins = value.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
+        let begins = value
+            .chars()
+            .next()
+            .is_some_and(|c| c.is_ascii_alphanumeric());
         if !(begins && value.len() <= LONGEST_WORD && value.chars().all(plain)) {
-            return wrong(&pointer, "Letters, digits, and _ . : - behind the first.".to_owned());
+            return wrong(
+                &pointer,
+                "Letters, digits, and _ . : - behind the first.".to_owned(),
+            );
         }
     }
     Ok(())
@@ -171,7 +220,8 @@ fn check(body: &RunPairs) -> Result<(), Error> {
 async fn suite_of(conn: &mut PgConnection, name: &str) -> Result<Suite, Error> {
     let wrong = |code, detail: String| Error::unprocessable("/suite", code, detail);
     let row = db::objects::find_for_reference(conn, "suite", name).await?;
-    let row = row.ok_or_else(|| wrong("not_found", format!("There is no suite called {name:?}.")))?;
+    let row =
+        row.ok_or_else(|| wrong("not_found", format!("There is no suite called {name:?}.")))?;
     let mut suite: Suite = serde_json::from_value(row.spec).map_err(Error::internal)?;
     suite.gates.retain(|gate| gate.peer.is_some());
     if suite.gates.is_empty() {
@@ -181,10 +231,16 @@ async fn suite_of(conn: &mut PgConnection, name: &str) -> Result<Suite, Error> {
         ));
     }
     let runs = |gate: &Gate| u64::from(gate.retries) + 1;
-    let longest = |gate: &Gate| (gate.timeout_s + gate.peer.as_ref().map_or(0, |peer| peer.ready_s)) * runs(gate);
+    let longest = |gate: &Gate| {
+        (gate.timeout_s + gate.peer.as_ref().map_or(0, |peer| peer.ready_s)) * runs(gate)
+    };
     let once: u64 = suite.gates.iter().map(longest).sum();
     if once * 2 + MARGIN_S > Step::Pair.timeout_s() {
-        let detail = format!("One pair could take {} s, and has {} s.", once * 2 + MARGIN_S, Step::Pair.timeout_s());
+        let detail = format!(
+            "One pair could take {} s, and has {} s.",
+            once * 2 + MARGIN_S,
+            Step::Pair.timeout_s()
+        );
         return Err(wrong("too_long", detail));
     }
     Ok(suite)
@@ -200,18 +256,36 @@ async fn begin(
     let suite = suite_of(conn, &body.suite).await?;
     let named = Some(body.nodes.as_slice()).filter(|names| !names.is_empty());
     let candidates = db::pairs::ends::list_candidates(conn, pool.id, named, LOOKED_AT).await?;
-    if let Some(stranger) = body.nodes.iter().find(|name| candidates.iter().all(|one| one.name != **name)) {
+    if let Some(stranger) = body
+        .nodes
+        .iter()
+        .find(|name| candidates.iter().all(|one| one.name != **name))
+    {
         let detail = format!("{} holds no node called {stranger:?}.", pool.name);
         return Err(Error::unprocessable("/nodes", "not_found", detail));
     }
     let chosen = Chosen::of(&candidates, body.most.unwrap_or(DEFAULT_MOST) as usize);
     if chosen.taken.len() < 2 {
-        let first: Vec<String> = chosen.left.iter().take(5).map(|(_, name, why)| format!("{name}: {why}")).collect();
-        let detail = format!("Fewer than two nodes of {} are idle. {}", pool.name, first.join("; "));
+        let first: Vec<String> = chosen
+            .left
+            .iter()
+            .take(5)
+            .map(|(_, name, why)| format!("{name}: {why}"))
+            .collect();
+        let detail = format!(
+            "Fewer than two nodes of {} are idle. {}",
+            pool.name,
+            first.join("; ")
+        );
         return Err(Error::conflict("too_few", detail.trim().to_owned()));
     }
     let (now, id) = (app.clock.now(), OperationId::new());
-    let told = format!("{} against each other by {} {}", count(chosen.taken.len()), suite.name, suite.version);
+    let told = format!(
+        "{} against each other by {} {}",
+        count(chosen.taken.len()),
+        suite.name,
+        suite.version
+    );
     let operation = NewOperation {
         id,
         kind: "run-pairs",
@@ -238,14 +312,25 @@ async fn begin(
     db::pairs::ends::insert(conn, id, &chosen.taken, &chosen.left, now).await?;
     db::pairs::ends::wake(conn, id, now).await?;
     let summary = format!("{} asked for pairs of {}: {told}", actor.name, pool.name);
-    let event = actor.event(now, "pairs.begun", None, summary).about(pool.id).under(Some(id));
+    let event = actor
+        .event(now, "pairs.begun", None, summary)
+        .about(pool.id)
+        .under(Some(id));
     let names: Vec<&str> = chosen.taken.iter().map(|(_, name)| *name).collect();
-    db::events::insert(conn, event.with(json!({ "pool": pool.name, "suite": suite.name, "nodes": names }))).await?;
+    db::events::insert(
+        conn,
+        event.with(json!({ "pool": pool.name, "suite": suite.name, "nodes": names })),
+    )
+    .await?;
     Ok(id)
 }
 
 fn count(nodes: usize) -> String {
-    if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") }
+    if nodes == 1 {
+        "1 node".to_owned()
+    } else {
+        format!("{nodes} nodes")
+    }
 }
 
 /// Who takes part, and who does not and why.
@@ -265,13 +350,19 @@ impl<'a> Chosen<'a> {
             *sites.entry(one.site).or_default() += 1;
         }
         let largest = sites.values().max().copied().unwrap_or(0);
-        let site = candidates.iter().find(|one| sites.get(&one.site) == Some(&largest));
+        let site = candidates
+            .iter()
+            .find(|one| sites.get(&one.site) == Some(&largest));
         let mut chosen = Self::default();
         for one in candidates {
             let elsewhere = site.filter(|site| site.site != one.site);
             let why = refusal(one).or_else(|| {
-                elsewhere
-                    .map(|site| format!("it is at site {}, and this run measures {}", one.site_name, site.site_name))
+                elsewhere.map(|site| {
+                    format!(
+                        "it is at site {}, and this run measures {}",
+                        one.site_name, site.site_name
+                    )
+                })
             });
             match why {
                 Some(why) if chosen.left.len() < TOLD => chosen.left.push((one.id, &one.name, why)),
@@ -293,7 +384,9 @@ fn refusal(one: &Candidate) -> Option<String> {
         _ if one.held => Some("another run has not given it back yet".to_owned()),
         // Whoever drained it decides when that is over.
         Candidate { out: Some(out), .. } => Some(format!("its scheduler shows it {out}")),
-        Candidate { wish: Some(wish), .. } => Some(format!("it was asked to {wish}")),
+        Candidate {
+            wish: Some(wish), ..
+        } => Some(format!("it was asked to {wish}")),
         _ if one.busy => Some("a job of its own is under way".to_owned()),
         _ if !one.installed => Some("no installed system of it is known".to_owned()),
         _ => None,
@@ -301,9 +394,17 @@ fn refusal(one: &Candidate) -> Option<String> {
 }
 
 /// A run without its pairs.
-pub(crate) async fn view(conn: &mut PgConnection, pool: &str, row: RunRow) -> Result<PairRun, Error> {
+pub(crate) async fn view(
+    conn: &mut PgConnection,
+    pool: &str,
+    row: RunRow,
+) -> Result<PairRun, Error> {
     let rows = db::pairs::ends::list(conn, OperationId(row.id)).await?;
-    let names: Vec<String> = rows.iter().filter(|end| end.position.is_some()).map(|end| end.name.clone()).collect();
+    let names: Vec<String> = rows
+        .iter()
+        .filter(|end| end.position.is_some())
+        .map(|end| end.name.clone())
+        .collect();
     let found = row.verdicts.as_ref().map(|json| &json.0);
     Ok(PairRun {
         id: row.id,
@@ -315,7 +416,9 @@ pub(crate) async fn view(conn: &mut PgConnection, pool: &str, row: RunRow) -> Re
         deadline: row.deadline_at,
         ended_at: row.ended_at.map(|at| at.to_jiff()),
         beyond: u32::try_from(row.beyond).unwrap_or(0),
-        findings: found.map(|found| found.sentences(&names)).unwrap_or_default(),
+        findings: found
+            .map(|found| found.sentences(&names))
+            .unwrap_or_default(),
         ends: rows.into_iter().map(|end| shown(end, found)).collect(),
         pairs: None,
     })
@@ -329,7 +432,11 @@ fn shown(end: EndRow, found: Option<&Verdicts>) -> PairEnd {
         None if end.left_out.is_some() => "left_out",
         Some(EndVerdict::Unknown { .. }) | None => "unknown",
     };
-    PairEnd { verdict: verdict.to_owned(), why: end.blamed.or(end.left_out), node: end.name }
+    PairEnd {
+        verdict: verdict.to_owned(),
+        why: end.blamed.or(end.left_out),
+        node: end.name,
+    }
 }
 
 /// What each pair of a run measured.
@@ -340,7 +447,10 @@ pub(crate) async fn measured(
 ) -> Result<Vec<MeasuredPair>, Error> {
     let rows = db::pairs::trials::list_measured(conn, run.id).await?;
     let ends: Vec<&str> = run.ends.iter().map(|end| end.node.as_str()).collect();
-    Ok(rows.into_iter().map(|row| pair(row, found, &ends)).collect())
+    Ok(rows
+        .into_iter()
+        .map(|row| pair(row, found, &ends))
+        .collect())
 }
 
 /// The ends that are measured come first, in their order: as `db::pairs::ends::list` has them.
@@ -404,7 +514,9 @@ mod tests {
             ("it is draining", |one| one.state = "draining".into()),
             ("protected", |one| one.protected = true),
             ("given it back", |one| one.held = true),
-            ("shows it drained: fan 3", |one| one.out = Some("drained: fan 3".into())),
+            ("shows it drained: fan 3", |one| {
+                one.out = Some("drained: fan 3".into())
+            }),
             ("asked to sweep", |one| one.wish = Some("sweep".into())),
             ("under way", |one| one.busy = true),
             ("no installed system", |one| one.installed = false),
@@ -413,8 +525,20 @@ mod tests {
             let mut all = vec![candidate(1, 1), candidate(2, 1), candidate(3, 1)];
             break_it(&mut all[1]);
             let chosen = Chosen::of(&all, 64);
-            assert_eq!(chosen.taken.iter().map(|(_, name)| *name).collect::<Vec<_>>(), ["n1", "n3"], "{told}");
-            assert!(chosen.left.len() == 1 && chosen.left[0].2.contains(told), "{:?}", chosen.left);
+            assert_eq!(
+                chosen
+                    .taken
+                    .iter()
+                    .map(|(_, name)| *name)
+                    .collect::<Vec<_>>(),
+                ["n1", "n3"],
+                "{told}"
+            );
+            assert!(
+                chosen.left.len() == 1 && chosen.left[0].2.contains(told),
+                "{:?}",
+                chosen.left
+            );
         }
     }
 
@@ -423,9 +547,19 @@ mod tests {
         let mut all: Vec<Candidate> = (1..=2).map(|number| candidate(number, 1)).collect();
         all.extend((3..=7).map(|number| candidate(number, 2)));
         let chosen = Chosen::of(&all, 4);
-        assert_eq!(chosen.taken.iter().map(|(_, name)| *name).collect::<Vec<_>>(), ["n3", "n4", "n5", "n6"]);
+        assert_eq!(
+            chosen
+                .taken
+                .iter()
+                .map(|(_, name)| *name)
+                .collect::<Vec<_>>(),
+            ["n3", "n4", "n5", "n6"]
+        );
         assert_eq!((chosen.beyond, chosen.left.len()), (1, 2));
-        assert_eq!(chosen.left[0].2, "it is at site s1, and this run measures s2");
+        assert_eq!(
+            chosen.left[0].2,
+            "it is at site s1, and this run measures s2"
+        );
         // Those that are not idle make no site the larger one.
         for one in &mut all[2..6] {
             one.busy = true;
@@ -441,12 +575,27 @@ mod tests {
             ..RunPairs::default()
         };
         assert!(check(&given("rdma_device", "mlx5_0")).is_ok());
-        for (word, value) in
-            [("rdma_device", "-d"), ("rdma_device", ""), ("rdma_device", "a b"), ("peer_address", "10.0.0.1")]
-        {
+        for (word, value) in [
+            ("rdma_device", "-d"),
+            ("rdma_device", ""),
+            ("rdma_device", "a b"),
+            ("peer_address", "10.0.0.1"),
+        ] {
             assert!(check(&given(word, value)).is_err(), "{word}={value}");
         }
-        assert!(check(&RunPairs { most: Some(1), ..given("rdma_device", "mlx5_0") }).is_err());
-        assert!(check(&RunPairs { within_s: Some(299), ..given("rdma_device", "mlx5_0") }).is_err());
+        assert!(
+            check(&RunPairs {
+                most: Some(1),
+                ..given("rdma_device", "mlx5_0")
+            })
+            .is_err()
+        );
+        assert!(
+            check(&RunPairs {
+                within_s: Some(299),
+                ..given("rdma_device", "mlx5_0")
+            })
+            .is_err()
+        );
     }
 }

@@ -24,7 +24,10 @@ enum Expected {
 impl Preconditions {
     /// Of a caller that says which generation it saw.
     pub fn generation(seen: i64) -> Self {
-        Self { matches: Some(Expected::Generation(seen)), absent: false }
+        Self {
+            matches: Some(Expected::Generation(seen)),
+            absent: false,
+        }
     }
 
     /// Holds a write that may create against what is there.
@@ -34,7 +37,9 @@ impl Preconditions {
     pub fn allow_write(self, current: Option<i64>) -> Result<(), Error> {
         match (self.absent, self.matches, current) {
             (true, _, Some(now)) => Err(Error::Exists(now)),
-            (_, Some(Expected::Generation(wanted)), Some(now)) if wanted != now => Err(Error::Stale(now)),
+            (_, Some(Expected::Generation(wanted)), Some(now)) if wanted != now => {
+                Err(Error::Stale(now))
+            }
             (_, Some(_), None) => Err(Error::Stale(0)),
             _ => Ok(()),
         }
@@ -61,22 +66,39 @@ impl<S: Send + Sync> FromRequestParts<S> for Preconditions {
 }
 
 fn read(headers: &HeaderMap) -> Result<Preconditions, Error> {
-    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default().trim());
+    let text = |name: HeaderName| {
+        headers
+            .get(name)
+            .map(|value| value.to_str().unwrap_or_default().trim())
+    };
     let matches = match text(header::IF_MATCH) {
         None => None,
         Some("*") => Some(Expected::Any),
         Some(tag) => {
-            let generation =
-                tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).and_then(|tag| tag.parse().ok());
-            let wrong =
-                || Error::invalid("If-Match", "invalid_etag", "An ETag of Muster is a number in quotes: \"3\".");
+            let generation = tag
+                .strip_prefix('"')
+                .and_then(|tag| tag.strip_suffix('"'))
+                .and_then(|tag| tag.parse().ok());
+            let wrong = || {
+                Error::invalid(
+                    "If-Match",
+                    "invalid_etag",
+                    "An ETag of Muster is a number in quotes: \"3\".",
+                )
+            };
             Some(Expected::Generation(generation.ok_or_else(wrong)?))
         }
     };
     let absent = match text(header::IF_NONE_MATCH) {
         None => false,
         Some("*") => true,
-        Some(_) => return Err(Error::invalid("If-None-Match", "invalid_etag", "Only * is understood.")),
+        Some(_) => {
+            return Err(Error::invalid(
+                "If-None-Match",
+                "invalid_etag",
+                "Only * is understood.",
+            ));
+        }
     };
     Ok(Preconditions { matches, absent })
 }
@@ -86,7 +108,12 @@ mod tests {
     use super::*;
 
     fn from(pairs: &[(HeaderName, &'static str)]) -> Result<Preconditions, Error> {
-        read(&pairs.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect())
+        read(
+            &pairs
+                .iter()
+                .map(|(name, value)| (name.clone(), value.parse().unwrap()))
+                .collect(),
+        )
     }
 
     #[test]
@@ -100,8 +127,16 @@ mod tests {
         assert!(matches!(absent.allow_write(Some(7)), Err(Error::Exists(7))));
         let none = from(&[]).unwrap();
         assert!(none.allow_write(None).is_ok() && none.allow_write(Some(1)).is_ok());
-        assert!(matches!(none.allow_removal(1), Err(Error::PreconditionRequired)));
-        assert!(from(&[(header::IF_MATCH, "*")]).unwrap().allow_removal(9).is_ok());
+        assert!(matches!(
+            none.allow_removal(1),
+            Err(Error::PreconditionRequired)
+        ));
+        assert!(
+            from(&[(header::IF_MATCH, "*")])
+                .unwrap()
+                .allow_removal(9)
+                .is_ok()
+        );
         for bad in ["3", "W/\"3\"", "\"x\"", "\"1\", \"2\""] {
             assert!(from(&[(header::IF_MATCH, bad)]).is_err(), "{bad}");
         }

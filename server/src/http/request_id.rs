@@ -21,16 +21,21 @@ pub fn current() -> Option<String> {
 
 /// The id that [`assign`] left in a request's headers.
 pub fn of(headers: &HeaderMap) -> Option<String> {
-    headers.get(HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned)
+    headers
+        .get(HEADER)
+        .and_then(|value| value.to_str().ok())
+        .map(str::to_owned)
 }
 
 /// Middleware, outermost: gives every request an id and every answer the id of its request.
 pub async fn assign(mut request: Request, next: Next) -> Response {
     let given = of(request.headers()).filter(|id| fits(id));
     let id = given.unwrap_or_else(|| Uuid::now_v7().to_string());
-    let value = HeaderValue::from_str(&id).expect("ids are letters, digits, dots, dashes and underscores");
+    let value =
+        HeaderValue::from_str(&id).expect("ids are letters, digits, dots, dashes and underscores");
     request.headers_mut().insert(HEADER, value.clone());
-    let span = tracing::info_span!("request", id, method = %request.method(), path = request.uri().path());
+    let span =
+        tracing::info_span!("request", id, method = %request.method(), path = request.uri().path());
     let mut response = CURRENT.scope(id, next.run(request).instrument(span)).await;
     response.headers_mut().insert(HEADER, value);
     response
@@ -38,5 +43,8 @@ pub async fn assign(mut request: Request, next: Next) -> Response {
 
 /// An id ends in logs and headers: nothing but plain characters, and not many.
 fn fits(id: &str) -> bool {
-    (1..=LONGEST).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+    (1..=LONGEST).contains(&id.len())
+        && id
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }

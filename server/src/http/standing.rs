@@ -14,8 +14,16 @@ pub(in crate::http) fn blocked_by(steps: &[Step], around: &AroundRow) -> Option<
         link,
     };
     let detail = around.waiting_for.clone()?;
-    let open = steps.iter().rev().find(|step| matches!(step.state.as_str(), "leased" | "queued"));
-    let site = || around.site.as_ref().map(|site| format!("/v1/sites/{site}/agents"));
+    let open = steps
+        .iter()
+        .rev()
+        .find(|step| matches!(step.state.as_str(), "leased" | "queued"));
+    let site = || {
+        around
+            .site
+            .as_ref()
+            .map(|site| format!("/v1/sites/{site}/agents"))
+    };
     if open.is_some_and(|step| step.state == "leased") {
         return None;
     }
@@ -26,14 +34,21 @@ pub(in crate::http) fn blocked_by(steps: &[Step], around: &AroundRow) -> Option<
     if open.is_some() {
         return Some(of("agent", detail, site()));
     }
-    let claim = around.claim.as_ref().map(|claim| format!("/v1/claims/{claim}"));
+    let claim = around
+        .claim
+        .as_ref()
+        .map(|claim| format!("/v1/claims/{claim}"));
     Some(match around.waiting_owner.as_deref() {
-        Some("muster") if around.node_state.as_deref() == Some("wiping") && around.undo_until.is_some() => {
+        Some("muster")
+            if around.node_state.as_deref() == Some("wiping") && around.undo_until.is_some() =>
+        {
             of("undo_window", detail, claim)
         }
-        Some("muster") if around.power_reserved_w == 0 && around.rack.is_some() => {
-            of("rack_power", detail, around.rack.as_ref().map(|rack| format!("/v1/racks/{rack}")))
-        }
+        Some("muster") if around.power_reserved_w == 0 && around.rack.is_some() => of(
+            "rack_power",
+            detail,
+            around.rack.as_ref().map(|rack| format!("/v1/racks/{rack}")),
+        ),
         Some("muster") | None => of("muster", detail, None),
         Some("agent") => of("agent", detail, site()),
         Some("operator") if around.protected => of("protection", detail, None),
@@ -42,8 +57,16 @@ pub(in crate::http) fn blocked_by(steps: &[Step], around: &AroundRow) -> Option<
 }
 
 /// Where to read what came of an operation.
-pub(in crate::http) fn result(operation: &Operation, around: Option<&AroundRow>, runs: &[RunRow]) -> OperationResult {
-    let link = |of: &str, link: String, told: Option<String>| ResultLink { of: of.into(), link, told };
+pub(in crate::http) fn result(
+    operation: &Operation,
+    around: Option<&AroundRow>,
+    runs: &[RunRow],
+) -> OperationResult {
+    let link = |of: &str, link: String, told: Option<String>| ResultLink {
+        of: of.into(),
+        link,
+        told,
+    };
     let mut links = Vec::new();
     if let Some(claim) = around.and_then(|around| around.claim.as_ref()) {
         links.push(link("claim", format!("/v1/claims/{claim}"), None));
@@ -51,7 +74,10 @@ pub(in crate::http) fn result(operation: &Operation, around: Option<&AroundRow>,
     if let Some(target) = &operation.target {
         links.push(link("node", target.link.clone(), None));
         let did = |wanted: &[&str]| {
-            operation.steps.iter().any(|step| step.state == "succeeded" && wanted.contains(&step.step.as_str()))
+            operation
+                .steps
+                .iter()
+                .any(|step| step.state == "succeeded" && wanted.contains(&step.step.as_str()))
         };
         if did(&["inventory"]) {
             links.push(link("facts", format!("{}/facts", target.link), None));

@@ -12,7 +12,9 @@ use crate::error::Error;
 
 /// The same error; of a key that is taken, with whose it is. The transaction that it ended is over.
 pub async fn named(conn: &mut PgConnection, actor: &Actor, error: Error) -> Error {
-    let Error::Taken(mut taken) = error else { return error };
+    let Error::Taken(mut taken) = error else {
+        return error;
+    };
     match existing(conn, actor, &taken.constraint, &taken.key).await {
         Ok(existing) => {
             taken.existing = existing;
@@ -28,11 +30,18 @@ async fn existing(
     constraint: &str,
     key: &str,
 ) -> Result<Option<Existing>, Error> {
-    let Some(holder) = db::taken::find(conn, constraint, key).await? else { return Ok(None) };
+    let Some(holder) = db::taken::find(conn, constraint, key).await? else {
+        return Ok(None);
+    };
     if !may_see(conn, actor, &holder).await? {
         return Ok(None);
     }
-    let Holder { kind, id, name, site } = holder;
+    let Holder {
+        kind,
+        id,
+        name,
+        site,
+    } = holder;
     let link = match (kind.as_str(), site) {
         ("node", _) => format!("/v1/nodes/{name}"),
         ("claim", _) => format!("/v1/claims/{name}"),
@@ -40,7 +49,12 @@ async fn existing(
         (_, Some((_, site))) => format!("/v1/sites/{site}/agents/{name}"),
         (kind, None) => format!("/v1/{kind}s/{name}"),
     };
-    Ok(Some(Existing { kind, id, name, link }))
+    Ok(Some(Existing {
+        kind,
+        id,
+        name,
+        link,
+    }))
 }
 
 async fn may_see(conn: &mut PgConnection, actor: &Actor, holder: &Holder) -> Result<bool, Error> {
@@ -52,8 +66,14 @@ async fn may_see(conn: &mut PgConnection, actor: &Actor, holder: &Holder) -> Res
             let own = row.is_some_and(|row| row.person.as_deref() == Some(&*actor.person));
             return Ok(own || actor.holding.everywhere("token.read"));
         }
-        (_, Some(site)) => Named { kind: "site", key: site },
-        ("node" | "claim", None) => Named { kind: &holder.kind, key: &id },
+        (_, Some(site)) => Named {
+            kind: "site",
+            key: site,
+        },
+        ("node" | "claim", None) => Named {
+            kind: &holder.kind,
+            key: &id,
+        },
         (kind, None) if routes::lies(kind) => Named { kind, key: &id },
         _ => return Ok(actor.holding.somewhere("fleet.read")),
     };

@@ -33,7 +33,9 @@ const LONGEST_S: u32 = 366 * 24 * 3600;
 
 /// The routes of tokens.
 pub fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list_tokens, create_token)).routes(routes!(get_token, revoke_token))
+    OpenApiRouter::default()
+        .routes(routes!(list_tokens, create_token))
+        .routes(routes!(get_token, revoke_token))
 }
 
 /// Tokens, without their secrets: one's own, and everybody's for who may see them. They are filtered by `name`, `role`, `person` and `state`, which is `valid`,
@@ -41,15 +43,27 @@ pub fn router() -> OpenApiRouter<App> {
 #[utoipa::path(get, path = "/v1/tokens", tag = "tokens", params(ListQuery), responses(
     (status = 200, description = "The page", body = CountedPage<Token>),
 ))]
-async fn list_tokens(State(app): State<App>, actor: Actor, Query(query): Query<ListQuery>) -> Result<Answer, Error> {
-    let own = (!actor.holding.everywhere("token.read")).then(|| Term::equal("person", &*actor.person));
+async fn list_tokens(
+    State(app): State<App>,
+    actor: Actor,
+    Query(query): Query<ListQuery>,
+) -> Result<Answer, Error> {
+    let own =
+        (!actor.holding.everywhere("token.read")).then(|| Term::equal("person", &*actor.person));
     let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
-        db::tokens::list_by_id(conn, ids).await?.into_iter().map(token).collect()
+        db::tokens::list_by_id(conn, ids)
+            .await?
+            .into_iter()
+            .map(token)
+            .collect()
     };
     let list = filter::tokens(app.clock.now());
     let mut conn = app.pool.acquire().await?;
     let only = (own.into_iter().collect(), &Sight::new());
-    paging::page(&mut conn, &list, &query, only, load, |token: &Token| (token.id, token.name.as_str())).await
+    paging::page(&mut conn, &list, &query, only, load, |token: &Token| {
+        (token.id, token.name.as_str())
+    })
+    .await
 }
 
 /// Makes a token. Its secret is in this answer alone, and in the answer to the same request under the same Idempotency-Key; until then that is kept
@@ -66,16 +80,30 @@ async fn create_token(
     Json(request): Json<CreateToken>,
 ) -> Result<Answer, Error> {
     if !(60..=LONGEST_S).contains(&request.expires_in_s) {
-        return Err(Error::unprocessable("/expires_in_s", "out_of_range", "From a minute to a year."));
+        return Err(Error::unprocessable(
+            "/expires_in_s",
+            "out_of_range",
+            "From a minute to a year.",
+        ));
     }
     if !actor.holding.includes(request.role, &request.scope) {
-        let detail = format!("{} has no role {} there to give away.", actor.name, request.role.as_str());
+        let detail = format!(
+            "{} has no role {} there to give away.",
+            actor.name,
+            request.role.as_str()
+        );
         return Err(Error::Forbidden(detail));
     }
     // Else whoever is held to some releases in an hour would give themselves a token for more.
     let is_admin = actor.is_person() && actor.holding.includes(Role::Admin, &Scope::default());
-    if let Some(most) = actor.releases_per_hour.filter(|most| request.releases_per_hour > *most && !is_admin) {
-        let detail = format!("{} may release {most} nodes in an hour alone, and cannot give away more.", actor.name);
+    if let Some(most) = actor
+        .releases_per_hour
+        .filter(|most| request.releases_per_hour > *most && !is_admin)
+    {
+        let detail = format!(
+            "{} may release {most} nodes in an hour alone, and cannot give away more.",
+            actor.name
+        );
         return Err(Error::Forbidden(detail));
     }
     let now = app.clock.now();
@@ -89,7 +117,12 @@ async fn create_token(
         expires_at: now + SignedDuration::from_secs(i64::from(request.expires_in_s)),
     };
     let releases_per_hour = i32::try_from(request.releases_per_hour).unwrap_or(i32::MAX);
-    let owner = Owner { person: &actor.person, made_by: actor.token, scope: &request.scope, releases_per_hour };
+    let owner = Owner {
+        person: &actor.person,
+        made_by: actor.token,
+        scope: &request.scope,
+        releases_per_hour,
+    };
     writing::once(&app, &actor, idempotency, &request, async |conn| {
         if let Some(maker) = actor.token {
             outlived_by(conn, maker, &row).await?;
@@ -98,7 +131,11 @@ async fn create_token(
         db::tokens::set_owner(conn, row.id, owner).await?;
         let summary = format!("token {} made with the role {}", row.name, row.role);
         let event = actor.event(now, "token.created", None, summary);
-        db::events::insert(conn, event.with(json!({ "token": row.id, "made_by": actor.token }))).await?;
+        db::events::insert(
+            conn,
+            event.with(json!({ "token": row.id, "made_by": actor.token })),
+        )
+        .await?;
         let token = Token {
             id: row.id.0,
             name: row.name.clone(),
@@ -112,8 +149,13 @@ async fn create_token(
             made_by: actor.token.map(|maker| maker.0),
             generation: FIRST,
         };
-        let made = CreatedToken { token, secret: minted.secret.clone() };
-        Ok(Effect::Secret(Answer::ok(&made)?.status(StatusCode::CREATED)))
+        let made = CreatedToken {
+            token,
+            secret: minted.secret.clone(),
+        };
+        Ok(Effect::Secret(
+            Answer::ok(&made)?.status(StatusCode::CREATED),
+        ))
     })
     .await
 }
@@ -123,9 +165,15 @@ async fn create_token(
     (status = 200, description = "It, also once it is over or revoked", body = Token),
     (status = 404, description = "There is none of yours", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn get_token(State(app): State<App>, actor: Actor, Path(key): Path<String>) -> Result<Answer, Error> {
+async fn get_token(
+    State(app): State<App>,
+    actor: Actor,
+    Path(key): Path<String>,
+) -> Result<Answer, Error> {
     let missing = || Error::NotFound(format!("token {key:?}"));
-    let row = db::tokens::find_named(&mut *app.pool.acquire().await?, &key).await?.ok_or_else(missing)?;
+    let row = db::tokens::find_named(&mut *app.pool.acquire().await?, &key)
+        .await?
+        .ok_or_else(missing)?;
     match is_of(&row, &actor) || actor.holding.everywhere("token.read") {
         true => Ok(Answer::ok(&token(row)?)?.etag(FIRST)),
         false => Err(missing()),
@@ -146,16 +194,26 @@ async fn revoke_token(
 ) -> Result<Response, Error> {
     let missing = || Error::NotFound(format!("token {key:?}"));
     writing::write(&app, &actor, async |conn| {
-        let row = db::tokens::find_named(conn, &key).await?.ok_or_else(missing)?;
+        let row = db::tokens::find_named(conn, &key)
+            .await?
+            .ok_or_else(missing)?;
         if !is_of(&row, &actor) && !actor.holding.everywhere("token.revoke") {
             return Err(missing());
         }
         preconditions.allow_removal(FIRST)?;
         let now = app.clock.now();
         for ended in db::tokens::revoke(conn, row.id, now).await? {
-            let with =
-                if ended.id == row.id { String::new() } else { format!(" with {}, which it comes from", row.name) };
-            let event = actor.event(now, "token.revoked", None, format!("token {} revoked{with}", ended.name));
+            let with = if ended.id == row.id {
+                String::new()
+            } else {
+                format!(" with {}, which it comes from", row.name)
+            };
+            let event = actor.event(
+                now,
+                "token.revoked",
+                None,
+                format!("token {} revoked{with}", ended.name),
+            );
             db::events::insert(conn, event.with(json!({ "token": ended.id }))).await?;
         }
         Ok(())
@@ -165,14 +223,25 @@ async fn revoke_token(
 }
 
 /// Refuses a token that would outlive the one that makes it.
-async fn outlived_by(conn: &mut PgConnection, maker: TokenId, made: &NewToken) -> Result<(), Error> {
-    let until = db::tokens::hold(conn, maker, made.created_at).await?.ok_or(Error::Unauthenticated)?;
+async fn outlived_by(
+    conn: &mut PgConnection,
+    maker: TokenId,
+    made: &NewToken,
+) -> Result<(), Error> {
+    let until = db::tokens::hold(conn, maker, made.created_at)
+        .await?
+        .ok_or(Error::Unauthenticated)?;
     if made.expires_at <= until {
         return Ok(());
     }
     let left = until.duration_since(made.created_at).as_secs();
-    let detail = format!("A token ends no later than the one that makes it, which has {left} s left.");
-    Err(Error::unprocessable("/expires_in_s", "outlives_maker", detail))
+    let detail =
+        format!("A token ends no later than the one that makes it, which has {left} s left.");
+    Err(Error::unprocessable(
+        "/expires_in_s",
+        "outlives_maker",
+        detail,
+    ))
 }
 
 /// Whether they made it, or are it.
@@ -182,7 +251,10 @@ fn is_of(row: &TokenRow, actor: &Actor) -> bool {
 
 fn token(row: TokenRow) -> Result<Token, Error> {
     Ok(Token {
-        role: row.role.parse().map_err(|why: String| Error::internal(anyhow::anyhow!("token {}: {why}", row.id)))?,
+        role: row
+            .role
+            .parse()
+            .map_err(|why: String| Error::internal(anyhow::anyhow!("token {}: {why}", row.id)))?,
         scope: row.scope.0,
         id: row.id.0,
         name: row.name,
@@ -190,7 +262,9 @@ fn token(row: TokenRow) -> Result<Token, Error> {
         expires_at: row.expires_at,
         last_used: row.last_used.map(|at| at.to_jiff()),
         revoked_at: row.revoked_at.map(|at| at.to_jiff()),
-        releases_per_hour: row.releases_per_hour.and_then(|limit| u32::try_from(limit).ok()),
+        releases_per_hour: row
+            .releases_per_hour
+            .and_then(|limit| u32::try_from(limit).ok()),
         made_by: row.made_by.map(|maker| maker.0),
         generation: FIRST,
     })

@@ -36,13 +36,24 @@ pub fn router() -> OpenApiRouter<App> {
 #[utoipa::path(get, path = "/v1/users", tag = "access", params(ListQuery), responses(
     (status = 200, description = "The page", body = CountedPage<User>),
 ))]
-async fn list_users(State(app): State<App>, _: Actor, Query(query): Query<ListQuery>) -> Result<Answer, Error> {
+async fn list_users(
+    State(app): State<App>,
+    _: Actor,
+    Query(query): Query<ListQuery>,
+) -> Result<Answer, Error> {
     let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
-        db::users::list_by_id(conn, ids).await?.into_iter().map(object).collect()
+        db::users::list_by_id(conn, ids)
+            .await?
+            .into_iter()
+            .map(object)
+            .collect()
     };
     let mut conn = app.pool.acquire().await?;
     let all = (Vec::new(), &Sight::new());
-    paging::page(&mut conn, &USERS, &query, all, load, |user: &User| (user.id, user.name.as_str())).await
+    paging::page(&mut conn, &USERS, &query, all, load, |user: &User| {
+        (user.id, user.name.as_str())
+    })
+    .await
 }
 
 /// A person.
@@ -50,11 +61,22 @@ async fn list_users(State(app): State<App>, _: Actor, Query(query): Query<ListQu
     (status = 200, description = "They", body = User),
     (status = 404, description = "There is nobody of that name", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn get_user(State(app): State<App>, _: Actor, Path(key): Path<String>) -> Result<Answer, Error> {
+async fn get_user(
+    State(app): State<App>,
+    _: Actor,
+    Path(key): Path<String>,
+) -> Result<Answer, Error> {
     let missing = || Error::NotFound(format!("user {key:?}"));
     let mut conn = app.pool.acquire().await?;
-    let id = db::users::find_id(&mut conn, &key).await?.ok_or_else(missing)?;
-    Answer::ok(&object(db::users::list_by_id(&mut conn, &[id.0]).await?.pop().ok_or_else(missing)?)?)
+    let id = db::users::find_id(&mut conn, &key)
+        .await?
+        .ok_or_else(missing)?;
+    Answer::ok(&object(
+        db::users::list_by_id(&mut conn, &[id.0])
+            .await?
+            .pop()
+            .ok_or_else(missing)?,
+    )?)
 }
 
 /// Keeps a person out, at once: they sign in no more, their sessions end, and their tokens may nothing.
@@ -77,16 +99,26 @@ async fn disable_user(
 ///
 /// # Errors
 /// As [`disable_user`] answers.
-pub async fn disable(app: &App, actor: &Actor, key: &str, idempotency: IdempotencyKey) -> Result<Answer, Error> {
+pub async fn disable(
+    app: &App,
+    actor: &Actor,
+    key: &str,
+    idempotency: IdempotencyKey,
+) -> Result<Answer, Error> {
     writing::once(app, actor, idempotency, &(), async |conn| {
         let person = find(conn, key).await?;
         if actor.person == format!("user:{}", person.name) {
-            return Err(Error::conflict("oneself", "Nobody keeps themselves out: ask another administrator."));
+            return Err(Error::conflict(
+                "oneself",
+                "Nobody keeps themselves out: ask another administrator.",
+            ));
         }
         let now = app.clock.now();
         if db::users::disable(conn, person.id, &actor.name, now).await? {
             let summary = format!("{} keeps {} out", actor.name, person.name);
-            let event = actor.event(now, "user.disabled", None, summary).with(json!({ "user": person.name }));
+            let event = actor
+                .event(now, "user.disabled", None, summary)
+                .with(json!({ "user": person.name }));
             db::events::insert(conn, event).await?;
         }
         Answer::ok(&object(find(conn, key).await?)?).map(Effect::Done)
@@ -113,7 +145,12 @@ async fn enable_user(
 ///
 /// # Errors
 /// As [`enable_user`] answers.
-pub async fn enable(app: &App, actor: &Actor, key: &str, idempotency: IdempotencyKey) -> Result<Answer, Error> {
+pub async fn enable(
+    app: &App,
+    actor: &Actor,
+    key: &str,
+    idempotency: IdempotencyKey,
+) -> Result<Answer, Error> {
     writing::once(app, actor, idempotency, &(), async |conn| {
         let person = find(conn, key).await?;
         if db::users::enable(conn, person.id).await? {
@@ -129,8 +166,13 @@ pub async fn enable(app: &App, actor: &Actor, key: &str, idempotency: Idempotenc
 /// A person, locked.
 async fn find(conn: &mut PgConnection, key: &str) -> Result<PersonRow, Error> {
     let missing = || Error::NotFound(format!("user {key:?}"));
-    let id = db::users::find_id_for_update(conn, key).await?.ok_or_else(missing)?;
-    db::users::list_by_id(conn, &[id.0]).await?.pop().ok_or_else(missing)
+    let id = db::users::find_id_for_update(conn, key)
+        .await?
+        .ok_or_else(missing)?;
+    db::users::list_by_id(conn, &[id.0])
+        .await?
+        .pop()
+        .ok_or_else(missing)
 }
 
 fn object(row: PersonRow) -> Result<User, Error> {
@@ -138,7 +180,8 @@ fn object(row: PersonRow) -> Result<User, Error> {
     Ok(User {
         id: row.id.0,
         link: format!("/v1/users/{}", row.id),
-        role: role.map_err(|why: String| Error::internal(anyhow::anyhow!("user {}: {why}", row.name)))?,
+        role: role
+            .map_err(|why: String| Error::internal(anyhow::anyhow!("user {}: {why}", row.name)))?,
         name: row.name,
         issuer: row.issuer,
         subject: row.subject,

@@ -17,7 +17,10 @@ const POLL: Duration = Duration::from_secs(1);
 /// # Errors
 /// 400 for anything else, or more than 55 seconds.
 pub fn duration(text: &str) -> Result<Duration, Error> {
-    let seconds = text.strip_suffix('s').and_then(|number| number.parse().ok()).map(Duration::from_secs);
+    let seconds = text
+        .strip_suffix('s')
+        .and_then(|number| number.parse().ok())
+        .map(Duration::from_secs);
     let wrong = || Error::invalid("wait", "invalid_value", "Seconds up to 55s, as 30s.");
     seconds.filter(|wait| *wait <= LONGEST).ok_or_else(wrong)
 }

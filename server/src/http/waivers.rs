@@ -37,7 +37,9 @@ const LONGEST_REASON: usize = 300;
 
 /// The routes of waivers.
 pub fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list_waivers, create_waiver)).routes(routes!(get_waiver, end_waiver))
+    OpenApiRouter::default()
+        .routes(routes!(list_waivers, create_waiver))
+        .routes(routes!(get_waiver, end_waiver))
 }
 
 /// Which waivers to list.
@@ -67,8 +69,20 @@ struct WaiversQuery {
     (status = 200, description = "The page", body = CountedPage<Waiver>),
     (status = 404, description = "There is no such node", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn list_waivers(State(app): State<App>, _: Actor, Query(query): Query<WaiversQuery>) -> Result<Answer, Error> {
-    let WaiversQuery { limit, page_token, filter, sort, fields, count, node } = query;
+async fn list_waivers(
+    State(app): State<App>,
+    _: Actor,
+    Query(query): Query<WaiversQuery>,
+) -> Result<Answer, Error> {
+    let WaiversQuery {
+        limit,
+        page_token,
+        filter,
+        sort,
+        fields,
+        count,
+        node,
+    } = query;
     let mut conn = app.pool.acquire().await?;
     let mut only = Vec::new();
     if let Some(key) = node {
@@ -77,12 +91,31 @@ async fn list_waivers(State(app): State<App>, _: Actor, Query(query): Query<Waiv
         only.push(Term::equal("covers", found.to_string()));
     }
     let now = app.clock.now();
-    let query = ListQuery { limit, page_token, filter, sort, fields, count };
+    let query = ListQuery {
+        limit,
+        page_token,
+        filter,
+        sort,
+        fields,
+        count,
+    };
     let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
-        db::waivers::list_by_id(conn, ids).await?.into_iter().map(|row| object(row, now)).collect()
+        db::waivers::list_by_id(conn, ids)
+            .await?
+            .into_iter()
+            .map(|row| object(row, now))
+            .collect()
     };
     let only = (only, &Sight::new());
-    paging::page(&mut conn, &filter::waivers(now), &query, only, load, |waiver: &Waiver| (waiver.id, "")).await
+    paging::page(
+        &mut conn,
+        &filter::waivers(now),
+        &query,
+        only,
+        load,
+        |waiver: &Waiver| (waiver.id, ""),
+    )
+    .await
 }
 
 /// Asks to let a gate count as passed on a node, a rack or a pool. It counts for nothing until a second person agrees to it.
@@ -100,7 +133,9 @@ async fn create_waiver(
     let now = app.clock.now();
     let (kind, name) = place(&request, now)?;
     writing::once(&app, &actor, idempotency, &request, async |conn| {
-        actor.need(conn, "waiver.create", Named { kind, key: name }).await?;
+        actor
+            .need(conn, "waiver.create", Named { kind, key: name })
+            .await?;
         let at = find(conn, kind, name).await?;
         check_gate(conn, (kind, at), &request.gate).await?;
         let waiver = NewWaiver {
@@ -124,10 +159,14 @@ async fn create_waiver(
         );
         db::approvals::ask_for_waiver(conn, &waiver, &because).await?;
         let row = db::waivers::lock(conn, waiver.id).await?;
-        let row = row.ok_or_else(|| Error::internal(anyhow::anyhow!("a waiver that was just written is gone")))?;
+        let row = row.ok_or_else(|| {
+            Error::internal(anyhow::anyhow!("a waiver that was just written is gone"))
+        })?;
         let summary = format!("{} asks for {}: {}", actor.name, told(&row), row.reason);
         db::events::insert(conn, event(&app, &actor, "waiver.asked", &row, summary)).await?;
-        Ok(Effect::Done(Answer::ok(&object(row, now)?)?.status(StatusCode::CREATED)))
+        Ok(Effect::Done(
+            Answer::ok(&object(row, now)?)?.status(StatusCode::CREATED),
+        ))
     })
     .await
 }
@@ -137,10 +176,17 @@ async fn create_waiver(
     (status = 200, description = "It", body = Waiver),
     (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn get_waiver(State(app): State<App>, _: Actor, Path(key): Path<String>) -> Result<Answer, Error> {
+async fn get_waiver(
+    State(app): State<App>,
+    _: Actor,
+    Path(key): Path<String>,
+) -> Result<Answer, Error> {
     let missing = || Error::NotFound(format!("waiver {key:?}"));
     let id: Uuid = key.parse().map_err(|_| missing())?;
-    let row = db::waivers::list_by_id(&mut *app.pool.acquire().await?, &[id]).await?.pop().ok_or_else(missing)?;
+    let row = db::waivers::list_by_id(&mut *app.pool.acquire().await?, &[id])
+        .await?
+        .pop()
+        .ok_or_else(missing)?;
     Ok(Answer::ok(&object(row, app.clock.now())?)?.etag(FIRST))
 }
 
@@ -162,7 +208,9 @@ async fn end_waiver(
     writing::write(&app, &actor, async |conn| {
         let row = db::waivers::lock(conn, id).await?.ok_or_else(missing)?;
         let (kind, name) = whereabouts(&row);
-        actor.need(conn, "waiver.create", Named { kind, key: name }).await?;
+        actor
+            .need(conn, "waiver.create", Named { kind, key: name })
+            .await?;
         preconditions.allow_removal(FIRST)?;
         if db::waivers::end(conn, id, &actor.name, now).await? {
             let summary = format!("{} ended {}", actor.name, told(&row));
@@ -176,14 +224,29 @@ async fn end_waiver(
 
 /// The kind and the name of what it is for.
 fn place(request: &CreateWaiver, now: Timestamp) -> Result<(&'static str, &str), Error> {
-    let given = [("node", &request.node), ("rack", &request.rack), ("pool", &request.pool)];
-    let mut given = given.into_iter().filter_map(|(kind, name)| Some((kind, name.as_deref()?)));
+    let given = [
+        ("node", &request.node),
+        ("rack", &request.rack),
+        ("pool", &request.pool),
+    ];
+    let mut given = given
+        .into_iter()
+        .filter_map(|(kind, name)| Some((kind, name.as_deref()?)));
     let (Some(place), None) = (given.next(), given.next()) else {
-        return Err(Error::unprocessable("/node", "one_place", "One of node, rack and pool."));
+        return Err(Error::unprocessable(
+            "/node",
+            "one_place",
+            "One of node, rack and pool.",
+        ));
     };
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | '_');
+    let plain =
+        |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | '_');
     if !(1..=100).contains(&request.gate.len()) || !request.gate.chars().all(plain) {
-        return Err(Error::unprocessable("/gate", "invalid_name", "A gate's id: a-z, 0-9, '-', '.', '_'."));
+        return Err(Error::unprocessable(
+            "/gate",
+            "invalid_name",
+            "A gate's id: a-z, 0-9, '-', '.', '_'.",
+        ));
     }
     let length = request.reason.trim().chars().count();
     if !(1..=LONGEST_REASON).contains(&length) || request.reason.chars().any(char::is_control) {
@@ -191,7 +254,11 @@ fn place(request: &CreateWaiver, now: Timestamp) -> Result<(&'static str, &str),
         return Err(Error::unprocessable("/reason", "out_of_range", detail));
     }
     if request.until <= now || request.until > now + LONGEST {
-        return Err(Error::unprocessable("/until", "out_of_range", "From now to 90 days."));
+        return Err(Error::unprocessable(
+            "/until",
+            "out_of_range",
+            "From now to 90 days.",
+        ));
     }
     Ok(place)
 }
@@ -199,17 +266,25 @@ fn place(request: &CreateWaiver, now: Timestamp) -> Result<(&'static str, &str),
 async fn find(conn: &mut PgConnection, kind: &str, name: &str) -> Result<Uuid, Error> {
     let found = match kind {
         "node" => db::nodes::find_id(conn, name).await?.map(|id| id.0),
-        _ => db::objects::find(conn, kind, name).await?.map(|row| row.id.0),
+        _ => db::objects::find(conn, kind, name)
+            .await?
+            .map(|row| row.id.0),
     };
     found.ok_or_else(|| Error::NotFound(format!("{kind} {name:?}")))
 }
 
 /// Refuses a gate that the pool in question never runs: a waiver of a misspelt one would hold nothing back and help nobody. Of a rack, or of a node that no
 /// pool holds, it is not known which suites will be run.
-async fn check_gate(conn: &mut PgConnection, (kind, at): (&str, Uuid), gate: &str) -> Result<(), Error> {
+async fn check_gate(
+    conn: &mut PgConnection,
+    (kind, at): (&str, Uuid),
+    gate: &str,
+) -> Result<(), Error> {
     let pool = match kind {
         "pool" => Some(at),
-        "node" => db::claims::find_bound(conn, NodeId(at)).await?.map(|claim| claim.pool_id.0),
+        "node" => db::claims::find_bound(conn, NodeId(at))
+            .await?
+            .map(|claim| claim.pool_id.0),
         _ => None,
     };
     let Some(pool) = pool else { return Ok(()) };
@@ -219,7 +294,10 @@ async fn check_gate(conn: &mut PgConnection, (kind, at): (&str, Uuid), gate: &st
     }
     known.sort_by_key(|id| apart(id, gate));
     known.truncate(3);
-    let detail = format!("No suite of its pool has a gate {gate:?}. The nearest are: {}.", known.join(", "));
+    let detail = format!(
+        "No suite of its pool has a gate {gate:?}. The nearest are: {}.",
+        known.join(", ")
+    );
     Err(Error::unprocessable("/gate", "not_found", detail))
 }
 
@@ -239,20 +317,38 @@ fn apart(one: &str, other: &str) -> usize {
 }
 
 fn whereabouts(row: &WaiverRow) -> (&'static str, &str) {
-    let named = [("node", &row.node_name), ("rack", &row.rack_name), ("pool", &row.pool_name)];
-    named.into_iter().find_map(|(kind, name)| Some((kind, name.as_deref()?))).unwrap_or(("node", ""))
+    let named = [
+        ("node", &row.node_name),
+        ("rack", &row.rack_name),
+        ("pool", &row.pool_name),
+    ];
+    named
+        .into_iter()
+        .find_map(|(kind, name)| Some((kind, name.as_deref()?)))
+        .unwrap_or(("node", ""))
 }
 
 /// `the waiver of gate disk.smart on node n1 until 2026-12-01 12:00 UTC`
 pub(super) fn told(row: &WaiverRow) -> String {
     let (kind, name) = whereabouts(row);
-    format!("the waiver of gate {} on {kind} {name} until {}", row.gate, row.until.strftime("%F %H:%M UTC"))
+    format!(
+        "the waiver of gate {} on {kind} {name} until {}",
+        row.gate,
+        row.until.strftime("%F %H:%M UTC")
+    )
 }
 
-pub(super) fn event(app: &App, actor: &Actor, kind: &'static str, row: &WaiverRow, summary: String) -> NewEvent {
-    let detail =
-        json!({ "waiver": row.id, "gate": row.gate, "rack": row.rack_name, "pool": row.pool_name, "until": row.until });
-    actor.event(app.clock.now(), kind, row.node, summary).with(detail)
+pub(super) fn event(
+    app: &App,
+    actor: &Actor,
+    kind: &'static str,
+    row: &WaiverRow,
+    summary: String,
+) -> NewEvent {
+    let detail = json!({ "waiver": row.id, "gate": row.gate, "rack": row.rack_name, "pool": row.pool_name, "until": row.until });
+    actor
+        .event(app.clock.now(), kind, row.node, summary)
+        .with(detail)
 }
 
 /// As the API and the pages show it.
@@ -266,7 +362,12 @@ pub fn object(row: WaiverRow, now: Timestamp) -> Result<Waiver, Error> {
         "agreed" => WaiverState::Active,
         "denied" => WaiverState::Denied,
         "ended" => WaiverState::Ended,
-        other => return Err(Error::internal(anyhow::anyhow!("waiver {}: state {other:?}", row.id))),
+        other => {
+            return Err(Error::internal(anyhow::anyhow!(
+                "waiver {}: state {other:?}",
+                row.id
+            )));
+        }
     };
     Ok(Waiver {
         id: row.id,
@@ -292,9 +393,12 @@ mod tests {
 
     #[test]
     fn the_nearest_word_is_the_one_with_the_fewest_changes() {
-        for (one, other, changes) in
-            [("disk.smart", "disk.smart", 0), ("disk.smrt", "disk.smart", 1), ("", "abc", 3), ("ab", "ba", 2)]
-        {
+        for (one, other, changes) in [
+            ("disk.smart", "disk.smart", 0),
+            ("disk.smrt", "disk.smart", 1),
+            ("", "abc", 3),
+            ("ab", "ba", 2),
+        ] {
             assert_eq!(apart(one, other), changes, "{one} {other}");
             assert_eq!(apart(other, one), changes, "{other} {one}");
         }

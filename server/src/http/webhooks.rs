@@ -52,12 +52,29 @@ async fn list_webhook_deliveries(
     Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
-    let webhook = db::objects::find(&mut conn, "webhook", &name).await?.ok_or_else(|| missing(&name))?;
+    let webhook = db::objects::find(&mut conn, "webhook", &name)
+        .await?
+        .ok_or_else(|| missing(&name))?;
     let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
-        Ok(db::webhooks::list_deliveries_by_id(conn, ids).await?.into_iter().map(object).collect())
+        Ok(db::webhooks::list_deliveries_by_id(conn, ids)
+            .await?
+            .into_iter()
+            .map(object)
+            .collect())
     };
-    let only = (vec![Term::equal("webhook", webhook.id.to_string())], &Sight::new());
-    paging::page(&mut conn, &DELIVERIES, &query, only, load, |delivery: &Delivery| (delivery.id, "")).await
+    let only = (
+        vec![Term::equal("webhook", webhook.id.to_string())],
+        &Sight::new(),
+    );
+    paging::page(
+        &mut conn,
+        &DELIVERIES,
+        &query,
+        only,
+        load,
+        |delivery: &Delivery| (delivery.id, ""),
+    )
+    .await
 }
 
 /// Sends a ping, once, whatever state the webhook is in. How it went is in its deliveries.
@@ -75,7 +92,15 @@ async fn test_webhook(
     writing::once(&app, &actor, idempotency, &(), async |conn| {
         let webhook = locked(conn, &name).await?;
         let row = delivery("test", (None, EventId::new(), PING), app.clock.now());
-        queue(&app, conn, &actor, &webhook, ("webhook.tested", "is tested"), row).await
+        queue(
+            &app,
+            conn,
+            &actor,
+            &webhook,
+            ("webhook.tested", "is tested"),
+            row,
+        )
+        .await
     })
     .await
 }
@@ -96,10 +121,28 @@ async fn redeliver_event(
     writing::once(&app, &actor, idempotency, &request, async |conn| {
         let webhook = locked(conn, &name).await?;
         let before = db::webhooks::find_delivery(conn, webhook.id, request.delivery).await?;
-        let unknown = || Error::unprocessable("/delivery", "not_found", "The webhook has no such delivery any more.");
+        let unknown = || {
+            Error::unprocessable(
+                "/delivery",
+                "not_found",
+                "The webhook has no such delivery any more.",
+            )
+        };
         let before = before.ok_or_else(unknown)?;
-        let row = delivery("redelivery", (before.seq, before.event_id, &before.kind), app.clock.now());
-        queue(&app, conn, &actor, &webhook, ("webhook.redelivered", "is told something once more"), row).await
+        let row = delivery(
+            "redelivery",
+            (before.seq, before.event_id, &before.kind),
+            app.clock.now(),
+        );
+        queue(
+            &app,
+            conn,
+            &actor,
+            &webhook,
+            ("webhook.redelivered", "is told something once more"),
+            row,
+        )
+        .await
     })
     .await
 }
@@ -119,13 +162,17 @@ async fn resume_webhook(
         let webhook = locked(conn, &name).await?;
         db::webhooks::start(conn, webhook.id, app.clock.now()).await?;
         record(&app, conn, &actor, &webhook, ("webhook.resumed", "goes on")).await?;
-        read::answer::<WebhookSpec>(&app, conn, webhook).await.map(Effect::Done)
+        read::answer::<WebhookSpec>(&app, conn, webhook)
+            .await
+            .map(Effect::Done)
     })
     .await
 }
 
 async fn locked(conn: &mut PgConnection, name: &str) -> Result<ObjectRow, Error> {
-    db::objects::find_for_update(conn, "webhook", name).await?.ok_or_else(|| missing(name))
+    db::objects::find_for_update(conn, "webhook", name)
+        .await?
+        .ok_or_else(|| missing(name))
 }
 
 fn missing(name: &str) -> Error {
@@ -141,12 +188,18 @@ async fn queue(
     row: DeliveryRow,
 ) -> Result<Effect, Error> {
     if db::webhooks::list_queued(conn, webhook.id).await?.len() >= QUEUED {
-        return Err(Error::conflict("queue_full", format!("{QUEUED} wait to be sent already; look again shortly.")));
+        return Err(Error::conflict(
+            "queue_full",
+            format!("{QUEUED} wait to be sent already; look again shortly."),
+        ));
     }
     db::webhooks::insert_delivery(conn, webhook.id, &row, KEPT).await?;
     record(app, conn, actor, webhook, told).await?;
     let answer = Answer::ok(&object(row))?.status(StatusCode::CREATED);
-    Ok(Effect::Done(answer.location(format!("/v1/webhooks/{}/deliveries", webhook.name))))
+    Ok(Effect::Done(answer.location(format!(
+        "/v1/webhooks/{}/deliveries",
+        webhook.name
+    ))))
 }
 
 async fn record(
@@ -156,7 +209,12 @@ async fn record(
     webhook: &ObjectRow,
     (kind, verb): (&'static str, &str),
 ) -> Result<(), Error> {
-    let event = actor.event(app.clock.now(), kind, None, format!("webhook {} {verb}", webhook.name));
+    let event = actor.event(
+        app.clock.now(),
+        kind,
+        None,
+        format!("webhook {} {verb}", webhook.name),
+    );
     let event = event.with(json!({ "webhook": webhook.name }));
     db::events::insert(conn, event.about(webhook.id)).await
 }

@@ -64,7 +64,10 @@ pub async fn write<T>(
 ///
 /// # Errors
 /// The effect's own; the database's.
-pub async fn tell<T>(app: &App, effect: impl AsyncFnOnce(&mut PgConnection) -> Result<T, Error>) -> Result<T, Error> {
+pub async fn tell<T>(
+    app: &App,
+    effect: impl AsyncFnOnce(&mut PgConnection) -> Result<T, Error>,
+) -> Result<T, Error> {
     let mut tx = app.pool.begin().await?;
     let told = effect(&mut tx).await?;
     tx.rollback().await?;
@@ -83,7 +86,11 @@ pub async fn once(
     effect: impl AsyncFnOnce(&mut PgConnection) -> Result<Effect, Error>,
 ) -> Result<Answer, Error> {
     // Only told: no answer under the key yet, and none that was given before.
-    let key = if dry_run::asked() { IdempotencyKey::none() } else { key };
+    let key = if dry_run::asked() {
+        IdempotencyKey::none()
+    } else {
+        key
+    };
     let written = write(app, actor, async |conn| {
         let once = match key.begin(app, conn, actor, body).await? {
             Begun::Replay(answer) => return Ok(Ok(*answer)),
@@ -114,13 +121,19 @@ pub async fn accepted(conn: &mut PgConnection, operation: OperationId) -> Result
         return Answer::ok(&plan(conn, operation).await?);
     }
     let operation = operations::load(conn, operation).await?;
-    Ok(Answer::ok(&operation)?.status(StatusCode::ACCEPTED).location(operation.link))
+    Ok(Answer::ok(&operation)?
+        .status(StatusCode::ACCEPTED)
+        .location(operation.link))
 }
 
 /// What an operation that was just written down would do to its node.
 async fn plan(conn: &mut PgConnection, operation: OperationId) -> Result<NodePlan, Error> {
     let operation = operations::load(conn, operation).await?;
-    let node: Vec<NodeId> = operation.target.iter().map(|target| NodeId(target.id)).collect();
+    let node: Vec<NodeId> = operation
+        .target
+        .iter()
+        .map(|target| NodeId(target.id))
+        .collect();
     let row = db::nodes::list(conn, &node).await?.pop();
     let state = |word: Option<&str>| word.and_then(|word| word.parse::<State>().ok());
     let now = state(row.as_ref().map(|row| row.state.as_str()));
@@ -131,8 +144,23 @@ async fn plan(conn: &mut PgConnection, operation: OperationId) -> Result<NodePla
         // Kept, renamed, moved: nothing is done to the machine but to let it back in.
         _ => Cost::InPlace,
     };
-    let name = operation.target.as_ref().map_or("", |target| target.name.as_str());
-    let told = if operation.progress.message.is_empty() { &operation.kind } else { &operation.progress.message };
-    let change = if name.is_empty() { told.clone() } else { format!("{name}: {told}") };
-    Ok(NodePlan { effect: effect.to_string(), changes: vec![change], blockers: Vec::new() })
+    let name = operation
+        .target
+        .as_ref()
+        .map_or("", |target| target.name.as_str());
+    let told = if operation.progress.message.is_empty() {
+        &operation.kind
+    } else {
+        &operation.progress.message
+    };
+    let change = if name.is_empty() {
+        told.clone()
+    } else {
+        format!("{name}: {told}")
+    };
+    Ok(NodePlan {
+        effect: effect.to_string(),
+        changes: vec![change],
+        blockers: Vec::new(),
+    })
 }

@@ -52,11 +52,17 @@ impl MasterKey {
         if create == Create::WhenMissing && !path.exists() {
             write_new(path, &rand::random::<[u8; 32]>())?;
         }
-        let bytes = std::fs::read(path).with_context(|| format!("the key file {} cannot be read", path.display()))?;
+        let bytes = std::fs::read(path)
+            .with_context(|| format!("the key file {} cannot be read", path.display()))?;
         let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(path)?.permissions());
-        ensure!(mode & 0o077 == 0, "the key file {} may be read by others: chmod 600 it", path.display());
-        let bytes: [u8; 32] =
-            bytes.try_into().map_err(|_| anyhow!("the key file {} is not 32 bytes long", path.display()))?;
+        ensure!(
+            mode & 0o077 == 0,
+            "the key file {} may be read by others: chmod 600 it",
+            path.display()
+        );
+        let bytes: [u8; 32] = bytes
+            .try_into()
+            .map_err(|_| anyhow!("the key file {} is not 32 bytes long", path.display()))?;
         Ok(Self::from_bytes(&bytes))
     }
 
@@ -64,9 +70,16 @@ impl MasterKey {
     pub fn from_bytes(bytes: &[u8; 32]) -> Self {
         let id = Digest::of(bytes).hex()[..16].to_owned();
         // Derived, so that what is learnt of one use of the key says nothing about the other.
-        let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, bytes), b"muster keyed hash v1");
+        let derived = hmac::sign(
+            &hmac::Key::new(hmac::HMAC_SHA256, bytes),
+            b"muster keyed hash v1",
+        );
         let hash_key = hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref());
-        Self { cipher: Aes256GcmSiv::new(&Key::<Aes256GcmSiv>::from(*bytes)), id, hash_key }
+        Self {
+            cipher: Aes256GcmSiv::new(&Key::<Aes256GcmSiv>::from(*bytes)),
+            id,
+            hash_key,
+        }
     }
 
     /// Encrypts under a data key of its own; `place` (table and row) is bound in, so that a row cannot be copied elsewhere.
@@ -97,7 +110,11 @@ impl MasterKey {
         let data_key: [u8; 32] = decrypt(&self.cipher, place, &sealed.wrapped_key)?
             .try_into()
             .map_err(|_| anyhow!("{place}: the wrapped key has the wrong length"))?;
-        decrypt(&Aes256GcmSiv::new(&Key::<Aes256GcmSiv>::from(data_key)), place, &sealed.ciphertext)
+        decrypt(
+            &Aes256GcmSiv::new(&Key::<Aes256GcmSiv>::from(data_key)),
+            place,
+            &sealed.ciphertext,
+        )
     }
 
     /// A hash that shows whether a secret changed in its place, and nothing else: 32 hex digits.
@@ -117,7 +134,11 @@ pub enum Create {
 fn write_new(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
     file.write_all(bytes)?;
     Ok(file.sync_all()?)
 }
@@ -125,17 +146,30 @@ fn write_new(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 fn encrypt(cipher: &Aes256GcmSiv, place: &str, text: &[u8]) -> anyhow::Result<Vec<u8>> {
     let nonce: [u8; NONCE_BYTES] = rand::random();
     let sealed = cipher
-        .encrypt(&Nonce::from(nonce), Payload { msg: text, aad: place.as_bytes() })
+        .encrypt(
+            &Nonce::from(nonce),
+            Payload {
+                msg: text,
+                aad: place.as_bytes(),
+            },
+        )
         .map_err(|_| anyhow!("{place}: cannot be encrypted"))?;
     Ok([nonce.as_slice(), &sealed].concat())
 }
 
 fn decrypt(cipher: &Aes256GcmSiv, place: &str, sealed: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let (nonce, text) =
-        sealed.split_at_checked(NONCE_BYTES).ok_or_else(|| anyhow!("{place}: the ciphertext is cut short"))?;
+    let (nonce, text) = sealed
+        .split_at_checked(NONCE_BYTES)
+        .ok_or_else(|| anyhow!("{place}: the ciphertext is cut short"))?;
     let nonce: [u8; NONCE_BYTES] = nonce.try_into().expect("split at the nonce's length");
     cipher
-        .decrypt(&Nonce::from(nonce), Payload { msg: text, aad: place.as_bytes() })
+        .decrypt(
+            &Nonce::from(nonce),
+            Payload {
+                msg: text,
+                aad: place.as_bytes(),
+            },
+        )
         .map_err(|_| anyhow!("{place}: the ciphertext or its place was changed"))
 }
 
@@ -163,13 +197,30 @@ impl Keys {
         }
         let authority = master.seal(&place("agent_ca"), Authority::make()?.as_bytes())?;
         db::keys::insert_if_absent(&mut conn, "agent_ca", &authority, clock.now()).await?;
-        let authority = master.open(&place("agent_ca"), &db::keys::get(&mut conn, "agent_ca").await?)?;
+        let authority = master.open(
+            &place("agent_ca"),
+            &db::keys::get(&mut conn, "agent_ca").await?,
+        )?;
         let authority = Authority::open(std::str::from_utf8(&authority)?)?;
-        let permit = seed(&master, &db::keys::get(&mut conn, "permit").await?, "permit")?;
-        let ca = seed(&master, &db::keys::get(&mut conn, "ssh_user_ca").await?, "ssh_user_ca")?;
+        let permit = seed(
+            &master,
+            &db::keys::get(&mut conn, "permit").await?,
+            "permit",
+        )?;
+        let ca = seed(
+            &master,
+            &db::keys::get(&mut conn, "ssh_user_ca").await?,
+            "ssh_user_ca",
+        )?;
         let tokens = TokenKeys::open(&master, &mut conn, clock.now()).await?;
         let pair = russh::keys::ssh_key::private::Ed25519Keypair::from_seed(&ca);
-        Ok(Self { master, permit: SigningKey::from_bytes(&permit), user_ca: PrivateKey::from(pair), authority, tokens })
+        Ok(Self {
+            master,
+            permit: SigningKey::from_bytes(&permit),
+            user_ca: PrivateKey::from(pair),
+            authority,
+            tokens,
+        })
     }
 
     /// The key that signs permits.
@@ -200,8 +251,12 @@ impl Keys {
     pub fn certify(&self, principal: &str, key_id: &str) -> anyhow::Result<UserKey> {
         let rng = &mut rand::rng();
         let key = PrivateKey::random(rng, Algorithm::Ed25519)?;
-        let mut builder =
-            Builder::new_with_random_nonce(rng, key.public_key().key_data().clone(), 0, i64::MAX.unsigned_abs())?;
+        let mut builder = Builder::new_with_random_nonce(
+            rng,
+            key.public_key().key_data().clone(),
+            0,
+            i64::MAX.unsigned_abs(),
+        )?;
         builder.cert_type(CertType::User)?;
         builder.key_id(key_id)?;
         builder.valid_principal(principal)?;
@@ -219,7 +274,9 @@ fn place(name: &str) -> String {
 
 fn seed(master: &MasterKey, sealed: &Sealed, name: &str) -> anyhow::Result<[u8; 32]> {
     let bytes = master.open(&place(name), sealed)?;
-    bytes.try_into().map_err(|_| anyhow!("the {name} key has the wrong length"))
+    bytes
+        .try_into()
+        .map_err(|_| anyhow!("the {name} key has the wrong length"))
 }
 
 #[cfg(test)]
@@ -232,10 +289,19 @@ mod tests {
         let sealed = master.seal("secrets/a", b"hunter2").unwrap();
         assert_eq!(master.open("secrets/a", &sealed).unwrap(), b"hunter2");
         assert!(master.open("secrets/b", &sealed).is_err());
-        assert!(MasterKey::from_bytes(&[2; 32]).open("secrets/a", &sealed).is_err());
+        assert!(
+            MasterKey::from_bytes(&[2; 32])
+                .open("secrets/a", &sealed)
+                .is_err()
+        );
         let mut changed = sealed.clone();
         changed.ciphertext[20] ^= 1;
         assert!(master.open("secrets/a", &changed).is_err());
-        assert!(!sealed.ciphertext.windows(7).any(|window| window == b"hunter2"));
+        assert!(
+            !sealed
+                .ciphertext
+                .windows(7)
+                .any(|window| window == b"hunter2")
+        );
     }
 }

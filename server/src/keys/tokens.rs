@@ -28,7 +28,10 @@ pub struct TokenMac {
 impl TokenMac {
     /// Without the key: for who makes a token beside the database and has none.
     pub fn plain(token: &str) -> Self {
-        Self { key_id: None, mac: Digest::of(token.as_bytes()).0 }
+        Self {
+            key_id: None,
+            mac: Digest::of(token.as_bytes()).0,
+        }
     }
 }
 
@@ -52,7 +55,10 @@ struct TokenKey {
 
 impl TokenKey {
     fn new(bytes: &[u8; 32]) -> Self {
-        Self { id: Digest::of(bytes).hex()[..16].to_owned(), key: hmac::Key::new(hmac::HMAC_SHA256, bytes) }
+        Self {
+            id: Digest::of(bytes).hex()[..16].to_owned(),
+            key: hmac::Key::new(hmac::HMAC_SHA256, bytes),
+        }
     }
 
     fn mac(&self, token: &str) -> [u8; 32] {
@@ -65,7 +71,11 @@ impl TokenKey {
 pub struct TokenKeys(RwLock<Vec<TokenKey>>);
 
 impl TokenKeys {
-    pub(super) async fn open(master: &MasterKey, conn: &mut PgConnection, now: Timestamp) -> anyhow::Result<Self> {
+    pub(super) async fn open(
+        master: &MasterKey,
+        conn: &mut PgConnection,
+        now: Timestamp,
+    ) -> anyhow::Result<Self> {
         let fresh = master.seal(&place(CURRENT), &rand::random::<[u8; 32]>())?;
         db::keys::insert_if_absent(conn, CURRENT, &fresh, now).await?;
         Ok(Self(RwLock::new(load(master, conn).await?)))
@@ -88,7 +98,10 @@ impl TokenKeys {
     pub fn mac(&self, token: &str) -> TokenMac {
         let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let current = keys.first().expect("there is a current key");
-        TokenMac { key_id: Some(current.id.clone()), mac: current.mac(token) }
+        TokenMac {
+            key_id: Some(current.id.clone()),
+            mac: current.mac(token),
+        }
     }
 
     /// Holds what was stored against a token.
@@ -102,7 +115,10 @@ impl TokenKeys {
             },
         };
         drop(keys);
-        match (constant_time::verify_slices_are_equal(stored, &mac).is_ok(), renew) {
+        match (
+            constant_time::verify_slices_are_equal(stored, &mac).is_ok(),
+            renew,
+        ) {
             (false, _) => Fit::Differs,
             (true, false) => Fit::Fits,
             (true, true) => Fit::Renew(self.mac(token)),
@@ -111,7 +127,11 @@ impl TokenKeys {
 }
 
 async fn load(master: &MasterKey, conn: &mut PgConnection) -> anyhow::Result<Vec<TokenKey>> {
-    let mut keys = vec![TokenKey::new(&seed(master, &db::keys::get(conn, CURRENT).await?, CURRENT)?)];
+    let mut keys = vec![TokenKey::new(&seed(
+        master,
+        &db::keys::get(conn, CURRENT).await?,
+        CURRENT,
+    )?)];
     if let Some(before) = db::keys::find(conn, BEFORE).await? {
         keys.push(TokenKey::new(&seed(master, &before, BEFORE)?));
     }
@@ -137,7 +157,13 @@ pub async fn rotate(
         "{left} tokens were not used since the last rotation and would be refused: use them, revoke them, or say --forget"
     );
     db::keys::set(conn, BEFORE, &master.seal(&place(BEFORE), &current)?, now).await?;
-    db::keys::set(conn, CURRENT, &master.seal(&place(CURRENT), &rand::random::<[u8; 32]>())?, now).await?;
+    db::keys::set(
+        conn,
+        CURRENT,
+        &master.seal(&place(CURRENT), &rand::random::<[u8; 32]>())?,
+        now,
+    )
+    .await?;
     Ok(left)
 }
 
@@ -166,7 +192,10 @@ mod tests {
         assert_eq!(other.fit(&stored.mac, id, "mst_a"), Fit::Unknown);
         // Under the other key's name it is still not what that key makes.
         let named = other.mac("x").key_id;
-        assert_eq!(other.fit(&stored.mac, named.as_deref(), "mst_a"), Fit::Differs);
+        assert_eq!(
+            other.fit(&stored.mac, named.as_deref(), "mst_a"),
+            Fit::Differs
+        );
         // Nor is it a hash that anybody could make.
         assert_ne!(stored.mac, TokenMac::plain("mst_a").mac);
         assert_eq!(own.fit(&stored.mac, None, "mst_a"), Fit::Differs);
@@ -176,11 +205,19 @@ mod tests {
     fn what_was_stored_before_goes_over_to_the_current_key() {
         let (former, both) = (keys(&[[1; 32]]), keys(&[[2; 32], [1; 32]]));
         let stored = former.mac("mst_a");
-        let Fit::Renew(renewed) = both.fit(&stored.mac, stored.key_id.as_deref(), "mst_a") else { panic!() };
+        let Fit::Renew(renewed) = both.fit(&stored.mac, stored.key_id.as_deref(), "mst_a") else {
+            panic!()
+        };
         assert_eq!(renewed, both.mac("mst_a"));
-        assert_eq!(both.fit(&renewed.mac, renewed.key_id.as_deref(), "mst_a"), Fit::Fits);
+        assert_eq!(
+            both.fit(&renewed.mac, renewed.key_id.as_deref(), "mst_a"),
+            Fit::Fits
+        );
         let plain = TokenMac::plain("mst_a");
-        assert_eq!(both.fit(&plain.mac, None, "mst_a"), Fit::Renew(both.mac("mst_a")));
+        assert_eq!(
+            both.fit(&plain.mac, None, "mst_a"),
+            Fit::Renew(both.mac("mst_a"))
+        );
         assert_eq!(both.fit(&plain.mac, None, "mst_b"), Fit::Differs);
     }
 }

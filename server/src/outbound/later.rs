@@ -17,9 +17,14 @@ impl Later {
         let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
         if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
             // More seconds than fit are as good as for ever.
-            return Some(Self::After(SignedDuration::from_secs(text.parse().unwrap_or(i64::MAX))));
+            return Some(Self::After(SignedDuration::from_secs(
+                text.parse().unwrap_or(i64::MAX),
+            )));
         }
-        DateTimeParser::new().parse_timestamp(text).ok().map(Self::At)
+        DateTimeParser::new()
+            .parse_timestamp(text)
+            .ok()
+            .map(Self::At)
     }
 
     /// How long that is from now, at most so long; nothing where it is over.
@@ -49,7 +54,11 @@ mod tests {
         assert_eq!(wait("Sun, 06 Nov 1994 08:49:37 GMT"), Some(60));
         assert_eq!(wait("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0), "it is over");
         assert_eq!(
-            [wait("86400"), wait("99999999999999999999"), wait("Sat, 06 Nov 2094 08:49:37 GMT")],
+            [
+                wait("86400"),
+                wait("99999999999999999999"),
+                wait("Sat, 06 Nov 2094 08:49:37 GMT")
+            ],
             [Some(3600); 3]
         );
         for other in ["", "soon", "-5", "1.5", "12 s", "1994-11-06T08:49:37Z"] {

@@ -50,7 +50,14 @@ pub struct Outbound {
 impl Outbound {
     /// A way out under a policy.
     pub fn new(policy: Policy, names: Names, deadline: Duration) -> Self {
-        Self { policy, names, deadline, authorities: Vec::new(), https: OnceLock::new(), http: OnceLock::new() }
+        Self {
+            policy,
+            names,
+            deadline,
+            authorities: Vec::new(),
+            https: OnceLock::new(),
+            http: OnceLock::new(),
+        }
     }
 
     /// The same, which trusts these authorities, PEM, beside those of this machine.
@@ -60,7 +67,10 @@ impl Outbound {
     pub fn trusting(self, pem: &[u8]) -> anyhow::Result<Self> {
         let authorities = Certificate::from_pem_bundle(pem).context("certificates in PEM")?;
         ensure!(!authorities.is_empty(), "it holds no certificate in PEM");
-        Ok(Self { authorities, ..self })
+        Ok(Self {
+            authorities,
+            ..self
+        })
     }
 
     /// What can be said of a URL before it is called.
@@ -70,10 +80,16 @@ impl Outbound {
     pub fn check(&self, url: &Url) -> Result<(), String> {
         let scheme = scheme(url)?;
         if scheme == Scheme::Http && self.policy.allowed.is_empty() {
-            return Err("http is spoken only into networks that --webhook-allow names; there are none.".into());
+            return Err(
+                "http is spoken only into networks that --webhook-allow names; there are none."
+                    .into(),
+            );
         }
         match url.host_str().and_then(literal) {
-            Some(address) => self.policy.check(address, scheme).map_err(|refused| refused.to_string()),
+            Some(address) => self
+                .policy
+                .check(address, scheme)
+                .map_err(|refused| refused.to_string()),
             None => Ok(()),
         }
     }
@@ -82,12 +98,25 @@ impl Outbound {
     ///
     /// # Errors
     /// A sentence on why there is no answer, without the URL and without anything that the other side wrote.
-    pub async fn post(&self, url: &Url, headers: HeaderMap, body: Vec<u8>) -> Result<Answered, String> {
+    pub async fn post(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        body: Vec<u8>,
+    ) -> Result<Answered, String> {
         self.check(url)?;
         let client = self.client(scheme(url)?)?;
         let call = async {
-            let mut answer = client.post(url.clone()).headers(headers).body(body).send().await?;
-            let answered = Answered { status: answer.status().as_u16(), later: Later::of(answer.headers()) };
+            let mut answer = client
+                .post(url.clone())
+                .headers(headers)
+                .body(body)
+                .send()
+                .await?;
+            let answered = Answered {
+                status: answer.status().as_u16(),
+                later: Later::of(answer.headers()),
+            };
             let mut read = 0;
             while let Some(chunk) = answer.chunk().await? {
                 read += chunk.len();
@@ -99,7 +128,10 @@ impl Outbound {
         };
         match tokio::time::timeout(self.deadline, call).await {
             Ok(answered) => answered.map_err(|error| told(&error)),
-            Err(_) => Err(format!("no whole answer within {} ms", self.deadline.as_millis())),
+            Err(_) => Err(format!(
+                "no whole answer within {} ms",
+                self.deadline.as_millis()
+            )),
         }
     }
 
@@ -111,7 +143,11 @@ impl Outbound {
         if let Some(client) = held.get() {
             return Ok(client.clone());
         }
-        let resolver = Resolver { policy: self.policy.clone(), names: self.names.clone(), scheme };
+        let resolver = Resolver {
+            policy: self.policy.clone(),
+            names: self.names.clone(),
+            scheme,
+        };
         let client = reqwest::Client::builder()
             .https_only(scheme == Scheme::Https)
             .redirect(reqwest::redirect::Policy::none())
@@ -155,9 +191,10 @@ impl Resolve for Resolver {
         Box::pin(async move {
             let found: Vec<IpAddr> = match names {
                 Names::Fixed(names) => names.get(name.as_str()).cloned().unwrap_or_default(),
-                Names::System => {
-                    tokio::net::lookup_host((name.as_str(), 0)).await?.map(|address| address.ip()).collect()
-                }
+                Names::System => tokio::net::lookup_host((name.as_str(), 0))
+                    .await?
+                    .map(|address| address.ip())
+                    .collect(),
             };
             // One that may not be called spoils the name: which of them is connected to is not ours to choose.
             for address in &found {
@@ -167,7 +204,8 @@ impl Resolve for Resolver {
                 return Err("the name has no address".into());
             }
             // The port is the URL's.
-            let addresses: Addrs = Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0)));
+            let addresses: Addrs =
+                Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(addresses)
         })
     }
@@ -188,8 +226,15 @@ fn told(error: &reqwest::Error) -> String {
         (false, false) => "no answer",
     };
     // Of reqwest's own words the address is a part, and that may be a secret to whoever reads this.
-    let why = if cause.is::<reqwest::Error>() { String::new() } else { format!(": {cause}") };
-    let text: String = format!("{what}{why}").chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let why = if cause.is::<reqwest::Error>() {
+        String::new()
+    } else {
+        format!(": {cause}")
+    };
+    let text: String = format!("{what}{why}")
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
     text.chars().take(FAILURE).collect()
 }
 
@@ -199,13 +244,23 @@ mod tests {
 
     fn outbound(allowed: &[&str], names: &[(&str, &[&str])]) -> Outbound {
         let address = |text: &&str| text.parse().unwrap();
-        let names = names.iter().map(|(name, list)| ((*name).to_owned(), list.iter().map(address).collect())).collect();
-        let policy = Policy { allowed: allowed.iter().map(|network| network.parse().unwrap()).collect() };
+        let names = names
+            .iter()
+            .map(|(name, list)| ((*name).to_owned(), list.iter().map(address).collect()))
+            .collect();
+        let policy = Policy {
+            allowed: allowed
+                .iter()
+                .map(|network| network.parse().unwrap())
+                .collect(),
+        };
         Outbound::new(policy, Names::Fixed(names), Duration::from_secs(5))
     }
 
     async fn post(outbound: &Outbound, url: &str) -> Result<u16, String> {
-        let answered = outbound.post(&Url::parse(url).unwrap(), HeaderMap::new(), b"{}".to_vec()).await;
+        let answered = outbound
+            .post(&Url::parse(url).unwrap(), HeaderMap::new(), b"{}".to_vec())
+            .await;
         answered.map(|answered| answered.status)
     }
 
@@ -220,16 +275,27 @@ mod tests {
         ];
         let outbound = outbound(&["127.0.0.1/32"], &names);
         for name in ["both.test", "metadata.test"] {
-            let refused = post(&outbound, &format!("http://{name}:{port}/")).await.unwrap_err();
-            assert!(refused.contains("169.254.169.254 is not called"), "{refused}");
+            let refused = post(&outbound, &format!("http://{name}:{port}/"))
+                .await
+                .unwrap_err();
+            assert!(
+                refused.contains("169.254.169.254 is not called"),
+                "{refused}"
+            );
         }
-        let none = post(&outbound, &format!("http://unknown.test:{port}/")).await.unwrap_err();
+        let none = post(&outbound, &format!("http://unknown.test:{port}/"))
+            .await
+            .unwrap_err();
         assert!(none.contains("no address"), "{none}");
         let answer = async {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut request = [0; 1024];
-            let read = tokio::io::AsyncReadExt::read(&mut stream, &mut request).await.unwrap();
-            tokio::io::AsyncWriteExt::write_all(&mut stream, b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+            let read = tokio::io::AsyncReadExt::read(&mut stream, &mut request)
+                .await
+                .unwrap();
+            tokio::io::AsyncWriteExt::write_all(&mut stream, b"HTTP/1.1 204 No Content\r\n\r\n")
+                .await
+                .unwrap();
             String::from_utf8_lossy(&request[..read]).into_owned()
         };
         let url = format!("http://here.test:{port}/a");
@@ -241,25 +307,52 @@ mod tests {
     #[tokio::test]
     async fn what_is_refused_is_told_before_anything_is_sent() {
         let closed = outbound(&[], &[]);
-        for url in
-            ["https://127.0.0.1/", "https://169.254.169.254/latest", "https://[::ffff:10.0.0.1]/", "http://1.1.1.1/"]
-        {
+        for url in [
+            "https://127.0.0.1/",
+            "https://169.254.169.254/latest",
+            "https://[::ffff:10.0.0.1]/",
+            "http://1.1.1.1/",
+        ] {
             assert!(closed.check(&Url::parse(url).unwrap()).is_err(), "{url}");
             assert!(post(&closed, url).await.is_err(), "{url}");
         }
-        assert!(closed.check(&Url::parse("https://example.org/x").unwrap()).is_ok());
-        assert!(closed.check(&Url::parse("ftp://example.org/x").unwrap()).is_err());
+        assert!(
+            closed
+                .check(&Url::parse("https://example.org/x").unwrap())
+                .is_ok()
+        );
+        assert!(
+            closed
+                .check(&Url::parse("ftp://example.org/x").unwrap())
+                .is_err()
+        );
         let open = outbound(&["10.0.0.0/8"], &[]);
         assert!(open.check(&Url::parse("http://10.1.2.3/").unwrap()).is_ok());
-        assert!(open.check(&Url::parse("http://192.168.0.1/").unwrap()).is_err());
+        assert!(
+            open.check(&Url::parse("http://192.168.0.1/").unwrap())
+                .is_err()
+        );
     }
 
     #[tokio::test]
     async fn a_failure_names_its_cause_and_never_the_address_that_was_called() {
         let outbound = outbound(&["127.0.0.1/32"], &[]);
         // Bound and not listened on by anybody once it is dropped.
-        let port = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-        let refused = post(&outbound, &format!("http://127.0.0.1:{port}/a-token-in-the-path")).await.unwrap_err();
-        assert!(refused.starts_with("no connection: ") && !refused.contains("token"), "{refused}");
+        let port = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let refused = post(
+            &outbound,
+            &format!("http://127.0.0.1:{port}/a-token-in-the-path"),
+        )
+        .await
+        .unwrap_err();
+        assert!(
+            refused.starts_with("no connection: ") && !refused.contains("token"),
+            "{refused}"
+        );
     }
 }

@@ -11,7 +11,10 @@ const REFUSED_V4: [(&str, &str); 16] = [
     ("10.0.0.0/8", "private"),
     ("100.64.0.0/10", "shared by a provider"),
     ("127.0.0.0/8", "loopback"),
-    ("169.254.0.0/16", "link-local, where clouds keep their metadata"),
+    (
+        "169.254.0.0/16",
+        "link-local, where clouds keep their metadata",
+    ),
     ("172.16.0.0/12", "private"),
     ("192.0.0.0/24", "reserved"),
     ("192.0.2.0/24", "documentation"),
@@ -78,7 +81,10 @@ impl Policy {
         }
         match (refusal(address).or_else(|| refusal(real)), scheme) {
             (Some(why), _) => Err(Refused { address, why }),
-            (None, Scheme::Http) => Err(Refused { address, why: "outside, where http lets others read along" }),
+            (None, Scheme::Http) => Err(Refused {
+                address,
+                why: "outside, where http lets others read along",
+            }),
             (None, Scheme::Https) => Ok(()),
         }
     }
@@ -86,24 +92,37 @@ impl Policy {
 
 fn refusal(address: IpAddr) -> Option<&'static str> {
     match address {
-        IpAddr::V4(address) => {
-            REFUSED_V4.iter().find(|(network, _)| holds(network, address.into())).map(|(_, why)| *why)
-        }
+        IpAddr::V4(address) => REFUSED_V4
+            .iter()
+            .find(|(network, _)| holds(network, address.into()))
+            .map(|(_, why)| *why),
         IpAddr::V6(address) => {
-            let known = REFUSED_V6.iter().find(|(network, _)| holds(network, address.into())).map(|(_, why)| *why);
+            let known = REFUSED_V6
+                .iter()
+                .find(|(network, _)| holds(network, address.into()))
+                .map(|(_, why)| *why);
             known.or_else(|| (!holds(GLOBAL_V6, address.into())).then_some("not everybody's"))
         }
     }
 }
 
 fn holds(network: &str, address: IpAddr) -> bool {
-    network.parse::<IpNet>().expect("the tables hold networks").contains(&address)
+    network
+        .parse::<IpNet>()
+        .expect("the tables hold networks")
+        .contains(&address)
 }
 
 /// An address that a URL's host already is; a name is looked up when it is called.
 pub fn literal(host: &str) -> Option<IpAddr> {
-    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-    bare.parse::<Ipv4Addr>().map(IpAddr::V4).or_else(|_| bare.parse::<Ipv6Addr>().map(IpAddr::V6)).ok()
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(host);
+    bare.parse::<Ipv4Addr>()
+        .map(IpAddr::V4)
+        .or_else(|_| bare.parse::<Ipv6Addr>().map(IpAddr::V6))
+        .ok()
 }
 
 #[cfg(test)]
@@ -111,13 +130,27 @@ mod tests {
     use super::*;
 
     fn check(allowed: &[&str], address: &str, scheme: Scheme) -> Result<(), &'static str> {
-        let policy = Policy { allowed: allowed.iter().map(|network| network.parse().unwrap()).collect() };
-        policy.check(address.parse().unwrap(), scheme).map_err(|refused| refused.why)
+        let policy = Policy {
+            allowed: allowed
+                .iter()
+                .map(|network| network.parse().unwrap())
+                .collect(),
+        };
+        policy
+            .check(address.parse().unwrap(), scheme)
+            .map_err(|refused| refused.why)
     }
 
     #[test]
     fn everybodys_addresses_are_called_by_https_and_by_nothing_else() {
-        for address in ["1.1.1.1", "93.184.216.34", "172.15.255.255", "172.32.0.1", "100.63.0.1", "100.128.0.1"] {
+        for address in [
+            "1.1.1.1",
+            "93.184.216.34",
+            "172.15.255.255",
+            "172.32.0.1",
+            "100.63.0.1",
+            "100.128.0.1",
+        ] {
             assert_eq!(check(&[], address, Scheme::Https), Ok(()), "{address}");
             assert!(check(&[], address, Scheme::Http).is_err(), "{address}");
         }
@@ -131,7 +164,11 @@ mod tests {
             ("10.0.0.0", "10.255.255.255", "private"),
             ("100.64.0.0", "100.127.255.255", "shared by a provider"),
             ("127.0.0.1", "127.255.255.255", "loopback"),
-            ("169.254.0.0", "169.254.169.254", "link-local, where clouds keep their metadata"),
+            (
+                "169.254.0.0",
+                "169.254.169.254",
+                "link-local, where clouds keep their metadata",
+            ),
             ("172.16.0.0", "172.31.255.255", "private"),
             ("192.0.0.0", "192.0.0.255", "reserved"),
             ("192.0.2.0", "192.0.2.255", "documentation"),
@@ -169,8 +206,15 @@ mod tests {
     fn a_network_that_the_configuration_names_is_called_and_its_neighbours_are_not() {
         for scheme in [Scheme::Https, Scheme::Http] {
             assert_eq!(check(&["127.0.0.1/32"], "127.0.0.1", scheme), Ok(()));
-            assert_eq!(check(&["127.0.0.1/32"], "::ffff:127.0.0.1", scheme), Ok(()), "it leads to the same");
-            assert_eq!(check(&["127.0.0.1/32"], "127.0.0.2", scheme), Err("loopback"));
+            assert_eq!(
+                check(&["127.0.0.1/32"], "::ffff:127.0.0.1", scheme),
+                Ok(()),
+                "it leads to the same"
+            );
+            assert_eq!(
+                check(&["127.0.0.1/32"], "127.0.0.2", scheme),
+                Err("loopback")
+            );
             assert_eq!(check(&["fd00:1::/64"], "fd00:1::9", scheme), Ok(()));
             assert_eq!(check(&["fd00:1::/64"], "fd00:2::9", scheme), Err("private"));
             assert!(check(&["10.0.0.0/8"], "169.254.169.254", scheme).is_err());
@@ -179,14 +223,25 @@ mod tests {
 
     #[test]
     fn a_host_that_is_an_address_is_seen_as_one_however_it_is_written() {
-        for written in
-            ["http://127.0.0.1/", "http://2130706433/", "http://0x7f.1/", "http://0177.0.0.1/", "http://127.1/"]
-        {
+        for written in [
+            "http://127.0.0.1/",
+            "http://2130706433/",
+            "http://0x7f.1/",
+            "http://0177.0.0.1/",
+            "http://127.1/",
+        ] {
             let url = reqwest::Url::parse(written).unwrap();
-            assert_eq!(literal(url.host_str().unwrap()), Some("127.0.0.1".parse().unwrap()), "{written}");
+            assert_eq!(
+                literal(url.host_str().unwrap()),
+                Some("127.0.0.1".parse().unwrap()),
+                "{written}"
+            );
         }
         let url = reqwest::Url::parse("http://[::ffff:7f00:1]/").unwrap();
-        assert_eq!(literal(url.host_str().unwrap()), Some("::ffff:127.0.0.1".parse().unwrap()));
+        assert_eq!(
+            literal(url.host_str().unwrap()),
+            Some("::ffff:127.0.0.1".parse().unwrap())
+        );
         assert_eq!(literal("example.org"), None);
     }
 }

@@ -31,7 +31,9 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
             }
             Ok(_) => {}
             // Until the database is back, time goes on by the monotonic clock.
-            Err(error) => tracing::debug!(error = ?error, "the database was not asked for the time"),
+            Err(error) => {
+                tracing::debug!(error = ?error, "the database was not asked for the time")
+            }
         }
         tokio::select! {
             () = cancel.cancelled() => return,

@@ -15,7 +15,10 @@ const PERIOD: SignedDuration = SignedDuration::from_hours(24);
 const REASON: &str = "the daily look";
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {
-    looks::run((app, Wish::CheckDrift), cancel, |app, after| async move { round(&app, after).await }).await;
+    looks::run((app, Wish::CheckDrift), cancel, |app, after| async move {
+        round(&app, after).await
+    })
+    .await;
 }
 
 /// Asks the next nodes for a look; where the next round begins.
@@ -24,6 +27,8 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
 /// When the database fails.
 pub async fn round(app: &App, after: NodeId) -> Result<NodeId, Error> {
     let before = app.clock.now() - PERIOD;
-    let candidates = db::drift::list_candidates(&mut *app.pool.acquire().await?, after, before, looks::ROUND).await?;
+    let candidates =
+        db::drift::list_candidates(&mut *app.pool.acquire().await?, after, before, looks::ROUND)
+            .await?;
     looks::begin(app, &candidates, Wish::CheckDrift, REASON).await
 }

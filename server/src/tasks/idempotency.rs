@@ -36,7 +36,8 @@ pub async fn forget(app: &App) -> Result<u64, Error> {
     let limit = i64::try_from(BATCH).unwrap_or(i64::MAX);
     let mut gone = 0;
     loop {
-        let batch = db::idempotency::delete_old(&mut *app.pool.acquire().await?, before, limit).await?;
+        let batch =
+            db::idempotency::delete_old(&mut *app.pool.acquire().await?, before, limit).await?;
         gone += batch;
         if batch < BATCH {
             return Ok(gone);

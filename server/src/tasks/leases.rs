@@ -75,12 +75,19 @@ pub async fn expire(app: &App) -> Result<(), Error> {
     let some = !expired.is_empty();
     for job in expired {
         // Neither done nor failed: the next worker looks first, and until then it is said that nobody knows.
-        let told = job.step.parse::<Step>().map_or("another look", Step::observation);
-        let summary = format!("the agent was not heard of; how {} ended is unknown, {told} will tell", job.step);
+        let told = job
+            .step
+            .parse::<Step>()
+            .map_or("another look", Step::observation);
+        let summary = format!(
+            "the agent was not heard of; how {} ended is unknown, {told} will tell",
+            job.step
+        );
         if let Some(operation) = job.operation {
             db::operations::set_unknown(&mut tx, operation, &summary).await?;
         }
-        let event = NewEvent::node(now, "muster", "job.lease_expired", job.node, summary).under(job.operation);
+        let event = NewEvent::node(now, "muster", "job.lease_expired", job.node, summary)
+            .under(job.operation);
         db::events::insert(&mut tx, event.with(json!({ "job": job.id }))).await?;
         db::lifecycle::make_due(&mut tx, job.node, now).await?;
     }

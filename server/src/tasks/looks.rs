@@ -34,7 +34,9 @@ pub(super) async fn run<R: Future<Output = Result<NodeId, Error>>>(
     loop {
         match round(app.clone(), after).await {
             Ok(next) => after = next,
-            Err(error) => tracing::warn!(error = ?error, "nodes could not be asked to {what}; tried again shortly"),
+            Err(error) => {
+                tracing::warn!(error = ?error, "nodes could not be asked to {what}; tried again shortly")
+            }
         }
         tokio::select! {
             () = cancel.cancelled() => return,
@@ -47,7 +49,12 @@ pub(super) async fn run<R: Future<Output = Result<NodeId, Error>>>(
 ///
 /// # Errors
 /// When the database fails.
-pub(super) async fn begin(app: &App, candidates: &[Candidate], wish: Wish, reason: &str) -> Result<NodeId, Error> {
+pub(super) async fn begin(
+    app: &App,
+    candidates: &[Candidate],
+    wish: Wish,
+    reason: &str,
+) -> Result<NodeId, Error> {
     let mut begun = 0;
     for node in candidates {
         if begun == BEGUN {
@@ -61,7 +68,10 @@ pub(super) async fn begin(app: &App, candidates: &[Candidate], wish: Wish, reaso
         app.wake_engine.notify_one();
     }
     let full = i64::try_from(candidates.len()) == Ok(ROUND);
-    Ok(candidates.last().filter(|_| full).map_or(FIRST, |last| last.id))
+    Ok(candidates
+        .last()
+        .filter(|_| full)
+        .map_or(FIRST, |last| last.id))
 }
 
 /// Writes a wish for a node in service down as for a person, unless one of theirs came first.
@@ -71,7 +81,9 @@ pub(super) async fn begin(app: &App, candidates: &[Candidate], wish: Wish, reaso
 async fn ask(app: &App, name: &str, wish: Wish, reason: &str) -> Result<bool, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
-    let Some(node) = db::nodes::find_for_update(&mut tx, name).await? else { return Ok(false) };
+    let Some(node) = db::nodes::find_for_update(&mut tx, name).await? else {
+        return Ok(false);
+    };
     if node.wish.is_some() || node.releasing || node.state != State::InService.as_str() {
         return Ok(false);
     }
@@ -90,7 +102,11 @@ async fn ask(app: &App, name: &str, wish: Wish, reason: &str) -> Result<bool, Er
     db::nodes::set_wish(&mut tx, node.id, wish, Some(reason), id, now).await?;
     let summary = format!("{name} was asked to {wish}: {reason}");
     let event = NewEvent::node(now, "muster", "node.asked", node.id, summary).under(Some(id));
-    db::events::insert(&mut tx, event.with(json!({ "wish": wish.as_str(), "reason": reason }))).await?;
+    db::events::insert(
+        &mut tx,
+        event.with(json!({ "wish": wish.as_str(), "reason": reason })),
+    )
+    .await?;
     tx.commit().await?;
     Ok(true)
 }

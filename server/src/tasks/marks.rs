@@ -33,7 +33,11 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
 pub async fn compare(app: &App) -> anyhow::Result<()> {
     let path = app.blobs.join("latest-event");
     let remembered = match tokio::fs::read_to_string(&path).await {
-        Ok(text) => Some(text.trim().parse::<EventId>().with_context(|| format!("{}: not an event", path.display()))?),
+        Ok(text) => Some(
+            text.trim()
+                .parse::<EventId>()
+                .with_context(|| format!("{}: not an event", path.display()))?,
+        ),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => return Err(error).with_context(|| format!("read {}", path.display())),
     };
@@ -41,7 +45,8 @@ pub async fn compare(app: &App) -> anyhow::Result<()> {
     if let Some(event) = remembered
         && !db::cautions::knows(&mut tx, event).await?
     {
-        let because = format!("A server wrote down the event {event}, and the database does not have it.");
+        let because =
+            format!("A server wrote down the event {event}, and the database does not have it.");
         caution::notice(&mut tx, &because, app.clock.now()).await?;
     }
     let latest = db::cautions::latest_event(&mut tx).await?;
@@ -56,6 +61,10 @@ pub async fn compare(app: &App) -> anyhow::Result<()> {
 async fn write(path: PathBuf, event: EventId) -> anyhow::Result<()> {
     let draft = path.with_extension(format!("{:016x}", rand::random::<u64>()));
     let place = format!("write {}", draft.display());
-    tokio::fs::write(&draft, event.to_string()).await.context(place)?;
-    tokio::fs::rename(&draft, &path).await.with_context(|| format!("replace {}", path.display()))
+    tokio::fs::write(&draft, event.to_string())
+        .await
+        .context(place)?;
+    tokio::fs::rename(&draft, &path)
+        .await
+        .with_context(|| format!("replace {}", path.display()))
 }

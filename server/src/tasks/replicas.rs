@@ -28,7 +28,9 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
         }
         match round(&app, after).await {
             Ok(next) => after = next,
-            Err(error) => tracing::warn!(error = ?error, "pools could not be looked at; tried again shortly"),
+            Err(error) => {
+                tracing::warn!(error = ?error, "pools could not be looked at; tried again shortly")
+            }
         }
     }
 }
@@ -44,7 +46,9 @@ pub async fn round(app: &App, mut after: ObjectId) -> Result<ObjectId, Error> {
         if db::cautions::find_open(&mut tx).await?.is_some() {
             return Ok(FIRST);
         }
-        let Some(pool) = db::replicas::lock_next(&mut tx, after).await? else { return Ok(FIRST) };
+        let Some(pool) = db::replicas::lock_next(&mut tx, after).await? else {
+            return Ok(FIRST);
+        };
         after = pool.id;
         match replicas::fill(&mut tx, app, &pool).await {
             Ok(made) => {
@@ -55,7 +59,9 @@ pub async fn round(app: &App, mut after: ObjectId) -> Result<ObjectId, Error> {
             }
             Err(error @ Error::Unavailable(_)) => return Err(error),
             // One pool that goes wrong keeps no other waiting; it is tried again in a later round.
-            Err(error) => tracing::error!(pool = pool.name, error = ?error, "a pool could not claim what it asks for"),
+            Err(error) => {
+                tracing::error!(pool = pool.name, error = ?error, "a pool could not claim what it asks for")
+            }
         }
     }
     Ok(after)

@@ -29,7 +29,9 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
     loop {
         match round(&app, anchored).await {
             Ok(number) => anchored = number,
-            Err(error) => tracing::warn!(error = ?error, "the history could not be sealed; tried again shortly"),
+            Err(error) => {
+                tracing::warn!(error = ?error, "the history could not be sealed; tried again shortly")
+            }
         }
         tokio::select! {
             () = cancel.cancelled() => return,
@@ -48,7 +50,9 @@ pub async fn round(app: &App, anchored: i64) -> anyhow::Result<i64> {
             break;
         }
     }
-    let Some(row) = db::seals::latest(&mut *app.pool.acquire().await?).await? else { return Ok(0) };
+    let Some(row) = db::seals::latest(&mut *app.pool.acquire().await?).await? else {
+        return Ok(0);
+    };
     if row.number != anchored {
         let anchor = Anchor {
             number: row.number,
@@ -75,7 +79,11 @@ pub async fn seal(app: &App) -> Result<bool, Error> {
         None => (1, BEGINNING, 0),
         Some(row) => {
             let hash = row.hash.as_slice().try_into().map_err(Error::internal)?;
-            (row.number + 1, hash, row.seqs.last().copied().unwrap_or_default())
+            (
+                row.number + 1,
+                hash,
+                row.seqs.last().copied().unwrap_or_default(),
+            )
         }
     };
     // Asked before the events are, as `db::events::whole` says.
@@ -83,7 +91,12 @@ pub async fn seal(app: &App) -> Result<bool, Error> {
     let events = db::seals::digests(&mut tx, after, whole, BATCH).await?;
     let full = i64::try_from(events.len()).unwrap_or(BATCH) == BATCH;
     if !events.is_empty() {
-        let seal = Seal { number, previous, sealed_at: microseconds(app.clock.now())?, events };
+        let seal = Seal {
+            number,
+            previous,
+            sealed_at: microseconds(app.clock.now())?,
+            events,
+        };
         db::seals::insert(&mut tx, &seal).await?;
         announce(app, &mut tx, &seal).await?;
     }
@@ -94,15 +107,29 @@ pub async fn seal(app: &App) -> Result<bool, Error> {
 /// Tells webhooks of a seal, where one wants to hear of it: what is told has left the database. A seal over nothing but such events is told to nobody,
 /// or there would be no end of them.
 async fn announce(app: &App, conn: &mut PgConnection, seal: &Seal) -> Result<(), Error> {
-    let (Some((first, _)), Some((last, _))) = (seal.events.first(), seal.events.last()) else { return Ok(()) };
+    let (Some((first, _)), Some((last, _))) = (seal.events.first(), seal.events.last()) else {
+        return Ok(());
+    };
     let topics = [SEALED, "audit.*", "*"].map(str::to_owned);
-    if !db::webhooks::wanted(conn, &topics).await? || !db::seals::holds_others(conn, *first, *last, SEALED).await? {
+    if !db::webhooks::wanted(conn, &topics).await?
+        || !db::seals::holds_others(conn, *first, *last, SEALED).await?
+    {
         return Ok(());
     }
     let at = app.clock.now();
-    let anchor = Anchor { number: seal.number, last_seq: *last, hash: hex::encode(seal.hash()), at };
-    let event = NewEvent::new(at, "muster", SEALED, format!("the history is sealed up to event {last}"))
-        .with(serde_json::to_value(&anchor).map_err(Error::internal)?);
+    let anchor = Anchor {
+        number: seal.number,
+        last_seq: *last,
+        hash: hex::encode(seal.hash()),
+        at,
+    };
+    let event = NewEvent::new(
+        at,
+        "muster",
+        SEALED,
+        format!("the history is sealed up to event {last}"),
+    )
+    .with(serde_json::to_value(&anchor).map_err(Error::internal)?);
     db::events::insert(conn, event).await
 }
 
@@ -115,10 +142,16 @@ fn microseconds(at: jiff::Timestamp) -> Result<jiff::Timestamp, Error> {
 async fn append(path: &Path, anchor: &Anchor) -> anyhow::Result<()> {
     let line = serde_json::to_string(anchor)? + "\n";
     let write = async {
-        let mut file = tokio::fs::OpenOptions::new().create(true).append(true).open(path).await?;
+        let mut file = tokio::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .await?;
         file.write_all(line.as_bytes()).await?;
         file.flush().await?;
         file.sync_data().await
     };
-    write.await.with_context(|| format!("write {}", path.display()))
+    write
+        .await
+        .with_context(|| format!("write {}", path.display()))
 }

@@ -12,7 +12,10 @@ use crate::error::Error;
 const REASON: &str = "its pool's sweep";
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {
-    looks::run((app, Wish::Sweep), cancel, |app, after| async move { round(&app, after).await }).await;
+    looks::run((app, Wish::Sweep), cancel, |app, after| async move {
+        round(&app, after).await
+    })
+    .await;
 }
 
 /// Asks the next nodes for their sweep; where the next round begins.
@@ -21,6 +24,8 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
 /// When the database fails.
 pub async fn round(app: &App, after: NodeId) -> Result<NodeId, Error> {
     let now = app.clock.now();
-    let candidates = db::sweeps::list_candidates(&mut *app.pool.acquire().await?, after, now, looks::ROUND).await?;
+    let candidates =
+        db::sweeps::list_candidates(&mut *app.pool.acquire().await?, after, now, looks::ROUND)
+            .await?;
     looks::begin(app, &candidates, Wish::Sweep, REASON).await
 }

@@ -49,7 +49,9 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
                     senders.spawn(serve(app.clone(), webhook, lease, cancel.clone()));
                 }
             }
-            Err(error) => tracing::warn!(error = ?error, "webhooks could not be looked at; tried again shortly"),
+            Err(error) => {
+                tracing::warn!(error = ?error, "webhooks could not be looked at; tried again shortly")
+            }
         }
         tokio::select! {
             () = cancel.cancelled() => break,
@@ -78,7 +80,14 @@ pub async fn round(app: &App) -> Result<usize, Error> {
 async fn take(app: &App, limit: usize) -> Result<Vec<(ObjectId, Uuid)>, Error> {
     let (now, lease) = (app.clock.now(), Uuid::new_v4());
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let taken = db::webhooks::lease(&mut *app.pool.acquire().await?, lease, now, now + LEASE, limit).await?;
+    let taken = db::webhooks::lease(
+        &mut *app.pool.acquire().await?,
+        lease,
+        now,
+        now + LEASE,
+        limit,
+    )
+    .await?;
     Ok(taken.into_iter().map(|webhook| (webhook, lease)).collect())
 }
 
@@ -90,7 +99,8 @@ async fn serve(app: App, webhook: ObjectId, lease: Uuid, cancel: CancellationTok
         Ok::<(), Error>(())
     };
     let sent = cancel.run_until_cancelled(sent).await.unwrap_or(Ok(()));
-    let released = async { db::webhooks::release(&mut *app.pool.acquire().await?, webhook, lease).await };
+    let released =
+        async { db::webhooks::release(&mut *app.pool.acquire().await?, webhook, lease).await };
     if let Err(error) = sent.and(released.await) {
         tracing::warn!(%webhook, error = ?error, "a webhook was not served to the end; its lease ends by itself");
     }
@@ -105,31 +115,70 @@ struct Receiver {
 
 impl Receiver {
     async fn open(app: &App, conn: &mut PgConnection, held: &Held) -> Result<Self, Error> {
-        let spec: WebhookSpec = serde_json::from_value(held.spec.clone()).map_err(Error::internal)?;
+        let spec: WebhookSpec =
+            serde_json::from_value(held.spec.clone()).map_err(Error::internal)?;
         let sealed = db::keys::find_secret(conn, held.webhook).await?;
-        let sealed = sealed.ok_or_else(|| Error::internal(anyhow::anyhow!("webhook {} has no secret", held.name)))?;
-        let secret = app.keys.master.open(&secret_place(held.webhook), &sealed).map_err(Error::internal)?;
+        let sealed = sealed.ok_or_else(|| {
+            Error::internal(anyhow::anyhow!("webhook {} has no secret", held.name))
+        })?;
+        let secret = app
+            .keys
+            .master
+            .open(&secret_place(held.webhook), &sealed)
+            .map_err(Error::internal)?;
         let secrets = std::str::from_utf8(&secret).map_err(Error::internal)?;
-        let secrets = webhooks::secrets(secrets).map_err(|why| Error::internal(anyhow::anyhow!(why)))?;
-        Ok(Self { url: Url::parse(&spec.url).map_err(Error::internal)?, spec, secrets })
+        let secrets =
+            webhooks::secrets(secrets).map_err(|why| Error::internal(anyhow::anyhow!(why)))?;
+        Ok(Self {
+            url: Url::parse(&spec.url).map_err(Error::internal)?,
+            spec,
+            secrets,
+        })
     }
 
     /// One attempt, as it is written down, and when the receiver wants the next one.
-    async fn send(&self, app: &App, message: &Message, row: DeliveryRow) -> (DeliveryRow, Option<Later>) {
+    async fn send(
+        &self,
+        app: &App,
+        message: &Message,
+        row: DeliveryRow,
+    ) -> (DeliveryRow, Option<Later>) {
         let (at, began) = (app.clock.now(), Instant::now());
-        let answer = app.outbound.post(&self.url, message.headers(&self.secrets, at), message.body.clone()).await;
+        let answer = app
+            .outbound
+            .post(
+                &self.url,
+                message.headers(&self.secrets, at),
+                message.body.clone(),
+            )
+            .await;
         let (status, error) = match &answer {
-            Ok(Answered { status: status @ 200..300, .. }) => (Some(*status), None),
-            Ok(Answered { status: status @ 300..400, .. }) => {
-                (Some(*status), Some(format!("answered {status}: no redirect is followed")))
-            }
+            Ok(Answered {
+                status: status @ 200..300,
+                ..
+            }) => (Some(*status), None),
+            Ok(Answered {
+                status: status @ 300..400,
+                ..
+            }) => (
+                Some(*status),
+                Some(format!("answered {status}: no redirect is followed")),
+            ),
             Ok(Answered { status, .. }) => (Some(*status), Some(format!("answered {status}"))),
             Err(why) => (None, Some(why.clone())),
         };
         // Of these it means that the same may be taken later.
-        let later = answer.ok().filter(|answered| matches!(answered.status, 429 | 503)).and_then(|one| one.later);
+        let later = answer
+            .ok()
+            .filter(|answered| matches!(answered.status, 429 | 503))
+            .and_then(|one| one.later);
         let row = DeliveryRow {
-            state: if error.is_none() { "delivered" } else { "failed" }.to_owned(),
+            state: if error.is_none() {
+                "delivered"
+            } else {
+                "failed"
+            }
+            .to_owned(),
             attempt: row.attempt + 1,
             at,
             status: status.map(i32::from),
@@ -165,7 +214,9 @@ pub fn delivery(
 /// Sends what people asked for: once each, whatever state the webhook is in.
 async fn asked(app: &App, webhook: ObjectId, lease: Uuid) -> Result<(), Error> {
     let mut conn = app.pool.acquire().await?;
-    let Some(held) = db::webhooks::find_held(&mut conn, webhook, lease).await? else { return Ok(()) };
+    let Some(held) = db::webhooks::find_held(&mut conn, webhook, lease).await? else {
+        return Ok(());
+    };
     let rows = db::webhooks::list_queued(&mut conn, webhook).await?;
     if rows.is_empty() {
         return Ok(());
@@ -173,19 +224,34 @@ async fn asked(app: &App, webhook: ObjectId, lease: Uuid) -> Result<(), Error> {
     let receiver = Receiver::open(app, &mut conn, &held).await?;
     drop(conn);
     for row in rows {
-        if !db::webhooks::renew(&mut *app.pool.acquire().await?, &held, app.clock.now() + LEASE).await? {
+        if !db::webhooks::renew(
+            &mut *app.pool.acquire().await?,
+            &held,
+            app.clock.now() + LEASE,
+        )
+        .await?
+        {
             return Ok(());
         }
         let message = match row.seq {
             None => Some(Message::ping(row.event_id.0, &held.name, row.at)),
             Some(seq) => {
-                let found = db::webhooks::list_events(&mut *app.pool.acquire().await?, seq - 1, seq, 1).await?;
-                found.into_iter().next().map(|(row, _)| Message::event(&event(row)))
+                let found =
+                    db::webhooks::list_events(&mut *app.pool.acquire().await?, seq - 1, seq, 1)
+                        .await?;
+                found
+                    .into_iter()
+                    .next()
+                    .map(|(row, _)| Message::event(&event(row)))
             }
         };
         let row = match message {
             Some(message) => receiver.send(app, &message, row).await.0,
-            None => DeliveryRow { state: "failed".into(), error: Some("the history has it no more".into()), ..row },
+            None => DeliveryRow {
+                state: "failed".into(),
+                error: Some("the history has it no more".into()),
+                ..row
+            },
         };
         db::webhooks::finish_delivery(&mut *app.pool.acquire().await?, &row).await?;
     }
@@ -195,7 +261,9 @@ async fn asked(app: &App, webhook: ObjectId, lease: Uuid) -> Result<(), Error> {
 /// Sends a stretch of the history. `true`: there is more.
 async fn stretch(app: &App, webhook: ObjectId, lease: Uuid) -> Result<bool, Error> {
     let mut conn = app.pool.acquire().await?;
-    let Some(held) = db::webhooks::find_held(&mut conn, webhook, lease).await? else { return Ok(false) };
+    let Some(held) = db::webhooks::find_held(&mut conn, webhook, lease).await? else {
+        return Ok(false);
+    };
     let state = &held.state;
     if state.stopped_because.is_some() || state.due_at.to_jiff() > app.clock.now() {
         return Ok(false);
@@ -209,7 +277,11 @@ async fn stretch(app: &App, webhook: ObjectId, lease: Uuid) -> Result<bool, Erro
     let rows = db::webhooks::list_events(&mut conn, state.seq, whole, BATCH).await?;
     drop(conn);
     let full = i64::try_from(rows.len()).unwrap_or(BATCH) == BATCH;
-    let end = if full { rows.last().map_or(whole, |(row, _)| row.seq) } else { whole };
+    let end = if full {
+        rows.last().map_or(whole, |(row, _)| row.seq)
+    } else {
+        whole
+    };
     let mut tried = state.attempts;
     for (row, site) in rows {
         if !webhooks::wants(&receiver.spec, &row.kind, site.as_deref()) {
@@ -222,16 +294,25 @@ async fn stretch(app: &App, webhook: ObjectId, lease: Uuid) -> Result<bool, Erro
     }
     let until = app.clock.now() + LEASE;
     // What was not for it is not read once more.
-    let goes_on =
-        end <= state.seq || db::webhooks::set_taken(&mut *app.pool.acquire().await?, &held, end, until).await?;
+    let goes_on = end <= state.seq
+        || db::webhooks::set_taken(&mut *app.pool.acquire().await?, &held, end, until).await?;
     Ok(full && goes_on)
 }
 
 /// Tells one event. `true`: it was taken, and the webhook is still ours and the same.
-async fn tell(app: &App, held: &Held, receiver: &Receiver, row: EventRow, tried: i32) -> Result<bool, Error> {
+async fn tell(
+    app: &App,
+    held: &Held,
+    receiver: &Receiver,
+    row: EventRow,
+    tried: i32,
+) -> Result<bool, Error> {
     let (seq, id, kind) = (row.seq, row.id, row.kind.clone());
     let message = Message::event(&event(row));
-    let planned = DeliveryRow { attempt: tried, ..delivery("event", (Some(seq), id, &kind), app.clock.now()) };
+    let planned = DeliveryRow {
+        attempt: tried,
+        ..delivery("event", (Some(seq), id, &kind), app.clock.now())
+    };
     let (tried, later) = receiver.send(app, &message, planned).await;
     let mut tx = app.pool.begin().await?;
     // First: it holds the webhook itself, as whoever changes it does before they look at how far it is.
@@ -261,18 +342,31 @@ async fn failed(
     if !db::webhooks::set_failed(conn, held, error, (now, due_at)).await? {
         return Ok(());
     }
-    let since = held.state.failing_since.filter(|_| tried.attempt > 1).map_or(now, |at| at.to_jiff());
+    let since = held
+        .state
+        .failing_since
+        .filter(|_| tried.attempt > 1)
+        .map_or(now, |at| at.to_jiff());
     let because = match tried.status {
         Some(410) => "the receiver says that it is gone (410)".to_owned(),
         _ if now.duration_since(since) >= PATIENCE => {
-            format!("event {} was not taken for a day, {} times: {error}", tried.seq.unwrap_or_default(), tried.attempt)
+            format!(
+                "event {} was not taken for a day, {} times: {error}",
+                tried.seq.unwrap_or_default(),
+                tried.attempt
+            )
         }
         _ => return Ok(()),
     };
     db::webhooks::stop(conn, held, &because, now).await?;
-    let told = NewEvent::new(now, "muster", "webhook.stopped", format!("webhook {} is stopped: {because}", held.name))
-        .about(held.webhook)
-        .with(json!({ "webhook": held.name, "because": because, "next_seq": tried.seq }));
+    let told = NewEvent::new(
+        now,
+        "muster",
+        "webhook.stopped",
+        format!("webhook {} is stopped: {because}", held.name),
+    )
+    .about(held.webhook)
+    .with(json!({ "webhook": held.name, "because": because, "next_seq": tried.seq }));
     db::events::insert(conn, told).await
 }
 
@@ -289,7 +383,10 @@ mod tests {
     #[test]
     fn pauses_double_up_to_an_hour_and_a_day_is_enough() {
         let seconds = |attempts| pause(attempts, 1.0).as_secs();
-        assert_eq!([1, 2, 3, 10, 11, 100].map(seconds), [5, 10, 20, 2560, 3600, 3600]);
+        assert_eq!(
+            [1, 2, 3, 10, 11, 100].map(seconds),
+            [5, 10, 20, 2560, 3600, 3600]
+        );
         assert_eq!((pause(1, 0.8).as_secs(), pause(1, 1.2).as_secs()), (4, 6));
         let mut total = 0;
         let tries = (1..).take_while(|attempt| {

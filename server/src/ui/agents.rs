@@ -45,7 +45,11 @@ pub(super) struct AgentLine {
 }
 
 /// Every agent.
-pub(super) async fn list_agents(State(app): State<App>, actor: Actor, visit: Visit) -> Result<Page, Error> {
+pub(super) async fn list_agents(
+    State(app): State<App>,
+    actor: Actor,
+    visit: Visit,
+) -> Result<Page, Error> {
     let mut conn = app.pool.acquire().await?;
     let sites = filter::seen(&mut conn, &filter::objects("site"), &actor.sight()).await?;
     let rows = db::agents::list(&mut conn, sites.as_deref()).await?;
@@ -70,8 +74,12 @@ pub(super) fn line(row: AgentRow, now: Timestamp) -> AgentLine {
         name: row.name,
         site: row.site_name,
         seen: seen.map(|at| format::moment(at, now)),
-        clock: row.clock_offset_ms.map_or_else(|| "unknown".to_owned(), clock),
-        certificate: row.certified_until.map(|at| format::moment(at.to_jiff(), now)),
+        clock: row
+            .clock_offset_ms
+            .map_or_else(|| "unknown".to_owned(), clock),
+        certificate: row
+            .certified_until
+            .map(|at| format::moment(at.to_jiff(), now)),
         version: format::cut(row.version.as_deref().unwrap_or("–"), 40),
         instance: format::cut(row.instance.as_deref().unwrap_or("–"), 60),
         epoch: row.epoch,
@@ -81,7 +89,11 @@ pub(super) fn line(row: AgentRow, now: Timestamp) -> AgentLine {
 /// How a machine's clock is, in words.
 fn clock(offset_ms: i64) -> String {
     let offset = SignedDuration::from_millis(offset_ms);
-    let way = if offset.is_negative() { "behind" } else { "ahead" };
+    let way = if offset.is_negative() {
+        "behind"
+    } else {
+        "ahead"
+    };
     match offset.abs() {
         by if by < SignedDuration::from_secs(2) => "right".to_owned(),
         by if by > WRONG => format!("wrong: {} s {way}", by.as_secs()),

@@ -48,7 +48,9 @@ pub(super) fn pending(row: ApprovalRow, actor: &Actor, now: Timestamp) -> Pendin
             (None, Some("wipe"), _) => "the wipe",
             (None, Some(_), _) => "the new installation",
             (None, None, true) => "the replacement",
-            (None, None, false) if row.erase_now => "the release and the erasing of its disks at once",
+            (None, None, false) if row.erase_now => {
+                "the release and the erasing of its disks at once"
+            }
             (None, None, false) => "the release",
         },
         node: row.node_name.unwrap_or_default(),

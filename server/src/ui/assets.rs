@@ -35,7 +35,10 @@ pub(super) static URLS: LazyLock<Urls> = LazyLock::new(|| Urls {
 
 fn url(path: &str) -> String {
     let version = Web::get(path).map(|file| hex::encode(&file.metadata.sha256_hash()[..8]));
-    format!("/assets/{}/{path}", version.unwrap_or_else(|| "missing".into()))
+    format!(
+        "/assets/{}/{path}",
+        version.unwrap_or_else(|| "missing".into())
+    )
 }
 
 static TYPES: LazyLock<BTreeMap<&'static str, &'static str>> = LazyLock::new(|| {
@@ -47,9 +50,14 @@ static TYPES: LazyLock<BTreeMap<&'static str, &'static str>> = LazyLock::new(|| 
 });
 
 /// One file. Anything that is not style, script or picture is not served, nor is another version than this binary's.
-pub(super) async fn get_asset(Path((version, path)): Path<(String, String)>) -> Result<Response, Error> {
+pub(super) async fn get_asset(
+    Path((version, path)): Path<(String, String)>,
+) -> Result<Response, Error> {
     let missing = || Error::NotFound("This file".into());
-    let extension = path.rsplit_once('.').map(|(_, extension)| extension).unwrap_or_default();
+    let extension = path
+        .rsplit_once('.')
+        .map(|(_, extension)| extension)
+        .unwrap_or_default();
     let content_type = TYPES.get(extension).ok_or_else(missing)?;
     let file = Web::get(&path).ok_or_else(missing)?;
     if hex::encode(&file.metadata.sha256_hash()[..8]) != version {
@@ -69,15 +77,31 @@ mod tests {
 
     #[tokio::test]
     async fn only_this_versions_files_of_known_types_are_served() {
-        let current = URLS.style.strip_prefix("/assets/").unwrap().split_once('/').unwrap();
-        let get = |version: &str, path: &str| get_asset(Path((version.to_owned(), path.to_owned())));
+        let current = URLS
+            .style
+            .strip_prefix("/assets/")
+            .unwrap()
+            .split_once('/')
+            .unwrap();
+        let get =
+            |version: &str, path: &str| get_asset(Path((version.to_owned(), path.to_owned())));
         let served = get(current.0, current.1).await.unwrap();
-        assert_eq!(served.headers()[header::CONTENT_TYPE], "text/css; charset=utf-8");
-        for (version, path) in
-            [("0", "app.css"), (current.0, "app.js"), (current.0, "../Cargo.toml"), ("x", "vendor/htmx/LICENSE")]
-        {
+        assert_eq!(
+            served.headers()[header::CONTENT_TYPE],
+            "text/css; charset=utf-8"
+        );
+        for (version, path) in [
+            ("0", "app.css"),
+            (current.0, "app.js"),
+            (current.0, "../Cargo.toml"),
+            ("x", "vendor/htmx/LICENSE"),
+        ] {
             assert!(get(version, path).await.is_err(), "{version} {path}");
         }
-        assert!([&URLS.script, &URLS.htmx, &URLS.morph, &URLS.icon].iter().all(|url| !url.contains("missing")));
+        assert!(
+            [&URLS.script, &URLS.htmx, &URLS.morph, &URLS.icon]
+                .iter()
+                .all(|url| !url.contains("missing"))
+        );
     }
 }

@@ -25,7 +25,9 @@ pub(super) struct Banner {
 
 /// The banner, if there is one to show. A page is not refused because this could not be read.
 pub(super) async fn banner(app: &App) -> Option<Banner> {
-    let row = db::cautions::find_open(&mut *app.pool.acquire().await.ok()?).await.ok()??;
+    let row = db::cautions::find_open(&mut *app.pool.acquire().await.ok()?)
+        .await
+        .ok()??;
     Some(Banner {
         id: row.id.to_string(),
         because: format::cut(&row.because, 400),
@@ -35,7 +37,9 @@ pub(super) async fn banner(app: &App) -> Option<Banner> {
 
 /// That the local administrator is armed, as a sentence. A page is not refused because this could not be read.
 pub(super) async fn armed(app: &App) -> Option<String> {
-    let armed = break_glass::find(&mut *app.pool.acquire().await.ok()?, app).await.ok()??;
+    let armed = break_glass::find(&mut *app.pool.acquire().await.ok()?, app)
+        .await
+        .ok()??;
     let (by, reason) = (format::cut(&armed.by, 80), format::cut(&armed.reason, 400));
     Some(format!("Until {:.0}, by {by}: {reason}", armed.until))
 }
@@ -53,7 +57,10 @@ pub(super) async fn confirm(
     Path(id): Path<Uuid>,
     Form(given): Form<Confirmed>,
 ) -> Result<Redirect, Error> {
-    let confirmed = ConfirmCaution { id, note: given.note };
+    let confirmed = ConfirmCaution {
+        id,
+        note: given.note,
+    };
     crate::http::caution::confirm(&app, &actor, IdempotencyKey::none(), &confirmed).await?;
     Ok(Redirect::to("/"))
 }

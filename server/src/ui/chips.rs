@@ -46,15 +46,19 @@ pub(super) fn state(text: &str) -> Chip {
         Ok(State::Retired) => ("off", DASH, "–"),
         Err(_) => ("off", DASH, "!"),
     };
-    Chip { word: text.replace('_', " "), tone, shape, letter }
+    Chip {
+        word: text.replace('_', " "),
+        tone,
+        shape,
+        letter,
+    }
 }
 
 /// How an operation, a job or a gate stands.
 pub(super) fn outcome(text: &str) -> Chip {
     let (word, tone, shape) = match text {
-        "succeeded" | "done" | "recovered" | "pass" | "bound" | "connected" | "active" | "delivered" => {
-            (text, "ok", DISC)
-        }
+        "succeeded" | "done" | "recovered" | "pass" | "bound" | "connected" | "active"
+        | "delivered" => (text, "ok", DISC),
         "good" | "complete" => (text, "ok", DISC),
         "failed" | "fail" | "spent" | "blamed" => (text, "bad", CROSS),
         "leased" => ("running", "move", PLAY),
@@ -69,7 +73,12 @@ pub(super) fn outcome(text: &str) -> Chip {
         "away" | "stopped" => (text, "bad", OCTAGON),
         _ => (text, "off", DASH),
     };
-    Chip { word: word.to_owned(), tone, shape, letter: "" }
+    Chip {
+        word: word.to_owned(),
+        tone,
+        shape,
+        letter: "",
+    }
 }
 
 #[cfg(test)]
@@ -80,7 +89,10 @@ mod tests {
 
     #[test]
     fn every_state_has_a_letter_of_its_own() {
-        let letters: BTreeSet<&str> = State::ALL.iter().map(|word| state(word.as_str()).letter).collect();
+        let letters: BTreeSet<&str> = State::ALL
+            .iter()
+            .map(|word| state(word.as_str()).letter)
+            .collect();
         assert_eq!(letters.len(), State::ALL.len());
         assert!(!letters.contains("!"));
     }

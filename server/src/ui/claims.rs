@@ -94,9 +94,13 @@ pub(super) async fn list_claims(
     let counts = db::pages::work::count_pools(&mut conn, nodes.as_deref()).await?;
     let only = Some(query.pool.as_str()).filter(|name| !name.is_empty());
     let limit = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
-    let terms: Vec<Term> = only.map(|pool| Term::equal("pool", pool)).into_iter().collect();
+    let terms: Vec<Term> = only
+        .map(|pool| Term::equal("pool", pool))
+        .into_iter()
+        .collect();
     let from = (filter::BY_NAME[0], Some(query.after.as_str()));
-    let mut ids = filter::list_ids(&mut conn, &filter::CLAIMS, (&terms, &sight), from, limit).await?;
+    let mut ids =
+        filter::list_ids(&mut conn, &filter::CLAIMS, (&terms, &sight), from, limit).await?;
     let more = ids.len() > ROWS;
     ids.truncate(ROWS);
     let claims = db::claims::list_by_id(&mut conn, &ids).await?;
@@ -105,18 +109,30 @@ pub(super) async fn list_claims(
     let (waits, oldest) = (filter::approvals(visit.now), (filter::OLDEST_FIRST, None));
     let waiting = filter::list_ids(&mut conn, &waits, (&[], &sight), oldest, WAITING).await?;
     let waiting = db::approvals::list_by_id(&mut conn, &waiting).await?;
-    let pool_part = only.map(|name| format!("pool={}&", format::escape(name))).unwrap_or_default();
+    let pool_part = only
+        .map(|name| format!("pool={}&", format::escape(name)))
+        .unwrap_or_default();
     let next = claims
         .last()
         .filter(|_| more)
         .map(|last| format!("/claims?{pool_part}after={}", last.name))
         .unwrap_or_default();
-    let path = only.map_or_else(|| "/v1/claims".to_owned(), |name| format!("/v1/claims?pool={}", format::escape(name)));
+    let path = only.map_or_else(
+        || "/v1/claims".to_owned(),
+        |name| format!("/v1/claims?pool={}", format::escape(name)),
+    );
     Ok(Page {
-        frame: Frame::new(&visit, &actor, Section::Claims, "Claims").by_hand("muster claim list", &path),
+        frame: Frame::new(&visit, &actor, Section::Claims, "Claims")
+            .by_hand("muster claim list", &path),
         pools: pools.into_iter().map(|row| pool(row, &counts)).collect(),
-        claims: claims.into_iter().map(|row| claim(row, &changes, may_replace, visit.now)).collect(),
-        pending: waiting.into_iter().map(|row| approvals::pending(row, &actor, visit.now)).collect(),
+        claims: claims
+            .into_iter()
+            .map(|row| claim(row, &changes, may_replace, visit.now))
+            .collect(),
+        pending: waiting
+            .into_iter()
+            .map(|row| approvals::pending(row, &actor, visit.now))
+            .collect(),
         pool: query.pool,
         next,
     })
@@ -133,16 +149,27 @@ fn pool(row: ObjectRow, counts: &[PoolCount]) -> Pool {
         suite: text("suite"),
         cluster: text("cluster"),
         claims: own.iter().map(|count| count.count).sum(),
-        states: own.iter().map(|count| Counted { chip: chips::state(&count.state), count: count.count }).collect(),
+        states: own
+            .iter()
+            .map(|count| Counted {
+                chip: chips::state(&count.state),
+                count: count.count,
+            })
+            .collect(),
         name: row.name,
     }
 }
 
 fn claim(row: ClaimRow, changes: &[ChangeRow], may_replace: bool, now: Timestamp) -> Claim {
-    let coming = changes.iter().find(|change| change.replaces == row.id && change.state == "bound");
+    let coming = changes
+        .iter()
+        .find(|change| change.replaces == row.id && change.state == "bound");
     Claim {
         held: row.hold.then(|| chips::outcome("held")),
-        may_replace: may_replace && row.state == "bound" && coming.is_none() && row.replaces.is_none(),
+        may_replace: may_replace
+            && row.state == "bound"
+            && coming.is_none()
+            && row.replaces.is_none(),
         coming: coming.map(|change| change.node.clone()).unwrap_or_default(),
         replaces: row.replaces.unwrap_or_default(),
         replica: row.replica,
@@ -151,7 +178,10 @@ fn claim(row: ClaimRow, changes: &[ChangeRow], may_replace: bool, now: Timestamp
         chip: chips::outcome(&row.state),
         created: format::moment(row.created_at, now),
         epoch: row.epoch,
-        undo: row.undo_until.filter(|_| row.state == "releasing").map(|at| format::moment(at.to_jiff(), now)),
+        undo: row
+            .undo_until
+            .filter(|_| row.state == "releasing")
+            .map(|at| format::moment(at.to_jiff(), now)),
         pool: row.pool,
         node: row.node_name,
         name: row.name,

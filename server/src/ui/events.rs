@@ -72,32 +72,54 @@ pub(super) async fn list_events(
     let limit = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
     let named = query.topics.trim();
     let topics = topics(Some(named).filter(|named| !named.is_empty()))?;
-    let filter = EventFilter { node, topics, ..EventFilter::default() };
+    let filter = EventFilter {
+        node,
+        topics,
+        ..EventFilter::default()
+    };
     let before = query.before.unwrap_or(i64::MAX);
-    let Found { mut rows, at } = db::seen::list_before(&mut conn, (&filter, &actor.sight()), before, limit).await?;
+    let Found { mut rows, at } =
+        db::seen::list_before(&mut conn, (&filter, &actor.sight()), before, limit).await?;
     // Where not all was looked at, what is before it is another page.
     let at = rows.get(ROWS).map_or(at, |_| rows[ROWS - 1].seq);
     rows.truncate(ROWS);
     let ids: Vec<NodeId> = rows.iter().filter_map(|row| row.node).collect();
-    let names: BTreeMap<NodeId, String> = db::pages::work::list_names(&mut conn, &ids).await?.into_iter().collect();
+    let names: BTreeMap<NodeId, String> = db::pages::work::list_names(&mut conn, &ids)
+        .await?
+        .into_iter()
+        .collect();
     let asked = [("node", wanted), ("topics", named)];
-    let asked: Vec<_> = asked.into_iter().filter(|(_, value)| !value.is_empty()).collect();
-    let part: String = asked.iter().map(|(name, value)| format!("{name}={}&", format::escape(value))).collect();
-    let next = if at > 1 { format!("/events?{part}before={at}") } else { String::new() };
+    let asked: Vec<_> = asked
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .collect();
+    let part: String = asked
+        .iter()
+        .map(|(name, value)| format!("{name}={}&", format::escape(value)))
+        .collect();
+    let next = if at > 1 {
+        format!("/events?{part}before={at}")
+    } else {
+        String::new()
+    };
     let newest = query.before.is_none();
-    let flags: String = asked.iter().map(|(name, value)| format!(" --{name} {}", format::shell(value))).collect();
+    let flags: String = asked
+        .iter()
+        .map(|(name, value)| format!(" --{name} {}", format::shell(value)))
+        .collect();
     let cli = format!("muster event list{flags}");
     let path = match part.trim_end_matches('&') {
         "" => "/v1/events".to_owned(),
         part => format!("/v1/events?{part}"),
     };
     Ok(Page {
-        frame: Frame::new(&visit, &actor, Section::Events, "Events").by_hand(cli, &path).live(if newest {
-            Live::Any
-        } else {
-            Live::Never
-        }),
-        rows: rows.into_iter().map(|row| line(row, &names, visit.now)).collect(),
+        frame: Frame::new(&visit, &actor, Section::Events, "Events")
+            .by_hand(cli, &path)
+            .live(if newest { Live::Any } else { Live::Never }),
+        rows: rows
+            .into_iter()
+            .map(|row| line(row, &names, visit.now))
+            .collect(),
         node: query.node,
         topics: query.topics,
         next,
@@ -112,7 +134,10 @@ fn line(row: EventRow, names: &BTreeMap<NodeId, String>, now: Timestamp) -> Row 
         kind: format::cut(&row.kind, 60),
         summary: format::cut(&row.summary, 400),
         actor: format::cut(&row.actor, 80),
-        node: row.node.and_then(|id| names.get(&id).cloned()).unwrap_or_default(),
+        node: row
+            .node
+            .and_then(|id| names.get(&id).cloned())
+            .unwrap_or_default(),
         operation: row.operation.map(|id| id.to_string()).unwrap_or_default(),
         request_id: format::cut(row.request_id.as_deref().unwrap_or_default(), 64),
     }

@@ -120,55 +120,99 @@ struct Transition {
 }
 
 /// The fleet.
-pub(super) async fn show_fleet(State(app): State<App>, actor: Actor, visit: Visit) -> Result<Page, Error> {
+pub(super) async fn show_fleet(
+    State(app): State<App>,
+    actor: Actor,
+    visit: Visit,
+) -> Result<Page, Error> {
     let mut conn = app.pool.acquire().await?;
     let sight = actor.sight();
     let seen = filter::seen(&mut conn, &filter::NODES, &sight).await?;
     let nodes = seen.as_deref();
-    let counts: BTreeMap<String, i64> = db::monitoring::count_by_state(&mut conn, nodes).await?.into_iter().collect();
+    let counts: BTreeMap<String, i64> = db::monitoring::count_by_state(&mut conn, nodes)
+        .await?
+        .into_iter()
+        .collect();
     let total: i64 = counts.values().sum();
     let drifted = db::drift::count_drifted(&mut conn, nodes).await?;
     let now = visit.now;
     let mut stuck = db::pages::fleet::list_stuck(&mut conn, nodes, now, ROWS + 1).await?;
     let stuck_more = cut(&mut stuck, ROWS);
     let helpless = db::pages::fleet::list_helpless(&mut conn, nodes, ROWS).await?;
-    let helpless_all = ["quarantined", "failed"].iter().filter_map(|state| counts.get(*state)).sum::<i64>();
+    let helpless_all = ["quarantined", "failed"]
+        .iter()
+        .filter_map(|state| counts.get(*state))
+        .sum::<i64>();
     let helpless_more = helpless_all - i64::try_from(helpless.len()).unwrap_or(0);
     let since_week = now - SignedDuration::from_hours(7 * 24);
     let gates = db::pages::fleet::list_failing_gates(&mut conn, nodes, since_week, 8).await?;
     let breakers = breakers(&mut conn, nodes.is_none(), now).await?;
     let (racks, racks_more) = map(&mut conn, (nodes, &sight), total).await?;
     let since_day = now - SignedDuration::from_hours(24);
-    let transitions = db::pages::fleet::list_transitions(&mut conn, nodes, since_day, TRANSITIONS).await?;
+    let transitions =
+        db::pages::fleet::list_transitions(&mut conn, nodes, since_day, TRANSITIONS).await?;
     let sites = filter::seen(&mut conn, &filter::objects("site"), &sight).await?;
     let agents = db::agents::list(&mut conn, sites.as_deref()).await?;
     Ok(Page {
-        frame: Frame::new(&visit, &actor, Section::Fleet, "Fleet").by_hand("muster node list", "/v1/nodes"),
+        frame: Frame::new(&visit, &actor, Section::Fleet, "Fleet")
+            .by_hand("muster node list", "/v1/nodes"),
         total: format::count(total),
         tiles: tiles(&counts),
-        drifted: if drifted > 0 { format::count(drifted) } else { String::new() },
+        drifted: if drifted > 0 {
+            format::count(drifted)
+        } else {
+            String::new()
+        },
         stuck: stuck.into_iter().map(|row| overdue(row, now)).collect(),
         stuck_more,
-        helpless: helpless.into_iter().map(|row| helpless_since(row, now)).collect(),
-        helpless_more: if helpless_more > 0 { format::count(helpless_more) } else { String::new() },
+        helpless: helpless
+            .into_iter()
+            .map(|row| helpless_since(row, now))
+            .collect(),
+        helpless_more: if helpless_more > 0 {
+            format::count(helpless_more)
+        } else {
+            String::new()
+        },
         gates: gates.into_iter().map(gate).collect(),
         breakers,
         racks,
         racks_more,
-        legend: NodeState::ALL.iter().map(|state| chips::state(state.as_str())).collect(),
-        transitions: transitions.into_iter().map(|row| transition(row, now)).collect(),
-        agents: agents.into_iter().take(8).map(|row| agents::line(row, now)).collect(),
+        legend: NodeState::ALL
+            .iter()
+            .map(|state| chips::state(state.as_str()))
+            .collect(),
+        transitions: transitions
+            .into_iter()
+            .map(|row| transition(row, now))
+            .collect(),
+        agents: agents
+            .into_iter()
+            .take(8)
+            .map(|row| agents::line(row, now))
+            .collect(),
     })
 }
 
 /// Breakers that are open, the oldest first; for who may read the whole fleet, as the API has it.
-async fn breakers(conn: &mut PgConnection, whole: bool, now: Timestamp) -> Result<Vec<Breaker>, Error> {
+async fn breakers(
+    conn: &mut PgConnection,
+    whole: bool,
+    now: Timestamp,
+) -> Result<Vec<Breaker>, Error> {
     if !whole {
         return Ok(Vec::new());
     }
     let open = [Term::equal("state", "open")];
     let from = (filter::OLDEST_FIRST, None);
-    let ids = filter::list_ids(conn, &filter::breakers(now), (&open, &Sight::new()), from, ROWS).await?;
+    let ids = filter::list_ids(
+        conn,
+        &filter::breakers(now),
+        (&open, &Sight::new()),
+        from,
+        ROWS,
+    )
+    .await?;
     let mut rows = db::breakers::list_by_id(conn, &ids).await?;
     rows.sort_by_key(|row| row.opened_at);
     let one = |row: BreakerRow| Breaker {
@@ -192,7 +236,9 @@ fn cut<T>(rows: &mut Vec<T>, most: i64) -> bool {
 /// A tile for every state that has nodes, and always for those that a fleet is asked for first.
 fn tiles(counts: &BTreeMap<String, i64>) -> Vec<Tile> {
     let always = [NodeState::Available, NodeState::InService];
-    let shown = NodeState::ALL.iter().filter(|state| counts.contains_key(state.as_str()) || always.contains(state));
+    let shown = NodeState::ALL
+        .iter()
+        .filter(|state| counts.contains_key(state.as_str()) || always.contains(state));
     shown
         .map(|state| Tile {
             chip: chips::state(state.as_str()),
@@ -204,20 +250,33 @@ fn tiles(counts: &BTreeMap<String, i64>) -> Vec<Tile> {
 
 fn overdue(row: AttentionRow, now: Timestamp) -> Attention {
     let late = row.deadline_at.map(|at| now.duration_since(at.to_jiff()));
-    let age = late.map(|late| format!("overdue by {}", format::duration(late))).unwrap_or_default();
+    let age = late
+        .map(|late| format!("overdue by {}", format::duration(late)))
+        .unwrap_or_default();
     let why = row.waiting_for.as_deref().map(waits_for);
     attention(&row, age, why.or_else(|| row.reason.clone()))
 }
 
 fn helpless_since(row: AttentionRow, now: Timestamp) -> Attention {
-    let age = format!("for {}", format::duration(now.duration_since(row.entered_at)));
+    let age = format!(
+        "for {}",
+        format::duration(now.duration_since(row.entered_at))
+    );
     let why = row.reason.clone().or_else(|| row.waiting_for.clone());
     attention(&row, age, why)
 }
 
 fn attention(row: &AttentionRow, age: String, why: Option<String>) -> Attention {
-    let owner = row.waiting_owner.as_deref().map(|owner| format!("{owner}: ")).unwrap_or_default();
-    let next = row.next_action.as_deref().map(|next| format!("{owner}{next}")).unwrap_or_default();
+    let owner = row
+        .waiting_owner
+        .as_deref()
+        .map(|owner| format!("{owner}: "))
+        .unwrap_or_default();
+    let next = row
+        .next_action
+        .as_deref()
+        .map(|next| format!("{owner}{next}"))
+        .unwrap_or_default();
     Attention {
         chip: chips::state(&row.state),
         id: row.id.to_string(),
@@ -229,13 +288,25 @@ fn attention(row: &AttentionRow, age: String, why: Option<String>) -> Attention 
 }
 
 fn gate(row: FailingGate) -> Gate {
-    let plural =
-        |count: i64, one: &str, many: &str| format!("{} {}", format::count(count), if count == 1 { one } else { many });
+    let plural = |count: i64, one: &str, many: &str| {
+        format!(
+            "{} {}",
+            format::count(count),
+            if count == 1 { one } else { many }
+        )
+    };
     let fails = plural(row.fails, "failure", "failures");
-    let errors =
-        if row.errors > 0 { format!(", {} without an answer", format::count(row.errors)) } else { String::new() };
+    let errors = if row.errors > 0 {
+        format!(", {} without an answer", format::count(row.errors))
+    } else {
+        String::new()
+    };
     let told = format!("{fails}{errors} on {}", plural(row.nodes, "node", "nodes"));
-    Gate { name: format::cut(&row.gate, 80), told, example: row.example }
+    Gate {
+        name: format::cut(&row.gate, 80),
+        told,
+        example: row.example,
+    }
 }
 
 /// The racks that a reader may see, with these nodes, or all.
@@ -245,7 +316,14 @@ async fn map(
     total: i64,
 ) -> Result<(Vec<Rack>, bool), Error> {
     let from = (filter::BY_NAME[0], None);
-    let mut racks = filter::list_ids(conn, &filter::objects("rack"), (&[], sight), from, RACKS + 1).await?;
+    let mut racks = filter::list_ids(
+        conn,
+        &filter::objects("rack"),
+        (&[], sight),
+        from,
+        RACKS + 1,
+    )
+    .await?;
     let more = cut(&mut racks, RACKS);
     let rows = db::pages::racks::list(conn, nodes, &racks).await?;
     let racks = match total <= NODES_ON_MAP {
@@ -255,18 +333,33 @@ async fn map(
     Ok((racks, more))
 }
 
-async fn every_node(conn: &mut PgConnection, nodes: Option<&[Uuid]>, rows: Vec<RackRow>) -> Result<Vec<Rack>, Error> {
+async fn every_node(
+    conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
+    rows: Vec<RackRow>,
+) -> Result<Vec<Rack>, Error> {
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
     let placed = db::pages::racks::list_placed(conn, nodes, &ids, NODES_ON_MAP).await?;
     let unplaced = db::pages::racks::list_unplaced(conn, nodes, NODES_ON_MAP).await?;
     let cells = |rack| {
         let standing = placed.iter().filter(|node| node.rack == Some(rack));
-        standing.map(|node| cell(&node.name, &node.state)).collect::<Vec<_>>()
+        standing
+            .map(|node| cell(&node.name, &node.state))
+            .collect::<Vec<_>>()
     };
-    let mut racks: Vec<Rack> = rows.into_iter().map(|row| rack(row.name, cells(row.id))).collect();
+    let mut racks: Vec<Rack> = rows
+        .into_iter()
+        .map(|row| rack(row.name, cells(row.id)))
+        .collect();
     if !unplaced.is_empty() {
-        let cells = unplaced.iter().map(|node| cell(&node.name, &node.state)).collect();
-        racks.push(Rack { href: "/nodes".into(), ..rack("no rack".into(), cells) });
+        let cells = unplaced
+            .iter()
+            .map(|node| cell(&node.name, &node.state))
+            .collect();
+        racks.push(Rack {
+            href: "/nodes".into(),
+            ..rack("no rack".into(), cells)
+        });
     }
     Ok(racks)
 }
@@ -277,18 +370,33 @@ fn rack(name: String, cells: Vec<Cell>) -> Rack {
         1 => "1 node".to_owned(),
         many => format!("{many} nodes"),
     };
-    Rack { href: format!("/racks?rack={name}"), name, cells, bars: Vec::new(), told, bad: String::new() }
+    Rack {
+        href: format!("/racks?rack={name}"),
+        name,
+        cells,
+        bars: Vec::new(),
+        told,
+        bad: String::new(),
+    }
 }
 
 fn cell(name: &str, state: &str) -> Cell {
     let chip = chips::state(state);
-    Cell { href: format!("/nodes/{name}"), title: format!("{name}: {}", chip.word), chip }
+    Cell {
+        href: format!("/nodes/{name}"),
+        title: format!("{name}: {}", chip.word),
+        chip,
+    }
 }
 
 /// The order of a bar: what is well first, what needs a person last, where the eye ends.
 const TONES: [&str; 6] = ["ok", "idle", "move", "off", "warn", "bad"];
 
-async fn bars(conn: &mut PgConnection, nodes: Option<&[Uuid]>, rows: Vec<RackRow>) -> Result<Vec<Rack>, Error> {
+async fn bars(
+    conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
+    rows: Vec<RackRow>,
+) -> Result<Vec<Rack>, Error> {
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
     let counts = db::pages::racks::count_states(conn, nodes, &ids).await?;
     let one = |row: RackRow| {
@@ -296,23 +404,37 @@ async fn bars(conn: &mut PgConnection, nodes: Option<&[Uuid]>, rows: Vec<RackRow
         let mut x = 0;
         let mut bars = Vec::new();
         for tone in TONES {
-            let nodes: i64 =
-                own.iter().filter(|count| chips::state(&count.state).tone == tone).map(|count| count.count).sum();
+            let nodes: i64 = own
+                .iter()
+                .filter(|count| chips::state(&count.state).tone == tone)
+                .map(|count| count.count)
+                .sum();
             if nodes > 0 {
                 // The picture is as wide as the rack has nodes, so nothing is rounded away.
-                bars.push(Bar { x, width: nodes, tone });
+                bars.push(Bar {
+                    x,
+                    width: nodes,
+                    tone,
+                });
                 x += nodes;
             }
         }
-        let bad: i64 =
-            own.iter().filter(|count| chips::state(&count.state).tone == "bad").map(|count| count.count).sum();
+        let bad: i64 = own
+            .iter()
+            .filter(|count| chips::state(&count.state).tone == "bad")
+            .map(|count| count.count)
+            .sum();
         Rack {
             href: format!("/racks?rack={}", row.name),
             name: row.name,
             cells: Vec::new(),
             bars,
             told: row.nodes.to_string(),
-            bad: if bad > 0 { bad.to_string() } else { String::new() },
+            bad: if bad > 0 {
+                bad.to_string()
+            } else {
+                String::new()
+            },
         }
     };
     Ok(rows.into_iter().map(one).collect())

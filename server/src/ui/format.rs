@@ -22,7 +22,11 @@ pub(super) fn moment(at: Timestamp, now: Timestamp) -> Moment {
         seconds if seconds > 0 => format!("{} ago", duration(apart)),
         _ => format!("in {}", duration(apart.abs())),
     };
-    Moment { iso: at.strftime("%FT%TZ").to_string(), exact: at.strftime("%F %T UTC").to_string(), relative }
+    Moment {
+        iso: at.strftime("%FT%TZ").to_string(),
+        exact: at.strftime("%F %T UTC").to_string(),
+        relative,
+    }
 }
 
 /// Two units at most: `850 ms`, `12 s`, `3 min 5 s`, `2 h 5 min`, `3 d 4 h`.
@@ -131,8 +135,14 @@ mod tests {
             assert_eq!(duration(length), text);
         }
         let now = Timestamp::from_second(1_000).unwrap();
-        assert_eq!(moment(Timestamp::from_second(988).unwrap(), now).relative, "12 s ago");
-        assert_eq!(moment(Timestamp::from_second(1_120).unwrap(), now).relative, "in 2 min");
+        assert_eq!(
+            moment(Timestamp::from_second(988).unwrap(), now).relative,
+            "12 s ago"
+        );
+        assert_eq!(
+            moment(Timestamp::from_second(1_120).unwrap(), now).relative,
+            "in 2 min"
+        );
         assert_eq!(moment(now, now).relative, "just now");
     }
 
@@ -148,14 +158,20 @@ mod tests {
         ] {
             assert_eq!(bytes(size), text);
         }
-        assert_eq!([count(999), count(1000), count(-1_234_567)], ["999", "1,000", "-1,234,567"]);
+        assert_eq!(
+            [count(999), count(1000), count(-1_234_567)],
+            ["999", "1,000", "-1,234,567"]
+        );
     }
 
     #[test]
     fn texts_are_cut_at_characters_and_quoted() {
         assert_eq!(cut("äöü", 2), "äö…");
         assert_eq!(cut("äöü", 3), "äöü");
-        assert_eq!([tail("äöü", 2), tail("äöü", 3), tail("", 3)], ["…öü", "äöü", ""]);
+        assert_eq!(
+            [tail("äöü", 2), tail("äöü", 3), tail("", 3)],
+            ["…öü", "äöü", ""]
+        );
         assert_eq!(shell("state=in_service"), "state=in_service");
         assert_eq!(shell("it's; rm"), r"'it'\''s; rm'");
         assert_eq!(escape("a b&c=ü"), "a%20b%26c%3D%C3%BC");

@@ -35,7 +35,11 @@ impl FromRequestParts<App> for Visit {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Infallible> {
-        let here = parts.uri.path_and_query().map(|text| text.as_str()).filter(|text| text.len() <= LONGEST_ADDRESS);
+        let here = parts
+            .uri
+            .path_and_query()
+            .map(|text| text.as_str())
+            .filter(|text| text.len() <= LONGEST_ADDRESS);
         let jar = CookieJar::from_headers(&parts.headers);
         Ok(Self {
             here: here.unwrap_or_else(|| parts.uri.path()).to_owned(),
@@ -128,21 +132,43 @@ pub(super) struct Frame {
 
 impl Frame {
     /// The frame of a page for somebody who is signed in.
-    pub(super) fn new(visit: &Visit, actor: &Actor, section: Section, title: impl Into<String>) -> Self {
-        let name = actor.name.split_once(':').map_or(actor.name.as_str(), |(_, name)| name);
+    pub(super) fn new(
+        visit: &Visit,
+        actor: &Actor,
+        section: Section,
+        title: impl Into<String>,
+    ) -> Self {
+        let name = actor
+            .name
+            .split_once(':')
+            .map_or(actor.name.as_str(), |(_, name)| name);
         Self {
             user: format::cut(name, 40),
             role: actor.role.as_str(),
             live: "any",
             caution: visit.caution.clone(),
             armed: visit.armed.clone(),
-            ..Self::bare(&visit.here, &visit.request_id, visit.theme, visit.now, section, title.into())
+            ..Self::bare(
+                &visit.here,
+                &visit.request_id,
+                visit.theme,
+                visit.now,
+                section,
+                title.into(),
+            )
         }
     }
 
     /// The frame of a page for whoever is there.
     pub(super) fn anonymous(visit: &Visit, title: impl Into<String>) -> Self {
-        Self::bare(&visit.here, &visit.request_id, visit.theme, visit.now, Section::None, title.into())
+        Self::bare(
+            &visit.here,
+            &visit.request_id,
+            visit.theme,
+            visit.now,
+            Section::None,
+            title.into(),
+        )
     }
 
     fn bare(
@@ -153,8 +179,11 @@ impl Frame {
         section: Section,
         title: String,
     ) -> Self {
-        let link =
-            |&(of, href, label): &(Section, &'static str, &'static str)| Link { href, label, current: of == section };
+        let link = |&(of, href, label): &(Section, &'static str, &'static str)| Link {
+            href,
+            label,
+            current: of == section,
+        };
         Self {
             title,
             links: SECTIONS.iter().map(link).collect(),
@@ -178,7 +207,11 @@ impl Frame {
     pub(super) fn by_hand(self, cli: impl Into<String>, path: &str) -> Self {
         let address = format!("\"$MUSTER_URL{}\"", path.replace(['"', '$', '`', '\\'], ""));
         let curl = format!("curl -sS -H \"Authorization: Bearer $MUSTER_TOKEN\" {address}");
-        Self { cli: cli.into(), curl, ..self }
+        Self {
+            cli: cli.into(),
+            curl,
+            ..self
+        }
     }
 
     /// Fetched anew when something of this kind changes.

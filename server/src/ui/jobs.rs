@@ -70,7 +70,9 @@ pub(super) async fn show_log(
     Query(query): Query<LogQuery>,
 ) -> Result<Response, Error> {
     let mut conn = app.pool.acquire().await?;
-    let job = db::pages::work::find_job(&mut conn, id).await?.ok_or_else(|| Error::NotFound(format!("job {id}")))?;
+    let job = db::pages::work::find_job(&mut conn, id)
+        .await?
+        .ok_or_else(|| Error::NotFound(format!("job {id}")))?;
     let after = match query.after {
         Some(after) => after,
         None => db::pages::work::find_tail(&mut conn, id, LINES).await?,
@@ -80,9 +82,14 @@ pub(super) async fn show_log(
     let full = i64::try_from(rows.len()).is_ok_and(|rows| rows == LINES);
     let log = Log {
         more: format!("/jobs/{id}/log?after={last}"),
-        running: matches!(job.state.as_str(), "queued" | "leased") || (full && query.after.is_some()),
+        running: matches!(job.state.as_str(), "queued" | "leased")
+            || (full && query.after.is_some()),
         first: query.after.is_none(),
-        earlier: if query.after.is_none() && after > 0 { format!("/jobs/{id}/log?after=0") } else { String::new() },
+        earlier: if query.after.is_none() && after > 0 {
+            format!("/jobs/{id}/log?after=0")
+        } else {
+            String::new()
+        },
         lines: rows
             .into_iter()
             .map(|row| Line {
@@ -95,8 +102,14 @@ pub(super) async fn show_log(
     if visit.part {
         return Ok(Part { log }.into_response());
     }
-    let path = job.operation.map(|operation| format!("/v1/operations/{operation}/log")).unwrap_or_default();
-    let cli = job.operation.map(|operation| format!("muster operation log {operation}")).unwrap_or_default();
+    let path = job
+        .operation
+        .map(|operation| format!("/v1/operations/{operation}/log"))
+        .unwrap_or_default();
+    let cli = job
+        .operation
+        .map(|operation| format!("muster operation log {operation}"))
+        .unwrap_or_default();
     let step = job.step.replace('_', " ");
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Operations, format!("Log: {step}"))

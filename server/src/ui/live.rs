@@ -50,7 +50,15 @@ pub(super) async fn stream_changes(
     let after = db::events::whole(&mut *app.pool.acquire().await?).await?;
     let changes = app.wake_readers.subscribe();
     let (sight, ends) = (actor.sight(), Instant::now() + LASTS);
-    let follower = Follower { changes, app, headers, sight, after, ends, greeted: false };
+    let follower = Follower {
+        changes,
+        app,
+        headers,
+        sight,
+        after,
+        ends,
+        greeted: false,
+    };
     Ok(Sse::new(stream::unfold(follower, next)).keep_alive(KeepAlive::default()))
 }
 
@@ -59,7 +67,10 @@ async fn next(mut follower: Follower) -> Option<(Result<Event, Infallible>, Foll
     if !follower.greeted {
         // Tells the page that it is connected, and the browser when to come back.
         follower.greeted = true;
-        let hello = Event::default().event("hello").data("{}").retry(Duration::from_secs(3));
+        let hello = Event::default()
+            .event("hello")
+            .data("{}")
+            .retry(Duration::from_secs(3));
         return Some((Ok(hello), follower));
     }
     loop {
@@ -76,11 +87,19 @@ async fn next(mut follower: Follower) -> Option<(Result<Event, Infallible>, Foll
         let on = at > follower.after;
         follower.after = at;
         if let Some(&(last, _)) = changed.last() {
-            let nodes: BTreeMap<String, i64> =
-                changed.iter().filter_map(|(seq, node)| Some((node.as_ref()?.to_string(), *seq))).collect();
+            let nodes: BTreeMap<String, i64> = changed
+                .iter()
+                .filter_map(|(seq, node)| Some((node.as_ref()?.to_string(), *seq)))
+                .collect();
             let data = json!({ "seq": last, "nodes": nodes }).to_string();
             tokio::time::sleep(GATHER).await;
-            return Some((Ok(Event::default().event("changed").id(last.to_string()).data(data)), follower));
+            return Some((
+                Ok(Event::default()
+                    .event("changed")
+                    .id(last.to_string())
+                    .data(data)),
+                follower,
+            ));
         }
         if on {
             // What was looked at and is not the reader's may not have been all there is.
@@ -98,10 +117,14 @@ async fn look(follower: &Follower) -> Result<(Vec<(i64, Option<NodeId>)>, i64), 
     let found = db::seen::list_changed(&mut conn, &follower.sight, follower.after, BATCH).await?;
     drop(conn);
     if !found.0.is_empty() {
-        let actor = auth::signed_in(&follower.app, &follower.headers).await?.ok_or(Error::Unauthenticated)?;
+        let actor = auth::signed_in(&follower.app, &follower.headers)
+            .await?
+            .ok_or(Error::Unauthenticated)?;
         if actor.sight() != follower.sight {
             // The page comes back at once, with what it may see now.
-            return Err(Error::Forbidden("What the reader may see is not what it was.".into()));
+            return Err(Error::Forbidden(
+                "What the reader may see is not what it was.".into(),
+            ));
         }
     }
     Ok(found)

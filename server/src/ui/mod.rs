@@ -41,7 +41,10 @@ pub fn router(app: App) -> Router {
         .route("/nodes/{node}/console", get(nodes::console::show_console))
         .route("/ui/nodes/{node}/adopt", post(nodes::adopt::adopt_node))
         .route("/ui/nodes/{node}/parts", post(nodes::parts::replace_part))
-        .route("/ui/nodes/{node}/actions/{wish}", post(nodes::actions::act_on_node))
+        .route(
+            "/ui/nodes/{node}/actions/{wish}",
+            post(nodes::actions::act_on_node),
+        )
         .route("/operations", get(operations::list_operations))
         .route("/operations/{operation}", get(operations::show_operation))
         .route("/jobs/{job}/log", get(jobs::show_log))
@@ -52,13 +55,19 @@ pub fn router(app: App) -> Router {
         .route("/agents", get(agents::list_agents))
         .route("/users", get(users::list_users))
         .route("/webhooks", get(webhooks::list_webhooks))
-        .route("/ui/approvals/{approval}/{word}", post(approvals::decide_approval))
+        .route(
+            "/ui/approvals/{approval}/{word}",
+            post(approvals::decide_approval),
+        )
         .route("/ui/claims/{claim}/replace", post(replace::replace_claim))
         .route("/ui/pools/{pool}/pairs", post(pairs::measure_pairs))
         .route("/ui/claims/{claim}/undo", post(approvals::undo_release))
         .route("/ui/users/{user}/{word}", post(users::decide_user))
         .route("/ui/caution/{id}/confirm", post(caution::confirm))
-        .route("/sign-in", get(sign_in::show_sign_in).post(sign_in::sign_in))
+        .route(
+            "/sign-in",
+            get(sign_in::show_sign_in).post(sign_in::sign_in),
+        )
         .route("/sign-in/oidc", get(sign_in::begin_vouched))
         .route("/sign-in/oidc/callback", get(sign_in::finish_vouched))
         .route("/sign-out", post(sign_in::sign_out))

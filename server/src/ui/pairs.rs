@@ -71,16 +71,30 @@ pub(super) async fn measure_pairs(
 ) -> Result<Response, Error> {
     let missing = || Error::NotFound(format!("pool {key:?}"));
     let mut conn = app.pool.acquire().await?;
-    let pool = db::objects::find(&mut conn, "pool", &key).await?.ok_or_else(missing)?.name;
+    let pool = db::objects::find(&mut conn, "pool", &key)
+        .await?
+        .ok_or_else(missing)?
+        .name;
     let suites = db::objects::list(&mut conn, "suite", &actor.sight(), SUITES).await?;
     drop(conn);
     let between = |spec: &serde_json::Value| {
-        spec["gates"].as_array().is_some_and(|gates| gates.iter().any(|gate| gate.get("peer").is_some()))
+        spec["gates"]
+            .as_array()
+            .is_some_and(|gates| gates.iter().any(|gate| gate.get("peer").is_some()))
     };
-    let named: Vec<String> = suites.into_iter().filter(|row| between(&row.spec)).map(|row| row.name).collect();
+    let named: Vec<String> = suites
+        .into_iter()
+        .filter(|row| between(&row.spec))
+        .map(|row| row.name)
+        .collect();
     let asked = match body(&given, &named) {
         Ok(body) if given.step == "measure" => match begin_run(&app, &actor, &pool, &body).await {
-            Ok(id) => return Ok(Redirect::to(&format!("/pools/{}?run={id}", format::escape(&pool))).into_response()),
+            Ok(id) => {
+                return Ok(
+                    Redirect::to(&format!("/pools/{}?run={id}", format::escape(&pool)))
+                        .into_response(),
+                );
+            }
             Err(error) => Err(error),
         },
         Ok(body) => foresee(&app, &actor, &pool, &body).await.map(Some),
@@ -90,26 +104,49 @@ pub(super) async fn measure_pairs(
         Ok(run) => (StatusCode::OK, String::new(), run),
         Err(error) => refusal(error).map(|(status, why)| (status, why, None))?,
     };
-    let suite = body(&given, &named).map(|body| body.suite).unwrap_or_default();
+    let suite = body(&given, &named)
+        .map(|body| body.suite)
+        .unwrap_or_default();
     let page = Page {
-        frame: Frame::new(&visit, &actor, Section::Claims, format!("Measure the nodes of {pool}"))
-            .by_hand(
-                format!("muster pool run-pairs {}", format::shell(&pool)),
-                &format!("/v1/pools/{}/pair-runs", format::escape(&pool)),
-            )
-            .live(Live::Never),
-        suites: named.into_iter().map(|name| Suite { chosen: name == suite, name }).collect(),
+        frame: Frame::new(
+            &visit,
+            &actor,
+            Section::Claims,
+            format!("Measure the nodes of {pool}"),
+        )
+        .by_hand(
+            format!("muster pool run-pairs {}", format::shell(&pool)),
+            &format!("/v1/pools/{}/pair-runs", format::escape(&pool)),
+        )
+        .live(Live::Never),
+        suites: named
+            .into_iter()
+            .map(|name| Suite {
+                chosen: name == suite,
+                name,
+            })
+            .collect(),
         most: given.most,
         most_there_is: MOST,
         rdma_device: given.rdma_device,
         refused,
         plan: run.map(|run| {
-            let (left, taken): (Vec<_>, Vec<_>) = run.ends.into_iter().partition(|end| end.verdict == "left_out");
-            let why = |end: muster_api::pairs::PairEnd| format!("{}: {}", end.node, end.why.unwrap_or_default());
+            let (left, taken): (Vec<_>, Vec<_>) = run
+                .ends
+                .into_iter()
+                .partition(|end| end.verdict == "left_out");
+            let why = |end: muster_api::pairs::PairEnd| {
+                format!("{}: {}", end.node, end.why.unwrap_or_default())
+            };
             Foreseen {
                 taken: taken.into_iter().take(SHOWN).map(|end| end.node).collect(),
                 beyond: run.beyond,
-                left: left.into_iter().take(SHOWN).map(why).map(|told| format::cut(&told, 300)).collect(),
+                left: left
+                    .into_iter()
+                    .take(SHOWN)
+                    .map(why)
+                    .map(|told| format::cut(&told, 300))
+                    .collect(),
             }
         }),
         pool,
@@ -120,19 +157,32 @@ pub(super) async fn measure_pairs(
 /// What is asked for. Where no suite was chosen yet it is the shipped one, else the first.
 fn body(given: &Answers, suites: &[String]) -> Result<RunPairs, Error> {
     let typed = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
-    let own = || suites.iter().find(|name| *name == "pairs").or(suites.first()).cloned();
+    let own = || {
+        suites
+            .iter()
+            .find(|name| *name == "pairs")
+            .or(suites.first())
+            .cloned()
+    };
     let none = || {
         Error::conflict(
             "no_suite",
             "No suite has a gate that is measured between two nodes: apply suites/pairs.toml first.".to_owned(),
         )
     };
-    let most = typed(&given.most).map(|most| most.parse::<u32>()).transpose();
-    let most = most.map_err(|_| Error::unprocessable("/most", "out_of_range", format!("2 to {MOST} nodes.")))?;
+    let most = typed(&given.most)
+        .map(|most| most.parse::<u32>())
+        .transpose();
+    let most = most.map_err(|_| {
+        Error::unprocessable("/most", "out_of_range", format!("2 to {MOST} nodes."))
+    })?;
     Ok(RunPairs {
         suite: typed(&given.suite).or_else(own).ok_or_else(none)?,
         most,
-        variables: typed(&given.rdma_device).map(|name| ("rdma_device".to_owned(), name)).into_iter().collect(),
+        variables: typed(&given.rdma_device)
+            .map(|name| ("rdma_device".to_owned(), name))
+            .into_iter()
+            .collect(),
         ..RunPairs::default()
     })
 }

@@ -113,7 +113,9 @@ pub(super) async fn show_pool(
 ) -> Result<Page, Error> {
     let mut conn = app.pool.acquire().await?;
     let missing = || Error::NotFound(format!("pool {key:?}"));
-    let pool = db::objects::find(&mut conn, "pool", &key).await?.ok_or_else(missing)?;
+    let pool = db::objects::find(&mut conn, "pool", &key)
+        .await?
+        .ok_or_else(missing)?;
     let rows = db::pairs::runs::list(&mut conn, pool.id, RUNS).await?;
     let chosen = query.run.or_else(|| rows.first().map(|row| row.id));
     let earlier = rows.iter().map(|row| Earlier {
@@ -136,10 +138,16 @@ pub(super) async fn show_pool(
         }
         None => None,
     };
-    let replicas = replicas::standing(&mut conn, &pool).await?.map(|standing| counted(standing, visit.now));
+    let replicas = replicas::standing(&mut conn, &pool)
+        .await?
+        .map(|standing| counted(standing, visit.now));
     let name = format::shell(&pool.name);
     let running = runs.iter().any(|run| run.chip.word == "running");
-    let live = if running || replicas.is_some() { Live::Any } else { Live::Never };
+    let live = if running || replicas.is_some() {
+        Live::Any
+    } else {
+        Live::Never
+    };
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Claims, pool.name.clone())
             .by_hand(
@@ -179,7 +187,11 @@ fn shown(run: PairRun, measured: Vec<MeasuredPair>, now: Timestamp) -> Run {
         .map(|end| end.node.as_str())
         .filter(|node| measured.iter().any(|pair| has(pair, node)))
         .collect();
-    let number = |node: &str| ends.iter().position(|end| *end == node).map(|at| (at + 1).to_string());
+    let number = |node: &str| {
+        ends.iter()
+            .position(|end| *end == node)
+            .map(|at| (at + 1).to_string())
+    };
     Run {
         id: run.id.to_string(),
         chip: chips::outcome(&run.state),
@@ -187,7 +199,11 @@ fn shown(run: PairRun, measured: Vec<MeasuredPair>, now: Timestamp) -> Run {
         actor: format::cut(&run.actor, 80),
         begun: format::moment(run.begun_at, now),
         beyond: run.beyond,
-        findings: run.findings.iter().map(|told| format::cut(told, 400)).collect(),
+        findings: run
+            .findings
+            .iter()
+            .map(|told| format::cut(told, 400))
+            .collect(),
         picture: picture(&ends, &measured),
         ends: run
             .ends
@@ -214,7 +230,9 @@ fn picture(ends: &[&str], measured: &[MeasuredPair]) -> Vec<Vec<Cell>> {
         return Vec::new();
     }
     let cell = |one: &str, other: &str| {
-        let met = measured.iter().rfind(|pair| one != other && has(pair, one) && has(pair, other));
+        let met = measured
+            .iter()
+            .rfind(|pair| one != other && has(pair, one) && has(pair, other));
         let verdict = met.map(|pair| pair.verdict.as_deref().unwrap_or("running"));
         let (tone, letter) = match verdict {
             None => ("", ""),
@@ -223,15 +241,26 @@ fn picture(ends: &[&str], measured: &[MeasuredPair]) -> Vec<Vec<Cell>> {
             Some("running") => ("move", "…"),
             Some(_) => ("warn", "?"),
         };
-        Cell { tone, letter, title: verdict.map(|verdict| format!("{one} and {other}: {verdict}")).unwrap_or_default() }
+        Cell {
+            tone,
+            letter,
+            title: verdict
+                .map(|verdict| format!("{one} and {other}: {verdict}"))
+                .unwrap_or_default(),
+        }
     };
-    ends.iter().map(|one| ends.iter().map(|other| cell(one, other)).collect()).collect()
+    ends.iter()
+        .map(|one| ends.iter().map(|other| cell(one, other)).collect())
+        .collect()
 }
 
 fn line(pair: MeasuredPair) -> Pair {
     let way = |way: &muster_api::pairs::MeasuredWay| {
         let measured = way.results.iter().flat_map(|result| &result.measured);
-        let values: Vec<String> = measured.take(6).map(|one| format!("{} {}", value(&one.value), one.unit)).collect();
+        let values: Vec<String> = measured
+            .take(6)
+            .map(|one| format!("{} {}", value(&one.value), one.unit))
+            .collect();
         (!values.is_empty()).then(|| format!("{} → {}: {}", way.from, way.to, values.join(", ")))
     };
     Pair {
@@ -244,7 +273,12 @@ fn line(pair: MeasuredPair) -> Pair {
             None => String::new(),
         },
         why: format::cut(pair.why.as_deref().unwrap_or_default(), 400),
-        values: pair.ways.iter().filter_map(way).map(|told| format::cut(&told, 300)).collect(),
+        values: pair
+            .ways
+            .iter()
+            .filter_map(way)
+            .map(|told| format::cut(&told, 300))
+            .collect(),
         a: pair.a,
         b: pair.b,
     }

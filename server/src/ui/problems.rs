@@ -48,15 +48,25 @@ struct Page {
 /// Middleware: for whoever takes HTML an error becomes a page, or a way to sign in. Paths of the API keep their JSON.
 pub async fn as_pages(request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
-    let here = request.uri().path_and_query().map_or_else(|| path.clone(), ToString::to_string);
+    let here = request
+        .uri()
+        .path_and_query()
+        .map_or_else(|| path.clone(), ToString::to_string);
     let reading = matches!(*request.method(), Method::GET | Method::HEAD);
     let part = request.headers().contains_key("hx-request");
-    let accepts = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let accepts = request
+        .headers()
+        .get(header::ACCEPT)
+        .and_then(|value| value.to_str().ok());
     let wanted = part || accepts.is_some_and(|types| types.contains("text/html"));
     let response = next.run(request).await;
-    let is_problem =
-        response.headers().get(header::CONTENT_TYPE).is_some_and(|value| value == "application/problem+json");
-    let api = ["/v1/", "/agent/", "/openapi"].iter().any(|api| path.starts_with(api));
+    let is_problem = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|value| value == "application/problem+json");
+    let api = ["/v1/", "/agent/", "/openapi"]
+        .iter()
+        .any(|api| path.starts_with(api));
     match is_problem && wanted && !api {
         true => page(response, &here, reading, part).await,
         false => response,
@@ -70,12 +80,18 @@ async fn page(response: Response, here: &str, reading: bool, part: bool) -> Resp
         return sign_in_first(&format!("/sign-in?next={}", format::escape(next)), part);
     }
     let retry_after = response.headers().get(header::RETRY_AFTER).cloned();
-    let bytes = to_bytes(response.into_body(), LARGEST).await.unwrap_or_default();
+    let bytes = to_bytes(response.into_body(), LARGEST)
+        .await
+        .unwrap_or_default();
     let problem: Problem = serde_json::from_slice(&bytes).unwrap_or_default();
     let (title, advice) = words(status, &problem.code);
     let page = Page {
         urls: &URLS,
-        status: if problem.status == 0 { status.as_u16() } else { problem.status },
+        status: if problem.status == 0 {
+            status.as_u16()
+        } else {
+            problem.status
+        },
         title,
         advice,
         detail: format::cut(&problem.detail, 1000),
@@ -85,10 +101,16 @@ async fn page(response: Response, here: &str, reading: bool, part: bool) -> Resp
             .take(20)
             .map(|fault| format::cut(&format!("{}: {}", fault.pointer, fault.detail), 300))
             .collect(),
-        back: if reading { "/".to_owned() } else { referring(here) },
+        back: if reading {
+            "/".to_owned()
+        } else {
+            referring(here)
+        },
         request_id: problem.request_id.unwrap_or_default(),
     };
-    let html = page.render().unwrap_or_else(|_| "The error page could not be rendered.".to_owned());
+    let html = page
+        .render()
+        .unwrap_or_else(|_| "The error page could not be rendered.".to_owned());
     let mut response = (status, Html(html)).into_response();
     if let Some(value) = retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, value);
@@ -98,34 +120,57 @@ async fn page(response: Response, here: &str, reading: bool, part: bool) -> Resp
 
 /// Where a form came from: its action's path names the node.
 fn referring(here: &str) -> String {
-    let node = here.strip_prefix("/ui").and_then(|path| path.split("/actions/").next());
-    node.filter(|path| path.starts_with("/nodes/")).unwrap_or("/").to_owned()
+    let node = here
+        .strip_prefix("/ui")
+        .and_then(|path| path.split("/actions/").next());
+    node.filter(|path| path.starts_with("/nodes/"))
+        .unwrap_or("/")
+        .to_owned()
 }
 
 /// htmx follows redirects inside its request; a whole page must be loaded instead.
 fn sign_in_first(target: &str, part: bool) -> Response {
-    let name = if part { header::HeaderName::from_static("hx-redirect") } else { header::LOCATION };
-    let status = if part { StatusCode::OK } else { StatusCode::SEE_OTHER };
+    let name = if part {
+        header::HeaderName::from_static("hx-redirect")
+    } else {
+        header::LOCATION
+    };
+    let status = if part {
+        StatusCode::OK
+    } else {
+        StatusCode::SEE_OTHER
+    };
     let mut response = (status, Body::empty()).into_response();
-    response.headers_mut().insert(name, HeaderValue::from_str(target).unwrap_or(HeaderValue::from_static("/sign-in")));
+    response.headers_mut().insert(
+        name,
+        HeaderValue::from_str(target).unwrap_or(HeaderValue::from_static("/sign-in")),
+    );
     response
 }
 
 /// A title, and what to do.
 fn words(status: StatusCode, code: &str) -> (&'static str, &'static str) {
     match (status.as_u16(), code) {
-        (400 | 422, _) => {
-            ("That cannot be meant", "Correct what is named below and send it again. Nothing was changed.")
-        }
-        (403, _) => ("Not allowed", "Ask an administrator for the role that is named above. Nothing was changed."),
+        (400 | 422, _) => (
+            "That cannot be meant",
+            "Correct what is named below and send it again. Nothing was changed.",
+        ),
+        (403, _) => (
+            "Not allowed",
+            "Ask an administrator for the role that is named above. Nothing was changed.",
+        ),
         (404, _) => (
             "Not found",
             "It may have been renamed or unregistered: look for it in the list of nodes, or in the events.",
         ),
-        (409, _) => {
-            ("Not now", "Things have moved on since you looked. Open the page again and decide on what it says now.")
-        }
-        (412 | 428, _) => ("Changed in the meantime", "Open the page again and decide on what it says now."),
+        (409, _) => (
+            "Not now",
+            "Things have moved on since you looked. Open the page again and decide on what it says now.",
+        ),
+        (412 | 428, _) => (
+            "Changed in the meantime",
+            "Open the page again and decide on what it says now.",
+        ),
         (413, _) => ("Too large", "Shorten what you send."),
         (503, _) => (
             "The database is away",
@@ -146,15 +191,30 @@ mod tests {
     use crate::error::Error;
 
     async fn body(response: Response) -> String {
-        String::from_utf8(to_bytes(response.into_body(), 1 << 20).await.unwrap().to_vec()).unwrap()
+        String::from_utf8(
+            to_bytes(response.into_body(), 1 << 20)
+                .await
+                .unwrap()
+                .to_vec(),
+        )
+        .unwrap()
     }
 
     #[tokio::test]
     async fn an_error_says_what_to_do_and_escapes_what_it_repeats() {
-        let response = page(Error::NotFound("node \"<b>\"".into()).into_response(), "/nodes/x", true, false).await;
+        let response = page(
+            Error::NotFound("node \"<b>\"".into()).into_response(),
+            "/nodes/x",
+            true,
+            false,
+        )
+        .await;
         assert_eq!(response.status(), StatusCode::NOT_FOUND);
         let html = body(response).await;
-        assert!(html.contains("look for it in the list of nodes") && !html.contains("<b>"), "{html}");
+        assert!(
+            html.contains("look for it in the list of nodes") && !html.contains("<b>"),
+            "{html}"
+        );
     }
 
     #[tokio::test]
@@ -168,9 +228,24 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_is_sent_to_sign_in_and_back() {
-        let response = page(Error::Unauthenticated.into_response(), "/nodes?q=a b", true, false).await;
-        assert_eq!(response.headers()[header::LOCATION], "/sign-in?next=%2Fnodes%3Fq%3Da%20b");
-        let part = page(Error::Unauthenticated.into_response(), "/ui/nodes/a/actions/drain", false, true).await;
+        let response = page(
+            Error::Unauthenticated.into_response(),
+            "/nodes?q=a b",
+            true,
+            false,
+        )
+        .await;
+        assert_eq!(
+            response.headers()[header::LOCATION],
+            "/sign-in?next=%2Fnodes%3Fq%3Da%20b"
+        );
+        let part = page(
+            Error::Unauthenticated.into_response(),
+            "/ui/nodes/a/actions/drain",
+            false,
+            true,
+        )
+        .await;
         assert_eq!(part.headers()["hx-redirect"], "/sign-in?next=%2F");
     }
 

@@ -92,9 +92,19 @@ pub(super) async fn list_racks(
     let only = Some(query.rack.trim()).filter(|name| !name.is_empty());
     let limit = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
     let sight = actor.sight();
-    let terms: Vec<Term> = only.map(|name| Term::equal("name", name)).into_iter().collect();
+    let terms: Vec<Term> = only
+        .map(|name| Term::equal("name", name))
+        .into_iter()
+        .collect();
     let from = (filter::BY_NAME[0], Some(query.after.as_str()));
-    let mut racks = filter::list_ids(&mut conn, &filter::objects("rack"), (&terms, &sight), from, limit).await?;
+    let mut racks = filter::list_ids(
+        &mut conn,
+        &filter::objects("rack"),
+        (&terms, &sight),
+        from,
+        limit,
+    )
+    .await?;
     let more = racks.len() > ROWS;
     racks.truncate(ROWS);
     let nodes = filter::seen(&mut conn, &filter::NODES, &sight).await?;
@@ -102,16 +112,26 @@ pub(super) async fn list_racks(
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
     let placed = db::pages::racks::list_placed(&mut conn, nodes.as_deref(), &ids, NODES).await?;
     let heard = db::cabling::list_heard(&mut conn, nodes.as_deref(), &ids).await?;
-    let next = rows.last().filter(|_| more).map(|last| format!("/racks?after={}", last.name)).unwrap_or_default();
+    let next = rows
+        .last()
+        .filter(|_| more)
+        .map(|last| format!("/racks?after={}", last.name))
+        .unwrap_or_default();
     let (cli, path) = match only {
-        Some(name) => {
-            (format!("muster rack get {}", format::shell(name)), format!("/v1/racks/{}", format::escape(name)))
-        }
+        Some(name) => (
+            format!("muster rack get {}", format::shell(name)),
+            format!("/v1/racks/{}", format::escape(name)),
+        ),
         None => ("muster rack list".to_owned(), "/v1/racks".to_owned()),
     };
     Ok(Page {
-        frame: Frame::new(&visit, &actor, Section::Racks, "Racks").by_hand(cli, &path).live(Live::Any),
-        racks: rows.into_iter().map(|row| rack(row, &placed, &heard)).collect(),
+        frame: Frame::new(&visit, &actor, Section::Racks, "Racks")
+            .by_hand(cli, &path)
+            .live(Live::Any),
+        racks: rows
+            .into_iter()
+            .map(|row| rack(row, &placed, &heard))
+            .collect(),
         only: query.rack,
         next,
         after: !query.after.is_empty(),
@@ -119,15 +139,35 @@ pub(super) async fn list_racks(
 }
 
 fn rack(row: RackRow, placed: &[PlacedRow], heard: &[HeardRow]) -> Rack {
-    let units = row.spec.get("units").and_then(serde_json::Value::as_i64).unwrap_or(42).clamp(1, 60);
+    let units = row
+        .spec
+        .get("units")
+        .and_then(serde_json::Value::as_i64)
+        .unwrap_or(42)
+        .clamp(1, 60);
     let own = placed.iter().filter(|node| node.rack == Some(row.id));
-    let (nodes, unplaced): (Vec<_>, Vec<_>) = own.map(|node| stands(node, units)).partition(|node| node.y >= 0);
-    let budget = row.spec.get("power_budget_w").and_then(serde_json::Value::as_i64).unwrap_or(0);
+    let (nodes, unplaced): (Vec<_>, Vec<_>) = own
+        .map(|node| stands(node, units))
+        .partition(|node| node.y >= 0);
+    let budget = row
+        .spec
+        .get("power_budget_w")
+        .and_then(serde_json::Value::as_i64)
+        .unwrap_or(0);
     Rack {
         site: format::cut(member(&row.spec, "site"), 63),
         height: units * UNIT_HEIGHT,
-        units: (1..=units).map(|number| Unit { y: (units - number) * UNIT_HEIGHT, number }).collect(),
-        told: if row.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", row.nodes) },
+        units: (1..=units)
+            .map(|number| Unit {
+                y: (units - number) * UNIT_HEIGHT,
+                number,
+            })
+            .collect(),
+        told: if row.nodes == 1 {
+            "1 node".to_owned()
+        } else {
+            format!("{} nodes", row.nodes)
+        },
         nodes,
         unplaced,
         power: power(row.committed_w, budget),
@@ -146,13 +186,24 @@ fn cabling(row: &RackRow, heard: &[HeardRow]) -> Vec<String> {
         .map(|seen| (seen.node.clone(), seen.neighbours.clone()))
         .collect();
     plan.retain(|cable| heard.contains_key(&cable.node));
-    sentences(&findings(&plan, &heard)).iter().map(|told| format::cut(told, 300)).take(CABLES).collect()
+    sentences(&findings(&plan, &heard))
+        .iter()
+        .map(|told| format::cut(told, 300))
+        .take(CABLES)
+        .collect()
 }
 
 /// Where a node stands; above the picture when it names no unit of this rack.
 fn stands(node: &PlacedRow, units: i64) -> Placed {
-    let unit = node.unit.map(i64::from).filter(|unit| (1..=units).contains(unit));
-    let why = node.reason.as_deref().or(node.waiting_for.as_deref()).unwrap_or_default();
+    let unit = node
+        .unit
+        .map(i64::from)
+        .filter(|unit| (1..=units).contains(unit));
+    let why = node
+        .reason
+        .as_deref()
+        .or(node.waiting_for.as_deref())
+        .unwrap_or_default();
     Placed {
         name: node.name.clone(),
         chip: chips::state(&node.state),
@@ -164,8 +215,15 @@ fn stands(node: &PlacedRow, units: i64) -> Placed {
 
 fn power(committed: i64, budget: i64) -> Power {
     let told = match budget {
-        0 => format!("{} W committed, no budget declared", format::count(committed)),
-        _ => format!("{} of {} W committed", format::count(committed), format::count(budget)),
+        0 => format!(
+            "{} W committed, no budget declared",
+            format::count(committed)
+        ),
+        _ => format!(
+            "{} of {} W committed",
+            format::count(committed),
+            format::count(budget)
+        ),
     };
     let tone = match budget {
         0 => "off",
@@ -174,5 +232,10 @@ fn power(committed: i64, budget: i64) -> Power {
         _ if committed * 10 > budget * 9 => "warn",
         _ => "ok",
     };
-    Power { committed: committed.min(budget.max(1)), budget: budget.max(1), told, tone }
+    Power {
+        committed: committed.min(budget.max(1)),
+        budget: budget.max(1),
+        told,
+        tone,
+    }
 }

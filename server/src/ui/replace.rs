@@ -57,9 +57,14 @@ pub(super) async fn replace_claim(
     axum::Form(given): axum::Form<Answers>,
 ) -> Result<Response, Error> {
     let missing = || Error::NotFound(format!("claim {key:?}"));
-    let claim = db::claims::find(&mut *app.pool.acquire().await?, &key).await?.ok_or_else(missing)?;
+    let claim = db::claims::find(&mut *app.pool.acquire().await?, &key)
+        .await?
+        .ok_or_else(missing)?;
     let text = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
-    let body = ReplaceClaim { node: text(&given.node), reason: text(&given.reason) };
+    let body = ReplaceClaim {
+        node: text(&given.node),
+        reason: text(&given.reason),
+    };
     let id = claim.id.to_string();
     if given.step != "replace" {
         let (status, refused, plan) = match plan(&app, &actor, &id, &body).await {
@@ -70,12 +75,18 @@ pub(super) async fn replace_claim(
     }
     // An old page replaces nothing that it did not show.
     let (true, Some(generation)) = (given.typed.trim() == claim.node_name, given.generation) else {
-        let why = format!("Type the name of the node that goes, {}, to mean it.", claim.node_name);
+        let why = format!(
+            "Type the name of the node that goes, {}, to mean it.",
+            claim.node_name
+        );
         let shown = plan(&app, &actor, &id, &body).await.ok();
         let page = page(&visit, &actor, claim, given, (why, shown));
         return Ok((StatusCode::UNPROCESSABLE_ENTITY, page).into_response());
     };
-    let asked = (IdempotencyKey::none(), Preconditions::generation(generation));
+    let asked = (
+        IdempotencyKey::none(),
+        Preconditions::generation(generation),
+    );
     match replace(&app, &actor, &id, asked, &body).await {
         Ok(_) => Ok(Redirect::to("/claims").into_response()),
         // What waits for a second person stands on the page of claims.
@@ -90,10 +101,14 @@ pub(super) async fn replace_claim(
 /// What a person can do something about stands with the form; all else is a page of its own.
 pub(super) fn refusal(error: Error) -> Result<(StatusCode, String), Error> {
     let (_, sentence, faults) = error.public();
-    let told = faults.first().map_or(sentence, |fault| fault.detail.clone());
+    let told = faults
+        .first()
+        .map_or(sentence, |fault| fault.detail.clone());
     match error {
         Error::Unprocessable(_) => Ok((StatusCode::UNPROCESSABLE_ENTITY, told)),
-        Error::Conflict { .. } | Error::Taken(_) | Error::Busy { .. } => Ok((StatusCode::CONFLICT, told)),
+        Error::Conflict { .. } | Error::Taken(_) | Error::Busy { .. } => {
+            Ok((StatusCode::CONFLICT, told))
+        }
         Error::Stale(_) => Ok((StatusCode::PRECONDITION_FAILED, told)),
         other => Err(other),
     }
@@ -109,9 +124,14 @@ fn page(
     let path = format!("/v1/claims/{}", claim.name);
     let cli = format!("muster claim replace {}", claim.name);
     Page {
-        frame: Frame::new(visit, actor, Section::Claims, format!("Replace the node of {}", claim.name))
-            .by_hand(cli, &path)
-            .live(Live::Never),
+        frame: Frame::new(
+            visit,
+            actor,
+            Section::Claims,
+            format!("Replace the node of {}", claim.name),
+        )
+        .by_hand(cli, &path)
+        .live(Live::Never),
         node: claim.node_name,
         generation: claim.generation,
         claim: claim.name,

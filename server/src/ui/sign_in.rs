@@ -67,20 +67,37 @@ pub(super) async fn sign_in(
     Form(given): Form<Credentials>,
 ) -> Result<Response, Error> {
     let next = local(&given.next);
-    Ok(match sessions::sign_in(&app, &headers, given.name.trim(), given.password).await? {
-        Some(cookie) => (jar.add(cookie), Redirect::to(&next)).into_response(),
-        None => {
-            let name = super::format::cut(&given.name, 64);
-            let page = Page { name, refused: true, ..page(&app, &visit, next) };
-            (StatusCode::UNPROCESSABLE_ENTITY, page).into_response()
-        }
-    })
+    Ok(
+        match sessions::sign_in(&app, &headers, given.name.trim(), given.password).await? {
+            Some(cookie) => (jar.add(cookie), Redirect::to(&next)).into_response(),
+            None => {
+                let name = super::format::cut(&given.name, 64);
+                let page = Page {
+                    name,
+                    refused: true,
+                    ..page(&app, &visit, next)
+                };
+                (StatusCode::UNPROCESSABLE_ENTITY, page).into_response()
+            }
+        },
+    )
 }
 
 fn page(app: &App, visit: &Visit, next: String) -> Page {
-    let provider = app.oidc.as_ref().map(|provider| provider.host().to_owned()).unwrap_or_default();
+    let provider = app
+        .oidc
+        .as_ref()
+        .map(|provider| provider.host().to_owned())
+        .unwrap_or_default();
     let frame = Frame::anonymous(visit, "Sign in");
-    Page { frame, next, name: String::new(), refused: false, provider, not_vouched: false }
+    Page {
+        frame,
+        next,
+        name: String::new(),
+        refused: false,
+        provider,
+        not_vouched: false,
+    }
 }
 
 /// Sends the browser to the provider that vouches for people.
@@ -91,7 +108,10 @@ pub(super) async fn begin_vouched(
     jar: CookieJar,
     Query(target): Query<Target>,
 ) -> Result<Response, Error> {
-    let provider = app.oidc.clone().ok_or_else(|| Error::NotFound("A provider that vouches for people".into()))?;
+    let provider = app
+        .oidc
+        .clone()
+        .ok_or_else(|| Error::NotFound("A provider that vouches for people".into()))?;
     let next = local(&target.next);
     Ok(match provider.begin(&app, &headers, &next).await {
         Ok((url, cookie)) => (jar.add(cookie), Redirect::to(&url)).into_response(),
@@ -107,30 +127,51 @@ pub(super) async fn finish_vouched(
     jar: CookieJar,
     Query(answered): Query<Answered>,
 ) -> Result<Response, Error> {
-    let provider = app.oidc.clone().ok_or_else(|| Error::NotFound("A provider that vouches for people".into()))?;
+    let provider = app
+        .oidc
+        .clone()
+        .ok_or_else(|| Error::NotFound("A provider that vouches for people".into()))?;
     Ok(match provider.finish(&app, &headers, answered).await {
-        Ok((session, gone, next)) => (jar.add(session).add(gone), Redirect::to(&local(&next))).into_response(),
+        Ok((session, gone, next)) => {
+            (jar.add(session).add(gone), Redirect::to(&local(&next))).into_response()
+        }
         Err(error) => not_vouched(&app, &visit, "/".into(), &error),
     })
 }
 
 /// One answer for whatever went wrong: the log says what.
 fn not_vouched(app: &App, visit: &Visit, next: String, error: &anyhow::Error) -> Response {
-    tracing::warn!(error = format!("{error:#}"), "a login by the identity provider failed");
-    let page = Page { not_vouched: true, ..page(app, visit, next) };
+    tracing::warn!(
+        error = format!("{error:#}"),
+        "a login by the identity provider failed"
+    );
+    let page = Page {
+        not_vouched: true,
+        ..page(app, visit, next)
+    };
     (StatusCode::UNPROCESSABLE_ENTITY, page).into_response()
 }
 
 /// Ends the session.
-pub(super) async fn sign_out(State(app): State<App>, headers: HeaderMap, jar: CookieJar) -> Result<Response, Error> {
+pub(super) async fn sign_out(
+    State(app): State<App>,
+    headers: HeaderMap,
+    jar: CookieJar,
+) -> Result<Response, Error> {
     let gone = sessions::sign_out(&app, &headers).await?;
     Ok((jar.add(gone), Redirect::to("/sign-in")).into_response())
 }
 
 /// A path of ours, never another host's.
 fn local(next: &str) -> String {
-    let ours = next.starts_with('/') && !next.starts_with("//") && !next.contains(['\\', '\r', '\n', '\t']);
-    if ours && next.len() <= 2000 { next.to_owned() } else { "/".to_owned() }
+    let ours = next.starts_with('/')
+        && !next.starts_with("//")
+        && !next.contains(['\\', '\r', '\n', '\t']);
+    if ours && next.len() <= 2000 {
+        next.to_owned()
+    } else {
+        "/".to_owned()
+    }
 }
 
 #[cfg(test)]

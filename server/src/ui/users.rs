@@ -72,12 +72,17 @@ pub(super) async fn list_users(
     let mut rows = db::users::list_by_id(&mut conn, &ids).await?;
     rows.sort_by_key(|row| ids.iter().position(|id| *id == row.id.0));
     let last = rows.last().filter(|_| more);
-    let next = last.map(|row| format!("/users?after={}", format::escape(&row.name))).unwrap_or_default();
+    let next = last
+        .map(|row| format!("/users?after={}", format::escape(&row.name)))
+        .unwrap_or_default();
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Agents, "People")
             .by_hand("muster user list", "/v1/users")
             .live(Live::Never),
-        people: rows.into_iter().map(|row| person(row, &actor, visit.now)).collect(),
+        people: rows
+            .into_iter()
+            .map(|row| person(row, &actor, visit.now))
+            .collect(),
         may_decide: actor.holding.everywhere("user.disable"),
         next,
     })
@@ -87,9 +92,16 @@ fn person(row: PersonRow, actor: &Actor, now: Timestamp) -> Person {
     let at = |at: jiff_sqlx::Timestamp| format::moment(at.to_jiff(), now);
     Person {
         id: row.id.to_string(),
-        chip: chips::outcome(if row.disabled_at.is_some() { "kept_out" } else { "active" }),
+        chip: chips::outcome(if row.disabled_at.is_some() {
+            "kept_out"
+        } else {
+            "active"
+        }),
         role: row.role,
-        issuer: format::cut(row.issuer.as_deref().unwrap_or("a local administrator"), 100),
+        issuer: format::cut(
+            row.issuer.as_deref().unwrap_or("a local administrator"),
+            100,
+        ),
         groups: format::cut(&row.groups.join(", "), 100),
         seen: row.last_seen.map(at),
         since: format::moment(row.created_at, now),
@@ -133,7 +145,9 @@ pub(super) async fn decide_user(
         "enable" => "enable",
         _ => return Err(Error::NotFound(format!("The decision {word:?}"))),
     };
-    let person = db::users::list_by_id(&mut *app.pool.acquire().await?, &[id]).await?.pop();
+    let person = db::users::list_by_id(&mut *app.pool.acquire().await?, &[id])
+        .await?
+        .pop();
     let person = person.ok_or_else(|| Error::NotFound(format!("user {id}")))?;
     let (status, refused) = match given.typed.as_deref().map(str::trim) {
         Some(typed) if typed == person.name => {
@@ -148,12 +162,18 @@ pub(super) async fn decide_user(
                 Err(other) => return Err(other),
             }
         }
-        Some(_) => (StatusCode::UNPROCESSABLE_ENTITY, format!("Type {} to mean it.", person.name)),
+        Some(_) => (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            format!("Type {} to mean it.", person.name),
+        ),
         None => (StatusCode::OK, String::new()),
     };
     let asking = Asking {
         frame: Frame::new(&visit, &actor, Section::Agents, person.name.clone())
-            .by_hand(format!("muster user {word} {}", format::shell(&person.name)), &format!("/v1/users/{id}"))
+            .by_hand(
+                format!("muster user {word} {}", format::shell(&person.name)),
+                &format!("/v1/users/{id}"),
+            )
             .live(Live::Never),
         id: id.to_string(),
         name: person.name,

@@ -79,19 +79,36 @@ pub(super) async fn list_webhooks(
     for row in rows {
         if row.name == query.name {
             let tried = db::webhooks::list_deliveries(&mut conn, row.id, ROWS).await?;
-            deliveries = tried.into_iter().map(|row| delivery(row, visit.now)).collect();
+            deliveries = tried
+                .into_iter()
+                .map(|row| delivery(row, visit.now))
+                .collect();
         }
         let status = WebhookSpec::status(&app, &mut conn, &row).await?;
         webhooks.push(webhook(&row, status, visit.now)?);
     }
     // A name that there is not chooses nobody.
-    let name = webhooks.iter().find(|one| one.name == query.name).map(|one| one.name.clone()).unwrap_or_default();
+    let name = webhooks
+        .iter()
+        .find(|one| one.name == query.name)
+        .map(|one| one.name.clone())
+        .unwrap_or_default();
     let (cli, path) = match name.as_str() {
         "" => ("muster webhook list".to_owned(), "/v1/webhooks".to_owned()),
-        name => (format!("muster webhook deliveries {name}"), format!("/v1/webhooks/{name}/deliveries")),
+        name => (
+            format!("muster webhook deliveries {name}"),
+            format!("/v1/webhooks/{name}/deliveries"),
+        ),
     };
-    let frame = Frame::new(&visit, &actor, Section::Webhooks, "Webhooks").by_hand(cli, &path).live(Live::Any);
-    Ok(Page { frame, webhooks, name, deliveries })
+    let frame = Frame::new(&visit, &actor, Section::Webhooks, "Webhooks")
+        .by_hand(cli, &path)
+        .live(Live::Any);
+    Ok(Page {
+        frame,
+        webhooks,
+        name,
+        deliveries,
+    })
 }
 
 fn webhook(row: &ObjectRow, status: WebhookStatus, now: Timestamp) -> Result<Webhook, Error> {
@@ -109,7 +126,9 @@ fn webhook(row: &ObjectRow, status: WebhookStatus, now: Timestamp) -> Result<Web
 }
 
 fn delivery(row: DeliveryRow, now: Timestamp) -> Delivery {
-    let took = row.duration_ms.map(|ms| format::duration(SignedDuration::from_millis(i64::from(ms))));
+    let took = row
+        .duration_ms
+        .map(|ms| format::duration(SignedDuration::from_millis(i64::from(ms))));
     Delivery {
         id: row.id.to_string(),
         at: format::moment(row.at, now),
@@ -118,7 +137,10 @@ fn delivery(row: DeliveryRow, now: Timestamp) -> Delivery {
         seq: row.seq.map(|seq| seq.to_string()).unwrap_or_default(),
         attempt: row.attempt,
         reason: row.reason,
-        status: row.status.map(|status| status.to_string()).unwrap_or_default(),
+        status: row
+            .status
+            .map(|status| status.to_string())
+            .unwrap_or_default(),
         took: took.unwrap_or_default(),
         error: row.error.unwrap_or_default(),
     }

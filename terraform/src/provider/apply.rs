@@ -22,7 +22,13 @@ use crate::remote::{Erase, Remote, Waited, state_of};
 use crate::value::{Attributes, decode, encode, get, text};
 
 /// Refusals that end by themselves, when a node has done what it is at.
-const NOT_YET: [&str; 5] = ["node_not_available", "no_node_available", "node_busy", "busy", "contended"];
+const NOT_YET: [&str; 5] = [
+    "node_not_available",
+    "no_node_available",
+    "node_busy",
+    "busy",
+    "contended",
+];
 
 /// Refusals that an apply which was killed may have caused.
 const TAKEN: [&str; 3] = ["exists", "name_taken", "node_claimed"];
@@ -33,28 +39,53 @@ type Outcome = (Option<Attributes>, Vec<Diagnostic>);
 impl Provider {
     pub(crate) async fn apply(self, call: Apply) -> Result<ApplyAnswer, Status> {
         let kind = super::kind(&call.type_name)?;
-        let (prior, planned) = (decode(call.prior_state.as_ref())?, decode(call.planned_state.as_ref())?);
+        let (prior, planned) = (
+            decode(call.prior_state.as_ref())?,
+            decode(call.planned_state.as_ref())?,
+        );
         let config = decode(call.config.as_ref())?.unwrap_or_default();
         let remote = self.remote()?;
         let deadline = |act: &str| {
-            let asked = timeout(get(&config, "timeouts"), act).or_else(|| stored_timeout(&call.planned_private, act));
+            let asked = timeout(get(&config, "timeouts"), act)
+                .or_else(|| stored_timeout(&call.planned_private, act));
             Instant::now() + asked.map_or(kind.patience, Duration::from_secs)
         };
         if let Some(wrong) = wrong_timeouts(get(&config, "timeouts")) {
-            let (new_state, diagnostics) = (encode(prior), vec![error("A timeout cannot be read", wrong)]);
-            return Ok(ApplyAnswer { new_state, private: call.planned_private, diagnostics });
+            let (new_state, diagnostics) = (
+                encode(prior),
+                vec![error("A timeout cannot be read", wrong)],
+            );
+            return Ok(ApplyAnswer {
+                new_state,
+                private: call.planned_private,
+                diagnostics,
+            });
         }
         let (new_state, diagnostics) = match (prior, planned) {
-            (None, Some(planned)) => create(remote, kind, &planned, &config, deadline("create")).await,
-            (Some(prior), Some(planned)) => update(remote, kind, (prior, &planned), &config, deadline("update")).await,
+            (None, Some(planned)) => {
+                create(remote, kind, &planned, &config, deadline("create")).await
+            }
+            (Some(prior), Some(planned)) => {
+                update(remote, kind, (prior, &planned), &config, deadline("update")).await
+            }
             (Some(prior), None) => destroy(remote, kind, prior, deadline("delete")).await,
             (None, None) => (None, Vec::new()),
         };
-        Ok(ApplyAnswer { new_state: encode(new_state), private: call.planned_private, diagnostics })
+        Ok(ApplyAnswer {
+            new_state: encode(new_state),
+            private: call.planned_private,
+            diagnostics,
+        })
     }
 }
 
-async fn create(remote: &Remote, kind: &Kind, planned: &Attributes, config: &Attributes, deadline: Instant) -> Outcome {
+async fn create(
+    remote: &Remote,
+    kind: &Kind,
+    planned: &Attributes,
+    config: &Attributes,
+    deadline: Instant,
+) -> Outcome {
     let name = text(planned, "name");
     let draft = state::draft(kind, planned, Some(config));
     let made = match kind.word {
@@ -66,16 +97,28 @@ async fn create(remote: &Remote, kind: &Kind, planned: &Attributes, config: &Att
         Err(diagnostics) => return (None, diagnostics),
     };
     match wait(remote, kind, object.clone(), config, deadline).await {
-        Ok(Waited::Reached(object)) => (Some(state::state(kind, planned, &object, true)), Vec::new()),
+        Ok(Waited::Reached(object)) => {
+            (Some(state::state(kind, planned, &object, true)), Vec::new())
+        }
         Ok(Waited::NotReached(object, why)) => {
-            let detail =
-                format!("{why}\n\nIt is kept, and nothing is undone: another `terraform apply` goes on waiting.");
+            let detail = format!(
+                "{why}\n\nIt is kept, and nothing is undone: another `terraform apply` goes on waiting."
+            );
             let late = warning(format!("The {} is not ready yet", kind.word), detail);
-            (Some(state::state(kind, planned, &object, false)), vec![late])
+            (
+                Some(state::state(kind, planned, &object, false)),
+                vec![late],
+            )
         }
         Err(refused) => {
-            let late = warning(format!("The {} was made, but not seen to be ready", kind.word), refused.to_string());
-            (Some(state::state(kind, planned, &object, false)), vec![late])
+            let late = warning(
+                format!("The {} was made, but not seen to be ready", kind.word),
+                refused.to_string(),
+            );
+            (
+                Some(state::state(kind, planned, &object, false)),
+                vec![late],
+            )
         }
     }
 }
@@ -103,12 +146,15 @@ async fn create_or_take_over(
         match remote.find(kind, name).await {
             Ok(Some(object)) if is_ending(&object) => {}
             Ok(Some(object)) if state::is_as_drafted(&object, draft) => {
-                return take_over(remote, kind, object, draft).await.map_err(|refused| refuse(&refused));
+                return take_over(remote, kind, object, draft)
+                    .await
+                    .map_err(|refused| refuse(&refused));
             }
             Ok(Some(object)) => {
                 let id = state_of(&object, "/id");
-                let detail =
-                    format!("There is one with this name and other content. To manage it here, import it: {id}");
+                let detail = format!(
+                    "There is one with this name and other content. To manage it here, import it: {id}"
+                );
                 return Err(vec![error(doing, detail)]);
             }
             Ok(None) if one_of(&["node_claimed"]) => return Err(refuse(&refused)),
@@ -123,9 +169,18 @@ async fn create_or_take_over(
 }
 
 /// A secret cannot be compared, so it is sent again.
-async fn take_over(remote: &Remote, kind: &Kind, object: Json, draft: &Json) -> Result<Json, ClientError> {
+async fn take_over(
+    remote: &Remote,
+    kind: &Kind,
+    object: Json,
+    draft: &Json,
+) -> Result<Json, ClientError> {
     match kind.takes_secret() {
-        true => remote.replace(kind, state_of(&object, "/id"), generation(&object), draft).await,
+        true => {
+            remote
+                .replace(kind, state_of(&object, "/id"), generation(&object), draft)
+                .await
+        }
         false => Ok(object),
     }
 }
@@ -136,20 +191,34 @@ fn is_ending(object: &Json) -> bool {
 }
 
 /// Makes a token and puts its secret where only its owner reads it.
-async fn create_token(remote: &Remote, name: &str, spec: &Json, file: &str) -> Result<Json, Vec<Diagnostic>> {
+async fn create_token(
+    remote: &Remote,
+    name: &str,
+    spec: &Json,
+    file: &str,
+) -> Result<Json, Vec<Diagnostic>> {
     let doing = format!("The token {name} was not made");
     if file.is_empty() {
-        let detail = "Without `secret_file` nobody would ever see its secret: it is kept in no state.";
+        let detail =
+            "Without `secret_file` nobody would ever see its secret: it is kept in no state.";
         return Err(vec![error(doing, detail)]);
     }
     let mut options = std::fs::OpenOptions::new();
     // It may hold the secret of a token of this name that lives: it is emptied once there is another one.
-    let opened = options.write(true).create(true).truncate(false).mode(0o600).open(file);
+    let opened = options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(file);
     let mut opened = opened.map_err(|why| vec![error(&doing, format!("{file}: {why}"))])?;
     let made = remote.create_token(name, spec).await;
-    let (object, secret): (Json, Secret) = made.map_err(|refused| refusal(None, &doing, &refused))?;
+    let (object, secret): (Json, Secret) =
+        made.map_err(|refused| refusal(None, &doing, &refused))?;
     let emptied = opened.set_len(0);
-    let written = emptied.and_then(|()| opened.write_all(secret.reveal().as_bytes())).and_then(|()| opened.sync_all());
+    let written = emptied
+        .and_then(|()| opened.write_all(secret.reveal().as_bytes()))
+        .and_then(|()| opened.sync_all());
     match written {
         Ok(()) => Ok(object),
         Err(why) => {
@@ -168,22 +237,36 @@ async fn update(
     deadline: Instant,
 ) -> Outcome {
     let (id, name) = (text(&prior, "id"), text(&prior, "name"));
-    let (before, after) = (state::draft(kind, &prior, None), state::draft(kind, planned, None));
+    let (before, after) = (
+        state::draft(kind, &prior, None),
+        state::draft(kind, planned, None),
+    );
     let unfinished = get(&prior, "ready").as_bool() == Some(false);
     let doing = format!("The {} {name} was not changed", kind.word);
     let mut generation = get(&prior, "generation").as_i64().unwrap_or_default();
     if kind.renames() && name != text(planned, "name") {
         // Planned with this generation, and one further on by being renamed.
-        match remote.rename(kind, id, (generation, text(planned, "name"))).await {
+        match remote
+            .rename(kind, id, (generation, text(planned, "name")))
+            .await
+        {
             Ok(renamed) => generation = renamed,
             Err(refused) => return (Some(prior), refusal(Some(kind), &doing, &refused)),
         }
     }
     let written = match before == after {
-        true => remote.patiently(deadline, &[], || remote.find(kind, id)).await,
+        true => {
+            remote
+                .patiently(deadline, &[], || remote.find(kind, id))
+                .await
+        }
         false => {
             let draft = state::draft(kind, planned, Some(config));
-            let replaced = remote.patiently(deadline, &NOT_YET, || remote.replace(kind, id, generation, &draft)).await;
+            let replaced = remote
+                .patiently(deadline, &NOT_YET, || {
+                    remote.replace(kind, id, generation, &draft)
+                })
+                .await;
             replaced.map(Some)
         }
     };
@@ -196,10 +279,15 @@ async fn update(
         return (Some(state::state(kind, planned, &object, true)), Vec::new());
     }
     match wait(remote, kind, object, config, deadline).await {
-        Ok(Waited::Reached(object)) => (Some(state::state(kind, planned, &object, true)), Vec::new()),
+        Ok(Waited::Reached(object)) => {
+            (Some(state::state(kind, planned, &object, true)), Vec::new())
+        }
         Ok(Waited::NotReached(object, why)) => {
             let late = error(format!("The {} {name} is not ready yet", kind.word), why);
-            (Some(state::state(kind, planned, &object, false)), vec![late])
+            (
+                Some(state::state(kind, planned, &object, false)),
+                vec![late],
+            )
         }
         Err(refused) => (Some(prior), refusal(Some(kind), &doing, &refused)),
     }
@@ -212,22 +300,38 @@ async fn destroy(remote: &Remote, kind: &Kind, prior: Attributes, deadline: Inst
         Some(true) => Erase::Now,
         _ => Erase::Later,
     };
-    let doing = format!("The {} {} was not destroyed", kind.word, text(&prior, "name"));
-    let removed = remote.patiently(deadline, &NOT_YET, || remote.remove(kind, id, generation, erase)).await;
+    let doing = format!(
+        "The {} {} was not destroyed",
+        kind.word,
+        text(&prior, "name")
+    );
+    let removed = remote
+        .patiently(deadline, &NOT_YET, || {
+            remote.remove(kind, id, generation, erase)
+        })
+        .await;
     match removed {
-        Err(refused) if refused.status() == Some(404) || refused.is("released") => return (None, Vec::new()),
+        Err(refused) if refused.status() == Some(404) || refused.is("released") => {
+            return (None, Vec::new());
+        }
         Err(refused) => return (Some(prior), refusal(Some(kind), &doing, &refused)),
         Ok(()) if kind.word != "claim" => return (None, Vec::new()),
         Ok(()) => {}
     }
     loop {
-        match remote.patiently(deadline, &[], || remote.find(kind, id)).await {
+        match remote
+            .patiently(deadline, &[], || remote.find(kind, id))
+            .await
+        {
             Ok(None) => return (None, Vec::new()),
-            Ok(Some(object)) if state_of(&object, "/status/state") == "released" => return (None, Vec::new()),
+            Ok(Some(object)) if state_of(&object, "/status/state") == "released" => {
+                return (None, Vec::new());
+            }
             Ok(Some(object)) if !remote.pause(deadline).await => {
                 let node = state_of(&object, "/status/node");
-                let detail =
-                    format!("{node} is still being released: `muster node why {node}` says what it waits for.");
+                let detail = format!(
+                    "{node} is still being released: `muster node why {node}` says what it waits for."
+                );
                 return (Some(prior), vec![error(doing, detail)]);
             }
             Ok(Some(_)) => {}
@@ -245,7 +349,9 @@ async fn wait(
     deadline: Instant,
 ) -> Result<Waited, ClientError> {
     // A claim says itself what it waits for.
-    let goal = Some(text(config, "wait_for")).filter(|goal| !goal.is_empty()).unwrap_or(NOTHING);
+    let goal = Some(text(config, "wait_for"))
+        .filter(|goal| !goal.is_empty())
+        .unwrap_or(NOTHING);
     remote.wait(kind, object, goal, deadline).await
 }
 
@@ -255,7 +361,9 @@ fn generation(object: &Json) -> i64 {
 
 /// Seconds that `timeouts` allow for an act.
 pub(super) fn timeout(timeouts: &Value, act: &str) -> Option<u64> {
-    let Value::Map(entries) = timeouts else { return None };
+    let Value::Map(entries) = timeouts else {
+        return None;
+    };
     let (_, text) = entries.iter().find(|(key, _)| key.as_str() == Some(act))?;
     let duration: SignedDuration = text.as_str()?.parse().ok()?;
     u64::try_from(duration.as_secs()).ok()
@@ -263,12 +371,16 @@ pub(super) fn timeout(timeouts: &Value, act: &str) -> Option<u64> {
 
 /// What is wrong with `timeouts`, if anything is.
 fn wrong_timeouts(timeouts: &Value) -> Option<String> {
-    let Value::Map(entries) = timeouts else { return None };
+    let Value::Map(entries) = timeouts else {
+        return None;
+    };
     entries.iter().find_map(|(key, value)| {
         let key = key.as_str().unwrap_or_default();
         match ["create", "update", "delete"].contains(&key) && timeout(timeouts, key).is_some() {
             true => None,
-            false => Some(format!("{key} = {value}: create, update or delete, and a time such as 90s, 30m or 2h.")),
+            false => Some(format!(
+                "{key} = {value}: create, update or delete, and a time such as 90s, 30m or 2h."
+            )),
         }
     })
 }

@@ -65,15 +65,23 @@ impl Planned {
         if parts.iter().any(|part| has_unknown(get(planned, part))) {
             return claims.then(|| unknown_claim(planned)).into_iter().collect();
         }
-        let Some(wanted) = desired(kind, planned, config) else { return Vec::new() };
+        let Some(wanted) = desired(kind, planned, config) else {
+            return Vec::new();
+        };
         let place = (wanted.kind.clone(), wanted.name.clone());
         self.lock().wanted.insert(place, wanted.clone());
         let renamed = prior.filter(|prior| get(prior, "name") != get(planned, "name"));
         if let (Some(prior), true) = (renamed, kind.renames()) {
             return rename(remote, prior, planned).await;
         }
-        let changed = prior.is_some_and(|prior| parts.iter().any(|part| get(prior, part) != get(planned, part)));
-        let asks = claims || changed && REACHING.contains(&kind.word) || prior.is_none() && kind.word == "node";
+        let changed = prior.is_some_and(|prior| {
+            parts
+                .iter()
+                .any(|part| get(prior, part) != get(planned, part))
+        });
+        let asks = claims
+            || changed && REACHING.contains(&kind.word)
+            || prior.is_none() && kind.word == "node";
         if !asks {
             return Vec::new();
         }
@@ -96,33 +104,65 @@ impl Planned {
             let inner = self.lock();
             // Nodes and claims are referred to by claims alone, which wait for them.
             let refers = |one: &&Desired| !matches!(one.kind.as_str(), "node" | "claim");
-            inner.wanted.values().filter(refers).take(MOST - 1).cloned().collect()
+            inner
+                .wanted
+                .values()
+                .filter(refers)
+                .take(MOST - 1)
+                .cloned()
+                .collect()
         };
-        let mut objects: Vec<Desired> =
-            others.into_iter().filter(|one| (&one.kind, &one.name) != (&wanted.kind, &wanted.name)).collect();
+        let mut objects: Vec<Desired> = others
+            .into_iter()
+            .filter(|one| (&one.kind, &one.name) != (&wanted.kind, &wanted.name))
+            .collect();
         objects.push(wanted.clone());
         plan(remote, &wanted, objects).await
     }
 
     /// What destroying this does to a machine, and whether the server would let it happen.
-    pub(super) async fn destroyed(&self, remote: &Remote, kind: &Kind, prior: &Attributes) -> Vec<Diagnostic> {
+    pub(super) async fn destroyed(
+        &self,
+        remote: &Remote,
+        kind: &Kind,
+        prior: &Attributes,
+    ) -> Vec<Diagnostic> {
         if kind.word != "claim" {
             return Vec::new();
         }
         let (id, name) = (text(prior, "id").to_owned(), text(prior, "name"));
         let erase_now = get(prior, "erase_now").as_bool() == Some(true);
-        let gone = Desired { kind: kind.word.into(), name: id.clone(), absent: true, erase_now, ..Desired::default() };
+        let gone = Desired {
+            kind: kind.word.into(),
+            name: id.clone(),
+            absent: true,
+            erase_now,
+            ..Desired::default()
+        };
         let told = match plan(remote, &gone, vec![gone.clone()]).await {
             Ok(told) => told,
-            Err(refused) => return vec![warning(format!("Effect of releasing {name}: unknown"), refused.to_string())],
+            Err(refused) => {
+                return vec![warning(
+                    format!("Effect of releasing {name}: unknown"),
+                    refused.to_string(),
+                )];
+            }
         };
         let mut diagnostics = Vec::new();
-        if let Some(held) = told.blockers.iter().find(|fault| HELD.contains(&fault.code.as_str())) {
+        if let Some(held) = told
+            .blockers
+            .iter()
+            .find(|fault| HELD.contains(&fault.code.as_str()))
+        {
             diagnostics.extend(self.held(name, held));
         }
         diagnostics.extend(self.counted(&id, &told));
         if told.change == "delete" {
-            let when = if erase_now { "at once, and for good" } else { "when the pool's undo window is over" };
+            let when = if erase_now {
+                "at once, and for good"
+            } else {
+                "when the pool's undo window is over"
+            };
             let nodes = told.nodes.join(" ");
             let detail = format!(
                 "Destroying the claim {name} drains {nodes}, takes it out of its cluster and wipes its disks {when}."
@@ -141,7 +181,12 @@ impl Planned {
             ));
         }
         let first = self.lock().passed.insert(held.detail.clone());
-        first.then(|| error("This plan is beyond the limit of releases", format!("{} {}", held.detail, WHAT_TO_DO)))
+        first.then(|| {
+            error(
+                "This plan is beyond the limit of releases",
+                format!("{} {}", held.detail, WHAT_TO_DO),
+            )
+        })
     }
 
     /// Counts a release of this plan against its limits; an error for the first one beyond each of them.
@@ -168,9 +213,16 @@ const WHAT_TO_DO: &str = "Nothing was released. If the nodes were dropped by mis
                           release fewer at once (-target), wait until the hour is over, or ask for a second person with `muster claim delete CLAIM` \
                           for each; whoever agrees does so by `muster approval approve ID` or on the page of claims.";
 
-async fn plan(remote: &Remote, wanted: &Desired, objects: Vec<Desired>) -> Result<PlannedObject, ClientError> {
+async fn plan(
+    remote: &Remote,
+    wanted: &Desired,
+    objects: Vec<Desired>,
+) -> Result<PlannedObject, ClientError> {
     let plan = remote.client.plan(&MakePlan { objects }).await?;
-    let own = plan.objects.into_iter().find(|one| one.kind == wanted.kind && one.name == wanted.name);
+    let own = plan
+        .objects
+        .into_iter()
+        .find(|one| one.kind == wanted.kind && one.name == wanted.name);
     own.ok_or_else(|| ClientError::Usage("the server's plan leaves the object out".into()))
 }
 
@@ -184,16 +236,29 @@ fn desired(kind: &Kind, planned: &Attributes, config: &Attributes) -> Option<Des
 /// A warning for what reboots, reinstalls or wipes, and one for what is in the way as things stand.
 fn said(kind: &Kind, planned: &Attributes, told: &PlannedObject) -> Vec<Diagnostic> {
     let name = text(planned, "name");
-    let blockers: Vec<String> =
-        told.blockers.iter().map(|fault| format!("{} {}", fault.pointer, fault.detail)).collect();
+    let blockers: Vec<String> = told
+        .blockers
+        .iter()
+        .map(|fault| format!("{} {}", fault.pointer, fault.detail))
+        .collect();
     let blockers = blockers.join(" ");
     if kind.word == "claim" {
-        return [vec![claim(planned, told, blockers.trim())], unfit(kind, name, told)].concat();
+        return [
+            vec![claim(planned, told, blockers.trim())],
+            unfit(kind, name, told),
+        ]
+        .concat();
     }
     let mut diagnostics = unfit(kind, name, told);
     if !blockers.is_empty() {
-        let detail = format!("As things stand, the server would refuse it: {}", blockers.trim());
-        diagnostics.push(warning(format!("The {} {name} cannot be written yet", kind.word), detail));
+        let detail = format!(
+            "As things stand, the server would refuse it: {}",
+            blockers.trim()
+        );
+        diagnostics.push(warning(
+            format!("The {} {name} cannot be written yet", kind.word),
+            detail,
+        ));
     }
     if matches!(told.effect.as_str(), "reboot" | "reinstall" | "wipe") {
         let when = match told.begins {
@@ -223,7 +288,9 @@ fn unfit(kind: &Kind, name: &str, told: &PlannedObject) -> Vec<Diagnostic> {
         let nodes = few(&found.nodes);
         let summary = match found.finding.level {
             Level::Refused => format!("The {} {name}: its stack cannot go onto {nodes}", kind.word),
-            Level::Unknown | Level::Note => format!("The {} {name}: not known of {nodes}", kind.word),
+            Level::Unknown | Level::Note => {
+                format!("The {} {name}: not known of {nodes}", kind.word)
+            }
         };
         warning(summary, found.finding.to_string())
     };
@@ -232,7 +299,11 @@ fn unfit(kind: &Kind, name: &str, told: &PlannedObject) -> Vec<Diagnostic> {
 
 fn few(nodes: &[String]) -> String {
     match nodes.len() > NAMED {
-        true => format!("{} and {} more", nodes[..NAMED].join(" "), nodes.len() - NAMED),
+        true => format!(
+            "{} and {} more",
+            nodes[..NAMED].join(" "),
+            nodes.len() - NAMED
+        ),
         false => nodes.join(" "),
     }
 }
@@ -249,21 +320,26 @@ fn claim(planned: &Attributes, told: &PlannedObject, blockers: &str) -> Diagnost
         (None, Some(node)) => (node.clone(), ", or of another one that fits by then,"),
         (None, None) => ("an available node that fits".into(), ""),
     };
-    let mut detail =
-        format!("The claim {name} writes the image of {pool} onto the root disk of {node}{or} and reboots it.");
+    let mut detail = format!(
+        "The claim {name} writes the image of {pool} onto the root disk of {node}{or} and reboots it."
+    );
     if !told.gates.is_empty() {
         detail.push_str(&format!(" Then it must pass: {}.", told.gates.join(" ")));
     }
     if !blockers.is_empty() {
-        detail.push_str(&format!(" As things stand, the server would refuse it: {blockers}"));
+        detail.push_str(&format!(
+            " As things stand, the server would refuse it: {blockers}"
+        ));
     }
     warning(format!("Effect: reinstall {node}"), detail)
 }
 
 fn unknown_claim(planned: &Attributes) -> Diagnostic {
-    let detail =
-        "Which node that is, is only known when the apply comes to it: its root disk is written, and it is rebooted.";
-    warning(format!("Effect: reinstall, by the claim {}", text(planned, "name")), detail)
+    let detail = "Which node that is, is only known when the apply comes to it: its root disk is written, and it is rebooted.";
+    warning(
+        format!("Effect: reinstall, by the claim {}", text(planned, "name")),
+        detail,
+    )
 }
 
 /// A node keeps its id, and everything known of it, under another name; unless it is claimed.
@@ -273,7 +349,11 @@ async fn rename(remote: &Remote, prior: &Attributes, planned: &Attributes) -> Ve
         attribute: Some(path("name")),
         ..error(format!("The node {from} cannot be renamed"), detail)
     };
-    match remote.client.plan_node(text(prior, "id"), "rename", &json!({ "name": to })).await {
+    match remote
+        .client
+        .plan_node(text(prior, "id"), "rename", &json!({ "name": to }))
+        .await
+    {
         Ok(told) if told.blockers.is_empty() => Vec::new(),
         Ok(told) => vec![refuse(told.blockers.join(" "))],
         Err(refused) => vec![refuse(refused.to_string())],

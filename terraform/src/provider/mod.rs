@@ -16,7 +16,8 @@ use tonic::Status;
 use crate::diagnostics::error;
 use crate::kinds::{self, KINDS, Kind};
 use crate::messages::{
-    Configure, Configured, Diagnostics, SchemaAnswer, ServerCapabilities, StopAnswer, ValidateProviderAnswer,
+    Configure, Configured, Diagnostics, SchemaAnswer, ServerCapabilities, StopAnswer,
+    ValidateProviderAnswer,
 };
 use crate::remote::Remote;
 use crate::schema;
@@ -37,19 +38,30 @@ pub(crate) struct Provider {
 
 impl Default for Provider {
     fn default() -> Self {
-        Self { remote: Arc::default(), stop: Arc::new(watch::channel(false).0), planned: Arc::default() }
+        Self {
+            remote: Arc::default(),
+            stop: Arc::new(watch::channel(false).0),
+            planned: Arc::default(),
+        }
     }
 }
 
 impl Provider {
     pub(crate) async fn schema(self) -> Result<SchemaAnswer, Status> {
-        let resources = KINDS.iter().map(|kind| (format!("muster_{}", kind.word), schema::resource(kind)));
-        let sources = kinds::sources().into_iter().map(|(name, source)| (name, schema::source(source)));
+        let resources = KINDS
+            .iter()
+            .map(|kind| (format!("muster_{}", kind.word), schema::resource(kind)));
+        let sources = kinds::sources()
+            .into_iter()
+            .map(|(name, source)| (name, schema::source(source)));
         Ok(SchemaAnswer {
             provider: Some(schema::provider()),
             resource_schemas: resources.collect(),
             data_source_schemas: sources.collect(),
-            server_capabilities: Some(ServerCapabilities { plan_destroy: true, get_provider_schema_optional: true }),
+            server_capabilities: Some(ServerCapabilities {
+                plan_destroy: true,
+                get_provider_schema_optional: true,
+            }),
         })
     }
 
@@ -65,13 +77,19 @@ impl Provider {
     pub(crate) async fn configure(self, call: Configure) -> Result<Diagnostics, Status> {
         let config = decode(call.config.as_ref())?.unwrap_or_default();
         let refused = match too_old(&call.terraform_version) {
-            true => Err(format!("Terraform {} keeps secrets in its files; use 1.11 or later.", call.terraform_version)),
+            true => Err(format!(
+                "Terraform {} keeps secrets in its files; use 1.11 or later.",
+                call.terraform_version
+            )),
             false => client(&config),
         };
         let diagnostics = match refused {
             Ok(client) => {
                 // Terraform configures once; were it twice, the first would hold.
-                self.remote.get_or_init(|| Remote { client, stop: self.stop.subscribe() });
+                self.remote.get_or_init(|| Remote {
+                    client,
+                    stop: self.stop.subscribe(),
+                });
                 Vec::new()
             }
             Err(why) => vec![error("The provider is not configured", why)],
@@ -85,12 +103,15 @@ impl Provider {
     }
 
     fn remote(&self) -> Result<&Remote, Status> {
-        self.remote.get().ok_or_else(|| Status::failed_precondition("the provider is not configured"))
+        self.remote
+            .get()
+            .ok_or_else(|| Status::failed_precondition("the provider is not configured"))
     }
 }
 
 fn kind(type_name: &str) -> Result<&'static Kind, Status> {
-    kinds::resource(type_name).ok_or_else(|| Status::not_found(format!("there is no resource {type_name:?}")))
+    kinds::resource(type_name)
+        .ok_or_else(|| Status::not_found(format!("there is no resource {type_name:?}")))
 }
 
 /// Whether it would write what is write-only into its state. A version that cannot be read is a newer one.
@@ -112,10 +133,14 @@ fn client(config: &Attributes) -> Result<Client, String> {
             .filter(|t| !t.is_empty())
     };
     let url = chosen("url", "MUSTER_URL").unwrap_or_else(|| DEFAULT_URL.to_owned());
-    let token = match (chosen("token", "MUSTER_TOKEN"), chosen("token_file", "MUSTER_TOKEN_FILE")) {
+    let token = match (
+        chosen("token", "MUSTER_TOKEN"),
+        chosen("token_file", "MUSTER_TOKEN_FILE"),
+    ) {
         (Some(token), _) => Some(Secret::new(token)),
         (None, Some(path)) => {
-            let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+            let text =
+                std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
             Some(Secret::new(text.trim()))
         }
         (None, None) => None,
@@ -130,6 +155,8 @@ mod tests {
     #[test]
     fn a_terraform_that_would_store_secrets_is_refused() {
         assert!(too_old("1.10.5") && too_old("0.15.0"));
-        assert!(!too_old("1.11.0") && !too_old("1.12.0-beta1") && !too_old("2.0.0") && !too_old("dev"));
+        assert!(
+            !too_old("1.11.0") && !too_old("1.12.0-beta1") && !too_old("2.0.0") && !too_old("dev")
+        );
     }
 }

@@ -11,7 +11,14 @@ use crate::messages::{AttributePath, Diagnostic, Plan, PlanAnswer};
 use crate::value::{Attributes, decode, encode, get, has_unknown, same, unknown};
 
 /// The attributes that a person writes.
-const WRITTEN: [&str; 6] = ["name", "labels", "annotations", "spec", "secret_version", "erase_now"];
+const WRITTEN: [&str; 6] = [
+    "name",
+    "labels",
+    "annotations",
+    "spec",
+    "secret_version",
+    "erase_now",
+];
 /// What every write changes.
 const AFTER_WRITE: [&str; 3] = ["status", "generation", "ready"];
 const NEVER_STORED: [&str; 4] = ["secret", "secret_file", "wait_for", "timeouts"];
@@ -19,7 +26,10 @@ const NEVER_STORED: [&str; 4] = ["secret", "secret_file", "wait_for", "timeouts"
 impl Provider {
     pub(crate) async fn plan(self, call: Plan) -> Result<PlanAnswer, Status> {
         let kind = super::kind(&call.type_name)?;
-        let (prior, proposed) = (decode(call.prior_state.as_ref())?, decode(call.proposed_new_state.as_ref())?);
+        let (prior, proposed) = (
+            decode(call.prior_state.as_ref())?,
+            decode(call.proposed_new_state.as_ref())?,
+        );
         let config = decode(call.config.as_ref())?.unwrap_or_default();
         let Some(mut planned) = proposed else {
             let diagnostics = match &prior {
@@ -27,7 +37,12 @@ impl Provider {
                 None => Vec::new(),
             };
             let (planned_private, planned_state) = (call.prior_private, encode(None));
-            return Ok(PlanAnswer { planned_state, planned_private, diagnostics, ..PlanAnswer::default() });
+            return Ok(PlanAnswer {
+                planned_state,
+                planned_private,
+                diagnostics,
+                ..PlanAnswer::default()
+            });
         };
         let (mut diagnostics, mut requires_replace) = (Vec::new(), Vec::new());
         match &prior {
@@ -49,9 +64,15 @@ impl Provider {
             diagnostics.extend(self.planned.destroyed(remote, kind, prior).await);
         }
         let before = prior.as_ref().filter(|_| !replaced);
-        diagnostics.extend(self.planned.written(remote, kind, (before, &planned), &config).await);
+        diagnostics.extend(
+            self.planned
+                .written(remote, kind, (before, &planned), &config)
+                .await,
+        );
         for name in NEVER_STORED {
-            planned.entry(name.into()).and_modify(|value| *value = Value::Nil);
+            planned
+                .entry(name.into())
+                .and_modify(|value| *value = Value::Nil);
         }
         Ok(PlanAnswer {
             planned_state: encode(Some(planned)),
@@ -64,37 +85,54 @@ impl Provider {
 
 /// What is needed when there is no configuration any more: how long destroying may take.
 fn private(config: &Attributes) -> Vec<u8> {
-    json!({ "delete": super::apply::timeout(get(config, "timeouts"), "delete") }).to_string().into_bytes()
+    json!({ "delete": super::apply::timeout(get(config, "timeouts"), "delete") })
+        .to_string()
+        .into_bytes()
 }
 
 fn plan_creation(planned: &mut Attributes) {
     for name in ["id", "status", "generation", "created_at", "ready"] {
-        planned.entry(name.into()).and_modify(|value| *value = unknown());
+        planned
+            .entry(name.into())
+            .and_modify(|value| *value = unknown());
     }
 }
 
 /// Plans a change of what is there; the answer is what can only change by making another one.
 fn plan_change(kind: &Kind, prior: &Attributes, planned: &mut Attributes) -> Vec<AttributePath> {
-    let parts: &[&str] = if kind.labelled() { &["labels", "annotations", "spec"] } else { &["spec"] };
+    let parts: &[&str] = if kind.labelled() {
+        &["labels", "annotations", "spec"]
+    } else {
+        &["spec"]
+    };
     for part in parts {
         if same(kind.part(part), get(prior, part), get(planned, part)) {
             planned.insert((*part).into(), get(prior, part).clone());
         }
     }
-    let differs = |name: &str| get(prior, name) != get(planned, name) || has_unknown(get(planned, name));
+    let differs =
+        |name: &str| get(prior, name) != get(planned, name) || has_unknown(get(planned, name));
     let changed = WRITTEN.iter().any(|name| differs(name));
     let unfinished = get(prior, "ready").as_bool() == Some(false);
     let fixed: &[&str] = match kind.fixed {
         Fixed::Nothing => &[],
         Fixed::Name => &["name"],
         Fixed::NameAndSpec => &["name", "spec"],
-        Fixed::NameAndSpecBut(free) if only(free, get(prior, "spec"), get(planned, "spec")) => &["name"],
+        Fixed::NameAndSpecBut(free) if only(free, get(prior, "spec"), get(planned, "spec")) => {
+            &["name"]
+        }
         Fixed::NameAndSpecBut(_) => &["name", "spec"],
     };
-    let replaced = fixed.iter().filter(|name| differs(name)).map(|name| path(name)).collect();
+    let replaced = fixed
+        .iter()
+        .filter(|name| differs(name))
+        .map(|name| path(name))
+        .collect();
     if changed || unfinished {
         for name in AFTER_WRITE {
-            planned.entry(name.into()).and_modify(|value| *value = unknown());
+            planned
+                .entry(name.into())
+                .and_modify(|value| *value = unknown());
         }
     }
     replaced
@@ -102,9 +140,13 @@ fn plan_change(kind: &Kind, prior: &Attributes, planned: &mut Attributes) -> Vec
 
 /// Whether two objects differ in these members alone.
 fn only(free: &[&str], one: &Value, other: &Value) -> bool {
-    let (Value::Map(one), Value::Map(other)) = (one, other) else { return one == other };
+    let (Value::Map(one), Value::Map(other)) = (one, other) else {
+        return one == other;
+    };
     let kept = |entries: &[(Value, Value)]| -> Vec<(Value, Value)> {
-        let fixed = entries.iter().filter(|(key, _)| !key.as_str().is_some_and(|key| free.contains(&key)));
+        let fixed = entries
+            .iter()
+            .filter(|(key, _)| !key.as_str().is_some_and(|key| free.contains(&key)));
         fixed.cloned().collect()
     };
     let (one, other) = (kept(one), kept(other));
@@ -118,11 +160,21 @@ mod tests {
     #[test]
     fn what_can_be_changed_in_place_makes_no_other_claim() {
         let spec = |pool: &str, hold: Value| {
-            Value::Map(vec![(Value::from("pool"), Value::from(pool)), (Value::from("hold"), hold)])
+            Value::Map(vec![
+                (Value::from("pool"), Value::from(pool)),
+                (Value::from("hold"), hold),
+            ])
         };
         let free = ["hold", "wait_for"];
-        assert!(only(&free, &spec("a", Value::Nil), &spec("a", Value::from(true))));
+        assert!(only(
+            &free,
+            &spec("a", Value::Nil),
+            &spec("a", Value::from(true))
+        ));
         assert!(!only(&free, &spec("a", Value::Nil), &spec("b", Value::Nil)));
-        assert!(!only(&free, &spec("a", Value::Nil), &unknown()), "what is not known yet may be another pool");
+        assert!(
+            !only(&free, &spec("a", Value::Nil), &unknown()),
+            "what is not known yet may be another pool"
+        );
     }
 }

@@ -113,7 +113,15 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
     (
         "oa",
         Reach::Object,
-        &["match_node", "move_node", "rename_node", "replace_parts", "grant_approval", "deny_approval", "end_waiver"],
+        &[
+            "match_node",
+            "move_node",
+            "rename_node",
+            "replace_parts",
+            "grant_approval",
+            "deny_approval",
+            "end_waiver",
+        ],
     ),
     ("oa", Reach::ObjectByFleet, &["adopt_node"]),
     ("uoa", Reach::Body, &["create_claim"]),
@@ -160,21 +168,55 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
             "remove_agent",
         ],
     ),
-    ("a", Reach::Fleet, &["put_credential", "patch_credential", "delete_credential"]),
-    ("vuoa", Reach::Fleet, &["list_webhooks", "get_webhook", "list_webhook_deliveries"]),
     (
         "a",
         Reach::Fleet,
-        &["put_webhook", "patch_webhook", "delete_webhook", "test_webhook", "redeliver_event", "resume_webhook"],
+        &["put_credential", "patch_credential", "delete_credential"],
     ),
-    ("a", Reach::Fleet, &["put_role_binding", "patch_role_binding", "delete_role_binding"]),
+    (
+        "vuoa",
+        Reach::Fleet,
+        &["list_webhooks", "get_webhook", "list_webhook_deliveries"],
+    ),
     (
         "a",
         Reach::Fleet,
-        &["confirm_caution", "get_audit_head", "list_users", "get_user", "disable_user", "enable_user"],
+        &[
+            "put_webhook",
+            "patch_webhook",
+            "delete_webhook",
+            "test_webhook",
+            "redeliver_event",
+            "resume_webhook",
+        ],
+    ),
+    (
+        "a",
+        Reach::Fleet,
+        &[
+            "put_role_binding",
+            "patch_role_binding",
+            "delete_role_binding",
+        ],
+    ),
+    (
+        "a",
+        Reach::Fleet,
+        &[
+            "confirm_caution",
+            "get_audit_head",
+            "list_users",
+            "get_user",
+            "disable_user",
+            "enable_user",
+        ],
     ),
     // One's own; those of others are not there.
-    ("oa", Reach::Any, &["list_tokens", "get_token", "revoke_token"]),
+    (
+        "oa",
+        Reach::Any,
+        &["list_tokens", "get_token", "revoke_token"],
+    ),
 ];
 
 /// What every action of nodes is open to, each where its node lies: by the API, and by the form of its page.
@@ -218,20 +260,68 @@ pub(super) const ACTIONS: [(&str, &[&str]); 3] = [
 
 /// What every page and its forms are open to; those for nobody are for everybody, and end or begin a session.
 pub(super) const PAGES: [(&str, Reach, &[&str]); 10] = [
-    ("vuoa", Reach::Any, &["/", "/nodes", "/operations", "/racks", "/claims", "/events", "/agents", "/ui/events"]),
+    (
+        "vuoa",
+        Reach::Any,
+        &[
+            "/",
+            "/nodes",
+            "/operations",
+            "/racks",
+            "/claims",
+            "/events",
+            "/agents",
+            "/ui/events",
+        ],
+    ),
     (
         "vuoa",
         Reach::Object,
-        &["/nodes/{node}", "/nodes/{node}/console", "/operations/{operation}", "/jobs/{job}/log", "/pools/{pool}"],
+        &[
+            "/nodes/{node}",
+            "/nodes/{node}/console",
+            "/operations/{operation}",
+            "/jobs/{job}/log",
+            "/pools/{pool}",
+        ],
     ),
     ("vuoa", Reach::Fleet, &["/webhooks"]),
-    ("a", Reach::Fleet, &["/users", "/ui/users/{user}/{word}", "/ui/caution/{id}/confirm"]),
+    (
+        "a",
+        Reach::Fleet,
+        &[
+            "/users",
+            "/ui/users/{user}/{word}",
+            "/ui/caution/{id}/confirm",
+        ],
+    ),
     ("oa", Reach::ObjectByFleet, &["/ui/nodes/{node}/adopt"]),
-    ("oa", Reach::Object, &["/ui/nodes/{node}/parts", "/ui/approvals/{approval}/{word}"]),
-    ("uoa", Reach::Object, &["/ui/claims/{claim}/replace", "/ui/claims/{claim}/undo", "/ui/pools/{pool}/pairs"]),
+    (
+        "oa",
+        Reach::Object,
+        &["/ui/nodes/{node}/parts", "/ui/approvals/{approval}/{word}"],
+    ),
+    (
+        "uoa",
+        Reach::Object,
+        &[
+            "/ui/claims/{claim}/replace",
+            "/ui/claims/{claim}/undo",
+            "/ui/pools/{pool}/pairs",
+        ],
+    ),
     // Each wish as ACTIONS has it.
     ("uoa", Reach::Object, &["/ui/nodes/{node}/actions/{wish}"]),
-    ("", Reach::Any, &["/sign-in", "/sign-in/oidc", "/sign-in/oidc/callback", "/sign-out"]),
+    (
+        "",
+        Reach::Any,
+        &[
+            "/sign-in",
+            "/sign-in/oidc",
+            "/sign-in/oidc/callback",
+            "/sign-out",
+        ],
+    ),
     ("", Reach::Any, &["/assets/{version}/{*path}"]),
 ];
 

@@ -14,8 +14,13 @@ use super::{only_in, two_sites};
 use crate::dry_runs::dump;
 use crate::support::server::{Caller, Reply, Server};
 
-const ROLES: [(char, Role); 5] =
-    [('g', Role::Guest), ('v', Role::Viewer), ('u', Role::Automation), ('o', Role::Operator), ('a', Role::Admin)];
+const ROLES: [(char, Role); 5] = [
+    ('g', Role::Guest),
+    ('v', Role::Viewer),
+    ('u', Role::Automation),
+    ('o', Role::Operator),
+    ('a', Role::Admin),
+];
 
 /// An endpoint with objects of the site `lab` in its path and body.
 struct Call {
@@ -80,22 +85,54 @@ fn expected(call: &Call, letter: char, within: Within) -> Answer {
 
 /// One of everything that a path can name.
 async fn objects(server: &Server, admin: &Caller) -> Objects {
-    let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned();
-    admin.patch("/v1/pools/gpu", &json!({ "spec": { "releases_per_hour": 0 } })).await.expect(200);
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .unwrap_or_else(|| panic!("{value} is no text"))
+            .to_owned()
+    };
+    admin
+        .patch(
+            "/v1/pools/gpu",
+            &json!({ "spec": { "releases_per_hour": 0 } }),
+        )
+        .await
+        .expect(200);
     // Somebody who walks nowhere: nobody agrees to what they asked for themselves.
     let asker = server.caller(Role::Operator).await;
-    assert_eq!(asker.expecting(1).delete("/v1/claims/held").await.problem().1, "second_person");
-    admin.patch("/v1/pools/gpu", &json!({ "spec": { "releases_per_hour": null } })).await.expect(200);
-    admin.post("/v1/sites/lab/agents", &json!({ "name": "first" })).await.expect(201);
+    assert_eq!(
+        asker
+            .expecting(1)
+            .delete("/v1/claims/held")
+            .await
+            .problem()
+            .1,
+        "second_person"
+    );
+    admin
+        .patch(
+            "/v1/pools/gpu",
+            &json!({ "spec": { "releases_per_hour": null } }),
+        )
+        .await
+        .expect(200);
+    admin
+        .post("/v1/sites/lab/agents", &json!({ "name": "first" }))
+        .await
+        .expect(201);
     let until = server.app.clock.now() + SignedDuration::from_hours(48);
     let waiver = json!({ "node": "n1", "gate": "node.profile", "reason": "a part is on its way", "until": until });
     let waiver = asker.post("/v1/waivers", &waiver).await.expect(201);
     let token = json!({ "name": "ci", "role": "viewer", "expires_in_s": 3600 });
     let token = admin.post("/v1/tokens", &token).await.expect(201);
     let mut conn = server.app.pool.acquire().await.unwrap();
-    muster_server::db::users::insert(&mut conn, "bob", "no hash", "guest", server.app.clock.now()).await.unwrap();
-    let user: uuid::Uuid =
-        sqlx::query_scalar("SELECT id FROM users WHERE name = 'bob'").fetch_one(&mut *conn).await.unwrap();
+    muster_server::db::users::insert(&mut conn, "bob", "no hash", "guest", server.app.clock.now())
+        .await
+        .unwrap();
+    let user: uuid::Uuid = sqlx::query_scalar("SELECT id FROM users WHERE name = 'bob'")
+        .fetch_one(&mut *conn)
+        .await
+        .unwrap();
     let job: uuid::Uuid = sqlx::query_scalar(
         "INSERT INTO jobs (id, node_id, site_id, operation_id, visit, step, kind, epoch, state, not_before, timeout_s, created_at)
          SELECT gen_random_uuid(), n.id, n.site_id, o.id, 1, 'inventory', 'inventory', 0, 'queued', now(), 60, now()
@@ -107,11 +144,27 @@ async fn objects(server: &Server, admin: &Caller) -> Objects {
     let claim = admin.get("/v1/claims/held").await.expect(200).body;
     let approvals = admin.get("/v1/approvals").await.expect(200).body;
     let approvals = approvals["items"].as_array().unwrap();
-    let approval = text(&approvals.iter().find(|approval| approval["claim"] == "held").unwrap()["id"]);
+    let approval = text(
+        &approvals
+            .iter()
+            .find(|approval| approval["claim"] == "held")
+            .unwrap()["id"],
+    );
     let operation = text(&claim["status"]["operation"]);
-    let mut own = vec![text(&claim["id"]), approval.clone(), operation.clone(), text(&waiver.body["id"])];
-    for path in ["/v1/nodes/n1", "/v1/nodes/n2", "/v1/sites/lab", "/v1/racks/r1", "/v1/pools/gpu", "/v1/clusters/slurm"]
-    {
+    let mut own = vec![
+        text(&claim["id"]),
+        approval.clone(),
+        operation.clone(),
+        text(&waiver.body["id"]),
+    ];
+    for path in [
+        "/v1/nodes/n1",
+        "/v1/nodes/n2",
+        "/v1/sites/lab",
+        "/v1/racks/r1",
+        "/v1/pools/gpu",
+        "/v1/clusters/slurm",
+    ] {
         own.push(text(&admin.get(path).await.expect(200).body["id"]));
     }
     let nothing = uuid::Uuid::nil().to_string();
@@ -153,9 +206,12 @@ impl Objects {
             "network_profiles" => "bonded",
             _ => "x",
         };
-        let path = self.parameters.iter().fold(route.replace("{name}", name), |path, (parameter, value)| {
-            path.replace(&format!("{{{parameter}}}"), value)
-        });
+        let path = self
+            .parameters
+            .iter()
+            .fold(route.replace("{name}", name), |path, (parameter, value)| {
+                path.replace(&format!("{{{parameter}}}"), value)
+            });
         assert!(!path.contains('{'), "{path}: name an object here");
         path
     }
@@ -169,10 +225,14 @@ fn body(name: &str, server: &Server) -> Value {
         "create_waiver" => {
             json!({ "node": "n1", "gate": "node.profile", "reason": "a part is on its way", "until": until })
         }
-        "create_token" => json!({ "name": "t", "role": "viewer", "scope": { "site": "lab" }, "expires_in_s": 3600 }),
+        "create_token" => {
+            json!({ "name": "t", "role": "viewer", "scope": { "site": "lab" }, "expires_in_s": 3600 })
+        }
         "make_plan" => json!({ "objects": [{ "kind": "claim", "name": "held", "absent": true }] }),
-        "report_alerts" => json!({ "version": "4", "alerts": [{ "status": "firing", "startsAt": server.app.clock.now(),
-            "labels": { "alertname": "Xid", "node": "n1", "muster": "quarantine" }, "fingerprint": "f" }] }),
+        "report_alerts" => {
+            json!({ "version": "4", "alerts": [{ "status": "firing", "startsAt": server.app.clock.now(),
+            "labels": { "alertname": "Xid", "node": "n1", "muster": "quarantine" }, "fingerprint": "f" }] })
+        }
         "adopt_node" => json!({ "pool": "gpu", "credential": "bmc" }),
         _ => json!({}),
     }
@@ -184,13 +244,25 @@ fn operations(server: &Server, objects: &Objects) -> Vec<Call> {
     let mut calls = Vec::new();
     let mut named = BTreeSet::new();
     for (route, item) in description["paths"].as_object().unwrap() {
-        for (method, operation) in item.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters") {
+        for (method, operation) in item
+            .as_object()
+            .unwrap()
+            .iter()
+            .filter(|(key, _)| *key != "parameters")
+        {
             let name = operation["operationId"].as_str().unwrap().to_owned();
             let method: Method = method.to_uppercase().parse().unwrap();
             let reads = matches!(method, Method::GET | Method::HEAD);
-            let body = if reads { Vec::new() } else { body(&name, server).to_string().into_bytes() };
+            let body = if reads {
+                Vec::new()
+            } else {
+                body(&name, server).to_string().into_bytes()
+            };
             if route.contains("{action}") {
-                assert_eq!(route, "/v1/nodes/{node}/actions/{action}", "say in ACTIONS who may do what there");
+                assert_eq!(
+                    route, "/v1/nodes/{node}/actions/{action}",
+                    "say in ACTIONS who may do what there"
+                );
                 calls.extend(ACTIONS.iter().flat_map(|(roles, actions)| {
                     actions.iter().map(|action| Call {
                         name: action.to_string(),
@@ -204,17 +276,35 @@ fn operations(server: &Server, objects: &Objects) -> Vec<Call> {
                 }));
                 continue;
             }
-            let row = EXPECTED.iter().find(|(_, _, names)| names.contains(&name.as_str()));
-            let (roles, reach, _) =
-                row.unwrap_or_else(|| panic!("who may {name} ({method} {route})? say so in EXPECTED"));
+            let row = EXPECTED
+                .iter()
+                .find(|(_, _, names)| names.contains(&name.as_str()));
+            let (roles, reach, _) = row
+                .unwrap_or_else(|| panic!("who may {name} ({method} {route})? say so in EXPECTED"));
             named.insert(name.clone());
-            calls.push(Call { name, method, path: objects.fill(route), body, roles, reach: *reach, page: false });
+            calls.push(Call {
+                name,
+                method,
+                path: objects.fill(route),
+                body,
+                roles,
+                reach: *reach,
+                page: false,
+            });
         }
     }
     // Not of the contract, and as much as a list of everything.
     let (name, path) = ("show_metrics".to_owned(), "/metrics".to_owned());
     let (roles, reach) = ("vuoa", Reach::Fleet);
-    calls.push(Call { name, method: Method::GET, path, body: Vec::new(), roles, reach, page: false });
+    calls.push(Call {
+        name,
+        method: Method::GET,
+        path,
+        body: Vec::new(),
+        roles,
+        reach,
+        page: false,
+    });
     let known: usize = EXPECTED.iter().map(|(_, _, names)| names.len()).sum();
     assert_eq!(named.len(), known, "EXPECTED names what is not");
     calls
@@ -229,9 +319,14 @@ fn pages(_: &Server, objects: &Objects) -> Vec<Call> {
     for part in text.split(".route(\"").skip(1) {
         let (route, call) = part.split_once('"').unwrap();
         let row = PAGES.iter().find(|(_, _, routes)| routes.contains(&route));
-        let (roles, reach, _) = row.unwrap_or_else(|| panic!("who may see or send {route}? say so in PAGES"));
+        let (roles, reach, _) =
+            row.unwrap_or_else(|| panic!("who may see or send {route}? say so in PAGES"));
         named.insert(route);
-        let method = if call.split(')').next().unwrap().contains("post(") { Method::POST } else { Method::GET };
+        let method = if call.split(')').next().unwrap().contains("post(") {
+            Method::POST
+        } else {
+            Method::GET
+        };
         let words: Vec<(&str, &str)> = match route {
             _ if roles.is_empty() => continue,
             "/ui/nodes/{node}/actions/{wish}" => ACTIONS
@@ -245,31 +340,64 @@ fn pages(_: &Server, objects: &Objects) -> Vec<Call> {
         for (roles, word) in words {
             let path = objects.fill(&route.replace("{wish}", word).replace("{word}", word));
             let (name, method) = (format!("{method} {path}"), method.clone());
-            calls.push(Call { name, method, path, body: Vec::new(), roles, reach: *reach, page: true });
+            calls.push(Call {
+                name,
+                method,
+                path,
+                body: Vec::new(),
+                roles,
+                reach: *reach,
+                page: true,
+            });
         }
     }
-    assert_eq!(named.len(), PAGES.iter().map(|(_, _, routes)| routes.len()).sum::<usize>(), "PAGES names what is not");
+    assert_eq!(
+        named.len(),
+        PAGES
+            .iter()
+            .map(|(_, _, routes)| routes.len())
+            .sum::<usize>(),
+        "PAGES names what is not"
+    );
     calls
 }
 
 async fn send(caller: &Caller, call: &Call, query: &str) -> Reply {
-    let content = if call.page { "application/x-www-form-urlencoded" } else { "application/json" };
+    let content = if call.page {
+        "application/x-www-form-urlencoded"
+    } else {
+        "application/json"
+    };
     let mut caller = caller.header("content-type", content);
     // Removals ask for it; what is put as new must not.
     if call.method != Method::PUT {
         caller = caller.header("if-match", "*");
     }
-    caller.send(call.method.clone(), &format!("{}{query}", call.path), call.body.clone()).await
+    caller
+        .send(
+            call.method.clone(),
+            &format!("{}{query}", call.path),
+            call.body.clone(),
+        )
+        .await
 }
 
 /// Every role in each of the places.
 async fn walkers(server: &Server, admin: &Caller) -> Vec<Walker> {
     let mut walkers = Vec::new();
     for (letter, role) in ROLES {
-        walkers.push(Walker { letter, within: Within::Fleet, caller: server.caller(role).await });
+        walkers.push(Walker {
+            letter,
+            within: Within::Fleet,
+            caller: server.caller(role).await,
+        });
         for (within, site) in [(Within::Own, "lab"), (Within::Foreign, "far")] {
             let caller = only_in(server, admin, role.as_str(), site).await;
-            walkers.push(Walker { letter, within, caller });
+            walkers.push(Walker {
+                letter,
+                within,
+                caller,
+            });
         }
     }
     walkers
@@ -283,17 +411,31 @@ async fn is_refused(walker: &Walker, call: &Call, answer: Answer) -> Option<Stri
         Answer::Hidden => reply.status == 404,
         Answer::Refused | Answer::Open => [403, 404, 422].contains(&reply.status),
     };
-    (!fits).then(|| format!("{} {answer:?} expected: {} {}", who(walker, call), reply.status, reply.text))
+    (!fits).then(|| {
+        format!(
+            "{} {answer:?} expected: {} {}",
+            who(walker, call),
+            reply.status,
+            reply.text
+        )
+    })
 }
 
 fn who(walker: &Walker, call: &Call) -> String {
-    format!("{} as {} within {:?}:", call.name, walker.letter, walker.within)
+    format!(
+        "{} as {} within {:?}:",
+        call.name, walker.letter, walker.within
+    )
 }
 
 /// What is not refused is not, and tells nobody elsewhere of what is here. Says what is otherwise.
 async fn is_open(walker: &Walker, call: &Call, own: &[String]) -> Option<String> {
     let reads = matches!(call.method, Method::GET | Method::HEAD);
-    let query = if call.page || reads || call.name == "make_plan" { "" } else { "?dry_run=true" };
+    let query = if call.page || reads || call.name == "make_plan" {
+        ""
+    } else {
+        "?dry_run=true"
+    };
     let reply = send(&walker.caller, call, query).await;
     let absent = ABSENT.iter().any(|(name, _)| call.name == *name);
     let fits = match call.reach {
@@ -321,7 +463,12 @@ async fn walk(calls: fn(&Server, &Objects) -> Vec<Call>) {
     let before = dump(&server).await;
     let mut wrong = Vec::new();
     for call in &calls {
-        assert_eq!(send(&nobody, call, "").await.status, 401, "{} as nobody", call.name);
+        assert_eq!(
+            send(&nobody, call, "").await.status,
+            401,
+            "{} as nobody",
+            call.name
+        );
         for walker in &walkers {
             let answer = expected(call, walker.letter, walker.within);
             if answer != Answer::Open {
@@ -330,8 +477,14 @@ async fn walk(calls: fn(&Server, &Objects) -> Vec<Call>) {
         }
     }
     let after = dump(&server).await;
-    let left: Vec<_> = after.lines().filter(|row| !before.lines().any(|known| known == *row)).collect();
-    assert!(after == before, "what was refused left something: {left:#?}");
+    let left: Vec<_> = after
+        .lines()
+        .filter(|row| !before.lines().any(|known| known == *row))
+        .collect();
+    assert!(
+        after == before,
+        "what was refused left something: {left:#?}"
+    );
     // The stream of a page has no end.
     for call in calls.iter().filter(|call| call.path != "/ui/events") {
         for walker in &walkers {
@@ -340,7 +493,11 @@ async fn walk(calls: fn(&Server, &Objects) -> Vec<Call>) {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} answers are not as the tables say: {wrong:#?}", wrong.len());
+    assert!(
+        wrong.is_empty(),
+        "{} answers are not as the tables say: {wrong:#?}",
+        wrong.len()
+    );
 }
 
 #[tokio::test]
@@ -359,9 +516,16 @@ async fn every_page_and_form_is_open_to_whom_the_table_says_and_where() {
 
 #[test]
 fn every_action_of_a_node_has_its_row() {
-    let named: Vec<&str> = ACTIONS.iter().flat_map(|(_, actions)| actions.iter().copied()).collect();
+    let named: Vec<&str> = ACTIONS
+        .iter()
+        .flat_map(|(_, actions)| actions.iter().copied())
+        .collect();
     let known: BTreeSet<&str> = Wish::ALL.iter().map(|wish| wish.as_str()).collect();
-    assert_eq!(named.iter().copied().collect::<BTreeSet<_>>(), known, "say in ACTIONS who may ask for it");
+    assert_eq!(
+        named.iter().copied().collect::<BTreeSet<_>>(),
+        known,
+        "say in ACTIONS who may ask for it"
+    );
     assert_eq!(named.len(), known.len(), "twice");
 }
 
@@ -370,11 +534,23 @@ fn every_action_of_a_node_has_its_row() {
 async fn a_word_in_a_path_means_itself_only() {
     let server = Server::start().await;
     two_sites(&server).await;
-    let (viewer, pipeline) = (server.caller(Role::Viewer).await, server.caller(Role::Automation).await);
-    for (word, status) in [("wipe", 403), ("w%69pe", 403), ("Wipe", 404), ("wipe%20", 404), ("write", 404), ("x", 404)]
-    {
+    let (viewer, pipeline) = (
+        server.caller(Role::Viewer).await,
+        server.caller(Role::Automation).await,
+    );
+    for (word, status) in [
+        ("wipe", 403),
+        ("w%69pe", 403),
+        ("Wipe", 404),
+        ("wipe%20", 404),
+        ("write", 404),
+        ("x", 404),
+    ] {
         for path in ["/v1/nodes/n1/actions/", "/ui/nodes/n1/actions/"] {
-            let reply = pipeline.header("if-match", "*").post(&format!("{path}{word}"), &json!({})).await;
+            let reply = pipeline
+                .header("if-match", "*")
+                .post(&format!("{path}{word}"), &json!({}))
+                .await;
             assert!(
                 reply.status == status || (path.starts_with("/ui") && reply.status == 415),
                 "{path}{word}: {}",
@@ -383,6 +559,14 @@ async fn a_word_in_a_path_means_itself_only() {
         }
     }
     // What no verb is known for needs a reader at least, and does nothing.
-    viewer.post("/v1/nodes/n1/actions/x", &json!({})).await.expect(404);
-    server.caller(Role::Guest).await.post("/v1/nodes/n1/actions/x", &json!({})).await.expect(404);
+    viewer
+        .post("/v1/nodes/n1/actions/x", &json!({}))
+        .await
+        .expect(404);
+    server
+        .caller(Role::Guest)
+        .await
+        .post("/v1/nodes/n1/actions/x", &json!({}))
+        .await
+        .expect(404);
 }

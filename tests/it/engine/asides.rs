@@ -39,11 +39,17 @@ async fn a_look_that_waits_disables_no_button() {
     for look in ["inspect", "check-drift", "sweep"] {
         world.ask("n1", look).await.expect(202);
         let page = world.admin.get("/nodes/n1").await.expect(200).text;
-        assert!(page.contains("id=\"act-quarantine\"") && page.contains("id=\"act-drain\""), "{look}: {page}");
+        assert!(
+            page.contains("id=\"act-quarantine\"") && page.contains("id=\"act-drain\""),
+            "{look}: {page}"
+        );
     }
     world.ask("n1", "drain").await.expect(202);
     let page = world.admin.get("/nodes/n1").await.expect(200).text;
-    assert!(page.contains("id=\"no-quarantine\">it was asked to drain and is not done"), "{page}");
+    assert!(
+        page.contains("id=\"no-quarantine\">it was asked to drain and is not done"),
+        "{page}"
+    );
     world.settle().await;
 }
 
@@ -56,7 +62,10 @@ async fn whoever_quarantines_a_node_on_its_way_has_it_at_once() {
         world.until("n1", state).await;
         assert_eq!(world.led("quarantine").await, ["quarantined"], "{state}");
         let claim = world.admin.get("/v1/claims/c-n1").await.expect(200).body;
-        assert_eq!(claim["status"]["state"], "bound", "it is its claim's as before");
+        assert_eq!(
+            claim["status"]["state"], "bound",
+            "it is its claim's as before"
+        );
     }
 }
 
@@ -67,7 +76,10 @@ async fn out_of_maintenance_it_goes_where_it_is_asked_to() {
     world.maintained().await;
     assert_eq!(world.led("converge").await, rest);
     world.maintained().await;
-    assert_eq!(world.led("reinstall").await, [&["imaging"], &rest[..]].concat());
+    assert_eq!(
+        world.led("reinstall").await,
+        [&["imaging"], &rest[..]].concat()
+    );
     world.maintained().await;
     assert_eq!(world.led("quarantine").await, ["quarantined"]);
 
@@ -86,7 +98,10 @@ async fn a_release_that_is_undone_after_the_scheduler_let_go_leads_through_the_g
     world.agent.work(&job).await.unwrap();
     world.settle().await;
     let states = world.states("n1").await;
-    assert!(states.ends_with(&["draining", "validating", "admitting", "in_service"].map(String::from)), "{states:?}");
+    assert!(
+        states.ends_with(&["draining", "validating", "admitting", "in_service"].map(String::from)),
+        "{states:?}"
+    );
     world.check().await;
 }
 
@@ -97,7 +112,11 @@ async fn repaired() -> World {
     let parts = json!([{ "kind": "disk", "old": "DATA-n1", "new": "NEW-n1" }]);
     let body = json!({ "reason": "media errors", "parts": parts });
     world.advance(60);
-    world.admin.post("/v1/nodes/n1/actions/replace-parts", &body).await.expect(202);
+    world
+        .admin
+        .post("/v1/nodes/n1/actions/replace-parts", &body)
+        .await
+        .expect(202);
     world.machine("n1", |machine| {
         machine.disks.remove("DATA-n1");
         machine.disks.insert("NEW-n1".into(), Disk::default());
@@ -112,7 +131,10 @@ async fn a_claim_that_ends_while_its_node_is_looked_at_again_has_its_disks_wiped
     let before = world.states("n1").await.len();
     world.release("n1").await.expect(202);
     world.settle().await;
-    assert_eq!(world.states("n1").await[before..], ["wiping", "inspecting", "available"]);
+    assert_eq!(
+        world.states("n1").await[before..],
+        ["wiping", "inspecting", "available"]
+    );
     assert!(world.machine("n1", |machine| machine.empty()));
     world.check().await;
 }
@@ -134,6 +156,9 @@ async fn a_claim_that_ends_while_its_node_is_repaired_has_its_disks_wiped() {
     world.release("n1").await.expect(202);
     world.settle().await;
     let states = world.states("n1").await;
-    assert!(states.ends_with(&["repairing", "wiping", "inspecting", "available"].map(String::from)), "{states:?}");
+    assert!(
+        states.ends_with(&["repairing", "wiping", "inspecting", "available"].map(String::from)),
+        "{states:?}"
+    );
     world.check().await;
 }

@@ -25,7 +25,13 @@ async fn in_maintenance() -> World {
 }
 
 fn acts(world: &World) -> Vec<String> {
-    world.machine("n1", |machine| machine.log.iter().map(|done| done.act.to_string()).collect())
+    world.machine("n1", |machine| {
+        machine
+            .log
+            .iter()
+            .map(|done| done.act.to_string())
+            .collect()
+    })
 }
 
 /// Asks, and works until it is over: how it ended.
@@ -38,8 +44,15 @@ async fn done(world: &mut World, action: &str) -> String {
 
 async fn message(world: &World, reply: &Reply) -> String {
     let id = reply.body["id"].as_str().unwrap();
-    let operation = world.admin.get(&format!("/v1/operations/{id}")).await.expect(200);
-    operation.body["progress"]["message"].as_str().unwrap().to_owned()
+    let operation = world
+        .admin
+        .get(&format!("/v1/operations/{id}"))
+        .await
+        .expect(200);
+    operation.body["progress"]["message"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 #[tokio::test]
@@ -55,14 +68,37 @@ async fn power_is_switched_in_maintenance_and_the_node_comes_back_by_itself() {
     ] {
         assert_eq!(done(&mut world, action).await, "succeeded", "{action}");
         assert_eq!(world.state("n1").await, "maintenance");
-        assert_eq!(world.machine("n1", |machine| machine.running.clone()), running, "{action}");
-        assert_eq!(world.value("n1", "power_reserved_w").await.unwrap(), watts, "{action}");
+        assert_eq!(
+            world.machine("n1", |machine| machine.running.clone()),
+            running,
+            "{action}"
+        );
+        assert_eq!(
+            world.value("n1", "power_reserved_w").await.unwrap(),
+            watts,
+            "{action}"
+        );
         let node = world.admin.get("/v1/nodes/n1").await.expect(200);
-        let on = node.body["status"]["conditions"].as_array().unwrap().iter().find(|c| c["condition"] == "powered_on");
-        assert_eq!(on.unwrap()["value"], if running == Running::Off { "false" } else { "true" }, "{action}");
+        let on = node.body["status"]["conditions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|c| c["condition"] == "powered_on");
+        assert_eq!(
+            on.unwrap()["value"],
+            if running == Running::Off {
+                "false"
+            } else {
+                "true"
+            },
+            "{action}"
+        );
     }
     // What was on stayed as it was.
-    assert_eq!(acts(&world)[before..], ["power_off", "power_on", "reset", "power_off"]);
+    assert_eq!(
+        acts(&world)[before..],
+        ["power_off", "power_on", "reset", "power_off"]
+    );
     // Off, it cannot be gated: it is booted first.
     world.ask("n1", "resume").await.expect(202);
     world.settle().await;
@@ -81,13 +117,24 @@ async fn nobodys_work_is_switched_off() {
     world.settle().await;
     world.protect("n1", true).await;
     for action in ["power-on", "power-off", "power-cycle", "run-gates"] {
-        assert_eq!(world.ask("n1", action).await.problem(), (409, "protected", ""), "{action}");
+        assert_eq!(
+            world.ask("n1", action).await.problem(),
+            (409, "protected", ""),
+            "{action}"
+        );
     }
     world.protect("n1", false).await;
     let body = json!({ "reason": " " });
     for action in ["power-off", "power-cycle", "reinstall"] {
-        let refused = world.admin.post(&format!("/v1/nodes/n1/actions/{action}"), &body).await;
-        assert_eq!(refused.problem(), (422, "unprocessable", "/reason"), "{action}");
+        let refused = world
+            .admin
+            .post(&format!("/v1/nodes/n1/actions/{action}"), &body)
+            .await;
+        assert_eq!(
+            refused.problem(),
+            (422, "unprocessable", "/reason"),
+            "{action}"
+        );
     }
 }
 
@@ -101,11 +148,21 @@ async fn a_power_cycle_that_nobody_heard_of_is_not_repeated() {
     world.agent.refuel(4);
     assert_eq!(world.agent.work(&job).await, Err(Stop::Dead));
     let resets = acts(&world).iter().filter(|act| *act == "reset").count();
-    world.replace_agent(muster_lab::simulated::agent::IMMORTAL).await;
+    world
+        .replace_agent(muster_lab::simulated::agent::IMMORTAL)
+        .await;
     world.settle().await;
-    assert_eq!(acts(&world).iter().filter(|act| *act == "reset").count(), resets, "once");
+    assert_eq!(
+        acts(&world).iter().filter(|act| *act == "reset").count(),
+        resets,
+        "once"
+    );
     assert_eq!(world.operation(&asked).await, "failed");
-    assert!(message(&world, &asked).await.contains("it may have happened"));
+    assert!(
+        message(&world, &asked)
+            .await
+            .contains("it may have happened")
+    );
     assert_eq!(world.state("n1").await, "maintenance");
     world.check().await;
 }
@@ -127,11 +184,19 @@ async fn a_rack_without_power_refuses_to_start_another_machine() {
     assert_eq!(done(&mut world, "power-off").await, "succeeded");
     world.claim("n2").await.expect(201);
     world.settle().await;
-    assert_eq!(world.state("n2").await, "in_service", "what n1 freed is there to be had");
+    assert_eq!(
+        world.state("n2").await,
+        "in_service",
+        "what n1 freed is there to be had"
+    );
     let asked = world.ask("n1", "power-on").await.expect(202);
     world.settle().await;
     assert_eq!(world.operation(&asked).await, "failed");
-    assert!(message(&world, &asked).await.contains("r1's power budget"), "{}", message(&world, &asked).await);
+    assert!(
+        message(&world, &asked).await.contains("r1's power budget"),
+        "{}",
+        message(&world, &asked).await
+    );
     world.check().await;
 }
 
@@ -140,8 +205,20 @@ async fn each_run_of_gates_is_a_job_of_its_own_and_its_record_stays() {
     let mut world = in_maintenance().await;
     let mut night = fleet::suite();
     night["spec"]["name"] = json!("night");
-    world.admin.put("/v1/suites/night", &night).await.expect(201);
-    let before = world.admin.get("/v1/nodes/n1/gate-runs").await.expect(200).body["items"].as_array().unwrap().len();
+    world
+        .admin
+        .put("/v1/suites/night", &night)
+        .await
+        .expect(201);
+    let before = world
+        .admin
+        .get("/v1/nodes/n1/gate-runs")
+        .await
+        .expect(200)
+        .body["items"]
+        .as_array()
+        .unwrap()
+        .len();
     let mut operations = Vec::new();
     for (body, verdict) in [
         (json!({ "suite": "night" }), Verdict::Pass),
@@ -149,32 +226,63 @@ async fn each_run_of_gates_is_a_job_of_its_own_and_its_record_stays() {
         (json!({}), Verdict::Pass),
     ] {
         world.gates("n1", &[verdict]);
-        let asked = world.admin.post("/v1/nodes/n1/actions/run-gates", &body).await.expect(202);
+        let asked = world
+            .admin
+            .post("/v1/nodes/n1/actions/run-gates", &body)
+            .await
+            .expect(202);
         world.settle().await;
         assert_eq!(world.operation(&asked).await, "succeeded");
-        assert_eq!(message(&world, &asked).await, format!("gates: 1 {}", verdict.as_str()));
+        assert_eq!(
+            message(&world, &asked).await,
+            format!("gates: 1 {}", verdict.as_str())
+        );
         operations.push(asked.body["id"].as_str().unwrap().to_owned());
     }
     // Nothing is decided by them.
     assert_eq!(world.state("n1").await, "maintenance");
     let runs = world.admin.get("/v1/nodes/n1/gate-runs").await.expect(200);
     let told = |run: &serde_json::Value| (run["suite"].clone(), run["verdict"].clone());
-    let runs: Vec<_> = runs.body["items"].as_array().unwrap().iter().map(told).collect();
+    let runs: Vec<_> = runs.body["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(told)
+        .collect();
     assert_eq!(runs.len(), before + 3, "{runs:?}");
     assert_eq!(
         runs[..3],
-        [(json!("smoke 1"), json!("pass")), (json!("night 1"), json!("fail")), (json!("night 1"), json!("pass")),]
+        [
+            (json!("smoke 1"), json!("pass")),
+            (json!("night 1"), json!("fail")),
+            (json!("night 1"), json!("pass")),
+        ]
     );
     // Who asked first keeps their steps.
     for id in operations {
-        let operation = world.admin.get(&format!("/v1/operations/{id}")).await.expect(200);
-        assert_eq!(operation.body["steps"][0]["step"], "gates", "{}", operation.text);
+        let operation = world
+            .admin
+            .get(&format!("/v1/operations/{id}"))
+            .await
+            .expect(200);
+        assert_eq!(
+            operation.body["steps"][0]["step"], "gates",
+            "{}",
+            operation.text
+        );
     }
-    for (body, code) in
-        [(json!({ "suite": "morning" }), "not_found"), (json!({ "until": "2100-01-01T00:00:00Z" }), "out_of_range")]
-    {
-        let refused = world.admin.post("/v1/nodes/n1/actions/run-gates", &body).await;
-        assert_eq!((refused.status, refused.body["errors"][0]["code"].as_str()), (422, Some(code)));
+    for (body, code) in [
+        (json!({ "suite": "morning" }), "not_found"),
+        (json!({ "until": "2100-01-01T00:00:00Z" }), "out_of_range"),
+    ] {
+        let refused = world
+            .admin
+            .post("/v1/nodes/n1/actions/run-gates", &body)
+            .await;
+        assert_eq!(
+            (refused.status, refused.body["errors"][0]["code"].as_str()),
+            (422, Some(code))
+        );
     }
     world.check().await;
 }
@@ -190,12 +298,26 @@ async fn a_long_suite_has_the_time_that_its_gates_ask_for() {
     gates[0]["retries"] = json!(1);
     deep["spec"]["gates"] = json!(gates);
     world.admin.put("/v1/suites/deep", &deep).await.expect(201);
-    world.admin.post("/v1/nodes/n1/actions/run-gates", &json!({ "suite": "deep" })).await.expect(202);
+    world
+        .admin
+        .post(
+            "/v1/nodes/n1/actions/run-gates",
+            &json!({ "suite": "deep" }),
+        )
+        .await
+        .expect(202);
     let job = world.until_leased("n1", "gates").await;
     assert!(job.timeout_s > 6 * 3600, "{} s", job.timeout_s);
     world.agent.work(&job).await.unwrap();
     world.settle().await;
-    world.admin.post("/v1/nodes/n1/actions/run-gates", &json!({ "suite": "smoke" })).await.expect(202);
+    world
+        .admin
+        .post(
+            "/v1/nodes/n1/actions/run-gates",
+            &json!({ "suite": "smoke" }),
+        )
+        .await
+        .expect(202);
     let job = world.until_leased("n1", "gates").await;
     assert_eq!(job.timeout_s, 2 * 3600, "a short one has its step's time");
     world.agent.work(&job).await.unwrap();
@@ -207,12 +329,26 @@ async fn gates_of_a_free_node_run_in_the_live_image_and_it_is_off_again() {
     for ends in ["well", "badly", "stopped"] {
         let mut world = World::start(1).await;
         world.settle().await;
-        let unnamed = world.admin.post("/v1/nodes/n1/actions/run-gates", &json!({})).await;
-        assert_eq!(unnamed.problem(), (422, "unprocessable", "/suite"), "no pool names one");
+        let unnamed = world
+            .admin
+            .post("/v1/nodes/n1/actions/run-gates", &json!({}))
+            .await;
+        assert_eq!(
+            unnamed.problem(),
+            (422, "unprocessable", "/suite"),
+            "no pool names one"
+        );
         if ends == "badly" {
             world.fail("n1", "gates", false, 1);
         }
-        let asked = world.admin.post("/v1/nodes/n1/actions/run-gates", &json!({ "suite": "smoke" })).await.expect(202);
+        let asked = world
+            .admin
+            .post(
+                "/v1/nodes/n1/actions/run-gates",
+                &json!({ "suite": "smoke" }),
+            )
+            .await
+            .expect(202);
         let claimed = world.claim("n1").await;
         assert_eq!(claimed.problem().0, 409, "not while it runs them");
         if ends == "stopped" {
@@ -228,7 +364,11 @@ async fn gates_of_a_free_node_run_in_the_live_image_and_it_is_off_again() {
         };
         assert_eq!(world.operation(&asked).await, word);
         assert_eq!(world.state("n1").await, "available");
-        assert_eq!(world.machine("n1", |machine| machine.running.clone()), Running::Off, "{ends}");
+        assert_eq!(
+            world.machine("n1", |machine| machine.running.clone()),
+            Running::Off,
+            "{ends}"
+        );
         assert_eq!(world.value("n1", "power_reserved_w").await.unwrap(), "0");
         assert_eq!(world.value("n1", "live_host_key").await, None);
         world.check().await;
@@ -251,15 +391,34 @@ async fn a_new_installation_drains_first_and_is_admitted_through_its_gates() {
     let because = json!({ "reason": "its root file system is damaged" });
     let path = "/v1/nodes/n1/actions/reinstall";
     assert_eq!(world.admin.post(path, &because).await.status, 428);
-    assert_eq!(world.admin.expecting(99).post(path, &because).await.status, 412);
-    let plan = world.admin.post(&format!("{path}?dry_run=true"), &because).await.expect(200);
+    assert_eq!(
+        world.admin.expecting(99).post(path, &because).await.status,
+        412
+    );
+    let plan = world
+        .admin
+        .post(&format!("{path}?dry_run=true"), &because)
+        .await
+        .expect(200);
     assert_eq!(plan.body["effect"], "reinstall");
-    let asked = world.admin.expecting(1).post(path, &because).await.expect(202);
+    let asked = world
+        .admin
+        .expecting(1)
+        .post(path, &because)
+        .await
+        .expect(202);
     world.settle().await;
     assert_eq!(world.operation(&asked).await, "succeeded");
-    assert_eq!(world.states("n1").await[again.len()..], [&["draining", "imaging"], &whole[..]].concat());
+    assert_eq!(
+        world.states("n1").await[again.len()..],
+        [&["draining", "imaging"], &whole[..]].concat()
+    );
     assert_eq!(images(&world), 2);
-    assert_eq!(world.value("n1", "epoch").await.unwrap(), "1", "it is its claim's as before");
+    assert_eq!(
+        world.value("n1", "epoch").await.unwrap(),
+        "1",
+        "it is its claim's as before"
+    );
     world.check().await;
 }
 
@@ -271,7 +430,13 @@ async fn a_drain_for_a_new_installation_can_be_turned_round() {
     world.cancel(&asked).await.expect(202);
     world.agent.work(&job).await.unwrap();
     world.settle().await;
-    assert_eq!((world.state("n1").await.as_str(), world.operation(&asked).await.as_str()), ("in_service", "cancelled"));
+    assert_eq!(
+        (
+            world.state("n1").await.as_str(),
+            world.operation(&asked).await.as_str()
+        ),
+        ("in_service", "cancelled")
+    );
     assert_eq!(acts(&world).iter().filter(|act| *act == "image").count(), 1);
     // A node that nobody holds has no stack to be brought back to.
     world.release("n1").await.expect(202);
@@ -279,7 +444,11 @@ async fn a_drain_for_a_new_installation_can_be_turned_round() {
     world.ask("n1", "maintain").await.expect(202);
     world.settle().await;
     for action in ["converge", "reinstall"] {
-        assert_eq!(world.ask("n1", action).await.problem(), (409, "node_not_claimed", ""), "{action}");
+        assert_eq!(
+            world.ask("n1", action).await.problem(),
+            (409, "node_not_claimed", ""),
+            "{action}"
+        );
     }
     world.check().await;
 }
@@ -301,7 +470,10 @@ async fn the_password_of_a_bmc_is_changed_beside_the_jobs_and_nobody_is_shown_it
     assert_eq!(password(&world), None);
     assert_eq!(done(&mut world, "rotate-bmc").await, "succeeded");
     let first = password(&world).unwrap();
-    assert_eq!((world.state("n1").await.as_str(), kept(&world).await), ("in_service", (1, 0)));
+    assert_eq!(
+        (world.state("n1").await.as_str(), kept(&world).await),
+        ("in_service", (1, 0))
+    );
     assert_eq!(done(&mut world, "rotate-bmc").await, "succeeded");
     let second = password(&world).unwrap();
     assert_ne!(first, second);
@@ -309,8 +481,16 @@ async fn the_password_of_a_bmc_is_changed_beside_the_jobs_and_nobody_is_shown_it
     world.ask("n1", "maintain").await.expect(202);
     world.settle().await;
     assert_eq!(done(&mut world, "power-cycle").await, "succeeded");
-    let events = world.admin.get("/v1/nodes/n1/events").await.expect(200).text;
-    assert!(events.contains("bmc.rotated") && !events.contains(&first) && !events.contains(&second), "{events}");
+    let events = world
+        .admin
+        .get("/v1/nodes/n1/events")
+        .await
+        .expect(200)
+        .text;
+    assert!(
+        events.contains("bmc.rotated") && !events.contains(&first) && !events.contains(&second),
+        "{events}"
+    );
     world.check().await;
 }
 
@@ -320,13 +500,22 @@ async fn a_password_whose_change_nobody_heard_of_is_not_lost() {
     let mut world = in_maintenance().await;
     let asked = world.ask("n1", "rotate-bmc").await.expect(202);
     let job = world.until_leased("n1", "rotate_bmc").await;
-    assert_eq!(kept(&world).await, (1, 1), "it is stored before anybody is told it");
+    assert_eq!(
+        kept(&world).await,
+        (1, 1),
+        "it is stored before anybody is told it"
+    );
     world.agent.refuel(2);
     assert_eq!(world.agent.work(&job).await, Err(Stop::Dead));
     let changed = password(&world).unwrap();
-    world.replace_agent(muster_lab::simulated::agent::IMMORTAL).await;
+    world
+        .replace_agent(muster_lab::simulated::agent::IMMORTAL)
+        .await;
     world.settle().await;
-    assert_eq!((world.operation(&asked).await.as_str(), kept(&world).await), ("succeeded", (1, 0)));
+    assert_eq!(
+        (world.operation(&asked).await.as_str(), kept(&world).await),
+        ("succeeded", (1, 0))
+    );
     assert_eq!(password(&world).unwrap(), changed, "it is the same one");
     assert_eq!(done(&mut world, "power-cycle").await, "succeeded");
     world.check().await;
@@ -338,10 +527,24 @@ async fn a_credential_that_is_written_again_is_tried_first_and_the_other_after_i
     let mut world = in_maintenance().await;
     assert_eq!(done(&mut world, "rotate-bmc").await, "succeeded");
     let credential = json!({ "spec": { "purpose": "bmc", "user": "root", "secret": "by hand" } });
-    world.admin.put("/v1/credentials/bmc", &credential).await.expect(200);
-    assert_eq!(done(&mut world, "power-cycle").await, "succeeded", "the BMC has what it took");
-    world.machine("n1", |machine| machine.bmc_password = Some("by hand".into()));
-    assert_eq!(done(&mut world, "power-cycle").await, "succeeded", "somebody gave it another by hand");
+    world
+        .admin
+        .put("/v1/credentials/bmc", &credential)
+        .await
+        .expect(200);
+    assert_eq!(
+        done(&mut world, "power-cycle").await,
+        "succeeded",
+        "the BMC has what it took"
+    );
+    world.machine("n1", |machine| {
+        machine.bmc_password = Some("by hand".into())
+    });
+    assert_eq!(
+        done(&mut world, "power-cycle").await,
+        "succeeded",
+        "somebody gave it another by hand"
+    );
     assert_eq!(done(&mut world, "rotate-bmc").await, "succeeded");
     assert_eq!(done(&mut world, "power-cycle").await, "succeeded");
     world.check().await;

@@ -11,7 +11,10 @@ async fn unsanitised() -> World {
     world.fail("n1", "wipe", false, 1);
     world.release("n1").await.expect(202);
     world.settle().await;
-    assert_eq!(world.value("n1", "unsanitised").await.as_deref(), Some("true"));
+    assert_eq!(
+        world.value("n1", "unsanitised").await.as_deref(),
+        Some("true")
+    );
     assert!(!world.machine("n1", |machine| machine.empty()));
     world
 }
@@ -21,23 +24,42 @@ async fn no_way_round_leads_an_unsanitised_node_to_a_claim() {
     let mut world = unsanitised().await;
     let recover = world.ask("n1", "recover").await.expect(202);
     world.settle().await;
-    assert_eq!((world.state("n1").await.as_str(), world.operation(&recover).await.as_str()), ("quarantined", "failed"));
+    assert_eq!(
+        (
+            world.state("n1").await.as_str(),
+            world.operation(&recover).await.as_str()
+        ),
+        ("quarantined", "failed")
+    );
     // By retirement.
     world.ask("n1", "retire").await.expect(202);
     world.settle().await;
     world.ask("n1", "reinstate").await.expect(202);
     world.settle().await;
     assert_eq!(world.state("n1").await, "quarantined");
-    assert!(world.value("n1", "reason").await.unwrap().starts_with("unsanitised"));
+    assert!(
+        world
+            .value("n1", "reason")
+            .await
+            .unwrap()
+            .starts_with("unsanitised")
+    );
     // By a wipe that cannot begin, and what a person may ask of the node then.
     for aside in ["quarantine", "maintain"] {
         world.fail("n1", "boot_live", false, 1);
         world.ask("n1", "wipe").await.expect(202);
         world.settle().await;
-        assert_eq!(world.value("n1", "failed_phase").await.as_deref(), Some("wiping"));
+        assert_eq!(
+            world.value("n1", "failed_phase").await.as_deref(),
+            Some("wiping")
+        );
         world.ask("n1", aside).await.expect(202);
         world.settle().await;
-        let back = if aside == "maintain" { "resume" } else { "recover" };
+        let back = if aside == "maintain" {
+            "resume"
+        } else {
+            "recover"
+        };
         world.ask("n1", back).await.expect(202);
         world.settle().await;
         assert_eq!(world.state("n1").await, "quarantined", "{aside}");
@@ -52,7 +74,10 @@ async fn no_way_round_leads_an_unsanitised_node_to_a_claim() {
     world.ask("n1", "wipe").await.expect(202);
     world.settle().await;
     assert_eq!(world.state("n1").await, "available");
-    assert_eq!(world.value("n1", "unsanitised").await.as_deref(), Some("false"));
+    assert_eq!(
+        world.value("n1", "unsanitised").await.as_deref(),
+        Some("false")
+    );
     world.check().await;
     world.claim("n1").await.expect(201);
 }
@@ -67,9 +92,20 @@ async fn a_disk_that_no_permit_can_name_is_refused_with_the_reason() {
     let release = world.release("n1").await.expect(202);
     world.settle().await;
     let reason = world.value("n1", "reason").await.unwrap();
-    assert!(reason.starts_with("unsanitised: disk sdz has no serial"), "{reason}");
-    assert_eq!((world.state("n1").await.as_str(), world.operation(&release).await.as_str()), ("quarantined", "failed"));
-    assert!(!world.machine("n1", |machine| machine.log.iter().any(|done| done.act == "wipe")));
+    assert!(
+        reason.starts_with("unsanitised: disk sdz has no serial"),
+        "{reason}"
+    );
+    assert_eq!(
+        (
+            world.state("n1").await.as_str(),
+            world.operation(&release).await.as_str()
+        ),
+        ("quarantined", "failed")
+    );
+    assert!(!world.machine("n1", |machine| {
+        machine.log.iter().any(|done| done.act == "wipe")
+    }));
     // The disk is out: the wipe finds every disk that is there now.
     world.machine("n1", |machine| machine.nameless_disk = false);
     world.ask("n1", "wipe").await.expect(202);
@@ -84,7 +120,10 @@ async fn a_disk_that_came_since_the_inspection_is_wiped_too() {
     world.settle().await;
     world.claim("n1").await.expect(201);
     world.settle().await;
-    let dirty = muster_lab::simulated::machine::Disk { image: true, marker: None };
+    let dirty = muster_lab::simulated::machine::Disk {
+        image: true,
+        marker: None,
+    };
     world.machine("n1", |machine| machine.disks.insert("NEW-n1".into(), dirty));
     world.release("n1").await.expect(202);
     world.settle().await;
@@ -100,13 +139,19 @@ async fn what_an_installed_system_says_of_its_disks_decides_nothing() {
     world.claim("n1").await.expect(201);
     world.settle().await;
     // Root on the node hides a disk from the inventory; the live image sees it all the same.
-    let hidden = world.machine("n1", |machine| machine.disks.remove("DATA-n1")).unwrap();
+    let hidden = world
+        .machine("n1", |machine| machine.disks.remove("DATA-n1"))
+        .unwrap();
     world.ask("n1", "inspect").await.expect(202);
     world.settle().await;
-    world.machine("n1", |machine| machine.disks.insert("DATA-n1".into(), hidden));
+    world.machine("n1", |machine| {
+        machine.disks.insert("DATA-n1".into(), hidden)
+    });
     world.release("n1").await.expect(202);
     let job = world.until_leased("n1", "wipe").await;
-    let muster_core::wire::agent::JobSpec::Wipe { plan, .. } = &job.spec else { panic!("{job:?}") };
+    let muster_core::wire::agent::JobSpec::Wipe { plan, .. } = &job.spec else {
+        panic!("{job:?}")
+    };
     assert_eq!(plan.disk_serials, ["DATA-n1", "DECOY-n1", "ROOT-n1"]);
     world.agent.work(&job).await.unwrap();
     world.settle().await;
@@ -129,14 +174,26 @@ async fn protection_stops_what_destroys_at_the_last_moment() {
     let job = world.until_leased("n2", "write_image").await;
     world.protect("n2", true).await;
     let outcome = world.agent.work(&job).await.unwrap();
-    assert!(format!("{outcome:?}").contains("the node is protected"), "{outcome:?}");
-    assert!(world.machine("n1", |machine| machine.empty()) && world.machine("n2", |machine| machine.empty()));
+    assert!(
+        format!("{outcome:?}").contains("the node is protected"),
+        "{outcome:?}"
+    );
+    assert!(
+        world.machine("n1", |machine| machine.empty())
+            && world.machine("n2", |machine| machine.empty())
+    );
     for name in ["n1", "n2"] {
         world.protect(name, false).await;
     }
     world.engine().await;
     world.ask("n2", "retry").await.expect(202);
     world.settle().await;
-    assert_eq!((world.state("n1").await.as_str(), world.state("n2").await.as_str()), ("in_service", "in_service"));
+    assert_eq!(
+        (
+            world.state("n1").await.as_str(),
+            world.state("n2").await.as_str()
+        ),
+        ("in_service", "in_service")
+    );
     world.check().await;
 }

@@ -24,9 +24,9 @@ async fn chapters(world: &World, from: &mut usize) -> Vec<String> {
     chapters
 }
 
-const BOOT_LIVE: &str = "step.queued boot_live permit.redeemed act.started power_on step.succeeded boot_live";
-const LOOK: &str =
-    "step.queued inventory step.succeeded inventory step.queued power_off permit.redeemed step.succeeded power_off";
+const BOOT_LIVE: &str =
+    "step.queued boot_live permit.redeemed act.started power_on step.succeeded boot_live";
+const LOOK: &str = "step.queued inventory step.succeeded inventory step.queued power_off permit.redeemed step.succeeded power_off";
 
 #[tokio::test]
 async fn a_whole_life_is_this_sequence_and_begins_again() {
@@ -58,8 +58,15 @@ async fn a_whole_life_is_this_sequence_and_begins_again() {
     ]);
     assert_eq!(world.operation(&claim).await, "succeeded");
     assert!(world.rack().scheduler.members.contains("n1"));
-    let marker = world.machine("n1", |machine| machine.disks[&machine.root()].marker.clone()).unwrap();
-    assert_eq!((marker.epoch, marker.claim.to_string()), (1, claim.body["id"].as_str().unwrap().to_owned()));
+    let marker = world
+        .machine("n1", |machine| {
+            machine.disks[&machine.root()].marker.clone()
+        })
+        .unwrap();
+    assert_eq!(
+        (marker.epoch, marker.claim.to_string()),
+        (1, claim.body["id"].as_str().unwrap().to_owned())
+    );
     world.check().await;
 
     let release = world.release("n1").await.expect(202);
@@ -77,7 +84,11 @@ async fn a_whole_life_is_this_sequence_and_begins_again() {
         ]
     );
     assert_eq!(world.operation(&release).await, "succeeded");
-    assert_eq!(world.admin.get("/v1/claims/c-n1").await.status, 404, "its name is free");
+    assert_eq!(
+        world.admin.get("/v1/claims/c-n1").await.status,
+        404,
+        "its name is free"
+    );
     world.check().await;
 
     // Nothing of the first life is in the way of a second one.
@@ -93,23 +104,44 @@ async fn what_a_node_waits_for_is_told_at_every_moment() {
     let mut world = World::start(1).await;
     world.engine().await;
     let why = async |world: &World| {
-        world.admin.get("/v1/nodes/n1/why").await.expect(200).body["sentence"].as_str().unwrap().to_owned()
+        world.admin.get("/v1/nodes/n1/why").await.expect(200).body["sentence"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
     assert!(
-        why(&world).await.contains("the site's agent to take the job: boot the live image"),
+        why(&world)
+            .await
+            .contains("the site's agent to take the job: boot the live image"),
         "{}",
         why(&world).await
     );
     let job = world.until_leased("n1", "boot_live").await;
     let leased = "it waits for boot the live image (agent must act)";
-    assert!(why(&world).await.contains(leased), "at once, not with the next turn: {}", why(&world).await);
+    assert!(
+        why(&world).await.contains(leased),
+        "at once, not with the next turn: {}",
+        why(&world).await
+    );
     world.agent.renew(&job).await.unwrap();
-    assert!(why(&world).await.contains("the simulated boot_live"), "{}", why(&world).await);
+    assert!(
+        why(&world).await.contains("the simulated boot_live"),
+        "{}",
+        why(&world).await
+    );
     world.engine().await;
-    assert!(why(&world).await.contains("the simulated boot_live"), "{}", why(&world).await);
+    assert!(
+        why(&world).await.contains("the simulated boot_live"),
+        "{}",
+        why(&world).await
+    );
     world.agent.work(&job).await.unwrap();
     world.settle().await;
-    assert!(why(&world).await.contains("a claim"), "{}", why(&world).await);
+    assert!(
+        why(&world).await.contains("a claim"),
+        "{}",
+        why(&world).await
+    );
 }
 
 #[tokio::test]
@@ -119,9 +151,18 @@ async fn a_claim_given_up_before_imaging_leaves_the_disks_alone() {
     world.claim("n1").await.expect(201);
     let released = world.release("n1").await.expect(202);
     world.settle().await;
-    assert_eq!(world.states("n1").await, ["inspecting", "available", "inspecting", "available"]);
+    assert_eq!(
+        world.states("n1").await,
+        ["inspecting", "available", "inspecting", "available"]
+    );
     assert_eq!(world.operation(&released).await, "succeeded");
-    let done = world.machine("n1", |machine| machine.log.iter().map(|done| done.act.to_string()).collect::<Vec<_>>());
+    let done = world.machine("n1", |machine| {
+        machine
+            .log
+            .iter()
+            .map(|done| done.act.to_string())
+            .collect::<Vec<_>>()
+    });
     assert_eq!(done, ["power_on", "power_off", "power_on", "power_off"]);
     world.check().await;
     world.claim("n1").await.expect(201);
@@ -133,14 +174,26 @@ async fn orders_name_exactly_what_they_are_for() {
     world.settle().await;
     let claim = world.claim("n1").await.expect(201);
     let job = world.until_leased("n1", "write_image").await;
-    let JobSpec::WriteImage { plan, login } = &job.spec else { panic!("{job:?}") };
+    let JobSpec::WriteImage { plan, login } = &job.spec else {
+        panic!("{job:?}")
+    };
     assert_eq!(
-        (plan.disk_serial.as_str(), plan.hostname.as_str(), plan.network.address.as_str()),
+        (
+            plan.disk_serial.as_str(),
+            plan.hostname.as_str(),
+            plan.network.address.as_str()
+        ),
         ("ROOT-n1", "n1", "10.77.0.11/24")
     );
     assert_eq!(plan.principal, format!("muster:{}:1", job.node));
-    assert_eq!((plan.claim.to_string(), job.epoch), (claim.body["id"].as_str().unwrap().to_owned(), 1));
-    assert_eq!(login.host_key, world.machine("n1", |machine| machine.host_key()));
+    assert_eq!(
+        (plan.claim.to_string(), job.epoch),
+        (claim.body["id"].as_str().unwrap().to_owned(), 1)
+    );
+    assert_eq!(
+        login.host_key,
+        world.machine("n1", |machine| machine.host_key())
+    );
     world.agent.work(&job).await.unwrap();
     // What the server hands out is stored nowhere: no key of a job, no password of a BMC.
     let stored: String = sqlx::query_scalar("SELECT string_agg(j::text, ' ') FROM jobs j")
@@ -152,7 +205,10 @@ async fn orders_name_exactly_what_they_are_for() {
         .await
         .unwrap();
     for secret in ["calvin", "PRIVATE KEY"] {
-        assert!(!stored.contains(secret) && !events.contains(secret), "{secret} is in the database");
+        assert!(
+            !stored.contains(secret) && !events.contains(secret),
+            "{secret} is in the database"
+        );
     }
     world.settle().await;
     // The lists of members come from the profile, and a node on its way out is in nobody's.
@@ -163,15 +219,32 @@ async fn orders_name_exactly_what_they_are_for() {
     world.agent.work(&admit).await.unwrap();
     assert_eq!(world.state("n2").await, "in_service");
     let list = world.agent.list_members(&remove).await.unwrap();
-    let JobSpec::SlurmRemove { revision, .. } = &remove.spec else { panic!("{remove:?}") };
+    let JobSpec::SlurmRemove { revision, .. } = &remove.spec else {
+        panic!("{remove:?}")
+    };
     assert!(list.revision > *revision);
-    assert_eq!(list.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["n2"]);
+    assert_eq!(
+        list.nodes
+            .iter()
+            .map(|node| node.name.as_str())
+            .collect::<Vec<_>>(),
+        ["n2"]
+    );
     world.engine().await;
     let mut again = world.second_agent().await.lease(0, 0).await.unwrap();
-    assert!(again.pop().is_none(), "nothing is leased to somebody without capacity");
+    assert!(
+        again.pop().is_none(),
+        "nothing is leased to somebody without capacity"
+    );
     world.agent.work(&remove).await.unwrap();
     world.settle().await;
-    assert_eq!((world.state("n1").await.as_str(), world.state("n2").await.as_str()), ("available", "in_service"));
+    assert_eq!(
+        (
+            world.state("n1").await.as_str(),
+            world.state("n2").await.as_str()
+        ),
+        ("available", "in_service")
+    );
     world.check().await;
 }
 
@@ -187,11 +260,23 @@ async fn a_list_made_while_a_node_leaves_does_not_put_it_back() {
     world.claim("n2").await.expect(201);
     let admit = world.until_leased("n2", "slurm_admit").await;
     let list = world.agent.list_members(&admit).await.unwrap();
-    assert_eq!(list.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["n2"]);
+    assert_eq!(
+        list.nodes
+            .iter()
+            .map(|node| node.name.as_str())
+            .collect::<Vec<_>>(),
+        ["n2"]
+    );
     world.agent.work(&remove).await.unwrap();
     world.agent.work(&admit).await.unwrap();
     world.settle().await;
-    assert_eq!((world.state("n1").await.as_str(), world.state("n2").await.as_str()), ("available", "in_service"));
+    assert_eq!(
+        (
+            world.state("n1").await.as_str(),
+            world.state("n2").await.as_str()
+        ),
+        ("available", "in_service")
+    );
     world.check().await;
 }
 
@@ -208,6 +293,9 @@ async fn what_is_not_declared_fails_with_the_sentence_that_says_so() {
         world.value("n1", "reason").await.unwrap(),
         "boot the live image: the site declares no live image (spec.live)"
     );
-    assert_eq!(world.machine("n1", |machine| machine.running.clone()), Running::Off);
+    assert_eq!(
+        world.machine("n1", |machine| machine.running.clone()),
+        Running::Off
+    );
     world.check().await;
 }

@@ -7,16 +7,31 @@ use crate::simulated::World;
 
 /// Every page there is, and each page of every node, operation and job.
 async fn paths(world: &World) -> Vec<String> {
-    let mut paths: Vec<String> =
-        ["/", "/nodes", "/operations", "/racks", "/claims", "/pools/gpu", "/events", "/agents", "/webhooks"]
-            .map(String::from)
-            .to_vec();
+    let mut paths: Vec<String> = [
+        "/",
+        "/nodes",
+        "/operations",
+        "/racks",
+        "/claims",
+        "/pools/gpu",
+        "/events",
+        "/agents",
+        "/webhooks",
+    ]
+    .map(String::from)
+    .to_vec();
     let admin = &world.admin;
-    for node in admin.get("/v1/nodes").await.expect(200).body["items"].as_array().unwrap() {
+    for node in admin.get("/v1/nodes").await.expect(200).body["items"]
+        .as_array()
+        .unwrap()
+    {
         let name = node["name"].as_str().unwrap();
         paths.extend(["", "/console"].map(|page| format!("/nodes/{name}{page}")));
     }
-    for operation in admin.get("/v1/operations?limit=100").await.expect(200).body["items"].as_array().unwrap() {
+    for operation in admin.get("/v1/operations?limit=100").await.expect(200).body["items"]
+        .as_array()
+        .unwrap()
+    {
         paths.push(format!("/operations/{}", operation["id"].as_str().unwrap()));
         for step in operation["steps"].as_array().unwrap() {
             paths.push(format!("/jobs/{}/log", step["job"].as_str().unwrap()));
@@ -53,15 +68,33 @@ async fn every_page_opens_through_a_life() {
 async fn a_form_made_by_hand_cannot_leave_out_what_an_action_takes() {
     let mut world = World::start(1).await;
     world.settle().await;
-    let person = world.admin.header("content-type", "application/x-www-form-urlencoded");
-    for (wish, takes) in [("adopt", "host key"), ("replace-parts", "serials"), ("release", "claim")] {
+    let person = world
+        .admin
+        .header("content-type", "application/x-www-form-urlencoded");
+    for (wish, takes) in [
+        ("adopt", "host key"),
+        ("replace-parts", "serials"),
+        ("release", "claim"),
+    ] {
         let path = format!("/ui/nodes/n1/actions/{wish}");
-        let reply = person.send(Method::POST, &path, b"reason=by+hand&typed=n1".to_vec()).await.expect(422);
+        let reply = person
+            .send(Method::POST, &path, b"reason=by+hand&typed=n1".to_vec())
+            .await
+            .expect(422);
         assert!(reply.text.contains(takes), "{wish}: {}", reply.text);
     }
-    assert_eq!((world.value("n1", "wish").await, world.state("n1").await.as_str()), (None, "available"));
+    assert_eq!(
+        (
+            world.value("n1", "wish").await,
+            world.state("n1").await.as_str()
+        ),
+        (None, "available")
+    );
     let path = "/ui/nodes/n1/actions/retire";
-    person.send(Method::POST, path, b"reason=by+hand".to_vec()).await.expect(303);
+    person
+        .send(Method::POST, path, b"reason=by+hand".to_vec())
+        .await
+        .expect(303);
     assert_eq!(world.value("n1", "wish").await.as_deref(), Some("retire"));
 }
 
@@ -78,37 +111,78 @@ async fn a_running_machine_is_adopted_from_its_page() {
     world.machine("n1", |machine| machine.install_by_somebody_else());
     world.rack().scheduler.others.insert("n1".into());
     let page = world.admin.get("/nodes/n1").await.expect(200).text;
-    assert!(page.contains("No credential for an adoption has a secret"), "it says what is missing");
+    assert!(
+        page.contains("No credential for an adoption has a secret"),
+        "it says what is missing"
+    );
     let credential = json!({ "spec": { "purpose": "adopt", "secret": "one-time" } });
-    world.admin.put("/v1/credentials/once", &credential).await.expect(201);
+    world
+        .admin
+        .put("/v1/credentials/once", &credential)
+        .await
+        .expect(201);
     world.settle().await;
     every_page_opens(&world).await;
     let page = world.admin.get("/nodes/n1").await.expect(200).text;
-    assert!(page.contains("action=\"/ui/nodes/n1/adopt\"") && page.contains("<option>once</option>"), "{page}");
-    let person = world.admin.header("content-type", "application/x-www-form-urlencoded");
-    let send = async |form: String| person.send(Method::POST, "/ui/nodes/n1/adopt", form.into_bytes()).await;
+    assert!(
+        page.contains("action=\"/ui/nodes/n1/adopt\"") && page.contains("<option>once</option>"),
+        "{page}"
+    );
+    let person = world
+        .admin
+        .header("content-type", "application/x-www-form-urlencoded");
+    let send = async |form: String| {
+        person
+            .send(Method::POST, "/ui/nodes/n1/adopt", form.into_bytes())
+            .await
+    };
 
-    let wrong = send("pool=gpu&credential=bmc&host_key=aa%3Abb&claim=No&reason=%3Cb%3E+why&step=adopt".into()).await;
+    let wrong = send(
+        "pool=gpu&credential=bmc&host_key=aa%3Abb&claim=No&reason=%3Cb%3E+why&step=adopt".into(),
+    )
+    .await;
     let wrong = wrong.expect(422).text;
-    for kept in ["<option selected>gpu</option>", "value=\"aa:bb\"", "value=\"No\"", "value=\"&#60;b&#62; why\""] {
+    for kept in [
+        "<option selected>gpu</option>",
+        "value=\"aa:bb\"",
+        "value=\"No\"",
+        "value=\"&#60;b&#62; why\"",
+    ] {
         assert!(wrong.contains(kept), "{kept} is lost: {wrong}");
     }
     for field in ["credential", "host_key", "claim"] {
-        assert!(wrong.contains(&format!("id=\"wrong-{field}\"")), "{field}: {wrong}");
+        assert!(
+            wrong.contains(&format!("id=\"wrong-{field}\"")),
+            "{field}: {wrong}"
+        );
     }
     assert!(!wrong.contains("id=\"wrong-pool\""), "{wrong}");
     assert_eq!(world.value("n1", "wish").await, None);
 
-    let plan = send("pool=gpu&credential=once&step=plan".into()).await.expect(200).text;
-    assert!(plan.contains("/root/.ssh/authorized_keys") && plan.contains("Ask n1 for its host key"), "{plan}");
-    assert_eq!(world.value("n1", "wish").await, None, "a plan asks for nothing");
+    let plan = send("pool=gpu&credential=once&step=plan".into())
+        .await
+        .expect(200)
+        .text;
+    assert!(
+        plan.contains("/root/.ssh/authorized_keys") && plan.contains("Ask n1 for its host key"),
+        "{plan}"
+    );
+    assert_eq!(
+        world.value("n1", "wish").await,
+        None,
+        "a plan asks for nothing"
+    );
 
     let key = "k".repeat(43);
-    let answers = format!("pool=gpu&credential=once&host_key=SHA256%3A{key}&claim=&reason=&step=adopt");
+    let answers =
+        format!("pool=gpu&credential=once&host_key=SHA256%3A{key}&claim=&reason=&step=adopt");
     let begun = send(answers.clone()).await.expect(303);
     assert_eq!(begun.headers["location"], "/nodes/n1");
     let twice = send(answers.clone()).await.expect(409).text;
-    assert!(twice.contains("was asked to adopt") && twice.contains(&key), "{twice}");
+    assert!(
+        twice.contains("was asked to adopt") && twice.contains(&key),
+        "{twice}"
+    );
     world.settle().await;
     assert_eq!(world.state("n1").await, "in_service");
     every_page_opens(&world).await;

@@ -62,10 +62,18 @@ async fn nobody_waits_for_a_rack_that_can_feed_all() {
     .await;
     // Another turn, on another replica, that has not ended.
     let mut other = world.server.app.pool.begin().await.unwrap();
-    sqlx::query("SELECT id FROM objects WHERE kind = 'rack' FOR SHARE").execute(&mut *other).await.unwrap();
-    tokio::time::timeout(Duration::from_secs(20), world.engine()).await.expect("the engine does not wait for it");
+    sqlx::query("SELECT id FROM objects WHERE kind = 'rack' FOR SHARE")
+        .execute(&mut *other)
+        .await
+        .unwrap();
+    tokio::time::timeout(Duration::from_secs(20), world.engine())
+        .await
+        .expect("the engine does not wait for it");
     let reserved = "SELECT sum(power_reserved_w) FROM nodes";
-    let watts: i64 = sqlx::query_scalar(reserved).fetch_one(&world.server.app.pool).await.unwrap();
+    let watts: i64 = sqlx::query_scalar(reserved)
+        .fetch_one(&world.server.app.pool)
+        .await
+        .unwrap();
     assert_eq!(watts, 900);
 }
 
@@ -82,7 +90,11 @@ async fn two_engines_share_fifty_nodes() {
             while idle < 50 {
                 let turns = engine::run_until_idle(&app).await.unwrap();
                 let jobs = agent.lease(5, 0).await.unwrap();
-                idle = if turns == 0 && jobs.is_empty() { idle + 1 } else { 0 };
+                idle = if turns == 0 && jobs.is_empty() {
+                    idle + 1
+                } else {
+                    0
+                };
                 for job in jobs {
                     agent.work(&job).await.unwrap();
                 }
@@ -109,6 +121,9 @@ async fn two_engines_share_fifty_nodes() {
         "step.succeeded inventory",
         "step.succeeded power_off",
     ];
-    let expected: BTreeMap<String, i64> = expected.iter().map(|what| ((*what).to_owned(), 50)).collect();
+    let expected: BTreeMap<String, i64> = expected
+        .iter()
+        .map(|what| ((*what).to_owned(), 50))
+        .collect();
     assert_eq!(counts.into_iter().collect::<BTreeMap<_, _>>(), expected);
 }

@@ -45,9 +45,18 @@ impl Seen {
 
     /// I4, I5: what was fenced stays fenced.
     async fn epochs_rise(&mut self, pool: &PgPool) {
-        let nodes: Vec<(Uuid, i64)> = sqlx::query_as("SELECT id, epoch FROM nodes").fetch_all(pool).await.unwrap();
-        let agents: Vec<(Uuid, i64)> = sqlx::query_as("SELECT id, epoch FROM agents").fetch_all(pool).await.unwrap();
-        for (before, now) in [(&mut self.node_epochs, nodes), (&mut self.agent_epochs, agents)] {
+        let nodes: Vec<(Uuid, i64)> = sqlx::query_as("SELECT id, epoch FROM nodes")
+            .fetch_all(pool)
+            .await
+            .unwrap();
+        let agents: Vec<(Uuid, i64)> = sqlx::query_as("SELECT id, epoch FROM agents")
+            .fetch_all(pool)
+            .await
+            .unwrap();
+        for (before, now) in [
+            (&mut self.node_epochs, nodes),
+            (&mut self.agent_epochs, agents),
+        ] {
             for (id, epoch) in now {
                 let former = before.insert(id, epoch).unwrap_or(0);
                 assert!(former <= epoch, "{id}: epoch {former} became {epoch}");
@@ -63,8 +72,13 @@ impl Seen {
                 .await
                 .unwrap();
         for (id, round, attempt, end) in jobs {
-            if let Some((old_round, old_attempt, old_end)) = self.jobs.insert(id, (round, attempt, end.clone())) {
-                assert!((old_round, old_attempt) <= (round, attempt), "job {id}: {old_attempt} became {attempt}");
+            if let Some((old_round, old_attempt, old_end)) =
+                self.jobs.insert(id, (round, attempt, end.clone()))
+            {
+                assert!(
+                    (old_round, old_attempt) <= (round, attempt),
+                    "job {id}: {old_attempt} became {attempt}"
+                );
                 let stays = old_end.is_none() || old_end == end || round > old_round;
                 assert!(stays, "job {id} ended as {old_end:?}, and then as {end:?}");
             }
@@ -73,11 +87,12 @@ impl Seen {
 
     /// I11.
     async fn ends_stay(&mut self, pool: &PgPool) {
-        let ended: Vec<(Uuid, String)> =
-            sqlx::query_as("SELECT id, state || finished_at::text FROM operations WHERE finished_at IS NOT NULL")
-                .fetch_all(pool)
-                .await
-                .unwrap();
+        let ended: Vec<(Uuid, String)> = sqlx::query_as(
+            "SELECT id, state || finished_at::text FROM operations WHERE finished_at IS NOT NULL",
+        )
+        .fetch_all(pool)
+        .await
+        .unwrap();
         let ended: BTreeMap<Uuid, String> = ended.into_iter().collect();
         for (id, end) in &self.ended {
             assert_eq!(ended.get(id), Some(end), "operation {id} had ended");
@@ -87,10 +102,17 @@ impl Seen {
 
     /// I10: nothing is taken from the history, and what is new stands after what was read.
     async fn history_stays(&mut self, pool: &PgPool) {
-        let events: Vec<i64> = sqlx::query_scalar("SELECT seq FROM events ORDER BY seq").fetch_all(pool).await.unwrap();
+        let events: Vec<i64> = sqlx::query_scalar("SELECT seq FROM events ORDER BY seq")
+            .fetch_all(pool)
+            .await
+            .unwrap();
         let events: BTreeSet<i64> = events.into_iter().collect();
         let last = self.events.last().copied().unwrap_or(0);
-        assert_eq!(events.range(..=last).copied().collect::<BTreeSet<_>>(), self.events, "the history was changed");
+        assert_eq!(
+            events.range(..=last).copied().collect::<BTreeSet<_>>(),
+            self.events,
+            "the history was changed"
+        );
         self.events = events;
     }
 
@@ -115,9 +137,16 @@ impl Seen {
         .fetch_all(pool)
         .await
         .unwrap();
-        assert!(unpermitted.is_empty(), "acts without a permit: {unpermitted:?}");
+        assert!(
+            unpermitted.is_empty(),
+            "acts without a permit: {unpermitted:?}"
+        );
         for (name, nonce) in live(world) {
-            assert_eq!(self.nonces.get(&nonce), Some(&name), "{name} runs the live image, and nobody armed that");
+            assert_eq!(
+                self.nonces.get(&nonce),
+                Some(&name),
+                "{name} runs the live image, and nobody armed that"
+            );
         }
     }
 
@@ -130,11 +159,20 @@ impl Seen {
         .fetch_all(&world.server.app.pool)
         .await
         .unwrap();
-        let count = |name: &str| world.machine(name, |machine| machine.log.iter().filter(|done| writes(done)).count());
-        let now: BTreeMap<_, _> =
-            now.into_iter().map(|(name, permits)| (name.clone(), (count(&name), permits))).collect();
+        let count = |name: &str| {
+            world.machine(name, |machine| {
+                machine.log.iter().filter(|done| writes(done)).count()
+            })
+        };
+        let now: BTreeMap<_, _> = now
+            .into_iter()
+            .map(|(name, permits)| (name.clone(), (count(&name), permits)))
+            .collect();
         for (name, before) in &self.protected {
-            assert!(now.get(name).is_none_or(|now| now == before), "{name} is protected and was written");
+            assert!(
+                now.get(name).is_none_or(|now| now == before),
+                "{name} is protected and was written"
+            );
         }
         self.protected = now;
     }
@@ -143,10 +181,13 @@ impl Seen {
 /// Machines in the live image, and the secret each was let in with.
 fn live(world: &World) -> Vec<(String, String)> {
     let rack = world.rack();
-    let live = rack.machines.iter().filter_map(|(name, machine)| match &machine.running {
-        Running::Live { nonce } => Some((name.clone(), nonce.clone())),
-        Running::Off | Running::Installed | Running::Nothing => None,
-    });
+    let live = rack
+        .machines
+        .iter()
+        .filter_map(|(name, machine)| match &machine.running {
+            Running::Live { nonce } => Some((name.clone(), nonce.clone())),
+            Running::Off | Running::Installed | Running::Nothing => None,
+        });
     live.collect()
 }
 
@@ -182,12 +223,18 @@ async fn credentials_are_for_once(pool: &PgPool) {
 /// What a look panics with; nothing where it finds nothing.
 async fn complaint(mut seen: Seen, world: &World) -> String {
     let mut look = pin!(seen.look(world));
-    let panic = poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| look.as_mut().poll(context))) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(())) => Poll::Ready(None),
-        Err(panic) => Poll::Ready(Some(panic)),
-    });
-    panic.await.and_then(|panic| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+    let panic =
+        poll_fn(
+            |context| match catch_unwind(AssertUnwindSafe(|| look.as_mut().poll(context))) {
+                Ok(Poll::Pending) => Poll::Pending,
+                Ok(Poll::Ready(())) => Poll::Ready(None),
+                Err(panic) => Poll::Ready(Some(panic)),
+            },
+        );
+    panic
+        .await
+        .and_then(|panic| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default()
 }
 
 /// Breaks a promise behind the back of everything that keeps it; what the next look says of that.
@@ -195,12 +242,18 @@ async fn broken(world: &World, statements: &[&'static str]) -> String {
     let mut seen = Seen::default();
     seen.look(world).await;
     let mut conn = world.server.app.pool.acquire().await.unwrap();
-    sqlx::query("SET session_replication_role = replica").execute(&mut *conn).await.unwrap();
+    sqlx::query("SET session_replication_role = replica")
+        .execute(&mut *conn)
+        .await
+        .unwrap();
     for statement in statements {
         let done = sqlx::query(*statement).execute(&mut *conn).await.unwrap();
         assert!(done.rows_affected() > 0, "{statement} breaks nothing");
     }
-    sqlx::query("SET session_replication_role = DEFAULT").execute(&mut *conn).await.unwrap();
+    sqlx::query("SET session_replication_role = DEFAULT")
+        .execute(&mut *conn)
+        .await
+        .unwrap();
     drop(conn);
     complaint(seen, world).await
 }
@@ -216,30 +269,75 @@ async fn a_broken_promise_is_seen() {
         ("UPDATE nodes SET epoch = epoch - 1", "epoch 1 became 0"),
         ("UPDATE nodes SET epoch = epoch + 5", ""),
         ("UPDATE agents SET epoch = epoch - 1", "epoch 1 became 0"),
-        ("UPDATE jobs SET attempt = attempt - 1 WHERE state = 'leased'", "1 became 0"),
-        ("UPDATE jobs SET state = 'failed', result = NULL WHERE kind = 'power_off'", "ended as"),
-        ("UPDATE operations SET state = 'failed' WHERE state = 'succeeded'", "had ended"),
-        ("DELETE FROM events WHERE seq = (SELECT min(seq) FROM events)", "the history was changed"),
-        ("UPDATE permits SET redemptions = redemptions + 1 WHERE kind = 'image'", "is protected and was written"),
+        (
+            "UPDATE jobs SET attempt = attempt - 1 WHERE state = 'leased'",
+            "1 became 0",
+        ),
+        (
+            "UPDATE jobs SET state = 'failed', result = NULL WHERE kind = 'power_off'",
+            "ended as",
+        ),
+        (
+            "UPDATE operations SET state = 'failed' WHERE state = 'succeeded'",
+            "had ended",
+        ),
+        (
+            "DELETE FROM events WHERE seq = (SELECT min(seq) FROM events)",
+            "the history was changed",
+        ),
+        (
+            "UPDATE permits SET redemptions = redemptions + 1 WHERE kind = 'image'",
+            "is protected and was written",
+        ),
     ] {
         match told {
             // Not a promise broken, but the way back from one.
-            "" => drop(sqlx::query(statement).execute(&world.server.app.pool).await.unwrap()),
-            told => assert!(broken(&world, &[statement]).await.contains(told), "{statement}"),
+            "" => drop(
+                sqlx::query(statement)
+                    .execute(&world.server.app.pool)
+                    .await
+                    .unwrap(),
+            ),
+            told => assert!(
+                broken(&world, &[statement]).await.contains(told),
+                "{statement}"
+            ),
         }
     }
-    world.machine("n1", |machine| machine.running = Running::Live { nonce: "nobody's".into() });
-    assert!(complaint(Seen::default(), &world).await.contains("nobody armed that"));
+    world.machine("n1", |machine| {
+        machine.running = Running::Live {
+            nonce: "nobody's".into(),
+        }
+    });
+    assert!(
+        complaint(Seen::default(), &world)
+            .await
+            .contains("nobody armed that")
+    );
     world.machine("n1", |machine| machine.running = Running::Off);
     let unpermitted = "UPDATE permits SET redeemed_at = NULL WHERE kind = 'power'";
-    assert!(broken(&world, &[unpermitted]).await.contains("acts without a permit"));
-    sqlx::query("DELETE FROM job_acts").execute(&world.server.app.pool).await.unwrap();
+    assert!(
+        broken(&world, &[unpermitted])
+            .await
+            .contains("acts without a permit")
+    );
+    sqlx::query("DELETE FROM job_acts")
+        .execute(&world.server.app.pool)
+        .await
+        .unwrap();
     let adopted = [
         "UPDATE nodes SET adopted = true",
         "UPDATE objects SET spec = spec || '{\"purpose\": \"adopt\"}' WHERE kind = 'credential'",
     ];
-    assert!(broken(&world, &adopted).await.contains("its credential is kept"));
-    sqlx::query("DELETE FROM secrets").execute(&world.server.app.pool).await.unwrap();
+    assert!(
+        broken(&world, &adopted)
+            .await
+            .contains("its credential is kept")
+    );
+    sqlx::query("DELETE FROM secrets")
+        .execute(&world.server.app.pool)
+        .await
+        .unwrap();
     let wipe = "UPDATE permits SET kind = 'wipe' WHERE kind = 'image' AND epoch = (SELECT epoch FROM claims)";
     let told = broken(&world, &["UPDATE nodes SET protected = false", wipe]).await;
     assert!(told.contains("permits that should not be"), "{told}");

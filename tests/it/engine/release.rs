@@ -9,7 +9,15 @@ use crate::simulated::World;
 async fn comes_back(world: &mut World, name: &str) {
     world.settle().await;
     assert_eq!(world.state(name).await, "available");
-    assert_eq!(world.admin.get(&format!("/v1/claims/c-{name}")).await.status, 404, "the claim is over");
+    assert_eq!(
+        world
+            .admin
+            .get(&format!("/v1/claims/c-{name}"))
+            .await
+            .status,
+        404,
+        "the claim is over"
+    );
     assert!(world.machine(name, |machine| machine.empty()));
     assert_eq!(world.value(name, "wish").await, None);
     world.check().await;
@@ -35,20 +43,37 @@ async fn in_the_middle_of_every_step_on_its_way_up() {
         assert!(!world.agent.renew(&job).await.unwrap());
         let release = world.release(name).await.expect(202);
         world.engine().await;
-        assert_eq!(world.state(name).await, state, "not before the step has stopped");
-        assert!(world.agent.renew(&job).await.unwrap(), "the renewal brings the cancellation");
-        world.agent.report(job.id, job.attempt, Outcome::Cancelled).await.unwrap();
+        assert_eq!(
+            world.state(name).await,
+            state,
+            "not before the step has stopped"
+        );
+        assert!(
+            world.agent.renew(&job).await.unwrap(),
+            "the renewal brings the cancellation"
+        );
+        world
+            .agent
+            .report(job.id, job.attempt, Outcome::Cancelled)
+            .await
+            .unwrap();
         comes_back(&mut world, name).await;
         assert_eq!(world.operation(&release).await, "succeeded");
         let wipes: Vec<i64> = world.machine(name, |machine| {
-            machine.log.iter().filter(|done| done.act == "wipe").map(|done| done.epoch).collect()
+            machine
+                .log
+                .iter()
+                .filter(|done| done.act == "wipe")
+                .map(|done| done.epoch)
+                .collect()
         });
         assert_eq!(wipes, [2], "{name} is wiped once, for its release");
     }
 }
 
 #[tokio::test]
-async fn a_step_that_nobody_took_is_stopped_at_once_and_one_that_ends_well_all_the_same_changes_nothing() {
+async fn a_step_that_nobody_took_is_stopped_at_once_and_one_that_ends_well_all_the_same_changes_nothing()
+ {
     let mut world = World::start(2).await;
     world.settle().await;
     world.claim("n2").await.expect(201);
@@ -78,13 +103,21 @@ async fn from_where_it_rests() {
     world.settle().await;
     world.ask("n4", "maintain").await.expect(202);
     world.settle().await;
-    for (name, state) in [("n1", "in_service"), ("n2", "failed"), ("n3", "quarantined"), ("n4", "maintenance")] {
+    for (name, state) in [
+        ("n1", "in_service"),
+        ("n2", "failed"),
+        ("n3", "quarantined"),
+        ("n4", "maintenance"),
+    ] {
         assert_eq!(world.state(name).await, state);
         let release = world.release(name).await.expect(202);
         comes_back(&mut world, name).await;
         assert_eq!(world.operation(&release).await, "succeeded");
         world.claim(name).await.expect(201);
-        assert!(world.release(name).await.status == 202, "and can be claimed again");
+        assert!(
+            world.release(name).await.status == 202,
+            "and can be claimed again"
+        );
     }
     world.settle().await;
 }
@@ -101,8 +134,21 @@ async fn while_it_drains_for_something_else() {
     world.engine().await;
     world.agent.work(&job).await.unwrap();
     comes_back(&mut world, "n1").await;
-    assert_eq!(world.operation(&release).await, "succeeded", "and not before the node is clean");
-    assert_eq!(world.states("n1").await[6..], ["in_service", "draining", "wiping", "inspecting", "available"]);
+    assert_eq!(
+        world.operation(&release).await,
+        "succeeded",
+        "and not before the node is clean"
+    );
+    assert_eq!(
+        world.states("n1").await[6..],
+        [
+            "in_service",
+            "draining",
+            "wiping",
+            "inspecting",
+            "available"
+        ]
+    );
 }
 
 #[tokio::test]
@@ -117,7 +163,13 @@ async fn an_undrain_that_comes_too_late_is_refused_and_forgotten() {
     world.engine().await;
     world.agent.work(&job).await.unwrap();
     world.settle().await;
-    assert_eq!((world.state("n1").await.as_str(), world.operation(&undrain).await.as_str()), ("maintenance", "failed"));
+    assert_eq!(
+        (
+            world.state("n1").await.as_str(),
+            world.operation(&undrain).await.as_str()
+        ),
+        ("maintenance", "failed")
+    );
     world.ask("n1", "resume").await.expect(202);
     world.settle().await;
     assert_eq!(world.state("n1").await, "in_service");
@@ -130,13 +182,30 @@ async fn a_protected_node_is_not_released() {
     world.settle().await;
     world.claim("n1").await.expect(201);
     world.settle().await;
-    world.admin.patch("/v1/nodes/n1", &serde_json::json!({ "spec": { "protected": true } })).await.expect(200);
+    world
+        .admin
+        .patch(
+            "/v1/nodes/n1",
+            &serde_json::json!({ "spec": { "protected": true } }),
+        )
+        .await
+        .expect(200);
     assert_eq!(world.release("n1").await.problem(), (409, "protected", ""));
-    assert_eq!(world.ask("n1", "drain").await.problem(), (409, "protected", ""));
+    assert_eq!(
+        world.ask("n1", "drain").await.problem(),
+        (409, "protected", "")
+    );
     world.settle().await;
     assert_eq!(world.state("n1").await, "in_service");
     assert!(!world.machine("n1", |machine| machine.empty()));
-    world.admin.patch("/v1/nodes/n1", &serde_json::json!({ "spec": { "protected": false } })).await.expect(200);
+    world
+        .admin
+        .patch(
+            "/v1/nodes/n1",
+            &serde_json::json!({ "spec": { "protected": false } }),
+        )
+        .await
+        .expect(200);
     world.release("n1").await.expect(202);
     comes_back(&mut world, "n1").await;
 }

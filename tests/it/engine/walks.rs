@@ -137,13 +137,22 @@ async fn happen(world: &mut World, what: Happens) {
         Happens::Adopted => drop(adopt(world).await),
         Happens::Stopped(node) => {
             if let Some(operation) = world.value(&name(node), "operation_id").await {
-                world.admin.post(&format!("/v1/operations/{operation}/cancel"), &json!({})).await;
+                world
+                    .admin
+                    .post(&format!("/v1/operations/{operation}/cancel"), &json!({}))
+                    .await;
             }
         }
         Happens::Protected(node, protected) => world.protect(&name(node), protected).await,
         Happens::Maintained(node, seconds) => {
             let until = world.server.app.clock.now() + jiff::SignedDuration::from_secs(seconds);
-            act(world, &name(node), "maintain", json!({ "reason": "a test", "until": until })).await;
+            act(
+                world,
+                &name(node),
+                "maintain",
+                json!({ "reason": "a test", "until": until }),
+            )
+            .await;
         }
         Happens::Replaced(node) => replaced(world, &name(node)).await,
         Happens::Renamed(node) => {
@@ -152,10 +161,20 @@ async fn happen(world: &mut World, what: Happens) {
         }
         Happens::Moved(node, unit) => {
             let rack = if unit % 2 == 0 { "r1" } else { "r2" };
-            act(world, &name(node), "move", json!({ "rack": rack, "rack_unit": unit })).await;
+            act(
+                world,
+                &name(node),
+                "move",
+                json!({ "rack": rack, "rack_unit": unit }),
+            )
+            .await;
         }
-        Happens::Unplugged(node) => world.machine(&name(node), |machine| machine.running = Running::Off),
-        Happens::Fails(node, kind, retryable, times) => world.fail(&name(node), kind, retryable, times),
+        Happens::Unplugged(node) => {
+            world.machine(&name(node), |machine| machine.running = Running::Off)
+        }
+        Happens::Fails(node, kind, retryable, times) => {
+            world.fail(&name(node), kind, retryable, times)
+        }
         Happens::Gated(node, verdict) => world.gates(&name(node), &[verdict]),
         Happens::Work(passes) => {
             for _ in 0..passes {
@@ -188,7 +207,11 @@ async fn serves(world: &mut World, node: &str) {
 }
 
 async fn act(world: &World, node: &str, action: &str, body: Value) -> u16 {
-    world.admin.post(&format!("/v1/nodes/{node}/actions/{action}"), &body).await.status
+    world
+        .admin
+        .post(&format!("/v1/nodes/{node}/actions/{action}"), &body)
+        .await
+        .status
 }
 
 /// To accept or reject what runs already is to give up what is on it, which is not what these walks are about.
@@ -204,7 +227,11 @@ async fn adopt(world: &World) -> u16 {
 }
 
 async fn keep_replicas(world: &World, count: Option<u8>) {
-    world.admin.patch("/v1/pools/gpu", &json!({ "spec": { "replicas": count } })).await.expect(200);
+    world
+        .admin
+        .patch("/v1/pools/gpu", &json!({ "spec": { "replicas": count } }))
+        .await
+        .expect(200);
     fill(world).await;
 }
 
@@ -212,27 +239,52 @@ async fn keep_replicas(world: &World, count: Option<u8>) {
 async fn fill(world: &World) {
     let own = "SELECT count(*) FROM claims WHERE replica AND state = 'bound'";
     let wanted = "SELECT COALESCE((spec ->> 'replicas')::bigint, 0) FROM objects WHERE kind = 'pool' AND name = 'gpu'";
-    let count = async |query| sqlx::query_scalar::<_, i64>(query).fetch_one(&world.server.app.pool).await.unwrap();
+    let count = async |query| {
+        sqlx::query_scalar::<_, i64>(query)
+            .fetch_one(&world.server.app.pool)
+            .await
+            .unwrap()
+    };
     let before = count(own).await;
     replicas::round(&world.server.app, FIRST).await.unwrap();
     let (after, wanted) = (count(own).await, count(wanted).await);
-    assert!(before <= after && after <= before.max(wanted), "{before} became {after}, and {wanted} are asked for");
+    assert!(
+        before <= after && after <= before.max(wanted),
+        "{before} became {after}, and {wanted} are asked for"
+    );
 }
 
 /// Every claim goes, whoever made it and whichever node it has by now.
 async fn release_all(world: &World) {
-    let claims = world.admin.get("/v1/claims?limit=1000&fields=name").await.expect(200).body;
+    let claims = world
+        .admin
+        .get("/v1/claims?limit=1000&fields=name")
+        .await
+        .expect(200)
+        .body;
     for claim in claims["items"].as_array().unwrap() {
-        world.admin.expecting(1).delete(&format!("/v1/claims/{}", claim["name"].as_str().unwrap())).await;
+        world
+            .admin
+            .expecting(1)
+            .delete(&format!("/v1/claims/{}", claim["name"].as_str().unwrap()))
+            .await;
     }
 }
 
 /// A disk without anything on it is swapped in front of everybody.
 async fn replaced(world: &World, node: &str) {
     let spare = |serial: &&String| !serial.starts_with("ROOT");
-    let old = world.machine(node, |machine| machine.disks.keys().find(spare).cloned().expect("three disks"));
+    let old = world.machine(node, |machine| {
+        machine
+            .disks
+            .keys()
+            .find(spare)
+            .cloned()
+            .expect("three disks")
+    });
     let new = format!("{}+", old.chars().take(100).collect::<String>());
-    let parts = json!({ "reason": "a test", "parts": [{ "kind": "disk", "old": old, "new": new }] });
+    let parts =
+        json!({ "reason": "a test", "parts": [{ "kind": "disk", "old": old, "new": new }] });
     if act(world, node, "replace-parts", parts).await == 202 {
         world.machine(node, |machine| {
             machine.disks.remove(&old);
@@ -302,7 +354,9 @@ async fn bring_back(world: &mut World) {
                 }
                 "discovered" => "accept",
                 "failed" => "retry",
-                "quarantined" if world.value(&name, "unsanitised").await.unwrap() == "true" => "wipe",
+                "quarantined" if world.value(&name, "unsanitised").await.unwrap() == "true" => {
+                    "wipe"
+                }
                 "quarantined" => "recover",
                 "maintenance" => "resume",
                 "retired" => "reinstate",
@@ -325,17 +379,22 @@ async fn bring_back(world: &mut World) {
 }
 
 async fn all_available(world: &World) -> bool {
-    let others: i64 = sqlx::query_scalar("SELECT count(*) FROM nodes WHERE state <> 'available' OR protected")
-        .fetch_one(&world.server.app.pool)
-        .await
-        .unwrap();
+    let others: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM nodes WHERE state <> 'available' OR protected")
+            .fetch_one(&world.server.app.pool)
+            .await
+            .unwrap();
     others == 0
 }
 
 /// Walks with an even seed begin with nodes as they come, those with an odd one where a node serves and another is to spare.
 async fn start(seed: u64) -> World {
     let serving = seed % 2 == 1;
-    let waiting = if serving { &["/v1/nodes/n3"][..] } else { &["/v1/nodes/n2", "/v1/nodes/n3"] };
+    let waiting = if serving {
+        &["/v1/nodes/n3"][..]
+    } else {
+        &["/v1/nodes/n2", "/v1/nodes/n3"]
+    };
     let mut world = World::declare(NODES, |path, mut body| {
         if waiting.contains(&path) {
             body["spec"]["accept"] = json!(false);
@@ -347,7 +406,11 @@ async fn start(seed: u64) -> World {
     rack["spec"]["power_budget_w"] = json!(350);
     world.admin.put("/v1/racks/r2", &rack).await.expect(201);
     let credential = json!({ "spec": { "purpose": "adopt", "secret": "one-time" } });
-    world.admin.put("/v1/credentials/once", &credential).await.expect(201);
+    world
+        .admin
+        .put("/v1/credentials/once", &credential)
+        .await
+        .expect(201);
     world.machine(RUNS_ALREADY, |machine| machine.install_by_somebody_else());
     world.settle().await;
     if serving {
@@ -372,21 +435,35 @@ async fn walk(seed: u64, steps: Vec<Happens>) {
 
 /// The same steps for the same seed, and the shortest that fail.
 fn walk_of(seed: u64) {
-    let config = Config { cases: 1, max_shrink_iters: 30, failure_persistence: None, ..Config::default() };
+    let config = Config {
+        cases: 1,
+        max_shrink_iters: 30,
+        failure_persistence: None,
+        ..Config::default()
+    };
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let mut runner =
+        TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let outcome = runner.run(&proptest::collection::vec(happens(), 15..50), |steps| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(walk(seed, steps));
         Ok(())
     });
-    outcome.unwrap_or_else(|error| panic!("walk {seed}, which WALK_SEED={seed} walks again: {error}"));
+    outcome
+        .unwrap_or_else(|error| panic!("walk {seed}, which WALK_SEED={seed} walks again: {error}"));
 }
 
 #[test]
 fn no_walk_breaks_a_promise() {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .map(|text| text.parse::<u64>().unwrap())
+    };
     match number("WALK_SEED") {
         Some(seed) => walk_of(seed),
         None => (0..number("WALKS").unwrap_or(WALKS)).for_each(|seed| {

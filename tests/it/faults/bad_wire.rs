@@ -20,7 +20,12 @@ const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const LOADER: &str = "snponly.efi";
 
 async fn free_port() -> u16 {
-    UdpSocket::bind((HOST, 0)).await.unwrap().local_addr().unwrap().port()
+    UdpSocket::bind((HOST, 0))
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 fn site() -> SiteConfig {
@@ -35,12 +40,25 @@ fn site() -> SiteConfig {
         reservations: Vec::new(),
         relays: Vec::new(),
     };
-    SiteConfig { revision: "1".into(), site: "lab".into(), subnets: vec![subnet], consoles: Vec::new() }
+    SiteConfig {
+        revision: "1".into(),
+        site: "lab".into(),
+        subnets: vec![subnet],
+        consoles: Vec::new(),
+    }
 }
 
 /// The boot services on loopback, with one loader; the TFTP port.
-async fn serve(data: &std::path::Path, loader: &[u8], cancel: &CancellationToken) -> (BootServices, SocketAddr) {
-    let ports = BootPorts { tftp: free_port().await, http: free_port().await, ..BootPorts::default() };
+async fn serve(
+    data: &std::path::Path,
+    loader: &[u8],
+    cancel: &CancellationToken,
+) -> (BootServices, SocketAddr) {
+    let ports = BootPorts {
+        tftp: free_port().await,
+        http: free_port().await,
+        ..BootPorts::default()
+    };
     let options = BootOptions {
         data_dir: data.to_owned(),
         blobs: BlobCache::at(data.join("blobs")).await.unwrap(),
@@ -51,11 +69,22 @@ async fn serve(data: &std::path::Path, loader: &[u8], cancel: &CancellationToken
         ports,
     };
     let (_, configs) = watch::channel(Some(site()));
-    let services = BootServices::start(options, configs, ArmedBoots::new(), mpsc::channel(8).0, cancel.clone());
+    let services = BootServices::start(
+        options,
+        configs,
+        ArmedBoots::new(),
+        mpsc::channel(8).0,
+        cancel.clone(),
+    );
     let services = services.await.unwrap();
-    let up = |health: &Health| !health.is_empty() && health.values().all(|state| *state == ListenerState::Up);
+    let up = |health: &Health| {
+        !health.is_empty() && health.values().all(|state| *state == ListenerState::Up)
+    };
     let mut health = services.health();
-    tokio::time::timeout(Duration::from_secs(20), health.wait_for(up)).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(20), health.wait_for(up))
+        .await
+        .unwrap()
+        .unwrap();
     (services, SocketAddr::from((HOST, ports.tftp)))
 }
 
@@ -67,10 +96,13 @@ async fn fetch(server: SocketAddr) -> Option<Vec<u8>> {
     let mut unanswered = 0;
     while unanswered < 80 {
         socket.send_to(&said, server).await.unwrap();
-        let heard = tokio::time::timeout(Duration::from_millis(100), socket.recv_from(&mut buffer)).await;
+        let heard =
+            tokio::time::timeout(Duration::from_millis(100), socket.recv_from(&mut buffer)).await;
         unanswered += 1;
         let Ok(Ok((length, _))) = heard else { continue };
-        let [0, 3, high, low, data @ ..] = &buffer[..length] else { return None };
+        let [0, 3, high, low, data @ ..] = &buffer[..length] else {
+            return None;
+        };
         if u16::from_be_bytes([*high, *low]) == next {
             content.extend_from_slice(data);
             said = vec![0, 4, *high, *low];
@@ -90,8 +122,17 @@ async fn a_loader_comes_whole_over_a_wire_that_loses_repeats_and_reorders() {
     let loader: Vec<u8> = (0..4_000_u32).map(|at| (at % 251) as u8).collect();
     let (services, server) = serve(data.path(), &loader, &cancel).await;
     let wire = Wire::datagrams(server).await;
-    assert_eq!(fetch(wire.address).await.as_deref(), Some(&loader[..]), "over a good one");
-    let bad = Way { lost: 10, twice: 10, late: 10, ..Way::default() };
+    assert_eq!(
+        fetch(wire.address).await.as_deref(),
+        Some(&loader[..]),
+        "over a good one"
+    );
+    let bad = Way {
+        lost: 10,
+        twice: 10,
+        late: 10,
+        ..Way::default()
+    };
     wire.set(|faults| (faults.there, faults.back) = (bad, bad));
     let mut came = None;
     for _ in 0..5 {

@@ -28,15 +28,32 @@ async fn behind_a_wire(patience: Duration) -> (Server, Wire) {
     let options = direct.connect_options();
     let socket: PathBuf = options.get_socket().unwrap().join(".s.PGSQL.5432");
     let wire = Wire::connections(End::Unix(socket)).await;
-    let options = PgConnectOptions::new_without_pgpass().host("127.0.0.1").port(wire.address.port()).username("muster");
-    let options = options.database(options_database(&direct)).ssl_mode(PgSslMode::Disable).disable_statement_logging();
-    let pool = PgPoolOptions::new().max_connections(10).acquire_timeout(patience);
-    (Server::on(pool.connect_with(options).await.unwrap(), start()).await, wire)
+    let options = PgConnectOptions::new_without_pgpass()
+        .host("127.0.0.1")
+        .port(wire.address.port())
+        .username("muster");
+    let options = options
+        .database(options_database(&direct))
+        .ssl_mode(PgSslMode::Disable)
+        .disable_statement_logging();
+    let pool = PgPoolOptions::new()
+        .max_connections(10)
+        .acquire_timeout(patience);
+    (
+        Server::on(pool.connect_with(options).await.unwrap(), start()).await,
+        wire,
+    )
 }
 
 fn options_database(pool: &PgPool) -> &'static str {
     // One per test: it may live as long as the test's process.
-    Box::leak(pool.connect_options().get_database().unwrap().to_owned().into_boxed_str())
+    Box::leak(
+        pool.connect_options()
+            .get_database()
+            .unwrap()
+            .to_owned()
+            .into_boxed_str(),
+    )
 }
 
 /// Every query takes two seconds: an agent cannot renew in time, and that is not its fault.
@@ -56,7 +73,11 @@ async fn no_lease_is_lost_to_a_slow_database() {
     assert_eq!(ready.status, 503, "traffic goes elsewhere: {}", ready.text);
     wire.heal();
     rounds.next(&world.server.app).await.unwrap();
-    assert_eq!(world.agent.renew(&job).await, Ok(false), "it has its job still, and renews now that it can");
+    assert_eq!(
+        world.agent.renew(&job).await,
+        Ok(false),
+        "it has its job still, and renews now that it can"
+    );
     world.advance(31);
     assert_eq!(world.agent.renew(&job).await, Ok(false));
     rounds.next(&world.server.app).await.unwrap();
@@ -64,11 +85,18 @@ async fn no_lease_is_lost_to_a_slow_database() {
     for _ in 0..50 {
         world.advance(31);
         rounds.next(&world.server.app).await.unwrap();
-        if world.history("n1").await.contains(&"job.lease_expired".to_owned()) {
+        if world
+            .history("n1")
+            .await
+            .contains(&"job.lease_expired".to_owned())
+        {
             break;
         }
     }
-    assert_eq!(world.agent.renew(&job).await, Err(Stop::Refused(409, "stale_attempt".into())));
+    assert_eq!(
+        world.agent.renew(&job).await,
+        Err(Stop::Refused(409, "stale_attempt".into()))
+    );
 }
 
 /// More requests than a slow database can answer: some are answered, the others are told to come again, and none waits for ever.
@@ -94,7 +122,10 @@ async fn a_crowd_before_a_slow_database_is_answered_or_sent_away() {
             other => panic!("{other}: {}", reply.text),
         }
     }
-    assert!(answered > 0 && sent_away > 0, "{answered} answered, {sent_away} sent away");
+    assert!(
+        answered > 0 && sent_away > 0,
+        "{answered} answered, {sent_away} sent away"
+    );
     wire.heal();
     admin.get("/v1/nodes").await.expect(200);
 }
@@ -104,7 +135,10 @@ async fn a_crowd_before_a_slow_database_is_answered_or_sent_away() {
 async fn a_connection_to_the_database_may_break_at_any_byte() {
     let (server, wire) = behind_a_wire(Duration::from_secs(10)).await;
     let admin = server.admin().await;
-    admin.put("/v1/sites/lab", &json!({ "spec": {} })).await.expect(201);
+    admin
+        .put("/v1/sites/lab", &json!({ "spec": {} }))
+        .await
+        .expect(201);
     let mut refused = 0;
     for number in 0..16_u64 {
         // From the greeting to well behind the commit.
@@ -117,12 +151,13 @@ async fn a_connection_to_the_database_may_break_at_any_byte() {
         wire.heal();
         let again = keyed.put(&path, &fleet::rack()).await;
         assert!([200, 201].contains(&again.status), "{}", again.text);
-        let events: i64 =
-            sqlx::query_scalar("SELECT count(*) FROM events e JOIN objects o ON o.id = e.object_id WHERE o.name = $1")
-                .bind(format!("r{number}"))
-                .fetch_one(&server.app.pool)
-                .await
-                .unwrap();
+        let events: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM events e JOIN objects o ON o.id = e.object_id WHERE o.name = $1",
+        )
+        .bind(format!("r{number}"))
+        .fetch_one(&server.app.pool)
+        .await
+        .unwrap();
         assert_eq!(events, 1, "r{number}");
     }
     assert!(refused > 0, "no connection broke");
@@ -136,8 +171,16 @@ async fn a_full_disk_is_told_as_that_and_leaves_nothing_half_done() {
     let admin = server.admin().await;
     fleet::declare(&admin).await;
     full.fill().await;
-    let count = async |query: &'static str| -> i64 { sqlx::query_scalar(query).fetch_one(&full.pool).await.unwrap() };
-    let (objects, events) = ("SELECT count(*) FROM objects", "SELECT count(*) FROM events");
+    let count = async |query: &'static str| -> i64 {
+        sqlx::query_scalar(query)
+            .fetch_one(&full.pool)
+            .await
+            .unwrap()
+    };
+    let (objects, events) = (
+        "SELECT count(*) FROM objects",
+        "SELECT count(*) FROM events",
+    );
     // What fits into a page that is there already is written still.
     let mut racks = 0;
     let refused = loop {
@@ -146,17 +189,29 @@ async fn a_full_disk_is_told_as_that_and_leaves_nothing_half_done() {
         rack["annotations"] = json!({ "note": "x".repeat(1500) });
         let reply = admin.put(&format!("/v1/racks/full-{racks}"), &rack).await;
         if reply.status == 503 {
-            assert_eq!((count(objects).await, count(events).await), (before, told), "neither the rack nor its event");
+            assert_eq!(
+                (count(objects).await, count(events).await),
+                (before, told),
+                "neither the rack nor its event"
+            );
             break reply;
         }
         assert_eq!(reply.status, 201, "{}", reply.text);
         racks += 1;
         assert!(racks < 500, "the disk is not full");
     };
-    assert_eq!((refused.problem().1, refused.header("retry-after")), ("database_full", "30"), "{}", refused.text);
+    assert_eq!(
+        (refused.problem().1, refused.header("retry-after")),
+        ("database_full", "30"),
+        "{}",
+        refused.text
+    );
     assert_eq!(refused.body["retryable"], Value::Bool(true));
     let listed = admin.get("/v1/racks?limit=5").await.expect(200);
     assert!(!listed.body["items"].as_array().unwrap().is_empty());
     full.make_room().await;
-    admin.put(&format!("/v1/racks/full-{racks}"), &fleet::rack()).await.expect(201);
+    admin
+        .put(&format!("/v1/racks/full-{racks}"), &fleet::rack())
+        .await
+        .expect(201);
 }

@@ -10,7 +10,10 @@ use crate::support::postgres;
 use crate::support::server::START;
 
 fn refused(path: &std::path::Path) -> String {
-    MasterKey::load(path, Create::Never).err().map(|error| format!("{error:#}")).unwrap_or_default()
+    MasterKey::load(path, Create::Never)
+        .err()
+        .map(|error| format!("{error:#}"))
+        .unwrap_or_default()
 }
 
 #[tokio::test]
@@ -18,11 +21,18 @@ async fn without_its_key_a_server_does_not_start_and_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("master.key");
     let error = refused(&path);
-    assert!(error.contains("master.key cannot be read") && error.contains("No such file"), "{error}");
+    assert!(
+        error.contains("master.key cannot be read") && error.contains("No such file"),
+        "{error}"
+    );
     assert!(!path.exists(), "a new key opens nothing that was sealed");
     std::fs::write(&path, [7; 31]).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(refused(&path).contains("not 32 bytes"), "{}", refused(&path));
+    assert!(
+        refused(&path).contains("not 32 bytes"),
+        "{}",
+        refused(&path)
+    );
     std::fs::write(&path, [7; 32]).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
     assert!(refused(&path).contains("chmod 600"), "{}", refused(&path));
@@ -30,9 +40,17 @@ async fn without_its_key_a_server_does_not_start_and_says_why() {
     // Another key than the one that sealed: closed, and what was sealed stays as it is.
     let pool = postgres::database().await;
     let clock = Clock::manual(START.parse::<Timestamp>().unwrap());
-    let right = Keys::load(MasterKey::from_bytes(&[7; 32]), &pool, &clock).await.unwrap();
-    let error = Keys::load(MasterKey::from_bytes(&[8; 32]), &pool, &clock).await.err().unwrap().to_string();
+    let right = Keys::load(MasterKey::from_bytes(&[7; 32]), &pool, &clock)
+        .await
+        .unwrap();
+    let error = Keys::load(MasterKey::from_bytes(&[8; 32]), &pool, &clock)
+        .await
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("was sealed by key"), "{error}");
-    let again = Keys::load(MasterKey::from_bytes(&[7; 32]), &pool, &clock).await.unwrap();
+    let again = Keys::load(MasterKey::from_bytes(&[7; 32]), &pool, &clock)
+        .await
+        .unwrap();
     assert_eq!(again.permit_public(), right.permit_public());
 }

@@ -23,12 +23,21 @@ const ITSELF: &str = "faults::replicas::the_process_of_a_replica";
 #[tokio::test]
 #[ignore = "the other tests here start it as a process of its own"]
 async fn the_process_of_a_replica() {
-    let (Ok(socket), Ok(database)) = (std::env::var(SOCKET), std::env::var(DATABASE)) else { return };
-    let options =
-        PgConnectOptions::new().socket(socket).username("muster").database(&database).application_name("replica");
+    let (Ok(socket), Ok(database)) = (std::env::var(SOCKET), std::env::var(DATABASE)) else {
+        return;
+    };
+    let options = PgConnectOptions::new()
+        .socket(socket)
+        .username("muster")
+        .database(&database)
+        .application_name("replica");
     // What `muster server` asks for, and shorter.
     let options = options.options([("idle_in_transaction_session_timeout", "2s")]);
-    let pool = PgPoolOptions::new().max_connections(4).connect_with(options).await.unwrap();
+    let pool = PgPoolOptions::new()
+        .max_connections(4)
+        .connect_with(options)
+        .await
+        .unwrap();
     let server = Server::on(pool, Clock::following(Clock::System)).await;
     tasks::clock::follow(&server.app).await.unwrap();
     engine::run(server.app.clone(), CancellationToken::new()).await;
@@ -53,7 +62,10 @@ impl Replica {
     }
 
     fn signal(&self, name: &str) {
-        let status = Command::new("kill").args(["-s", name, &self.0.id().to_string()]).status().unwrap();
+        let status = Command::new("kill")
+            .args(["-s", name, &self.0.id().to_string()])
+            .status()
+            .unwrap();
         assert!(status.success(), "kill -s {name}");
     }
 }
@@ -71,13 +83,19 @@ async fn until(pool: &PgPool, condition: &str, there: bool) {
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'replica' AND {condition}"
     );
     let seen = async {
-        while (sqlx::query_scalar::<_, i64>(sqlx::AssertSqlSafe(query.clone())).fetch_one(pool).await.unwrap() > 0)
+        while (sqlx::query_scalar::<_, i64>(sqlx::AssertSqlSafe(query.clone()))
+            .fetch_one(pool)
+            .await
+            .unwrap()
+            > 0)
             != there
         {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), seen).await.unwrap_or_else(|_| panic!("{condition}: {there}"));
+    tokio::time::timeout(Duration::from_secs(30), seen)
+        .await
+        .unwrap_or_else(|_| panic!("{condition}: {there}"));
 }
 
 /// A node is due, and the replica that has its turn is held up where it writes the history: the node is locked, nothing is committed.
@@ -88,7 +106,10 @@ async fn in_the_middle(signal: &str) -> (World, Replica) {
     let pool = &world.server.app.pool;
     let mut blocker = pool.acquire().await.unwrap();
     let mut in_the_way = blocker.begin().await.unwrap();
-    in_the_way.execute("LOCK TABLE events IN EXCLUSIVE MODE").await.unwrap();
+    in_the_way
+        .execute("LOCK TABLE events IN EXCLUSIVE MODE")
+        .await
+        .unwrap();
     let replica = Replica::start(pool);
     until(pool, "wait_event_type = 'Lock'", true).await;
     replica.signal(signal);
@@ -98,7 +119,12 @@ async fn in_the_middle(signal: &str) -> (World, Replica) {
 }
 
 async fn queued(world: &World, name: &str) -> usize {
-    world.history(name).await.iter().filter(|line| *line == "step.queued boot_live").count()
+    world
+        .history(name)
+        .await
+        .iter()
+        .filter(|line| *line == "step.queued boot_live")
+        .count()
 }
 
 #[tokio::test]
@@ -111,14 +137,23 @@ async fn a_replica_that_is_frozen_in_a_turn_holds_nobody_up_and_commits_nothing_
     assert_eq!(queued(&world, "n1").await, 1);
     replica.signal("CONT");
     // It goes on with what is due next, and what it had in hand is gone.
-    world.admin.put("/v1/nodes/n2", &fleet::node(2)).await.expect(201);
+    world
+        .admin
+        .put("/v1/nodes/n2", &fleet::node(2))
+        .await
+        .expect(201);
     let both = async {
         while queued(&world, "n2").await == 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), both).await.expect("the replica works again");
-    assert_eq!((queued(&world, "n1").await, queued(&world, "n2").await), (1, 1));
+    tokio::time::timeout(Duration::from_secs(30), both)
+        .await
+        .expect("the replica works again");
+    assert_eq!(
+        (queued(&world, "n1").await, queued(&world, "n2").await),
+        (1, 1)
+    );
     assert_eq!(world.agent.lease(5, 0).await.unwrap().len(), 2);
 }
 
@@ -126,7 +161,11 @@ async fn a_replica_that_is_frozen_in_a_turn_holds_nobody_up_and_commits_nothing_
 async fn a_replica_that_is_killed_in_a_turn_leaves_nothing_and_the_turn_is_taken_again() {
     let (world, replica) = in_the_middle("KILL").await;
     until(&world.server.app.pool, "true", false).await;
-    assert_eq!(queued(&world, "n1").await, 0, "nothing of the turn is there");
+    assert_eq!(
+        queued(&world, "n1").await,
+        0,
+        "nothing of the turn is there"
+    );
     assert!(world.engine().await > 0);
     assert_eq!(queued(&world, "n1").await, 1);
     assert_eq!(world.agent.lease(5, 0).await.unwrap().len(), 1);

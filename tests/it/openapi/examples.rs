@@ -26,7 +26,11 @@ struct Answers {
 fn operations(description: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
     let items = description["paths"].as_object().unwrap().iter();
     items.flat_map(|(path, item)| {
-        let operations = item.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters");
+        let operations = item
+            .as_object()
+            .unwrap()
+            .iter()
+            .filter(|(key, _)| *key != "parameters");
         operations.map(|(method, operation)| (path.as_str(), method.as_str(), operation))
     })
 }
@@ -38,31 +42,43 @@ fn id(operation: &Value) -> &str {
 /// The JSON answers of an operation that are no refusals: status and media type.
 fn successes(operation: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let responses = operation["responses"].as_object().unwrap().iter();
-    responses.filter(|(status, _)| status.starts_with('2')).filter_map(|(status, response)| {
-        let content = response.pointer("/content/application~1json")?;
-        Some((status.as_str(), content))
-    })
+    responses
+        .filter(|(status, _)| status.starts_with('2'))
+        .filter_map(|(status, response)| {
+            let content = response.pointer("/content/application~1json")?;
+            Some((status.as_str(), content))
+        })
 }
 
 /// What an answer is known by.
 fn name(operation: &Value, content: &Value) -> String {
-    let schema = content["schema"]["$ref"].as_str().and_then(|path| path.rsplit('/').next());
+    let schema = content["schema"]["$ref"]
+        .as_str()
+        .and_then(|path| path.rsplit('/').next());
     schema.unwrap_or_else(|| id(operation)).to_owned()
 }
 
 impl Answers {
     fn new() -> Self {
         let description = serde_json::to_value(muster_server::http::description()).unwrap();
-        Self { description, by_name: BTreeMap::new() }
+        Self {
+            description,
+            by_name: BTreeMap::new(),
+        }
     }
 
     /// Keeps an answer to an operation, unless one of its schema is kept.
     fn keep(&mut self, operation: &str, reply: &Reply) {
-        let (_, _, of) = operations(&self.description).find(|(_, _, known)| id(known) == operation).unwrap();
+        let (_, _, of) = operations(&self.description)
+            .find(|(_, _, known)| id(known) == operation)
+            .unwrap();
         let documented = successes(of).find(|(status, _)| *status == reply.status.to_string());
-        let (_, content) = documented.unwrap_or_else(|| panic!("{operation}: {} {}", reply.status, reply.text));
+        let (_, content) =
+            documented.unwrap_or_else(|| panic!("{operation}: {} {}", reply.status, reply.text));
         let name = name(of, content);
-        self.by_name.entry(name).or_insert_with(|| reply.body.clone());
+        self.by_name
+            .entry(name)
+            .or_insert_with(|| reply.body.clone());
     }
 }
 
@@ -93,7 +109,9 @@ async fn world() -> World {
     }
     world.settle().await;
     world.gates("n1", &[Verdict::Fail]);
-    sweeps::round(&world.server.app, NodeId(Uuid::nil())).await.unwrap();
+    sweeps::round(&world.server.app, NodeId(Uuid::nil()))
+        .await
+        .unwrap();
     world.settle().await;
     world
 }
@@ -101,12 +119,26 @@ async fn world() -> World {
 /// Everything that people do, and its answers. Returns what the paths of the rest name.
 async fn act(world: &mut World, answers: &mut Answers) -> Vec<(&'static str, String)> {
     let admin = world.admin.clone();
-    let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned();
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .unwrap_or_else(|| panic!("{value} is no text"))
+            .to_owned()
+    };
     for (path, body) in [
         ("/v1/network_profiles/bonded", fleet::network_profile()),
-        ("/v1/credentials/root", json!({ "spec": { "purpose": "adopt", "secret": "key" } })),
-        ("/v1/role_bindings/infra", json!({ "spec": { "subject": "group:infra", "role": "operator" } })),
-        ("/v1/webhooks/ops", example(&answers.description, "put_webhook")),
+        (
+            "/v1/credentials/root",
+            json!({ "spec": { "purpose": "adopt", "secret": "key" } }),
+        ),
+        (
+            "/v1/role_bindings/infra",
+            json!({ "spec": { "subject": "group:infra", "role": "operator" } }),
+        ),
+        (
+            "/v1/webhooks/ops",
+            example(&answers.description, "put_webhook"),
+        ),
         ("/v1/suites/pairs", crate::pairs::suite()),
     ] {
         admin.put(path, &body).await.expect(201);
@@ -116,26 +148,63 @@ async fn act(world: &mut World, answers: &mut Answers) -> Vec<(&'static str, Str
         answers.keep(operation, &reply);
         reply.body
     };
-    let token =
-        post("create_token", "/v1/tokens", json!({ "name": "ci", "role": "viewer", "expires_in_s": 3600 })).await;
-    post("enrol_agent", "/v1/sites/lab/agents", json!({ "name": "second" })).await;
+    let token = post(
+        "create_token",
+        "/v1/tokens",
+        json!({ "name": "ci", "role": "viewer", "expires_in_s": 3600 }),
+    )
+    .await;
+    post(
+        "enrol_agent",
+        "/v1/sites/lab/agents",
+        json!({ "name": "second" }),
+    )
+    .await;
     let until = world.server.app.clock.now() + SignedDuration::from_hours(48);
-    let waiver =
-        json!({ "node": "n1", "gate": "node.profile", "reason": "a spare disk arrives on Friday", "until": until });
+    let waiver = json!({ "node": "n1", "gate": "node.profile", "reason": "a spare disk arrives on Friday", "until": until });
     let waiver = post("create_waiver", "/v1/waivers", waiver).await;
     post("test_webhook", "/v1/webhooks/ops/actions/test", json!({})).await;
-    post("make_plan", "/v1/plan", json!({ "objects": [{ "kind": "claim", "name": "c-n2", "absent": true }] })).await;
-    post("act_on_node", "/v1/nodes/n3/actions/drain?dry_run=true", json!({})).await;
+    post(
+        "make_plan",
+        "/v1/plan",
+        json!({ "objects": [{ "kind": "claim", "name": "c-n2", "absent": true }] }),
+    )
+    .await;
+    post(
+        "act_on_node",
+        "/v1/nodes/n3/actions/drain?dry_run=true",
+        json!({}),
+    )
+    .await;
     let mut conn = world.server.app.pool.acquire().await.unwrap();
-    muster_server::db::users::insert(&mut conn, "ada", "no hash", "viewer", world.server.app.clock.now())
-        .await
-        .unwrap();
+    muster_server::db::users::insert(
+        &mut conn,
+        "ada",
+        "no hash",
+        "viewer",
+        world.server.app.clock.now(),
+    )
+    .await
+    .unwrap();
     let user = admin.get("/v1/users").await.expect(200).body["items"][0]["id"].clone();
-    post("disable_user", &format!("/v1/users/{}/actions/disable", text(&user)), json!({})).await;
-    let run = post("run_pairs", "/v1/pools/gpu/actions/run-pairs", json!({ "suite": "pairs" })).await;
+    post(
+        "disable_user",
+        &format!("/v1/users/{}/actions/disable", text(&user)),
+        json!({}),
+    )
+    .await;
+    let run = post(
+        "run_pairs",
+        "/v1/pools/gpu/actions/run-pairs",
+        json!({ "suite": "pairs" }),
+    )
+    .await;
     drop(conn);
     world.settle().await;
-    let looked = admin.post("/v1/nodes/n1/actions/check-drift", &json!({})).await.expect(202);
+    let looked = admin
+        .post("/v1/nodes/n1/actions/check-drift", &json!({}))
+        .await
+        .expect(202);
     world.settle().await;
     // Simulated machines say nothing on the way.
     for statement in [
@@ -143,7 +212,11 @@ async fn act(world: &mut World, answers: &mut Answers) -> Vec<(&'static str, Str
         "INSERT INTO job_logs (job_id, attempt, at, text) SELECT id, 1, $1::timestamptz, 'compares it with stack base' FROM jobs WHERE step = 'drift'",
     ] {
         let now = world.server.app.clock.now().to_string();
-        sqlx::query(statement).bind(now).execute(&world.server.app.pool).await.unwrap();
+        sqlx::query(statement)
+            .bind(now)
+            .execute(&world.server.app.pool)
+            .await
+            .unwrap();
     }
     alarm(&admin, answers).await;
     seals::round(&world.server.app, 0).await.unwrap();
@@ -172,7 +245,12 @@ async fn alarm(admin: &Caller, answers: &mut Answers) {
     let breaker = admin.get("/v1/breakers").await.expect(200).body["items"][0].clone();
     // It is read while it is open.
     answers.keep("list_breakers", &admin.get("/v1/breakers?limit=2").await);
-    let reset = admin.post(&format!("/v1/breakers/{}/reset", breaker["id"].as_str().unwrap()), &json!({})).await;
+    let reset = admin
+        .post(
+            &format!("/v1/breakers/{}/reset", breaker["id"].as_str().unwrap()),
+            &json!({}),
+        )
+        .await;
     answers.keep("reset_breaker", &reset);
 }
 
@@ -198,16 +276,26 @@ async fn read(admin: &Caller, answers: &mut Answers, named: &[(&str, String)]) {
             "get_cluster" => "slurm",
             _ => "gpu",
         };
-        let fixed =
-            [("node", "n1"), ("site", "lab"), ("rack", "r1"), ("pool", "gpu"), ("claim", "c-n1"), ("agent", "first")];
+        let fixed = [
+            ("node", "n1"),
+            ("site", "lab"),
+            ("rack", "r1"),
+            ("pool", "gpu"),
+            ("claim", "c-n1"),
+            ("agent", "first"),
+        ];
         let fixed = fixed.map(|(name, value)| (name, value.to_owned()));
         let all = fixed
             .iter()
             .chain(named)
-            .fold(route.replace("{name}", own), |path, (name, value)| path.replace(&format!("{{{name}}}"), value));
+            .fold(route.replace("{name}", own), |path, (name, value)| {
+                path.replace(&format!("{{{name}}}"), value)
+            });
         let takes = |name: &str| {
             let parameters = operation["parameters"].as_array().into_iter().flatten();
-            parameters.into_iter().any(|one| one["name"] == name && one["in"] == "query")
+            parameters
+                .into_iter()
+                .any(|one| one["name"] == name && one["in"] == "query")
         };
         let mut query: Vec<String> = Vec::new();
         query.extend(takes("limit").then(|| "limit=2".to_owned()));
@@ -215,7 +303,10 @@ async fn read(admin: &Caller, answers: &mut Answers, named: &[(&str, String)]) {
             let (_, serial) = named.iter().find(|(name, _)| *name == "serial").unwrap();
             query.push(format!("serial={serial}"));
         }
-        reads.push((id(operation).to_owned(), format!("{all}?{}", query.join("&"))));
+        reads.push((
+            id(operation).to_owned(),
+            format!("{all}?{}", query.join("&")),
+        ));
     }
     let mut empty = Vec::new();
     for (operation, path) in reads {
@@ -230,8 +321,15 @@ async fn read(admin: &Caller, answers: &mut Answers, named: &[(&str, String)]) {
 }
 
 fn example(description: &Value, operation: &str) -> Value {
-    let (_, _, of) = operations(description).find(|(_, _, known)| id(known) == operation).unwrap();
-    let content = of["requestBody"]["content"].as_object().unwrap().values().next().unwrap();
+    let (_, _, of) = operations(description)
+        .find(|(_, _, known)| id(known) == operation)
+        .unwrap();
+    let content = of["requestBody"]["content"]
+        .as_object()
+        .unwrap()
+        .values()
+        .next()
+        .unwrap();
     content["example"].clone()
 }
 
@@ -246,7 +344,8 @@ fn settled(value: &mut Value, known: &mut Vec<String>) {
                     ("hash" | "secret_hash", Some(text)) => *member = json!("0".repeat(text.len())),
                     ("next_page_token", Some(_)) => *member = json!("as the server made it"),
                     ("authority", Some(_)) => {
-                        *member = json!("-----BEGIN CERTIFICATE-----\n…\n-----END CERTIFICATE-----\n")
+                        *member =
+                            json!("-----BEGIN CERTIFICATE-----\n…\n-----END CERTIFICATE-----\n")
                     }
                     _ => settled(member, known),
                 }
@@ -305,7 +404,10 @@ async fn every_answer_is_shown_as_a_server_gave_it() {
     let mut world = world().await;
     let named = act(&mut world, &mut answers).await;
     read(&world.admin.clone(), &mut answers, &named).await;
-    let Answers { description, by_name } = answers;
+    let Answers {
+        description,
+        by_name,
+    } = answers;
     let mut known = Vec::new();
     let given: Map<String, Value> = by_name
         .into_iter()
@@ -318,7 +420,8 @@ async fn every_answer_is_shown_as_a_server_gave_it() {
     if std::env::var_os("UPDATE_EXAMPLES").is_some() {
         std::fs::write(&path, format!("{:#}\n", Value::Object(given.clone()))).unwrap();
     }
-    let stored: Map<String, Value> = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let stored: Map<String, Value> =
+        serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     let mut wanted = BTreeSet::new();
     let mut wrong = Vec::new();
     for (_, _, operation) in operations(&description) {
@@ -340,7 +443,9 @@ async fn every_answer_is_shown_as_a_server_gave_it() {
             members(answered, "", &mut there);
             let differs: Vec<_> = here.symmetric_difference(&there).collect();
             if !differs.is_empty() {
-                wrong.push(format!("{name} is shown otherwise than it is answered: {differs:?}; UPDATE_EXAMPLES"));
+                wrong.push(format!(
+                    "{name} is shown otherwise than it is answered: {differs:?}; UPDATE_EXAMPLES"
+                ));
             }
             wanted.insert(name);
         }
@@ -348,7 +453,11 @@ async fn every_answer_is_shown_as_a_server_gave_it() {
     wrong.sort();
     wrong.dedup();
     assert!(wrong.is_empty(), "{wrong:#?}");
-    assert_eq!(stored.keys().cloned().collect::<BTreeSet<_>>(), wanted, "an example of what is not answered");
+    assert_eq!(
+        stored.keys().cloned().collect::<BTreeSet<_>>(),
+        wanted,
+        "an example of what is not answered"
+    );
 }
 
 /// Refused although its example is well formed: what it names is made elsewhere.
@@ -382,19 +491,42 @@ async fn every_body_has_an_example_that_is_taken() {
         ("put_role_binding", "/v1/role_bindings/infra"),
         ("put_node", "/v1/nodes/n1"),
     ] {
-        admin.put(path, &example(&description, name)).await.expect(201);
+        admin
+            .put(path, &example(&description, name))
+            .await
+            .expect(201);
     }
-    admin.put("/v1/credentials/root", &json!({ "spec": { "purpose": "adopt", "secret": "key" } })).await.expect(201);
+    admin
+        .put(
+            "/v1/credentials/root",
+            &json!({ "spec": { "purpose": "adopt", "secret": "key" } }),
+        )
+        .await
+        .expect(201);
     for number in 2..=3 {
-        admin.put(&format!("/v1/nodes/n{number}"), &fleet::node(number)).await.expect(201);
+        admin
+            .put(&format!("/v1/nodes/n{number}"), &fleet::node(number))
+            .await
+            .expect(201);
     }
     fleet::arrive(&server).await;
-    admin.post("/v1/claims", &json!({ "name": "held", "spec": { "pool": "gpu", "node": "n3" } })).await.expect(201);
+    admin
+        .post(
+            "/v1/claims",
+            &json!({ "name": "held", "spec": { "pool": "gpu", "node": "n3" } }),
+        )
+        .await
+        .expect(201);
     // A node that nobody looked into can be adopted.
-    sqlx::query("UPDATE nodes SET state = 'discovered' WHERE name = 'n2'").execute(&server.app.pool).await.unwrap();
+    sqlx::query("UPDATE nodes SET state = 'discovered' WHERE name = 'n2'")
+        .execute(&server.app.pool)
+        .await
+        .unwrap();
     let mut tried = 0;
     for (route, method, operation) in operations(&description) {
-        let Some(contents) = operation["requestBody"]["content"].as_object() else { continue };
+        let Some(contents) = operation["requestBody"]["content"].as_object() else {
+            continue;
+        };
         let name = match id(operation).split_once('_').map_or("", |(_, noun)| noun) {
             "site" => "lab",
             "rack" => "r1",
@@ -410,11 +542,28 @@ async fn every_body_has_an_example_that_is_taken() {
             "pool" => "gpu",
             _ => "ops",
         };
-        let path = route.replace("{name}", name).replace("{site}", "lab").replace("{pool}", "gpu");
-        let path = path.replace("{claim}", "held").replace("{action}", "quarantine").replace("{hex}", &"0".repeat(64));
-        let path = path.replace("{node}", if id(operation) == "adopt_node" { "n2" } else { "n1" });
+        let path = route
+            .replace("{name}", name)
+            .replace("{site}", "lab")
+            .replace("{pool}", "gpu");
+        let path = path
+            .replace("{claim}", "held")
+            .replace("{action}", "quarantine")
+            .replace("{hex}", &"0".repeat(64));
+        let path = path.replace(
+            "{node}",
+            if id(operation) == "adopt_node" {
+                "n2"
+            } else {
+                "n1"
+            },
+        );
         for (media, content) in contents {
-            assert!(!content["example"].is_null(), "{}: {media} has no example", id(operation));
+            assert!(
+                !content["example"].is_null(),
+                "{}: {media} has no example",
+                id(operation)
+            );
             let body = match &content["example"] {
                 Value::String(text) => text.clone(),
                 body => body.to_string(),
@@ -423,10 +572,22 @@ async fn every_body_has_an_example_that_is_taken() {
                 "put" => admin.header("content-type", media),
                 _ => admin.header("content-type", media).header("if-match", "*"),
             };
-            let query = if id(operation) == "make_plan" { "" } else { "?dry_run=true" };
-            let sent =
-                caller.send(method.to_uppercase().parse().unwrap(), &format!("{path}{query}"), body.into()).await;
-            let refused = REFUSED.iter().find(|(known, _)| *known == id(operation)).map(|(_, status)| *status);
+            let query = if id(operation) == "make_plan" {
+                ""
+            } else {
+                "?dry_run=true"
+            };
+            let sent = caller
+                .send(
+                    method.to_uppercase().parse().unwrap(),
+                    &format!("{path}{query}"),
+                    body.into(),
+                )
+                .await;
+            let refused = REFUSED
+                .iter()
+                .find(|(known, _)| *known == id(operation))
+                .map(|(_, status)| *status);
             let taken = refused.map_or(sent.status < 300, |status| sent.status == status);
             assert!(taken, "{}: {} {}", id(operation), sent.status, sent.text);
             tried += 1;
@@ -446,32 +607,60 @@ fn every_write_leads_to_what_it_makes() {
             continue;
         }
         let responses = operation["responses"].as_object().unwrap();
-        let linked = responses.iter().filter(|(_, response)| response["links"].is_object());
-        assert!(linked.clone().next().is_some(), "{}: where does it lead? say so in links.rs", id(operation));
+        let linked = responses
+            .iter()
+            .filter(|(_, response)| response["links"].is_object());
+        assert!(
+            linked.clone().next().is_some(),
+            "{}: where does it lead? say so in links.rs",
+            id(operation)
+        );
         for (status, response) in linked {
             for (link, to) in response["links"].as_object().unwrap() {
                 let target = to["operationId"].as_str().unwrap();
                 let (route, _, _) = operations(&description)
                     .find(|(_, _, known)| id(known) == target)
-                    .unwrap_or_else(|| panic!("{}: {link} leads to {target}, which there is not", id(operation)));
+                    .unwrap_or_else(|| {
+                        panic!(
+                            "{}: {link} leads to {target}, which there is not",
+                            id(operation)
+                        )
+                    });
                 let parameters = to["parameters"].as_object().unwrap();
-                let needed: BTreeSet<&str> =
-                    route.split('{').skip(1).map(|rest| rest.split('}').next().unwrap()).collect();
+                let needed: BTreeSet<&str> = route
+                    .split('{')
+                    .skip(1)
+                    .map(|rest| rest.split('}').next().unwrap())
+                    .collect();
                 assert_eq!(
-                    parameters.keys().map(String::as_str).collect::<BTreeSet<_>>(),
+                    parameters
+                        .keys()
+                        .map(String::as_str)
+                        .collect::<BTreeSet<_>>(),
                     needed,
                     "{}: {link}",
                     id(operation)
                 );
                 for from in parameters.values().map(|from| from.as_str().unwrap()) {
                     if let Some(pointer) = from.strip_prefix("$response.body#") {
-                        let shown = response["content"]["application/json"]["examples"]["answer"]["$ref"].as_str();
-                        let shown = shown.unwrap_or_else(|| panic!("{} {status} shows nothing", id(operation)));
+                        let shown =
+                            response["content"]["application/json"]["examples"]["answer"]["$ref"]
+                                .as_str();
+                        let shown = shown
+                            .unwrap_or_else(|| panic!("{} {status} shows nothing", id(operation)));
                         let body = &description.pointer(&shown[1..]).unwrap()["value"];
-                        assert!(body.pointer(pointer).is_some(), "{} {status}: no {pointer} in {body}", id(operation));
+                        assert!(
+                            body.pointer(pointer).is_some(),
+                            "{} {status}: no {pointer} in {body}",
+                            id(operation)
+                        );
                     } else {
                         let name = from.strip_prefix("$request.path.").unwrap();
-                        assert!(path.contains(&format!("{{{name}}}")), "{}: {from}", id(operation));
+                        assert!(
+                            path.contains(&format!("{{{name}}}")),
+                            "{}: {from}",
+                            id(operation)
+                        );
                     }
                     followed += 1;
                 }

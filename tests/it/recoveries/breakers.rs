@@ -23,39 +23,92 @@ async fn when_five_of_six_fail_the_same_way_it_is_the_fleet() {
         states.push(world.state(name).await);
     }
     let count = |state: &str| states.iter().filter(|one| *one == state).count();
-    assert_eq!((count("quarantined"), count("in_service")), (2, 4), "{states:?}");
+    assert_eq!(
+        (count("quarantined"), count("in_service")),
+        (2, 4),
+        "{states:?}"
+    );
     assert_eq!(told(&world, "recovery.begun").await, 2);
     assert_eq!(told(&world, "breaker.opened").await, 1);
     // Those that had begun were stopped where they were, before anything was tried.
-    let query = "SELECT count(*) FROM recoveries WHERE ended = 'held_back' AND tried < cardinality(rungs)";
-    let stopped: i64 = sqlx::query_scalar(query).fetch_one(&world.server.app.pool).await.unwrap();
+    let query =
+        "SELECT count(*) FROM recoveries WHERE ended = 'held_back' AND tried < cardinality(rungs)";
+    let stopped: i64 = sqlx::query_scalar(query)
+        .fetch_one(&world.server.app.pool)
+        .await
+        .unwrap();
     assert_eq!(stopped, 2);
 
     let breakers = world.admin.get("/v1/breakers").await.expect(200).body;
     let breaker = &breakers["items"][0];
-    assert_eq!((breaker["signature"].as_str(), breaker["state"].as_str()), (Some("gate:node.profile"), Some("open")));
+    assert_eq!(
+        (breaker["signature"].as_str(), breaker["state"].as_str()),
+        (Some("gate:node.profile"), Some("open"))
+    );
     // Whoever opens the console sees it, with what closes it; and so does whoever opens a node that it holds.
     let command = format!("muster breaker reset {}", breaker["id"].as_str().unwrap());
-    assert!(world.admin.get("/").await.expect(200).text.contains(&command));
-    let held = states.iter().position(|state| state == "quarantined").unwrap() + 1;
-    let page = world.admin.get(&format!("/nodes/n{held}")).await.expect(200).text;
-    assert!(page.contains("held back") && page.contains("muster breaker list --filter state=open"), "{page}");
+    assert!(
+        world
+            .admin
+            .get("/")
+            .await
+            .expect(200)
+            .text
+            .contains(&command)
+    );
+    let held = states
+        .iter()
+        .position(|state| state == "quarantined")
+        .unwrap()
+        + 1;
+    let page = world
+        .admin
+        .get(&format!("/nodes/n{held}"))
+        .await
+        .expect(200)
+        .text;
+    assert!(
+        page.contains("held back") && page.contains("muster breaker list --filter state=open"),
+        "{page}"
+    );
     // It stays open until somebody has looked, however long that takes.
     world.advance(12 * 3600);
-    let serving = states.iter().position(|state| state == "in_service").unwrap() + 1;
+    let serving = states
+        .iter()
+        .position(|state| state == "in_service")
+        .unwrap()
+        + 1;
     let name = format!("n{serving}");
     world.ask(&name, "sweep").await.expect(202);
     world.settle().await;
     assert_eq!(world.state(&name).await, "in_service");
     let reset = format!("/v1/breakers/{}/reset", breaker["id"].as_str().unwrap());
     let closed = world.admin.post(&reset, &json!({})).await.expect(200).body;
-    assert_eq!((closed["state"].as_str(), told(&world, "breaker.reset").await), (Some("closed"), 1));
-    assert!(!world.admin.get("/").await.expect(200).text.contains(&command));
+    assert_eq!(
+        (
+            closed["state"].as_str(),
+            told(&world, "breaker.reset").await
+        ),
+        (Some("closed"), 1)
+    );
+    assert!(
+        !world
+            .admin
+            .get("/")
+            .await
+            .expect(200)
+            .text
+            .contains(&command)
+    );
     world.admin.post(&reset, &json!({})).await.expect(200);
     assert_eq!(told(&world, "breaker.reset").await, 1, "once");
     world.ask(&name, "sweep").await.expect(202);
     world.settle().await;
-    assert_eq!(world.state(&name).await, "quarantined", "its ladder is climbed again, in vain");
+    assert_eq!(
+        world.state(&name).await,
+        "quarantined",
+        "its ladder is climbed again, in vain"
+    );
     world.check().await;
 }
 
@@ -74,9 +127,20 @@ async fn a_node_that_fails_again_and_again_is_left_to_a_person() {
     // No third ladder: what that would cost is a person's to weigh. But what was measured is not given to jobs meanwhile.
     assert_eq!(world.state("n1").await, "quarantined");
     let all = recoveries(&world, "n1").await;
-    assert_eq!((all.len(), &all[0]["rungs"], &all[0]["ended"]), (3, &json!([]), &json!("held_back")));
-    let timeline = world.admin.get("/v1/nodes/n1/timeline").await.expect(200).text;
-    assert!(timeline.contains("it was recovered 2 times within 168 hours"), "{timeline}");
+    assert_eq!(
+        (all.len(), &all[0]["rungs"], &all[0]["ended"]),
+        (3, &json!([]), &json!("held_back"))
+    );
+    let timeline = world
+        .admin
+        .get("/v1/nodes/n1/timeline")
+        .await
+        .expect(200)
+        .text;
+    assert!(
+        timeline.contains("it was recovered 2 times within 168 hours"),
+        "{timeline}"
+    );
     // Through its gates it comes back, and a person is not bound by what went before.
     for _ in 0..2 {
         world.ask("n1", "recover").await.expect(202);
@@ -84,11 +148,22 @@ async fn a_node_that_fails_again_and_again_is_left_to_a_person() {
         assert_eq!(world.state("n1").await, "in_service");
     }
     let all = recoveries(&world, "n1").await;
-    assert_eq!((all.len(), &all[0]["asked"], &all[0]["ended"]), (4, &json!(true), &json!("recovered")));
+    assert_eq!(
+        (all.len(), &all[0]["asked"], &all[0]["ended"]),
+        (4, &json!(true), &json!("recovered"))
+    );
     let mut conn = world.server.app.pool.acquire().await.unwrap();
-    let (node, now) = (world.value("n1", "id").await.unwrap().parse().unwrap(), world.server.app.clock.now());
-    let (seen, _) = db::recoveries::seen(&mut conn, node, "gate:node.profile", 168, now).await.unwrap();
-    assert_eq!(seen.on_node, 2, "where nothing was tried, nothing brings it nearer to its bound");
+    let (node, now) = (
+        world.value("n1", "id").await.unwrap().parse().unwrap(),
+        world.server.app.clock.now(),
+    );
+    let (seen, _) = db::recoveries::seen(&mut conn, node, "gate:node.profile", 168, now)
+        .await
+        .unwrap();
+    assert_eq!(
+        seen.on_node, 2,
+        "where nothing was tried, nothing brings it nearer to its bound"
+    );
     world.check().await;
 }
 
@@ -101,9 +176,18 @@ async fn many_nodes_that_are_left_to_a_person_are_the_fleet_too() {
                   SELECT gen_random_uuid(), id, 'gate:x', 'it failed', true, false, '{reboot}', $1, $1, 'recovered' FROM nodes";
     for hours in [47, 48] {
         let at = (world.server.app.clock.now() - jiff::SignedDuration::from_hours(hours)).to_sqlx();
-        sqlx::query(before).bind(at).execute(&world.server.app.pool).await.unwrap();
+        sqlx::query(before)
+            .bind(at)
+            .execute(&world.server.app.pool)
+            .await
+            .unwrap();
     }
-    for (name, state) in [("n1", "quarantined"), ("n2", "quarantined"), ("n3", "in_service"), ("n4", "in_service")] {
+    for (name, state) in [
+        ("n1", "quarantined"),
+        ("n2", "quarantined"),
+        ("n3", "in_service"),
+        ("n4", "in_service"),
+    ] {
         world.gates(name, &[Verdict::Fail]);
         world.ask(name, "sweep").await.expect(202);
         world.settle().await;
@@ -111,7 +195,10 @@ async fn many_nodes_that_are_left_to_a_person_are_the_fleet_too() {
     }
     let breakers = world.admin.get("/v1/breakers").await.expect(200).body;
     let because = breakers["items"][0]["because"].as_str().unwrap();
-    assert!(because.contains("2 other nodes failed the same way within the hour"), "{because}");
+    assert!(
+        because.contains("2 other nodes failed the same way within the hour"),
+        "{because}"
+    );
     world.check().await;
 }
 
@@ -135,9 +222,15 @@ async fn nodes_that_fail_alike_days_apart_are_the_fleet_too() {
     }
     let breakers = world.admin.get("/v1/breakers").await.expect(200).body;
     let because = breakers["items"][0]["because"].as_str().unwrap();
-    assert!(because.contains("3 other nodes failed the same way within the week, and are not mended"), "{because}");
+    assert!(
+        because.contains("3 other nodes failed the same way within the week, and are not mended"),
+        "{because}"
+    );
     // A person who has looked begins the count anew.
-    let reset = format!("/v1/breakers/{}/reset", breakers["items"][0]["id"].as_str().unwrap());
+    let reset = format!(
+        "/v1/breakers/{}/reset",
+        breakers["items"][0]["id"].as_str().unwrap()
+    );
     world.admin.post(&reset, &json!({})).await.expect(200);
     world.gates("n5", &[Verdict::Fail, Verdict::Fail]);
     world.ask("n5", "sweep").await.expect(202);
@@ -160,9 +253,22 @@ async fn nodes_that_wait_for_their_maker_keep_no_other_in_service() {
     assert_eq!(told(&world, "breaker.opened").await, 0);
     // Those of the same hour may be the fleet all the same.
     let mut conn = world.server.app.pool.acquire().await.unwrap();
-    let (node, now) = (world.value("n5", "id").await.unwrap().parse().unwrap(), world.server.app.clock.now());
-    let (seen, _) = db::recoveries::seen(&mut conn, node, "gate:node.profile", 168, now).await.unwrap();
-    assert_eq!((seen.fleet.same_way, seen.fleet.unmended, seen.pool.same_way, seen.pool.unmended), (1, 0, 1, 0));
+    let (node, now) = (
+        world.value("n5", "id").await.unwrap().parse().unwrap(),
+        world.server.app.clock.now(),
+    );
+    let (seen, _) = db::recoveries::seen(&mut conn, node, "gate:node.profile", 168, now)
+        .await
+        .unwrap();
+    assert_eq!(
+        (
+            seen.fleet.same_way,
+            seen.fleet.unmended,
+            seen.pool.same_way,
+            seen.pool.unmended
+        ),
+        (1, 0, 1, 0)
+    );
     world.check().await;
 }
 
@@ -173,9 +279,16 @@ async fn failures_are_counted_over_the_fleet_and_over_the_pool() {
     world.ask("n3", "quarantine").await.expect(202);
     world.settle().await;
     let pool = world.admin.get("/v1/pools/gpu").await.expect(200).body["spec"].clone();
-    let other = world.admin.put("/v1/pools/other", &json!({ "spec": pool })).await.expect(201).body;
+    let other = world
+        .admin
+        .put("/v1/pools/other", &json!({ "spec": pool }))
+        .await
+        .expect(201)
+        .body;
     let mut conn = world.server.app.pool.acquire().await.unwrap();
-    let id = |name: &'static str| sqlx::query_scalar::<_, Uuid>("SELECT id FROM nodes WHERE name = $1").bind(name);
+    let id = |name: &'static str| {
+        sqlx::query_scalar::<_, Uuid>("SELECT id FROM nodes WHERE name = $1").bind(name)
+    };
     let (n1, n2, n3, n4) = (
         id("n1").fetch_one(&mut *conn).await.unwrap(),
         id("n2").fetch_one(&mut *conn).await.unwrap(),
@@ -184,7 +297,12 @@ async fn failures_are_counted_over_the_fleet_and_over_the_pool() {
     );
     let moved = "UPDATE claims SET pool_id = $1 WHERE node_id = $2";
     let other: Uuid = other["id"].as_str().unwrap().parse().unwrap();
-    sqlx::query(moved).bind(other).bind(n4).execute(&mut *conn).await.unwrap();
+    sqlx::query(moved)
+        .bind(other)
+        .bind(n4)
+        .execute(&mut *conn)
+        .await
+        .unwrap();
     let now = world.server.app.clock.now();
     // One just now in each pool; one two days ago that is out still, and one that serves again.
     let failed =
@@ -192,24 +310,51 @@ async fn failures_are_counted_over_the_fleet_and_over_the_pool() {
                   SELECT gen_random_uuid(), $1, 'gate:x', 'it failed', true, false, '{}', $2, $2, 'spent'";
     for (node, hours) in [(n2, 0), (n4, 0), (n3, 48)] {
         let at = (now - jiff::SignedDuration::from_hours(hours)).to_sqlx();
-        sqlx::query(failed).bind(node).bind(at).execute(&mut *conn).await.unwrap();
+        sqlx::query(failed)
+            .bind(node)
+            .bind(at)
+            .execute(&mut *conn)
+            .await
+            .unwrap();
     }
     let of = |node| NodeId(node);
-    let (seen, name) = db::recoveries::seen(&mut conn, of(n1), "gate:x", 168, now).await.unwrap();
+    let (seen, name) = db::recoveries::seen(&mut conn, of(n1), "gate:x", 168, now)
+        .await
+        .unwrap();
     assert_eq!(name.as_deref(), Some("gpu"));
-    assert_eq!((seen.fleet.same_way, seen.fleet.unmended, seen.fleet.held), (2, 1, 4));
+    assert_eq!(
+        (seen.fleet.same_way, seen.fleet.unmended, seen.fleet.held),
+        (2, 1, 4)
+    );
     // Its share is of all that it holds, or nodes that are brought up together would be few of none.
-    assert_eq!((seen.pool.same_way, seen.pool.unmended, seen.pool.held), (1, 1, 3));
+    assert_eq!(
+        (seen.pool.same_way, seen.pool.unmended, seen.pool.held),
+        (1, 1, 3)
+    );
     assert!(!seen.fleet.open && !seen.pool.open);
     // The pool's own breaker holds the pool's nodes, and no others.
     let breaker = db::recoveries::breaker_of_pool("gate:x", "gpu");
-    assert!(db::breakers::open(&mut conn, &breaker, "two", None, now).await.unwrap());
-    let (seen, _) = db::recoveries::seen(&mut conn, of(n1), "gate:x", 168, now).await.unwrap();
+    assert!(
+        db::breakers::open(&mut conn, &breaker, "two", None, now)
+            .await
+            .unwrap()
+    );
+    let (seen, _) = db::recoveries::seen(&mut conn, of(n1), "gate:x", 168, now)
+        .await
+        .unwrap();
     assert!(seen.pool.open && !seen.fleet.open);
-    let (seen, _) = db::recoveries::seen(&mut conn, of(n4), "gate:x", 168, now).await.unwrap();
+    let (seen, _) = db::recoveries::seen(&mut conn, of(n4), "gate:x", 168, now)
+        .await
+        .unwrap();
     assert!(!seen.pool.open && !seen.fleet.open && seen.pool.same_way == 0);
     // What it gives back is not held any more.
-    sqlx::query("UPDATE claims SET state = 'releasing' WHERE node_id = $1").bind(n2).execute(&mut *conn).await.unwrap();
-    let (seen, _) = db::recoveries::seen(&mut conn, of(n1), "gate:x", 168, now).await.unwrap();
+    sqlx::query("UPDATE claims SET state = 'releasing' WHERE node_id = $1")
+        .bind(n2)
+        .execute(&mut *conn)
+        .await
+        .unwrap();
+    let (seen, _) = db::recoveries::seen(&mut conn, of(n1), "gate:x", 168, now)
+        .await
+        .unwrap();
     assert_eq!(seen.pool.held, 2);
 }

@@ -37,17 +37,27 @@ async fn its_bmc_says(world: &World) {
 fn holds_what_its_bmc_said(bmc: &str, log: &str) {
     let bmc: Value = serde_json::from_str(bmc).unwrap();
     assert_eq!(
-        (&bmc["firmware"][0]["version"], &bmc["bios_attributes"]["NumaNodesPerSocket"]),
+        (
+            &bmc["firmware"][0]["version"],
+            &bmc["bios_attributes"]["NumaNodesPerSocket"]
+        ),
         (&json!("1.74"), &json!(4))
     );
     assert_eq!(
         (&bmc["could_not_be_read"][0], &bmc["log_lines"]),
         (&json!("the firmware inventory: it lists none"), &json!(4))
     );
-    let said =
-        ["PSU 2 lost", "root logged in from [address], password=[removed]", "312 W drawn", "Fan 3: 0 RPM, Critical"];
+    let said = [
+        "PSU 2 lost",
+        "root logged in from [address], password=[removed]",
+        "312 W drawn",
+        "Fan 3: 0 RPM, Critical",
+    ];
     let places: Vec<_> = said.iter().map(|word| log.find(word)).collect();
-    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "oldest first: {log}");
+    assert!(
+        places.iter().all(Option::is_some) && places.is_sorted(),
+        "oldest first: {log}"
+    );
     assert_eq!(log.lines().count(), 4, "{log}");
 }
 
@@ -59,14 +69,20 @@ async fn one_download_says_what_its_maker_asks() {
     world.ask("n1", "sweep").await.expect(202);
     world.settle().await;
     let said = "kernel: NVRM: Xid 79\nBMC login password=calvin\n";
-    sqlx::query("INSERT INTO console_chunks (node_id, id, at, text) SELECT id, 1, now(), $1 FROM nodes")
-        .bind(said)
-        .execute(&world.server.app.pool)
-        .await
-        .unwrap();
+    sqlx::query(
+        "INSERT INTO console_chunks (node_id, id, at, text) SELECT id, 1, now(), $1 FROM nodes",
+    )
+    .bind(said)
+    .execute(&world.server.app.pool)
+    .await
+    .unwrap();
     its_bmc_says(&world).await;
     let url = world.server.listen().await;
-    let token = world.admin.token.clone().map(muster_core::values::Secret::new);
+    let token = world
+        .admin
+        .token
+        .clone()
+        .map(muster_core::values::Secret::new);
     let client = muster_api::client::Client::new(&url, token).unwrap();
     let packed = client.node_rma("n1").await.unwrap();
     let archive = zstd::decode_all(packed.as_slice()).unwrap();
@@ -74,31 +90,60 @@ async fn one_download_says_what_its_maker_asks() {
     // Any tar opens it.
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("rma.tar"), &archive).unwrap();
-    let opened =
-        std::process::Command::new("tar").args(["-xf", "rma.tar"]).current_dir(folder.path()).output().unwrap();
+    let opened = std::process::Command::new("tar")
+        .args(["-xf", "rma.tar"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
     assert!(opened.status.success(), "{opened:?}");
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     let manifest = read("MANIFEST");
     let mut files = 0;
     for line in manifest.lines() {
         let (digest, name) = line.split_once("  ").unwrap();
-        assert_eq!(muster_core::values::Digest::of(read(name).as_bytes()).to_string(), digest, "{name}");
+        assert_eq!(
+            muster_core::values::Digest::of(read(name).as_bytes()).to_string(),
+            digest,
+            "{name}"
+        );
         files += 1;
     }
     assert!(files >= 8, "{manifest}");
     let parts: Value = serde_json::from_str(&read("components.json")).unwrap();
-    assert!(parts.as_array().unwrap().iter().any(|part| part["serial"] == "ROOT-n1"), "{parts}");
-    assert!(read("recoveries.json").contains("\"spent\"") && read("timeline.txt").contains("recovery.begun"));
-    let run = std::fs::read_dir(folder.path().join("gate-runs")).unwrap().flatten().map(|entry| entry.path());
-    let newest = run.filter(|path| path.extension().is_some_and(|kind| kind == "json")).min().unwrap();
+    assert!(
+        parts
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|part| part["serial"] == "ROOT-n1"),
+        "{parts}"
+    );
+    assert!(
+        read("recoveries.json").contains("\"spent\"")
+            && read("timeline.txt").contains("recovery.begun")
+    );
+    let run = std::fs::read_dir(folder.path().join("gate-runs"))
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path());
+    let newest = run
+        .filter(|path| path.extension().is_some_and(|kind| kind == "json"))
+        .min()
+        .unwrap();
     let newest: Value = serde_json::from_str(&std::fs::read_to_string(newest).unwrap()).unwrap();
     assert_eq!(
-        (newest["verdict"].as_str(), newest["results"][0]["gate"].as_str()),
+        (
+            newest["verdict"].as_str(),
+            newest["results"][0]["gate"].as_str()
+        ),
         (Some("fail"), Some("node.profile"))
     );
     holds_what_its_bmc_said(&read("bmc.json"), &read("bmc-log.txt"));
     // Not what somebody typed, and not how to reach it.
-    assert_eq!(read("console.txt"), "kernel: NVRM: Xid 79\nBMC login password=[removed]\n");
+    assert_eq!(
+        read("console.txt"),
+        "kernel: NVRM: Xid 79\nBMC login password=[removed]\n"
+    );
     let text = String::from_utf8_lossy(&archive);
     for secret in ["calvin", "10.78.0.1", "ssh-ed25519"] {
         assert!(!text.contains(secret), "{secret}");

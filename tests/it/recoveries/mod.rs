@@ -40,12 +40,22 @@ fn watched(rungs: &[&str]) -> Value {
 }
 
 async fn recoveries(world: &World, name: &str) -> Vec<Value> {
-    let page = world.admin.get(&format!("/v1/nodes/{name}/recoveries")).await.expect(200).body;
+    let page = world
+        .admin
+        .get(&format!("/v1/nodes/{name}/recoveries"))
+        .await
+        .expect(200)
+        .body;
     page["items"].as_array().unwrap().clone()
 }
 
 fn outcomes(recovery: &Value) -> Vec<&str> {
-    recovery["tried"].as_array().unwrap().iter().map(|tried| tried["outcome"].as_str().unwrap()).collect()
+    recovery["tried"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tried| tried["outcome"].as_str().unwrap())
+        .collect()
 }
 
 async fn told(world: &World, kind: &str) -> i64 {
@@ -55,13 +65,21 @@ async fn told(world: &World, kind: &str) -> i64 {
 
 /// The task's round, from the beginning.
 async fn sweep(world: &World) {
-    sweeps::round(&world.server.app, NodeId(Uuid::nil())).await.unwrap();
+    sweeps::round(&world.server.app, NodeId(Uuid::nil()))
+        .await
+        .unwrap();
 }
 
 fn silent(world: &World, name: &str, kind: &'static str, times: usize) {
-    let failure = Failure { code: "timeout".into(), message: "no answer in 1800 s".into(), retryable: true };
+    let failure = Failure {
+        code: "timeout".into(),
+        message: "no answer in 1800 s".into(),
+        retryable: true,
+    };
     let turns = std::iter::repeat_n(Turn::Fails(failure), times);
-    world.machine(name, |machine| machine.turns.entry(kind).or_default().extend(turns));
+    world.machine(name, |machine| {
+        machine.turns.entry(kind).or_default().extend(turns)
+    });
 }
 
 #[tokio::test]
@@ -78,17 +96,46 @@ async fn a_node_that_fails_its_sweep_is_drained_recovered_and_serves_again() {
         (all[0]["ended"].as_str(), all[0]["signature"].as_str()),
         (Some("recovered"), Some("gate:node.profile"))
     );
-    assert_eq!(outcomes(&all[0]), ["done", "done", "done"], "the power cycle was not needed");
+    assert_eq!(
+        outcomes(&all[0]),
+        ["done", "done", "done"],
+        "the power cycle was not needed"
+    );
     let looked = "step.succeeded firmware_look".to_owned();
-    assert!(world.history("n1").await.contains(&looked), "what its BMC says is for whoever reads the bundle");
+    assert!(
+        world.history("n1").await.contains(&looked),
+        "what its BMC says is for whoever reads the bundle"
+    );
     let way = world.states("n1").await;
-    let way: Vec<&str> = way.iter().map(String::as_str).skip_while(|state| *state != "draining").collect();
-    assert_eq!(way, ["draining", "repairing", "validating", "repairing", "validating", "admitting", "in_service"]);
-    for (kind, times) in [("recovery.begun", 1), ("recovery.rung", 3), ("recovery.ended", 1)] {
+    let way: Vec<&str> = way
+        .iter()
+        .map(String::as_str)
+        .skip_while(|state| *state != "draining")
+        .collect();
+    assert_eq!(
+        way,
+        [
+            "draining",
+            "repairing",
+            "validating",
+            "repairing",
+            "validating",
+            "admitting",
+            "in_service"
+        ]
+    );
+    for (kind, times) in [
+        ("recovery.begun", 1),
+        ("recovery.rung", 3),
+        ("recovery.ended", 1),
+    ] {
         assert_eq!(told(&world, kind).await, times, "{kind}");
     }
     let page = world.admin.get("/nodes/n1").await.expect(200).text;
-    assert!(page.contains("id=\"recovery\"") && page.contains("restart what is dead"), "{page}");
+    assert!(
+        page.contains("id=\"recovery\"") && page.contains("restart what is dead"),
+        "{page}"
+    );
     // Not again before its time.
     sweep(&world).await;
     assert_eq!(world.value("n1", "wish").await, None);
@@ -103,21 +150,45 @@ async fn a_ladder_that_does_not_help_ends_in_quarantine_with_what_was_tried() {
     world.settle().await;
     assert_eq!(world.state("n1").await, "quarantined");
     let reason = world.value("n1", "reason").await.unwrap();
-    assert!(reason.contains("its parts go back to their maker"), "{reason}");
+    assert!(
+        reason.contains("its parts go back to their maker"),
+        "{reason}"
+    );
     let all = recoveries(&world, "n1").await;
-    assert_eq!((all[0]["ended"].as_str(), outcomes(&all[0])), (Some("spent"), vec!["done", "done"]));
+    assert_eq!(
+        (all[0]["ended"].as_str(), outcomes(&all[0])),
+        (Some("spent"), vec!["done", "done"])
+    );
     // What failed stands with its evidence in the runs.
-    let runs = world.admin.get("/v1/nodes/n1/gate-runs").await.expect(200).body;
+    let runs = world
+        .admin
+        .get("/v1/nodes/n1/gate-runs")
+        .await
+        .expect(200)
+        .body;
     assert_eq!(runs["items"][0]["verdict"], "fail");
     // Its page leads there, and to the run that began it.
     let path = |run: &Value| format!("/nodes/n1?run={}", run["id"].as_str().unwrap());
     let page = world.admin.get("/nodes/n1").await.expect(200).text;
-    assert!(page.contains(&format!("href=\"{}#gates\">The gate run that led here", path(&runs["items"][0]))), "{page}");
+    assert!(
+        page.contains(&format!(
+            "href=\"{}#gates\">The gate run that led here",
+            path(&runs["items"][0])
+        )),
+        "{page}"
+    );
     for run in runs["items"].as_array().unwrap() {
         assert!(page.contains(&path(run)), "{page}");
         world.admin.get(&path(run)).await.expect(200);
     }
-    assert_eq!(world.admin.get(&format!("/nodes/n1?run={}", uuid::Uuid::nil())).await.status, 404);
+    assert_eq!(
+        world
+            .admin
+            .get(&format!("/nodes/n1?run={}", uuid::Uuid::nil()))
+            .await
+            .status,
+        404
+    );
     world.check().await;
 }
 
@@ -127,7 +198,11 @@ async fn a_pool_without_a_ladder_has_what_fails_quarantined() {
     world.gates("n1", &[Verdict::Error, Verdict::Fail]);
     world.ask("n1", "sweep").await.expect(202);
     world.settle().await;
-    assert_eq!(world.state("n1").await, "in_service", "a tool that crashed condemns nothing");
+    assert_eq!(
+        world.state("n1").await,
+        "in_service",
+        "a tool that crashed condemns nothing"
+    );
     world.ask("n1", "sweep").await.expect(202);
     world.settle().await;
     assert_eq!(world.state("n1").await, "quarantined");
@@ -147,8 +222,17 @@ async fn a_machine_that_hangs_is_power_cycled() {
     assert_eq!(all[0]["signature"], "unreachable");
     assert_eq!(outcomes(&all[0]), ["skipped", "skipped", "skipped", "done"]);
     assert_ne!(world.machine("n1", |machine| machine.boot_id()), before);
-    let acts = world.machine("n1", |machine| machine.log.iter().map(|done| done.act.to_string()).collect::<Vec<_>>());
-    assert!(acts.ends_with(&["power_off".into(), "reset".into(), "reboot".into()]), "{acts:?}");
+    let acts = world.machine("n1", |machine| {
+        machine
+            .log
+            .iter()
+            .map(|done| done.act.to_string())
+            .collect::<Vec<_>>()
+    });
+    assert!(
+        acts.ends_with(&["power_off".into(), "reset".into(), "reboot".into()]),
+        "{acts:?}"
+    );
     world.check().await;
 }
 
@@ -168,7 +252,10 @@ async fn a_machine_that_does_not_come_back_from_a_reboot_is_recovered_on_its_way
     silent(&world, "n1", "reboot", 3);
     world.settle().await;
     assert_eq!(world.state("n1").await, "in_service");
-    assert_eq!(outcomes(&recoveries(&world, "n1").await[0]), ["skipped", "done"]);
+    assert_eq!(
+        outcomes(&recoveries(&world, "n1").await[0]),
+        ["skipped", "done"]
+    );
     world.check().await;
 }
 
@@ -187,11 +274,20 @@ async fn an_order_that_cannot_be_built_is_a_persons_and_no_fault_of_the_machine(
     let acts = |world: &World| world.machine("n1", |machine| machine.log.len());
     let before = acts(&world);
     // Its stack is locked against another image by now.
-    let stale = "UPDATE objects SET spec = jsonb_set(spec, '{lock,image_digest}', $1) WHERE kind = 'stack'";
+    let stale =
+        "UPDATE objects SET spec = jsonb_set(spec, '{lock,image_digest}', $1) WHERE kind = 'stack'";
     let other = json!(format!("sha256:{}", "0".repeat(64)));
-    sqlx::query(stale).bind(other).execute(&world.server.app.pool).await.unwrap();
+    sqlx::query(stale)
+        .bind(other)
+        .execute(&world.server.app.pool)
+        .await
+        .unwrap();
     world.settle().await;
-    assert_eq!((world.state("n1").await.as_str(), acts(&world)), ("failed", before), "nothing was powered or written");
+    assert_eq!(
+        (world.state("n1").await.as_str(), acts(&world)),
+        ("failed", before),
+        "nothing was powered or written"
+    );
     let reason = world.value("n1", "reason").await.unwrap();
     assert!(reason.contains("lock"), "it says what to declare: {reason}");
     assert_eq!(recoveries(&world, "n1").await, [] as [Value; 0]);
@@ -201,13 +297,23 @@ async fn an_order_that_cannot_be_built_is_a_persons_and_no_fault_of_the_machine(
 #[tokio::test]
 async fn a_ladder_may_write_the_image_anew() {
     let mut world = serving(1, watched(&["reimage"])).await;
-    let images =
-        |world: &World| world.machine("n1", |machine| machine.log.iter().filter(|done| done.act == "image").count());
+    let images = |world: &World| {
+        world.machine("n1", |machine| {
+            machine
+                .log
+                .iter()
+                .filter(|done| done.act == "image")
+                .count()
+        })
+    };
     assert_eq!(images(&world), 1);
     world.gates("n1", &[Verdict::Fail]);
     world.ask("n1", "sweep").await.expect(202);
     world.settle().await;
-    assert_eq!((world.state("n1").await.as_str(), images(&world)), ("in_service", 2));
+    assert_eq!(
+        (world.state("n1").await.as_str(), images(&world)),
+        ("in_service", 2)
+    );
     assert_eq!(recoveries(&world, "n1").await[0]["ended"], "recovered");
     world.check().await;
 }
@@ -222,23 +328,54 @@ async fn a_node_comes_back_only_past_the_gate_that_took_it_out() {
     // Before a job the same is asked in another way; the sweep's way is the one that found it.
     let mut brief = nightly.clone();
     (brief["name"], brief["gates"][0]["title"]) = (json!("brief"), json!("A glance"));
-    world.admin.put("/v1/suites/brief", &json!({ "spec": brief })).await.expect(201);
+    world
+        .admin
+        .put("/v1/suites/brief", &json!({ "spec": brief }))
+        .await
+        .expect(201);
     // A member that says null says nothing.
     (nightly["gates"][0]["peer"], nightly["gates"][0]["during"]) = (Value::Null, Value::Null);
-    world.admin.put("/v1/suites/nightly", &json!({ "spec": nightly })).await.expect(201);
-    let health = json!({ "smoke": "brief", "sweep": "nightly", "recovery": { "rungs": ["reboot"] } });
-    world.admin.patch("/v1/pools/gpu", &json!({ "spec": { "health": health } })).await.expect(200);
+    world
+        .admin
+        .put("/v1/suites/nightly", &json!({ "spec": nightly }))
+        .await
+        .expect(201);
+    let health =
+        json!({ "smoke": "brief", "sweep": "nightly", "recovery": { "rungs": ["reboot"] } });
+    world
+        .admin
+        .patch("/v1/pools/gpu", &json!({ "spec": { "health": health } }))
+        .await
+        .expect(200);
     world.gates("n1", &[Verdict::Fail]);
     world.ask("n1", "sweep").await.expect(202);
     world.settle().await;
     assert_eq!(world.state("n1").await, "in_service");
     let recovery = &recoveries(&world, "n1").await[0];
-    assert_eq!((&recovery["signature"], &recovery["ended"]), (&json!("gate:night.watch"), &json!("recovered")));
-    let runs = world.admin.get("/v1/nodes/n1/gate-runs").await.expect(200).body;
+    assert_eq!(
+        (&recovery["signature"], &recovery["ended"]),
+        (&json!("gate:night.watch"), &json!("recovered"))
+    );
+    let runs = world
+        .admin
+        .get("/v1/nodes/n1/gate-runs")
+        .await
+        .expect(200)
+        .body;
     let gates = |run: &Value| -> Vec<String> {
-        run["results"].as_array().unwrap().iter().map(|result| result["gate"].as_str().unwrap().to_owned()).collect()
+        run["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|result| result["gate"].as_str().unwrap().to_owned())
+            .collect()
     };
-    let after = runs["items"].as_array().unwrap().iter().find(|run| gates(run).len() == 2).expect("both were run");
+    let after = runs["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|run| gates(run).len() == 2)
+        .expect("both were run");
     assert_eq!(gates(after), ["node.profile", "night.watch"], "{runs:#}");
     assert_eq!(after["results"][1]["title"], nightly["gates"][0]["title"]);
     world.check().await;
@@ -279,13 +416,27 @@ async fn a_ladder_that_is_stopped_in_a_power_cycle_leaves_its_machine_on() {
     drop(world.agent.work(&job).await.unwrap());
     world.settle().await;
     assert_eq!(
-        (world.state("n1").await.as_str(), world.operation(&asked).await.as_str()),
+        (
+            world.state("n1").await.as_str(),
+            world.operation(&asked).await.as_str()
+        ),
         ("quarantined", "cancelled")
     );
     let all = recoveries(&world, "n1").await;
-    assert_eq!((all[0]["ended"].as_str(), outcomes(&all[0])), (Some("stopped"), vec!["done"]));
-    assert!(world.history("n1").await.contains(&"step.succeeded boot_disk".to_owned()));
-    assert!(world.machine("n1", |machine| machine.running != Running::Off), "as it was found");
+    assert_eq!(
+        (all[0]["ended"].as_str(), outcomes(&all[0])),
+        (Some("stopped"), vec!["done"])
+    );
+    assert!(
+        world
+            .history("n1")
+            .await
+            .contains(&"step.succeeded boot_disk".to_owned())
+    );
+    assert!(
+        world.machine("n1", |machine| machine.running != Running::Off),
+        "as it was found"
+    );
     world.check().await;
 }
 
@@ -293,8 +444,14 @@ async fn a_ladder_that_is_stopped_in_a_power_cycle_leaves_its_machine_on() {
 async fn what_a_pool_asks_for_is_refused_where_it_has_no_bounds() {
     let world = World::start(1).await;
     for (health, pointer) in [
-        (json!({ "recovery": { "rungs": ["reboot", "collect"] } }), "/spec/health/recovery/rungs"),
-        (json!({ "recovery": { "rungs": [], "per_node": 0 } }), "/spec/health/recovery/per_node"),
+        (
+            json!({ "recovery": { "rungs": ["reboot", "collect"] } }),
+            "/spec/health/recovery/rungs",
+        ),
+        (
+            json!({ "recovery": { "rungs": [], "per_node": 0 } }),
+            "/spec/health/recovery/per_node",
+        ),
         (json!({ "sweep_every_h": 0 }), "/spec/health/sweep_every_h"),
     ] {
         let patch = json!({ "spec": { "health": health } });
@@ -302,6 +459,14 @@ async fn what_a_pool_asks_for_is_refused_where_it_has_no_bounds() {
         assert!(refused.text.contains(pointer), "{}", refused.text);
     }
     let patch = json!({ "spec": { "health": { "sweep": "nothing" } } });
-    assert_eq!(world.admin.patch("/v1/pools/gpu", &patch).await.status / 100, 4, "there is no such suite");
-    assert_eq!(world.ask("n1", "sweep").await.status, 409, "it does not serve");
+    assert_eq!(
+        world.admin.patch("/v1/pools/gpu", &patch).await.status / 100,
+        4,
+        "there is no such suite"
+    );
+    assert_eq!(
+        world.ask("n1", "sweep").await.status,
+        409,
+        "it does not serve"
+    );
 }

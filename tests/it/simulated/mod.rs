@@ -36,7 +36,15 @@ use crate::support::server::{Caller, Reply, Server};
 const PASSES: u32 = 2000;
 
 /// States in which a node rests until somebody asks for something.
-const RESTING: [&str; 7] = ["discovered", "available", "in_service", "quarantined", "failed", "maintenance", "retired"];
+const RESTING: [&str; 7] = [
+    "discovered",
+    "available",
+    "in_service",
+    "quarantined",
+    "failed",
+    "maintenance",
+    "retired",
+];
 
 pub(crate) struct World {
     pub(crate) server: Server,
@@ -65,13 +73,30 @@ impl Listener for InProcess {
                 request = request.header(HEARD, heard);
             }
             request = request.header(ORDERS, &self.reads);
-            let response = self.router.clone().oneshot(request.body(Body::from(call.body)).unwrap()).await.unwrap();
+            let response = self
+                .router
+                .clone()
+                .oneshot(request.body(Body::from(call.body)).unwrap())
+                .await
+                .unwrap();
             let status = response.status().as_u16();
-            let mark = response.headers().get(MARK).map(|mark| mark.to_str().unwrap().to_owned());
-            let body = axum::body::to_bytes(response.into_body(), 64 << 20).await.unwrap().to_vec();
+            let mark = response
+                .headers()
+                .get(MARK)
+                .map(|mark| mark.to_str().unwrap().to_owned());
+            let body = axum::body::to_bytes(response.into_body(), 64 << 20)
+                .await
+                .unwrap()
+                .to_vec();
             let text = String::from_utf8_lossy(&body);
-            for member in orders::MEMBERS.iter().filter(|member| !self.reads.contains(**member)) {
-                assert!(!text.contains(&format!("\"{member}\":")), "it cannot read {member}: {text}");
+            for member in orders::MEMBERS
+                .iter()
+                .filter(|member| !self.reads.contains(**member))
+            {
+                assert!(
+                    !text.contains(&format!("\"{member}\":")),
+                    "it cannot read {member}: {text}"
+                );
             }
             Answered { status, mark, body }
         }
@@ -101,18 +126,35 @@ impl World {
     }
 
     /// The same on a server that is there already.
-    pub(crate) async fn on(server: Server, nodes: u8, change: impl Fn(&str, Value) -> Value) -> Self {
+    pub(crate) async fn on(
+        server: Server,
+        nodes: u8,
+        change: impl Fn(&str, Value) -> Value,
+    ) -> Self {
         let admin = server.admin().await;
         for (path, body) in documents(nodes) {
             admin.put(&path, &change(&path, body)).await.expect(201);
         }
         let token = enrol(&admin, "first").await;
-        let listener: Arc<dyn Listener> =
-            Arc::new(InProcess { router: in_process(&server.app), reads: orders::said() });
-        let machine = |number| Machine::new(format!("n{number}"), Mac([0x52, 0x54, 0, 0, 0, number]));
+        let listener: Arc<dyn Listener> = Arc::new(InProcess {
+            router: in_process(&server.app),
+            reads: orders::said(),
+        });
+        let machine =
+            |number| Machine::new(format!("n{number}"), Mac([0x52, 0x54, 0, 0, 0, number]));
         let rack = Arc::new(Mutex::new(Rack::of((1..=nodes).map(machine))));
-        let agent = Agent::start(Arc::clone(&listener), &token, Arc::clone(&rack), IMMORTAL).await.unwrap();
-        Self { server, admin, agent, rack, listener, token, fuel: Fuel::Forever }
+        let agent = Agent::start(Arc::clone(&listener), &token, Arc::clone(&rack), IMMORTAL)
+            .await
+            .unwrap();
+        Self {
+            server,
+            admin,
+            agent,
+            rack,
+            listener,
+            token,
+            fuel: Fuel::Forever,
+        }
     }
 
     pub(crate) fn rack(&self) -> MutexGuard<'_, Rack> {
@@ -121,21 +163,38 @@ impl World {
 
     /// Looks at a machine, or changes it behind everybody's back.
     pub(crate) fn machine<T>(&self, name: &str, look: impl FnOnce(&mut Machine) -> T) -> T {
-        look(self.rack().machines.get_mut(name).expect("every node has its machine"))
+        look(
+            self.rack()
+                .machines
+                .get_mut(name)
+                .expect("every node has its machine"),
+        )
     }
 
     /// The next jobs of this kind fail so many times.
     pub(crate) fn fail(&self, name: &str, kind: &'static str, retryable: bool, times: usize) {
-        let failure = Failure { code: "simulated".into(), message: format!("the simulated {kind} failed"), retryable };
+        let failure = Failure {
+            code: "simulated".into(),
+            message: format!("the simulated {kind} failed"),
+            retryable,
+        };
         self.machine(name, |machine| {
-            machine.turns.entry(kind).or_default().extend(std::iter::repeat_n(Turn::Fails(failure), times));
+            machine
+                .turns
+                .entry(kind)
+                .or_default()
+                .extend(std::iter::repeat_n(Turn::Fails(failure), times));
         });
     }
 
     /// The next runs of the suite end so.
     pub(crate) fn gates(&self, name: &str, verdicts: &[Verdict]) {
         self.machine(name, |machine| {
-            machine.turns.entry("gates").or_default().extend(verdicts.iter().copied().map(Turn::Gates));
+            machine
+                .turns
+                .entry("gates")
+                .or_default()
+                .extend(verdicts.iter().copied().map(Turn::Gates));
         });
     }
 
@@ -144,7 +203,10 @@ impl World {
     }
 
     pub(crate) fn advance(&self, seconds: i64) {
-        self.server.app.clock.advance(SignedDuration::from_secs(seconds));
+        self.server
+            .app
+            .clock
+            .advance(SignedDuration::from_secs(seconds));
     }
 
     /// What the server's task does every two seconds.
@@ -154,8 +216,14 @@ impl World {
 
     /// Another process of the agent takes over; the one before is handed back: it may not know that it is dead.
     pub(crate) async fn replace_agent(&mut self, fuel: u32) -> Agent {
-        let mut next =
-            Agent::start(Arc::clone(&self.listener), &self.token, Arc::clone(&self.rack), fuel).await.unwrap();
+        let mut next = Agent::start(
+            Arc::clone(&self.listener),
+            &self.token,
+            Arc::clone(&self.rack),
+            fuel,
+        )
+        .await
+        .unwrap();
         next.heard = Arc::clone(&self.agent.heard);
         std::mem::replace(&mut self.agent, next)
     }
@@ -182,7 +250,10 @@ impl World {
 
     /// From now on the agent reads so much of orders.
     pub(crate) fn reads(&mut self, said: &str) {
-        self.listener = Arc::new(InProcess { router: in_process(&self.server.app), reads: said.to_owned() });
+        self.listener = Arc::new(InProcess {
+            router: in_process(&self.server.app),
+            reads: said.to_owned(),
+        });
         self.agent = self.agent.moved(Arc::clone(&self.listener));
     }
 
@@ -196,26 +267,52 @@ impl World {
     }
 
     /// The real agent's client, at the real listener on a socket, with what it keeps on disk there.
-    pub(crate) async fn real_client(&self, data_dir: &std::path::Path) -> muster_agent::work::client::Server {
+    pub(crate) async fn real_client(
+        &self,
+        data_dir: &std::path::Path,
+    ) -> muster_agent::work::client::Server {
         let mut server = self.client_at(self.listen().await);
         server.client = server.client.remembering(Marks::open(data_dir).unwrap());
         server
     }
 
     /// The real client of the same agent process, at an address that leads to the listener.
-    pub(crate) fn client_at(&self, address: std::net::SocketAddr) -> muster_agent::work::client::Server {
-        let client = Client::on_loopback(&format!("http://{address}"), &Secret::new(self.token.clone())).unwrap();
-        muster_agent::work::client::Server { client, epoch: self.agent.epoch }
+    pub(crate) fn client_at(
+        &self,
+        address: std::net::SocketAddr,
+    ) -> muster_agent::work::client::Server {
+        let client = Client::on_loopback(
+            &format!("http://{address}"),
+            &Secret::new(self.token.clone()),
+        )
+        .unwrap();
+        muster_agent::work::client::Server {
+            client,
+            epoch: self.agent.epoch,
+        }
     }
 
     pub(crate) async fn undo(&self, name: &str) -> Reply {
-        self.admin.send(reqwest::Method::POST, &format!("/v1/claims/c-{name}/undo"), Vec::new()).await
+        self.admin
+            .send(
+                reqwest::Method::POST,
+                &format!("/v1/claims/c-{name}/undo"),
+                Vec::new(),
+            )
+            .await
     }
 
     /// A second agent of the site.
     pub(crate) async fn second_agent(&self) -> Agent {
         let token = enrol(&self.admin, "second").await;
-        Agent::start(Arc::clone(&self.listener), &token, Arc::clone(&self.rack), IMMORTAL).await.unwrap()
+        Agent::start(
+            Arc::clone(&self.listener),
+            &token,
+            Arc::clone(&self.rack),
+            IMMORTAL,
+        )
+        .await
+        .unwrap()
     }
 
     /// The engine, then the jobs that are ready, one by one. Whether anything moved.
@@ -324,15 +421,19 @@ impl World {
         .await
         .unwrap();
         let clock = &self.server.app.clock;
-        let ahead = next.map(|at| at.to_jiff().duration_since(clock.now())).unwrap_or_default();
+        let ahead = next
+            .map(|at| at.to_jiff().duration_since(clock.now()))
+            .unwrap_or_default();
         clock.advance(ahead.max(SignedDuration::from_secs(1)));
     }
 
     async fn why(&self) -> Vec<(String, String, Option<String>)> {
-        sqlx::query_as("SELECT name, state, waiting_for FROM nodes WHERE state <> 'available' ORDER BY name")
-            .fetch_all(&self.server.app.pool)
-            .await
-            .unwrap()
+        sqlx::query_as(
+            "SELECT name, state, waiting_for FROM nodes WHERE state <> 'available' ORDER BY name",
+        )
+        .fetch_all(&self.server.app.pool)
+        .await
+        .unwrap()
     }
 
     pub(crate) async fn state(&self, name: &str) -> String {
@@ -341,8 +442,13 @@ impl World {
 
     /// One column of a node as text.
     pub(crate) async fn value(&self, name: &str, column: &str) -> Option<String> {
-        let query = sqlx::AssertSqlSafe(format!("SELECT {column}::text FROM nodes WHERE name = $1"));
-        sqlx::query_scalar(query).bind(name).fetch_one(&self.server.app.pool).await.unwrap()
+        let query =
+            sqlx::AssertSqlSafe(format!("SELECT {column}::text FROM nodes WHERE name = $1"));
+        sqlx::query_scalar(query)
+            .bind(name)
+            .fetch_one(&self.server.app.pool)
+            .await
+            .unwrap()
     }
 
     /// Claims a node for the pool; the claim is called `c-` and its name.
@@ -352,35 +458,60 @@ impl World {
     }
 
     pub(crate) async fn release(&self, name: &str) -> Reply {
-        self.admin.expecting(1).delete(&format!("/v1/claims/c-{name}")).await
+        self.admin
+            .expecting(1)
+            .delete(&format!("/v1/claims/c-{name}"))
+            .await
     }
 
     /// Asks for another node for the claim that is called after this one.
     pub(crate) async fn replace(&self, name: &str) -> Reply {
-        self.admin.header("if-match", "*").post(&format!("/v1/claims/c-{name}/actions/replace"), &json!({})).await
+        self.admin
+            .header("if-match", "*")
+            .post(&format!("/v1/claims/c-{name}/actions/replace"), &json!({}))
+            .await
     }
 
     pub(crate) async fn ask(&self, name: &str, action: &str) -> Reply {
         let path = format!("/v1/nodes/{name}/actions/{action}");
-        self.admin.header("if-match", "*").post(&path, &json!({ "reason": "a test" })).await
+        self.admin
+            .header("if-match", "*")
+            .post(&path, &json!({ "reason": "a test" }))
+            .await
     }
 
     /// Sets or clears a node's protection.
     pub(crate) async fn protect(&self, name: &str, protected: bool) {
         let patch = json!({ "spec": { "protected": protected } });
-        self.admin.patch(&format!("/v1/nodes/{name}"), &patch).await.expect(200);
+        self.admin
+            .patch(&format!("/v1/nodes/{name}"), &patch)
+            .await
+            .expect(200);
     }
 
     /// Stops what an operation is about.
     pub(crate) async fn cancel(&self, reply: &Reply) -> Reply {
-        let id = reply.body["status"]["operation"].as_str().or(reply.body["id"].as_str()).unwrap();
-        self.admin.post(&format!("/v1/operations/{id}/cancel"), &json!({})).await
+        let id = reply.body["status"]["operation"]
+            .as_str()
+            .or(reply.body["id"].as_str())
+            .unwrap();
+        self.admin
+            .post(&format!("/v1/operations/{id}/cancel"), &json!({}))
+            .await
     }
 
     /// The state of an operation that a reply leads to.
     pub(crate) async fn operation(&self, reply: &Reply) -> String {
-        let id = reply.body["status"]["operation"].as_str().or(reply.body["id"].as_str()).unwrap().to_owned();
-        let operation = self.admin.get(&format!("/v1/operations/{id}")).await.expect(200);
+        let id = reply.body["status"]["operation"]
+            .as_str()
+            .or(reply.body["id"].as_str())
+            .unwrap()
+            .to_owned();
+        let operation = self
+            .admin
+            .get(&format!("/v1/operations/{id}"))
+            .await
+            .expect(200);
         operation.body["state"].as_str().unwrap().to_owned()
     }
 
@@ -388,14 +519,22 @@ impl World {
     pub(crate) async fn states(&self, name: &str) -> Vec<String> {
         let query = "SELECT e.detail ->> 'to' FROM events e JOIN nodes n ON n.id = e.node_id
                      WHERE n.name = $1 AND e.kind = 'node.advanced' ORDER BY e.seq";
-        sqlx::query_scalar(query).bind(name).fetch_all(&self.server.app.pool).await.unwrap()
+        sqlx::query_scalar(query)
+            .bind(name)
+            .fetch_all(&self.server.app.pool)
+            .await
+            .unwrap()
     }
 
     /// All that is written of a node: kind, and what it is about.
     pub(crate) async fn history(&self, name: &str) -> Vec<String> {
         let query = "SELECT e.kind || COALESCE(' ' || COALESCE(e.detail ->> 'to', e.detail ->> 'step', e.detail ->> 'act', e.detail ->> 'wish'), '')
                      FROM events e JOIN nodes n ON n.id = e.node_id WHERE n.name = $1 ORDER BY e.seq";
-        sqlx::query_scalar(query).bind(name).fetch_all(&self.server.app.pool).await.unwrap()
+        sqlx::query_scalar(query)
+            .bind(name)
+            .fetch_all(&self.server.app.pool)
+            .await
+            .unwrap()
     }
 }
 
@@ -423,7 +562,10 @@ impl Fuel {
 }
 
 async fn enrol(admin: &Caller, name: &str) -> String {
-    let enrolled = admin.post("/v1/sites/lab/agents", &json!({ "name": name })).await.expect(201);
+    let enrolled = admin
+        .post("/v1/sites/lab/agents", &json!({ "name": name }))
+        .await
+        .expect(201);
     enrolled.body["token"].as_str().unwrap().to_owned()
 }
 
@@ -436,17 +578,24 @@ fn documents(nodes: u8) -> Vec<(String, Value)> {
     let mut suite = fleet::suite();
     suite["spec"]["gates"][0]["after_reboot"] = json!(true);
     let mut documents = vec![
-        ("/v1/sites/lab".to_owned(), json!({ "spec": { "live": live } })),
+        (
+            "/v1/sites/lab".to_owned(),
+            json!({ "spec": { "live": live } }),
+        ),
         ("/v1/racks/r1".to_owned(), fleet::rack()),
         ("/v1/subnets/prov".to_owned(), fleet::subnet()),
         ("/v1/hardware_profiles/virtual".to_owned(), fleet::profile()),
-        ("/v1/credentials/bmc".to_owned(), json!({ "spec": { "purpose": "bmc", "user": "root", "secret": "calvin" } })),
+        (
+            "/v1/credentials/bmc".to_owned(),
+            json!({ "spec": { "purpose": "bmc", "user": "root", "secret": "calvin" } }),
+        ),
         ("/v1/images/debian-12".to_owned(), fleet::image()),
         ("/v1/stacks/base".to_owned(), stack),
         ("/v1/clusters/slurm".to_owned(), fleet::cluster()),
         ("/v1/suites/smoke".to_owned(), suite),
         ("/v1/pools/gpu".to_owned(), fleet::pool()),
     ];
-    documents.extend((1..=nodes).map(|number| (format!("/v1/nodes/n{number}"), fleet::node(number))));
+    documents
+        .extend((1..=nodes).map(|number| (format!("/v1/nodes/n{number}"), fleet::node(number))));
     documents
 }

@@ -63,7 +63,10 @@ impl World {
         let rack = self.rack();
         for (name, unsanitised, open) in nodes {
             let machine = &rack.machines[&name];
-            assert!(unsanitised || machine.empty() || machine.foreign, "{name} holds data, and Muster thinks it clean");
+            assert!(
+                unsanitised || machine.empty() || machine.foreign,
+                "{name} holds data, and Muster thinks it clean"
+            );
             assert!(open <= 1, "{name} works on {open} operations");
         }
     }
@@ -87,10 +90,17 @@ impl World {
                 .unwrap()
                 .into_iter()
                 .collect();
-        for machine in
-            self.rack().machines.values().filter(|machine| machine.running != Running::Off && !machine.foreign)
+        for machine in self
+            .rack()
+            .machines
+            .values()
+            .filter(|machine| machine.running != Running::Off && !machine.foreign)
         {
-            assert!(reserved[&machine.name] > 0, "{} is on without its share of the rack's power", machine.name);
+            assert!(
+                reserved[&machine.name] > 0,
+                "{} is on without its share of the rack's power",
+                machine.name
+            );
         }
         let over: Vec<String> = sqlx::query_scalar(
             "SELECT r.name FROM objects r JOIN nodes n ON n.rack_id = r.id GROUP BY r.id
@@ -114,18 +124,36 @@ impl World {
         .fetch_all(&self.server.app.pool)
         .await
         .unwrap();
-        let permits: BTreeMap<Uuid, Permit> = permits.into_iter().map(|permit| (permit.0, permit)).collect();
-        let bound: Vec<Uuid> = sqlx::query_scalar("SELECT COALESCE(marker, id) FROM claims WHERE state = 'bound'")
-            .fetch_all(&self.server.app.pool)
-            .await
-            .unwrap();
+        let permits: BTreeMap<Uuid, Permit> = permits
+            .into_iter()
+            .map(|permit| (permit.0, permit))
+            .collect();
+        let bound: Vec<Uuid> =
+            sqlx::query_scalar("SELECT COALESCE(marker, id) FROM claims WHERE state = 'bound'")
+                .fetch_all(&self.server.app.pool)
+                .await
+                .unwrap();
         let rack = self.rack();
-        assert!(rack.scheduler.violations.is_empty(), "{:?}", rack.scheduler.violations);
+        assert!(
+            rack.scheduler.violations.is_empty(),
+            "{:?}",
+            rack.scheduler.violations
+        );
         for machine in rack.machines.values() {
             let (mut seen, mut written) = (std::collections::BTreeSet::new(), 0);
             for done in &machine.log {
-                let Done { act, permit, epoch, marked, .. } = done;
-                assert!(seen.insert(permit), "{}: {act}, and something else under the same permit", machine.name);
+                let Done {
+                    act,
+                    permit,
+                    epoch,
+                    marked,
+                    ..
+                } = done;
+                assert!(
+                    seen.insert(permit),
+                    "{}: {act}, and something else under the same permit",
+                    machine.name
+                );
                 let writes = matches!(&**act, "image" | "wipe");
                 let kind = if writes { act } else { "power" };
                 let (_, of_kind, of_node, of_epoch, redemptions, of_claim) = &permits[&permit.0];
@@ -134,8 +162,16 @@ impl World {
                     (of_kind.as_str(), of_node.as_str(), *of_epoch),
                     "{done:?}"
                 );
-                assert!(*redemptions > 0, "{}: {done:?} without its permit redeemed", machine.name);
-                assert!(!writes || *epoch >= written, "{}: {done:?} after epoch {written} had written", machine.name);
+                assert!(
+                    *redemptions > 0,
+                    "{}: {done:?} without its permit redeemed",
+                    machine.name
+                );
+                assert!(
+                    !writes || *epoch >= written,
+                    "{}: {done:?} after epoch {written} had written",
+                    machine.name
+                );
                 written = if writes { *epoch } else { written };
                 let own = marked.is_none_or(|claim| Some(claim.0) == *of_claim);
                 assert!(
@@ -144,7 +180,11 @@ impl World {
                     machine.name
                 );
                 let held = marked.is_some_and(|claim| bound.contains(&claim.0));
-                assert!(*act != "wipe" || !held, "{}: wiped, and its claim is bound: {done:?}", machine.name);
+                assert!(
+                    *act != "wipe" || !held,
+                    "{}: wiped, and its claim is bound: {done:?}",
+                    machine.name
+                );
             }
         }
     }
@@ -162,12 +202,17 @@ impl World {
             let listed = rack.scheduler.members.contains(&name);
             let machine = &rack.machines[&name];
             match state.as_str() {
-                "in_service" => assert!(listed || machine.foreign, "{name} serves and is not listed"),
+                "in_service" => {
+                    assert!(listed || machine.foreign, "{name} serves and is not listed")
+                }
                 "available" if claim.is_none() => {
                     assert!(!listed, "{name} can be claimed and is listed");
                     assert!(machine.empty(), "{name} can be claimed and holds data");
                     // Nobody claims it while it runs gates.
-                    assert!(!asked_nothing || machine.running == Running::Off, "{name} can be claimed and is on");
+                    assert!(
+                        !asked_nothing || machine.running == Running::Off,
+                        "{name} can be claimed and is on"
+                    );
                 }
                 _ => {}
             }

@@ -21,13 +21,29 @@ pub(crate) fn in_process(app: &App) -> Router {
 }
 
 async fn by_token(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let shown = request.headers().get("authorization").and_then(|value| value.to_str().ok());
-    let token = shown.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
-    let found = sqlx::query_as::<_, (AgentId, ObjectId)>("SELECT id, site_id FROM agents WHERE token_hash = $1");
-    match found.bind(tokens::hash(token)).fetch_optional(&app.pool).await {
+    let shown = request
+        .headers()
+        .get("authorization")
+        .and_then(|value| value.to_str().ok());
+    let token = shown
+        .and_then(|value| value.strip_prefix("Bearer "))
+        .unwrap_or_default();
+    let found = sqlx::query_as::<_, (AgentId, ObjectId)>(
+        "SELECT id, site_id FROM agents WHERE token_hash = $1",
+    );
+    match found
+        .bind(tokens::hash(token))
+        .fetch_optional(&app.pool)
+        .await
+    {
         Ok(found) => {
             let (not_before, not_after) = (Timestamp::UNIX_EPOCH, Timestamp::MAX);
-            let peer = found.map(|(agent, site)| Certified { agent, site, not_before, not_after });
+            let peer = found.map(|(agent, site)| Certified {
+                agent,
+                site,
+                not_before,
+                not_after,
+            });
             request.extensions_mut().insert(ConnectInfo(Peer(peer)));
             next.run(request).await
         }
@@ -48,6 +64,9 @@ impl Door {
         let listener = TlsListener::start(socket, &app.keys.authority).unwrap();
         let routes = http::agent::router(app.clone()).into_make_service_with_connect_info::<Peer>();
         let serving = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
-        Self { url, _serving: AbortOnDropHandle::new(serving) }
+        Self {
+            url,
+            _serving: AbortOnDropHandle::new(serving),
+        }
     }
 }

@@ -84,7 +84,10 @@ pub(crate) async fn declare(admin: &Caller) {
         ("/v1/subnets/prov", subnet()),
         ("/v1/hardware_profiles/virtual", profile()),
         ("/v1/network_profiles/bonded", network_profile()),
-        ("/v1/credentials/bmc", json!({ "spec": { "purpose": "bmc", "user": "root", "secret": "calvin" } })),
+        (
+            "/v1/credentials/bmc",
+            json!({ "spec": { "purpose": "bmc", "user": "root", "secret": "calvin" } }),
+        ),
         ("/v1/images/debian-12", image()),
         ("/v1/stacks/base", stack()),
         ("/v1/clusters/slurm", cluster()),
@@ -103,7 +106,10 @@ pub(crate) async fn declare_pool(admin: &Caller) {
 /// Registers nodes `n1`… and puts them where inspection would leave them; the engine has its own tests.
 pub(crate) async fn available(server: &Server, admin: &Caller, count: u8) {
     for number in 1..=count {
-        admin.put(&format!("/v1/nodes/n{number}"), &node(number)).await.expect(201);
+        admin
+            .put(&format!("/v1/nodes/n{number}"), &node(number))
+            .await
+            .expect(201);
     }
     arrive(server).await;
 }
@@ -114,6 +120,9 @@ pub(crate) async fn arrive(server: &Server) {
         "UPDATE nodes SET state = 'available', wish = NULL, operation_id = NULL",
         "UPDATE operations SET state = 'succeeded', finished_at = now() WHERE finished_at IS NULL",
     ] {
-        sqlx::query(statement).execute(&server.app.pool).await.unwrap();
+        sqlx::query(statement)
+            .execute(&server.app.pool)
+            .await
+            .unwrap();
     }
 }

@@ -55,12 +55,19 @@ impl Reply {
 
     /// The stable code of a refusal, and the pointer of its first fault.
     pub(crate) fn problem(&self) -> (u16, &str, &str) {
-        let text = |pointer| self.body.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let text = |pointer| {
+            self.body
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
         (self.status, text("/code"), text("/errors/0/pointer"))
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
     }
 }
 
@@ -74,7 +81,11 @@ pub(crate) struct Caller {
 
 impl Server {
     pub(crate) async fn start() -> Self {
-        Self::on(postgres::database().await, Clock::manual(START.parse::<Timestamp>().unwrap())).await
+        Self::on(
+            postgres::database().await,
+            Clock::manual(START.parse::<Timestamp>().unwrap()),
+        )
+        .await
     }
 
     /// A server on a database that is there already.
@@ -83,8 +94,14 @@ impl Server {
     }
 
     /// The same, with a provider that vouches for people.
-    pub(crate) async fn vouched(pool: sqlx::PgPool, clock: Clock, oidc: Option<Arc<Provider>>) -> Self {
-        let keys = Keys::load(MasterKey::from_bytes(&[7; 32]), &pool, &clock).await.unwrap();
+    pub(crate) async fn vouched(
+        pool: sqlx::PgPool,
+        clock: Clock,
+        oidc: Option<Arc<Provider>>,
+    ) -> Self {
+        let keys = Keys::load(MasterKey::from_bytes(&[7; 32]), &pool, &clock)
+            .await
+            .unwrap();
         let blobs = tempfile::tempdir().unwrap();
         let app = App {
             pool,
@@ -99,7 +116,11 @@ impl Server {
             wake_sites: Arc::new(Notify::new()),
             wake_readers: Arc::new(watch::channel(0).0),
         };
-        Self { router: muster_server::http::router(app.clone()), app, data_dir: blobs }
+        Self {
+            router: muster_server::http::router(app.clone()),
+            app,
+            data_dir: blobs,
+        }
     }
 
     /// A caller with a token of the role.
@@ -114,7 +135,9 @@ impl Server {
             created_at: now,
             expires_at: now + SignedDuration::from_hours(24 * 30),
         };
-        db::tokens::insert(&mut self.app.pool.acquire().await.unwrap(), &token).await.unwrap();
+        db::tokens::insert(&mut self.app.pool.acquire().await.unwrap(), &token)
+            .await
+            .unwrap();
         self.with(Some(minted.secret.reveal().to_owned()))
     }
 
@@ -126,7 +149,10 @@ impl Server {
     pub(crate) async fn listen(&self) -> String {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = self.router.clone().into_make_service_with_connect_info::<std::net::SocketAddr>();
+        let router = self
+            .router
+            .clone()
+            .into_make_service_with_connect_info::<std::net::SocketAddr>();
         tokio::spawn(async move { axum::serve(listener, router).await });
         url
     }
@@ -144,21 +170,34 @@ impl Server {
 
     /// A caller with this text as its token.
     pub(crate) fn with(&self, token: Option<String>) -> Caller {
-        Caller { router: self.router.clone(), token, headers: HeaderMap::new() }
+        Caller {
+            router: self.router.clone(),
+            token,
+            headers: HeaderMap::new(),
+        }
     }
 }
 
 /// Receivers of tests are on the loopback, so that is allowed; and nothing else.
 fn outbound() -> Outbound {
-    let policy = Policy { allowed: vec!["127.0.0.1/32".parse().unwrap()] };
-    Outbound::new(policy, Names::Fixed(HashMap::new()), Duration::from_secs(10))
+    let policy = Policy {
+        allowed: vec!["127.0.0.1/32".parse().unwrap()],
+    };
+    Outbound::new(
+        policy,
+        Names::Fixed(HashMap::new()),
+        Duration::from_secs(10),
+    )
 }
 
 impl Caller {
     /// The same caller with one more header on its next calls.
     pub(crate) fn header(&self, name: &str, value: &str) -> Self {
         let mut caller = self.clone();
-        caller.headers.insert(name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap());
+        caller.headers.insert(
+            name.parse::<HeaderName>().unwrap(),
+            HeaderValue::from_str(value).unwrap(),
+        );
         caller
     }
 
@@ -188,7 +227,9 @@ impl Caller {
     }
 
     pub(crate) async fn json(&self, method: Method, path: &str, body: &Value) -> Reply {
-        self.header("content-type", "application/json").send(method, path, body.to_string().into_bytes()).await
+        self.header("content-type", "application/json")
+            .send(method, path, body.to_string().into_bytes())
+            .await
     }
 
     /// A request with these bytes as its body.
@@ -200,11 +241,21 @@ impl Caller {
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
-        let response = self.router.clone().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
+        let response = self
+            .router
+            .clone()
+            .oneshot(request.body(Body::from(body)).unwrap())
+            .await
+            .unwrap();
         let (parts, body) = response.into_parts();
         let bytes = axum::body::to_bytes(body, 64 << 20).await.unwrap();
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Reply { status: parts.status.as_u16(), headers: parts.headers, body, text }
+        Reply {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body,
+            text,
+        }
     }
 }

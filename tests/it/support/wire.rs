@@ -54,19 +54,33 @@ impl Wire {
     /// A good wire for connections.
     pub(crate) async fn connections(end: End) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, faults) = (listener.local_addr().unwrap(), Arc::<Mutex<Faults>>::default());
+        let (address, faults) = (
+            listener.local_addr().unwrap(),
+            Arc::<Mutex<Faults>>::default(),
+        );
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(listener, end, Arc::clone(&faults)));
-        Self { address, faults, _tasks: tasks }
+        Self {
+            address,
+            faults,
+            _tasks: tasks,
+        }
     }
 
     /// A good wire for datagrams: one client at a time, and a server that may answer from another port.
     pub(crate) async fn datagrams(end: SocketAddr) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let (address, faults) = (socket.local_addr().unwrap(), Arc::<Mutex<Faults>>::default());
+        let (address, faults) = (
+            socket.local_addr().unwrap(),
+            Arc::<Mutex<Faults>>::default(),
+        );
         let mut tasks = JoinSet::new();
         tasks.spawn(relay(socket, end, Arc::clone(&faults)));
-        Self { address, faults, _tasks: tasks }
+        Self {
+            address,
+            faults,
+            _tasks: tasks,
+        }
     }
 
     /// Changes what becomes of everything from now on, on open connections too.
@@ -102,13 +116,17 @@ async fn connect(stream: TcpStream, end: End, faults: Arc<Mutex<Faults>>) {
     let (from, to) = stream.into_split();
     match end {
         End::Tcp(address) => {
-            let Ok(far) = TcpStream::connect(address).await else { return };
+            let Ok(far) = TcpStream::connect(address).await else {
+                return;
+            };
             far.set_nodelay(true).unwrap();
             let (back, there) = far.into_split();
             both(from, there, back, to, &faults).await;
         }
         End::Unix(path) => {
-            let Ok(far) = UnixStream::connect(path).await else { return };
+            let Ok(far) = UnixStream::connect(path).await else {
+                return;
+            };
             let (back, there) = far.into_split();
             both(from, there, back, to, &faults).await;
         }
@@ -129,18 +147,30 @@ async fn both(
     }
 }
 
-async fn pump(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, way: impl Fn() -> Way) {
+async fn pump(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    way: impl Fn() -> Way,
+) {
     let (mut buffer, mut passed) = (vec![0; 64 << 10], 0);
     loop {
-        let Ok(length @ 1..) = from.read(&mut buffer).await else { return };
+        let Ok(length @ 1..) = from.read(&mut buffer).await else {
+            return;
+        };
         let now = way();
         if now.dead {
             continue;
         }
         tokio::time::sleep(now.delay).await;
-        let left = now.cut_after.map_or(u64::MAX, |most| most.saturating_sub(passed));
+        let left = now
+            .cut_after
+            .map_or(u64::MAX, |most| most.saturating_sub(passed));
         let whole = left > length as u64;
-        let part = if whole { length } else { usize::try_from(left).unwrap() };
+        let part = if whole {
+            length
+        } else {
+            usize::try_from(left).unwrap()
+        };
         if to.write_all(&buffer[..part]).await.is_err() || !whole {
             return;
         }
@@ -185,7 +215,10 @@ struct Dice(u64);
 impl Dice {
     fn falls(&mut self, of_hundred: u32) -> bool {
         // Knuth's MMIX generator; its high bits are good enough for a wire.
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % 100 < u64::from(of_hundred)
     }
 
@@ -199,6 +232,9 @@ impl Dice {
             return Vec::new();
         }
         let twice = self.falls(way.twice).then(|| datagram.clone());
-        [Some(datagram), twice, held.take()].into_iter().flatten().collect()
+        [Some(datagram), twice, held.take()]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 }

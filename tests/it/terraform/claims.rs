@@ -89,10 +89,18 @@ async fn until(admin: &Caller, path: &str, fits: impl Fn(&Value) -> bool) -> Val
 async fn child_of(parent: u32) -> u32 {
     let begun = Instant::now();
     loop {
-        let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
-        let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
-        let others = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-        if let Some(pid) = others.chain([children]).find_map(|line| line.split_whitespace().next()?.parse().ok()) {
+        let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))
+            .unwrap_or_default();
+        let tasks = std::fs::read_dir(format!("/proc/{parent}/task"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let others =
+            tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+        if let Some(pid) = others
+            .chain([children])
+            .find_map(|line| line.split_whitespace().next()?.parse().ok())
+        {
             return pid;
         }
         assert!(begun.elapsed() < PATIENCE, "{parent} starts nothing");
@@ -101,7 +109,11 @@ async fn child_of(parent: u32) -> u32 {
 }
 
 async fn signal(signal: &str, pid: u32) {
-    let status = Command::new("kill").args([signal, &pid.to_string()]).status().await.unwrap();
+    let status = Command::new("kill")
+        .args([signal, &pid.to_string()])
+        .status()
+        .await
+        .unwrap();
     assert!(status.success(), "{pid} was there");
 }
 
@@ -111,7 +123,10 @@ async fn kill_terraform(mut running: Child) {
     running.kill().await.unwrap();
     let begun = Instant::now();
     while std::fs::exists(format!("/proc/{provider}")).unwrap() {
-        assert!(begun.elapsed() < PATIENCE, "the provider outlives Terraform");
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "the provider outlives Terraform"
+        );
         tokio::time::sleep(POLL).await;
     }
 }
@@ -122,7 +137,9 @@ async fn a_claim_is_waited_for_and_so_is_its_end() {
     world.settle().await;
     let terraform = Terraform::start(&world.server).await;
     terraform.write(&format!("{}{OBSERVED}", claim("c1", "n1", "")));
-    let applied = alive(&mut world, &terraform, &["apply", "-auto-approve"]).await.expect(0);
+    let applied = alive(&mut world, &terraform, &["apply", "-auto-approve"])
+        .await
+        .expect(0);
     applied
         .says("Effect: reinstall")
         .says("node = \"in_service\"")
@@ -133,8 +150,15 @@ async fn a_claim_is_waited_for_and_so_is_its_end() {
     terraform.plan().await.expect(0).says("No changes.");
 
     let imported = terraform.beside();
-    imported.write(&format!("{}import {{\n  to = muster_claim.c1\n  id = \"c1\"\n}}\n", claim("c1", "n1", "")));
-    imported.apply().await.expect(0).says("1 imported, 0 added, 0 changed, 0 destroyed");
+    imported.write(&format!(
+        "{}import {{\n  to = muster_claim.c1\n  id = \"c1\"\n}}\n",
+        claim("c1", "n1", "")
+    ));
+    imported
+        .apply()
+        .await
+        .expect(0)
+        .says("1 imported, 0 added, 0 changed, 0 destroyed");
     imported.plan().await.expect(0).says("No changes.");
 
     // Another node is another claim: the old node is wiped, the new one written.
@@ -146,13 +170,30 @@ async fn a_claim_is_waited_for_and_so_is_its_end() {
         .says("Effect: wipe")
         .says("Effect: reinstall")
         .says("1 to add, 0 to change, 1 to destroy");
-    alive(&mut world, &terraform, &["apply", "-auto-approve"]).await.expect(0);
-    assert_eq!((world.state("n1").await.as_str(), world.state("n2").await.as_str()), ("available", "in_service"));
+    alive(&mut world, &terraform, &["apply", "-auto-approve"])
+        .await
+        .expect(0);
+    assert_eq!(
+        (
+            world.state("n1").await.as_str(),
+            world.state("n2").await.as_str()
+        ),
+        ("available", "in_service")
+    );
 
-    let destroyed = alive(&mut world, &terraform, &["destroy", "-auto-approve"]).await.expect(0);
-    destroyed.says("Effect: wipe").says("wipes its disks when the pool's undo window is over").says("1 destroyed");
+    let destroyed = alive(&mut world, &terraform, &["destroy", "-auto-approve"])
+        .await
+        .expect(0);
+    destroyed
+        .says("Effect: wipe")
+        .says("wipes its disks when the pool's undo window is over")
+        .says("1 destroyed");
     assert_eq!(world.state("n2").await, "available");
-    let wiped = |name| world.machine(name, |machine| machine.log.iter().filter(|done| done.act == "wipe").count());
+    let wiped = |name| {
+        world.machine(name, |machine| {
+            machine.log.iter().filter(|done| done.act == "wipe").count()
+        })
+    };
     assert_eq!((wiped("n1"), wiped("n2")), (1, 1));
     world.check().await;
 }
@@ -162,23 +203,55 @@ async fn a_claim_that_is_late_is_kept_and_the_next_apply_goes_on_with_it() {
     let mut world = World::start(1).await;
     world.settle().await;
     let terraform = Terraform::start(&world.server).await;
-    terraform.write(&claim("c1", "n1", "  timeouts = { create = \"1s\", update = \"1s\" }"));
+    terraform.write(&claim(
+        "c1",
+        "n1",
+        "  timeouts = { create = \"1s\", update = \"1s\" }",
+    ));
     // The machines do nothing meanwhile.
-    terraform.apply().await.expect(0).says("The claim is not ready yet").says("1 added");
+    terraform
+        .apply()
+        .await
+        .expect(0)
+        .says("The claim is not ready yet")
+        .says("1 added");
     let id = world.admin.get("/v1/claims/c1").await.expect(200).body["id"].clone();
-    assert!(terraform.state().contains(id.as_str().unwrap()), "its id is kept");
-    terraform.apply().await.expect(1).says("The claim c1 is not ready yet");
-    terraform.plan().await.expect(2).says("0 to add, 1 to change, 0 to destroy");
+    assert!(
+        terraform.state().contains(id.as_str().unwrap()),
+        "its id is kept"
+    );
+    terraform
+        .apply()
+        .await
+        .expect(1)
+        .says("The claim c1 is not ready yet");
+    terraform
+        .plan()
+        .await
+        .expect(2)
+        .says("0 to add, 1 to change, 0 to destroy");
 
     terraform.write(&claim("c1", "n1", ""));
     terraform.run(&["plan", "-out=saved"]).await.expect(0);
-    alive(&mut world, &terraform, &["apply", "saved"]).await.expect(0).says("0 added, 1 changed, 0 destroyed");
+    alive(&mut world, &terraform, &["apply", "saved"])
+        .await
+        .expect(0)
+        .says("0 added, 1 changed, 0 destroyed");
     assert_eq!(world.admin.get("/v1/claims/c1").await.body["id"], id);
     terraform.plan().await.expect(0).says("No changes.");
 
     // Somebody releases it by hand.
-    world.admin.expecting(1).delete("/v1/claims/c1").await.expect(202);
-    terraform.plan().await.expect(2).says("1 to add, 0 to change, 0 to destroy");
+    world
+        .admin
+        .expecting(1)
+        .delete("/v1/claims/c1")
+        .await
+        .expect(202);
+    terraform
+        .plan()
+        .await
+        .expect(2)
+        .says("1 to add, 0 to change, 0 to destroy");
     world.settle().await;
     world.check().await;
 }
@@ -190,7 +263,9 @@ async fn a_hold_is_changed_in_place_and_another_node_is_no_change() {
     let terraform = Terraform::start(&world.server).await;
     let with = |more: &str| {
         let spec = format!("pool = \"gpu\", node = \"n1\", wait_for = \"bound\"{more}");
-        terraform.write(&format!("resource \"muster_claim\" \"c1\" {{\n  name = \"c1\"\n  spec = {{ {spec} }}\n}}\n"));
+        terraform.write(&format!(
+            "resource \"muster_claim\" \"c1\" {{\n  name = \"c1\"\n  spec = {{ {spec} }}\n}}\n"
+        ));
     };
     with("");
     // The machines do nothing meanwhile: it is bound, which is all that is waited for.
@@ -199,16 +274,33 @@ async fn a_hold_is_changed_in_place_and_another_node_is_no_change() {
     let made = world.admin.get("/v1/claims/c1").await.expect(200).body;
     let version = world.value("n1", "version").await;
     with(", hold = true");
-    terraform.apply().await.expect(0).says("0 added, 1 changed, 0 destroyed");
+    terraform
+        .apply()
+        .await
+        .expect(0)
+        .says("0 added, 1 changed, 0 destroyed");
     let held = world.admin.get("/v1/claims/c1").await.expect(200).body;
-    assert_eq!((&held["id"], &held["status"]["effective_hold"]), (&made["id"], &serde_json::json!(true)));
-    assert_eq!(world.value("n1", "version").await, version, "its node did not notice");
+    assert_eq!(
+        (&held["id"], &held["status"]["effective_hold"]),
+        (&made["id"], &serde_json::json!(true))
+    );
+    assert_eq!(
+        world.value("n1", "version").await,
+        version,
+        "its node did not notice"
+    );
     terraform.plan().await.expect(0).says("No changes.");
 
     let replace = world.admin.header("if-match", "*");
-    replace.post("/v1/claims/c1/actions/replace", &serde_json::json!({})).await.expect(202);
+    replace
+        .post("/v1/claims/c1/actions/replace", &serde_json::json!({}))
+        .await
+        .expect(202);
     world.settle().await;
-    assert_eq!(world.admin.get("/v1/claims/c1").await.body["status"]["node"], "n2");
+    assert_eq!(
+        world.admin.get("/v1/claims/c1").await.body["status"]["node"],
+        "n2"
+    );
     terraform.plan().await.expect(0).says("No changes.");
     world.check().await;
 }
@@ -220,36 +312,78 @@ async fn an_apply_that_is_killed_is_taken_up_by_the_next_one() {
     let terraform = Terraform::start(&world.server).await;
     terraform.write(&claim("c1", "n1", ""));
     let running = terraform.spawn(&["apply", "-auto-approve"]);
-    let killed = until(&world.admin, "/v1/claims/c1", |claim| claim["id"].is_string()).await;
+    let killed = until(&world.admin, "/v1/claims/c1", |claim| {
+        claim["id"].is_string()
+    })
+    .await;
     kill_terraform(running).await;
-    assert!(!terraform.state().contains("muster_claim"), "Terraform could write nothing");
-    let applied = alive(&mut world, &terraform, &["apply", "-auto-approve"]).await.expect(0);
+    assert!(
+        !terraform.state().contains("muster_claim"),
+        "Terraform could write nothing"
+    );
+    let applied = alive(&mut world, &terraform, &["apply", "-auto-approve"])
+        .await
+        .expect(0);
     applied.says("1 added, 0 changed, 0 destroyed");
     let claims = world.admin.get("/v1/claims").await.body;
-    assert_eq!((&claims["items"][0]["id"], claims["items"].as_array().unwrap().len()), (&killed["id"], 1));
+    assert_eq!(
+        (
+            &claims["items"][0]["id"],
+            claims["items"].as_array().unwrap().len()
+        ),
+        (&killed["id"], 1)
+    );
     assert_eq!(world.state("n1").await, "in_service");
 
     // The provider alone: Terraform hears that it is gone.
-    terraform.write(&format!("{}{}", claim("c1", "n1", ""), claim("c2", "n2", "")));
+    terraform.write(&format!(
+        "{}{}",
+        claim("c1", "n1", ""),
+        claim("c2", "n2", "")
+    ));
     let mut running = terraform.spawn(&["apply", "-auto-approve"]);
-    let killed = until(&world.admin, "/v1/claims/c2", |claim| claim["id"].is_string()).await;
+    let killed = until(&world.admin, "/v1/claims/c2", |claim| {
+        claim["id"].is_string()
+    })
+    .await;
     signal("-KILL", child_of(running.id().unwrap()).await).await;
     assert!(!running.wait().await.unwrap().success());
-    alive(&mut world, &terraform, &["apply", "-auto-approve"]).await.expect(0);
-    assert_eq!(world.admin.get("/v1/claims/c2").await.body["id"], killed["id"]);
+    alive(&mut world, &terraform, &["apply", "-auto-approve"])
+        .await
+        .expect(0);
+    assert_eq!(
+        world.admin.get("/v1/claims/c2").await.body["id"],
+        killed["id"]
+    );
 
     // Ctrl-C, which a terminal sends to both: Terraform ends with the claim in its state.
-    let all = [("c1", "n1"), ("c2", "n2"), ("c3", "n3")].map(|(name, node)| claim(name, node, "")).concat();
+    let all = [("c1", "n1"), ("c2", "n2"), ("c3", "n3")]
+        .map(|(name, node)| claim(name, node, ""))
+        .concat();
     terraform.write(&all);
     let mut running = terraform.spawn(&["apply", "-auto-approve"]);
-    let interrupted = until(&world.admin, "/v1/claims/c3", |claim| claim["id"].is_string()).await;
+    let interrupted = until(&world.admin, "/v1/claims/c3", |claim| {
+        claim["id"].is_string()
+    })
+    .await;
     let provider = child_of(running.id().unwrap()).await;
     signal("-INT", provider).await;
     signal("-INT", running.id().unwrap()).await;
     assert!(!running.wait().await.unwrap().success());
-    assert!(terraform.state().contains(interrupted["id"].as_str().unwrap()), "its id is kept");
-    alive(&mut world, &terraform, &["apply", "-auto-approve"]).await.expect(0).says("0 destroyed");
-    assert_eq!(world.admin.get("/v1/claims/c3").await.body["id"], interrupted["id"]);
+    assert!(
+        terraform
+            .state()
+            .contains(interrupted["id"].as_str().unwrap()),
+        "its id is kept"
+    );
+    alive(&mut world, &terraform, &["apply", "-auto-approve"])
+        .await
+        .expect(0)
+        .says("0 destroyed");
+    assert_eq!(
+        world.admin.get("/v1/claims/c3").await.body["id"],
+        interrupted["id"]
+    );
     terraform.plan().await.expect(0).says("No changes.");
     world.check().await;
 }
@@ -277,12 +411,26 @@ resource "muster_node" "many" {
 "#,
     );
     let running = terraform.spawn(&["apply", "-auto-approve"]);
-    until(&admin, "/v1/nodes?limit=1000", |page| page["items"].as_array().is_some_and(|items| items.len() >= 20)).await;
+    until(&admin, "/v1/nodes?limit=1000", |page| {
+        page["items"]
+            .as_array()
+            .is_some_and(|items| items.len() >= 20)
+    })
+    .await;
     kill_terraform(running).await;
-    let begun = admin.get("/v1/nodes?limit=1000").await.body["items"].as_array().unwrap().len();
+    let begun = admin.get("/v1/nodes?limit=1000").await.body["items"]
+        .as_array()
+        .unwrap()
+        .len();
     assert!(begun < 200, "killed in the middle");
     terraform.apply().await.expect(0);
-    assert_eq!(admin.get("/v1/nodes?limit=1000").await.body["items"].as_array().unwrap().len(), 200);
+    assert_eq!(
+        admin.get("/v1/nodes?limit=1000").await.body["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        200
+    );
     terraform.plan().await.expect(0).says("No changes.");
     terraform.destroy().await.expect(0).says("201 destroyed");
 }

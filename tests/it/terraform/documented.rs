@@ -9,8 +9,11 @@ use crate::support::server::Server;
 /// The guide's blocks of configuration, in their order.
 fn examples() -> String {
     let guide = file("docs/terraform.md");
-    let blocks: Vec<&str> =
-        guide.split("```hcl\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect();
+    let blocks: Vec<&str> = guide
+        .split("```hcl\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap_or_default())
+        .collect();
     assert!(blocks.len() > 8, "the guide cannot be read: {blocks:?}");
     blocks.join("\n")
 }
@@ -31,7 +34,10 @@ async fn pretend(server: &Server) {
 async fn every_example_of_the_guide_works() {
     let server = Server::start().await;
     let admin = server.admin().await;
-    admin.put("/v1/sites/lab", &serde_json::json!({ "spec": {} })).await.expect(201);
+    admin
+        .put("/v1/sites/lab", &serde_json::json!({ "spec": {} }))
+        .await
+        .expect(201);
     let terraform = Terraform::start(&server).await;
     std::fs::write(terraform.path("main.tf"), examples()).unwrap();
     let mut applying = Box::pin(terraform.apply());
@@ -41,7 +47,10 @@ async fn every_example_of_the_guide_works() {
             break printed;
         }
     };
-    printed.expect(0).says("1 imported, 12 added, 0 changed, 0 destroyed").says("\"n1\",");
+    printed
+        .expect(0)
+        .says("1 imported, 12 added, 0 changed, 0 destroyed")
+        .says("\"n1\",");
     terraform.plan().await.expect(0).says("No changes.");
     for text in [terraform.state(), terraform.plan().await.text] {
         assert!(!text.contains("calvin"), "a secret: {text}");
@@ -55,14 +64,33 @@ async fn the_example_fleet_is_declared_from_one_file() {
     let terraform = Terraform::start(&server).await;
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/fleet");
     for entry in std::fs::read_dir(example).unwrap().flatten() {
-        std::fs::copy(entry.path(), terraform.path(&entry.file_name().to_string_lossy())).unwrap();
+        std::fs::copy(
+            entry.path(),
+            terraform.path(&entry.file_name().to_string_lossy()),
+        )
+        .unwrap();
     }
     let password = "-var=bmc_password=canary-51c0";
-    let applied = terraform.run(&["apply", "-auto-approve", password]).await.expect(0);
-    let planned = terraform.run(&["plan", "-detailed-exitcode", password]).await.expect(0).says("No changes.");
-    for text in [applied.says("103 added").text, planned.text, terraform.state()] {
+    let applied = terraform
+        .run(&["apply", "-auto-approve", password])
+        .await
+        .expect(0);
+    let planned = terraform
+        .run(&["plan", "-detailed-exitcode", password])
+        .await
+        .expect(0)
+        .says("No changes.");
+    for text in [
+        applied.says("103 added").text,
+        planned.text,
+        terraform.state(),
+    ] {
         assert!(!text.contains("canary-51c0"), "a secret");
     }
-    let nodes = admin.get("/v1/nodes?limit=1000&filter=rack%3Dr2").await.expect(200).body;
+    let nodes = admin
+        .get("/v1/nodes?limit=1000&filter=rack%3Dr2")
+        .await
+        .expect(200)
+        .body;
     assert_eq!(nodes["items"].as_array().unwrap().len(), 32);
 }

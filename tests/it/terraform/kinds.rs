@@ -124,7 +124,11 @@ pub(super) fn fleet() -> String {
         ("IMAGE_DIGEST", fleet::digest("image")),
         ("RAW_DIGEST", fleet::digest("raw")),
     ];
-    words.into_iter().fold(FLEET.to_owned(), |text, (word, value)| text.replace(word, &value))
+    words
+        .into_iter()
+        .fold(FLEET.to_owned(), |text, (word, value)| {
+            text.replace(word, &value)
+        })
 }
 
 /// What is declared after [`changed`]: the kind, the name of its resource, and of the object.
@@ -150,15 +154,27 @@ const DECLARED: [(&str, &str, &str); 15] = [
 fn changed() -> String {
     let mut text = fleet();
     for (from, to) in [
-        ("name = \"lab\"\n", "name   = \"lab\"\n  labels = { region = \"north\" }\n"),
+        (
+            "name = \"lab\"\n",
+            "name   = \"lab\"\n  labels = { region = \"north\" }\n",
+        ),
         ("units = 42", "units = 48"),
-        ("agent_address = \"10.77.0.1\", mode", "agent_address = \"10.77.0.2\", mode"),
+        (
+            "agent_address = \"10.77.0.1\", mode",
+            "agent_address = \"10.77.0.2\", mode",
+        ),
         ("value = 9.4", "value = 9.25"),
         ("mtu = 9000", "mtu = 8000"),
         ("secret_version = \"1\"", "secret_version = \"2\""),
         ("version = \"5.2\"", "version = \"5.3\""),
-        ("version = \"1\", image = muster", "version = \"2\", image = muster"),
-        ("name = \"smoke\", version = \"1\"", "name = \"smoke\", version = \"2\""),
+        (
+            "version = \"1\", image = muster",
+            "version = \"2\", image = muster",
+        ),
+        (
+            "name = \"smoke\", version = \"1\"",
+            "name = \"smoke\", version = \"2\"",
+        ),
         ("partition = \"gpu\"", "partition = \"big\""),
         (
             "cluster = muster_cluster.slurm.name\n",
@@ -166,7 +182,10 @@ fn changed() -> String {
         ),
         ("gpu = \"h200\"", "gpu = \"h100\""),
         ("role = \"operator\", scope", "role = \"automation\", scope"),
-        ("topics = [\"node.*\"]", "topics = [\"node.*\", \"claim.*\"]"),
+        (
+            "topics = [\"node.*\"]",
+            "topics = [\"node.*\", \"claim.*\"]",
+        ),
         ("name        = \"ci\"", "name        = \"ci-2\""),
     ] {
         assert_eq!(text.matches(from).count(), 1, "{from}");
@@ -195,35 +214,63 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
     let admin = server.admin().await;
     let terraform = Terraform::start(&server).await;
     terraform.write(&fleet());
-    let logged = terraform.run_logged(&["apply", "-auto-approve"]).await.expect(0);
+    let logged = terraform
+        .run_logged(&["apply", "-auto-approve"])
+        .await
+        .expect(0);
     let mut printed = logged.says("15 added, 0 changed, 0 destroyed").text;
     assert!(printed.contains("[TRACE]"), "everything is logged");
     printed += &terraform.plan().await.expect(0).says("No changes.").text;
-    let hash = admin.get("/v1/credentials/bmc").await.expect(200).body["status"]["secret_hash"].clone();
+    let hash =
+        admin.get("/v1/credentials/bmc").await.expect(200).body["status"]["secret_hash"].clone();
 
     terraform.write(&changed());
     // Another name is another token.
-    printed += &terraform.apply().await.expect(0).says("1 added, 14 changed, 1 destroyed").text;
+    printed += &terraform
+        .apply()
+        .await
+        .expect(0)
+        .says("1 added, 14 changed, 1 destroyed")
+        .text;
     printed += &terraform.plan().await.expect(0).says("No changes.").text;
     assert_eq!(admin.get("/v1/racks/r1").await.body["spec"]["units"], 48);
-    assert_ne!(admin.get("/v1/credentials/bmc").await.body["status"]["secret_hash"], hash, "the other secret was sent");
+    assert_ne!(
+        admin.get("/v1/credentials/bmc").await.body["status"]["secret_hash"],
+        hash,
+        "the other secret was sent"
+    );
 
     terraform.write(&changed().replace("role = \"viewer\"", "role = \"operator\""));
-    printed += &terraform.plan().await.expect(1).says("the name of a token is used once").text;
+    printed += &terraform
+        .plan()
+        .await
+        .expect(1)
+        .says("the name of a token is used once")
+        .text;
     terraform.write(&changed());
 
     let imported = terraform.beside();
-    let blocks =
-        DECLARED.map(|(kind, name, id)| format!("import {{\n  to = muster_{kind}.{name}\n  id = \"{id}\"\n}}\n"));
+    let blocks = DECLARED.map(|(kind, name, id)| {
+        format!("import {{\n  to = muster_{kind}.{name}\n  id = \"{id}\"\n}}\n")
+    });
     imported.write(&format!("{}{}{}", changed(), blocks.concat(), sources()));
-    printed += &imported.apply().await.expect(0).says("15 imported, 0 added, 0 changed, 0 destroyed").text;
+    printed += &imported
+        .apply()
+        .await
+        .expect(0)
+        .says("15 imported, 0 added, 0 changed, 0 destroyed")
+        .text;
     printed += &imported.plan().await.expect(0).says("No changes.").text;
     let read = imported.run(&["output", "-json"]).await.expect(0).text;
     let read: serde_json::Value = serde_json::from_str(&read[read.find('{').unwrap()..]).unwrap();
     for (kind, _, name) in DECLARED {
         // The test has two tokens itself.
         let many = if kind == "token" { 3 } else { 1 };
-        assert_eq!(read[kind]["value"], serde_json::json!({ "one": name, "many": many }), "{kind}");
+        assert_eq!(
+            read[kind]["value"],
+            serde_json::json!({ "one": name, "many": many }),
+            "{kind}"
+        );
     }
 
     let token = std::fs::read_to_string(terraform.path("ci.token")).unwrap();
@@ -235,16 +282,28 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
     let own = terraform.token().to_owned();
     for text in [printed, terraform.state(), imported.state()] {
         let secrets = [SECRET, SIGNING, &token, &own];
-        assert!(!text.is_empty() && !secrets.iter().any(|secret| text.contains(secret)), "a secret: {text}");
+        assert!(
+            !text.is_empty() && !secrets.iter().any(|secret| text.contains(secret)),
+            "a secret: {text}"
+        );
     }
 
     terraform.destroy().await.expect(0).says("15 destroyed");
     for (_, collection) in muster_api::kind::COLLECTIONS {
-        let left = admin.get(&format!("/v1/{collection}")).await.expect(200).body["items"].clone();
+        let left = admin
+            .get(&format!("/v1/{collection}"))
+            .await
+            .expect(200)
+            .body["items"]
+            .clone();
         assert_eq!(left, serde_json::json!([]), "{collection}");
     }
     server.with(Some(token)).get("/v1/racks").await.expect(401);
-    imported.plan().await.expect(2).says("15 to add, 0 to change, 0 to destroy");
+    imported
+        .plan()
+        .await
+        .expect(2)
+        .says("15 to add, 0 to change, 0 to destroy");
 }
 
 #[tokio::test]
@@ -252,7 +311,10 @@ async fn a_refusal_is_shown_where_the_mistake_is() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let terraform = Terraform::start(&server).await;
-    admin.put("/v1/sites/lab", &serde_json::json!({ "spec": {} })).await.expect(201);
+    admin
+        .put("/v1/sites/lab", &serde_json::json!({ "spec": {} }))
+        .await
+        .expect(201);
     terraform.write("resource \"muster_rack\" \"r1\" {\n  name = \"r1\"\n  spec = { site = \"lab\", units = 42, power_budget_w = 1, colour = \"red\" }\n}\n");
     drop(terraform.plan().await);
     let rack = |site: &str, units: u32| {
@@ -270,22 +332,52 @@ async fn a_refusal_is_shown_where_the_mistake_is() {
     terraform.write(&rack("lab", 42));
     terraform.apply().await.expect(0);
     terraform.write(&rack("lab", 90));
-    terraform.apply().await.expect(1).says("on main.tf line 10").says("/spec/units");
+    terraform
+        .apply()
+        .await
+        .expect(1)
+        .says("on main.tf line 10")
+        .says("/spec/units");
     terraform.write(&rack("lab", 42));
     terraform.plan().await.expect(0).says("No changes.");
 
     // Somebody else changed it between plan and apply.
     terraform.write(&rack("lab", 44));
     terraform.run(&["plan", "-out=saved"]).await.expect(0);
-    admin.patch("/v1/racks/r1", &serde_json::json!({ "labels": { "row": "b" } })).await.expect(200);
-    terraform.run(&["apply", "-input=false", "saved"]).await.expect(1).says("stale_generation");
-    terraform.apply().await.expect(0).says("0 added, 1 changed, 0 destroyed");
-    admin.send(reqwest::Method::DELETE, "/v1/racks/r1", Vec::new()).await.expect(428);
+    admin
+        .patch(
+            "/v1/racks/r1",
+            &serde_json::json!({ "labels": { "row": "b" } }),
+        )
+        .await
+        .expect(200);
+    terraform
+        .run(&["apply", "-input=false", "saved"])
+        .await
+        .expect(1)
+        .says("stale_generation");
+    terraform
+        .apply()
+        .await
+        .expect(0)
+        .says("0 added, 1 changed, 0 destroyed");
+    admin
+        .send(reqwest::Method::DELETE, "/v1/racks/r1", Vec::new())
+        .await
+        .expect(428);
     admin.expecting(3).delete("/v1/racks/r1").await.expect(204);
-    terraform.plan().await.expect(2).says("1 to add, 0 to change, 0 to destroy");
+    terraform
+        .plan()
+        .await
+        .expect(2)
+        .says("1 to add, 0 to change, 0 to destroy");
 
     // What somebody else made is not taken for ours.
     let other = serde_json::json!({ "spec": { "site": "lab", "units": 10, "power_budget_w": 1 } });
     admin.put("/v1/racks/r1", &other).await.expect(201);
-    terraform.apply().await.expect(1).says("There is one with this name and other content");
+    terraform
+        .apply()
+        .await
+        .expect(1)
+        .says("There is one with this name and other content");
 }

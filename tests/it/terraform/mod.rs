@@ -17,8 +17,7 @@ use crate::support::server::Server;
 const PROVIDER: &str = env!("CARGO_BIN_EXE_muster-test-provider");
 /// Longer than any call here on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(180);
-const HEAD: &str =
-    "terraform {\n  required_providers {\n    muster = {\n      source = \"muster/muster\"\n    }\n  }\n}\n";
+const HEAD: &str = "terraform {\n  required_providers {\n    muster = {\n      source = \"muster/muster\"\n    }\n  }\n}\n";
 
 /// A directory with a configuration and its state, and the server that it is applied to.
 pub(crate) struct Terraform {
@@ -46,8 +45,17 @@ impl Printed {
     #[track_caller]
     pub(crate) fn says(self, words: &str) -> Self {
         // Terraform breaks lines where it likes, and draws a frame around what it says.
-        let flat = |text: &str| text.replace(['│', '\n'], " ").split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(flat(&self.text).contains(&flat(words)), "not said: {words}\n{}", self.text);
+        let flat = |text: &str| {
+            text.replace(['│', '\n'], " ")
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert!(
+            flat(&self.text).contains(&flat(words)),
+            "not said: {words}\n{}",
+            self.text
+        );
         self
     }
 }
@@ -69,7 +77,11 @@ impl Terraform {
             "provider_installation {{\n  dev_overrides {{\n    \"muster/muster\" = {plugins:?}\n  }}\n  direct {{}}\n}}\n"
         );
         std::fs::write(dir.path().join("cli.tfrc"), overrides).unwrap();
-        Self { dir, url: url.to_owned(), token: token.to_owned() }
+        Self {
+            dir,
+            url: url.to_owned(),
+            token: token.to_owned(),
+        }
     }
 
     /// Another directory for the same server.
@@ -98,9 +110,18 @@ impl Terraform {
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("terraform");
-        command.args(args).arg("-no-color").current_dir(self.dir.path()).stdin(Stdio::null());
-        command.env("TF_CLI_CONFIG_FILE", self.path("cli.tfrc")).env("CHECKPOINT_DISABLE", "1");
-        command.env("TF_IN_AUTOMATION", "1").env("MUSTER_URL", &self.url).env("MUSTER_TOKEN", &self.token);
+        command
+            .args(args)
+            .arg("-no-color")
+            .current_dir(self.dir.path())
+            .stdin(Stdio::null());
+        command
+            .env("TF_CLI_CONFIG_FILE", self.path("cli.tfrc"))
+            .env("CHECKPOINT_DISABLE", "1");
+        command
+            .env("TF_IN_AUTOMATION", "1")
+            .env("MUSTER_URL", &self.url)
+            .env("MUSTER_TOKEN", &self.token);
         command.env("TMPDIR", self.dir.path()).kill_on_drop(true);
         command
     }
@@ -108,7 +129,11 @@ impl Terraform {
     /// Starts it, for tests that do not let it end.
     pub(crate) fn spawn(&self, args: &[&str]) -> Child {
         let missing = "terraform is not installed: .ci/install says how to get it";
-        self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect(missing)
+        self.command(args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect(missing)
     }
 
     pub(crate) async fn run(&self, args: &[&str]) -> Printed {
@@ -125,9 +150,18 @@ impl Terraform {
     async fn finish(&self, mut command: Command) -> Printed {
         let missing = "terraform is not installed: .ci/install says how to get it";
         let output = tokio::time::timeout(TIMEOUT, command.output()).await;
-        let output = output.unwrap_or_else(|_| panic!("{command:?} does not end")).expect(missing);
-        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        Printed { code: output.status.code(), text }
+        let output = output
+            .unwrap_or_else(|_| panic!("{command:?} does not end"))
+            .expect(missing);
+        let text = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Printed {
+            code: output.status.code(),
+            text,
+        }
     }
 
     pub(crate) async fn apply(&self) -> Printed {
@@ -136,11 +170,13 @@ impl Terraform {
 
     /// 0 is an empty plan, 2 one that changes something.
     pub(crate) async fn plan(&self) -> Printed {
-        self.run(&["plan", "-detailed-exitcode", "-input=false"]).await
+        self.run(&["plan", "-detailed-exitcode", "-input=false"])
+            .await
     }
 
     pub(crate) async fn destroy(&self) -> Printed {
-        self.run(&["destroy", "-auto-approve", "-input=false"]).await
+        self.run(&["destroy", "-auto-approve", "-input=false"])
+            .await
     }
 }
 
@@ -156,16 +192,45 @@ async fn every_resource_and_data_source_is_applied_by_a_test() {
     let server = Server::start().await;
     let terraform = Terraform::start(&server).await;
     terraform.write("");
-    let schema = terraform.run(&["providers", "schema", "-json"]).await.expect(0).text;
-    let schema: serde_json::Value = serde_json::from_str(&schema[schema.find('{').unwrap()..]).unwrap();
-    let (_, provider) = schema["provider_schemas"].as_object().unwrap().iter().next().unwrap();
-    let applied =
-        [kinds::fleet(), kinds::sources(), claims::claim("c1", "n1", ""), claims::OBSERVED.to_owned()].concat();
-    for (sort, block, least) in [("resource_schemas", "resource", 16), ("data_source_schemas", "data", 35)] {
-        let known: BTreeSet<&str> = provider[sort].as_object().unwrap().keys().map(String::as_str).collect();
+    let schema = terraform
+        .run(&["providers", "schema", "-json"])
+        .await
+        .expect(0)
+        .text;
+    let schema: serde_json::Value =
+        serde_json::from_str(&schema[schema.find('{').unwrap()..]).unwrap();
+    let (_, provider) = schema["provider_schemas"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .next()
+        .unwrap();
+    let applied = [
+        kinds::fleet(),
+        kinds::sources(),
+        claims::claim("c1", "n1", ""),
+        claims::OBSERVED.to_owned(),
+    ]
+    .concat();
+    for (sort, block, least) in [
+        ("resource_schemas", "resource", 16),
+        ("data_source_schemas", "data", 35),
+    ] {
+        let known: BTreeSet<&str> = provider[sort]
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
         let begin = format!("{block} \"");
-        let used = applied.lines().filter_map(|line| line.strip_prefix(&begin)?.split('"').next());
-        assert_eq!(used.collect::<BTreeSet<_>>(), known, "a {block} that no test applies, or that there is not");
+        let used = applied
+            .lines()
+            .filter_map(|line| line.strip_prefix(&begin)?.split('"').next());
+        assert_eq!(
+            used.collect::<BTreeSet<_>>(),
+            known,
+            "a {block} that no test applies, or that there is not"
+        );
         assert!(known.len() >= least, "{}", known.len());
     }
 }

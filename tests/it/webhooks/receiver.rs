@@ -71,13 +71,30 @@ impl Receiver {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let root = params.self_signed(&authority).unwrap().pem();
         let (issuer, key) = (Issuer::new(params, authority), KeyPair::generate().unwrap());
-        let certificate = CertificateParams::new(["hooks.test".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+        let certificate = CertificateParams::new(["hooks.test".to_owned()])
+            .unwrap()
+            .signed_by(&key, &issuer)
+            .unwrap();
         let key = PrivatePkcs8KeyDer::from(key.serialize_der()).into();
         let config = ServerConfig::builder().with_no_client_auth();
-        let config = config.with_single_cert(vec![certificate.der().clone()], key).unwrap();
+        let config = config
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let base = format!("https://hooks.test:{}", listener.local_addr().unwrap().port());
-        (Self::on(Tls { listener, acceptor: TlsAcceptor::from(Arc::new(config)) }, base), root)
+        let base = format!(
+            "https://hooks.test:{}",
+            listener.local_addr().unwrap().port()
+        );
+        (
+            Self::on(
+                Tls {
+                    listener,
+                    acceptor: TlsAcceptor::from(Arc::new(config)),
+                },
+                base,
+            ),
+            root,
+        )
     }
 
     fn on<L: Listener>(listener: L, base: String) -> Self
@@ -130,21 +147,44 @@ impl Listener for Tls {
 }
 
 async fn take(State(book): State<Book>, headers: HeaderMap, body: Bytes) -> Response {
-    let headers = headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
+    let headers = headers
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+        .collect();
     let event = serde_json::from_slice(&body).unwrap();
     let body = String::from_utf8(body.to_vec()).unwrap();
-    book.taken.lock().unwrap().push(Taken { headers, body, event });
-    let answer = book.answers.lock().unwrap().pop_front().unwrap_or(Answer::Status(200));
+    book.taken.lock().unwrap().push(Taken {
+        headers,
+        body,
+        event,
+    });
+    let answer = book
+        .answers
+        .lock()
+        .unwrap()
+        .pop_front()
+        .unwrap_or(Answer::Status(200));
     let response = Response::builder();
     match answer {
-        Answer::Status(status) => {
-            response.status(StatusCode::from_u16(status).unwrap()).body(Body::from("what a receiver writes")).unwrap()
-        }
-        Answer::Later(when) => response.status(503).header("retry-after", when).body(Body::empty()).unwrap(),
-        Answer::Redirect(to) => response.status(307).header("location", to).body(Body::empty()).unwrap(),
+        Answer::Status(status) => response
+            .status(StatusCode::from_u16(status).unwrap())
+            .body(Body::from("what a receiver writes"))
+            .unwrap(),
+        Answer::Later(when) => response
+            .status(503)
+            .header("retry-after", when)
+            .body(Body::empty())
+            .unwrap(),
+        Answer::Redirect(to) => response
+            .status(307)
+            .header("location", to)
+            .body(Body::empty())
+            .unwrap(),
         Answer::Never => std::future::pending().await,
         Answer::Endless => {
-            let endless = futures::stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(b"endless ")));
+            let endless = futures::stream::repeat_with(|| {
+                Ok::<_, std::io::Error>(Bytes::from_static(b"endless "))
+            });
             response.body(Body::from_stream(endless)).unwrap()
         }
     }

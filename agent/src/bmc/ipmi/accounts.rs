@@ -16,7 +16,12 @@ impl Ipmi {
         let id = account(&said, user).ok_or_else(|| BmcError::Unsupported {
             what: format!("its list of users has no {user:?}: {:?}", shortened(&said)),
         })?;
-        tool.run_unseen(&Secret::new(format!("user set password {id} {}", password.reveal()))).await.map(drop)
+        tool.run_unseen(&Secret::new(format!(
+            "user set password {id} {}",
+            password.reveal()
+        )))
+        .await
+        .map(drop)
     }
 }
 
@@ -39,7 +44,10 @@ mod tests {
                     1                    true    false      false      NO ACCESS\n\
                     2   admin            true    true       true       ADMINISTRATOR\n\
                     3   admin2           true    true       true       OPERATOR\n";
-        assert_eq!((account(said, "admin"), account(said, "admin2")), (Some(2), Some(3)));
+        assert_eq!(
+            (account(said, "admin"), account(said, "admin2")),
+            (Some(2), Some(3))
+        );
         assert_eq!((account(said, "root"), account("", "admin")), (None, None));
     }
 }

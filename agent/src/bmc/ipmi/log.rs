@@ -35,7 +35,12 @@ fn at(date: &str, time: &str) -> Option<Timestamp> {
     let year = if year < 100 { 2000 + year } else { year };
     let date = Date::new(year, month.try_into().ok()?, day.try_into().ok()?).ok()?;
     let time: Time = time.split(' ').next()?.parse().ok()?;
-    Some(date.to_datetime(time).to_zoned(TimeZone::UTC).ok()?.timestamp())
+    Some(
+        date.to_datetime(time)
+            .to_zoned(TimeZone::UTC)
+            .ok()?
+            .timestamp(),
+    )
 }
 
 #[cfg(test)]
@@ -52,7 +57,10 @@ mod tests {
         );
         let all = entries(listed, 10);
         assert_eq!(all.len(), 3);
-        assert_eq!((all[0].at, all[0].message.as_str()), (None, "Power Supply #0x51, Power Supply AC lost, Asserted"));
+        assert_eq!(
+            (all[0].at, all[0].message.as_str()),
+            (None, "Power Supply #0x51, Power Supply AC lost, Asserted")
+        );
         assert_eq!(all[1].at, Some("2026-01-02T20:30:56Z".parse().unwrap()));
         assert_eq!(all[2].at, Some("2026-01-02T20:30:57Z".parse().unwrap()));
         assert_eq!(entries(listed, 1)[0].id, "a", "the latest");

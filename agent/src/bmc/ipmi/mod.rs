@@ -43,9 +43,22 @@ pub(super) fn boot_ways(boot: BootOnce) -> &'static [&'static str] {
 
 impl Ipmi {
     pub(super) fn new(target: &IpmiTarget, job: JobId, slot: Arc<Slot>, limits: Limits) -> Self {
-        let credentials = Digest::of(format!("{}\0{}", target.user, target.password.reveal()).as_bytes());
-        let tool = Tool { target: target.clone(), credentials, job, slot: Arc::clone(&slot), limits };
-        Self { inner: Arc::new(Inner { tool, firmware: target.firmware, slot }) }
+        let credentials =
+            Digest::of(format!("{}\0{}", target.user, target.password.reveal()).as_bytes());
+        let tool = Tool {
+            target: target.clone(),
+            credentials,
+            job,
+            slot: Arc::clone(&slot),
+            limits,
+        };
+        Self {
+            inner: Arc::new(Inner {
+                tool,
+                firmware: target.firmware,
+                slot,
+            }),
+        }
     }
 
     /// Held through one change, so that nobody else changes the same BMC in between.
@@ -60,10 +73,15 @@ impl Ipmi {
             "Chassis Power is on" => PowerState::On,
             "Chassis Power is off" => PowerState::Off,
             other => {
-                return Err(BmcError::Garbage { what: format!("its chassis power status is {:?}", shortened(other)) });
+                return Err(BmcError::Garbage {
+                    what: format!("its chassis power status is {:?}", shortened(other)),
+                });
             }
         };
-        Ok(BmcView { power, ..BmcView::default() })
+        Ok(BmcView {
+            power,
+            ..BmcView::default()
+        })
     }
 
     /// Sets one of [`boot_ways`], for the next boot alone.
@@ -77,8 +95,9 @@ impl Ipmi {
 
     pub(super) async fn boot_override(&self) -> Result<BootOverride, BmcError> {
         let said = self.run(&["chassis", "bootparam", "get", "5"]).await?;
-        boot_flags(&said)
-            .ok_or_else(|| BmcError::Garbage { what: format!("its boot flags are {:?}", shortened(&said)) })
+        boot_flags(&said).ok_or_else(|| BmcError::Garbage {
+            what: format!("its boot flags are {:?}", shortened(&said)),
+        })
     }
 
     pub(super) async fn reset(&self, act: Reset) -> Result<(), BmcError> {
@@ -95,7 +114,11 @@ impl Ipmi {
     /// Asked first whether there is a log: its lines come whole only from an ipmitool that says little when a login is refused.
     pub(super) async fn event_log(&self, max: usize) -> Result<Vec<EventEntry>, BmcError> {
         self.run(&["sel", "info"]).await?;
-        let listed = self.inner.tool.run(&["sel", "list", "last", &max.to_string()], Words::Few).await?;
+        let listed = self
+            .inner
+            .tool
+            .run(&["sel", "list", "last", &max.to_string()], Words::Few)
+            .await?;
         Ok(log::entries(&listed, max))
     }
 
@@ -103,15 +126,25 @@ impl Ipmi {
     pub(super) async fn sensors(&self) -> Result<Vec<Sensor>, BmcError> {
         let info = self.run(&["sdr", "info"]).await?;
         if sensors::records(&info).is_none_or(|records| records == 0) {
-            return Err(BmcError::Unsupported { what: "it lists no sensors".into() });
+            return Err(BmcError::Unsupported {
+                what: "it lists no sensors".into(),
+            });
         }
-        Ok(sensors::readings(&self.inner.tool.run(&["-c", "sdr", "list", "full"], Words::Few).await?))
+        Ok(sensors::readings(
+            &self
+                .inner
+                .tool
+                .run(&["-c", "sdr", "list", "full"], Words::Few)
+                .await?,
+        ))
     }
 
     /// By DCMI 1.5, section 6.6.1.
     pub(super) async fn power_watts(&self) -> Result<f64, BmcError> {
         let said = self.run(&["dcmi", "power", "reading"]).await?;
-        watts(&said).ok_or_else(|| BmcError::Unsupported { what: "it shows no power reading".into() })
+        watts(&said).ok_or_else(|| BmcError::Unsupported {
+            what: "it shows no power reading".into(),
+        })
     }
 
     async fn run(&self, arguments: &[&str]) -> Result<String, BmcError> {
@@ -121,9 +154,14 @@ impl Ipmi {
 
 /// Parameter 5 of the boot options (IPMI 2.0, table 28-14), from the bytes: the sentences beside them changed between versions.
 fn boot_flags(said: &str) -> Option<BootOverride> {
-    let data = said.lines().find_map(|line| line.trim().strip_prefix("Boot parameter data:"))?.trim();
-    let (first, second) =
-        (u8::from_str_radix(data.get(0..2)?, 16).ok()?, u8::from_str_radix(data.get(2..4)?, 16).ok()?);
+    let data = said
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("Boot parameter data:"))?
+        .trim();
+    let (first, second) = (
+        u8::from_str_radix(data.get(0..2)?, 16).ok()?,
+        u8::from_str_radix(data.get(2..4)?, 16).ok()?,
+    );
     let (valid, persistent, efi) = (first & 0x80 != 0, first & 0x40 != 0, first & 0x20 != 0);
     let target = match second >> 2 & 0xf {
         0 => "None".to_owned(),
@@ -142,10 +180,21 @@ fn boot_flags(said: &str) -> Option<BootOverride> {
         (true, false) => OverrideEnabled::Once,
         (true, true) => OverrideEnabled::Continuous,
     };
-    Some(BootOverride { enabled, target, mode: Some(if efi { Firmware::Uefi } else { Firmware::Bios }) })
+    Some(BootOverride {
+        enabled,
+        target,
+        mode: Some(if efi { Firmware::Uefi } else { Firmware::Bios }),
+    })
 }
 
 fn watts(said: &str) -> Option<f64> {
-    let reading = said.lines().find_map(|line| line.trim().strip_prefix("Instantaneous power reading:"))?;
-    reading.split_whitespace().next()?.parse().ok().filter(|watts: &f64| watts.is_finite())
+    let reading = said
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("Instantaneous power reading:"))?;
+    reading
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
+        .filter(|watts: &f64| watts.is_finite())
 }

@@ -58,30 +58,57 @@ const ASIDES: [&str; 7] = [
     "Close Session command failed",
 ];
 
-pub(super) fn judge(call: &str, status: ExitStatus, stdout: &str, stderr: &str) -> Result<String, Refusal> {
+pub(super) fn judge(
+    call: &str,
+    status: ExitStatus,
+    stdout: &str,
+    stderr: &str,
+) -> Result<String, Refusal> {
     if status.success() {
         return Ok(stdout.to_owned());
     }
-    let mut lines = stderr.lines().chain(stdout.lines()).map(str::trim).filter(|line| !line.is_empty());
-    let has = |signs: &[&str]| stderr.lines().find(|line| signs.iter().any(|sign| line.contains(sign))).map(shortened);
+    let mut lines = stderr
+        .lines()
+        .chain(stdout.lines())
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
+    let has = |signs: &[&str]| {
+        stderr
+            .lines()
+            .find(|line| signs.iter().any(|sign| line.contains(sign)))
+            .map(shortened)
+    };
     if stderr.contains("Unable to establish") {
-        return Err(match (has(&LOGIN), has(&SUITE), has(&["insufficient resources"])) {
-            (Some(said), _, _) => Refusal::Login { said },
-            (None, Some(said), _) => Refusal::Suite { said },
-            (None, None, Some(said)) => Refusal::Unreachable(BmcError::Busy { said, retry_after: None }),
-            (None, None, None) => {
-                Refusal::Unreachable(BmcError::Unreachable { why: "it opens no IPMI session".into() })
-            }
-        });
+        return Err(
+            match (has(&LOGIN), has(&SUITE), has(&["insufficient resources"])) {
+                (Some(said), _, _) => Refusal::Login { said },
+                (None, Some(said), _) => Refusal::Suite { said },
+                (None, None, Some(said)) => Refusal::Unreachable(BmcError::Busy {
+                    said,
+                    retry_after: None,
+                }),
+                (None, None, None) => Refusal::Unreachable(BmcError::Unreachable {
+                    why: "it opens no IPMI session".into(),
+                }),
+            },
+        );
     }
-    let said = lines.rfind(|line| !ASIDES.iter().any(|aside| line.starts_with(aside))).map(shortened);
+    let said = lines
+        .rfind(|line| !ASIDES.iter().any(|aside| line.starts_with(aside)))
+        .map(shortened);
     let said = said.unwrap_or_else(|| status.to_string());
     Err(Refusal::Answer(match said.split_once(": ") {
-        Some(_) if BUSY.iter().any(|sign| said.contains(sign)) => {
-            BmcError::Busy { said: format!("{call}: {said}"), retry_after: None }
-        }
-        Some(_) => BmcError::Unsupported { what: format!("{call}: {said}") },
+        Some(_) if BUSY.iter().any(|sign| said.contains(sign)) => BmcError::Busy {
+            said: format!("{call}: {said}"),
+            retry_after: None,
+        },
+        Some(_) => BmcError::Unsupported {
+            what: format!("{call}: {said}"),
+        },
         // A refusal comes with its reason behind a colon; without one, there was no answer.
-        None => BmcError::Timeout { call: call.to_owned(), why: said },
+        None => BmcError::Timeout {
+            call: call.to_owned(),
+            why: said,
+        },
     }))
 }

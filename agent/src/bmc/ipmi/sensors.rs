@@ -8,7 +8,12 @@ const SENSORS: usize = 500;
 
 /// How many records the repository has, by `ipmitool sdr info`.
 pub(super) fn records(said: &str) -> Option<u32> {
-    let count = said.lines().find_map(|line| line.trim().strip_prefix("Record Count")?.trim().strip_prefix(':'))?;
+    let count = said.lines().find_map(|line| {
+        line.trim()
+            .strip_prefix("Record Count")?
+            .trim()
+            .strip_prefix(':')
+    })?;
     count.trim().parse().ok()
 }
 
@@ -20,8 +25,16 @@ pub(super) fn readings(said: &str) -> Vec<Sensor> {
 /// A name may hold commas, the other columns do not.
 fn reading(line: &str) -> Option<Sensor> {
     let mut columns = line.rsplitn(4, ',').map(str::trim);
-    let (state, unit, reading, name) = (columns.next()?, columns.next()?, columns.next()?, columns.next()?);
-    let reading: f64 = reading.parse().ok().filter(|reading: &f64| reading.is_finite())?;
+    let (state, unit, reading, name) = (
+        columns.next()?,
+        columns.next()?,
+        columns.next()?,
+        columns.next()?,
+    );
+    let reading: f64 = reading
+        .parse()
+        .ok()
+        .filter(|reading: &f64| reading.is_finite())?;
     let health = match state {
         "ok" => Some("OK"),
         // Beyond its non-critical, critical and non-recoverable thresholds (IPMI 2.0, section 35.14).
@@ -37,7 +50,12 @@ fn reading(line: &str) -> Option<Sensor> {
         "percent" => "%",
         other => other,
     };
-    Some(Sensor { name: shortened(name), reading, unit: shortened(unit), health: health.map(str::to_owned) })
+    Some(Sensor {
+        name: shortened(name),
+        reading,
+        unit: shortened(unit),
+        health: health.map(str::to_owned),
+    })
 }
 
 #[cfg(test)]
@@ -60,7 +78,9 @@ mod tests {
         ];
         assert_eq!(readings(said), read);
         assert_eq!(
-            records("SDR Version                         : 0x51\nRecord Count                        : 2\n"),
+            records(
+                "SDR Version                         : 0x51\nRecord Count                        : 2\n"
+            ),
             Some(2)
         );
         assert_eq!((records("Record Count : none"), records("")), (None, None));

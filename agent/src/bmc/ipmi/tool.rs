@@ -57,18 +57,36 @@ pub(super) enum Words {
 impl Tool {
     /// What ipmitool prints for these arguments.
     pub(super) async fn run(&self, arguments: &[&str], words: Words) -> Result<String, BmcError> {
-        self.ask(Asking { arguments, words, script: None }).await
+        self.ask(Asking {
+            arguments,
+            words,
+            script: None,
+        })
+        .await
     }
 
     /// The same for one command that no list of processes may show; as an administrator of the BMC.
     pub(super) async fn run_unseen(&self, command: &Secret) -> Result<String, BmcError> {
-        self.ask(Asking { arguments: &["exec", "/dev/stdin"], words: Words::Few, script: Some(command) }).await
+        self.ask(Asking {
+            arguments: &["exec", "/dev/stdin"],
+            words: Words::Few,
+            script: Some(command),
+        })
+        .await
     }
 
     async fn ask(&self, asking: Asking<'_>) -> Result<String, BmcError> {
-        let Self { target, credentials, job, slot, limits } = self;
+        let Self {
+            target,
+            credentials,
+            job,
+            slot,
+            limits,
+        } = self;
         if target.user.len() > USER_BYTES || target.password.reveal().len() > PASSWORD_BYTES {
-            let what = format!("an IPMI user has at most {USER_BYTES} bytes and its password {PASSWORD_BYTES}");
+            let what = format!(
+                "an IPMI user has at most {USER_BYTES} bytes and its password {PASSWORD_BYTES}"
+            );
             return Err(BmcError::Unsupported { what });
         }
         let _turn = slot.turn(limits.spacing).await;
@@ -93,31 +111,47 @@ impl Tool {
             }
         }
         Err(BmcError::Unsupported {
-            what: format!("it opens no session with cipher suite {}: {refusal}", SUITES.join(" or ")),
+            what: format!(
+                "it opens no session with cipher suite {}: {refusal}",
+                SUITES.join(" or ")
+            ),
         })
     }
 
     /// The suite that worked last, then the others.
     fn suites(&self) -> impl Iterator<Item = &'static str> + use<> {
-        let last = *self.slot.suite.lock().unwrap_or_else(PoisonError::into_inner);
-        last.into_iter().chain(SUITES.into_iter().filter(move |suite| Some(*suite) != last))
+        let last = *self
+            .slot
+            .suite
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        last.into_iter()
+            .chain(SUITES.into_iter().filter(move |suite| Some(*suite) != last))
     }
 
     /// A session was opened.
     fn remember(&self, suite: &'static str) {
         self.slot.note_login();
-        *self.slot.suite.lock().unwrap_or_else(PoisonError::into_inner) = Some(suite);
+        *self
+            .slot
+            .suite
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(suite);
     }
 
     async fn run_with(&self, suite: &str, asking: Asking<'_>) -> Result<String, Refusal> {
         let call = asking.arguments.join(" ");
-        let mut child = self
-            .command(suite, asking)
-            .spawn()
-            .map_err(|error| Refusal::Unreachable(BmcError::NoTool { program: PROGRAM, why: error.to_string() }))?;
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let mut child = self.command(suite, asking).spawn().map_err(|error| {
+            Refusal::Unreachable(BmcError::NoTool {
+                program: PROGRAM,
+                why: error.to_string(),
+            })
+        })?;
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let output = async {
-            let (_written, stdout, stderr) = tokio::join!(write(stdin, asking.script), read(stdout), read(stderr));
+            let (_written, stdout, stderr) =
+                tokio::join!(write(stdin, asking.script), read(stdout), read(stderr));
             (child.wait().await, stdout, stderr)
         };
         match tokio::time::timeout(self.limits.call, output).await {
@@ -125,29 +159,58 @@ impl Tool {
                 let why = format!("within {:?}", self.limits.call);
                 Err(Refusal::Unreachable(BmcError::Timeout { call, why }))
             }
-            Ok((Err(error), _, _)) => {
-                Err(Refusal::Unreachable(BmcError::Timeout { call, why: format!("{PROGRAM} was lost: {error}") }))
-            }
+            Ok((Err(error), _, _)) => Err(Refusal::Unreachable(BmcError::Timeout {
+                call,
+                why: format!("{PROGRAM} was lost: {error}"),
+            })),
             Ok((Ok(status), stdout, stderr)) => judge(&call, status, &stdout, &stderr),
         }
     }
 
-    fn command(&self, suite: &str, Asking { arguments, words, script }: Asking<'_>) -> Command {
-        let IpmiTarget { address, port, user, password, .. } = &self.target;
+    fn command(
+        &self,
+        suite: &str,
+        Asking {
+            arguments,
+            words,
+            script,
+        }: Asking<'_>,
+    ) -> Command {
+        let IpmiTarget {
+            address,
+            port,
+            user,
+            password,
+            ..
+        } = &self.target;
         let (level, stdin) = match script {
             Some(_) => ("ADMINISTRATOR", Stdio::piped()),
             None => ("OPERATOR", Stdio::null()),
         };
         let mut command = Command::new(PROGRAM);
         command
-            .args(["-I", "lanplus", "-H", &address.to_string(), "-p", &port.to_string(), "-U", user, "-E"])
+            .args([
+                "-I",
+                "lanplus",
+                "-H",
+                &address.to_string(),
+                "-p",
+                &port.to_string(),
+                "-U",
+                user,
+                "-E",
+            ])
             .args(["-C", suite, "-L", level, "-N", ANSWER_S, "-R", "1"])
             .args((words == Words::Many).then_some("-v"))
             .args(arguments)
             .env_clear()
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
             // Dates in the one format that the parser knows.
-            .envs([("LC_ALL", "C"), ("TZ", "UTC"), ("IPMI_PASSWORD", password.reveal())])
+            .envs([
+                ("LC_ALL", "C"),
+                ("TZ", "UTC"),
+                ("IPMI_PASSWORD", password.reveal()),
+            ])
             .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -160,7 +223,9 @@ impl Tool {
 async fn write(pipe: Option<tokio::process::ChildStdin>, script: Option<&Secret>) {
     if let (Some(mut pipe), Some(script)) = (pipe, script) {
         // A program that does not read has said why by then.
-        _ = pipe.write_all(format!("{}\n", script.reveal()).as_bytes()).await;
+        _ = pipe
+            .write_all(format!("{}\n", script.reveal()).as_bytes())
+            .await;
         _ = pipe.shutdown().await;
     }
 }

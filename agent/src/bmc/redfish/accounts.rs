@@ -11,12 +11,15 @@ impl Redfish {
     pub(in crate::bmc) async fn set_password(&self, password: &Secret) -> Result<(), BmcError> {
         let _alone = self.writer().await;
         let account = self.account().await?;
-        self.patch(&account, &json!({ "Password": password.reveal() })).await
+        self.patch(&account, &json!({ "Password": password.reveal() }))
+            .await
     }
 
     /// The path of its account: by its name, for ids are the BMC's own.
     async fn account(&self) -> Result<String, BmcError> {
-        let none = || BmcError::Unsupported { what: "this BMC has no account service".into() };
+        let none = || BmcError::Unsupported {
+            what: "this BMC has no account service".into(),
+        };
         let service = match &self.get("/redfish/v1").await?["AccountService"] {
             Value::Null => return Err(none()),
             service => link(service)?,
@@ -31,6 +34,8 @@ impl Redfish {
                 return Ok(path);
             }
         }
-        Err(BmcError::Unsupported { what: "its account service does not list the account we log in with".into() })
+        Err(BmcError::Unsupported {
+            what: "its account service does not list the account we log in with".into(),
+        })
     }
 }

@@ -75,13 +75,33 @@ impl Redfish {
             .pool_max_idle_per_host(1)
             .pool_idle_timeout(Duration::from_secs(5))
             .build()
-            .map_err(|error| BmcError::Unreachable { why: format!("no HTTP client: {error}") })?;
-        let base = format!("https://{}", std::net::SocketAddr::new(target.address, target.port));
-        let credentials = Digest::of(format!("{}\0{}", target.user, target.password.reveal()).as_bytes());
+            .map_err(|error| BmcError::Unreachable {
+                why: format!("no HTTP client: {error}"),
+            })?;
+        let base = format!(
+            "https://{}",
+            std::net::SocketAddr::new(target.address, target.port)
+        );
+        let credentials =
+            Digest::of(format!("{}\0{}", target.user, target.password.reveal()).as_bytes());
         let (user, password) = (target.user.clone(), target.password.clone());
         let (selector, system) = (target.system.clone(), OnceCell::new());
-        let inner = Inner { http, base, user, password, credentials, job, pin, slot, limits, selector, system };
-        Ok(Self { inner: Arc::new(inner) })
+        let inner = Inner {
+            http,
+            base,
+            user,
+            password,
+            credentials,
+            job,
+            pin,
+            slot,
+            limits,
+            selector,
+            system,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 
     pub(in crate::bmc) fn certificate(&self) -> Option<Digest> {
@@ -100,14 +120,21 @@ impl Redfish {
 
     /// Path of the computer system this is about.
     pub(in crate::bmc) async fn system_path(&self) -> Result<&str, BmcError> {
-        let path = self.inner.system.get_or_try_init(async || match &self.inner.selector {
-            None => only(self.members("/redfish/v1/Systems").await?),
-            Some(id) => {
-                let mut systems = self.members("/redfish/v1/Systems").await?.into_iter();
-                let absent = || BmcError::Unsupported { what: format!("it lists no computer system {id:?}") };
-                systems.find(|path| path.rsplit('/').next() == Some(id)).ok_or_else(absent)
-            }
-        });
+        let path = self
+            .inner
+            .system
+            .get_or_try_init(async || match &self.inner.selector {
+                None => only(self.members("/redfish/v1/Systems").await?),
+                Some(id) => {
+                    let mut systems = self.members("/redfish/v1/Systems").await?.into_iter();
+                    let absent = || BmcError::Unsupported {
+                        what: format!("it lists no computer system {id:?}"),
+                    };
+                    systems
+                        .find(|path| path.rsplit('/').next() == Some(id))
+                        .ok_or_else(absent)
+                }
+            });
         path.await.map(String::as_str)
     }
 
@@ -131,16 +158,24 @@ impl Redfish {
         let answer = self.call(Method::GET, path, None, None).await?;
         match answer.body.is_object() {
             true => Ok(answer.body),
-            false => Err(BmcError::Garbage { what: format!("GET {path} brought no JSON object") }),
+            false => Err(BmcError::Garbage {
+                what: format!("GET {path} brought no JSON object"),
+            }),
         }
     }
 
     pub(in crate::bmc) async fn post(&self, path: &str, body: &Value) -> Result<(), BmcError> {
-        self.call(Method::POST, path, Some(body), None).await.map(drop)
+        self.call(Method::POST, path, Some(body), None)
+            .await
+            .map(drop)
     }
 
     /// Asks for what takes its time; the task to follow, where the BMC names one.
-    pub(in crate::bmc) async fn begin(&self, path: &str, body: &Value) -> Result<Option<String>, BmcError> {
+    pub(in crate::bmc) async fn begin(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> Result<Option<String>, BmcError> {
         Ok(self.call(Method::POST, path, Some(body), None).await?.task)
     }
 
@@ -159,15 +194,28 @@ impl Redfish {
 
     /// Changes a resource. BMCs that insist on a precondition get the ETag of what they show now.
     pub(in crate::bmc) async fn patch(&self, path: &str, body: &Value) -> Result<(), BmcError> {
-        if !self.call(Method::PATCH, path, Some(body), None).await?.wants_etag {
+        if !self
+            .call(Method::PATCH, path, Some(body), None)
+            .await?
+            .wants_etag
+        {
             return Ok(());
         }
-        let etag = self.call(Method::GET, path, None, None).await?.etag.unwrap_or_else(|| "*".into());
-        match self.call(Method::PATCH, path, Some(body), Some(&etag)).await?.wants_etag {
+        let etag = self
+            .call(Method::GET, path, None, None)
+            .await?
+            .etag
+            .unwrap_or_else(|| "*".into());
+        match self
+            .call(Method::PATCH, path, Some(body), Some(&etag))
+            .await?
+            .wants_etag
+        {
             false => Ok(()),
-            true => {
-                Err(BmcError::Busy { said: format!("PATCH {path}: it changes while we change it"), retry_after: None })
-            }
+            true => Err(BmcError::Busy {
+                said: format!("PATCH {path}: it changes while we change it"),
+                retry_after: None,
+            }),
         }
     }
 
@@ -178,30 +226,54 @@ impl Redfish {
         body: Option<&Value>,
         if_match: Option<&str>,
     ) -> Result<Answer, BmcError> {
-        let Inner { http, base, user, password, credentials, job, slot, limits, .. } = &*self.inner;
+        let Inner {
+            http,
+            base,
+            user,
+            password,
+            credentials,
+            job,
+            slot,
+            limits,
+            ..
+        } = &*self.inner;
         let what = format!("{method} {path}");
         let _turn = slot.turn(limits.spacing).await;
         slot.may_log_in(*credentials, *job)?;
         let changes = method != Method::GET;
-        let mut request = http.request(method, format!("{base}{path}")).basic_auth(user, Some(password.reveal()));
+        let mut request = http
+            .request(method, format!("{base}{path}"))
+            .basic_auth(user, Some(password.reveal()));
         if let Some(body) = body {
             request = request.json(body);
         }
         if let Some(etag) = if_match {
             request = request.header(IF_MATCH, etag);
         }
-        let mut response = request.send().await.map_err(|error| self.no_answer(&what, &error))?;
+        let mut response = request
+            .send()
+            .await
+            .map_err(|error| self.no_answer(&what, &error))?;
         if changes && response.status().is_success() {
             // It is accepted. Whatever the rest of the answer is, it must not make a deed look undone.
             slot.note_login();
             let task = self.task_of(&what, &mut response).await;
-            return Ok(Answer { body: Value::Null, etag: None, wants_etag: false, task, under_way: false });
+            return Ok(Answer {
+                body: Value::Null,
+                etag: None,
+                wants_etag: false,
+                task,
+                under_way: false,
+            });
         }
         let bytes = self.body(&what, &mut response).await?;
         match response.status() {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 let again_in = slot.note_refusal(*credentials, *job, limits);
-                Err(BmcError::BadCredentials { said: said(response.status(), &bytes), again_in })
+                Err(BmcError::BadCredentials {
+                    said: said(response.status(), &bytes),
+                    again_in,
+                })
             }
             status => {
                 slot.note_login();
@@ -215,17 +287,33 @@ impl Redfish {
         if response.status() != StatusCode::ACCEPTED {
             return None;
         }
-        let monitor = response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).and_then(path_of);
-        let body = self.body(what, response).await.ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
-        body.and_then(|body| link(&body).ok()).filter(|path| path.contains("/Tasks/")).or(monitor)
+        let monitor = response
+            .headers()
+            .get(LOCATION)
+            .and_then(|value| value.to_str().ok())
+            .and_then(path_of);
+        let body = self
+            .body(what, response)
+            .await
+            .ok()
+            .and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+        body.and_then(|body| link(&body).ok())
+            .filter(|path| path.contains("/Tasks/"))
+            .or(monitor)
     }
 
     async fn body(&self, what: &str, response: &mut Response) -> Result<Vec<u8>, BmcError> {
         let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.no_answer(what, &error))? {
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(|error| self.no_answer(what, &error))?
+        {
             bytes.extend_from_slice(&chunk);
             if bytes.len() > BODY_BYTES {
-                return Err(BmcError::Garbage { what: format!("{what} brought more than {BODY_BYTES} bytes") });
+                return Err(BmcError::Garbage {
+                    what: format!("{what} brought more than {BODY_BYTES} bytes"),
+                });
             }
         }
         Ok(bytes)
@@ -242,47 +330,91 @@ impl Redfish {
             let inner = error.downcast_ref::<std::io::Error>()?.get_ref()?;
             Some(inner as &(dyn std::error::Error + 'static))
         });
-        if let Some(rustls::Error::InvalidMessage(_)) = inner.find_map(|error| error.downcast_ref()) {
-            return BmcError::Unreachable { why: NO_TLS.to_owned() };
+        if let Some(rustls::Error::InvalidMessage(_)) = inner.find_map(|error| error.downcast_ref())
+        {
+            return BmcError::Unreachable {
+                why: NO_TLS.to_owned(),
+            };
         }
         let why = root.map_or_else(String::new, |root| shortened(&root.to_string()));
         // rustls ends some of its errors with a link to its manual.
-        let why = why.split(": https://").next().unwrap_or_default().to_owned();
+        let why = why
+            .split(": https://")
+            .next()
+            .unwrap_or_default()
+            .to_owned();
         let call = what.to_owned();
         match () {
             () if error.is_connect() => BmcError::Unreachable { why },
-            () if error.is_timeout() => BmcError::Timeout { call, why: format!("within {:?}", self.inner.limits.call) },
-            () if error.is_body() || error.is_decode() => BmcError::Garbage { what: format!("{what}: {why}") },
-            () => BmcError::Timeout { call, why: format!("the connection ended: {why}") },
+            () if error.is_timeout() => BmcError::Timeout {
+                call,
+                why: format!("within {:?}", self.inner.limits.call),
+            },
+            () if error.is_body() || error.is_decode() => BmcError::Garbage {
+                what: format!("{what}: {why}"),
+            },
+            () => BmcError::Timeout {
+                call,
+                why: format!("the connection ended: {why}"),
+            },
         }
     }
 }
 
 /// Said of whatever answers a handshake with something else, such as plain HTTP.
-const NO_TLS: &str = "what answers there speaks no TLS, and nothing is sent without; Redfish is usually at port 443";
+const NO_TLS: &str =
+    "what answers there speaks no TLS, and nothing is sent without; Redfish is usually at port 443";
 
 /// What an answer with this status means (DSP0266 section 9.5).
-fn judge(what: &str, status: StatusCode, response: &Response, bytes: &[u8]) -> Result<Answer, BmcError> {
+fn judge(
+    what: &str,
+    status: StatusCode,
+    response: &Response,
+    bytes: &[u8],
+) -> Result<Answer, BmcError> {
     let said = || format!("{what}: {}", said(status, bytes));
     match status {
-        StatusCode::CONFLICT | StatusCode::LOCKED | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            let seconds =
-                response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        StatusCode::CONFLICT
+        | StatusCode::LOCKED
+        | StatusCode::TOO_MANY_REQUESTS
+        | StatusCode::SERVICE_UNAVAILABLE => {
+            let seconds = response
+                .headers()
+                .get(RETRY_AFTER)
+                .and_then(|value| value.to_str().ok()?.trim().parse().ok());
             let retry_after = seconds.map(|seconds: u64| Duration::from_secs(seconds.min(600)));
-            Err(BmcError::Busy { said: said(), retry_after })
+            Err(BmcError::Busy {
+                said: said(),
+                retry_after,
+            })
         }
         status if status.is_success() => {
-            let etag = response.headers().get(ETAG).and_then(|value| value.to_str().ok()).map(str::to_owned);
+            let etag = response
+                .headers()
+                .get(ETAG)
+                .and_then(|value| value.to_str().ok())
+                .map(str::to_owned);
             let body = match bytes.trim_ascii() {
                 [] => Value::Null,
-                bytes => serde_json::from_slice(bytes)
-                    .map_err(|error| BmcError::Garbage { what: format!("{what} brought no JSON: {error}") })?,
+                bytes => serde_json::from_slice(bytes).map_err(|error| BmcError::Garbage {
+                    what: format!("{what} brought no JSON: {error}"),
+                })?,
             };
-            Ok(Answer { body, etag, wants_etag: false, task: None, under_way: status == StatusCode::ACCEPTED })
+            Ok(Answer {
+                body,
+                etag,
+                wants_etag: false,
+                task: None,
+                under_way: status == StatusCode::ACCEPTED,
+            })
         }
-        StatusCode::PRECONDITION_FAILED | StatusCode::PRECONDITION_REQUIRED => {
-            Ok(Answer { body: Value::Null, etag: None, wants_etag: true, task: None, under_way: false })
-        }
+        StatusCode::PRECONDITION_FAILED | StatusCode::PRECONDITION_REQUIRED => Ok(Answer {
+            body: Value::Null,
+            etag: None,
+            wants_etag: true,
+            task: None,
+            under_way: false,
+        }),
         StatusCode::NOT_IMPLEMENTED => Err(BmcError::Unsupported { what: said() }),
         status if status.is_client_error() => Err(BmcError::Unsupported { what: said() }),
         _ => Err(BmcError::Garbage { what: said() }),
@@ -292,10 +424,14 @@ fn judge(what: &str, status: StatusCode, response: &Response, bytes: &[u8]) -> R
 fn only(mut systems: Vec<String>) -> Result<String, BmcError> {
     match (systems.pop(), systems.len()) {
         (Some(one), 0) => Ok(one),
-        (None, _) => Err(BmcError::Garbage { what: "it lists no computer system".into() }),
+        (None, _) => Err(BmcError::Garbage {
+            what: "it lists no computer system".into(),
+        }),
         (Some(_), others) => {
-            let what =
-                format!("{} systems behind one BMC: the node must name its own (power.redfish.bmc.system)", others + 1);
+            let what = format!(
+                "{} systems behind one BMC: the node must name its own (power.redfish.bmc.system)",
+                others + 1
+            );
             Err(BmcError::Unsupported { what })
         }
     }
@@ -312,10 +448,14 @@ pub(in crate::bmc) fn next_page(page: &Value) -> Result<Option<String>, BmcError
 /// The path a link points to.
 pub(in crate::bmc) fn link(value: &Value) -> Result<String, BmcError> {
     let path = value["@odata.id"].as_str().unwrap_or_default();
-    let plain = path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-~:%#?=$&@+()".contains(&b));
+    let plain = path
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b"/._-~:%#?=$&@+()".contains(&b));
     match path.starts_with("/redfish/v1/") && plain && path.len() <= 300 && !path.contains("..") {
         true => Ok(path.trim_end_matches('/').to_owned()),
-        false => Err(BmcError::Garbage { what: format!("it links to {:?}", shortened(path)) }),
+        false => Err(BmcError::Garbage {
+            what: format!("it links to {:?}", shortened(path)),
+        }),
     }
 }
 
@@ -332,8 +472,10 @@ fn path_of(location: &str) -> Option<String> {
 fn said(status: StatusCode, bytes: &[u8]) -> String {
     let error: Value = serde_json::from_slice(bytes).unwrap_or_default();
     let extended = &error["error"]["@Message.ExtendedInfo"];
-    let message =
-        extended[0]["Message"].as_str().or(extended["Message"].as_str()).or(error["error"]["message"].as_str());
+    let message = extended[0]["Message"]
+        .as_str()
+        .or(extended["Message"].as_str())
+        .or(error["error"]["message"].as_str());
     match message {
         Some(message) => format!("HTTP {}: {}", status.as_u16(), shortened(message)),
         None => format!("HTTP {}", status.as_u16()),
@@ -347,12 +489,20 @@ mod tests {
     #[test]
     fn a_location_is_a_path_on_the_same_bmc_or_nothing() {
         let path = |location: &str| path_of(location).unwrap_or_default();
-        assert_eq!(path("/redfish/v1/TaskService/Tasks/7/"), "/redfish/v1/TaskService/Tasks/7");
+        assert_eq!(
+            path("/redfish/v1/TaskService/Tasks/7/"),
+            "/redfish/v1/TaskService/Tasks/7"
+        );
         assert_eq!(
             path("https://192.0.2.9:8443/redfish/v1/TaskService/TaskMonitors/7"),
             "/redfish/v1/TaskService/TaskMonitors/7"
         );
-        for elsewhere in ["https://192.0.2.9", "https://192.0.2.9/other", "ftp://x/../redfish/v1/..", ""] {
+        for elsewhere in [
+            "https://192.0.2.9",
+            "https://192.0.2.9/other",
+            "ftp://x/../redfish/v1/..",
+            "",
+        ] {
             assert_eq!(path_of(elsewhere), None, "{elsewhere}");
         }
     }

@@ -25,7 +25,11 @@ impl Redfish {
             next = next_page(&page)?;
         }
         // Vendors sort either way; entries without a time stay where they were.
-        if entries.first().zip(entries.last()).is_some_and(|(first, last)| first.at > last.at) {
+        if entries
+            .first()
+            .zip(entries.last())
+            .is_some_and(|(first, last)| first.at > last.at)
+        {
             entries.reverse();
         }
         Ok(entries.split_off(entries.len().saturating_sub(max)))
@@ -43,16 +47,25 @@ impl Redfish {
                 Err(BmcError::Unsupported { .. }) => continue,
                 Err(error) => return Err(error),
             };
-            let members = services["Members"].as_array().map_or(&[][..], Vec::as_slice);
-            let mut paths: Vec<String> = members.iter().filter_map(|member| link(member).ok()).collect();
+            let members = services["Members"]
+                .as_array()
+                .map_or(&[][..], Vec::as_slice);
+            let mut paths: Vec<String> = members
+                .iter()
+                .filter_map(|member| link(member).ok())
+                .collect();
             paths.sort_by_key(|path| {
-                LOGS.iter().position(|name| path.ends_with(&format!("/{name}"))).unwrap_or(LOGS.len())
+                LOGS.iter()
+                    .position(|name| path.ends_with(&format!("/{name}")))
+                    .unwrap_or(LOGS.len())
             });
             if let Some(path) = paths.first() {
                 return link(&self.get(path).await?["Entries"]);
             }
         }
-        Err(BmcError::Unsupported { what: "it keeps no event log".into() })
+        Err(BmcError::Unsupported {
+            what: "it keeps no event log".into(),
+        })
     }
 
     pub(in crate::bmc) async fn sensors(&self) -> Result<Vec<Sensor>, BmcError> {
@@ -60,7 +73,9 @@ impl Redfish {
         match self.get(&format!("{chassis}/Thermal")).await {
             Ok(thermal) => Ok(thermal_sensors(&thermal)),
             Err(BmcError::Unsupported { .. }) => {
-                let all = self.get(&format!("{chassis}/Sensors?$expand=.($levels=1)")).await?;
+                let all = self
+                    .get(&format!("{chassis}/Sensors?$expand=.($levels=1)"))
+                    .await?;
                 let members = all["Members"].as_array().map_or(&[][..], Vec::as_slice);
                 Ok(members
                     .iter()
@@ -85,14 +100,18 @@ impl Redfish {
         let metrics = self.get(&format!("{chassis}/EnvironmentMetrics")).await?;
         metrics["PowerWatts"]["Reading"]
             .as_f64()
-            .ok_or_else(|| BmcError::Unsupported { what: "it shows no power reading".into() })
+            .ok_or_else(|| BmcError::Unsupported {
+                what: "it shows no power reading".into(),
+            })
     }
 
     async fn chassis_path(&self) -> Result<String, BmcError> {
         let system = self.get(self.system_path().await?).await?;
         match system["Links"]["Chassis"].get(0) {
             Some(chassis) => link(chassis),
-            None => Err(BmcError::Unsupported { what: "its system names no chassis".into() }),
+            None => Err(BmcError::Unsupported {
+                what: "its system names no chassis".into(),
+            }),
         }
     }
 }
@@ -103,7 +122,9 @@ fn entry(member: &Value) -> EventEntry {
         id: text("Id").unwrap_or_default(),
         at: member["Created"].as_str().and_then(|at| at.parse().ok()),
         severity: text("Severity"),
-        message: text("Message").or_else(|| text("MessageId")).unwrap_or_default(),
+        message: text("Message")
+            .or_else(|| text("MessageId"))
+            .unwrap_or_default(),
     }
 }
 
@@ -111,9 +132,14 @@ fn thermal_sensors(thermal: &Value) -> Vec<Sensor> {
     let list = |name: &str| thermal[name].as_array().cloned().unwrap_or_default();
     let temperatures = list("Temperatures");
     let fans = list("Fans");
-    let temperatures = temperatures.iter().filter_map(|value| sensor(value, "ReadingCelsius", "", "Cel"));
+    let temperatures = temperatures
+        .iter()
+        .filter_map(|value| sensor(value, "ReadingCelsius", "", "Cel"));
     temperatures
-        .chain(fans.iter().filter_map(|value| sensor(value, "Reading", "ReadingUnits", "RPM")))
+        .chain(
+            fans.iter()
+                .filter_map(|value| sensor(value, "Reading", "ReadingUnits", "RPM")),
+        )
         .take(SENSORS)
         .collect()
 }

@@ -21,28 +21,43 @@ impl Redfish {
         let until = Instant::now() + self.limits().inventory;
         let system = self.ask(self.system_path().await?).await?;
         let mut seen = BmcInventory::default();
-        seen.firmware.extend(own("bios", "ComputerSystem.BiosVersion", &system["BiosVersion"]));
+        seen.firmware.extend(own(
+            "bios",
+            "ComputerSystem.BiosVersion",
+            &system["BiosVersion"],
+        ));
         if let Some(manager) = system["Links"]["ManagedBy"].get(0) {
             match self.ask_link(manager).await {
                 Ok(manager) => {
-                    seen.firmware.extend(own("bmc", "Manager.FirmwareVersion", &manager["FirmwareVersion"]));
+                    seen.firmware.extend(own(
+                        "bmc",
+                        "Manager.FirmwareVersion",
+                        &manager["FirmwareVersion"],
+                    ));
                 }
-                Err(error) => seen.unread.push(shortened(&format!("the BMC's own version: {error}"))),
+                Err(error) => seen
+                    .unread
+                    .push(shortened(&format!("the BMC's own version: {error}"))),
             }
         }
         match self.bios_attributes(&system).await {
             Ok(attributes) => read_attributes(&attributes, &mut seen),
-            Err(error) => seen.unread.push(shortened(&format!("BIOS attributes: {error}"))),
+            Err(error) => seen
+                .unread
+                .push(shortened(&format!("BIOS attributes: {error}"))),
         }
         if let Err(error) = self.list_firmware(until, &mut seen).await {
-            seen.unread.push(shortened(&format!("the firmware inventory: {error}")));
+            seen.unread
+                .push(shortened(&format!("the firmware inventory: {error}")));
         }
         Ok(seen)
     }
 
     async fn bios_attributes(&self, system: &Value) -> Result<Value, BmcError> {
         match &system["Bios"] {
-            Value::Null => Err(BmcError::Unsupported { what: "its system names no BIOS".into() }),
+            Value::Null => Err(BmcError::Unsupported {
+                what: "its system names no BIOS".into(),
+            }),
             bios => Ok(self.ask_link(bios).await?["Attributes"].take()),
         }
     }
@@ -51,11 +66,19 @@ impl Redfish {
     async fn list_firmware(&self, until: Instant, seen: &mut BmcInventory) -> Result<(), BmcError> {
         let root = self.ask("/redfish/v1").await?;
         let service = match &root["UpdateService"] {
-            Value::Null => return Err(BmcError::Unsupported { what: "it has no update service".into() }),
+            Value::Null => {
+                return Err(BmcError::Unsupported {
+                    what: "it has no update service".into(),
+                });
+            }
             service => self.ask_link(service).await?,
         };
         let list = match &service["FirmwareInventory"] {
-            Value::Null => return Err(BmcError::Unsupported { what: "it lists no firmware".into() }),
+            Value::Null => {
+                return Err(BmcError::Unsupported {
+                    what: "it lists no firmware".into(),
+                });
+            }
             list => link(list)?,
         };
         let whole = root["ProtocolFeaturesSupported"]["ExpandQuery"]["NoLinks"] == true;
@@ -71,12 +94,15 @@ impl Redfish {
         for _ in 0..PAGES {
             for member in page["Members"].as_array().map_or(&[][..], Vec::as_slice) {
                 if seen.firmware.len() >= FIRMWARE {
-                    seen.unread.push(format!("the firmware inventory beyond {FIRMWARE} members"));
+                    seen.unread
+                        .push(format!("the firmware inventory beyond {FIRMWARE} members"));
                     return Ok(());
                 }
                 if Instant::now() >= until {
                     let within = self.limits().inventory.as_secs();
-                    seen.unread.push(format!("the rest of the firmware inventory: it did not come within {within} s"));
+                    seen.unread.push(format!(
+                        "the rest of the firmware inventory: it did not come within {within} s"
+                    ));
                     return Ok(());
                 }
                 self.member(member, seen).await;
@@ -86,7 +112,8 @@ impl Redfish {
                 None => return Ok(()),
             }
         }
-        seen.unread.push(format!("the firmware inventory beyond {PAGES} pages"));
+        seen.unread
+            .push(format!("the firmware inventory beyond {PAGES} pages"));
         Ok(())
     }
 
@@ -96,7 +123,9 @@ impl Redfish {
         }
         match self.ask_link(member).await {
             Ok(whole) => seen.firmware.extend(firmware(&whole).flatten()),
-            Err(error) => seen.unread.push(shortened(&format!("a member of the firmware inventory: {error}"))),
+            Err(error) => seen.unread.push(shortened(&format!(
+                "a member of the firmware inventory: {error}"
+            ))),
         }
     }
 
@@ -118,7 +147,11 @@ impl Redfish {
 
 /// A version that something says of itself.
 fn own(id: &str, name: &str, version: &Value) -> Option<SeenFirmware> {
-    Some(SeenFirmware { id: id.into(), name: name.into(), version: text(version)? })
+    Some(SeenFirmware {
+        id: id.into(),
+        name: name.into(),
+        version: text(version)?,
+    })
 }
 
 /// A member that is whole; in it nothing, where it is not installed or has no version. `None`: it is only a link.
@@ -136,23 +169,31 @@ fn read_attributes(attributes: &Value, seen: &mut BmcInventory) {
     let Some(all) = attributes.as_object() else {
         return seen.unread.push("BIOS attributes: it shows none".into());
     };
-    let readable = all.iter().filter(|(name, _)| !is_secret(name)).filter_map(|(name, value)| {
-        let value = match value {
-            Value::Bool(flag) => BiosValue::Flag(*flag),
-            Value::Number(number) => BiosValue::Number(number.as_i64()?),
-            Value::String(text) => BiosValue::Text(shortened(text)),
-            Value::Null | Value::Array(_) | Value::Object(_) => return None,
-        };
-        Some((shortened(name), value))
-    });
+    let readable = all
+        .iter()
+        .filter(|(name, _)| !is_secret(name))
+        .filter_map(|(name, value)| {
+            let value = match value {
+                Value::Bool(flag) => BiosValue::Flag(*flag),
+                Value::Number(number) => BiosValue::Number(number.as_i64()?),
+                Value::String(text) => BiosValue::Text(shortened(text)),
+                Value::Null | Value::Array(_) | Value::Object(_) => return None,
+            };
+            Some((shortened(name), value))
+        });
     seen.bios.extend(readable.take(ATTRIBUTES));
     if all.len() > ATTRIBUTES {
-        seen.unread.push(format!("BIOS attributes beyond {ATTRIBUTES}"));
+        seen.unread
+            .push(format!("BIOS attributes beyond {ATTRIBUTES}"));
     }
 }
 
 fn text(value: &Value) -> Option<String> {
-    value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(shortened)
+    value
+        .as_str()
+        .map(str::trim)
+        .filter(|text| !text.is_empty())
+        .map(shortened)
 }
 
 #[cfg(test)]
@@ -167,13 +208,23 @@ mod tests {
         let dell = json!({"Id": "Installed-159-2.19.1__BIOS.Setup.1-1", "Name": "BIOS", "Version": "2.19.1", "Updateable": true});
         let former = json!({"Id": "Previous-159-2.18.1__BIOS.Setup.1-1", "Name": "BIOS", "Version": "2.18.1"});
         let hpe = json!({"Id": "1", "Name": "iLO 5", "Version": " 2.72 Sep 04 2022 ", "Oem": {"Hpe": {"Targets": []}}});
-        let hgx = json!({"Id": "HGX_FW_ERoT_GPU_SXM_1", "Name": "Software Inventory", "Version": null});
+        let hgx =
+            json!({"Id": "HGX_FW_ERoT_GPU_SXM_1", "Name": "Software Inventory", "Version": null});
         let link = json!({"@odata.id": "/redfish/v1/UpdateService/FirmwareInventory/BMC"});
-        let read = |member: &Value| firmware(member).map(|found| found.map(|seen| (seen.name, seen.version)));
+        let read = |member: &Value| {
+            firmware(member).map(|found| found.map(|seen| (seen.name, seen.version)))
+        };
         assert_eq!(read(&dell), Some(Some(("BIOS".into(), "2.19.1".into()))));
         assert_eq!(read(&former), Some(None));
-        assert_eq!(read(&hpe), Some(Some(("iLO 5".into(), "2.72 Sep 04 2022".into()))));
-        assert_eq!(read(&hgx), Some(None), "no version is known, which is not a version");
+        assert_eq!(
+            read(&hpe),
+            Some(Some(("iLO 5".into(), "2.72 Sep 04 2022".into())))
+        );
+        assert_eq!(
+            read(&hgx),
+            Some(None),
+            "no version is known, which is not a version"
+        );
         assert_eq!(read(&link), None);
     }
 
@@ -186,7 +237,15 @@ mod tests {
         let mut seen = BmcInventory::default();
         read_attributes(&attributes, &mut seen);
         let names: Vec<&str> = seen.bios.keys().map(String::as_str).collect();
-        assert_eq!(names, ["AssetTag", "NumaNodesPerSocket", "SriovGlobalEnable", "Turbo"]);
+        assert_eq!(
+            names,
+            [
+                "AssetTag",
+                "NumaNodesPerSocket",
+                "SriovGlobalEnable",
+                "Turbo"
+            ]
+        );
         assert_eq!(seen.bios["NumaNodesPerSocket"], BiosValue::Number(4));
         assert!(!seen.bios["AssetTag"].to_string().contains('\u{1b}'));
         read_attributes(&Value::Null, &mut seen);

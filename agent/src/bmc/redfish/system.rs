@@ -21,7 +21,9 @@ fn word(act: Reset) -> &'static str {
 /// then by pointing to the disk.
 pub(in crate::bmc) fn boot_ways(boot: BootOnce) -> Vec<Value> {
     match boot {
-        BootOnce::Pxe => vec![json!({"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Pxe"})],
+        BootOnce::Pxe => {
+            vec![json!({"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Pxe"})]
+        }
         BootOnce::None => vec![
             json!({"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": "None"}),
             json!({"BootSourceOverrideEnabled": "Disabled"}),
@@ -36,13 +38,20 @@ impl Redfish {
     }
 
     pub(in crate::bmc) async fn boot_override(&self) -> Result<BootOverride, BmcError> {
-        Ok(boot_override(&self.get(self.system_path().await?).await?["Boot"]))
+        Ok(boot_override(
+            &self.get(self.system_path().await?).await?["Boot"],
+        ))
     }
 
     /// Writes one of [`boot_ways`].
-    pub(in crate::bmc) async fn set_boot(&self, boot: BootOnce, way: usize) -> Result<(), BmcError> {
+    pub(in crate::bmc) async fn set_boot(
+        &self,
+        boot: BootOnce,
+        way: usize,
+    ) -> Result<(), BmcError> {
         let path = self.system_path().await?;
-        self.patch(path, &json!({ "Boot": boot_ways(boot)[way] })).await
+        self.patch(path, &json!({ "Boot": boot_ways(boot)[way] }))
+            .await
     }
 
     /// Sends a power act that the BMC offers.
@@ -52,7 +61,9 @@ impl Redfish {
         let action = &self.get(path).await?["Actions"]["#ComputerSystem.Reset"];
         let offered = action["ResetType@Redfish.AllowableValues"].as_array();
         if offered.is_some_and(|offered| !offered.iter().any(|offer| offer == word(act))) {
-            return Err(BmcError::Unsupported { what: format!("it does not offer {}", word(act)) });
+            return Err(BmcError::Unsupported {
+                what: format!("it does not offer {}", word(act)),
+            });
         }
         let target = match &action["target"] {
             Value::Null => format!("{path}/Actions/ComputerSystem.Reset"),
@@ -99,5 +110,9 @@ fn boot_override(boot: &Value) -> BootOverride {
 }
 
 fn text(value: &Value) -> Option<String> {
-    value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(shortened)
+    value
+        .as_str()
+        .map(str::trim)
+        .filter(|text| !text.is_empty())
+        .map(shortened)
 }

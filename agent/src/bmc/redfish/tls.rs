@@ -22,7 +22,12 @@ struct State {
 
 impl Pin {
     pub(super) fn new(pinned: Option<Digest>) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State { pinned, stranger: None }) })
+        Arc::new(Self {
+            state: Mutex::new(State {
+                pinned,
+                stranger: None,
+            }),
+        })
     }
 
     /// The certificate that is trusted, once there is one.

@@ -18,19 +18,31 @@ const TASKS: usize = 10;
 
 impl Redfish {
     /// Sets BIOS attributes for the next boot. They read back as pending, or the BMC does not say what is.
-    pub(in crate::bmc) async fn set_bios(&self, wanted: &BTreeMap<String, BiosValue>) -> Result<(), BmcError> {
+    pub(in crate::bmc) async fn set_bios(
+        &self,
+        wanted: &BTreeMap<String, BiosValue>,
+    ) -> Result<(), BmcError> {
         let _alone = self.writer().await;
         let system = self.get(self.system_path().await?).await?;
         let bios = match &system["Bios"] {
-            Value::Null => return Err(BmcError::Unsupported { what: "its system names no BIOS".into() }),
+            Value::Null => {
+                return Err(BmcError::Unsupported {
+                    what: "its system names no BIOS".into(),
+                });
+            }
             bios => self.get(&link(bios)?).await?,
         };
         let offered = &bios["@Redfish.Settings"];
         let settings = match &offered["SettingsObject"] {
-            Value::Null => return Err(BmcError::Unsupported { what: "its BIOS takes no settings by Redfish".into() }),
+            Value::Null => {
+                return Err(BmcError::Unsupported {
+                    what: "its BIOS takes no settings by Redfish".into(),
+                });
+            }
             settings => link(settings)?,
         };
-        self.patch(&settings, &settings_body(wanted, offered)).await?;
+        self.patch(&settings, &settings_body(wanted, offered))
+            .await?;
         let started = Instant::now();
         loop {
             // Some show what is pending, some what holds now, some nothing.
@@ -39,34 +51,57 @@ impl Redfish {
                 Err(BmcError::Unsupported { .. }) => return Ok(()),
                 Err(error) => return Err(error),
             };
-            let Some(seen) = dropped(wanted, &shown) else { return Ok(()) };
+            let Some(seen) = dropped(wanted, &shown) else {
+                return Ok(());
+            };
             let waited = started.elapsed();
             if waited >= self.limits().settle {
-                return Err(BmcError::NothingHappened { call: "the change of BIOS settings".into(), waited, seen });
+                return Err(BmcError::NothingHappened {
+                    call: "the change of BIOS settings".into(),
+                    waited,
+                    seen,
+                });
             }
             tokio::time::sleep(self.limits().poll).await;
         }
     }
 
     /// Begins an update; the task to follow, where the BMC names one. Where it refuses to be told which part, the image says it.
-    pub(in crate::bmc) async fn update(&self, image: &str, parts: &[String]) -> Result<Option<String>, BmcError> {
+    pub(in crate::bmc) async fn update(
+        &self,
+        image: &str,
+        parts: &[String],
+    ) -> Result<Option<String>, BmcError> {
         let _alone = self.writer().await;
         let root = self.get("/redfish/v1").await?;
         let service = match &root["UpdateService"] {
-            Value::Null => return Err(BmcError::Unsupported { what: "it has no update service".into() }),
+            Value::Null => {
+                return Err(BmcError::Unsupported {
+                    what: "it has no update service".into(),
+                });
+            }
             service => self.get(&link(service)?).await?,
         };
         let action = &service["Actions"]["#UpdateService.SimpleUpdate"];
         let target = match &action["target"] {
-            Value::Null => return Err(BmcError::Unsupported { what: "it fetches no images (SimpleUpdate)".into() }),
+            Value::Null => {
+                return Err(BmcError::Unsupported {
+                    what: "it fetches no images (SimpleUpdate)".into(),
+                });
+            }
             target => link(&json!({ "@odata.id": target }))?,
         };
         let protocols = action["TransferProtocol@Redfish.AllowableValues"].as_array();
         if protocols.is_some_and(|offered| !offered.iter().any(|offer| offer == "HTTP")) {
-            return Err(BmcError::Unsupported { what: "it fetches no images by HTTP".into() });
+            return Err(BmcError::Unsupported {
+                what: "it fetches no images by HTTP".into(),
+            });
         }
         let plain = json!({ "ImageURI": image, "TransferProtocol": "HTTP" });
-        let list = service["FirmwareInventory"]["@odata.id"].as_str().unwrap_or_default().trim_end_matches('/');
+        let list = service["FirmwareInventory"]["@odata.id"]
+            .as_str()
+            .unwrap_or_default()
+            .trim_end_matches('/');
         if parts.is_empty() || list.is_empty() {
             return self.begin(&target, &plain).await;
         }
@@ -84,9 +119,11 @@ impl Redfish {
         match self.get_task(path).await {
             Ok(document) => Ok(view(&document)),
             // Some forget a task as soon as it is over, or when they restart.
-            Err(BmcError::Unsupported { what }) => {
-                Ok(TaskView { state: TaskState::Gone, percent: None, said: vec![what] })
-            }
+            Err(BmcError::Unsupported { what }) => Ok(TaskView {
+                state: TaskState::Gone,
+                percent: None,
+                said: vec![what],
+            }),
             Err(error) => Err(error),
         }
     }
@@ -98,7 +135,9 @@ impl Redfish {
             Value::Null => return Ok(Vec::new()),
             service => self.get(&link(service)?).await?,
         };
-        let Ok(list) = link(&service["Tasks"]) else { return Ok(Vec::new()) };
+        let Ok(list) = link(&service["Tasks"]) else {
+            return Ok(Vec::new());
+        };
         let page = self.get(&list).await?;
         let members = page["Members"].as_array().map_or(&[][..], Vec::as_slice);
         let mut running = Vec::new();
@@ -114,8 +153,15 @@ impl Redfish {
 
 /// What is sent for settings: with the time they are to hold from, where the BMC wants to be told.
 fn settings_body(wanted: &BTreeMap<String, BiosValue>, offered: &Value) -> Value {
-    let attributes: Map<String, Value> =
-        wanted.iter().map(|(name, value)| (name.clone(), serde_json::to_value(value).unwrap_or_default())).collect();
+    let attributes: Map<String, Value> = wanted
+        .iter()
+        .map(|(name, value)| {
+            (
+                name.clone(),
+                serde_json::to_value(value).unwrap_or_default(),
+            )
+        })
+        .collect();
     let mut body = json!({ "Attributes": attributes });
     let times = offered["SupportedApplyTimes"].as_array();
     if times.is_some_and(|times| times.iter().any(|time| time == "OnReset")) {
@@ -148,15 +194,23 @@ fn view(document: &Value) -> TaskView {
         None if document["error"].is_object() => TaskState::Failed,
         None => TaskState::Done,
     };
-    let messages = document["Messages"].as_array().or(document["error"]["@Message.ExtendedInfo"].as_array());
+    let messages = document["Messages"]
+        .as_array()
+        .or(document["error"]["@Message.ExtendedInfo"].as_array());
     let messages = messages.map_or(&[][..], Vec::as_slice).iter();
-    let said = messages.filter_map(|message| message["Message"].as_str().or(message["MessageId"].as_str()));
+    let said = messages.filter_map(|message| {
+        message["Message"]
+            .as_str()
+            .or(message["MessageId"].as_str())
+    });
     // The latest tell how it ended.
     let said: Vec<String> = said.map(shortened).collect();
     let from = said.len().saturating_sub(MESSAGES);
     TaskView {
         state,
-        percent: document["PercentComplete"].as_u64().map(|percent| percent.min(100)),
+        percent: document["PercentComplete"]
+            .as_u64()
+            .map(|percent| percent.min(100)),
         said: said[from..].to_vec(),
     }
 }
@@ -173,13 +227,22 @@ mod tests {
         assert_eq!((told.state, told.percent), (TaskState::Failed, Some(100)));
         assert_eq!(told.said, ["Transfer of image failed. ", "x"]);
         for (document, state) in [
-            (json!({"TaskState": "Completed", "TaskStatus": "OK"}), TaskState::Done),
-            (json!({"TaskState": "Completed", "TaskStatus": "Critical"}), TaskState::Failed),
+            (
+                json!({"TaskState": "Completed", "TaskStatus": "OK"}),
+                TaskState::Done,
+            ),
+            (
+                json!({"TaskState": "Completed", "TaskStatus": "Critical"}),
+                TaskState::Failed,
+            ),
             (json!({"TaskState": "Pending"}), TaskState::Waits),
             (json!({"TaskState": "New"}), TaskState::Running),
             (json!({"TaskState": "Verifying"}), TaskState::Running),
             (Value::Null, TaskState::Done),
-            (json!({"error": {"@Message.ExtendedInfo": [{"Message": "no"}]}}), TaskState::Failed),
+            (
+                json!({"error": {"@Message.ExtendedInfo": [{"Message": "no"}]}}),
+                TaskState::Failed,
+            ),
         ] {
             assert_eq!(view(&document).state, state, "{document}");
         }
@@ -187,14 +250,30 @@ mod tests {
 
     #[test]
     fn settings_say_when_they_hold_where_that_is_offered() {
-        let wanted: BTreeMap<String, BiosValue> =
-            [("Sriov".to_owned(), BiosValue::Text("Enabled".into())), ("Nps".to_owned(), BiosValue::Number(4))].into();
-        let body = settings_body(&wanted, &json!({"SupportedApplyTimes": ["OnReset", "InMaintenanceWindowOnReset"]}));
+        let wanted: BTreeMap<String, BiosValue> = [
+            ("Sriov".to_owned(), BiosValue::Text("Enabled".into())),
+            ("Nps".to_owned(), BiosValue::Number(4)),
+        ]
+        .into();
+        let body = settings_body(
+            &wanted,
+            &json!({"SupportedApplyTimes": ["OnReset", "InMaintenanceWindowOnReset"]}),
+        );
         assert_eq!(body["Attributes"], json!({"Nps": 4, "Sriov": "Enabled"}));
         assert_eq!(body["@Redfish.SettingsApplyTime"]["ApplyTime"], "OnReset");
-        assert_eq!(settings_body(&wanted, &json!({})).as_object().map(Map::len), Some(1));
-        assert_eq!(dropped(&wanted, &json!({"Sriov": "Enabled"})), None, "what is not shown is not known");
-        assert_eq!(dropped(&wanted, &json!({"Sriov": "Disabled", "Nps": "4"})).as_deref(), Some("Sriov as Disabled"));
+        assert_eq!(
+            settings_body(&wanted, &json!({})).as_object().map(Map::len),
+            Some(1)
+        );
+        assert_eq!(
+            dropped(&wanted, &json!({"Sriov": "Enabled"})),
+            None,
+            "what is not shown is not known"
+        );
+        assert_eq!(
+            dropped(&wanted, &json!({"Sriov": "Disabled", "Nps": "4"})).as_deref(),
+            Some("Sriov as Disabled")
+        );
         assert_eq!(dropped(&wanted, &Value::Null), None);
     }
 }

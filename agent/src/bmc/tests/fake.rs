@@ -143,7 +143,12 @@ impl FakeBmc {
             also: None,
             machine: None,
         };
-        Self { state, target, certificate, accepts }
+        Self {
+            state,
+            target,
+            certificate,
+            accepts,
+        }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -156,7 +161,8 @@ impl FakeBmc {
 }
 
 fn tls() -> (TlsAcceptor, Digest) {
-    let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["bmc".to_owned()]).unwrap();
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(["bmc".to_owned()]).unwrap();
     let der = cert.der().clone();
     let certificate = Digest::of(&der);
     let key = PrivatePkcs8KeyDer::from(signing_key.serialize_der()).into();
@@ -176,11 +182,16 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<Mutex<S
         let (stream, _) = listener.accept().await.unwrap();
         let (acceptor, state) = (acceptor.clone(), Arc::clone(&state));
         connections.spawn(async move {
-            let Ok(stream) = acceptor.accept(stream).await else { return };
-            let router = Router::new().fallback(move |request: Request<Body>| answer(Arc::clone(&state), request));
+            let Ok(stream) = acceptor.accept(stream).await else {
+                return;
+            };
+            let router = Router::new()
+                .fallback(move |request: Request<Body>| answer(Arc::clone(&state), request));
             let service = TowerToHyperService::new(router);
             // A lost reply ends the connection with a panic in the handler; the client sees it close.
-            _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
         });
     }
 }
@@ -192,7 +203,10 @@ async fn answer(state: Arc<Mutex<State>>, request: Request<Body>) -> Response<Bo
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         state.calls += 1;
         let lock = format!("admin:{}", state.password);
-        let key = parts.headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
+        let key = parts
+            .headers
+            .get(header::AUTHORIZATION)
+            .map(|value| value.as_bytes());
         if key != Some(basic(&lock).as_bytes()) || state.logins_refused >= state.locks_after {
             state.logins_refused += 1;
             return reply(
@@ -202,7 +216,13 @@ async fn answer(state: Arc<Mutex<State>>, request: Request<Body>) -> Response<Bo
         }
         (
             state.fault,
-            serve(&mut state, &parts.method, parts.uri.path(), parts.headers.contains_key(header::IF_MATCH), &body),
+            serve(
+                &mut state,
+                &parts.method,
+                parts.uri.path(),
+                parts.headers.contains_key(header::IF_MATCH),
+                &body,
+            ),
         )
     };
     let account = parts.method == Method::PATCH && parts.uri.path().contains("/Accounts/");
@@ -212,7 +232,9 @@ async fn answer(state: Arc<Mutex<State>>, request: Request<Body>) -> Response<Bo
             tokio::time::sleep(Duration::from_secs(60)).await;
             return response;
         }
-        Fault::LostReply if parts.method == Method::POST || account => panic!("the connection ends here"),
+        Fault::LostReply if parts.method == Method::POST || account => {
+            panic!("the connection ends here")
+        }
         Fault::LostReply => return response,
         Fault::Busy => return busy(),
         Fault::Garbage => "<html>HTTPd error</html>".to_owned(),
@@ -221,7 +243,9 @@ async fn answer(state: Arc<Mutex<State>>, request: Request<Body>) -> Response<Bo
         Fault::Redirects => {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
-            response.headers_mut().insert(header::LOCATION, "https://192.0.2.1/".parse().unwrap());
+            response
+                .headers_mut()
+                .insert(header::LOCATION, "https://192.0.2.1/".parse().unwrap());
             return response;
         }
     };
@@ -233,9 +257,16 @@ fn basic(text: &str) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut encoded = String::from("Basic ");
     for chunk in text.as_bytes().chunks(3) {
-        let bits = chunk.iter().fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte)) << (8 * (3 - chunk.len()));
+        let bits = chunk
+            .iter()
+            .fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte))
+            << (8 * (3 - chunk.len()));
         for place in 0..4 {
-            let letter = if place > chunk.len() { '=' } else { LETTERS[bits >> (18 - 6 * place) & 63].into() };
+            let letter = if place > chunk.len() {
+                '='
+            } else {
+                LETTERS[bits >> (18 - 6 * place) & 63].into()
+            };
             write!(encoded, "{letter}").unwrap();
         }
     }
@@ -249,21 +280,38 @@ fn reply(status: StatusCode, body: &Value) -> Response<Body> {
 }
 
 fn busy() -> Response<Body> {
-    let mut response = reply(StatusCode::SERVICE_UNAVAILABLE, &json!({"error": {"message": "Try later."}}));
-    response.headers_mut().insert(header::RETRY_AFTER, "7".parse().unwrap());
+    let mut response = reply(
+        StatusCode::SERVICE_UNAVAILABLE,
+        &json!({"error": {"message": "Try later."}}),
+    );
+    response
+        .headers_mut()
+        .insert(header::RETRY_AFTER, "7".parse().unwrap());
     response
 }
 
-fn serve(state: &mut State, method: &Method, path: &str, has_etag: bool, body: &Bytes) -> Response<Body> {
+fn serve(
+    state: &mut State,
+    method: &Method,
+    path: &str,
+    has_etag: bool,
+    body: &Bytes,
+) -> Response<Body> {
     let document: Value = serde_json::from_slice(body).unwrap_or_default();
     match (method.as_str(), path) {
         ("GET", "/redfish/v1/Systems") => {
-            let to = if state.fault == Fault::BadLinks { "https://evil/../x" } else { "/redfish/v1/Systems/1" };
+            let to = if state.fault == Fault::BadLinks {
+                "https://evil/../x"
+            } else {
+                "/redfish/v1/Systems/1"
+            };
             reply(StatusCode::OK, &json!({"Members": [{"@odata.id": to}]}))
         }
         ("GET", "/redfish/v1/Systems/1") => {
             let mut response = reply(StatusCode::OK, &system(state));
-            response.headers_mut().insert(header::ETAG, "\"7\"".parse().unwrap());
+            response
+                .headers_mut()
+                .insert(header::ETAG, "\"7\"".parse().unwrap());
             response
         }
         ("PATCH", "/redfish/v1/Systems/1") if state.wants_etag && !has_etag => {
@@ -294,7 +342,10 @@ fn serve(state: &mut State, method: &Method, path: &str, has_etag: bool, body: &
 }
 
 fn patch(state: &mut State, boot: &Value) -> Response<Body> {
-    let (enabled, target) = (boot["BootSourceOverrideEnabled"].as_str(), boot["BootSourceOverrideTarget"].as_str());
+    let (enabled, target) = (
+        boot["BootSourceOverrideEnabled"].as_str(),
+        boot["BootSourceOverrideTarget"].as_str(),
+    );
     if state.always_continuous && (enabled == Some("Disabled") || target == Some("None")) {
         return reply(
             StatusCode::BAD_REQUEST,
@@ -303,14 +354,22 @@ fn patch(state: &mut State, boot: &Value) -> Response<Body> {
     }
     let ignores = state.fault == Fault::Ignores || state.override_only_off && state.power() == "On";
     if !ignores {
-        state.enabled = if state.always_continuous { "Continuous" } else { enabled.unwrap_or_default() }.into();
+        state.enabled = if state.always_continuous {
+            "Continuous"
+        } else {
+            enabled.unwrap_or_default()
+        }
+        .into();
         state.target = target.unwrap_or(&state.target).into();
     }
     reply(StatusCode::OK, &json!({}))
 }
 
 fn root(state: &State) -> Value {
-    let mut root = state.hardware.as_ref().map_or_else(|| json!({}), Hardware::root);
+    let mut root = state
+        .hardware
+        .as_ref()
+        .map_or_else(|| json!({}), Hardware::root);
     root["Systems"] = json!({"@odata.id": "/redfish/v1/Systems"});
     if state.has_accounts {
         root["AccountService"] = json!({"@odata.id": "/redfish/v1/AccountService"});
@@ -319,7 +378,11 @@ fn root(state: &State) -> Value {
 }
 
 fn system(state: &mut State) -> Value {
-    let acts: &[&str] = if state.cannot_restart { &["On", "ForceOff"] } else { &["On", "ForceOff", "ForceRestart"] };
+    let acts: &[&str] = if state.cannot_restart {
+        &["On", "ForceOff"]
+    } else {
+        &["On", "ForceOff", "ForceRestart"]
+    };
     json!({
         "PowerState": state.power(),
         "UUID": "4C4C4544-0043-4810-8052-B4C04F4E3132",
@@ -350,13 +413,20 @@ fn reply_to_reader(path: &str) -> Response<Body> {
             
             "Fans": [{"Name": "Fan 1", "Reading": 9000, "ReadingUnits": "RPM"},
                 {"Name": "Fan 2", "Reading": 0, "ReadingUnits": "RPM", "Status": {"Health": "Critical"}}]}),
-        "/redfish/v1/AccountService" => json!({"Accounts": {"@odata.id": "/redfish/v1/AccountService/Accounts"}}),
+        "/redfish/v1/AccountService" => {
+            json!({"Accounts": {"@odata.id": "/redfish/v1/AccountService/Accounts"}})
+        }
         "/redfish/v1/AccountService/Accounts" => json!({"Members": [
             {"@odata.id": "/redfish/v1/AccountService/Accounts/1"}, {"@odata.id": "/redfish/v1/AccountService/Accounts/2"}]}),
         "/redfish/v1/AccountService/Accounts/1" => json!({"Id": "1", "UserName": ""}),
         "/redfish/v1/AccountService/Accounts/2" => json!({"Id": "2", "UserName": "admin"}),
         "/redfish/v1/Chassis/1/Power" => json!({"PowerControl": [{"PowerConsumedWatts": 312}]}),
-        _ => return reply(StatusCode::NOT_FOUND, &json!({"error": {"message": "no such resource"}})),
+        _ => {
+            return reply(
+                StatusCode::NOT_FOUND,
+                &json!({"error": {"message": "no such resource"}}),
+            );
+        }
     };
     reply(StatusCode::OK, &document)
 }

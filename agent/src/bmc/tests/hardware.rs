@@ -52,8 +52,13 @@ pub(crate) struct Hardware {
 
 impl Hardware {
     pub(crate) fn new() -> Self {
-        let versions = [("BIOS", "2.1"), ("BMC", "1.0")].map(|(id, version)| (id, version.to_owned())).into();
-        let bios = json!({"Sriov": "Disabled", "Nps": 1}).as_object().unwrap().clone();
+        let versions = [("BIOS", "2.1"), ("BMC", "1.0")]
+            .map(|(id, version)| (id, version.to_owned()))
+            .into();
+        let bios = json!({"Sriov": "Disabled", "Nps": 1})
+            .as_object()
+            .unwrap()
+            .clone();
         Self {
             versions,
             bios,
@@ -71,7 +76,9 @@ impl Hardware {
     }
 
     pub(super) fn has(path: &str) -> bool {
-        [SERVICE, "/redfish/v1/TaskService", BIOS].iter().any(|prefix| path.starts_with(prefix))
+        [SERVICE, "/redfish/v1/TaskService", BIOS]
+            .iter()
+            .any(|prefix| path.starts_with(prefix))
     }
 
     /// What the service root says of it.
@@ -98,7 +105,10 @@ impl Hardware {
             ),
             ("GET", LIST) => self.list(),
             ("GET", "/redfish/v1/TaskService") => (200, json!({"Tasks": {"@odata.id": TASKS}})),
-            ("GET", TASKS) => (200, json!({"Members": [{"@odata.id": format!("{TASKS}/1")}]})),
+            ("GET", TASKS) => (
+                200,
+                json!({"Members": [{"@odata.id": format!("{TASKS}/1")}]}),
+            ),
             ("GET", path) if path.starts_with(TASKS) => self.task(),
             ("GET", BIOS) => (
                 200,
@@ -113,19 +123,28 @@ impl Hardware {
             ("PATCH", path) if path.starts_with(BIOS) => {
                 self.settings.push(body.clone());
                 if self.mood != Mood::SettingsDropped {
-                    self.pending.extend(body["Attributes"].as_object().unwrap().clone());
+                    self.pending
+                        .extend(body["Attributes"].as_object().unwrap().clone());
                 }
                 (200, json!({}))
             }
-            ("POST", _) if self.mood == Mood::NoTargets && !body["Targets"].is_null() => {
-                (400, json!({"error": {"message": "Targets is not supported."}}))
-            }
+            ("POST", _) if self.mood == Mood::NoTargets && !body["Targets"].is_null() => (
+                400,
+                json!({"error": {"message": "Targets is not supported."}}),
+            ),
             ("POST", _) => {
                 self.updates.push(body.clone());
                 (self.runs, self.looks) = (true, 0);
-                (202, json!({"@odata.id": format!("{TASKS}/1"), "TaskState": "New"}))
+                (
+                    202,
+                    json!({"@odata.id": format!("{TASKS}/1"), "TaskState": "New"}),
+                )
             }
-            ("GET", path) => match self.versions.iter().find(|(id, _)| path.ends_with(&format!("/{id}"))) {
+            ("GET", path) => match self
+                .versions
+                .iter()
+                .find(|(id, _)| path.ends_with(&format!("/{id}")))
+            {
                 Some((id, version)) => (200, member(id, version)),
                 None => (404, json!({"error": {"message": "no such resource"}})),
             },
@@ -134,10 +153,13 @@ impl Hardware {
     }
 
     fn list(&self) -> (u16, Value) {
-        let members = self.versions.iter().map(|(id, version)| match self.expands && !self.expand_fails {
-            true => member(id, version),
-            false => json!({"@odata.id": format!("{LIST}/{id}")}),
-        });
+        let members =
+            self.versions
+                .iter()
+                .map(|(id, version)| match self.expands && !self.expand_fails {
+                    true => member(id, version),
+                    false => json!({"@odata.id": format!("{LIST}/{id}")}),
+                });
         (200, json!({"Members": members.collect::<Vec<_>>()}))
     }
 
@@ -147,13 +169,18 @@ impl Hardware {
         let running = json!({"TaskState": "Running", "PercentComplete": self.looks.min(3) * 30});
         match self.mood {
             _ if !self.runs => (200, json!({"TaskState": "Completed", "TaskStatus": "OK"})),
-            Mood::BusyMeanwhile if self.looks < 3 => (503, json!({"error": {"message": "The BMC restarts."}})),
+            Mood::BusyMeanwhile if self.looks < 3 => {
+                (503, json!({"error": {"message": "The BMC restarts."}}))
+            }
             Mood::TaskNeverEnds => (200, running),
             _ if self.looks < 3 => (200, running),
             Mood::TaskFails => {
                 self.runs = false;
                 let message = "The image's signature is not valid.";
-                (200, json!({"TaskState": "Exception", "TaskStatus": "Critical", "Messages": [{"Message": message}]}))
+                (
+                    200,
+                    json!({"TaskState": "Exception", "TaskStatus": "Critical", "Messages": [{"Message": message}]}),
+                )
             }
             _ => {
                 self.runs = false;

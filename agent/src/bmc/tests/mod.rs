@@ -31,7 +31,10 @@ fn within(time: Duration) -> (Watch, Arc<Mutex<Vec<String>>>) {
     let said = Arc::new(Mutex::new(Vec::new()));
     let tell = Arc::clone(&said);
     let tell = move |sentence| tell.lock().unwrap().push(sentence);
-    (Watch::new(Instant::now() + time, CancellationToken::new(), tell), said)
+    (
+        Watch::new(Instant::now() + time, CancellationToken::new(), tell),
+        said,
+    )
 }
 
 const LONG: Duration = Duration::from_secs(5);
@@ -47,18 +50,31 @@ async fn observes_sets_and_resets_and_pins_what_it_saw_first() {
     let view = bmc.observe().await.unwrap();
     assert_eq!(bmc.certificate(), Some(fake.certificate));
     assert_eq!(view.power, PowerState::Off);
-    assert_eq!(view.uuid.as_deref(), Some("4c4c4544-0043-4810-8052-b4c04f4e3132"));
-    assert_eq!(view.serial.as_deref(), Some("SN- 1"), "no control characters");
+    assert_eq!(
+        view.uuid.as_deref(),
+        Some("4c4c4544-0043-4810-8052-b4c04f4e3132")
+    );
+    assert_eq!(
+        view.serial.as_deref(),
+        Some("SN- 1"),
+        "no control characters"
+    );
 
     let set = bmc.set_boot_once(BootOnce::Pxe).await.unwrap();
     assert!(set.network() && set.enabled == OverrideEnabled::Once);
     bmc.reset(Reset::On).await.unwrap();
     let (watch, said) = within(LONG);
     bmc.wait_power(PowerState::On, &watch).await.unwrap();
-    assert_eq!(said.lock().unwrap()[0], "waiting for the BMC to show power on; it shows off");
+    assert_eq!(
+        said.lock().unwrap()[0],
+        "waiting for the BMC to show power on; it shows off"
+    );
     assert!(bmc.set_boot_once(BootOnce::None).await.unwrap().local());
     bmc.reset(Reset::ForceRestart).await.unwrap();
-    assert!(bmc.wait_restart(LONG, &watch).await.unwrap(), "off was seen in between");
+    assert!(
+        bmc.wait_restart(LONG, &watch).await.unwrap(),
+        "off was seen in between"
+    );
     assert_eq!(fake.state().resets, ["On", "ForceRestart"]);
 }
 
@@ -77,7 +93,15 @@ async fn survives_an_override_that_reads_continuous_and_cannot_be_disabled() {
 async fn gives_the_etag_where_one_is_demanded() {
     let fake = FakeBmc::start().await;
     fake.state().wants_etag = true;
-    assert!(quick().open(&fake.target, JOB).unwrap().set_boot_once(BootOnce::Pxe).await.unwrap().network());
+    assert!(
+        quick()
+            .open(&fake.target, JOB)
+            .unwrap()
+            .set_boot_once(BootOnce::Pxe)
+            .await
+            .unwrap()
+            .network()
+    );
 }
 
 #[tokio::test]
@@ -94,7 +118,11 @@ async fn every_way_to_misbehave_has_its_own_error() {
     ] {
         fake.misbehave(fault);
         let error = bmc.observe().await.unwrap_err();
-        assert_eq!((error.code(), error.retryable()), (code, retryable), "{fault:?}: {error}");
+        assert_eq!(
+            (error.code(), error.retryable()),
+            (code, retryable),
+            "{fault:?}: {error}"
+        );
     }
     fake.misbehave(Fault::Busy);
     let error = bmc.observe().await.unwrap_err();
@@ -104,7 +132,10 @@ async fn every_way_to_misbehave_has_its_own_error() {
     );
     fake.misbehave(Fault::None);
     assert!(
-        matches!(bmc.reset(Reset::GracefulShutdown).await, Err(BmcError::Unsupported { .. })),
+        matches!(
+            bmc.reset(Reset::GracefulShutdown).await,
+            Err(BmcError::Unsupported { .. })
+        ),
         "not offered, not sent"
     );
     assert!(fake.state().resets.is_empty());
@@ -114,9 +145,21 @@ async fn every_way_to_misbehave_has_its_own_error() {
 async fn a_call_has_a_deadline() {
     let fake = FakeBmc::start().await;
     fake.misbehave(Fault::Hang);
-    let bmcs = Bmcs::new(Limits { call: Duration::from_millis(300), ..Limits::default() });
-    let error = bmcs.open(&fake.target, JOB).unwrap().observe().await.unwrap_err();
-    assert_eq!((error.code(), error.retryable()), ("bmc_timeout", true), "{error}");
+    let bmcs = Bmcs::new(Limits {
+        call: Duration::from_millis(300),
+        ..Limits::default()
+    });
+    let error = bmcs
+        .open(&fake.target, JOB)
+        .unwrap()
+        .observe()
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.code(), error.retryable()),
+        ("bmc_timeout", true),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -129,7 +172,10 @@ async fn a_yes_without_a_deed_is_noticed() {
     bmc.reset(Reset::On).await.unwrap();
     let (watch, _) = within(Duration::from_millis(80));
     let error = bmc.wait_power(PowerState::On, &watch).await.unwrap_err();
-    assert!(matches!(&error, BmcError::NothingHappened { seen, .. } if seen == "off"), "{error}");
+    assert!(
+        matches!(&error, BmcError::NothingHappened { seen, .. } if seen == "off"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -139,10 +185,17 @@ async fn a_lost_reply_is_not_sent_again() {
     bmc.observe().await.unwrap();
     fake.misbehave(Fault::LostReply);
     let error = bmc.reset(Reset::On).await.unwrap_err();
-    assert!(matches!(&error, BmcError::Timeout { why, .. } if why.starts_with("the connection ended")), "{error}");
+    assert!(
+        matches!(&error, BmcError::Timeout { why, .. } if why.starts_with("the connection ended")),
+        "{error}"
+    );
     let (watch, _) = within(LONG);
     bmc.wait_power(PowerState::On, &watch).await.unwrap();
-    assert_eq!(fake.state().resets, ["On"], "it had acted, and was asked once");
+    assert_eq!(
+        fake.state().resets,
+        ["On"],
+        "it had acted, and was asked once"
+    );
 }
 
 #[tokio::test]
@@ -153,10 +206,25 @@ async fn refused_credentials_are_not_tried_again_until_they_change() {
     let bmc = bmcs.open(&fake.target, JOB).unwrap();
     for _ in 0..5 {
         let error = bmc.observe().await.unwrap_err();
-        assert!(matches!(error, BmcError::BadCredentials { .. }) && !error.retryable(), "{error}");
+        assert!(
+            matches!(error, BmcError::BadCredentials { .. }) && !error.retryable(),
+            "{error}"
+        );
     }
-    assert_eq!(bmcs.open(&fake.target, JOB).unwrap().observe().await.unwrap_err().code(), "bmc_credentials");
-    assert_eq!(fake.state().logins_refused, 1, "one knock, however often the job asks");
+    assert_eq!(
+        bmcs.open(&fake.target, JOB)
+            .unwrap()
+            .observe()
+            .await
+            .unwrap_err()
+            .code(),
+        "bmc_credentials"
+    );
+    assert_eq!(
+        fake.state().logins_refused,
+        1,
+        "one knock, however often the job asks"
+    );
 
     let mut corrected = fake.target.clone();
     corrected.password = Secret::new("other");
@@ -167,7 +235,11 @@ async fn refused_credentials_are_not_tried_again_until_they_change() {
 async fn after_the_pause_refused_credentials_are_tried_again() {
     let fake = FakeBmc::start().await;
     let pause = Duration::from_millis(20);
-    let bmcs = Bmcs::new(Limits { cool_off: pause, cool_off_max: pause, ..Limits::default() });
+    let bmcs = Bmcs::new(Limits {
+        cool_off: pause,
+        cool_off_max: pause,
+        ..Limits::default()
+    });
     let bmc = bmcs.open(&fake.target, JOB).unwrap();
     fake.state().password = "other".into();
     bmc.observe().await.unwrap_err();
@@ -180,19 +252,41 @@ async fn after_the_pause_refused_credentials_are_tried_again() {
 #[tokio::test]
 async fn another_job_may_knock_once_more_within_the_pause() {
     let fake = FakeBmc::start().await;
-    let bmcs = Bmcs::new(Limits { cool_off: LONG, cool_off_max: LONG, ..Limits::default() });
+    let bmcs = Bmcs::new(Limits {
+        cool_off: LONG,
+        cool_off_max: LONG,
+        ..Limits::default()
+    });
     fake.state().password = "other".into();
-    let knock = async |job| bmcs.open(&fake.target, job).unwrap().observe().await.map(drop);
+    let knock = async |job| {
+        bmcs.open(&fake.target, job)
+            .unwrap()
+            .observe()
+            .await
+            .map(drop)
+    };
     for job in [JOB, JOB, NEXT_JOB, NEXT_JOB, LAST_JOB, JOB] {
         assert_eq!(knock(job).await.unwrap_err().code(), "bmc_credentials");
     }
-    assert_eq!(fake.state().logins_refused, 2, "two jobs knocked once each, a third one must wait");
+    assert_eq!(
+        fake.state().logins_refused,
+        2,
+        "two jobs knocked once each, a third one must wait"
+    );
 
     let mended = FakeBmc::start().await;
     mended.state().password = "other".into();
-    bmcs.open(&mended.target, JOB).unwrap().observe().await.unwrap_err();
+    bmcs.open(&mended.target, JOB)
+        .unwrap()
+        .observe()
+        .await
+        .unwrap_err();
     mended.state().password = "secret".into();
-    bmcs.open(&mended.target, NEXT_JOB).unwrap().observe().await.expect("mended, and asked again");
+    bmcs.open(&mended.target, NEXT_JOB)
+        .unwrap()
+        .observe()
+        .await
+        .expect("mended, and asked again");
 }
 
 #[tokio::test]
@@ -203,7 +297,13 @@ async fn another_certificate_is_refused_before_anything_is_sent() {
     target.certificate = Some(pinned);
     let bmc = quick().open(&target, JOB).unwrap();
     let error = bmc.observe().await.unwrap_err();
-    assert_eq!(error, BmcError::CertificateChanged { pinned, seen: fake.certificate });
+    assert_eq!(
+        error,
+        BmcError::CertificateChanged {
+            pinned,
+            seen: fake.certificate
+        }
+    );
     assert_eq!(fake.state().calls, 0, "no credential left the house");
     target.certificate = Some(fake.certificate);
     quick().open(&target, JOB).unwrap().observe().await.unwrap();
@@ -214,7 +314,16 @@ async fn an_absent_bmc_is_unreachable_and_a_cancelled_wait_ends() {
     let fake = FakeBmc::start().await;
     let mut nobody = fake.target.clone();
     nobody.port = 1;
-    assert_eq!(quick().open(&nobody, JOB).unwrap().observe().await.unwrap_err().code(), "bmc_unreachable");
+    assert_eq!(
+        quick()
+            .open(&nobody, JOB)
+            .unwrap()
+            .observe()
+            .await
+            .unwrap_err()
+            .code(),
+        "bmc_unreachable"
+    );
     let bmc = quick().open(&fake.target, JOB).unwrap();
     let cancel = CancellationToken::new();
     let watch = Watch::new(Instant::now() + LONG, cancel.clone(), |_| {});
@@ -230,25 +339,41 @@ async fn reads_log_sensors_and_power() {
     let fake = FakeBmc::start().await;
     let bmc = quick().open(&fake.target, JOB).unwrap();
     let log = bmc.event_log(2).await.unwrap();
-    assert_eq!(log.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ["2", "3"], "the latest, oldest first");
+    assert_eq!(
+        log.iter()
+            .map(|entry| entry.id.as_str())
+            .collect::<Vec<_>>(),
+        ["2", "3"],
+        "the latest, oldest first"
+    );
     assert!(log[0].message.chars().count() < 400);
     assert_eq!(log[1].at, Some("2026-01-03T00:00:00Z".parse().unwrap()));
     let sensors = bmc.sensors().await.unwrap();
     assert_eq!(sensors.len(), 3, "what reads nothing is no sensor");
-    assert_eq!((sensors[0].reading, sensors[0].unit.as_str()), (24.5, "Cel"));
+    assert_eq!(
+        (sensors[0].reading, sensors[0].unit.as_str()),
+        (24.5, "Cel")
+    );
     assert!((bmc.power_watts().await.unwrap() - 312.0).abs() < f64::EPSILON);
 }
 
 #[tokio::test]
 async fn calls_to_one_bmc_are_spaced() {
     let fake = FakeBmc::start().await;
-    let bmcs = Bmcs::new(Limits { spacing: Duration::from_millis(40), ..Limits::default() });
+    let bmcs = Bmcs::new(Limits {
+        spacing: Duration::from_millis(40),
+        ..Limits::default()
+    });
     let bmc = bmcs.open(&fake.target, JOB).unwrap();
     bmc.observe().await.unwrap();
     let started = Instant::now();
     let views = futures::future::join_all((0..4).map(|_| bmc.observe())).await;
     assert!(views.iter().all(Result::is_ok));
-    assert!(started.elapsed() >= Duration::from_millis(160), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() >= Duration::from_millis(160),
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -256,11 +381,17 @@ async fn firmware_and_bios_are_read_one_by_one_and_in_one_answer() {
     let fake = FakeBmc::start().await;
     let bmc = quick().open(&fake.target, JOB).unwrap();
     let nothing = bmc.inventory().await.unwrap();
-    assert!(nothing.firmware.is_empty() && nothing.unread.len() == 2, "{nothing:?}");
+    assert!(
+        nothing.firmware.is_empty() && nothing.unread.len() == 2,
+        "{nothing:?}"
+    );
     fake.state().hardware = Some(Hardware::new());
     let one_by_one = bmc.inventory().await.unwrap();
-    let versions: Vec<(&str, &str)> =
-        one_by_one.firmware.iter().map(|seen| (seen.id.as_str(), seen.version.as_str())).collect();
+    let versions: Vec<(&str, &str)> = one_by_one
+        .firmware
+        .iter()
+        .map(|seen| (seen.id.as_str(), seen.version.as_str()))
+        .collect();
     assert_eq!(versions, [("bios", "2.1"), ("BIOS", "2.1"), ("BMC", "1.0")]);
     assert_eq!(one_by_one.bios["Sriov"].to_string(), "Disabled");
     assert_eq!(one_by_one.unread, [] as [&str; 0]);
@@ -268,7 +399,10 @@ async fn firmware_and_bios_are_read_one_by_one_and_in_one_answer() {
     fake.state().hardware.as_mut().unwrap().expands = true;
     assert_eq!(bmc.inventory().await.unwrap(), one_by_one);
     let fewer = fake.state().calls - calls;
-    assert_eq!(fewer, 5, "systems are known, the members came with their list");
+    assert_eq!(
+        fewer, 5,
+        "systems are known, the members came with their list"
+    );
     // It says that it can, and cannot.
     fake.state().hardware.as_mut().unwrap().expand_fails = true;
     assert_eq!(bmc.inventory().await.unwrap(), one_by_one);

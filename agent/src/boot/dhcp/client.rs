@@ -34,7 +34,12 @@ impl Client {
     pub fn of(message: &Message) -> Self {
         let vendor_class = message.options.get(code::VENDOR_CLASS).unwrap_or_default();
         let is_http = vendor_class.starts_with(b"HTTPClient");
-        let user = |name: &[u8]| message.options.get(code::USER_CLASS).is_some_and(|value| has_class(value, name));
+        let user = |name: &[u8]| {
+            message
+                .options
+                .get(code::USER_CLASS)
+                .is_some_and(|value| has_class(value, name))
+        };
         let is_ipxe = user(b"iPXE") || user(b"muster");
         if !(is_http || is_ipxe || vendor_class.starts_with(b"PXEClient")) {
             return Self::Os;
@@ -42,7 +47,9 @@ impl Client {
         let mut numbers: Vec<u16> = message.options.numbers(code::ARCHITECTURE).collect();
         numbers.extend(architecture_in_class(vendor_class));
         let Some(known) = numbers.iter().find_map(|number| architecture(*number)) else {
-            return numbers.first().map_or(Self::Os, |number| Self::Foreign(*number));
+            return numbers
+                .first()
+                .map_or(Self::Os, |number| Self::Foreign(*number));
         };
         match known {
             Architecture::Http if is_http => Self::UefiHttp,

@@ -121,21 +121,42 @@ struct Given {
 /// The armed boot's address before the reservation's: the job that armed it is newer than the configuration, and will log in there.
 fn address_for(question: &Question, leases: &Leases) -> Option<Given> {
     let (segment, request) = (question.segment, question.request);
-    let armed = question.armed.filter(|address| segment.subnet.network.contains(address));
-    let fixed = armed.or_else(|| segment.reservation(request.mac).map(|reservation| reservation.address));
+    let armed = question
+        .armed
+        .filter(|address| segment.subnet.network.contains(address));
+    let fixed = armed.or_else(|| {
+        segment
+            .reservation(request.mac)
+            .map(|reservation| reservation.address)
+    });
     if let Some(address) = fixed {
-        return Some(Given { address, time: FIXED_LEASE });
+        return Some(Given {
+            address,
+            time: FIXED_LEASE,
+        });
     }
     let wish = wished(request);
     let taken = |address| segment.is_taken(address) || !segment.subnet.network.contains(&address);
-    let address = leases.pick(request.mac, segment.subnet.dynamic_range?, wish, taken, question.now)?;
-    Some(Given { address, time: LENT_LEASE })
+    let address = leases.pick(
+        request.mac,
+        segment.subnet.dynamic_range?,
+        wish,
+        taken,
+        question.now,
+    )?;
+    Some(Given {
+        address,
+        time: LENT_LEASE,
+    })
 }
 
 /// The address a client asks for: by option before it has one, in the header when it renews.
 fn wished(request: &Message) -> Option<Ipv4Addr> {
     let in_header = Some(request.ciaddr).filter(|address| !address.is_unspecified());
-    request.options.address(code::REQUESTED_ADDRESS).or(in_header)
+    request
+        .options
+        .address(code::REQUESTED_ADDRESS)
+        .or(in_header)
 }
 
 /// A request is granted for the address that would be offered, refused for any other. A machine that was not offered anything now (it renews, or
@@ -144,7 +165,12 @@ fn confirm(question: &Question, leases: &mut Leases, selected_us: bool) -> Optio
     let wished = wished(question.request)?;
     match address_for(question, leases) {
         Some(given) if given.address == wished => {
-            leases.hold(question.request.mac, given.address, given.time, question.now);
+            leases.hold(
+                question.request.mac,
+                given.address,
+                given.time,
+                question.now,
+            );
             Some(grant(question, Kind::Ack, given))
         }
         None if !selected_us && question.segment.subnet.network.contains(&wished) => None,
@@ -167,10 +193,16 @@ fn grant(question: &Question, kind: Kind, given: Given) -> Reply {
 
 fn refuse(question: &Question) -> Reply {
     let mut message = answer(question, Kind::Nak);
-    message.options.set(code::MESSAGE, "this address is not yours here");
+    message
+        .options
+        .set(code::MESSAGE, "this address is not yours here");
     message.broadcast = true;
     let relay = question.request.giaddr;
-    let to = if relay.is_unspecified() { Destination::Broadcast } else { Destination::Relay(relay) };
+    let to = if relay.is_unspecified() {
+        Destination::Broadcast
+    } else {
+        Destination::Relay(relay)
+    };
     Reply { message, to }
 }
 
@@ -200,7 +232,10 @@ fn proxy(question: &Question) -> Option<Reply> {
     }
     match question.via {
         Via::Server => Some(send(question, message)),
-        Via::BootServer => Some(Reply { message, to: Destination::Sender }),
+        Via::BootServer => Some(Reply {
+            message,
+            to: Destination::Sender,
+        }),
     }
 }
 
@@ -209,9 +244,16 @@ fn answer(question: &Question, kind: Kind) -> Message {
     let request = question.request;
     let mut options = Options::default();
     options.set(code::MESSAGE_TYPE, [kind as u8]);
-    options.set(code::SERVER_ID, question.segment.subnet.agent_address.octets());
+    options.set(
+        code::SERVER_ID,
+        question.segment.subnet.agent_address.octets(),
+    );
     for echoed in [code::CLIENT_ID, code::MACHINE_ID, code::RELAY_AGENT] {
-        if let Some(value) = request.options.get(echoed).filter(|value| value.len() <= 255) {
+        if let Some(value) = request
+            .options
+            .get(echoed)
+            .filter(|value| value.len() <= 255)
+        {
             options.set(echoed, value);
         }
     }
@@ -239,7 +281,14 @@ fn add_network(question: &Question, options: &mut Options) {
         options.set(code::ROUTER, gateway.octets());
     }
     if !subnet.dns.is_empty() {
-        options.set(code::DNS, subnet.dns.iter().flat_map(Ipv4Addr::octets).collect::<Vec<_>>());
+        options.set(
+            code::DNS,
+            subnet
+                .dns
+                .iter()
+                .flat_map(Ipv4Addr::octets)
+                .collect::<Vec<_>>(),
+        );
     }
     if let Some(reservation) = question.segment.reservation(question.request.mac)
         && reservation.name.len() <= 63
@@ -270,7 +319,9 @@ fn add_boot(question: &Question, message: &mut Message) {
                 message.options.set(code::VENDOR_CLASS, "HTTPClient");
             }
         }
-        None if authoritative && matches!(client, Client::Pxe(_)) => leave_at_once(&mut message.options),
+        None if authoritative && matches!(client, Client::Pxe(_)) => {
+            leave_at_once(&mut message.options)
+        }
         None => {}
     }
 }
@@ -285,7 +336,10 @@ fn leave_at_once(options: &mut Options) {
     let menu = [9, 3 + named, 0, 0, named];
     let prompt = [10, 1 + named, 0];
     options.set(code::VENDOR_CLASS, "PXEClient");
-    options.set(code::VENDOR, [&discovery[..], &menu, NAME, &prompt, NAME, &[255]].concat());
+    options.set(
+        code::VENDOR,
+        [&discovery[..], &menu, NAME, &prompt, NAME, &[255]].concat(),
+    );
 }
 
 /// PXE ROM → our iPXE; any iPXE → the script that puts ours in its place; ours → the agent's script.
@@ -299,16 +353,28 @@ fn boot_file(question: &Question, client: Client) -> Option<String> {
         Client::UefiHttp => Some(format!("{base}/loader/{SNPONLY}")),
         Client::Ipxe(_) => Some(FIRST_SCRIPT.to_owned()),
         Client::Muster(firmware) => {
-            let platform = if firmware == Firmware::Bios { "pcbios" } else { "efi" };
-            let uuid = machine_uuid(question.request).map(|uuid| format!("&uuid={uuid}")).unwrap_or_default();
-            Some(format!("{base}/ipxe?mac={}{uuid}&platform={platform}", question.request.mac))
+            let platform = if firmware == Firmware::Bios {
+                "pcbios"
+            } else {
+                "efi"
+            };
+            let uuid = machine_uuid(question.request)
+                .map(|uuid| format!("&uuid={uuid}"))
+                .unwrap_or_default();
+            Some(format!(
+                "{base}/ipxe?mac={}{uuid}&platform={platform}",
+                question.request.mac
+            ))
         }
     }
 }
 
 fn send(question: &Question, message: Message) -> Reply {
     let request = question.request;
-    let to = match (request.giaddr.is_unspecified(), request.ciaddr.is_unspecified()) {
+    let to = match (
+        request.giaddr.is_unspecified(),
+        request.ciaddr.is_unspecified(),
+    ) {
         (false, _) => Destination::Relay(request.giaddr),
         (true, false) => Destination::Client(request.ciaddr),
         (true, true) => Destination::Broadcast,

@@ -31,7 +31,10 @@ pub struct Leases {
 impl Leases {
     /// Who holds an address, as far as is known.
     pub fn holder(&self, address: Ipv4Addr, now: Instant) -> Option<Mac> {
-        self.by_address.get(&address).filter(|lease| lease.until > now)?.holder
+        self.by_address
+            .get(&address)
+            .filter(|lease| lease.until > now)?
+            .holder
     }
 
     /// Picks an address of `range` for a machine without a reservation: the one it has, else the one it wishes, else the first free one from a
@@ -49,13 +52,16 @@ impl Leases {
         let in_range = |address: &Ipv4Addr| (first..=last).contains(&u32::from(*address));
         let has = self.by_mac.get(&mac).copied();
         let spread = u32::from_be_bytes([mac.0[2], mac.0[3], mac.0[4], mac.0[5]]);
-        let others = (0..size.min(MOST)).map(|step| Ipv4Addr::from(first + (spread % size + step) % size));
+        let others =
+            (0..size.min(MOST)).map(|step| Ipv4Addr::from(first + (spread % size + step) % size));
         let mut candidates = has.into_iter().chain(wish).filter(in_range).chain(others);
         candidates.find(|address| !taken(*address) && self.is_free_for(mac, *address, now))
     }
 
     fn is_free_for(&self, mac: Mac, address: Ipv4Addr, now: Instant) -> bool {
-        self.by_address.get(&address).is_none_or(|lease| lease.until <= now || lease.holder == Some(mac))
+        self.by_address
+            .get(&address)
+            .is_none_or(|lease| lease.until <= now || lease.holder == Some(mac))
     }
 
     /// Keeps an address for a machine until it takes the offer up.
@@ -71,12 +77,20 @@ impl Leases {
         self.forget(mac);
         if self.by_address.len() >= MOST as usize {
             self.by_address.retain(|_, lease| lease.until > now);
-            self.by_mac.retain(|_, address| self.by_address.contains_key(address));
+            self.by_mac
+                .retain(|_, address| self.by_address.contains_key(address));
         }
         if self.by_address.len() < MOST as usize {
-            if let Some(Lease { holder: Some(before), .. }) =
-                self.by_address.insert(address, Lease { holder: Some(mac), until: now + time })
-            {
+            if let Some(Lease {
+                holder: Some(before),
+                ..
+            }) = self.by_address.insert(
+                address,
+                Lease {
+                    holder: Some(mac),
+                    until: now + time,
+                },
+            ) {
                 self.by_mac.remove(&before);
             }
             self.by_mac.insert(mac, address);
@@ -94,7 +108,13 @@ impl Leases {
     pub fn decline(&mut self, mac: Mac, address: Ipv4Addr, now: Instant) {
         if self.holder(address, now) == Some(mac) {
             self.by_mac.remove(&mac);
-            self.by_address.insert(address, Lease { holder: None, until: now + DECLINED });
+            self.by_address.insert(
+                address,
+                Lease {
+                    holder: None,
+                    until: now + DECLINED,
+                },
+            );
         }
     }
 }
@@ -103,7 +123,8 @@ impl Leases {
 mod tests {
     use super::*;
 
-    const RANGE: (Ipv4Addr, Ipv4Addr) = (Ipv4Addr::new(10, 0, 0, 100), Ipv4Addr::new(10, 0, 0, 101));
+    const RANGE: (Ipv4Addr, Ipv4Addr) =
+        (Ipv4Addr::new(10, 0, 0, 100), Ipv4Addr::new(10, 0, 0, 101));
 
     fn mac(last: u8) -> Mac {
         Mac([0x52, 0x54, 0, 0, 0, last])
@@ -117,8 +138,21 @@ mod tests {
             leases.hold(mac(last), address, Duration::from_secs(60), now);
         }
         assert_eq!(leases.pick(mac(3), RANGE, None, |_| false, now), None);
-        assert!(leases.pick(mac(1), RANGE, None, |_| false, now).is_some(), "a holder keeps its own");
-        assert!(leases.pick(mac(3), RANGE, None, |_| false, now + Duration::from_secs(61)).is_some());
+        assert!(
+            leases.pick(mac(1), RANGE, None, |_| false, now).is_some(),
+            "a holder keeps its own"
+        );
+        assert!(
+            leases
+                .pick(
+                    mac(3),
+                    RANGE,
+                    None,
+                    |_| false,
+                    now + Duration::from_secs(61)
+                )
+                .is_some()
+        );
     }
 
     #[test]
@@ -128,13 +162,28 @@ mod tests {
         leases.decline(mac(2), RANGE.0, now);
         assert_eq!(leases.holder(RANGE.0, now), Some(mac(1)));
         leases.decline(mac(1), RANGE.0, now);
-        assert_eq!(leases.pick(mac(1), RANGE, Some(RANGE.0), |_| false, now), Some(RANGE.1));
+        assert_eq!(
+            leases.pick(mac(1), RANGE, Some(RANGE.0), |_| false, now),
+            Some(RANGE.1)
+        );
     }
 
     #[test]
     fn a_reversed_range_is_empty_and_a_reserved_address_is_never_lent() {
         let (leases, now) = (Leases::default(), Instant::now());
-        assert_eq!(leases.pick(mac(1), (RANGE.1, RANGE.0), None, |_| false, now), None);
-        assert_eq!(leases.pick(mac(1), RANGE, Some(RANGE.0), |address| address == RANGE.0, now), Some(RANGE.1));
+        assert_eq!(
+            leases.pick(mac(1), (RANGE.1, RANGE.0), None, |_| false, now),
+            None
+        );
+        assert_eq!(
+            leases.pick(
+                mac(1),
+                RANGE,
+                Some(RANGE.0),
+                |address| address == RANGE.0,
+                now
+            ),
+            Some(RANGE.1)
+        );
     }
 }

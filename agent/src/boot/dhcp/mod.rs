@@ -37,12 +37,22 @@ pub struct DhcpLink {
 }
 
 /// Answers on one link until it fails; `up` is called once it listens.
-pub async fn serve(shared: Arc<Shared>, link: DhcpLink, up: impl FnOnce()) -> Result<(), ListenError> {
-    let address = *link.addresses.first().ok_or(ListenError::NoInterface(Ipv4Addr::UNSPECIFIED))?;
+pub async fn serve(
+    shared: Arc<Shared>,
+    link: DhcpLink,
+    up: impl FnOnce(),
+) -> Result<(), ListenError> {
+    let address = *link
+        .addresses
+        .first()
+        .ok_or(ListenError::NoInterface(Ipv4Addr::UNSPECIFIED))?;
     let interface = interface_of(address)?;
     let ports = shared.ports;
     let server = udp_on(&interface, "DHCP", ports.dhcp_server)?;
-    let boot_server = link.proxy.then(|| udp_on(&interface, "PXE boot server", ports.pxe)).transpose()?;
+    let boot_server = link
+        .proxy
+        .then(|| udp_on(&interface, "PXE boot server", ports.pxe))
+        .transpose()?;
     // Beside a site's own DHCP another server is no surprise.
     let client_port = match (link.authoritative && !link.proxy)
         .then(|| udp_on(&interface, "DHCP client", ports.dhcp_client))
@@ -55,7 +65,11 @@ pub async fn serve(shared: Arc<Shared>, link: DhcpLink, up: impl FnOnce()) -> Re
         }
     };
     up();
-    let here = Here { shared: &shared, link: &link, interface: &interface };
+    let here = Here {
+        shared: &shared,
+        link: &link,
+        interface: &interface,
+    };
     let boot_server = async {
         match &boot_server {
             Some(socket) => answer_all(&here, socket, Via::BootServer).await,
@@ -69,7 +83,11 @@ pub async fn serve(shared: Arc<Shared>, link: DhcpLink, up: impl FnOnce()) -> Re
         }
     };
     let ended = tokio::try_join!(answer_all(&here, &server, Via::Server), boot_server, rogues);
-    ended.map(|_| ()).map_err(|source| ListenError::Io { what: "DHCP", at: interface.clone(), source })
+    ended.map(|_| ()).map_err(|source| ListenError::Io {
+        what: "DHCP",
+        at: interface.clone(),
+        source,
+    })
 }
 
 struct Here<'a> {
@@ -82,12 +100,20 @@ async fn answer_all(here: &Here<'_>, socket: &UdpSocket, via: Via) -> io::Result
     let mut buffer = [0; wire::MAX_PACKET];
     loop {
         let (length, sender) = socket.recv_from(&mut buffer).await?;
-        let Ok(request) = Message::parse(&buffer[..length]) else { continue };
-        let Some(reply) = consider(here, &request, via) else { continue };
+        let Ok(request) = Message::parse(&buffer[..length]) else {
+            continue;
+        };
+        let Some(reply) = consider(here, &request, via) else {
+            continue;
+        };
         let to = match reply.to {
-            Destination::Broadcast => SocketAddr::from((Ipv4Addr::BROADCAST, here.shared.ports.dhcp_client)),
+            Destination::Broadcast => {
+                SocketAddr::from((Ipv4Addr::BROADCAST, here.shared.ports.dhcp_client))
+            }
             Destination::Relay(relay) => SocketAddr::from((relay, here.shared.ports.dhcp_relay)),
-            Destination::Client(client) => SocketAddr::from((client, here.shared.ports.dhcp_client)),
+            Destination::Client(client) => {
+                SocketAddr::from((client, here.shared.ports.dhcp_client))
+            }
             Destination::Sender => sender,
         };
         if let Err(error) = socket.send_to(&reply.message.encode(), to).await {
@@ -104,11 +130,22 @@ fn consider(here: &Here, request: &Message, via: Via) -> Option<Reply> {
     let segment = site.segment_for(request.mac, request.giaddr, &here.link.addresses)?;
     let armed = shared.armed_for(request.mac).map(|image| image.address);
     let now = Instant::now();
-    let question = Question { segment, http_port: shared.ports.http, armed, request, via, now };
+    let question = Question {
+        segment,
+        http_port: shared.ports.http,
+        armed,
+        request,
+        via,
+        now,
+    };
     let reply = decide(&question, &mut shared.leases()).and_then(|reply| {
         // What is armed here was allowed to this agent and no other; nobody else's answer is waited for.
         let at_once = armed.is_some() || shared.tenure() == Tenure::Sure;
-        if at_once { Some(reply) } else { shared.yielding().hold_back(request, reply, now) }
+        if at_once {
+            Some(reply)
+        } else {
+            shared.yielding().hold_back(request, reply, now)
+        }
     });
     note_client(shared, request, reply.as_ref());
     if segment.subnet.mode == DhcpMode::Authoritative {
@@ -119,17 +156,30 @@ fn consider(here: &Here, request: &Message, via: Via) -> Option<Reply> {
 
 fn note_client(shared: &Shared, request: &Message, reply: Option<&Reply>) {
     let client = Client::of(request);
-    if request.kind() != Some(Kind::Discover) || client == Client::Os || !client::is_unicast(request.mac) {
+    if request.kind() != Some(Kind::Discover)
+        || client == Client::Os
+        || !client::is_unicast(request.mac)
+    {
         return;
     }
-    let file = reply.and_then(|reply| reply.message.options.get(code::BOOT_FILE)).map(String::from_utf8_lossy);
+    let file = reply
+        .and_then(|reply| reply.message.options.get(code::BOOT_FILE))
+        .map(String::from_utf8_lossy);
     let answer = match (reply, &file) {
         (_, Some(file)) => format!("armed, {file}"),
         (Some(_), None) => "local boot".to_owned(),
         (None, None) => "no answer".to_owned(),
     };
-    let who = Identity { uuid: machine_uuid(request), serial: None };
-    shared.lookout.saw(request.mac, Seen::Dhcp, who, format!("{}: {answer}", client.name()));
+    let who = Identity {
+        uuid: machine_uuid(request),
+        serial: None,
+    };
+    shared.lookout.saw(
+        request.mac,
+        Seen::Dhcp,
+        who,
+        format!("{}: {answer}", client.name()),
+    );
 }
 
 /// A machine that chose another server says so by broadcast (RFC 2131 §3.1).
@@ -138,7 +188,9 @@ fn note_other_server(here: &Here, request: &Message) {
     if let (Some(Kind::Request), Some(server)) = (request.kind(), chosen)
         && !here.link.addresses.contains(&server)
     {
-        here.shared.yielding().saw_another(request.mac, Instant::now());
+        here.shared
+            .yielding()
+            .saw_another(request.mac, Instant::now());
         note_rogue(here, request, server, "was chosen by this machine");
     }
 }
@@ -148,18 +200,31 @@ async fn watch_for_rogues(here: &Here<'_>, socket: &UdpSocket) -> io::Result<()>
     let mut buffer = [0; wire::MAX_PACKET];
     loop {
         let (length, _) = socket.recv_from(&mut buffer).await?;
-        let Ok(message) = Message::parse(&buffer[..length]) else { continue };
+        let Ok(message) = Message::parse(&buffer[..length]) else {
+            continue;
+        };
         let server = message.options.address(code::SERVER_ID);
-        if let (Op::FromServer, Some(Kind::Offer | Kind::Ack), Some(server)) = (message.op, message.kind(), server) {
+        if let (Op::FromServer, Some(Kind::Offer | Kind::Ack), Some(server)) =
+            (message.op, message.kind(), server)
+        {
             note_rogue(here, &message, server, "answered this machine");
         }
     }
 }
 
 fn note_rogue(here: &Here, message: &Message, server: Ipv4Addr, did: &str) {
-    if !here.shared.site.borrow().subnets.iter().any(|segment| segment.subnet.agent_address == server) {
+    if !here
+        .shared
+        .site
+        .borrow()
+        .subnets
+        .iter()
+        .any(|segment| segment.subnet.agent_address == server)
+    {
         tracing::warn!(%server, interface = here.interface, mac = %message.mac, "another DHCP server is on a network that we serve");
         let detail = format!("another DHCP server, {server}, {did} on {}", here.interface);
-        here.shared.lookout.saw(message.mac, Seen::RogueDhcp, Identity::default(), detail);
+        here.shared
+            .lookout
+            .saw(message.mac, Seen::RogueDhcp, Identity::default(), detail);
     }
 }

@@ -59,7 +59,9 @@ pub enum Kind {
 impl Kind {
     fn from_byte(byte: u8) -> Option<Self> {
         use Kind::{Ack, Decline, Discover, Inform, Nak, Offer, Release, Request};
-        [Discover, Offer, Request, Decline, Ack, Nak, Release, Inform].into_iter().find(|kind| *kind as u8 == byte)
+        [Discover, Offer, Request, Decline, Ack, Nak, Release, Inform]
+            .into_iter()
+            .find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -116,14 +118,21 @@ impl Message {
         if (header[1], header[2]) != (1, 6) {
             return Err(NotDhcp::Hardware);
         }
-        let address = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
-        let overload = Options::parse(&[&bytes[FIXED + 4..]]).byte(code::OVERLOAD).unwrap_or(0);
+        let address =
+            |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
+        let overload = Options::parse(&[&bytes[FIXED + 4..]])
+            .byte(code::OVERLOAD)
+            .unwrap_or(0);
         let file_is_options = overload & 1 != 0;
         // RFC 3396 §5: the options field first, then file, then sname.
         let mut parts = vec![&bytes[FIXED + 4..]];
         parts.extend(file_is_options.then_some(&header[FILE]));
         parts.extend((overload & 2 != 0).then_some(&header[SNAME]));
-        let file = if file_is_options { &[][..] } else { &header[FILE] };
+        let file = if file_is_options {
+            &[][..]
+        } else {
+            &header[FILE]
+        };
         Ok(Self {
             op,
             hops: header[3],
@@ -134,9 +143,16 @@ impl Message {
             yiaddr: address(16),
             siaddr: address(20),
             giaddr: address(24),
-            mac: Mac([header[28], header[29], header[30], header[31], header[32], header[33]]),
+            mac: Mac([
+                header[28], header[29], header[30], header[31], header[32], header[33],
+            ]),
             // Its last byte ends it, whatever it is: RFC 2131 §2 has a null-terminated string there.
-            file: file.iter().copied().take(FILE.len() - 1).take_while(|byte| *byte != 0).collect(),
+            file: file
+                .iter()
+                .copied()
+                .take(FILE.len() - 1)
+                .take_while(|byte| *byte != 0)
+                .collect(),
             options: Options::parse(&parts),
         })
     }
@@ -149,7 +165,12 @@ impl Message {
         bytes[8..10].copy_from_slice(&self.secs.to_be_bytes());
         let flags = if self.broadcast { BROADCAST_FLAG } else { 0 };
         bytes[10..12].copy_from_slice(&flags.to_be_bytes());
-        for (at, address) in [(12, self.ciaddr), (16, self.yiaddr), (20, self.siaddr), (24, self.giaddr)] {
+        for (at, address) in [
+            (12, self.ciaddr),
+            (16, self.yiaddr),
+            (20, self.siaddr),
+            (24, self.giaddr),
+        ] {
             bytes[at..at + 4].copy_from_slice(&address.octets());
         }
         bytes[28..34].copy_from_slice(&self.mac.0);
@@ -163,7 +184,9 @@ impl Message {
 
     /// What the message asks or answers; `None` for plain BOOTP.
     pub fn kind(&self) -> Option<Kind> {
-        self.options.byte(code::MESSAGE_TYPE).and_then(Kind::from_byte)
+        self.options
+            .byte(code::MESSAGE_TYPE)
+            .and_then(Kind::from_byte)
     }
 }
 
@@ -181,7 +204,10 @@ impl Options {
                     (0, _) => tail,
                     (255, _) | (_, []) => break,
                     (code, [length, value @ ..]) => {
-                        let Some((value, after)) = value.split_at_checked(usize::from(*length)) else { break };
+                        let Some((value, after)) = value.split_at_checked(usize::from(*length))
+                        else {
+                            break;
+                        };
                         options.0.entry(code).or_default().extend_from_slice(value);
                         after
                     }
@@ -202,7 +228,11 @@ impl Options {
         codes.sort_by_key(|code| rank(*code));
         for code in codes {
             let value = &self.0[&code];
-            let pieces = if value.is_empty() { vec![&[][..]] } else { value.chunks(255).collect() };
+            let pieces = if value.is_empty() {
+                vec![&[][..]]
+            } else {
+                value.chunks(255).collect()
+            };
             for piece in pieces {
                 bytes.push(code);
                 bytes.push(u8::try_from(piece.len()).expect("a piece has at most 255 bytes"));
@@ -240,7 +270,10 @@ impl Options {
 
     /// Every 16-bit value of a list, such as the client architectures (RFC 4578 §2.1); an odd byte at the end is left out.
     pub fn numbers(&self, code: u8) -> impl Iterator<Item = u16> {
-        self.get(code).unwrap_or_default().chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]))
+        self.get(code)
+            .unwrap_or_default()
+            .chunks_exact(2)
+            .map(|pair| u16::from_be_bytes([pair[0], pair[1]]))
     }
 }
 
@@ -272,7 +305,10 @@ mod tests {
 
     #[test]
     fn a_message_is_padded_and_reads_back() {
-        let message = Message { file: b"snponly.efi".to_vec(), ..discover() };
+        let message = Message {
+            file: b"snponly.efi".to_vec(),
+            ..discover()
+        };
         let bytes = message.encode();
         assert_eq!(bytes.len(), 300);
         assert_eq!(Message::parse(&bytes), Ok(message));
@@ -283,7 +319,10 @@ mod tests {
         let mut message = discover();
         message.options.set(code::BOOT_FILE, vec![b'x'; 600]);
         let read = Message::parse(&message.encode()).unwrap();
-        assert_eq!(read.options.get(code::BOOT_FILE).map(<[u8]>::len), Some(600));
+        assert_eq!(
+            read.options.get(code::BOOT_FILE).map(<[u8]>::len),
+            Some(600)
+        );
     }
 
     #[test]
@@ -292,13 +331,22 @@ mod tests {
         message.options.set(code::HOST_NAME, [0xff, 0xfe, 0x00]);
         message.options.set(80, [1, 2, 3]);
         let read = Message::parse(&message.encode()).unwrap();
-        assert_eq!(read.options.numbers(code::ARCHITECTURE).collect::<Vec<_>>(), [7, 9]);
+        assert_eq!(
+            read.options.numbers(code::ARCHITECTURE).collect::<Vec<_>>(),
+            [7, 9]
+        );
     }
 
     #[test]
     fn an_option_that_overruns_the_packet_loses_none_before_it() {
         let mut bytes = discover().encode();
-        let end = bytes.iter().skip(FIXED + 4).position(|byte| *byte == 255).unwrap() + FIXED + 4;
+        let end = bytes
+            .iter()
+            .skip(FIXED + 4)
+            .position(|byte| *byte == 255)
+            .unwrap()
+            + FIXED
+            + 4;
         bytes.truncate(end);
         bytes.extend_from_slice(&[code::USER_CLASS, 200, b'i']);
         assert_eq!(Message::parse(&bytes).unwrap().kind(), Some(Kind::Discover));
@@ -309,9 +357,19 @@ mod tests {
         let mut message = discover();
         message.options.set(code::OVERLOAD, [1]);
         let mut bytes = message.encode();
-        bytes[FILE.start..FILE.start + 6].copy_from_slice(&[code::USER_CLASS, 4, b'i', b'P', b'X', b'E']);
+        bytes[FILE.start..FILE.start + 6].copy_from_slice(&[
+            code::USER_CLASS,
+            4,
+            b'i',
+            b'P',
+            b'X',
+            b'E',
+        ]);
         let read = Message::parse(&bytes).unwrap();
-        assert_eq!((read.options.get(code::USER_CLASS), read.file.len()), (Some(b"iPXE".as_slice()), 0));
+        assert_eq!(
+            (read.options.get(code::USER_CLASS), read.file.len()),
+            (Some(b"iPXE".as_slice()), 0)
+        );
     }
 
     #[test]

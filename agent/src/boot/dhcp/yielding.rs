@@ -46,19 +46,28 @@ impl Yielding {
         }
         let mac = request.mac;
         if request.options.address(code::SERVER_ID).is_some() {
-            let ours = self.asking.get(&mac).is_some_and(|asking| asking.offered == Some(request.xid));
+            let ours = self
+                .asking
+                .get(&mac)
+                .is_some_and(|asking| asking.offered == Some(request.xid));
             if !ours {
                 self.saw_another(mac, now);
             }
             return ours.then_some(reply);
         }
-        if self.other.is_some_and(|seen| now.saturating_duration_since(seen) < OTHERS) {
+        if self
+            .other
+            .is_some_and(|seen| now.saturating_duration_since(seen) < OTHERS)
+        {
             return None;
         }
         if self.asking.len() >= MOST {
             self.asking.clear();
         }
-        let anew = Asking { first: now, offered: None };
+        let anew = Asking {
+            first: now,
+            offered: None,
+        };
         let asking = self.asking.entry(mac).or_insert(anew);
         let waited = now.saturating_duration_since(asking.first);
         if waited >= SAME_BOOT {

@@ -34,10 +34,18 @@ pub(super) struct Piece {
 
 impl Piece {
     /// What is sent of a blob of this size; `None` for a range outside of it.
-    pub(super) fn of(digest: Digest, size: u64, wanted: Option<&[u8]>, if_range: Option<&[u8]>) -> Option<Self> {
-        let etag = HeaderValue::from_str(&format!("\"{}\"", digest.hex())).expect("hex digits are a header value");
+    pub(super) fn of(
+        digest: Digest,
+        size: u64,
+        wanted: Option<&[u8]>,
+        if_range: Option<&[u8]>,
+    ) -> Option<Self> {
+        let etag = HeaderValue::from_str(&format!("\"{}\"", digest.hex()))
+            .expect("hex digits are a header value");
         let same = if_range.is_none_or(|condition| condition == etag.as_bytes());
-        let wanted = wanted.and_then(|range| std::str::from_utf8(range).ok()).filter(|_| same);
+        let wanted = wanted
+            .and_then(|range| std::str::from_utf8(range).ok())
+            .filter(|_| same);
         let (status, first, length) = match range(wanted, size) {
             Wanted::Whole => (StatusCode::OK, 0, size),
             Wanted::Part { first, length } => (StatusCode::PARTIAL_CONTENT, first, length),
@@ -45,15 +53,27 @@ impl Piece {
         };
         let headers = [
             (header::ACCEPT_RANGES, HeaderValue::from_static("bytes")),
-            (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
+            (
+                header::CONTENT_TYPE,
+                HeaderValue::from_static("application/octet-stream"),
+            ),
             (header::CONTENT_LENGTH, length.into()),
             (header::ETAG, etag),
         ];
         let range = (status == StatusCode::PARTIAL_CONTENT).then(|| {
             let range = format!("bytes {first}-{}/{size}", first + length - 1);
-            (header::CONTENT_RANGE, HeaderValue::from_str(&range).expect("digits are a header value"))
+            (
+                header::CONTENT_RANGE,
+                HeaderValue::from_str(&range).expect("digits are a header value"),
+            )
         });
-        Some(Self { status, first, length, headers, range })
+        Some(Self {
+            status,
+            first,
+            length,
+            headers,
+            range,
+        })
     }
 
     /// The headers of the answer.
@@ -78,9 +98,18 @@ pub(super) async fn serve(
         }
     };
     let header = |name| headers.get(name).map(HeaderValue::as_bytes);
-    let Some(piece) = Piece::of(digest, blob.size, header(header::RANGE), header(header::IF_RANGE)) else {
+    let Some(piece) = Piece::of(
+        digest,
+        blob.size,
+        header(header::RANGE),
+        header(header::IF_RANGE),
+    ) else {
         let range = format!("bytes */{}", blob.size);
-        return (StatusCode::RANGE_NOT_SATISFIABLE, [(header::CONTENT_RANGE, range)]).into_response();
+        return (
+            StatusCode::RANGE_NOT_SATISFIABLE,
+            [(header::CONTENT_RANGE, range)],
+        )
+            .into_response();
     };
     let mut file = blob.file;
     if let Err(error) = file.seek(SeekFrom::Start(piece.first)).await {
@@ -88,7 +117,11 @@ pub(super) async fn serve(
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     }
     let stream = ReaderStream::with_capacity(file.take(piece.length), CHUNK);
-    let mut response = Response::new(Body::from_stream(Sending { rest: piece.length, stream, sent: Some(sent) }));
+    let mut response = Response::new(Body::from_stream(Sending {
+        rest: piece.length,
+        stream,
+        sent: Some(sent),
+    }));
     *response.status_mut() = piece.status;
     response.headers_mut().extend(piece.headers().cloned());
     response
@@ -107,13 +140,17 @@ enum Wanted {
 
 /// One range is honoured; what is malformed or names several is ignored, as RFC 9110 §14.2 allows.
 fn range(header: Option<&str>, size: u64) -> Wanted {
-    let Some((first, last)) =
-        header.and_then(|header| header.strip_prefix("bytes=")).and_then(|range| range.trim().split_once('-'))
+    let Some((first, last)) = header
+        .and_then(|header| header.strip_prefix("bytes="))
+        .and_then(|range| range.trim().split_once('-'))
     else {
         return Wanted::Whole;
     };
     let part = |first: u64, last: u64| match first < size && first <= last {
-        true => Wanted::Part { first, length: last.min(size - 1) - first + 1 },
+        true => Wanted::Part {
+            first,
+            length: last.min(size - 1) - first + 1,
+        },
         false => Wanted::Nothing,
     };
     match (first.parse::<u64>(), last.parse::<u64>()) {
@@ -179,7 +216,13 @@ mod tests {
 
     #[test]
     fn only_a_digest_is_a_name() {
-        for bad in ["", "..", "../../etc/passwd", &"g".repeat(64), &"a".repeat(63)] {
+        for bad in [
+            "",
+            "..",
+            "../../etc/passwd",
+            &"g".repeat(64),
+            &"a".repeat(63),
+        ] {
             assert_eq!(digest(bad), None, "{bad}");
         }
         assert!(digest(&"a".repeat(64)).is_some());

@@ -30,12 +30,19 @@ pub(super) struct Bundles {
 
 impl Bundles {
     /// The blob behind a name of a bundle; `None` when there is no such bundle or no such name in it.
-    pub(super) async fn find(&self, blobs: &BlobCache, bundle: Digest, name: &str) -> io::Result<Option<Digest>> {
+    pub(super) async fn find(
+        &self,
+        blobs: &BlobCache,
+        bundle: Digest,
+        name: &str,
+    ) -> io::Result<Option<Digest>> {
         let kept = self.lock().get(&bundle).cloned();
         let description = match kept {
             Some(description) => description,
             None => {
-                let Some(bytes) = blobs.read(bundle, MAX_DESCRIPTION).await? else { return Ok(None) };
+                let Some(bytes) = blobs.read(bundle, MAX_DESCRIPTION).await? else {
+                    return Ok(None);
+                };
                 let description = Arc::new(serde_json::from_slice::<Description>(&bytes)?);
                 let mut parsed = self.lock();
                 if parsed.len() >= KEPT {

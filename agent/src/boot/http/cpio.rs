@@ -23,7 +23,21 @@ pub(super) fn with_file(path: &str, content: &[u8]) -> Vec<u8> {
 /// time, so that the same content is the same archive.
 fn add(archive: &mut Vec<u8>, inode: u32, name: &str, mode: u32, content: &[u8]) {
     let links = if mode == DIRECTORY { 2 } else { 1 };
-    let fields = [inode, mode, 0, 0, links, 0, length(content.len()), 0, 0, 0, 0, length(name.len() + 1), 0];
+    let fields = [
+        inode,
+        mode,
+        0,
+        0,
+        links,
+        0,
+        length(content.len()),
+        0,
+        0,
+        0,
+        0,
+        length(name.len() + 1),
+        0,
+    ];
     archive.extend_from_slice(b"070701");
     for field in fields {
         write!(archive, "{field:08x}").expect("writing to a vector does not fail");
@@ -66,10 +80,22 @@ mod tests {
     fn cpio_lists_and_unpacks_it() {
         let dir = tempfile::tempdir().unwrap();
         let mut command = Command::new("cpio");
-        command.args(["--extract", "--make-directories", "--quiet"]).current_dir(dir.path()).stdin(Stdio::piped());
-        let Ok(mut cpio) = command.spawn() else { return };
-        cpio.stdin.take().unwrap().write_all(&with_file("etc/muster/site.json", br#"{"protocol":1}"#)).unwrap();
+        command
+            .args(["--extract", "--make-directories", "--quiet"])
+            .current_dir(dir.path())
+            .stdin(Stdio::piped());
+        let Ok(mut cpio) = command.spawn() else {
+            return;
+        };
+        cpio.stdin
+            .take()
+            .unwrap()
+            .write_all(&with_file("etc/muster/site.json", br#"{"protocol":1}"#))
+            .unwrap();
         assert!(cpio.wait().unwrap().success());
-        assert_eq!(std::fs::read(dir.path().join("etc/muster/site.json")).unwrap(), br#"{"protocol":1}"#);
+        assert_eq!(
+            std::fs::read(dir.path().join("etc/muster/site.json")).unwrap(),
+            br#"{"protocol":1}"#
+        );
     }
 }

@@ -34,8 +34,14 @@ struct Request {
 }
 
 /// Answers requests for blobs until another one comes, for which the connection is given back; `None` when it is closed.
-pub(super) async fn serve(door: &Door, mut stream: TcpStream, peer: SocketAddr) -> io::Result<Option<TcpStream>> {
-    let IpAddr::V4(to) = peer.ip().to_canonical() else { return Ok(Some(stream)) };
+pub(super) async fn serve(
+    door: &Door,
+    mut stream: TcpStream,
+    peer: SocketAddr,
+) -> io::Result<Option<TcpStream>> {
+    let IpAddr::V4(to) = peer.ip().to_canonical() else {
+        return Ok(Some(stream));
+    };
     let mut head = [0; MAX_HEAD];
     loop {
         let peeked = tokio::time::timeout(HEAD_TIME, stream.peek(&mut head)).await;
@@ -43,12 +49,25 @@ pub(super) async fn serve(door: &Door, mut stream: TcpStream, peer: SocketAddr) 
         if length == 0 {
             return Ok(None);
         }
-        let Some(request) = parse(&head[..length]) else { return Ok(Some(stream)) };
-        let Ok(Some(blob)) = door.shared.blobs.open(request.digest).await else { return Ok(Some(stream)) };
-        let piece = Piece::of(request.digest, blob.size, request.range.as_deref(), request.if_range.as_deref());
-        let Some(piece) = piece else { return Ok(Some(stream)) };
+        let Some(request) = parse(&head[..length]) else {
+            return Ok(Some(stream));
+        };
+        let Ok(Some(blob)) = door.shared.blobs.open(request.digest).await else {
+            return Ok(Some(stream));
+        };
+        let piece = Piece::of(
+            request.digest,
+            blob.size,
+            request.range.as_deref(),
+            request.if_range.as_deref(),
+        );
+        let Some(piece) = piece else {
+            return Ok(Some(stream));
+        };
         stream.read_exact(&mut head[..request.length]).await?;
-        stream.write_all(answer(door, &piece, request.close).as_bytes()).await?;
+        stream
+            .write_all(answer(door, &piece, request.close).as_bytes())
+            .await?;
         stream = send(stream, blob.file.into_std().await, &piece).await?;
         note_sent(&door.shared, to, request.digest);
         if request.close {
@@ -60,21 +79,44 @@ pub(super) async fn serve(door: &Door, mut stream: TcpStream, peer: SocketAddr) 
 fn parse(bytes: &[u8]) -> Option<Request> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
-    let httparse::Status::Complete(length) = request.parse(bytes).ok()? else { return None };
+    let httparse::Status::Complete(length) = request.parse(bytes).ok()? else {
+        return None;
+    };
     // A body would be taken for the next request; HTTP/1.0 and HEAD have rules of their own.
-    let has = |name| request.headers.iter().any(|header| header.name.eq_ignore_ascii_case(name));
-    if request.method != Some("GET") || request.version != Some(1) || has("content-length") || has("transfer-encoding")
+    let has = |name| {
+        request
+            .headers
+            .iter()
+            .any(|header| header.name.eq_ignore_ascii_case(name))
+    };
+    if request.method != Some("GET")
+        || request.version != Some(1)
+        || has("content-length")
+        || has("transfer-encoding")
     {
         return None;
     }
     let digest = blob::digest(request.path?.strip_prefix(PATH)?)?;
     let value = |name| {
-        let header = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+        let header = request
+            .headers
+            .iter()
+            .find(|header| header.name.eq_ignore_ascii_case(name));
         header.map(|header| header.value.to_vec())
     };
-    let close =
-        value("connection").is_some_and(|value| value.to_ascii_lowercase().windows(5).any(|word| word == b"close"));
-    Some(Request { length, digest, range: value("range"), if_range: value("if-range"), close })
+    let close = value("connection").is_some_and(|value| {
+        value
+            .to_ascii_lowercase()
+            .windows(5)
+            .any(|word| word == b"close")
+    });
+    Some(Request {
+        length,
+        digest,
+        range: value("range"),
+        if_range: value("if-range"),
+        close,
+    })
 }
 
 fn answer(door: &Door, piece: &Piece, close: bool) -> String {
@@ -83,10 +125,16 @@ fn answer(door: &Door, piece: &Piece, close: bool) -> String {
         let value = value.to_str().expect("our own headers are text");
         write!(head, "{name}: {value}\r\n").expect("writing to a string does not fail");
     }
-    if let Ok(now) = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&door.shared.clock.now()) {
+    if let Ok(now) = jiff::fmt::rfc2822::DateTimePrinter::new()
+        .timestamp_to_rfc9110_string(&door.shared.clock.now())
+    {
         write!(head, "{}: {now}\r\n", header::DATE).expect("writing to a string does not fail");
     }
-    head + if close { "connection: close\r\n\r\n" } else { "\r\n" }
+    head + if close {
+        "connection: close\r\n\r\n"
+    } else {
+        "\r\n"
+    }
 }
 
 /// Sends a piece of a file. On threads for blocking work: what is not in the page cache waits for a disk, and DHCP must not wait with it.
@@ -97,8 +145,9 @@ async fn send(stream: TcpStream, file: File, piece: &Piece) -> io::Result<TcpStr
         stream.writable().await?;
         let (to, from) = (Arc::clone(&stream), Arc::clone(&file));
         let count = usize::try_from(end - at).unwrap_or(MOST).min(MOST);
-        let sent =
-            tokio::task::spawn_blocking(move || to.try_io(Interest::WRITABLE, || send_some(&to, &from, at, count)));
+        let sent = tokio::task::spawn_blocking(move || {
+            to.try_io(Interest::WRITABLE, || send_some(&to, &from, at, count))
+        });
         match sent.await.map_err(io::Error::other)? {
             // The file became shorter: the length that was promised cannot be kept.
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -132,7 +181,10 @@ mod tests {
             "GET {path} HTTP/1.1\r\nHost: a\r\nRANGE: bytes=1-\r\nConnection: keep-alive, Close\r\n\r\nmore"
         ))
         .unwrap();
-        assert_eq!((request.range.as_deref(), request.close), (Some(b"bytes=1-".as_slice()), true));
+        assert_eq!(
+            (request.range.as_deref(), request.close),
+            (Some(b"bytes=1-".as_slice()), true)
+        );
         for other in [
             format!("HEAD {path} HTTP/1.1\r\n\r\n"),
             format!("GET {path} HTTP/1.0\r\n\r\n"),

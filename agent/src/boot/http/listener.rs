@@ -28,12 +28,18 @@ const MAX_HEAD: usize = 16 << 10;
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Serves HTTP on one of the agent's addresses until the socket fails; `up` is called once it listens.
-pub async fn serve(shared: Arc<Shared>, address: Ipv4Addr, up: impl FnOnce()) -> Result<(), ListenError> {
+pub async fn serve(
+    shared: Arc<Shared>,
+    address: Ipv4Addr,
+    up: impl FnOnce(),
+) -> Result<(), ListenError> {
     let at = SocketAddrV4::new(address, shared.ports.http);
-    let listener = TcpListener::bind(at).await.map_err(|source| match source.kind() {
-        io::ErrorKind::AddrNotAvailable => ListenError::NoInterface(address),
-        _ => ListenError::of("HTTP boot", address.to_string(), at.port(), source),
-    })?;
+    let listener = TcpListener::bind(at)
+        .await
+        .map_err(|source| match source.kind() {
+            io::ErrorKind::AddrNotAvailable => ListenError::NoInterface(address),
+            _ => ListenError::of("HTTP boot", address.to_string(), at.port(), source),
+        })?;
     up();
     let door = Door::new(shared, address);
     let router = routes(Arc::clone(&door));
@@ -41,11 +47,20 @@ pub async fn serve(shared: Arc<Shared>, address: Ipv4Addr, up: impl FnOnce()) ->
     // Dropped with this future: no connection outlives its listener.
     let mut connections = JoinSet::new();
     loop {
-        let slot = Arc::clone(&slots).acquire_owned().await.expect("the semaphore is never closed");
+        let slot = Arc::clone(&slots)
+            .acquire_owned()
+            .await
+            .expect("the semaphore is never closed");
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, peer)) => {
-                connections.spawn(converse(stream, peer, Arc::clone(&door), router.clone(), slot));
+                connections.spawn(converse(
+                    stream,
+                    peer,
+                    Arc::clone(&door),
+                    router.clone(),
+                    slot,
+                ));
             }
             // Out of descriptors, or a peer that left again: neither is a reason to stop listening.
             Err(error) => {
@@ -56,7 +71,13 @@ pub async fn serve(shared: Arc<Shared>, address: Ipv4Addr, up: impl FnOnce()) ->
     }
 }
 
-async fn converse(stream: TcpStream, peer: SocketAddr, door: Arc<Door>, router: Router, slot: OwnedSemaphorePermit) {
+async fn converse(
+    stream: TcpStream,
+    peer: SocketAddr,
+    door: Arc<Door>,
+    router: Router,
+    slot: OwnedSemaphorePermit,
+) {
     let _slot = slot;
     let silence = u32::try_from(SILENCE.as_millis()).expect("a minute fits");
     if let Err(error) = setsockopt(&stream, sockopt::TcpUserTimeout, &silence)
@@ -79,8 +100,14 @@ async fn converse(stream: TcpStream, peer: SocketAddr, door: Arc<Door>, router: 
         request
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_headers(MAX_HEADERS).max_buf_size(MAX_HEAD);
-    if let Err(error) = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).await {
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_headers(MAX_HEADERS)
+        .max_buf_size(MAX_HEAD);
+    if let Err(error) = http
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+        .await
+    {
         tracing::debug!(%peer, %error, "a boot connection ended early");
     }
 }

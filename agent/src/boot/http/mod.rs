@@ -50,7 +50,11 @@ struct Door {
 
 impl Door {
     fn new(shared: Arc<Shared>, address: Ipv4Addr) -> Arc<Self> {
-        Arc::new(Self { shared, address, bundles: Bundles::default() })
+        Arc::new(Self {
+            shared,
+            address,
+            bundles: Bundles::default(),
+        })
     }
 }
 
@@ -70,7 +74,10 @@ fn routes(door: Arc<Door>) -> Router {
         .route("/bundle/{hex}/{*name}", get(get_bundle_file));
     Router::new()
         .nest("/boot/v1", routes)
-        .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, ANSWER_TIME))
+        .layer(TimeoutLayer::with_status_code(
+            StatusCode::SERVICE_UNAVAILABLE,
+            ANSWER_TIME,
+        ))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(door)
 }
@@ -108,23 +115,46 @@ async fn get_script(State(door): State<Arc<Door>>, peer: Peer, uri: Uri) -> Resp
         Ok(mac) => script_for(&door, peer.0, mac, asking),
         Err(_) => script::local(Platform::parse(&asking.platform)).to_owned(),
     };
-    ([(header::CONTENT_TYPE, "text/plain"), (header::CACHE_CONTROL, "no-store")], text).into_response()
+    (
+        [
+            (header::CONTENT_TYPE, "text/plain"),
+            (header::CACHE_CONTROL, "no-store"),
+        ],
+        text,
+    )
+        .into_response()
 }
 
 fn script_for(door: &Door, from: Ipv4Addr, mac: Mac, asking: Asking) -> String {
     let shared = &door.shared;
     let local = script::local(Platform::parse(&asking.platform)).to_owned();
-    let who = Identity { uuid: asking.uuid, serial: asking.serial };
+    let who = Identity {
+        uuid: asking.uuid,
+        serial: asking.serial,
+    };
     let (text, detail) = match shared.armed_for(mac) {
         None => (local, "local boot: nothing is armed".to_owned()),
-        Some(image) if !shared.may_act_for(image.address, from) => {
-            (local, format!("local boot: asked from {from}, while the armed machine is to be at {}", image.address))
-        }
+        Some(image) if !shared.may_act_for(image.address, from) => (
+            local,
+            format!(
+                "local boot: asked from {from}, while the armed machine is to be at {}",
+                image.address
+            ),
+        ),
         Some(_) => match shared.armed.take_script(mac, from) {
             ScriptTurn::NotArmed => (local, "local boot: nothing is armed".to_owned()),
-            ScriptTurn::Spent => (local, format!("local boot: a second fetch, by {from}, fails the armed boot")),
+            ScriptTurn::Spent => (
+                local,
+                format!("local boot: a second fetch, by {from}, fails the armed boot"),
+            ),
             ScriptTurn::Armed { image, nonce } => {
-                let boot = LiveBoot { agent: door.address, port: shared.ports.http, image, nonce: &nonce, mac };
+                let boot = LiveBoot {
+                    agent: door.address,
+                    port: shared.ports.http,
+                    image,
+                    nonce: &nonce,
+                    mac,
+                };
                 (script::live(&boot), "armed: the live image".to_owned())
             }
         },
@@ -136,13 +166,20 @@ fn script_for(door: &Door, from: Ipv4Addr, mac: Mac, asking: Asking) -> String {
 /// `GET /boot/v1/loader/{name}`: our iPXE, for UEFI HTTP boot.
 async fn get_loader(State(door): State<Arc<Door>>, Path(name): Path<String>) -> Response {
     match door.shared.ipxe.get(&name) {
-        Some(bytes) => ([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response(),
+        Some(bytes) => {
+            ([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response()
+        }
         None => StatusCode::NOT_FOUND.into_response(),
     }
 }
 
 /// `GET /boot/v1/blob/sha256/{hex}`.
-async fn get_blob(State(door): State<Arc<Door>>, peer: Peer, Path(hex): Path<String>, headers: HeaderMap) -> Response {
+async fn get_blob(
+    State(door): State<Arc<Door>>,
+    peer: Peer,
+    Path(hex): Path<String>,
+    headers: HeaderMap,
+) -> Response {
     match blob::digest(&hex) {
         Some(digest) => send_blob(&door, peer.0, digest, &headers).await,
         None => StatusCode::NOT_FOUND.into_response(),
@@ -151,15 +188,25 @@ async fn get_blob(State(door): State<Arc<Door>>, peer: Peer, Path(hex): Path<Str
 
 async fn send_blob(door: &Door, to: Ipv4Addr, digest: Digest, headers: &HeaderMap) -> Response {
     let shared = Arc::clone(&door.shared);
-    blob::serve(&door.shared.blobs, digest, headers, move || note_sent(&shared, to, digest)).await
+    blob::serve(&door.shared.blobs, digest, headers, move || {
+        note_sent(&shared, to, digest)
+    })
+    .await
 }
 
 /// Tells the job that waits for an armed machine when it has its kernel, or its initrd.
 fn note_sent(shared: &Shared, to: Ipv4Addr, digest: Digest) {
     if let Some((mac, image)) = shared.armed.find_by_address(to) {
-        let what = [(image.kernel, "kernel"), (image.initrd, "initrd")].into_iter().find(|(part, _)| *part == digest);
+        let what = [(image.kernel, "kernel"), (image.initrd, "initrd")]
+            .into_iter()
+            .find(|(part, _)| *part == digest);
         if let Some((_, name)) = what {
-            shared.lookout.saw(mac, Seen::Kernel, Identity::default(), format!("{name} fetched by {to}"));
+            shared.lookout.saw(
+                mac,
+                Seen::Kernel,
+                Identity::default(),
+                format!("{name} fetched by {to}"),
+            );
         }
     }
 }
@@ -167,15 +214,20 @@ fn note_sent(shared: &Shared, to: Ipv4Addr, digest: Digest) {
 /// `GET /boot/v1/site.cpio`: whom the live image trusts. Unavailable until the server has told us; nothing is armed before that either.
 async fn get_site(State(door): State<Arc<Door>>) -> Response {
     let Some(trust) = door.shared.trust.borrow().clone() else {
-        return (StatusCode::SERVICE_UNAVAILABLE, "the server has not been heard from yet\n").into_response();
+        return (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the server has not been heard from yet\n",
+        )
+            .into_response();
     };
     let agent_url = format!("http://{}:{}/boot/v1", door.address, door.shared.ports.http);
     let trust = SiteTrust { agent_url, ..trust };
     match serde_json::to_vec_pretty(&trust) {
-        Ok(json) => {
-            ([(header::CONTENT_TYPE, "application/octet-stream")], cpio::with_file("etc/muster/site.json", &json))
-                .into_response()
-        }
+        Ok(json) => (
+            [(header::CONTENT_TYPE, "application/octet-stream")],
+            cpio::with_file("etc/muster/site.json", &json),
+        )
+            .into_response(),
         Err(error) => {
             tracing::error!(%error, "site.json cannot be written");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
@@ -185,7 +237,9 @@ async fn get_site(State(door): State<Arc<Door>>) -> Response {
 
 /// `GET /boot/v1/time`.
 async fn get_time(State(door): State<Arc<Door>>) -> Json<TimeReply> {
-    Json(TimeReply { unix_ms: door.shared.clock.now().as_millisecond() })
+    Json(TimeReply {
+        unix_ms: door.shared.clock.now().as_millisecond(),
+    })
 }
 
 /// `GET /boot/v1/bundle/{hex}/{name}`.
@@ -195,12 +249,18 @@ async fn get_bundle_file(
     Path((hex, name)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Response {
-    let Some(bundle) = blob::digest(&hex) else { return StatusCode::NOT_FOUND.into_response() };
+    let Some(bundle) = blob::digest(&hex) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
     // apt asks for a flat repository's files as `./NAME`.
     let name = name.strip_prefix("./").unwrap_or(&name);
     match door.bundles.find(&door.shared.blobs, bundle, name).await {
         Ok(Some(digest)) => send_blob(&door, peer.0, digest, &headers).await,
-        Ok(None) => (StatusCode::NOT_FOUND, "no such bundle, or no such file in it\n").into_response(),
+        Ok(None) => (
+            StatusCode::NOT_FOUND,
+            "no such bundle, or no such file in it\n",
+        )
+            .into_response(),
         Err(error) => {
             tracing::error!(%bundle, %error, "a bundle's description cannot be read");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()

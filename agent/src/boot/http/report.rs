@@ -18,7 +18,11 @@ use crate::boot::lookout::Identity;
 const MAX_HOST_KEY: usize = 1024;
 
 /// `POST /boot/v1/report`: 204 once per nonce.
-pub(super) async fn take_report(State(door): State<Arc<Door>>, peer: Peer, body: Bytes) -> Response {
+pub(super) async fn take_report(
+    State(door): State<Arc<Door>>,
+    peer: Peer,
+    body: Bytes,
+) -> Response {
     match accept(&door, peer.0, &body) {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err((status, why)) => {
@@ -29,10 +33,13 @@ pub(super) async fn take_report(State(door): State<Arc<Door>>, peer: Peer, body:
 }
 
 fn accept(door: &Door, from: Ipv4Addr, body: &[u8]) -> Result<(), (StatusCode, &'static str)> {
-    let report: LiveReport =
-        serde_json::from_slice(body).map_err(|_| (StatusCode::BAD_REQUEST, "not a report of protocol 1\n"))?;
+    let report: LiveReport = serde_json::from_slice(body)
+        .map_err(|_| (StatusCode::BAD_REQUEST, "not a report of protocol 1\n"))?;
     if report.protocol != 1 || !is_public_key(&report.host_key) {
-        return Err((StatusCode::BAD_REQUEST, "not a report of protocol 1 with an OpenSSH public key\n"));
+        return Err((
+            StatusCode::BAD_REQUEST,
+            "not a report of protocol 1 with an OpenSSH public key\n",
+        ));
     }
     let shared = &door.shared;
     let address = shared
@@ -40,23 +47,45 @@ fn accept(door: &Door, from: Ipv4Addr, body: &[u8]) -> Result<(), (StatusCode, &
         .address_of_nonce(&report.nonce)
         .ok_or((StatusCode::NOT_FOUND, "no boot with this nonce is armed\n"))?;
     if !shared.may_act_for(address, from) {
-        return Err((StatusCode::FORBIDDEN, "this boot's machine has another address\n"));
+        return Err((
+            StatusCode::FORBIDDEN,
+            "this boot's machine has another address\n",
+        ));
     }
     let mac = report.mac;
-    shared.armed.take_report(report, from).map_err(|refused| match refused {
-        ReportRefused::UnknownNonce => (StatusCode::NOT_FOUND, "no boot with this nonce is armed\n"),
-        ReportRefused::Second => (StatusCode::CONFLICT, "this boot was reported before; it has failed now\n"),
-        ReportRefused::WrongMachine => {
-            (StatusCode::FORBIDDEN, "this MAC is not of the armed node; the boot has failed now\n")
-        }
-    })?;
-    shared.lookout.saw(mac, Seen::Report, Identity::default(), format!("host key reported by {from}"));
+    shared
+        .armed
+        .take_report(report, from)
+        .map_err(|refused| match refused {
+            ReportRefused::UnknownNonce => {
+                (StatusCode::NOT_FOUND, "no boot with this nonce is armed\n")
+            }
+            ReportRefused::Second => (
+                StatusCode::CONFLICT,
+                "this boot was reported before; it has failed now\n",
+            ),
+            ReportRefused::WrongMachine => (
+                StatusCode::FORBIDDEN,
+                "this MAC is not of the armed node; the boot has failed now\n",
+            ),
+        })?;
+    shared.lookout.saw(
+        mac,
+        Seen::Report,
+        Identity::default(),
+        format!("host key reported by {from}"),
+    );
     Ok(())
 }
 
 /// A type and base64 on one line, nothing else: the line goes into comparisons and logs.
 fn is_public_key(line: &str) -> bool {
-    let word = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=-@.".contains(&byte));
+    let word = |text: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"+/=-@.".contains(&byte))
+    };
     let parts: Vec<&str> = line.split(' ').collect();
-    line.len() <= MAX_HOST_KEY && parts.len() == 2 && parts.iter().all(|part| !part.is_empty() && word(part))
+    line.len() <= MAX_HOST_KEY
+        && parts.len() == 2
+        && parts.iter().all(|part| !part.is_empty() && word(part))
 }

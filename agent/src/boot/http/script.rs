@@ -27,13 +27,23 @@ pub(super) enum Platform {
 impl Platform {
     /// Reads iPXE's `${platform}`; what is unknown is treated as UEFI, where leaving iPXE is enough.
     pub(super) fn parse(text: &str) -> Self {
-        if text == "pcbios" { Self::PcBios } else { Self::Efi }
+        if text == "pcbios" {
+            Self::PcBios
+        } else {
+            Self::Efi
+        }
     }
 }
 
 /// Boots the live image. A download that fails is tried again inside the script, which is given out only once; in the end, local boot.
 pub(super) fn live(boot: &LiveBoot) -> String {
-    let LiveBoot { agent, port, image, nonce, mac } = boot;
+    let LiveBoot {
+        agent,
+        port,
+        image,
+        nonce,
+        mac,
+    } = boot;
     let base = format!("http://{agent}:{port}/boot/v1");
     let arguments = [
         "initrd=initrd.zst".to_owned(),
@@ -46,21 +56,34 @@ pub(super) fn live(boot: &LiveBoot) -> String {
         "panic=30".to_owned(),
     ];
     let arguments: Vec<String> = arguments.iter().map(|argument| word(argument)).collect();
-    let mut script =
-        String::from("#!ipxe\necho muster: booting the live image\nset attempt:int32 0\n:again\ninc attempt\n");
+    let mut script = String::from(
+        "#!ipxe\necho muster: booting the live image\nset attempt:int32 0\n:again\ninc attempt\n",
+    );
     script.push_str("iseq ${attempt} 5 && goto failed ||\nimgfree ||\n");
-    let blob = |digest: &muster_core::values::Digest| word(&format!("{base}/blob/sha256/{}", digest.hex()));
+    let blob = |digest: &muster_core::values::Digest| {
+        word(&format!("{base}/blob/sha256/{}", digest.hex()))
+    };
     let lines = [
-        format!("kernel --name vmlinuz {} {}", blob(&image.kernel), arguments.join(" ")),
+        format!(
+            "kernel --name vmlinuz {} {}",
+            blob(&image.kernel),
+            arguments.join(" ")
+        ),
         format!("initrd --name initrd.zst {}", blob(&image.initrd)),
-        format!("initrd --name site.cpio {}", word(&format!("{base}/site.cpio"))),
+        format!(
+            "initrd --name site.cpio {}",
+            word(&format!("{base}/site.cpio"))
+        ),
         "boot".to_owned(),
     ];
     for line in lines {
         writeln!(script, "{line} || goto wait").expect("writing to a string does not fail");
     }
-    script.push_str(":wait\necho muster: attempt ${attempt} failed\nsleep ${attempt}\ngoto again\n:failed\n");
-    script.push_str("echo muster: the live image could not be loaded; booting from the local disk\n");
+    script.push_str(
+        ":wait\necho muster: attempt ${attempt} failed\nsleep ${attempt}\ngoto again\n:failed\n",
+    );
+    script
+        .push_str("echo muster: the live image could not be loaded; booting from the local disk\n");
     script.push_str("iseq ${platform} pcbios && sanboot --no-describe --drive 0x80 ||\nexit 1\n");
     script
 }
@@ -82,7 +105,9 @@ fn word(text: &str) -> String {
     for byte in text.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => word.push(byte.into()),
-            b'-' | b'.' | b'_' | b':' | b'/' | b'=' | b',' | b'?' | b'+' | b'@' | b'~' | b'%' => word.push(byte.into()),
+            b'-' | b'.' | b'_' | b':' | b'/' | b'=' | b',' | b'?' | b'+' | b'@' | b'~' | b'%' => {
+                word.push(byte.into())
+            }
             b'&' if text.len() > 2 => word.push('&'),
             _ => write!(word, "%{byte:02x}").expect("writing to a string does not fail"),
         }
@@ -99,8 +124,11 @@ mod tests {
 
     #[test]
     fn the_live_script_is_this() {
-        let image =
-            LiveImage { address: Ipv4Addr::new(10, 77, 0, 11), kernel: Digest([0xaa; 32]), initrd: Digest([0xbb; 32]) };
+        let image = LiveImage {
+            address: Ipv4Addr::new(10, 77, 0, 11),
+            kernel: Digest([0xaa; 32]),
+            initrd: Digest([0xbb; 32]),
+        };
         let boot = LiveBoot {
             agent: Ipv4Addr::new(10, 77, 0, 1),
             port: 8090,

@@ -17,7 +17,11 @@ use super::links::ListenError;
 
 /// Serves loaders on one of the agent's addresses until the socket fails; `up` is called once it listens. Answers come from that address, so it is
 /// bound to that and never to the wildcard.
-pub async fn serve(shared: Arc<Shared>, address: Ipv4Addr, up: impl FnOnce()) -> Result<(), ListenError> {
+pub async fn serve(
+    shared: Arc<Shared>,
+    address: Ipv4Addr,
+    up: impl FnOnce(),
+) -> Result<(), ListenError> {
     let at = SocketAddrV4::new(address, shared.ports.tftp);
     let failed = |source| bind_error(at, source);
     let socket = UdpSocket::bind(at).await.map_err(failed)?;
@@ -48,7 +52,12 @@ fn bind_error(at: SocketAddrV4, source: io::Error) -> ListenError {
     }
 }
 
-fn give(shared: &Shared, sender: &Sender, client: SocketAddr, request: Request) -> Result<(), Refusal> {
+fn give(
+    shared: &Shared,
+    sender: &Sender,
+    client: SocketAddr,
+    request: Request,
+) -> Result<(), Refusal> {
     let name = request.name.strip_prefix('/').unwrap_or(&request.name);
     match shared.ipxe.get(name) {
         Some(bytes) => sender.start(client, request, bytes),

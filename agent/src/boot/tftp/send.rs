@@ -41,21 +41,34 @@ pub(super) struct Sender {
 impl Sender {
     pub(super) fn new(address: Ipv4Addr, shared: Arc<Shared>) -> Self {
         let stop = CancellationToken::new();
-        Self { address, shared, clients: Arc::default(), _stopper: stop.clone().drop_guard(), stop }
+        Self {
+            address,
+            shared,
+            clients: Arc::default(),
+            _stopper: stop.clone().drop_guard(),
+            stop,
+        }
     }
 
     /// Begins to send a file, unless that is under way: a client that asks again lost our answer, which is sent again anyway.
     ///
     /// # Errors
     /// `Busy` when too much is under way.
-    pub(super) fn start(&self, client: SocketAddr, request: Request, bytes: Bytes) -> Result<(), Refusal> {
+    pub(super) fn start(
+        &self,
+        client: SocketAddr,
+        request: Request,
+        bytes: Bytes,
+    ) -> Result<(), Refusal> {
         let place = match Place::take(&self.clients, client) {
             Taken::Free(place) => place,
             Taken::UnderWay => return Ok(()),
             Taken::Full => return Err(Refusal::Busy),
         };
         let (address, shared, stop) = (self.address, Arc::clone(&self.shared), self.stop.clone());
-        let thread = std::thread::Builder::new().name("tftp".into()).stack_size(STACK);
+        let thread = std::thread::Builder::new()
+            .name("tftp".into())
+            .stack_size(STACK);
         let started = thread.spawn(move || {
             if let Err(error) = answer(&shared, address, place.client, &request, &bytes, &stop) {
                 tracing::debug!(%client, %error, "a TFTP transfer ended early");
@@ -86,7 +99,10 @@ impl Place {
             MAX_TRANSFERS.. => Taken::Full,
             _ => {
                 under_way.insert(client);
-                Taken::Free(Self { client, clients: Arc::clone(clients) })
+                Taken::Free(Self {
+                    client,
+                    clients: Arc::clone(clients),
+                })
             }
         }
     }
@@ -94,7 +110,10 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.client);
+        self.clients
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.client);
     }
 }
 
@@ -126,14 +145,27 @@ fn answer(
     let window = request.window.map(|blocks| blocks.min(MAX_WINDOW));
     let size = bytes.len() as u64;
     let granted = wire::granted(block_size, window, request.wants_size.then_some(size));
-    let mut transfer = Transfer::new(size, block_size.unwrap_or(BLOCK), window.unwrap_or(1), granted.is_some());
-    let ended = send_all(&socket(address, client)?, &mut transfer, bytes, &granted.unwrap_or_default(), stop);
+    let mut transfer = Transfer::new(
+        size,
+        block_size.unwrap_or(BLOCK),
+        window.unwrap_or(1),
+        granted.is_some(),
+    );
+    let ended = send_all(
+        &socket(address, client)?,
+        &mut transfer,
+        bytes,
+        &granted.unwrap_or_default(),
+        stop,
+    );
     if transfer.all_sent()
         && let IpAddr::V4(client) = client.ip()
         && let Some(mac) = shared.mac_at(client)
     {
         let what = format!("{} to {client}", request.name.trim_start_matches('/'));
-        shared.lookout.saw(mac, Seen::Tftp, Identity::default(), what);
+        shared
+            .lookout
+            .saw(mac, Seen::Tftp, Identity::default(), what);
     }
     ended
 }
@@ -176,7 +208,9 @@ fn send_all(
             Heard::Silence => transfer.on(Event::Silence),
             Heard::Stray => Step::Wait,
         };
-        if step == Step::Wait && idle_since.get_or_insert_with(Instant::now).elapsed() >= RETRY_AFTER {
+        if step == Step::Wait
+            && idle_since.get_or_insert_with(Instant::now).elapsed() >= RETRY_AFTER
+        {
             idle_since = None;
             step = transfer.on(Event::Silence);
         }

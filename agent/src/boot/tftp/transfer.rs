@@ -64,7 +64,11 @@ impl Transfer {
                 Some(block) if self.acknowledged.is_none_or(|before| block > before) => {
                     self.acknowledged = Some(block);
                     self.idle = 0;
-                    if block == self.last() { Step::Done } else { self.outstanding() }
+                    if block == self.last() {
+                        Step::Done
+                    } else {
+                        self.outstanding()
+                    }
                 }
                 // Within a window it says that the first block after it was lost (RFC 7440 §4). Alone it is a duplicate: answering those would
                 // double the whole rest of the transfer (RFC 1123 §4.2.3.1).
@@ -98,11 +102,17 @@ impl Transfer {
 
     fn again(&mut self) -> Step {
         self.idle += 1;
-        if self.idle >= TRIES { Step::GiveUp } else { self.outstanding() }
+        if self.idle >= TRIES {
+            Step::GiveUp
+        } else {
+            self.outstanding()
+        }
     }
 
     fn outstanding(&mut self) -> Step {
-        let Some(acknowledged) = self.acknowledged else { return Step::Send(0..=0) };
+        let Some(acknowledged) = self.acknowledged else {
+            return Step::Send(0..=0);
+        };
         let end = (acknowledged + self.window).min(self.last());
         self.sent = self.sent.max(end);
         Step::Send(acknowledged + 1..=end)
@@ -143,7 +153,10 @@ mod tests {
         transfer.first();
         for block in 1..=80_000_u64 {
             let number = u16::try_from(block & 0xffff).unwrap();
-            assert_eq!(transfer.on(Event::Ack(number)), Step::Send(block + 1..=block + 1));
+            assert_eq!(
+                transfer.on(Event::Ack(number)),
+                Step::Send(block + 1..=block + 1)
+            );
         }
         assert_eq!(transfer.on(Event::Ack(80_001_u64 as u16)), Step::Done);
     }

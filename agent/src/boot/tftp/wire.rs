@@ -38,7 +38,9 @@ pub enum Refusal {
 /// # Errors
 /// A request that was understood and cannot be granted.
 pub fn parse(bytes: &[u8]) -> Result<Option<Packet>, Refusal> {
-    let Some(([0, operation], rest)) = bytes.split_first_chunk() else { return Ok(None) };
+    let Some(([0, operation], rest)) = bytes.split_first_chunk() else {
+        return Ok(None);
+    };
     match (operation, rest) {
         (1, request) => read_request(request),
         (2, _) => Ok(Some(Packet::Write)),
@@ -50,15 +52,26 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Packet>, Refusal> {
 
 fn read_request(bytes: &[u8]) -> Result<Option<Packet>, Refusal> {
     // Every word ends with a zero byte; what follows the last one is cut off.
-    let mut words = bytes.split_inclusive(|byte| *byte == 0).filter_map(|word| word.strip_suffix(&[0]));
-    let (Some(name), Some(mode)) = (words.next(), words.next()) else { return Ok(None) };
+    let mut words = bytes
+        .split_inclusive(|byte| *byte == 0)
+        .filter_map(|word| word.strip_suffix(&[0]));
+    let (Some(name), Some(mode)) = (words.next(), words.next()) else {
+        return Ok(None);
+    };
     if !mode.eq_ignore_ascii_case(b"octet") {
         return Err(Refusal::OctetOnly);
     }
     let name = String::from_utf8(name.to_vec()).map_err(|_| Refusal::NotFound)?;
-    let mut request = Request { name, block_size: None, window: None, wants_size: false };
+    let mut request = Request {
+        name,
+        block_size: None,
+        window: None,
+        wants_size: false,
+    };
     while let (Some(option), Some(value)) = (words.next(), words.next()) {
-        let number: Option<u16> = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+        let number: Option<u16> = std::str::from_utf8(value)
+            .ok()
+            .and_then(|text| text.parse().ok());
         match option.to_ascii_lowercase().as_slice() {
             b"blksize" => request.block_size = number.filter(|size| (8..=65_464).contains(size)),
             b"windowsize" => request.window = number.filter(|blocks| *blocks > 0),
@@ -83,7 +96,10 @@ pub fn granted(block_size: Option<u16>, window: Option<u16>, size: Option<u64>) 
         ("tsize", size.map(|value| value.to_string())),
     ];
     let mut packet = vec![0, 6];
-    for (name, value) in options.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))) {
+    for (name, value) in options
+        .iter()
+        .filter_map(|(name, value)| Some((name, value.as_ref()?)))
+    {
         packet.extend(name.bytes().chain([0]).chain(value.bytes()).chain([0]));
     }
     (packet.len() > 2).then_some(packet)
@@ -113,11 +129,25 @@ mod tests {
 
     #[test]
     fn options_are_read_in_any_case_and_order_and_odd_ones_are_left_out() {
-        let asked = request(b"a\0OCTET\0tsize\x000\0BlkSize\x001468\0windowsize\x004\0multicast\0\0");
-        let expected = Request { name: "a".into(), block_size: Some(1468), window: Some(4), wants_size: true };
+        let asked =
+            request(b"a\0OCTET\0tsize\x000\0BlkSize\x001468\0windowsize\x004\0multicast\0\0");
+        let expected = Request {
+            name: "a".into(),
+            block_size: Some(1468),
+            window: Some(4),
+            wants_size: true,
+        };
         assert_eq!(asked, expected);
         let odd = request(b"a\0octet\0blksize\x007\0windowsize\x000\0timeout\0x\0tsize");
-        assert_eq!(odd, Request { name: "a".into(), block_size: None, window: None, wants_size: false });
+        assert_eq!(
+            odd,
+            Request {
+                name: "a".into(),
+                block_size: None,
+                window: None,
+                wants_size: false
+            }
+        );
     }
 
     #[test]

@@ -52,8 +52,13 @@ pub(super) async fn run(
         .kill_on_drop(true)
         .spawn()
         .map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound => SlurmError::ToolMissing { program: program.to_string_lossy().into_owned() },
-            _ => SlurmError::Files { path: program.to_string_lossy().into_owned(), source },
+            std::io::ErrorKind::NotFound => SlurmError::ToolMissing {
+                program: program.to_string_lossy().into_owned(),
+            },
+            _ => SlurmError::Files {
+                path: program.to_string_lossy().into_owned(),
+                source,
+            },
         })?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let output = async {
@@ -61,8 +66,14 @@ pub(super) async fn run(
         (child.wait().await, stdout, stderr)
     };
     match tokio::time::timeout(deadline, output).await {
-        Err(_) => Err(SlurmError::Timeout { command, after: deadline }),
-        Ok((Err(source), _, _)) => Err(SlurmError::Files { path: command, source }),
+        Err(_) => Err(SlurmError::Timeout {
+            command,
+            after: deadline,
+        }),
+        Ok((Err(source), _, _)) => Err(SlurmError::Files {
+            path: command,
+            source,
+        }),
         Ok((Ok(status), stdout, stderr)) => judge(command, status, stdout, &stderr),
     }
 }
@@ -76,20 +87,41 @@ async fn read(pipe: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     bytes
 }
 
-fn judge(command: String, status: ExitStatus, stdout: Vec<u8>, stderr: &[u8]) -> Result<String, SlurmError> {
+fn judge(
+    command: String,
+    status: ExitStatus,
+    stdout: Vec<u8>,
+    stderr: &[u8],
+) -> Result<String, SlurmError> {
     if status.success() {
         if stdout.len() as u64 >= OUTPUT_BYTES {
-            return Err(SlurmError::Garbage { what: format!("{command} printed more than {OUTPUT_BYTES} bytes") });
+            return Err(SlurmError::Garbage {
+                what: format!("{command} printed more than {OUTPUT_BYTES} bytes"),
+            });
         }
-        return String::from_utf8(stdout)
-            .map_err(|_| SlurmError::Garbage { what: format!("{command} printed no UTF-8") });
+        return String::from_utf8(stdout).map_err(|_| SlurmError::Garbage {
+            what: format!("{command} printed no UTF-8"),
+        });
     }
     // scontrol complains on stdout about unknown nodes, on stderr about all else.
     let text = [stderr, &stdout].map(String::from_utf8_lossy).join(" ");
-    let said: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(SAID_CHARS).collect();
+    let said: String = text
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .chars()
+        .take(SAID_CHARS)
+        .collect();
     match AWAY.iter().any(|sign| said.contains(sign)) {
         true => Err(SlurmError::Unreachable { said }),
-        false => Err(SlurmError::Refused { command, said: if said.is_empty() { status.to_string() } else { said } }),
+        false => Err(SlurmError::Refused {
+            command,
+            said: if said.is_empty() {
+                status.to_string()
+            } else {
+                said
+            },
+        }),
     }
 }
 
@@ -101,14 +133,27 @@ mod tests {
 
     #[test]
     fn a_controller_that_is_restarted_meanwhile_is_away_and_has_refused_nothing() {
-        let said = |text: &str| judge("scontrol".into(), ExitStatus::from_raw(256), Vec::new(), text.as_bytes());
+        let said = |text: &str| {
+            judge(
+                "scontrol".into(),
+                ExitStatus::from_raw(256),
+                Vec::new(),
+                text.as_bytes(),
+            )
+        };
         // Seen with 22.05.8 while slurmctld was restarted for another node.
         let restarted = "scontrol: error: slurm_msg_sendto: address:port=10.77.0.1:6817 msg_type=2009: Unexpected missing socket error\n\
                          slurm_load_partitions error: Unexpected missing socket error";
-        assert!(matches!(said(restarted), Err(SlurmError::Unreachable { .. })));
+        assert!(matches!(
+            said(restarted),
+            Err(SlurmError::Unreachable { .. })
+        ));
         // The same, a moment later.
         let broken = "slurm_load_node error: Transport endpoint is not connected";
         assert!(matches!(said(broken), Err(SlurmError::Unreachable { .. })));
-        assert!(matches!(said("Node n9 not found"), Err(SlurmError::Refused { .. })));
+        assert!(matches!(
+            said("Node n9 not found"),
+            Err(SlurmError::Refused { .. })
+        ));
     }
 }

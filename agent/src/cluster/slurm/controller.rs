@@ -34,15 +34,28 @@ impl Controller {
         let newest = self.newest_members();
         // A newer list was made before the server heard that this node left.
         let stays = |node: &&SlurmNode| leaving != Some(node.name.as_str());
-        let nodes: Vec<SlurmNode> = newest.as_deref().unwrap_or(nodes).iter().filter(stays).cloned().collect();
+        let nodes: Vec<SlurmNode> = newest
+            .as_deref()
+            .unwrap_or(nodes)
+            .iter()
+            .filter(stays)
+            .cloned()
+            .collect();
         includes::check(&self.cluster, &nodes)?;
         let wanted: BTreeSet<String> = nodes.iter().map(|node| node.name.clone()).collect();
-        let mut gone: BTreeSet<String> = includes::names(&self.cluster)?.difference(&wanted).cloned().collect();
+        let mut gone: BTreeSet<String> = includes::names(&self.cluster)?
+            .difference(&wanted)
+            .cloned()
+            .collect();
         gone.extend(leaving.map(str::to_owned));
         self.refuse_harm(&gone, leaving).await?;
         let changed = includes::write(&self.cluster, &nodes)?;
         if agrees(&self.known_nodes().await?, &wanted, &gone) {
-            return if changed { self.reconfigure().await } else { Ok(()) };
+            return if changed {
+                self.reconfigure().await
+            } else {
+                Ok(())
+            };
         }
         let version = self.version().await?;
         if version_number(&version).is_some_and(|number| number >= RECONFIGURES_NODES) {
@@ -56,16 +69,27 @@ impl Controller {
     }
 
     fn newest_members(&self) -> Option<Arc<[SlurmNode]>> {
-        let newest = self.membership.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = self
+            .membership
+            .newest
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         newest.as_ref().map(|(_, nodes)| Arc::clone(nodes))
     }
 
-    async fn refuse_harm(&self, gone: &BTreeSet<String>, leaving: Option<&str>) -> Result<(), SlurmError> {
+    async fn refuse_harm(
+        &self,
+        gone: &BTreeSet<String>,
+        leaving: Option<&str>,
+    ) -> Result<(), SlurmError> {
         let mut harmed = Vec::new();
         for name in gone {
             match self.view(name).await? {
                 Some(view) if !view.idle_for_good() && leaving == Some(name) => {
-                    return Err(SlurmError::InUse { name: name.clone(), seen: view.to_string() });
+                    return Err(SlurmError::InUse {
+                        name: name.clone(),
+                        seen: view.to_string(),
+                    });
                 }
                 Some(view) if !view.idle_for_good() => harmed.push(format!("{name} ({view})")),
                 Some(_) | None => {}
@@ -73,14 +97,21 @@ impl Controller {
         }
         match harmed.is_empty() {
             true => Ok(()),
-            false => Err(SlurmError::WouldRemove { names: harmed.join(", ") }),
+            false => Err(SlurmError::WouldRemove {
+                names: harmed.join(", "),
+            }),
         }
     }
 
     /// Names of all nodes the controller shows.
     pub(super) async fn known_nodes(&self) -> Result<BTreeSet<String>, SlurmError> {
-        let text =
-            command::run(&self.cluster.conf, "sinfo", &["-a", "-h", "-N", "-o", "%N"], self.limits.command).await?;
+        let text = command::run(
+            &self.cluster.conf,
+            "sinfo",
+            &["-a", "-h", "-N", "-o", "%N"],
+            self.limits.command,
+        )
+        .await?;
         Ok(text.split_whitespace().map(str::to_owned).collect())
     }
 
@@ -93,18 +124,34 @@ impl Controller {
     /// The controller's version, not that of the programs here.
     async fn version(&self) -> Result<String, SlurmError> {
         let config = self.scontrol(&["show", "config"]).await?;
-        let line = config.lines().find_map(|line| line.strip_prefix("SLURM_VERSION"));
+        let line = config
+            .lines()
+            .find_map(|line| line.strip_prefix("SLURM_VERSION"));
         let version = line.map(|rest| rest.trim_start_matches([' ', '=']).trim().to_owned());
-        version.ok_or_else(|| SlurmError::Garbage { what: "a configuration without SLURM_VERSION".into() })
+        version.ok_or_else(|| SlurmError::Garbage {
+            what: "a configuration without SLURM_VERSION".into(),
+        })
     }
 
     async fn restart(&self, version: &str, watch: &Watch) -> Result<(), SlurmError> {
         let hook = Path::new(&self.cluster.include_dir).join(RESTART_HOOK);
         if !runnable(&hook) {
-            return Err(SlurmError::NoRestart { version: version.into(), hook: hook.display().to_string() });
+            return Err(SlurmError::NoRestart {
+                version: version.into(),
+                hook: hook.display().to_string(),
+            });
         }
-        watch.waiting_for(format!("restarting slurmctld {version}: it takes another set of nodes only when it starts"));
-        command::run(&self.cluster.conf, PathBuf::from(&hook), &[], self.limits.restart).await.map(drop)
+        watch.waiting_for(format!(
+            "restarting slurmctld {version}: it takes another set of nodes only when it starts"
+        ));
+        command::run(
+            &self.cluster.conf,
+            PathBuf::from(&hook),
+            &[],
+            self.limits.restart,
+        )
+        .await
+        .map(drop)
     }
 
     async fn wait_known(
@@ -118,7 +165,11 @@ impl Controller {
             let seen = match self.known_nodes().await {
                 Ok(known) if agrees(&known, wanted, gone) => return Ok(()),
                 Ok(known) => {
-                    format!("it answers, and knows {} nodes of {}", known.intersection(wanted).count(), wanted.len())
+                    format!(
+                        "it answers, and knows {} nodes of {}",
+                        known.intersection(wanted).count(),
+                        wanted.len()
+                    )
                 }
                 Err(error) if super::patient(&error) => error.to_string(),
                 Err(error) => return Err(error),
@@ -127,17 +178,28 @@ impl Controller {
             if waited > self.limits.restart {
                 return Err(SlurmError::NotRestarted { waited, seen });
             }
-            watch.waiting_for(format!("waiting for slurmctld with {} nodes: {seen}", wanted.len()));
+            watch.waiting_for(format!(
+                "waiting for slurmctld with {} nodes: {seen}",
+                wanted.len()
+            ));
             match watch.pause(self.limits.poll).await {
                 Ok(()) => {}
                 Err(Stopped::Cancelled) => return Err(SlurmError::Cancelled),
-                Err(Stopped::DeadlinePassed) => return Err(SlurmError::NotRestarted { waited, seen }),
+                Err(Stopped::DeadlinePassed) => {
+                    return Err(SlurmError::NotRestarted { waited, seen });
+                }
             }
         }
     }
 
     pub(super) async fn scontrol(&self, arguments: &[&str]) -> Result<String, SlurmError> {
-        command::run(&self.cluster.conf, "scontrol", arguments, self.limits.command).await
+        command::run(
+            &self.cluster.conf,
+            "scontrol",
+            arguments,
+            self.limits.command,
+        )
+        .await
     }
 }
 
@@ -176,7 +238,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let hook = dir.path().join(RESTART_HOOK);
         std::fs::write(&hook, "#!/bin/sh\n").unwrap();
-        for (mode, runs) in [(0o755, true), (0o700, true), (0o644, false), (0o777, false), (0o775, false)] {
+        for (mode, runs) in [
+            (0o755, true),
+            (0o700, true),
+            (0o644, false),
+            (0o777, false),
+            (0o775, false),
+        ] {
             std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(runnable(&hook), runs, "{mode:o}");
         }

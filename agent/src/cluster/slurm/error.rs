@@ -16,7 +16,10 @@ pub enum SlurmError {
     #[error("Slurm answers what Muster does not understand: {what}")]
     Garbage { what: String },
     #[error("{path}: {source}")]
-    Files { path: String, source: std::io::Error },
+    Files {
+        path: String,
+        source: std::io::Error,
+    },
     #[error("{field} {value:?} cannot stand in a Slurm configuration line")]
     Unwritable { field: &'static str, value: String },
     #[error("{name} is not in the list of nodes to admit")]
@@ -48,8 +51,14 @@ impl SlurmError {
         match self {
             Self::Unreachable { .. } | Self::Timeout { .. } | Self::NotRestarted { .. } => true,
             Self::DeadlinePassed { .. } | Self::InUse { .. } | Self::WouldRemove { .. } => true,
-            Self::ToolMissing { .. } | Self::Refused { .. } | Self::Garbage { .. } | Self::Files { .. } => false,
-            Self::Unwritable { .. } | Self::NotListed { .. } | Self::NoRestart { .. } | Self::Cancelled => false,
+            Self::ToolMissing { .. }
+            | Self::Refused { .. }
+            | Self::Garbage { .. }
+            | Self::Files { .. } => false,
+            Self::Unwritable { .. }
+            | Self::NotListed { .. }
+            | Self::NoRestart { .. }
+            | Self::Cancelled => false,
         }
     }
 

@@ -35,10 +35,15 @@ pub(super) fn check(cluster: &SlurmCluster, nodes: &[SlurmNode]) -> Result<(), S
 
 /// One word of a configuration, which is no host list either.
 pub(super) fn word(field: &'static str, value: &str) -> Result<(), SlurmError> {
-    let plain = value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    let plain = value
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
     match plain && (1..=64).contains(&value.len()) && !value.starts_with(['-', '.']) {
         true => Ok(()),
-        false => Err(SlurmError::Unwritable { field, value: value.to_owned() }),
+        false => Err(SlurmError::Unwritable {
+            field,
+            value: value.to_owned(),
+        }),
     }
 }
 
@@ -48,10 +53,18 @@ pub(super) fn names(cluster: &SlurmCluster) -> Result<BTreeSet<String>, SlurmErr
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
-        Err(source) => return Err(SlurmError::Files { path: path.display().to_string(), source }),
+        Err(source) => {
+            return Err(SlurmError::Files {
+                path: path.display().to_string(),
+                source,
+            });
+        }
     };
     let lines = text.lines().filter(|line| !line.contains(" State=FUTURE"));
-    Ok(lines.filter_map(|line| line.strip_prefix("NodeName=")?.split(' ').next()).map(str::to_owned).collect())
+    Ok(lines
+        .filter_map(|line| line.strip_prefix("NodeName=")?.split(' ').next())
+        .map(str::to_owned)
+        .collect())
 }
 
 /// Writes what differs; whether anything did. The nodes' file comes last: it names what the others describe.
@@ -67,8 +80,10 @@ pub(super) fn write(cluster: &SlurmCluster, nodes: &[SlurmNode]) -> Result<bool,
         if std::fs::read(&path).is_ok_and(|present| present == text.as_bytes()) {
             continue;
         }
-        replace(directory, &path, &text)
-            .map_err(|source| SlurmError::Files { path: path.display().to_string(), source })?;
+        replace(directory, &path, &text).map_err(|source| SlurmError::Files {
+            path: path.display().to_string(),
+            source,
+        })?;
         changed = true;
     }
     Ok(changed)

@@ -19,9 +19,18 @@ impl Controller {
     /// Jobs that run or end on the node.
     pub(super) async fn jobs_on(&self, name: &str) -> Result<Vec<RunningJob>, SlurmError> {
         let arguments = ["-h", "-w", name, "-o", "%i|%u|%L"];
-        match command::run(&self.cluster.conf, "squeue", &arguments, self.limits.command).await {
+        match command::run(
+            &self.cluster.conf,
+            "squeue",
+            &arguments,
+            self.limits.command,
+        )
+        .await
+        {
             Ok(text) => parse(&text),
-            Err(SlurmError::Refused { said, .. }) if said.contains("Invalid node name") => Ok(Vec::new()),
+            Err(SlurmError::Refused { said, .. }) if said.contains("Invalid node name") => {
+                Ok(Vec::new())
+            }
             Err(error) => Err(error),
         }
     }
@@ -34,16 +43,27 @@ fn parse(text: &str) -> Result<Vec<RunningJob>, SlurmError> {
         Some(RunningJob { id, user, left })
     };
     text.lines()
-        .map(|line| job(line).ok_or_else(|| SlurmError::Garbage { what: format!("squeue printed {line:?}") }))
+        .map(|line| {
+            job(line).ok_or_else(|| SlurmError::Garbage {
+                what: format!("squeue printed {line:?}"),
+            })
+        })
         .collect()
 }
 
 /// The jobs in a few words.
 pub(super) fn sentence(jobs: &[RunningJob]) -> String {
-    let named: Vec<String> =
-        jobs.iter().take(NAMED).map(|job| format!("{} of {} ({} left)", job.id, job.user, job.left)).collect();
+    let named: Vec<String> = jobs
+        .iter()
+        .take(NAMED)
+        .map(|job| format!("{} of {} ({} left)", job.id, job.user, job.left))
+        .collect();
     let more = jobs.len().saturating_sub(NAMED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
     format!("job {}{more}", named.join(", "))
 }
 
@@ -54,7 +74,10 @@ mod tests {
     #[test]
     fn says_who_runs() {
         let jobs = parse("17|alice|3:20\n18_4|bob|UNLIMITED\n").unwrap();
-        assert_eq!(sentence(&jobs), "job 17 of alice (3:20 left), 18_4 of bob (UNLIMITED left)");
+        assert_eq!(
+            sentence(&jobs),
+            "job 17 of alice (3:20 left), 18_4 of bob (UNLIMITED left)"
+        );
         assert_eq!(sentence(&vec![jobs[0].clone(); 7]).matches("17").count(), 5);
         assert!(sentence(&vec![jobs[0].clone(); 7]).ends_with("and 2 more"));
         assert!(parse("nonsense\n").is_err());

@@ -39,7 +39,11 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { command: Duration::from_secs(20), poll: Duration::from_secs(2), restart: Duration::from_mins(1) }
+        Self {
+            command: Duration::from_secs(20),
+            poll: Duration::from_secs(2),
+            restart: Duration::from_mins(1),
+        }
     }
 }
 
@@ -64,14 +68,24 @@ struct Membership {
 
 impl Controllers {
     pub fn new(limits: Limits) -> Self {
-        Self { limits, memberships: Arc::default() }
+        Self {
+            limits,
+            memberships: Arc::default(),
+        }
     }
 
     /// A handle on one cluster's controller; nothing is asked yet.
     pub fn open(&self, cluster: &SlurmCluster) -> Controller {
-        let mut memberships = self.memberships.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memberships = self
+            .memberships
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let membership = Arc::clone(memberships.entry(cluster.include_dir.clone()).or_default());
-        Controller { cluster: cluster.clone(), limits: self.limits, membership }
+        Controller {
+            cluster: cluster.clone(),
+            limits: self.limits,
+            membership,
+        }
     }
 }
 
@@ -86,7 +100,11 @@ pub struct Controller {
 impl Controller {
     /// Notes a list of members as of a revision. From here on nothing writes an older one, whatever list it was called with.
     pub fn note_members(&self, revision: i64, nodes: &[SlurmNode]) {
-        let mut newest = self.membership.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = self
+            .membership
+            .newest
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if newest.as_ref().is_none_or(|(known, _)| *known <= revision) {
             *newest = Some((revision, nodes.into()));
         }
@@ -99,8 +117,15 @@ impl Controller {
 
     /// The newest list seen, when it is of this revision or a later one.
     pub fn members_since(&self, revision: i64) -> Option<Arc<[SlurmNode]>> {
-        let newest = self.membership.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        newest.as_ref().filter(|(known, _)| *known >= revision).map(|(_, nodes)| Arc::clone(nodes))
+        let newest = self
+            .membership
+            .newest
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        newest
+            .as_ref()
+            .filter(|(known, _)| *known >= revision)
+            .map(|(_, nodes)| Arc::clone(nodes))
     }
 
     /// Makes `name` a node that takes jobs: writes `nodes` (all of the cluster's, `name` among them), has them taken over, and waits until the
@@ -108,7 +133,12 @@ impl Controller {
     ///
     /// # Errors
     /// [`SlurmError::DeadlinePassed`] with what the controller says, or at once what no waiting mends.
-    pub async fn admit(&self, nodes: &[SlurmNode], name: &str, watch: &Watch) -> Result<NodeView, SlurmError> {
+    pub async fn admit(
+        &self,
+        nodes: &[SlurmNode],
+        name: &str,
+        watch: &Watch,
+    ) -> Result<NodeView, SlurmError> {
         self.take_into_use(nodes, name, None, watch).await
     }
 
@@ -125,7 +155,8 @@ impl Controller {
         ours: &str,
         watch: &Watch,
     ) -> Result<NodeView, SlurmError> {
-        self.take_into_use(nodes, name, Some(&our_reason(ours)), watch).await
+        self.take_into_use(nodes, name, Some(&our_reason(ours)), watch)
+            .await
     }
 
     async fn take_into_use(
@@ -139,7 +170,10 @@ impl Controller {
         let mut reconfigured = false;
         loop {
             let step = match (wanted, lifts) {
-                (Some(wanted), _) => self.admit_step(nodes, (wanted, lifts), &mut reconfigured, watch).await,
+                (Some(wanted), _) => {
+                    self.admit_step(nodes, (wanted, lifts), &mut reconfigured, watch)
+                        .await
+                }
                 (None, Some(ours)) => self.lift_step(name, ours).await,
                 (None, None) => Err(SlurmError::NotListed { name: name.into() }),
             };
@@ -167,12 +201,18 @@ impl Controller {
             return Ok(Err("the controller does not know it".into()));
         };
         let complaints = view.complaints(wanted);
-        let others = lifts.is_some_and(|ours| view.draining() && view.reason.as_deref() != Some(ours));
+        let others =
+            lifts.is_some_and(|ours| view.draining() && view.reason.as_deref() != Some(ours));
         if complaints.is_empty() || others {
             return Ok(Ok(view));
         }
         if view.ours_to_resume() {
-            self.scontrol(&["update", &format!("nodename={}", wanted.name), "state=resume"]).await?;
+            self.scontrol(&[
+                "update",
+                &format!("nodename={}", wanted.name),
+                "state=resume",
+            ])
+            .await?;
         } else if !view.misconfigured(wanted).is_empty() && !*reconfigured {
             // An earlier attempt ended between writing the files and having them read.
             self.reconfigure().await?;
@@ -182,12 +222,20 @@ impl Controller {
     }
 
     /// The view of a node that somebody else lists, once our drain of it is lifted; or that it was just asked for.
-    async fn lift_step(&self, name: &str, ours: &str) -> Result<Result<NodeView, String>, SlurmError> {
-        let view = self.view(name).await?.ok_or_else(|| SlurmError::NotListed { name: name.into() })?;
+    async fn lift_step(
+        &self,
+        name: &str,
+        ours: &str,
+    ) -> Result<Result<NodeView, String>, SlurmError> {
+        let view = self
+            .view(name)
+            .await?
+            .ok_or_else(|| SlurmError::NotListed { name: name.into() })?;
         if !view.draining() || view.reason.as_deref() != Some(ours) {
             return Ok(Ok(view));
         }
-        self.scontrol(&["update", &format!("nodename={name}"), "state=resume"]).await?;
+        self.scontrol(&["update", &format!("nodename={name}"), "state=resume"])
+            .await?;
         Ok(Err("its drain was lifted just now".into()))
     }
 
@@ -213,11 +261,14 @@ impl Controller {
 
     /// Who still uses it, nobody when it is drained.
     async fn drain_step(&self, name: &str, reason: &str) -> Result<Option<String>, SlurmError> {
-        let Some(view) = self.view(name).await? else { return Ok(None) };
+        let Some(view) = self.view(name).await? else {
+            return Ok(None);
+        };
         let measured = view.reason.as_deref() == Some(MEASURED) && reason != MEASURED;
         if !view.draining() || measured {
             let update = [format!("nodename={name}"), format!("reason={reason}")];
-            self.scontrol(&["update", &update[0], "state=drain", &update[1]]).await?;
+            self.scontrol(&["update", &update[0], "state=drain", &update[1]])
+                .await?;
             return Ok(Some("the drain was asked for just now".into()));
         }
         let running = self.jobs_on(name).await?;
@@ -232,10 +283,18 @@ impl Controller {
     ///
     /// # Errors
     /// [`SlurmError::InUse`] unless it is drained or down, without jobs.
-    pub async fn remove(&self, nodes: &[SlurmNode], name: &str, watch: &Watch) -> Result<(), SlurmError> {
+    pub async fn remove(
+        &self,
+        nodes: &[SlurmNode],
+        name: &str,
+        watch: &Watch,
+    ) -> Result<(), SlurmError> {
         includes::word("node name", name)?;
         if nodes.iter().any(|node| node.name == name) {
-            return Err(SlurmError::InUse { name: name.into(), seen: "it is in the list of nodes to keep".into() });
+            return Err(SlurmError::InUse {
+                name: name.into(),
+                seen: "it is in the list of nodes to keep".into(),
+            });
         }
         loop {
             let last = match self.remove_step(nodes, name, watch).await {
@@ -249,7 +308,12 @@ impl Controller {
         }
     }
 
-    async fn remove_step(&self, nodes: &[SlurmNode], name: &str, watch: &Watch) -> Result<bool, SlurmError> {
+    async fn remove_step(
+        &self,
+        nodes: &[SlurmNode],
+        name: &str,
+        watch: &Watch,
+    ) -> Result<bool, SlurmError> {
         self.load(nodes, Some(name), watch).await?;
         Ok(self.view(name).await?.is_none() && !self.known_nodes().await?.contains(name))
     }
@@ -268,21 +332,35 @@ impl Controller {
     }
 
     async fn pause(&self, watch: &Watch, last: &str) -> Result<(), SlurmError> {
-        watch.pause(self.limits.poll).await.map_err(|stopped| match stopped {
-            Stopped::Cancelled => SlurmError::Cancelled,
-            Stopped::DeadlinePassed => SlurmError::DeadlinePassed { seen: last.to_owned() },
-        })
+        watch
+            .pause(self.limits.poll)
+            .await
+            .map_err(|stopped| match stopped {
+                Stopped::Cancelled => SlurmError::Cancelled,
+                Stopped::DeadlinePassed => SlurmError::DeadlinePassed {
+                    seen: last.to_owned(),
+                },
+            })
     }
 }
 
 /// Whether a wait goes on over this error: the controller is away for a moment.
 fn patient(error: &SlurmError) -> bool {
-    matches!(error, SlurmError::Unreachable { .. } | SlurmError::Timeout { .. })
+    matches!(
+        error,
+        SlurmError::Unreachable { .. } | SlurmError::Timeout { .. }
+    )
 }
 
 /// One line, not long, and known as ours.
 fn our_reason(reason: &str) -> String {
     let line = reason.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line = line.strip_prefix(OUR_PREFIX).map_or(line.as_str(), str::trim_start);
-    format!("{OUR_PREFIX} {line}").chars().filter(|c| !c.is_control()).take(REASON_CHARS).collect()
+    let line = line
+        .strip_prefix(OUR_PREFIX)
+        .map_or(line.as_str(), str::trim_start);
+    format!("{OUR_PREFIX} {line}")
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(REASON_CHARS)
+        .collect()
 }

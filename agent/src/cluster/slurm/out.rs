@@ -14,7 +14,16 @@ const FORMAT: &str = "%N|%T|%E";
 const SIGNS: [char; 10] = ['*', '~', '#', '!', '%', '$', '@', '^', '-', '+'];
 /// States in which a node takes no jobs. Not `unknown`: the controller has just started and has not heard of the node yet (sinfo(1), NODE STATE CODES);
 /// one that does not report is `down` soon enough.
-const OUT: [&str; 8] = ["down", "drained", "draining", "error", "fail", "failing", "inval", "not_responding"];
+const OUT: [&str; 8] = [
+    "down",
+    "drained",
+    "draining",
+    "error",
+    "fail",
+    "failing",
+    "inval",
+    "not_responding",
+];
 /// Characters of a reason.
 const REASON_CHARS: usize = 300;
 
@@ -25,7 +34,8 @@ impl Controller {
     /// [`SlurmError`]; nothing is known of any node then.
     pub async fn nodes_out(&self) -> Result<Vec<NodeOut>, SlurmError> {
         let arguments = ["-a", "-h", "-N", "-o", FORMAT];
-        let text = command::run(&self.cluster.conf, "sinfo", &arguments, self.limits.command).await?;
+        let text =
+            command::run(&self.cluster.conf, "sinfo", &arguments, self.limits.command).await?;
         read(&text)
     }
 }
@@ -34,19 +44,33 @@ impl Controller {
 pub(super) fn read(text: &str) -> Result<Vec<NodeOut>, SlurmError> {
     let mut nodes = BTreeMap::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        let garbage =
-            || SlurmError::Garbage { what: format!("{:?} of sinfo", line.chars().take(200).collect::<String>()) };
+        let garbage = || SlurmError::Garbage {
+            what: format!("{:?} of sinfo", line.chars().take(200).collect::<String>()),
+        };
         let (name, rest) = line.split_once('|').ok_or_else(garbage)?;
         let (state, reason) = rest.split_once('|').ok_or_else(garbage)?;
         let state = state.trim().trim_end_matches(SIGNS).to_ascii_lowercase();
-        let plain = !state.is_empty() && state.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        let plain = !state.is_empty()
+            && state
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'_');
         if name.trim().is_empty() || !plain {
             return Err(garbage());
         }
         if OUT.contains(&state.as_str()) {
             let reason = given(reason.trim()).filter(|reason| *reason != "none");
-            let reason = reason.map(|reason| reason.chars().filter(|c| !c.is_control()).take(REASON_CHARS).collect());
-            let node = NodeOut { name: name.trim().to_owned(), state, reason };
+            let reason = reason.map(|reason| {
+                reason
+                    .chars()
+                    .filter(|c| !c.is_control())
+                    .take(REASON_CHARS)
+                    .collect()
+            });
+            let node = NodeOut {
+                name: name.trim().to_owned(),
+                state,
+                reason,
+            };
             nodes.insert(node.name.clone(), node);
         }
     }
@@ -63,12 +87,24 @@ mod tests {
                     n2|drained|muster: gate kernel.new: kernel.xid_fatal is 1 events, wanted == 0\nn3|down*|Not responding\n\
                     n4|mixed|none\nn5|draining|fans | and more\nn6|idle~|none\nn7|reserved|none\nn8|unknown*|none\n";
         let told = read(text).unwrap();
-        let told: Vec<(&str, &str, Option<&str>)> =
-            told.iter().map(|node| (node.name.as_str(), node.state.as_str(), node.reason.as_deref())).collect();
+        let told: Vec<(&str, &str, Option<&str>)> = told
+            .iter()
+            .map(|node| {
+                (
+                    node.name.as_str(),
+                    node.state.as_str(),
+                    node.reason.as_deref(),
+                )
+            })
+            .collect();
         assert_eq!(
             told,
             [
-                ("n2", "drained", Some("muster: gate kernel.new: kernel.xid_fatal is 1 events, wanted == 0")),
+                (
+                    "n2",
+                    "drained",
+                    Some("muster: gate kernel.new: kernel.xid_fatal is 1 events, wanted == 0")
+                ),
                 ("n3", "down", Some("Not responding")),
                 ("n5", "draining", Some("fans | and more")),
             ]

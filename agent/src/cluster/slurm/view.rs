@@ -12,7 +12,15 @@ pub const OUR_PREFIX: &str = muster_core::clusters::OUR_REASON;
 /// Fields whose value is the rest of their line.
 const WHOLE_LINES: [&str; 4] = ["OS=", "Reason=", "Comment=", "Extra="];
 /// Flags beside which a node takes jobs as it should.
-const HARMLESS: [&str; 7] = ["BLOCKED", "CLOUD", "COMPLETING", "DYNAMIC_FUTURE", "DYNAMIC_NORM", "PLANNED", "RESERVED"];
+const HARMLESS: [&str; 7] = [
+    "BLOCKED",
+    "CLOUD",
+    "COMPLETING",
+    "DYNAMIC_FUTURE",
+    "DYNAMIC_NORM",
+    "PLANNED",
+    "RESERVED",
+];
 
 /// The base of a node's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +67,17 @@ impl NodeView {
     /// [`SlurmError::Garbage`] for anything that is not such a text, whole.
     pub fn parse(text: &str) -> Result<Self, SlurmError> {
         let fields = fields(text)?;
-        let get = |name: &str| fields.get(name).copied().ok_or_else(|| garbage(format!("a node without {name}")));
-        let number = |name: &str| get(name)?.parse().map_err(|_| garbage(format!("{name}={}", fields[name])));
+        let get = |name: &str| {
+            fields
+                .get(name)
+                .copied()
+                .ok_or_else(|| garbage(format!("a node without {name}")))
+        };
+        let number = |name: &str| {
+            get(name)?
+                .parse()
+                .map_err(|_| garbage(format!("{name}={}", fields[name])))
+        };
         let (base, flags) = state(get("State")?)?;
         let list = |name: &str| get(name).map(|value| given(value).unwrap_or_default());
         Ok(Self {
@@ -68,7 +85,12 @@ impl NodeView {
             base,
             flags,
             // An undefined address is the node's name.
-            address: fields.get("NodeAddr").or(fields.get("NodeName")).copied().unwrap_or_default().to_owned(),
+            address: fields
+                .get("NodeAddr")
+                .or(fields.get("NodeName"))
+                .copied()
+                .unwrap_or_default()
+                .to_owned(),
             cpus: number("CPUTot")?,
             sockets: number("Sockets")?,
             cores_per_socket: number("CoresPerSocket")?,
@@ -78,7 +100,11 @@ impl NodeView {
                 .map_err(|_| garbage(format!("RealMemory={}", fields["RealMemory"])))?,
             allocated_cpus: number("CPUAlloc")?,
             gres: list("Gres")?.to_owned(),
-            features: list("ActiveFeatures")?.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+            features: list("ActiveFeatures")?
+                .split(',')
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect(),
             boot_time: given(get("BootTime")?).map(str::to_owned),
             slurmd_start_time: given(get("SlurmdStartTime")?).map(str::to_owned),
             version: fields.get("Version").map(|&version| version.to_owned()),
@@ -108,7 +134,11 @@ impl NodeView {
     /// Whether it can leave the cluster without harm: no job, and none will come.
     pub fn idle_for_good(&self) -> bool {
         !self.busy()
-            && (self.draining() || matches!(self.base, BaseState::Down | BaseState::Future | BaseState::Unknown))
+            && (self.draining()
+                || matches!(
+                    self.base,
+                    BaseState::Down | BaseState::Future | BaseState::Unknown
+                ))
     }
 
     /// Whether slurmd has registered and answers.
@@ -136,12 +166,28 @@ impl NodeView {
         need("NodeAddr", &self.address, &wanted.address);
         need("CPUs", &self.cpus, &wanted.cpus());
         need("Sockets", &self.sockets, &wanted.sockets);
-        need("CoresPerSocket", &self.cores_per_socket, &wanted.cores_per_socket);
-        need("ThreadsPerCore", &self.threads_per_core, &wanted.threads_per_core);
+        need(
+            "CoresPerSocket",
+            &self.cores_per_socket,
+            &wanted.cores_per_socket,
+        );
+        need(
+            "ThreadsPerCore",
+            &self.threads_per_core,
+            &wanted.threads_per_core,
+        );
         need("RealMemory", &self.real_memory, &wanted.real_memory);
-        let gres = wanted.gpus.as_ref().map(|(model, count)| format!("gpu:{model}:{count}")).unwrap_or_default();
+        let gres = wanted
+            .gpus
+            .as_ref()
+            .map(|(model, count)| format!("gpu:{model}:{count}"))
+            .unwrap_or_default();
         // The controller appends the sockets it found the devices on: gpu:h100:8(S:0-1).
-        need("Gres", &self.gres.split('(').next().unwrap_or_default(), &gres);
+        need(
+            "Gres",
+            &self.gres.split('(').next().unwrap_or_default(),
+            &gres,
+        );
         for feature in &wanted.features {
             if !self.features.contains(feature) {
                 wrong.push(format!("feature {feature} is missing"));
@@ -153,11 +199,19 @@ impl NodeView {
     /// Why it does not take jobs as it should; empty when it does.
     pub fn complaints(&self, wanted: &SlurmNode) -> Vec<String> {
         let mut complaints = self.misconfigured(wanted);
-        let working = matches!(self.base, BaseState::Idle | BaseState::Mixed | BaseState::Allocated);
+        let working = matches!(
+            self.base,
+            BaseState::Idle | BaseState::Mixed | BaseState::Allocated
+        );
         if !self.present() {
             complaints.push("its slurmd has not registered, or does not answer".into());
         }
-        if !working || self.flags.iter().any(|flag| !HARMLESS.contains(&flag.as_str())) {
+        if !working
+            || self
+                .flags
+                .iter()
+                .any(|flag| !HARMLESS.contains(&flag.as_str()))
+        {
             complaints.push(format!("the controller shows it {self}"));
         }
         complaints
@@ -178,7 +232,9 @@ impl fmt::Display for NodeView {
 }
 
 fn garbage(what: String) -> SlurmError {
-    SlurmError::Garbage { what: what.chars().take(200).collect() }
+    SlurmError::Garbage {
+        what: what.chars().take(200).collect(),
+    }
 }
 
 /// Every `Name=value` of the text. Names are unique; what has no name is not understood.
@@ -194,8 +250,9 @@ fn fields(text: &str) -> Result<BTreeMap<&str, &str>, SlurmError> {
             continue;
         }
         for word in line.split_whitespace() {
-            let (name, value) =
-                word.split_once('=').ok_or_else(|| garbage(format!("{word:?} in the view of a node")))?;
+            let (name, value) = word
+                .split_once('=')
+                .ok_or_else(|| garbage(format!("{word:?} in the view of a node")))?;
             add(name, value)?;
         }
     }
@@ -215,7 +272,10 @@ fn state(text: &str) -> Result<(BaseState, BTreeSet<String>), SlurmError> {
         _ => return Err(garbage(format!("State={text}"))),
     };
     let flags: BTreeSet<String> = words.map(str::to_owned).collect();
-    match flags.iter().all(|flag| !flag.is_empty() && flag.bytes().all(|b| b.is_ascii_uppercase() || b == b'_')) {
+    match flags
+        .iter()
+        .all(|flag| !flag.is_empty() && flag.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'))
+    {
         true => Ok((base, flags)),
         false => Err(garbage(format!("State={text}"))),
     }

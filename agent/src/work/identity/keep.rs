@@ -73,7 +73,10 @@ impl Keep {
             Err(error) => return Err(error),
         };
         if std::fs::metadata(&self.0)?.permissions().mode() & 0o077 != 0 {
-            let what = format!("{} holds the agent's key and may be read by others: chmod 600 it", self.0.display());
+            let what = format!(
+                "{} holds the agent's key and may be read by others: chmod 600 it",
+                self.0.display()
+            );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
         }
         Ok(Some(serde_json::from_slice(&bytes)?))
@@ -90,7 +93,11 @@ impl Keep {
             io::ErrorKind::NotFound => Ok(()),
             _ => Err(error),
         })?;
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&draft)?;
         file.write_all(&serde_json::to_vec(kept)?)?;
         file.sync_all()?;
         std::fs::rename(&draft, &self.0)?;
@@ -108,21 +115,40 @@ mod tests {
         let keep = Keep::at(dir.path()).unwrap();
         assert!(keep.read().unwrap().is_none());
         let of = |text: &str| Digest::of(text.as_bytes());
-        let kept = Kept { token: of("t"), authority: of("a"), key: Secret::new("private"), issued: None, before: None };
-        std::fs::write(dir.path().join("identity.new"), "left by a process that was killed").unwrap();
+        let kept = Kept {
+            token: of("t"),
+            authority: of("a"),
+            key: Secret::new("private"),
+            issued: None,
+            before: None,
+        };
+        std::fs::write(
+            dir.path().join("identity.new"),
+            "left by a process that was killed",
+        )
+        .unwrap();
         keep.write(&kept).unwrap();
         let path = dir.path().join("identity.json");
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
         assert_eq!(keep.read().unwrap().unwrap().key.reveal(), "private");
         assert!(!format!("{kept:?}").contains("private"));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
-        assert_eq!(keep.read().unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(
+            keep.read().unwrap_err().kind(),
+            io::ErrorKind::PermissionDenied
+        );
     }
 
     #[test]
     fn a_token_that_leads_nowhere_costs_no_certificate() {
         let of = |text: &str| Digest::of(text.as_bytes());
-        let (from, to) = ("2026-01-01T00:00:00Z".parse().unwrap(), "2026-01-08T00:00:00Z".parse().unwrap());
+        let (from, to) = (
+            "2026-01-01T00:00:00Z".parse().unwrap(),
+            "2026-01-08T00:00:00Z".parse().unwrap(),
+        );
         let issued = Issued {
             agent: muster_core::ids::AgentId::new(),
             site: "s".into(),
@@ -131,16 +157,33 @@ mod tests {
             not_before: from,
             not_after: to,
         };
-        let good =
-            Kept { token: of("1"), authority: of("a"), key: Secret::new("k"), issued: Some(issued), before: None };
+        let good = Kept {
+            token: of("1"),
+            authority: of("a"),
+            key: Secret::new("k"),
+            issued: Some(issued),
+            before: None,
+        };
         let before = good.clone().of(of("2")).unwrap_err();
         assert_eq!(before.as_ref().unwrap().token, of("1"));
-        let begun = Kept { token: of("2"), issued: None, before, ..good.clone() };
+        let begun = Kept {
+            token: of("2"),
+            issued: None,
+            before,
+            ..good.clone()
+        };
         // Asked again with the same key; back with the earlier token, or with none; a third token forgets the second.
         assert_eq!(begun.clone().of(of("2")).unwrap().token, of("2"));
         assert_eq!(begun.clone().of(of("1")).unwrap().token, of("1"));
         assert_eq!(begun.clone().enrolled().unwrap().token, of("1"));
         assert_eq!(begun.of(of("3")).unwrap_err().unwrap().token, of("1"));
-        assert!(Kept { issued: None, ..good }.enrolled().is_none());
+        assert!(
+            Kept {
+                issued: None,
+                ..good
+            }
+            .enrolled()
+            .is_none()
+        );
     }
 }

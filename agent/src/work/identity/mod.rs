@@ -52,26 +52,42 @@ impl Identity {
             let kept = kept.and_then(Kept::enrolled).ok_or_else(|| {
                 invalid("there is no certificate, and no token file to enrol with: `muster agent enrol SITE NAME` prints a token")
             })?;
-            return Ok(Self { keep, state: Mutex::new(kept) });
+            return Ok(Self {
+                keep,
+                state: Mutex::new(kept),
+            });
         };
         let digest = Digest::of(token.reveal().as_bytes());
         let kept = match kept.map_or(Err(None), |kept| kept.of(digest)) {
             Ok(kept) => kept,
             Err(before) => {
-                let authority = authority_of(token.reveal())
-                    .ok_or_else(|| invalid("the token file holds no enrolment token, or a part of one"))?;
+                let authority = authority_of(token.reveal()).ok_or_else(|| {
+                    invalid("the token file holds no enrolment token, or a part of one")
+                })?;
                 let key = Secret::new(new_key()?.serialize_pem());
-                let kept = Kept { token: digest, authority, key, issued: None, before };
+                let kept = Kept {
+                    token: digest,
+                    authority,
+                    key,
+                    issued: None,
+                    before,
+                };
                 // Before the token is used: an answer that is lost can be asked for again, with the same key.
                 keep.write(&kept)?;
                 kept
             }
         };
-        Ok(Self { keep, state: Mutex::new(kept) })
+        Ok(Self {
+            keep,
+            state: Mutex::new(kept),
+        })
     }
 
     fn now(&self) -> Kept {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn set(&self, kept: Kept) -> io::Result<()> {
@@ -91,7 +107,10 @@ impl Identity {
     /// When what is kept is no key or certificate.
     pub fn tls(&self) -> Result<rustls::ClientConfig, CallError> {
         let kept = self.now();
-        let certificate = kept.issued.as_ref().map(|issued| issued.certificate.as_str());
+        let certificate = kept
+            .issued
+            .as_ref()
+            .map(|issued| issued.certificate.as_str());
         tls::config(kept.authority, kept.key.reveal(), certificate).map_err(|error| broken(&error))
     }
 
@@ -105,9 +124,19 @@ impl Identity {
             return Ok(());
         }
         let key = KeyPair::from_pem(kept.key.reveal()).map_err(|error| broken(&error))?;
-        let issued: Issued = client.enrol(&Enrol { token: token.clone(), request: request(&key)? }).await?;
+        let issued: Issued = client
+            .enrol(&Enrol {
+                token: token.clone(),
+                request: request(&key)?,
+            })
+            .await?;
         tracing::info!(site = issued.site, until = %issued.not_after, "enrolled");
-        self.set(Kept { issued: Some(issued), before: None, ..kept }).map_err(|error| broken(&error))?;
+        self.set(Kept {
+            issued: Some(issued),
+            before: None,
+            ..kept
+        })
+        .map_err(|error| broken(&error))?;
         client.show(self.tls()?)
     }
 
@@ -117,10 +146,18 @@ impl Identity {
     /// [`CallError`]; then everything is as before.
     pub async fn renew(&self, client: &Client) -> Result<(), CallError> {
         let key = new_key().map_err(|error| broken(&error))?;
-        let issued: Issued = client.renew(&Renew { request: request(&key)? }).await?;
+        let issued: Issued = client
+            .renew(&Renew {
+                request: request(&key)?,
+            })
+            .await?;
         tracing::info!(until = %issued.not_after, "the certificate was renewed");
-        self.set(Kept { key: Secret::new(key.serialize_pem()), issued: Some(issued), ..self.now() })
-            .map_err(|error| broken(&error))?;
+        self.set(Kept {
+            key: Secret::new(key.serialize_pem()),
+            issued: Some(issued),
+            ..self.now()
+        })
+        .map_err(|error| broken(&error))?;
         client.show(self.tls()?)
     }
 
@@ -129,7 +166,8 @@ impl Identity {
         let mut backoff = Backoff::new(LONGEST_PAUSE);
         loop {
             let Some(issued) = self.issued() else { return };
-            let left = Duration::try_from(issued.renew_at().duration_since(clock.now())).unwrap_or_default();
+            let left = Duration::try_from(issued.renew_at().duration_since(clock.now()))
+                .unwrap_or_default();
             if !left.is_zero() {
                 tokio::time::sleep(left.min(LOOK)).await;
                 continue;
@@ -152,7 +190,9 @@ fn new_key() -> io::Result<KeyPair> {
 
 /// Signed by the key; it asks for nothing, for the server goes by who asks.
 fn request(key: &KeyPair) -> Result<String, CallError> {
-    let request = CertificateParams::default().serialize_request(key).and_then(|request| request.pem());
+    let request = CertificateParams::default()
+        .serialize_request(key)
+        .and_then(|request| request.pem());
     request.map_err(|error| broken(&error))
 }
 
@@ -162,5 +202,9 @@ fn invalid(what: &str) -> io::Error {
 
 /// What lies here is not what it should be: no call will mend it.
 fn broken(error: &dyn std::fmt::Display) -> CallError {
-    CallError::Refused { status: 0, code: "identity".into(), detail: error.to_string() }
+    CallError::Refused {
+        status: 0,
+        code: "identity".into(),
+        detail: error.to_string(),
+    }
 }

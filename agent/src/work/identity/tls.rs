@@ -19,7 +19,11 @@ use crate::pinned::{self, Judge, Shown};
 struct Authority(Digest);
 
 /// A configuration that trusts one authority, and shows the certificate where there is one.
-pub(super) fn config(authority: Digest, key: &str, certificate: Option<&str>) -> anyhow::Result<ClientConfig> {
+pub(super) fn config(
+    authority: Digest,
+    key: &str,
+    certificate: Option<&str>,
+) -> anyhow::Result<ClientConfig> {
     let builder = pinned::client(Arc::new(Authority(authority)), &[&TLS13])?;
     Ok(match certificate {
         Some(certificate) => {
@@ -32,15 +36,26 @@ pub(super) fn config(authority: Digest, key: &str, certificate: Option<&str>) ->
 
 impl Judge for Authority {
     fn judge(&self, shown: &Shown<'_>) -> Result<(), Error> {
-        let authority = shown.others.iter().find(|certificate| Digest::of(certificate) == self.0);
-        let stranger = "not the server that this agent was enrolled at: its authority is another one";
+        let authority = shown
+            .others
+            .iter()
+            .find(|certificate| Digest::of(certificate) == self.0);
+        let stranger =
+            "not the server that this agent was enrolled at: its authority is another one";
         let authority = authority.ok_or_else(|| Error::General(stranger.into()))?;
         let mut roots = RootCertStore::empty();
         roots.add(authority.clone().into_owned())?;
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(shown.provider));
-        let verifier = verifier.build().map_err(|error| Error::General(error.to_string()))?;
-        let name =
-            ServerName::try_from(SERVER_NAME).map_err(|_| Error::InvalidCertificate(CertificateError::BadEncoding))?;
-        verifier.verify_server_cert(shown.own, &[], &name, &[], shown.now).map(drop)
+        let verifier = WebPkiServerVerifier::builder_with_provider(
+            Arc::new(roots),
+            Arc::clone(shown.provider),
+        );
+        let verifier = verifier
+            .build()
+            .map_err(|error| Error::General(error.to_string()))?;
+        let name = ServerName::try_from(SERVER_NAME)
+            .map_err(|_| Error::InvalidCertificate(CertificateError::BadEncoding))?;
+        verifier
+            .verify_server_cert(shown.own, &[], &name, &[], shown.now)
+            .map(drop)
     }
 }

@@ -21,7 +21,9 @@ pub(super) async fn run(context: &JobContext, adopt: &Adopt) -> Result<JobResult
         secret: &adopt.secret,
     };
     let name = &context.job.node_name;
-    context.voice.waiting_for(format!("waiting for SSH on {name}"));
+    context
+        .voice
+        .waiting_for(format!("waiting for SSH on {name}"));
     let (session, host_key) = match meet(contact, TRY).await? {
         Met::Session { session, host_key } => (session, host_key),
         Met::Unconfirmed { shown } => {
@@ -35,7 +37,9 @@ pub(super) async fn run(context: &JobContext, adopt: &Adopt) -> Result<JobResult
         }
     };
     context.voice.moving();
-    session.exec(Command::TrustCa, Bytes::from(adopt.trust.clone() + "\n")).await?;
+    session
+        .exec(Command::TrustCa, Bytes::from(adopt.trust.clone() + "\n"))
+        .await?;
     let marker = serde_json::to_string(&adopt.marker).expect("a marker is plain data") + "\n";
     session.exec(Command::WriteMarker, marker.into()).await?;
     // From now on by certificate, as every other job: it must work before the credential is forgotten.
@@ -46,7 +50,10 @@ pub(super) async fn run(context: &JobContext, adopt: &Adopt) -> Result<JobResult
         user_key: adopt.user_key.clone(),
     };
     let ours = Session::connect(&login, TRY).await.map_err(not_trusted)?;
-    Ok(JobResult::Adopted { host_key, boot_id: ours.boot_id().await? })
+    Ok(JobResult::Adopted {
+        host_key,
+        boot_id: ours.boot_id().await?,
+    })
 }
 
 fn not_trusted(error: SshError) -> Failure {

@@ -23,7 +23,11 @@ pub(super) async fn run(
     live: Option<&Login>,
     permit: PermitId,
 ) -> Result<JobResult, Failure> {
-    if !context.agent.sessions.other_answers(context.job.node, login).await
+    if !context
+        .agent
+        .sessions
+        .other_answers(context.job.node, login)
+        .await
         && let Ok(session) = Session::connect(login, TRY).await
     {
         return booted(context, login, session).await;
@@ -36,17 +40,31 @@ pub(super) async fn run(
     booted(context, login, session).await
 }
 
-async fn booted(context: &JobContext, login: &Login, session: Session) -> Result<JobResult, Failure> {
+async fn booted(
+    context: &JobContext,
+    login: &Login,
+    session: Session,
+) -> Result<JobResult, Failure> {
     let boot_id = session.boot_id().await?;
     keep(context, login, session);
     Ok(JobResult::Booted { boot_id })
 }
 
 /// Without a BMC: through the live session where it is still there, else by a person.
-async fn by_hand(context: &JobContext, person: &str, live: Option<&Login>, permit: PermitId) -> Result<(), Failure> {
-    let asking = format!("{person} must restart {} from its own disk", context.job.node_name);
+async fn by_hand(
+    context: &JobContext,
+    person: &str,
+    live: Option<&Login>,
+    permit: PermitId,
+) -> Result<(), Failure> {
+    let asking = format!(
+        "{person} must restart {} from its own disk",
+        context.job.node_name
+    );
     if context.former_act(&[ACT]).is_some() {
-        context.voice.log("an earlier attempt restarted it from the live image");
+        context
+            .voice
+            .log("an earlier attempt restarted it from the live image");
         return Ok(());
     }
     let Some(live) = live else {
@@ -56,7 +74,9 @@ async fn by_hand(context: &JobContext, person: &str, live: Option<&Login>, permi
     let session = match Session::connect(live, TRY).await {
         Ok(session) => session,
         Err(error) => {
-            context.voice.log(format!("the live image cannot be told to restart ({error}); {asking}"));
+            context.voice.log(format!(
+                "the live image cannot be told to restart ({error}); {asking}"
+            ));
             return Ok(());
         }
     };
@@ -65,7 +85,9 @@ async fn by_hand(context: &JobContext, person: &str, live: Option<&Login>, permi
     if let ActReply::Go = context.start_act(ACT, &before).await? {
         // The connection breaks while the machine goes down: no answer is the usual one.
         if let Err(error) = session.exec(Command::Reboot, Bytes::new()).await {
-            context.voice.log(format!("asked the live image to restart: {error}"));
+            context
+                .voice
+                .log(format!("asked the live image to restart: {error}"));
         }
     }
     Ok(())

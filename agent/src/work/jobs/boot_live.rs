@@ -29,7 +29,11 @@ const SSH_PORT: u16 = 22;
 pub(super) async fn run(context: &JobContext, spec: &BootLive) -> Result<JobResult, Failure> {
     hold_blob(context, spec.kernel).await?;
     hold_blob(context, spec.initrd).await?;
-    let armed = context.agent.boots.arm(context.job.node, spec).map_err(not_armed)?;
+    let armed = context
+        .agent
+        .boots
+        .arm(context.job.node, spec)
+        .map_err(not_armed)?;
     let boot = async {
         if let Some(report) = context.agent.reports.find(&spec.nonce) {
             let bmc = observed_bmc(context, &spec.power).await?;
@@ -73,7 +77,10 @@ async fn start_and_wait(
         }
         By::Bmc(bmc) => {
             let (started, view) = power::start(context, &bmc, spec.permit, BootOnce::Pxe).await?;
-            Ok((wait_in_window(context, armed, mac, &bmc, started).await?, Some((bmc, view))))
+            Ok((
+                wait_in_window(context, armed, mac, &bmc, started).await?,
+                Some((bmc, view)),
+            ))
         }
     }
 }
@@ -83,7 +90,9 @@ async fn save(context: &JobContext, report: &LiveReport) {
     let (kept, copy) = (context.agent.reports.clone(), report.clone());
     let saved = tokio::task::spawn_blocking(move || kept.save(&copy)).await;
     if let Ok(Err(error)) = saved {
-        context.voice.log(format!("the live image's report could not be kept for a restart: {error}"));
+        context.voice.log(format!(
+            "the live image's report could not be kept for a restart: {error}"
+        ));
     }
 }
 
@@ -127,7 +136,9 @@ async fn stays_off(context: &JobContext, bmc: &Bmc, age: Duration) -> Failure {
                 );
             }
             Ok(_) => {}
-            Err(failure) => context.voice.log(format!("the BMC could not be asked: {}", failure.message)),
+            Err(failure) => context
+                .voice
+                .log(format!("the BMC could not be asked: {}", failure.message)),
         }
     }
 }
@@ -187,10 +198,16 @@ async fn log_in(
         user_key: spec.user_key.clone(),
     };
     // Its firmware is through: what the BMC says of it now is what this boot has.
-    let (session, inventory) = tokio::join!(reach(context, &login, OtherKey::Refuse), told_by(bmc.as_ref()));
+    let (session, inventory) = tokio::join!(
+        reach(context, &login, OtherKey::Refuse),
+        told_by(bmc.as_ref())
+    );
     let session = session?;
     let facts = super::inventory::read(&session, &[]).await?.facts;
-    let wanted = identity::Wanted { uuid: spec.expect_uuid.as_deref(), serial: spec.expect_serial.as_deref() };
+    let wanted = identity::Wanted {
+        uuid: spec.expect_uuid.as_deref(),
+        serial: spec.expect_serial.as_deref(),
+    };
     identity::check("the inventory", wanted, &facts.smbios)?;
     if let Some((_, view)) = &bmc {
         identity::before(view, &facts.smbios)?;

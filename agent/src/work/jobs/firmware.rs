@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_core::firmware::{BiosValue, BmcInventory, Compared, UpdateClass, Wanted, WantedFirmware};
+use muster_core::firmware::{
+    BiosValue, BmcInventory, Compared, UpdateClass, Wanted, WantedFirmware,
+};
 use muster_core::ids::PermitId;
 use muster_core::wire::agent::{ActReply, JobResult};
 use muster_core::wire::bmc::Power;
@@ -30,7 +32,16 @@ pub(super) async fn run(context: &JobContext, order: &SetFirmware) -> Result<Job
         return Ok(seen(heard(context, &order.power).await?, Vec::new()));
     };
     match power::by(context, &order.power).await? {
-        By::Bmc(bmc) => Setting { context, order, bmc: &bmc, permit }.run().await,
+        By::Bmc(bmc) => {
+            Setting {
+                context,
+                order,
+                bmc: &bmc,
+                permit,
+            }
+            .run()
+            .await
+        }
         By::Person(_) => Ok(seen(BmcInventory::unread("it has no BMC"), Vec::new())),
     }
 }
@@ -45,11 +56,16 @@ async fn heard(context: &JobContext, power: &Power) -> Result<BmcInventory, Fail
 
 /// What a BMC says now. One that cannot be heard says nothing, which is told and stops nobody.
 pub(super) async fn look(bmc: &Bmc) -> BmcInventory {
-    bmc.inventory().await.unwrap_or_else(|error| BmcInventory::unread(error.to_string()))
+    bmc.inventory()
+        .await
+        .unwrap_or_else(|error| BmcInventory::unread(error.to_string()))
 }
 
 fn seen(inventory: BmcInventory, changed: Vec<String>) -> JobResult {
-    JobResult::Firmware { inventory: Box::new(inventory), changed }
+    JobResult::Firmware {
+        inventory: Box::new(inventory),
+        changed,
+    }
 }
 
 /// One machine on its way to what is wanted of it.
@@ -71,7 +87,11 @@ impl Todo {
     /// What differs and can be set. What is unknown, or has no image, is left to the gate that holds it against the stack.
     fn of(wanted: &Wanted, seen: &BmcInventory) -> Self {
         let differs = |item: &&WantedFirmware| {
-            item.image.is_some() && seen.find(&item.component).iter().any(|seen| seen.version != item.version)
+            item.image.is_some()
+                && seen
+                    .find(&item.component)
+                    .iter()
+                    .any(|seen| seen.version != item.version)
         };
         let setting = |(name, value): (&String, &BiosValue)| {
             let shown = seen.bios.get(name).filter(|shown| !shown.means(value))?;
@@ -88,20 +108,37 @@ impl Todo {
     }
 
     fn needs_restart(&self) -> bool {
-        !self.bios.is_empty() || self.updates.iter().any(|item| item.class == UpdateClass::Reboot)
+        !self.bios.is_empty()
+            || self
+                .updates
+                .iter()
+                .any(|item| item.class == UpdateClass::Reboot)
     }
 
     /// As something that is wanted, to be read back.
     fn wanted(&self) -> Wanted {
-        Wanted { firmware: self.updates.clone(), bios: self.bios.clone() }
+        Wanted {
+            firmware: self.updates.clone(),
+            bios: self.bios.clone(),
+        }
     }
 }
 
 impl Setting<'_> {
     async fn run(&self) -> Result<JobResult, Failure> {
-        let Self { context, order, bmc, .. } = self;
+        let Self {
+            context,
+            order,
+            bmc,
+            ..
+        } = self;
         let before = persist(context, || bmc.inventory()).await?;
-        for one in order.wanted.compare(Some(&before)).iter().filter(|one| one.found.as_ref() != Some(&one.wanted)) {
+        for one in order
+            .wanted
+            .compare(Some(&before))
+            .iter()
+            .filter(|one| one.found.as_ref() != Some(&one.wanted))
+        {
             context.voice.log(one.to_string());
         }
         let todo = Todo::of(&order.wanted, &before);
@@ -129,26 +166,47 @@ impl Setting<'_> {
 
     /// Updates one component, and sees the BMC through with it.
     async fn update(&self, item: &WantedFirmware, before: &BmcInventory) -> Result<(), Failure> {
-        let Self { context, order, bmc, permit } = self;
-        let Some(image) = item.image else { return Ok(()) };
+        let Self {
+            context,
+            order,
+            bmc,
+            permit,
+        } = self;
+        let Some(image) = item.image else {
+            return Ok(());
+        };
         let found = before.find(&item.component);
-        let versions: Vec<String> = found.iter().map(|seen| format!("{} {}", seen.id, seen.version)).collect();
-        let act: String = format!("update {}", item.component).chars().take(ACT_CHARS).collect();
+        let versions: Vec<String> = found
+            .iter()
+            .map(|seen| format!("{} {}", seen.id, seen.version))
+            .collect();
+        let act: String = format!("update {}", item.component)
+            .chars()
+            .take(ACT_CHARS)
+            .collect();
         let begun = match context.former_act(&[&act]) {
             Some(_) => true,
             None => {
                 supply::hold_blob(context, image).await?;
                 context.redeem_power(*permit).await?;
-                matches!(context.start_act(&act, &versions.join(", ")).await?, ActReply::Already(_))
+                matches!(
+                    context.start_act(&act, &versions.join(", ")).await?,
+                    ActReply::Already(_)
+                )
             }
         };
         let tasks = if begun {
-            context.voice.log(format!("an earlier attempt began to {act}; looking what came of it"));
+            context.voice.log(format!(
+                "an earlier attempt began to {act}; looking what came of it"
+            ));
             persist(context, || bmc.running_tasks()).await?
         } else {
-            let parts = found.iter().filter(|seen| !matches!(seen.id.as_str(), "bios" | "bmc"));
+            let parts = found
+                .iter()
+                .filter(|seen| !matches!(seen.id.as_str(), "bios" | "bmc"));
             let parts: Vec<String> = parts.map(|seen| seen.id.clone()).collect();
-            self.begin(&format!("{}/{}", order.images, image.hex()), &parts).await?
+            self.begin(&format!("{}/{}", order.images, image.hex()), &parts)
+                .await?
         };
         for task in &tasks {
             self.follow(item, task).await?;
@@ -156,7 +214,10 @@ impl Setting<'_> {
         match item.class {
             UpdateClass::Reboot => Ok(()),
             UpdateClass::None => {
-                let wanted = Wanted { firmware: vec![item.clone()], bios: BTreeMap::new() };
+                let wanted = Wanted {
+                    firmware: vec![item.clone()],
+                    bios: BTreeMap::new(),
+                };
                 self.read_back(&wanted).await.map(drop)
             }
         }
@@ -177,11 +238,19 @@ impl Setting<'_> {
                     self.pause(&error).await;
                     last = Some(error);
                 }
-                Err(error) => return Err(fatal(error.code(), format!("the update was not begun: {error}"))),
+                Err(error) => {
+                    return Err(fatal(
+                        error.code(),
+                        format!("the update was not begun: {error}"),
+                    ));
+                }
             }
         }
         let why = last.map_or_else(String::new, |error| error.to_string());
-        Err(failed("firmware_not_begun", format!("the update was not begun, {TRIES} times: {why}")))
+        Err(failed(
+            "firmware_not_begun",
+            format!("the update was not begun, {TRIES} times: {why}"),
+        ))
     }
 
     /// Follows a task to its end, over restarts of the BMC.
@@ -197,23 +266,31 @@ impl Setting<'_> {
                     let said = view.said.join("; ");
                     match view.state {
                         TaskState::Done | TaskState::Gone => {
-                            context.voice.log(format!("the update of {} is over: {said}", item.component));
+                            context
+                                .voice
+                                .log(format!("the update of {} is over: {said}", item.component));
                             return Ok(());
                         }
                         // It is staged; the restart is what it waits for.
                         TaskState::Waits if item.class == UpdateClass::Reboot => return Ok(()),
                         TaskState::Failed => {
-                            let message =
-                                format!("the BMC could not update {} to {}: {said}", item.component, item.version);
+                            let message = format!(
+                                "the BMC could not update {} to {}: {said}",
+                                item.component, item.version
+                            );
                             return Err(fatal("firmware_update_failed", message));
                         }
                         TaskState::Running | TaskState::Waits => self.progress(item, view.percent),
                     }
-                    watch.waiting_for(format!("waiting for the BMC to update {} ({said})", item.component));
+                    watch.waiting_for(format!(
+                        "waiting for the BMC to update {} ({said})",
+                        item.component
+                    ));
                 }
-                Err(error) if error.retryable() => {
-                    watch.waiting_for(format!("waiting for the BMC of {} ({error})", context.job.node_name))
-                }
+                Err(error) if error.retryable() => watch.waiting_for(format!(
+                    "waiting for the BMC of {} ({error})",
+                    context.job.node_name
+                )),
                 Err(error) => return Err(error.into()),
             }
             if watch.pause(limits.ask_again).await.is_err() {
@@ -260,19 +337,29 @@ impl Setting<'_> {
             }
         }
         let why = last.map_or_else(String::new, |error| error.to_string());
-        Err(failed("bios_not_set", format!("the BIOS settings were not taken, {TRIES} times: {why}")))
+        Err(failed(
+            "bios_not_set",
+            format!("the BIOS settings were not taken, {TRIES} times: {why}"),
+        ))
     }
 
     /// Through its firmware: a system that runs is asked to shut down first. What an earlier attempt began is only brought to its end.
     async fn restart(&self) -> Result<(), Failure> {
-        let Self { context, order, bmc, permit } = self;
+        let Self {
+            context,
+            order,
+            bmc,
+            permit,
+        } = self;
         if !power::was_started(context) {
             // Off before it is started: a cold start is what firmware waits for, and no system is cut off in its work.
             power_off::off_by_bmc(context, bmc, order.login.as_ref(), *permit).await?;
         }
         let (started, view) = power::start(context, bmc, *permit, BootOnce::None).await?;
         match (started, view.power) {
-            (Started::Earlier { .. }, PowerState::Off) => power::turn_on(context, bmc, *permit).await,
+            (Started::Earlier { .. }, PowerState::Off) => {
+                power::turn_on(context, bmc, *permit).await
+            }
             (Started::Earlier { .. } | Started::Now, _) => Ok(()),
         }
     }
@@ -284,15 +371,23 @@ impl Setting<'_> {
         let watch = context.watch(limits.boot);
         loop {
             let seen = look(bmc).await;
-            let left: Vec<Compared> =
-                wanted.compare(Some(&seen)).into_iter().filter(|one| one.found.as_ref() != Some(&one.wanted)).collect();
-            let Some(first) = left.first() else { return Ok(seen) };
-            watch
-                .waiting_for(format!("waiting for the BMC to show what was set: {first}, and {} more", left.len() - 1));
+            let left: Vec<Compared> = wanted
+                .compare(Some(&seen))
+                .into_iter()
+                .filter(|one| one.found.as_ref() != Some(&one.wanted))
+                .collect();
+            let Some(first) = left.first() else {
+                return Ok(seen);
+            };
+            watch.waiting_for(format!(
+                "waiting for the BMC to show what was set: {first}, and {} more",
+                left.len() - 1
+            ));
             if watch.pause(limits.ask_again).await.is_err() {
                 let told: Vec<String> = left.iter().take(10).map(ToString::to_string).collect();
                 let (told, within) = (told.join("; "), limits.boot.as_secs() / 60);
-                let message = format!("after {within} min the BMC, which took it all, still shows: {told}");
+                let message =
+                    format!("after {within} min the BMC, which took it all, still shows: {told}");
                 return Err(fatal("firmware_unchanged", message));
             }
         }
@@ -300,7 +395,10 @@ impl Setting<'_> {
 
     async fn pause(&self, error: &BmcError) {
         let limits = self.context.agent.bmcs.limits();
-        self.context.voice.waiting_for(format!("waiting for the BMC of {} ({error})", self.context.job.node_name));
+        self.context.voice.waiting_for(format!(
+            "waiting for the BMC of {} ({error})",
+            self.context.job.node_name
+        ));
         let after = match error {
             BmcError::Busy { retry_after, .. } => retry_after.unwrap_or(limits.ask_again),
             _ => limits.ask_again,
@@ -319,9 +417,18 @@ mod tests {
     #[test]
     fn only_what_differs_and_can_be_set_is_done() {
         let inventory = BmcInventory {
-            firmware: [("bmc", "1.0"), ("HGX_1", "96"), ("HGX_2", "95"), ("nic", "28")]
-                .map(|(id, version)| SeenFirmware { id: id.into(), name: String::new(), version: version.into() })
-                .into(),
+            firmware: [
+                ("bmc", "1.0"),
+                ("HGX_1", "96"),
+                ("HGX_2", "95"),
+                ("nic", "28"),
+            ]
+            .map(|(id, version)| SeenFirmware {
+                id: id.into(),
+                name: String::new(),
+                version: version.into(),
+            })
+            .into(),
             bios: [
                 ("Sriov".to_owned(), BiosValue::Text("Disabled".into())),
                 ("Nps".to_owned(), BiosValue::Text("1".into())),
@@ -351,12 +458,27 @@ mod tests {
             .into(),
         };
         let todo = Todo::of(&wanted, &inventory);
-        let components: Vec<&str> = todo.updates.iter().map(|item| item.component.as_str()).collect();
-        assert_eq!(components, ["HGX_*"], "one of two GPUs is old; without an image, or unseen, nothing is done");
-        assert_eq!(todo.bios["Nps"], BiosValue::Text("4".into()), "as the BMC writes it");
+        let components: Vec<&str> = todo
+            .updates
+            .iter()
+            .map(|item| item.component.as_str())
+            .collect();
+        assert_eq!(
+            components,
+            ["HGX_*"],
+            "one of two GPUs is old; without an image, or unseen, nothing is done"
+        );
+        assert_eq!(
+            todo.bios["Nps"],
+            BiosValue::Text("4".into()),
+            "as the BMC writes it"
+        );
         assert!(!todo.bios.contains_key("Gone") && todo.needs_restart());
         let only_bmc = Todo {
-            updates: vec![WantedFirmware { class: UpdateClass::None, ..want("bmc", "2", Some("a")) }],
+            updates: vec![WantedFirmware {
+                class: UpdateClass::None,
+                ..want("bmc", "2", Some("a"))
+            }],
             ..Todo::default()
         };
         assert!(!only_bmc.needs_restart() && !only_bmc.is_empty());

@@ -16,17 +16,26 @@ const FIRST_PORT: u16 = 20_000;
 const PORTS: u16 = 10_000;
 
 /// Runs the plan with a peer beside it.
-pub(super) async fn run(context: &JobContext, login: &Login, plan: &GatePlan) -> Result<JobResult, Failure> {
+pub(super) async fn run(
+    context: &JobContext,
+    login: &Login,
+    plan: &GatePlan,
+) -> Result<JobResult, Failure> {
     let mut plan = plan.clone();
     let port = port_of(context.job.id);
-    let _peer = plan.variables.get("agent_address").and_then(|address| match peer(address, port) {
-        Ok(child) => Some(child),
-        Err(error) => {
-            // The gate that needs it will end as `error` and name it; the others run all the same.
-            context.voice.log(format!("iperf3 cannot be started for the network gate: {error}"));
-            None
-        }
-    });
+    let _peer = plan
+        .variables
+        .get("agent_address")
+        .and_then(|address| match peer(address, port) {
+            Ok(child) => Some(child),
+            Err(error) => {
+                // The gate that needs it will end as `error` and name it; the others run all the same.
+                context.voice.log(format!(
+                    "iperf3 cannot be started for the network gate: {error}"
+                ));
+                None
+            }
+        });
     plan.variables.insert("iperf_port".into(), port.to_string());
     follow(context, login, Work::Gate(plan)).await
 }

@@ -20,19 +20,36 @@ pub(super) fn check(source: &str, wanted: Wanted<'_>, shown: &Smbios) -> Result<
     let serial = wanted.serial.and_then(known);
     let told = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".into());
     if let Some(uuid) = uuid {
-        let fits = shown.uuid.as_deref().is_some_and(|shown| same_uuid(uuid, shown));
-        refuse_unless(fits, || format!("{source} names SMBIOS UUID {uuid}, the machine says {}", told(&shown.uuid)))?;
+        let fits = shown
+            .uuid
+            .as_deref()
+            .is_some_and(|shown| same_uuid(uuid, shown));
+        refuse_unless(fits, || {
+            format!(
+                "{source} names SMBIOS UUID {uuid}, the machine says {}",
+                told(&shown.uuid)
+            )
+        })?;
     }
     if let Some(serial) = serial {
-        let fits = shown.serial.as_deref().is_some_and(|shown| shown.trim().eq_ignore_ascii_case(serial));
-        refuse_unless(fits, || format!("{source} names serial {serial:?}, the machine says {}", told(&shown.serial)))?;
+        let fits = shown
+            .serial
+            .as_deref()
+            .is_some_and(|shown| shown.trim().eq_ignore_ascii_case(serial));
+        refuse_unless(fits, || {
+            format!(
+                "{source} names serial {serial:?}, the machine says {}",
+                told(&shown.serial)
+            )
+        })?;
     }
     Ok(())
 }
 
 /// What a BMC says of the machine behind it, against the one that is meant: what either does not know is no difference.
 pub(super) fn behind(machine: &Machine, view: &BmcView) -> Result<(), Failure> {
-    let Some((meant, shown)) = difference(machine.uuid.as_deref(), machine.serial.as_deref(), view) else {
+    let Some((meant, shown)) = difference(machine.uuid.as_deref(), machine.serial.as_deref(), view)
+    else {
         return Ok(());
     };
     Err(fatal(
@@ -48,21 +65,34 @@ pub(super) fn behind(machine: &Machine, view: &BmcView) -> Result<(), Failure> {
 pub(super) fn before(view: &BmcView, machine: &Smbios) -> Result<(), Failure> {
     match difference(machine.uuid.as_deref(), machine.serial.as_deref(), view) {
         None => Ok(()),
-        Some((own, shown)) => Err(fatal("identity_mismatch", format!("its BMC names {shown}, the machine says {own}"))),
+        Some((own, shown)) => Err(fatal(
+            "identity_mismatch",
+            format!("its BMC names {shown}, the machine says {own}"),
+        )),
     }
 }
 
 /// Where a machine's own words and its BMC's differ, both. A UUID that both know decides alone: what makers call a serial in Redfish is here the board's,
 /// there the chassis', and the one on the label may stand in the SKU.
-fn difference<'a>(uuid: Option<&'a str>, serial: Option<&'a str>, view: &'a BmcView) -> Option<(&'a str, &'a str)> {
+fn difference<'a>(
+    uuid: Option<&'a str>,
+    serial: Option<&'a str>,
+    view: &'a BmcView,
+) -> Option<(&'a str, &'a str)> {
     let of = |text: Option<&'a str>| text.and_then(known);
     if let (Some(own), Some(shown)) = (of(uuid), of(view.uuid.as_deref())) {
         return (!same_uuid(own, shown)).then_some((own, shown));
     }
     let own = of(serial)?;
-    let serials: Vec<&str> = [&view.serial, &view.sku].into_iter().filter_map(|text| of(text.as_deref())).collect();
+    let serials: Vec<&str> = [&view.serial, &view.sku]
+        .into_iter()
+        .filter_map(|text| of(text.as_deref()))
+        .collect();
     let differs = serials.iter().all(|shown| !shown.eq_ignore_ascii_case(own));
-    serials.first().filter(|_| differs).map(|shown| (own, *shown))
+    serials
+        .first()
+        .filter(|_| differs)
+        .map(|shown| (own, *shown))
 }
 
 fn refuse_unless(fits: bool, message: impl FnOnce() -> String) -> Result<(), Failure> {
@@ -97,7 +127,10 @@ fn is_nobodys(text: &str) -> bool {
 /// UUIDs are equal too when the first three fields are in the other byte order: SMBIOS before 2.6 left it open (DSP0134 §7.2.1), and
 /// BMCs do it either way.
 fn same_uuid(one: &str, other: &str) -> bool {
-    match (uuid::Uuid::try_parse(one), uuid::Uuid::try_parse(other.trim())) {
+    match (
+        uuid::Uuid::try_parse(one),
+        uuid::Uuid::try_parse(other.trim()),
+    ) {
         (Ok(one), Ok(other)) => one == other || one.to_bytes_le() == *other.as_bytes(),
         _ => one.eq_ignore_ascii_case(other.trim()),
     }
@@ -108,7 +141,11 @@ mod tests {
     use super::*;
 
     fn shown(uuid: &str, serial: &str) -> Smbios {
-        Smbios { uuid: Some(uuid.into()), serial: Some(serial.into()), ..Smbios::default() }
+        Smbios {
+            uuid: Some(uuid.into()),
+            serial: Some(serial.into()),
+            ..Smbios::default()
+        }
     }
 
     #[test]
@@ -125,18 +162,30 @@ mod tests {
             ..BmcView::default()
         };
         let fits = |uuid: &str, view: &BmcView| {
-            let machine = Machine { uuid: Some(uuid.into()), serial: Some("7QHN412".into()) };
+            let machine = Machine {
+                uuid: Some(uuid.into()),
+                serial: Some("7QHN412".into()),
+            };
             let smbios = shown(uuid, "7QHN412");
-            assert_eq!(behind(&machine, view).is_ok(), before(view, &smbios).is_ok());
+            assert_eq!(
+                behind(&machine, view).is_ok(),
+                before(view, &smbios).is_ok()
+            );
             behind(&machine, view).is_ok()
         };
         // As Dell has it: the manufacturing serial, and the service tag as SKU (iDRAC's ComputerSystem resource).
         assert!(fits(own, &view(own, "CNIVC0098B0123", "7QHN412")));
         assert!(!fits(own, &view(other, "7QHN412", "7QHN412")));
         // Before its first POST a BMC may know no UUID; then a serial tells, whichever of them.
-        assert!(fits(own, &view(nil, "CNIVC0098B0123", "7qhn412")) && fits(own, &view(nil, "7QHN412", "")));
+        assert!(
+            fits(own, &view(nil, "CNIVC0098B0123", "7qhn412"))
+                && fits(own, &view(nil, "7QHN412", ""))
+        );
         assert!(!fits(own, &view(nil, "CNIVC0098B0123", "7QHN413")));
-        assert!(fits(own, &BmcView::default()), "one that says nothing, as IPMI does");
+        assert!(
+            fits(own, &BmcView::default()),
+            "one that says nothing, as IPMI does"
+        );
     }
 
     #[test]
@@ -146,11 +195,22 @@ mod tests {
         let fits = |uuid, serial| check("x", Wanted { uuid, serial }, &machine).is_ok();
         assert!(fits(Some(uuid), Some("s1")));
         assert!(fits(None, None));
-        assert!(fits(None, Some("To Be Filled By O.E.M.")), "a filler is no knowledge");
+        assert!(
+            fits(None, Some("To Be Filled By O.E.M.")),
+            "a filler is no knowledge"
+        );
         assert!(!fits(Some("12345678-1234-5678-9abc-def012345679"), None));
         assert!(!fits(None, Some("S2")));
         assert!(
-            check("x", Wanted { uuid: Some(uuid), serial: None }, &Smbios::default()).is_err(),
+            check(
+                "x",
+                Wanted {
+                    uuid: Some(uuid),
+                    serial: None
+                },
+                &Smbios::default()
+            )
+            .is_err(),
             "silence is no proof"
         );
     }

@@ -11,25 +11,39 @@ use crate::ssh::Session;
 use crate::ssh::command::Command;
 use crate::work::context::{JobContext, fatal};
 
-pub(super) async fn run(context: &JobContext, login: &Login, cabled: &[String]) -> Result<JobResult, Failure> {
+pub(super) async fn run(
+    context: &JobContext,
+    login: &Login,
+    cabled: &[String],
+) -> Result<JobResult, Failure> {
     let session = reach_up(context, login).await?;
     ensure_node(context, &session, login).await?;
     let inventory = read(&session, cabled).await?;
     keep(context, login, session);
-    Ok(JobResult::Facts { facts: Box::new(inventory.facts) })
+    Ok(JobResult::Facts {
+        facts: Box::new(inventory.facts),
+    })
 }
 
 /// Reads the inventory of a node that has muster-node; with interfaces, once their switches had the time to speak.
 pub(super) async fn read(session: &Session, cabled: &[String]) -> Result<Inventory, Failure> {
-    let named = serde_json::to_vec(cabled).map_err(|error| fatal("node_protocol", error.to_string()))?;
+    let named =
+        serde_json::to_vec(cabled).map_err(|error| fatal("node_protocol", error.to_string()))?;
     let output = match cabled {
         [] => session.exec(Command::Inventory, Bytes::new()).await?,
         _ => session.exec(Command::InventoryHeard, named.into()).await?,
     };
-    let inventory: Inventory = serde_json::from_slice(&output)
-        .map_err(|error| fatal("node_protocol", format!("the inventory cannot be read: {error}")))?;
+    let inventory: Inventory = serde_json::from_slice(&output).map_err(|error| {
+        fatal(
+            "node_protocol",
+            format!("the inventory cannot be read: {error}"),
+        )
+    })?;
     match inventory.protocol {
         PROTOCOL => Ok(inventory),
-        other => Err(fatal("node_protocol", format!("the inventory speaks protocol {other}, this agent {PROTOCOL}"))),
+        other => Err(fatal(
+            "node_protocol",
+            format!("the inventory speaks protocol {other}, this agent {PROTOCOL}"),
+        )),
     }
 }

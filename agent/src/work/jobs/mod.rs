@@ -33,35 +33,64 @@ pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> 
     match &context.job.spec {
         JobSpec::BootLive(spec) => boot_live::run(context, spec).await,
         JobSpec::Inventory { login, cabled } => inventory::run(context, login, cabled).await,
-        JobSpec::PowerOff { power, login, permit } => power_off::run(context, power, login.as_ref(), *permit).await,
+        JobSpec::PowerOff {
+            power,
+            login,
+            permit,
+        } => power_off::run(context, power, login.as_ref(), *permit).await,
         JobSpec::WriteImage { login, plan } => {
             supply::hold_blob(context, plan.digest).await?;
             let written = follow(context, login, Work::WriteImage(plan.clone())).await;
             // Damaged on its way, or here: the next attempt begins with a look.
-            if written.as_ref().is_err_and(|failure| failure.code == "digest_mismatch") {
+            if written
+                .as_ref()
+                .is_err_and(|failure| failure.code == "digest_mismatch")
+            {
                 context.agent.blobs.doubt(plan.digest);
             }
             written
         }
-        JobSpec::BootDisk { power, login, live, permit } => {
-            boot_disk::run(context, power, login, live.as_ref(), *permit).await
-        }
+        JobSpec::BootDisk {
+            power,
+            login,
+            live,
+            permit,
+        } => boot_disk::run(context, power, login, live.as_ref(), *permit).await,
         JobSpec::Converge { login, plan } => {
             // A look at the drift installs nothing and needs nothing.
             if !plan.dry_run {
                 // The node gets muster-node while the site gets the bundle.
-                tokio::try_join!(supply::hold_bundle(context, plan), node_job::prepare(context, login))?;
+                tokio::try_join!(
+                    supply::hold_bundle(context, plan),
+                    node_job::prepare(context, login)
+                )?;
             }
             follow(context, login, Work::Converge(plan.clone())).await
         }
-        JobSpec::Reboot { power, login, permit } => reboot::run(context, power, login, *permit).await,
+        JobSpec::Reboot {
+            power,
+            login,
+            permit,
+        } => reboot::run(context, power, login, *permit).await,
         JobSpec::Gates { login, plan } => gates::run(context, login, plan).await,
         // The controller's view is what counts; the node itself was judged by its gates.
-        JobSpec::SlurmAdmit { cluster, revision, name, login: _, lifts } => {
-            slurm::admit(context, cluster, *revision, name, lifts.as_deref()).await
-        }
-        JobSpec::SlurmDrain { cluster, name, reason } => slurm::drain(context, cluster, name, reason).await,
-        JobSpec::SlurmRemove { cluster, revision, name } => slurm::remove(context, cluster, *revision, name).await,
+        JobSpec::SlurmAdmit {
+            cluster,
+            revision,
+            name,
+            login: _,
+            lifts,
+        } => slurm::admit(context, cluster, *revision, name, lifts.as_deref()).await,
+        JobSpec::SlurmDrain {
+            cluster,
+            name,
+            reason,
+        } => slurm::drain(context, cluster, name, reason).await,
+        JobSpec::SlurmRemove {
+            cluster,
+            revision,
+            name,
+        } => slurm::remove(context, cluster, *revision, name).await,
         JobSpec::Wipe { login, plan } => follow(context, login, Work::Wipe(plan.clone())).await,
         JobSpec::Adopt(adopt) => adopt::run(context, adopt).await,
         JobSpec::PowerOn { power, permit } => power_on::run(context, power, *permit).await,
@@ -138,13 +167,28 @@ async fn follow(context: &JobContext, login: &Login, work: Work) -> Result<JobRe
     match (asked, node_job::run(context, login, work).await?) {
         // The word is the agent's own: a database that was put back is known by it.
         (_, WorkResult::Failed(failure)) if failure.code == node_job::STALE_ON_NODE => {
-            Err(Failure { code: "node_protocol".to_owned(), ..failure })
+            Err(Failure {
+                code: "node_protocol".to_owned(),
+                ..failure
+            })
         }
         (_, WorkResult::Failed(failure)) => Err(failure),
         ("write_image", WorkResult::ImageWritten(written)) => Ok(JobResult::ImageWritten(written)),
         ("converge", WorkResult::Converged(report)) => Ok(JobResult::Converged(report)),
-        ("gates", WorkResult::Gated { results, fingerprint }) => Ok(JobResult::Gated { results, fingerprint }),
+        (
+            "gates",
+            WorkResult::Gated {
+                results,
+                fingerprint,
+            },
+        ) => Ok(JobResult::Gated {
+            results,
+            fingerprint,
+        }),
         ("wipe", WorkResult::Wiped { disks }) => Ok(JobResult::Wiped { disks }),
-        (asked, _) => Err(fatal("node_protocol", format!("the node answered {asked} with another job's result"))),
+        (asked, _) => Err(fatal(
+            "node_protocol",
+            format!("the node answered {asked} with another job's result"),
+        )),
     }
 }

@@ -9,7 +9,9 @@ use muster_core::ids::JobId;
 use muster_core::values::Digest;
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::agent::{LogLine, Login};
-use muster_core::wire::node::{Answer, Challenge, Failure, Line, Plan, RunReply, Version, Work, WorkResult};
+use muster_core::wire::node::{
+    Answer, Challenge, Failure, Line, Plan, RunReply, Version, Work, WorkResult,
+};
 
 use super::reach::{OtherKey, TRY, keep, reach, reach_up};
 use crate::ssh::command::{Command, NOT_IN_PLACE};
@@ -46,8 +48,16 @@ impl From<Failure> for Pause {
 }
 
 /// Starts the work, or finds it running, and follows it to its result.
-pub(in crate::work) async fn run(context: &JobContext, login: &Login, work: Work) -> Result<WorkResult, Failure> {
-    let mut following = Following { work, offset: 0, unsent: None };
+pub(in crate::work) async fn run(
+    context: &JobContext,
+    login: &Login,
+    work: Work,
+) -> Result<WorkResult, Failure> {
+    let mut following = Following {
+        work,
+        offset: 0,
+        unsent: None,
+    };
     let mut backoff = Backoff::new(Duration::from_secs(15));
     let mut barren = 0;
     while barren < BARREN {
@@ -76,7 +86,10 @@ pub(in crate::work) async fn run(context: &JobContext, login: &Login, work: Work
         }
         backoff.pause().await;
     }
-    Err(failed("node_job_lost", format!("following the node's work ended {BARREN} times without a new line")))
+    Err(failed(
+        "node_job_lost",
+        format!("following the node's work ended {BARREN} times without a new line"),
+    ))
 }
 
 /// Has a session with muster-node in place ready for [`run`].
@@ -99,9 +112,17 @@ fn lets_in_as_before(result: &WorkResult) -> bool {
 /// Tells the node to stop the job; one try, because the node stops by itself at the job's deadline too.
 pub(super) async fn cancel(context: &JobContext, login: &Login) {
     let job = context.job.id;
-    let told = async { Session::connect(login, TRY).await?.exec(Command::Cancel { job }, Bytes::new()).await }.await;
+    let told = async {
+        Session::connect(login, TRY)
+            .await?
+            .exec(Command::Cancel { job }, Bytes::new())
+            .await
+    }
+    .await;
     if let Err(error) = told {
-        context.voice.log(format!("the node could not be told to stop: {error}"));
+        context
+            .voice
+            .log(format!("the node could not be told to stop: {error}"));
     }
 }
 
@@ -115,7 +136,12 @@ struct Following {
 }
 
 impl Following {
-    async fn follow(&mut self, context: &JobContext, session: &Session, login: &Login) -> Result<WorkResult, Pause> {
+    async fn follow(
+        &mut self,
+        context: &JobContext,
+        session: &Session,
+        login: &Login,
+    ) -> Result<WorkResult, Pause> {
         let mut lines = self.start(context, session, login).await?;
         self.send_answer(context, session).await?;
         while let Some(line) = lines.next().await? {
@@ -128,14 +154,25 @@ impl Following {
                 Line::Result { result, .. } => return Ok(*result),
             }
         }
-        Err(Pause::Again("the node's lines ended before a result".into()))
+        Err(Pause::Again(
+            "the node's lines ended before a result".into(),
+        ))
     }
 
     /// Asking for the same job and attempt again is harmless: it answers `Already`. The lines that follow begin at the offset.
-    async fn start(&mut self, context: &JobContext, session: &Session, login: &Login) -> Result<Lines, Pause> {
+    async fn start(
+        &mut self,
+        context: &JobContext,
+        session: &Session,
+        login: &Login,
+    ) -> Result<Lines, Pause> {
         let (reply, lines) = self.ask(context, session, login).await?;
-        let reply = serde_json::from_slice(&reply)
-            .map_err(|error| fatal("node_protocol", format!("the answer to run cannot be read: {error}")))?;
+        let reply = serde_json::from_slice(&reply).map_err(|error| {
+            fatal(
+                "node_protocol",
+                format!("the answer to run cannot be read: {error}"),
+            )
+        })?;
         match reply {
             RunReply::Started { job, .. } => {
                 // Whatever was read before belonged to a spool that is gone.
@@ -160,13 +197,30 @@ impl Following {
     }
 
     /// Runs the job by this agent's muster-node, which is put in place first where it is not.
-    async fn ask(&self, context: &JobContext, session: &Session, login: &Login) -> Result<(Bytes, Lines), SshError> {
-        let plan = Bytes::from(serde_json::to_vec(&self.plan(context)).expect("a plan is plain data"));
+    async fn ask(
+        &self,
+        context: &JobContext,
+        session: &Session,
+        login: &Login,
+    ) -> Result<(Bytes, Lines), SshError> {
+        let plan =
+            Bytes::from(serde_json::to_vec(&self.plan(context)).expect("a plan is plain data"));
         let node = unseen_node(context, session, login)?;
         let (job, attempt, offset) = (context.job.id, context.job.attempt, self.offset);
-        let command = Command::RunAttached { job, attempt, offset, node };
+        let command = Command::RunAttached {
+            job,
+            attempt,
+            offset,
+            node,
+        };
         let said = match (session.fed_lines(command, plan.clone()).await, node) {
-            (Err(SshError::Exit { status: NOT_IN_PLACE, .. }), Some(_)) => {
+            (
+                Err(SshError::Exit {
+                    status: NOT_IN_PLACE,
+                    ..
+                }),
+                Some(_),
+            ) => {
                 install_node(context, session).await?;
                 session.fed_lines(command, plan).await?
             }
@@ -197,20 +251,39 @@ impl Following {
     }
 
     /// The server's word on the node's challenge; a yes and a no are both passed on.
-    async fn redeem(&mut self, context: &JobContext, session: &Session, challenge: &Challenge) -> Result<(), Pause> {
-        context.voice.waiting_for("waiting for the server to redeem the permit");
+    async fn redeem(
+        &mut self,
+        context: &JobContext,
+        session: &Session,
+        challenge: &Challenge,
+    ) -> Result<(), Pause> {
+        context
+            .voice
+            .waiting_for("waiting for the server to redeem the permit");
         self.unsent = Some(context.redeem(challenge.permit, Some(challenge)).await?);
         self.send_answer(context, session).await
     }
 
     async fn send_answer(&mut self, context: &JobContext, session: &Session) -> Result<(), Pause> {
-        let Some(answer) = &self.unsent else { return Ok(()) };
+        let Some(answer) = &self.unsent else {
+            return Ok(());
+        };
         let answer = serde_json::to_vec(answer).expect("an answer is plain data");
-        match session.exec(Command::Answer { job: context.job.id }, answer.into()).await {
+        match session
+            .exec(
+                Command::Answer {
+                    job: context.job.id,
+                },
+                answer.into(),
+            )
+            .await
+        {
             Ok(_) => {}
             Err(error) if error.connection() => return Err(error.into()),
             // Read again from the start, a challenge may be one that was answered long ago. If it was not, the result says so.
-            Err(error) => context.voice.log(format!("the node did not take the answer: {error}")),
+            Err(error) => context
+                .voice
+                .log(format!("the node did not take the answer: {error}")),
         }
         self.unsent = None;
         context.voice.moving();
@@ -221,22 +294,37 @@ impl Following {
 fn understand(line: &[u8]) -> Result<Line, Failure> {
     serde_json::from_slice(line).map_err(|error| {
         let start: String = String::from_utf8_lossy(line).chars().take(200).collect();
-        fatal("node_protocol", format!("the node's line cannot be read ({error}): {start}"))
+        fatal(
+            "node_protocol",
+            format!("the node's line cannot be read ({error}): {start}"),
+        )
     })
 }
 
 /// The muster-node that has yet to be seen in place. In a live image it is baked in and trusted with the image; only an installed system, whose
 /// copy is as old as its last job, gets a new one.
-fn unseen_node(context: &JobContext, session: &Session, login: &Login) -> Result<Option<Digest>, SshError> {
+fn unseen_node(
+    context: &JobContext,
+    session: &Session,
+    login: &Login,
+) -> Result<Option<Digest>, SshError> {
     let digest = context.agent.node.digest;
     Ok((!ssh::is_live(login)? && !session.has_node(digest)).then_some(digest))
 }
 
 /// Makes sure that the node has this agent's muster-node.
-pub(super) async fn ensure_node(context: &JobContext, session: &Session, login: &Login) -> Result<(), SshError> {
-    let Some(digest) = unseen_node(context, session, login)? else { return Ok(()) };
+pub(super) async fn ensure_node(
+    context: &JobContext,
+    session: &Session,
+    login: &Login,
+) -> Result<(), SshError> {
+    let Some(digest) = unseen_node(context, session, login)? else {
+        return Ok(());
+    };
     let installed = match session.exec(Command::Version, Bytes::new()).await {
-        Ok(output) => serde_json::from_slice::<Version>(&output).ok().map(|version| version.digest),
+        Ok(output) => serde_json::from_slice::<Version>(&output)
+            .ok()
+            .map(|version| version.digest),
         Err(SshError::Exit { .. }) => None,
         Err(error) => return Err(error),
     };
@@ -249,8 +337,19 @@ pub(super) async fn ensure_node(context: &JobContext, session: &Session, login: 
 
 async fn install_node(context: &JobContext, session: &Session) -> Result<(), SshError> {
     let node = &context.agent.node;
-    context.voice.log(format!("installing muster-node {} on {}", node.digest, context.job.node_name));
-    session.exec(Command::InstallNode { digest: node.digest }, node.bytes.clone()).await.map(drop)
+    context.voice.log(format!(
+        "installing muster-node {} on {}",
+        node.digest, context.job.node_name
+    ));
+    session
+        .exec(
+            Command::InstallNode {
+                digest: node.digest,
+            },
+            node.bytes.clone(),
+        )
+        .await
+        .map(drop)
 }
 
 #[cfg(test)]
@@ -262,8 +361,17 @@ mod tests {
     #[test]
     fn what_changed_a_system_may_have_changed_whom_it_lets_in() {
         let lets_in = |outcome| {
-            let item = ItemReport { item: "file /etc/ssh/sshd_config".into(), outcome, before: None, after: None };
-            let report = ConvergeReport { lock: Digest([0; 32]), items: vec![item], reboot_for: Vec::new() };
+            let item = ItemReport {
+                item: "file /etc/ssh/sshd_config".into(),
+                outcome,
+                before: None,
+                after: None,
+            };
+            let report = ConvergeReport {
+                lock: Digest([0; 32]),
+                items: vec![item],
+                reboot_for: Vec::new(),
+            };
             lets_in_as_before(&WorkResult::Converged(report))
         };
         assert!(lets_in(ItemOutcome::Unchanged));

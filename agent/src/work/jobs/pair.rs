@@ -39,7 +39,10 @@ struct At<'a> {
 pub(super) async fn run(context: &JobContext, order: &PairOrder) -> Result<JobResult, Failure> {
     let [one, other] = &order.ends;
     let (one, other) = tokio::try_join!(log_in(context, one), log_in(context, other))?;
-    let ways = vec![way(context, &one, &other).await?, way(context, &other, &one).await?];
+    let ways = vec![
+        way(context, &one, &other).await?,
+        way(context, &other, &one).await?,
+    ];
     Ok(JobResult::Paired { ways })
 }
 
@@ -48,7 +51,9 @@ async fn log_in<'a>(context: &JobContext, end: &'a PairEnd) -> Result<At<'a>, Fa
     loop {
         let error = match Session::connect(&end.login, TRY).await {
             Ok(session) => {
-                ensure_node(context, &session, &end.login).await.map_err(|error| of(end, error))?;
+                ensure_node(context, &session, &end.login)
+                    .await
+                    .map_err(|error| of(end, error))?;
                 return Ok(At { end, session });
             }
             Err(error) => error,
@@ -56,7 +61,9 @@ async fn log_in<'a>(context: &JobContext, end: &'a PairEnd) -> Result<At<'a>, Fa
         if !error.connection() || Instant::now() >= until {
             return Err(of(end, error));
         }
-        context.voice.waiting_for(format!("waiting for SSH on {} ({error})", end.name));
+        context
+            .voice
+            .waiting_for(format!("waiting for SSH on {} ({error})", end.name));
         tokio::time::sleep(pause_after(&error)).await;
     }
 }
@@ -64,26 +71,51 @@ async fn log_in<'a>(context: &JobContext, end: &'a PairEnd) -> Result<At<'a>, Fa
 /// An error, and whose.
 fn of(end: &PairEnd, error: SshError) -> Failure {
     let failure = Failure::from(error);
-    Failure { message: format!("{}: {}", end.name, failure.message), ..failure }
+    Failure {
+        message: format!("{}: {}", end.name, failure.message),
+        ..failure
+    }
 }
 
 /// Every pair gate of the suite, asked by one end of the other.
 async fn way(context: &JobContext, asks: &At<'_>, listens: &At<'_>) -> Result<PairWay, Failure> {
     let (mut results, mut fingerprint) = (Vec::new(), None);
-    for gate in asks.end.plan.suite.gates.iter().filter(|gate| gate.peer.is_some()) {
-        context.voice.waiting_for(format!("{} to {}: {}", asks.end.name, listens.end.name, gate.title));
+    for gate in asks
+        .end
+        .plan
+        .suite
+        .gates
+        .iter()
+        .filter(|gate| gate.peer.is_some())
+    {
+        context.voice.waiting_for(format!(
+            "{} to {}: {}",
+            asks.end.name, listens.end.name, gate.title
+        ));
         let mut former = Vec::new();
         let ended = loop {
             let (ended, of_now) = once(context, gate, asks, listens).await?;
             fingerprint = of_now.or(fingerprint);
-            let Some(why) = erred(&ended).filter(|_| former.len() < gate.retries as usize) else { break ended };
-            context.voice.log(format!("{}: run again after: {why}", gate.id));
+            let Some(why) = erred(&ended).filter(|_| former.len() < gate.retries as usize) else {
+                break ended;
+            };
+            context
+                .voice
+                .log(format!("{}: run again after: {why}", gate.id));
             former.push(why);
         };
-        results.extend(ended.into_iter().map(|result| GateResult { former: former.clone(), ..result }));
+        results.extend(ended.into_iter().map(|result| GateResult {
+            former: former.clone(),
+            ..result
+        }));
     }
     context.voice.moving();
-    Ok(PairWay { from: asks.end.node, to: listens.end.node, results, fingerprint })
+    Ok(PairWay {
+        from: asks.end.node,
+        to: listens.end.node,
+        results,
+        fingerprint,
+    })
 }
 
 /// One run of a gate, and the fingerprint of the hardware that asked.
@@ -96,28 +128,45 @@ async fn once(
     match measure(context, gate, asks, listens).await {
         Ok(answer) => Ok((answer.results, Some(answer.fingerprint))),
         // A connection that broke says nothing of any gate.
-        Err(failure) if failure.code.starts_with("ssh_") && failure.code != "ssh_exit" => Err(failure),
-        Err(failure) => Ok((vec![unmeasured(context, gate, &asks.end.plan, failure)], None)),
+        Err(failure) if failure.code.starts_with("ssh_") && failure.code != "ssh_exit" => {
+            Err(failure)
+        }
+        Err(failure) => Ok((
+            vec![unmeasured(context, gate, &asks.end.plan, failure)],
+            None,
+        )),
     }
 }
 
 /// Why a run had no answer.
 fn erred(results: &[GateResult]) -> Option<String> {
-    results.iter().find(|result| result.verdict == Verdict::Error).map(|result| result.reason.clone())
+    results
+        .iter()
+        .find(|result| result.verdict == Verdict::Error)
+        .map(|result| result.reason.clone())
 }
 
 /// One gate, one way. The listener is gone before this ends, however it ends, unless the whole job is dropped: then its connection is.
-async fn measure(context: &JobContext, gate: &Gate, asks: &At<'_>, listens: &At<'_>) -> Result<PairAnswer, Failure> {
+async fn measure(
+    context: &JobContext,
+    gate: &Gate,
+    asks: &At<'_>,
+    listens: &At<'_>,
+) -> Result<PairAnswer, Failure> {
     let until = Instant::now() + times(gate);
     let (port, listener) = loop {
         match listen(context, gate, listens).await {
-            Err(failure) if failure.code == "busy" && Instant::now() < until => tokio::time::sleep(BUSY_AGAIN).await,
+            Err(failure) if failure.code == "busy" && Instant::now() < until => {
+                tokio::time::sleep(BUSY_AGAIN).await
+            }
             listening => break listening?,
         }
     };
     let answer = loop {
         match ask(context, gate, asks, port).await {
-            Err(failure) if failure.code == "busy" && Instant::now() < until => tokio::time::sleep(BUSY_AGAIN).await,
+            Err(failure) if failure.code == "busy" && Instant::now() < until => {
+                tokio::time::sleep(BUSY_AGAIN).await
+            }
             answer => break answer,
         }
     };
@@ -135,36 +184,73 @@ fn times(gate: &Gate) -> Duration {
 async fn listen(context: &JobContext, gate: &Gate, at: &At<'_>) -> Result<(u16, Lines), Failure> {
     let plan = input(context, gate, &at.end.plan, None);
     let ready = Duration::from_secs(gate.peer.as_ref().map_or(0, |peer| peer.ready_s)) + MARGIN;
-    let mut lines = at.session.held_lines(Command::PairServe, plan).await.map_err(|error| of(at.end, error))?;
+    let mut lines = at
+        .session
+        .held_lines(Command::PairServe, plan)
+        .await
+        .map_err(|error| of(at.end, error))?;
     let line = tokio::time::timeout(ready, lines.next())
         .await
-        .map_err(|_| failed("not_listening", format!("{}: nothing was heard of its listener", at.end.name)))?
+        .map_err(|_| {
+            failed(
+                "not_listening",
+                format!("{}: nothing was heard of its listener", at.end.name),
+            )
+        })?
         .map_err(|error| of(at.end, error))?;
     match line.as_deref().map(serde_json::from_slice::<PairLine>) {
         Some(Ok(PairLine::Listening { port })) => Ok((port, lines)),
-        Some(Ok(PairLine::Ended { said, .. })) => {
-            Err(failed("not_listening", format!("{}: its listener ended at once: {said}", at.end.name)))
-        }
-        Some(Err(error)) => Err(fatal("node_protocol", format!("{}: its line cannot be read: {error}", at.end.name))),
-        None => Err(failed("not_listening", format!("{}: its listener ended without a word", at.end.name))),
+        Some(Ok(PairLine::Ended { said, .. })) => Err(failed(
+            "not_listening",
+            format!("{}: its listener ended at once: {said}", at.end.name),
+        )),
+        Some(Err(error)) => Err(fatal(
+            "node_protocol",
+            format!("{}: its line cannot be read: {error}", at.end.name),
+        )),
+        None => Err(failed(
+            "not_listening",
+            format!("{}: its listener ended without a word", at.end.name),
+        )),
     }
 }
 
-async fn ask(context: &JobContext, gate: &Gate, at: &At<'_>, port: u16) -> Result<PairAnswer, Failure> {
+async fn ask(
+    context: &JobContext,
+    gate: &Gate,
+    at: &At<'_>,
+    port: u16,
+) -> Result<PairAnswer, Failure> {
     let within_s = times(gate).as_secs();
     let plan = input(context, gate, &at.end.plan, Some(port));
-    let said = at.session.exec(Command::PairAsk { within_s }, plan).await.map_err(|error| of(at.end, error))?;
-    serde_json::from_slice(&said)
-        .map_err(|error| fatal("node_protocol", format!("{}: its answer cannot be read: {error}", at.end.name)))
+    let said = at
+        .session
+        .exec(Command::PairAsk { within_s }, plan)
+        .await
+        .map_err(|error| of(at.end, error))?;
+    serde_json::from_slice(&said).map_err(|error| {
+        fatal(
+            "node_protocol",
+            format!("{}: its answer cannot be read: {error}", at.end.name),
+        )
+    })
 }
 
 /// The first line of either end's input.
 fn input(context: &JobContext, gate: &Gate, plan: &GatePlan, port: Option<u16>) -> Bytes {
-    let mut plan = GatePlan { only: vec![gate.id.clone()], ..plan.clone() };
+    let mut plan = GatePlan {
+        only: vec![gate.id.clone()],
+        ..plan.clone()
+    };
     // Where it listens, the listener chooses.
     plan.variables.remove("pair_port");
-    plan.variables.extend(port.map(|port| ("pair_port".to_owned(), port.to_string())));
-    let given = PairPlan { protocol: PROTOCOL, job: context.job.id, plan };
+    plan.variables
+        .extend(port.map(|port| ("pair_port".to_owned(), port.to_string())));
+    let given = PairPlan {
+        protocol: PROTOCOL,
+        job: context.job.id,
+        plan,
+    };
     let mut line = serde_json::to_vec(&given).expect("a plan is plain data");
     line.push(b'\n');
     line.into()
@@ -173,14 +259,19 @@ fn input(context: &JobContext, gate: &Gate, plan: &GatePlan, port: Option<u16>) 
 /// A gate without an answer: an error, or skipped where it may be and its tool is not there.
 fn unmeasured(context: &JobContext, gate: &Gate, plan: &GatePlan, failure: Failure) -> GateResult {
     let mode = gate.mode(Some(&plan.profile));
-    let absent = matches!(failure.code.as_str(), "tool_missing" | "no_variable") && mode != Mode::Required;
+    let absent =
+        matches!(failure.code.as_str(), "tool_missing" | "no_variable") && mode != Mode::Required;
     GateResult {
         gate: gate.id.clone(),
         title: gate.title.clone(),
         stage: gate.stage,
         required: mode == Mode::Required,
         shadow: mode == Mode::Shadow,
-        verdict: if absent { Verdict::Skipped } else { Verdict::Error },
+        verdict: if absent {
+            Verdict::Skipped
+        } else {
+            Verdict::Error
+        },
         reason: failure.message,
         measured: Vec::new(),
         started_at: context.agent.clock.now(),

@@ -40,7 +40,10 @@ pub(super) enum By<'order> {
 }
 
 /// Who powers the machine; a BMC that names another machine than the one that is meant is not asked for anything.
-pub(super) async fn by<'order>(context: &JobContext, power: &'order Power) -> Result<By<'order>, Failure> {
+pub(super) async fn by<'order>(
+    context: &JobContext,
+    power: &'order Power,
+) -> Result<By<'order>, Failure> {
     if let Power::Manual { person } = power {
         return Ok(By::Person(person));
     }
@@ -52,7 +55,10 @@ pub(super) async fn by<'order>(context: &JobContext, power: &'order Power) -> Re
 }
 
 /// As [`by`], of a BMC that a look must not wait for: it is asked once. `Err` where it is not heard.
-pub(super) async fn heard(context: &JobContext, power: &Power) -> Result<Result<(Bmc, BmcView), BmcError>, Failure> {
+pub(super) async fn heard(
+    context: &JobContext,
+    power: &Power,
+) -> Result<Result<(Bmc, BmcView), BmcError>, Failure> {
     let bmc = open(context, power)?;
     let (bmc, said) = match (bmc.observe().await, other(power)) {
         (Err(BmcError::BadCredentials { .. }), Some(other)) => {
@@ -75,10 +81,15 @@ pub(super) async fn heard(context: &JobContext, power: &Power) -> Result<Result<
 /// The BMC by the password that it takes. While that was being changed, whichever it takes is the one.
 async fn its_password(context: &JobContext, power: &Power) -> Result<Bmc, Failure> {
     let bmc = open(context, power)?;
-    let Some(other) = other(power) else { return Ok(bmc) };
+    let Some(other) = other(power) else {
+        return Ok(bmc);
+    };
     match observe_once(context, &bmc).await {
         Err(BmcError::BadCredentials { .. }) => {
-            context.voice.log(format!("the BMC of {} takes the password it was being given", context.job.node_name));
+            context.voice.log(format!(
+                "the BMC of {} takes the password it was being given",
+                context.job.node_name
+            ));
             open(context, &other)
         }
         _ => Ok(bmc),
@@ -90,11 +101,19 @@ fn other(power: &Power) -> Option<Power> {
     match power {
         Power::Redfish(target) => {
             let password = target.also.clone()?;
-            Some(Power::Redfish(BmcTarget { password, also: None, ..target.clone() }))
+            Some(Power::Redfish(BmcTarget {
+                password,
+                also: None,
+                ..target.clone()
+            }))
         }
         Power::Ipmi(target) => {
             let password = target.also.clone()?;
-            Some(Power::Ipmi(IpmiTarget { password, also: None, ..target.clone() }))
+            Some(Power::Ipmi(IpmiTarget {
+                password,
+                also: None,
+                ..target.clone()
+            }))
         }
         Power::Manual { .. } => None,
     }
@@ -107,7 +126,10 @@ pub(super) fn open(context: &JobContext, power: &Power) -> Result<Bmc, Failure> 
         Power::Redfish(target) => bmcs.open(target, job)?,
         Power::Ipmi(target) => bmcs.open(target, job)?,
         Power::Manual { person } => {
-            return Err(fatal("no_bmc", format!("{} has no BMC: ask {person}", context.job.node_name)));
+            return Err(fatal(
+                "no_bmc",
+                format!("{} has no BMC: ask {person}", context.job.node_name),
+            ));
         }
     })
 }
@@ -117,7 +139,10 @@ async fn observe_once(context: &JobContext, bmc: &Bmc) -> Result<BmcView, BmcErr
     loop {
         match bmc.observe().await {
             Err(error) if error.retryable() => {
-                context.voice.waiting_for(format!("waiting for the BMC of {} ({error})", context.job.node_name));
+                context.voice.waiting_for(format!(
+                    "waiting for the BMC of {} ({error})",
+                    context.job.node_name
+                ));
                 tokio::time::sleep(context.agent.bmcs.limits().ask_again).await;
             }
             said => return said,
@@ -151,21 +176,37 @@ pub(super) async fn start(
     let (act, way, set) = match (view.power, set) {
         (PowerState::Off, Some(set)) => (ACTS[0], Way::On, set.to_string()),
         (_, Some(set)) => (ACTS[1], Way::Restart, set.to_string()),
-        (_, None) => {
-            (ACTS[1], Way::OffAndOn { next: Some(next) }, "boot override not to be set before it is off".to_owned())
-        }
+        (_, None) => (
+            ACTS[1],
+            Way::OffAndOn { next: Some(next) },
+            "boot override not to be set before it is off".to_owned(),
+        ),
     };
     context.redeem_power(permit).await?;
-    if let ActReply::Already(record) = context.start_act(act, &format!("power {}; {set}", view.power)).await? {
-        return Ok((Started::Earlier { age: Duration::from_secs(record.age_s) }, view));
+    if let ActReply::Already(record) = context
+        .start_act(act, &format!("power {}; {set}", view.power))
+        .await?
+    {
+        return Ok((
+            Started::Earlier {
+                age: Duration::from_secs(record.age_s),
+            },
+            view,
+        ));
     }
-    context.voice.log(format!("power was {}; {set}; {act}", view.power));
+    context
+        .voice
+        .log(format!("power was {}; {set}; {act}", view.power));
     perform(context, bmc, way).await?;
     Ok((Started::Now, view))
 }
 
 /// Powers the machine on where it is off, and sees it on. To be told twice does nothing to it.
-pub(super) async fn turn_on(context: &JobContext, bmc: &Bmc, permit: PermitId) -> Result<(), Failure> {
+pub(super) async fn turn_on(
+    context: &JobContext,
+    bmc: &Bmc,
+    permit: PermitId,
+) -> Result<(), Failure> {
     if settled(context, bmc).await?.power == PowerState::On {
         return Ok(());
     }
@@ -176,7 +217,11 @@ pub(super) async fn turn_on(context: &JobContext, bmc: &Bmc, permit: PermitId) -
 }
 
 /// Sets where the next boot goes. `None`: the machine is on, and its BMC changes nothing while it is.
-async fn set_boot(context: &JobContext, bmc: &Bmc, next: BootOnce) -> Result<Option<BootOverride>, Failure> {
+async fn set_boot(
+    context: &JobContext,
+    bmc: &Bmc,
+    next: BootOnce,
+) -> Result<Option<BootOverride>, Failure> {
     let set = persist(context, || async {
         match bmc.set_boot_once(next).await {
             Err(ignored @ BmcError::NothingHappened { .. }) => Ok(Err(ignored)),
@@ -185,9 +230,13 @@ async fn set_boot(context: &JobContext, bmc: &Bmc, next: BootOnce) -> Result<Opt
     });
     match set.await? {
         Ok(set) => Ok(Some(set)),
-        Err(ignored) if observe(context, bmc).await?.power == PowerState::Off => Err(ignored.into()),
+        Err(ignored) if observe(context, bmc).await?.power == PowerState::Off => {
+            Err(ignored.into())
+        }
         Err(ignored) => {
-            context.voice.log(format!("{ignored}; it is tried again with the power off"));
+            context
+                .voice
+                .log(format!("{ignored}; it is tried again with the power off"));
             Ok(None)
         }
     }
@@ -219,32 +268,40 @@ async fn perform(context: &JobContext, bmc: &Bmc, way: Way) -> Result<(), Failur
             once_not_busy(context, bmc, Reset::On).await?;
             bmc.wait_power(PowerState::On, &watch).await?;
         }
-        Way::Restart => match once_not_busy(context, bmc, Reset::ForceRestart).await {
-            Ok(()) => {
-                if !bmc.wait_restart(limits.dip, &watch).await? {
-                    context.voice.log("the BMC showed on all through the restart; the booted system will tell");
+        Way::Restart => {
+            match once_not_busy(context, bmc, Reset::ForceRestart).await {
+                Ok(()) => {
+                    if !bmc.wait_restart(limits.dip, &watch).await? {
+                        context.voice.log("the BMC showed on all through the restart; the booted system will tell");
+                    }
                 }
+                // It did nothing: not every BMC can in one act.
+                Err(BmcError::Unsupported { .. }) => off_and_on(context, bmc, None).await?,
+                Err(error) => return Err(error.into()),
             }
-            // It did nothing: not every BMC can in one act.
-            Err(BmcError::Unsupported { .. }) => off_and_on(context, bmc, None).await?,
-            Err(error) => return Err(error.into()),
-        },
+        }
         Way::OffAndOn { next } => off_and_on(context, bmc, next).await?,
     }
     context.voice.moving();
     Ok(())
 }
 
-async fn off_and_on(context: &JobContext, bmc: &Bmc, next: Option<BootOnce>) -> Result<(), Failure> {
+async fn off_and_on(
+    context: &JobContext,
+    bmc: &Bmc,
+    next: Option<BootOnce>,
+) -> Result<(), Failure> {
     let limits = context.agent.bmcs.limits();
     force_off(context, bmc).await?;
-    bmc.wait_power(PowerState::Off, &context.watch(limits.power_off)).await?;
+    bmc.wait_power(PowerState::Off, &context.watch(limits.power_off))
+        .await?;
     if let Some(next) = next {
         let set = persist(context, || bmc.set_boot_once(next)).await?;
         context.voice.log(format!("with the power off: {set}"));
     }
     once_not_busy(context, bmc, Reset::On).await?;
-    bmc.wait_power(PowerState::On, &context.watch(limits.power_on)).await?;
+    bmc.wait_power(PowerState::On, &context.watch(limits.power_on))
+        .await?;
     Ok(())
 }
 
@@ -260,11 +317,16 @@ async fn once_not_busy(context: &JobContext, bmc: &Bmc, reset: Reset) -> Result<
                 context.voice.log(error.to_string());
                 return Ok(());
             }
-            Err(error @ BmcError::Busy { retry_after, .. }) => (error, retry_after.unwrap_or(limits.ask_again)),
+            Err(error @ BmcError::Busy { retry_after, .. }) => {
+                (error, retry_after.unwrap_or(limits.ask_again))
+            }
             Err(error @ BmcError::Unreachable { .. }) => (error, limits.ask_again),
             Err(error) => return Err(error),
         };
-        watch.waiting_for(format!("waiting for the BMC of {} ({error})", context.job.node_name));
+        watch.waiting_for(format!(
+            "waiting for the BMC of {} ({error})",
+            context.job.node_name
+        ));
         if let Err(Stopped::Cancelled | Stopped::DeadlinePassed) = watch.pause(pause).await {
             return Err(error);
         }
@@ -281,11 +343,18 @@ async fn settled(context: &JobContext, bmc: &Bmc) -> Result<BmcView, Failure> {
             PowerState::On | PowerState::Off => return Ok(view),
             PowerState::PoweringOn | PowerState::PoweringOff | PowerState::Unknown => {}
         }
-        watch.waiting_for(format!("waiting for the BMC to show on or off; it shows {}", view.power));
+        watch.waiting_for(format!(
+            "waiting for the BMC to show on or off; it shows {}",
+            view.power
+        ));
         if watch.pause(limits.ask_again).await.is_err() {
             return Err(failed(
                 "power_unknown",
-                format!("the BMC shows {} for {} s", view.power, limits.between.as_secs()),
+                format!(
+                    "the BMC shows {} for {} s",
+                    view.power,
+                    limits.between.as_secs()
+                ),
             ));
         }
     }
@@ -300,7 +369,10 @@ pub(super) async fn persist<T, F: Future<Output = Result<T, BmcError>>>(
         match ask().await {
             Ok(answer) => return Ok(answer),
             Err(error) if error.retryable() => {
-                context.voice.waiting_for(format!("waiting for the BMC of {} ({error})", context.job.node_name));
+                context.voice.waiting_for(format!(
+                    "waiting for the BMC of {} ({error})",
+                    context.job.node_name
+                ));
                 tokio::time::sleep(context.agent.bmcs.limits().ask_again).await;
             }
             Err(error) => return Err(error.into()),
@@ -310,6 +382,10 @@ pub(super) async fn persist<T, F: Future<Output = Result<T, BmcError>>>(
 
 impl From<BmcError> for Failure {
     fn from(error: BmcError) -> Self {
-        Self { code: error.code().into(), message: error.to_string(), retryable: error.retryable() }
+        Self {
+            code: error.code().into(),
+            message: error.to_string(),
+            retryable: error.retryable(),
+        }
     }
 }

@@ -62,13 +62,19 @@ pub(super) async fn off_by_bmc(
         true => Ok(JobResult::PoweredOff),
         false => Err(failed(
             "power_off_not_seen",
-            format!("the BMC still shows it on {} s after it was told to cut the power", limits.power_off.as_secs()),
+            format!(
+                "the BMC still shows it on {} s after it was told to cut the power",
+                limits.power_off.as_secs()
+            ),
         )),
     }
 }
 
 async fn seen_off(context: &JobContext, bmc: &Bmc, within: Duration) -> Result<bool, Failure> {
-    match bmc.wait_power(PowerState::Off, &context.watch(within)).await {
+    match bmc
+        .wait_power(PowerState::Off, &context.watch(within))
+        .await
+    {
         Ok(_) => Ok(true),
         Err(BmcError::NothingHappened { .. }) => Ok(false),
         Err(error) => Err(error.into()),
@@ -76,19 +82,28 @@ async fn seen_off(context: &JobContext, bmc: &Bmc, within: Duration) -> Result<b
 }
 
 /// Without a BMC nobody sees the power: a system that was told and then answers no more is taken for off, and that is said.
-async fn off_by_ssh(context: &JobContext, login: &Login, permit: PermitId) -> Result<JobResult, Failure> {
+async fn off_by_ssh(
+    context: &JobContext,
+    login: &Login,
+    permit: PermitId,
+) -> Result<JobResult, Failure> {
     context.redeem_power(permit).await?;
     ask(context, login).await;
     let mut unreachable = 0;
     while unreachable < UNREACHABLE {
-        context.voice.waiting_for(format!("waiting for {} to stop answering on SSH", context.job.node_name));
+        context.voice.waiting_for(format!(
+            "waiting for {} to stop answering on SSH",
+            context.job.node_name
+        ));
         tokio::time::sleep(KNOCK_EVERY).await;
         match Session::connect(login, TRY).await {
             Err(SshError::Unreachable { .. } | SshError::Timeout { .. }) => unreachable += 1,
             Ok(_) | Err(_) => unreachable = 0,
         }
     }
-    context.voice.log(format!("it did not answer on SSH {UNREACHABLE} times in a row; there is no BMC to see more"));
+    context.voice.log(format!(
+        "it did not answer on SSH {UNREACHABLE} times in a row; there is no BMC to see more"
+    ));
     Ok(JobResult::PoweredOff)
 }
 
@@ -104,7 +119,9 @@ async fn ask(context: &JobContext, login: &Login) -> bool {
     match asked.await {
         Ok(_) | Err(SshError::Lost(_)) => true,
         Err(error) => {
-            context.voice.log(format!("the system could not be asked to shut down: {error}"));
+            context.voice.log(format!(
+                "the system could not be asked to shut down: {error}"
+            ));
             false
         }
     }

@@ -9,12 +9,22 @@ use super::power::{self, By, Started};
 use crate::bmc::{Bmc, BootOnce, PowerState};
 use crate::work::context::{JobContext, fatal};
 
-pub(super) async fn run(context: &JobContext, power: &Power, permit: PermitId) -> Result<JobResult, Failure> {
-    power::turn_on(context, &bmc(context, power).await?, permit).await.map(|()| JobResult::PoweredOn)
+pub(super) async fn run(
+    context: &JobContext,
+    power: &Power,
+    permit: PermitId,
+) -> Result<JobResult, Failure> {
+    power::turn_on(context, &bmc(context, power).await?, permit)
+        .await
+        .map(|()| JobResult::PoweredOn)
 }
 
 /// Through its firmware, from wherever it is.
-pub(super) async fn cycle(context: &JobContext, power: &Power, permit: PermitId) -> Result<JobResult, Failure> {
+pub(super) async fn cycle(
+    context: &JobContext,
+    power: &Power,
+    permit: PermitId,
+) -> Result<JobResult, Failure> {
     let bmc = bmc(context, power).await?;
     let (started, view) = power::start(context, &bmc, permit, BootOnce::None).await?;
     match (started, view.power) {
@@ -27,15 +37,18 @@ pub(super) async fn cycle(context: &JobContext, power: &Power, permit: PermitId)
             Err(fatal("power_cycle_unproven", unseen))
         }
         // Off still, or again: the half that is left is to switch it on.
-        (Started::Earlier { .. } | Started::Now, _) => {
-            power::turn_on(context, &bmc, permit).await.map(|()| JobResult::PoweredOn)
-        }
+        (Started::Earlier { .. } | Started::Now, _) => power::turn_on(context, &bmc, permit)
+            .await
+            .map(|()| JobResult::PoweredOn),
     }
 }
 
 async fn bmc(context: &JobContext, power: &Power) -> Result<Bmc, Failure> {
     match power::by(context, power).await? {
         By::Bmc(bmc) => Ok(bmc),
-        By::Person(person) => Err(fatal("no_bmc", format!("{} has no BMC: ask {person}", context.job.node_name))),
+        By::Person(person) => Err(fatal(
+            "no_bmc",
+            format!("{} has no BMC: ask {person}", context.job.node_name),
+        )),
     }
 }

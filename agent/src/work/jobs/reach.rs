@@ -27,7 +27,11 @@ pub(super) enum OtherKey {
 }
 
 /// The session that the job before this one left, else a new one; tried until the job's deadline, and said so.
-pub(super) async fn reach(context: &JobContext, login: &Login, other_key: OtherKey) -> Result<Session, Failure> {
+pub(super) async fn reach(
+    context: &JobContext,
+    login: &Login,
+    other_key: OtherKey,
+) -> Result<Session, Failure> {
     if let Some(session) = kept(context, login).await {
         return Ok(session);
     }
@@ -42,11 +46,15 @@ pub(super) async fn reach(context: &JobContext, login: &Login, other_key: OtherK
             }
             Err(error) => error,
         };
-        let not_yet = matches!(error, SshError::HostKeyMismatch { .. }) && other_key == OtherKey::NotYet;
+        let not_yet =
+            matches!(error, SshError::HostKeyMismatch { .. }) && other_key == OtherKey::NotYet;
         if !(error.connection() || not_yet) {
             return Err(error.into());
         }
-        context.voice.waiting_for(format!("waiting for SSH on {} ({error})", context.job.node_name));
+        context.voice.waiting_for(format!(
+            "waiting for SSH on {} ({error})",
+            context.job.node_name
+        ));
         before = Some(away_at(&error, asked));
         tokio::time::sleep(pause_after(&error)).await;
     }
@@ -59,7 +67,11 @@ pub(super) async fn reach_up(context: &JobContext, login: &Login) -> Result<Sess
         Ok(reached) => reached,
         Err(_) => {
             let last = context.voice.awaited().unwrap_or_default();
-            let why = format!("{} let nobody in for {} s; {last}", context.job.node_name, silent.as_secs());
+            let why = format!(
+                "{} let nobody in for {} s; {last}",
+                context.job.node_name,
+                silent.as_secs()
+            );
             Err(failed(UNREACHABLE, why))
         }
     }
@@ -81,12 +93,19 @@ pub(super) fn pause_after(error: &SshError) -> Duration {
 
 /// What the job before this one left, if it is what this login leads to.
 pub(super) async fn kept(context: &JobContext, login: &Login) -> Option<Session> {
-    context.agent.sessions.take(context.job.node, context.job.epoch, login).await
+    context
+        .agent
+        .sessions
+        .take(context.job.node, context.job.epoch, login)
+        .await
 }
 
 /// Leaves a session to the node's next job.
 pub(super) fn keep(context: &JobContext, login: &Login, session: Session) {
-    context.agent.sessions.keep(context.job.node, context.job.epoch, login, session);
+    context
+        .agent
+        .sessions
+        .keep(context.job.node, context.job.epoch, login, session);
 }
 
 /// When the machine is known not to have answered, of a try that began then and failed now: one that took no connection was asked to the end.
@@ -106,7 +125,10 @@ pub(super) fn away_at(error: &SshError, asked: Instant) -> Instant {
 /// Logs how long a system that now answers may have done so before, and what the log-in took.
 pub(super) fn noticed(context: &JobContext, before: Option<Instant>, opened: Instant) {
     if let Some(before) = before {
-        let noticed = Noticed { late: opened.duration_since(before), log_in: opened.elapsed() };
+        let noticed = Noticed {
+            late: opened.duration_since(before),
+            log_in: opened.elapsed(),
+        };
         context.voice.log(noticed.to_string());
     }
 }

@@ -32,7 +32,9 @@ pub(super) async fn run(
 ) -> Result<JobResult, Failure> {
     let (before, told) = match context.former_act(&[ACT]) {
         Some(record) => (record.before.clone(), None),
-        None => tell(context, login, permit).await.map(|(before, told)| (before, Some(told)))?,
+        None => tell(context, login, permit)
+            .await
+            .map(|(before, told)| (before, Some(told)))?,
     };
     let (lost, off) = tokio::select! {
         after = other_boot(context, login, &before, told) => return after.map(|boot_id| JobResult::Booted { boot_id }),
@@ -49,10 +51,15 @@ pub(super) async fn run(
             }
         }
         By::Person(person) => {
-            context.voice.log(format!("{lost}: {person} must look at {}", context.job.node_name));
+            context.voice.log(format!(
+                "{lost}: {person} must look at {}",
+                context.job.node_name
+            ));
         }
     }
-    other_boot(context, login, &before, None).await.map(|boot_id| JobResult::Booted { boot_id })
+    other_boot(context, login, &before, None)
+        .await
+        .map(|boot_id| JobResult::Booted { boot_id })
 }
 
 /// Resolves once the BMC has shown the machine off at every look for a while. A BMC that does not say so, or is not there, says nothing.
@@ -64,7 +71,11 @@ async fn stays_off(context: &JobContext, power: &Power) {
     let mut off_since = None;
     loop {
         tokio::time::sleep(long / 4).await;
-        let seen = power::heard(context, power).await.ok().and_then(Result::ok).map(|(_, view)| view);
+        let seen = power::heard(context, power)
+            .await
+            .ok()
+            .and_then(Result::ok)
+            .map(|(_, view)| view);
         off_since = match seen {
             Some(view) if view.power == PowerState::Off => off_since.or(Some(Instant::now())),
             Some(_) | None => None,
@@ -76,7 +87,11 @@ async fn stays_off(context: &JobContext, power: &Power) {
 }
 
 /// Commits the act with the boot id it ends, and tells the system; the session in that boot.
-async fn tell(context: &JobContext, login: &Login, permit: PermitId) -> Result<(String, Session), Failure> {
+async fn tell(
+    context: &JobContext,
+    login: &Login,
+    permit: PermitId,
+) -> Result<(String, Session), Failure> {
     let session = reach_up(context, login).await?;
     let before = session.boot_id().await?;
     context.redeem_power(permit).await?;
@@ -97,7 +112,10 @@ async fn other_boot(
 ) -> Result<String, Failure> {
     let mut told = Instant::now();
     let mut before_this = None;
-    let waiting = format!("waiting for {} to leave boot {before} and come back", context.job.node_name);
+    let waiting = format!(
+        "waiting for {} to leave boot {before} and come back",
+        context.job.node_name
+    );
     loop {
         context.voice.waiting_for(waiting.clone());
         if let Some(session) = still.take() {
@@ -115,8 +133,11 @@ async fn other_boot(
             Ok((session, _)) => {
                 if told.elapsed() > TELL_AGAIN {
                     told = Instant::now();
-                    context.voice.log("still in the boot before; telling it again");
-                    let _broken_connection_is_usual = session.exec(Command::Reboot, Bytes::new()).await;
+                    context
+                        .voice
+                        .log("still in the boot before; telling it again");
+                    let _broken_connection_is_usual =
+                        session.exec(Command::Reboot, Bytes::new()).await;
                 }
                 still = Some(session);
                 before_this = Some(asked);

@@ -14,26 +14,38 @@ use crate::work::context::{JobContext, failed, fatal};
 pub(super) async fn run(context: &JobContext, order: &RotateBmc) -> Result<JobResult, Failure> {
     let next = with(&order.power, &order.next);
     if order.tried && takes(context, &next).await? {
-        context.voice.log("the BMC takes the next password already".to_owned());
+        context
+            .voice
+            .log("the BMC takes the next password already".to_owned());
         return Ok(JobResult::BmcRotated);
     }
     let name = &context.job.node_name;
     let neither = |said: &str| {
         fatal(
             "bmc_credentials",
-            format!("the BMC of {name} takes neither of the two passwords that it may have: {said}"),
+            format!(
+                "the BMC of {name} takes neither of the two passwords that it may have: {said}"
+            ),
         )
     };
-    let by = by(context, &order.power).await.map_err(|failure| match failure.code.as_str() {
-        "bmc_credentials" if order.tried => neither(&failure.message),
-        _ => failure,
-    })?;
-    let By::Bmc(bmc) = by else { return Err(fatal("no_bmc", format!("{name} has no BMC"))) };
+    let by = by(context, &order.power)
+        .await
+        .map_err(|failure| match failure.code.as_str() {
+            "bmc_credentials" if order.tried => neither(&failure.message),
+            _ => failure,
+        })?;
+    let By::Bmc(bmc) = by else {
+        return Err(fatal("no_bmc", format!("{name} has no BMC")));
+    };
     match bmc.set_password(&order.next).await {
-        Ok(()) => context.voice.log("the BMC said yes; logging in with the next password".to_owned()),
+        Ok(()) => context
+            .voice
+            .log("the BMC said yes; logging in with the next password".to_owned()),
         // It may have been done, or not: the log-in tells.
         Err(error @ BmcError::Timeout { .. }) => context.voice.log(format!("{error}")),
-        Err(error @ BmcError::BadCredentials { .. }) if order.tried => return Err(neither(&error.to_string())),
+        Err(error @ BmcError::BadCredentials { .. }) if order.tried => {
+            return Err(neither(&error.to_string()));
+        }
         Err(error) => return Err(error.into()),
     }
     match takes(context, &next).await? {
@@ -61,8 +73,18 @@ async fn takes(context: &JobContext, power: &Power) -> Result<bool, Failure> {
 fn with(power: &Power, password: &Secret) -> Power {
     let password = password.clone();
     match power {
-        Power::Redfish(target) => Power::Redfish(BmcTarget { password, also: None, ..target.clone() }),
-        Power::Ipmi(target) => Power::Ipmi(IpmiTarget { password, also: None, ..target.clone() }),
-        Power::Manual { person } => Power::Manual { person: person.clone() },
+        Power::Redfish(target) => Power::Redfish(BmcTarget {
+            password,
+            also: None,
+            ..target.clone()
+        }),
+        Power::Ipmi(target) => Power::Ipmi(IpmiTarget {
+            password,
+            also: None,
+            ..target.clone()
+        }),
+        Power::Manual { person } => Power::Manual {
+            person: person.clone(),
+        },
     }
 }

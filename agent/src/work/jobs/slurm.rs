@@ -23,7 +23,9 @@ pub(super) async fn admit(
         None => controller.admit(&nodes, name, &watch).await?,
         Some(ours) => controller.give_back(&nodes, name, ours, &watch).await?,
     };
-    Ok(JobResult::Admitted { view: view.to_string() })
+    Ok(JobResult::Admitted {
+        view: view.to_string(),
+    })
 }
 
 pub(super) async fn drain(
@@ -33,7 +35,9 @@ pub(super) async fn drain(
     reason: &str,
 ) -> Result<JobResult, Failure> {
     let controller = context.agent.controllers.open(cluster);
-    controller.drain(name, reason, &context.watch(context.remaining())).await?;
+    controller
+        .drain(name, reason, &context.watch(context.remaining()))
+        .await?;
     Ok(JobResult::Drained)
 }
 
@@ -45,12 +49,18 @@ pub(super) async fn remove(
 ) -> Result<JobResult, Failure> {
     let controller = context.agent.controllers.open(cluster);
     let nodes = members(context, &controller, revision).await?;
-    controller.remove(&nodes, name, &context.watch(context.remaining())).await?;
+    controller
+        .remove(&nodes, name, &context.watch(context.remaining()))
+        .await?;
     Ok(JobResult::Removed)
 }
 
 /// A list of members that is not older than the job's order: the one at hand, or one that is asked for once for all who wait for it.
-async fn members(context: &JobContext, controller: &Controller, revision: i64) -> Result<Arc<[SlurmNode]>, Failure> {
+async fn members(
+    context: &JobContext,
+    controller: &Controller,
+    revision: i64,
+) -> Result<Arc<[SlurmNode]>, Failure> {
     let _alone = controller.asking().await;
     if let Some(nodes) = controller.members_since(revision) {
         return Ok(nodes);
@@ -62,6 +72,10 @@ async fn members(context: &JobContext, controller: &Controller, revision: i64) -
 
 impl From<SlurmError> for Failure {
     fn from(error: SlurmError) -> Self {
-        Self { code: error.code().into(), message: error.to_string(), retryable: error.retryable() }
+        Self {
+            code: error.code().into(),
+            message: error.to_string(),
+            retryable: error.retryable(),
+        }
     }
 }

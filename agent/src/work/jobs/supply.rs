@@ -20,7 +20,9 @@ struct Bundle {
 pub(super) async fn hold_blob(context: &JobContext, digest: Digest) -> Result<(), Failure> {
     let agent = &context.agent;
     let source = agent.server.client.blob_source();
-    context.voice.waiting_for(format!("waiting for blob {digest} from the server"));
+    context
+        .voice
+        .waiting_for(format!("waiting for blob {digest} from the server"));
     let told = |fetched: crate::blobs::Fetched| {
         context.voice.progress(Progress {
             at: agent.clock.now(),
@@ -45,16 +47,29 @@ pub(super) async fn hold_bundle(context: &JobContext, plan: &ConvergePlan) -> Re
     if plan.packages.is_empty() {
         return Ok(());
     }
-    let hex = plan.repository.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    let digest: Digest = format!("sha256:{hex}")
-        .parse()
-        .map_err(|_| fatal("bundle_unknown", format!("{:?} does not end in a bundle's digest", plan.repository)))?;
+    let hex = plan
+        .repository
+        .trim_end_matches('/')
+        .rsplit('/')
+        .next()
+        .unwrap_or_default();
+    let digest: Digest = format!("sha256:{hex}").parse().map_err(|_| {
+        fatal(
+            "bundle_unknown",
+            format!("{:?} does not end in a bundle's digest", plan.repository),
+        )
+    })?;
     hold_blob(context, digest).await?;
     let unreadable = |why: String| fatal("bundle_unreadable", format!("bundle {digest}: {why}"));
-    let bytes =
-        context.agent.blobs.read(digest, DESCRIPTION_BYTES).await.map_err(|error| unreadable(error.to_string()))?;
+    let bytes = context
+        .agent
+        .blobs
+        .read(digest, DESCRIPTION_BYTES)
+        .await
+        .map_err(|error| unreadable(error.to_string()))?;
     let bytes = bytes.ok_or_else(|| unreadable("removed as soon as it was there".into()))?;
-    let bundle: Bundle = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+    let bundle: Bundle =
+        serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
     for file in bundle.files.values() {
         hold_blob(context, *file).await?;
     }

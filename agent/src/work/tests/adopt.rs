@@ -38,7 +38,11 @@ impl Machine {
         std::fs::create_dir(sshd.dir.path().join("ssh")).unwrap();
         let line = operator.public_key().to_openssh().unwrap();
         sshd.write("ssh/authorized_keys", &format!("# ours\n{line} operator\n"));
-        Self { sshd, operator, ca: new_key() }
+        Self {
+            sshd,
+            operator,
+            ca: new_key(),
+        }
     }
 
     fn order(&self, host_key: Option<String>, secret: &PrivateKey) -> Adopt {
@@ -81,21 +85,39 @@ async fn run(order: Adopt) -> Result<JobResult, Failure> {
 #[tokio::test]
 async fn an_unconfirmed_host_key_is_told_and_nothing_is_sent() {
     let machine = Machine::start();
-    let failure = run(machine.order(None, &machine.operator)).await.unwrap_err();
-    assert_eq!((failure.code.as_str(), failure.retryable), ("host_key_unconfirmed", false));
-    assert!(failure.message.contains(&machine.sshd.fingerprint()), "{}", failure.message);
+    let failure = run(machine.order(None, &machine.operator))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (failure.code.as_str(), failure.retryable),
+        ("host_key_unconfirmed", false)
+    );
+    assert!(
+        failure.message.contains(&machine.sshd.fingerprint()),
+        "{}",
+        failure.message
+    );
     let other = format!("SHA256:{}", "A".repeat(43));
-    let failure = run(machine.order(Some(other.clone()), &machine.operator)).await.unwrap_err();
+    let failure = run(machine.order(Some(other.clone()), &machine.operator))
+        .await
+        .unwrap_err();
     assert_eq!(failure.code, "ssh_host_key_mismatch");
-    assert!(failure.message.contains(&other) && failure.message.contains(&machine.sshd.fingerprint()));
+    assert!(
+        failure.message.contains(&other) && failure.message.contains(&machine.sshd.fingerprint())
+    );
     assert_eq!(machine.sshd.file("asked"), "");
 }
 
 #[tokio::test]
 async fn a_credential_that_is_not_taken_is_told_and_never_shown() {
     let machine = Machine::start();
-    let failure = run(machine.order(Some(machine.sshd.fingerprint()), &new_key())).await.unwrap_err();
-    assert_eq!((failure.code.as_str(), failure.retryable), ("ssh_auth_refused", false));
+    let failure = run(machine.order(Some(machine.sshd.fingerprint()), &new_key()))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (failure.code.as_str(), failure.retryable),
+        ("ssh_auth_refused", false)
+    );
     let mut order = machine.order(Some(machine.sshd.fingerprint()), &machine.operator);
     order.secret = Secret::new("-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2\n");
     let failure = run(order).await.unwrap_err();
@@ -109,12 +131,23 @@ async fn the_line_and_the_marker_are_all_that_is_written_and_the_same_again_chan
     let machine = Machine::start();
     let before = machine.sshd.file("ssh/authorized_keys");
     let order = machine.order(Some(machine.sshd.fingerprint()), &machine.operator);
-    let here = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap().trim().to_owned();
+    let here = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .unwrap()
+        .trim()
+        .to_owned();
     for _ in 0..2 {
         let adopted = run(order.clone()).await.unwrap();
-        let JobResult::Adopted { host_key, boot_id } = adopted else { panic!("{adopted:?}") };
-        assert_eq!((host_key, boot_id), (machine.sshd.login(PRINCIPAL).host_key, here.clone()));
-        assert_eq!(machine.sshd.file("ssh/authorized_keys"), format!("{before}{}\n", order.trust));
+        let JobResult::Adopted { host_key, boot_id } = adopted else {
+            panic!("{adopted:?}")
+        };
+        assert_eq!(
+            (host_key, boot_id),
+            (machine.sshd.login(PRINCIPAL).host_key, here.clone())
+        );
+        assert_eq!(
+            machine.sshd.file("ssh/authorized_keys"),
+            format!("{before}{}\n", order.trust)
+        );
         let marker: Marker = serde_json::from_str(&machine.sshd.file("etc/marker.json")).unwrap();
         assert_eq!(marker, order.marker);
     }
@@ -123,7 +156,15 @@ async fn the_line_and_the_marker_are_all_that_is_written_and_the_same_again_chan
     next.trust = next.trust.replace(":1\"", ":2\"");
     next.user_key = certified(&machine.ca, &PRINCIPAL.replace(":1", ":2"));
     run(next.clone()).await.unwrap();
-    assert_eq!(machine.sshd.file("ssh/authorized_keys"), format!("{before}{}\n", next.trust));
+    assert_eq!(
+        machine.sshd.file("ssh/authorized_keys"),
+        format!("{before}{}\n", next.trust)
+    );
     let asked = machine.sshd.file("asked");
-    assert!(!["reboot", "poweroff", "muster-node"].iter().any(|word| asked.contains(word)), "{asked}");
+    assert!(
+        !["reboot", "poweroff", "muster-node"]
+            .iter()
+            .any(|word| asked.contains(word)),
+        "{asked}"
+    );
 }

@@ -16,13 +16,19 @@ use crate::ssh::sshd::PRINCIPAL;
 use crate::work::identity::Entry;
 use crate::work::{AgentError, AgentOptions, run};
 
-fn start(server: &FakeServer, dir: &Path, cancel: &CancellationToken) -> JoinHandle<Result<(), AgentError>> {
+fn start(
+    server: &FakeServer,
+    dir: &Path,
+    cancel: &CancellationToken,
+) -> JoinHandle<Result<(), AgentError>> {
     for loader in ["undionly.kpxe", "snponly.efi", "muster.ipxe", "muster-node"] {
         std::fs::write(dir.join(loader), loader).unwrap();
     }
     let options = AgentOptions {
         server_url: server.url.clone(),
-        entry: Entry::Loopback { token: Secret::new(TOKEN) },
+        entry: Entry::Loopback {
+            token: Secret::new(TOKEN),
+        },
         data_dir: dir.join("data"),
         ipxe_dir: dir.to_owned(),
         muster_node: dir.join("muster-node"),
@@ -34,17 +40,28 @@ fn start(server: &FakeServer, dir: &Path, cancel: &CancellationToken) -> JoinHan
 
 #[tokio::test]
 async fn an_agent_is_welcomed_works_and_stops_when_told() {
-    let (mut server, dir, cancel) = (FakeServer::start().await, tempfile::tempdir().unwrap(), CancellationToken::new());
+    let (mut server, dir, cancel) = (
+        FakeServer::start().await,
+        tempfile::tempdir().unwrap(),
+        CancellationToken::new(),
+    );
     server.ledger.lock().unwrap().away_for = 1;
     let agent = start(&server, dir.path(), &cancel);
     let (stuck, ready) = (node(&log_lines(1)), node(RESULT));
     let first = job(stuck.login(PRINCIPAL), plan());
     // The server gave the first attempt up and leases the job again: the first must say no more.
-    let second = Job { attempt: 2, spec: job(ready.login(PRINCIPAL), plan()).spec, ..first.clone() };
+    let second = Job {
+        attempt: 2,
+        spec: job(ready.login(PRINCIPAL), plan()).spec,
+        ..first.clone()
+    };
     server.jobs.send(first).unwrap();
     server.jobs.send(second).unwrap();
     let result = JobResult::Wiped { disks: vec![] };
-    assert_eq!(server.outcomes.recv().await, Some(Outcome::Succeeded { result }));
+    assert_eq!(
+        server.outcomes.recv().await,
+        Some(Outcome::Succeeded { result })
+    );
     cancel.cancel();
     agent.await.unwrap().unwrap();
     assert!(server.outcomes.try_recv().is_err());
@@ -52,11 +69,19 @@ async fn an_agent_is_welcomed_works_and_stops_when_told() {
 
 #[tokio::test]
 async fn an_agent_that_was_superseded_ends() {
-    let (server, dir, cancel) = (FakeServer::start().await, tempfile::tempdir().unwrap(), CancellationToken::new());
+    let (server, dir, cancel) = (
+        FakeServer::start().await,
+        tempfile::tempdir().unwrap(),
+        CancellationToken::new(),
+    );
     server.ledger.lock().unwrap().stale = Some("stale_epoch");
     let ready = node(RESULT);
-    server.jobs.send(job(ready.login(PRINCIPAL), plan())).unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(30), start(&server, dir.path(), &cancel)).await;
+    server
+        .jobs
+        .send(job(ready.login(PRINCIPAL), plan()))
+        .unwrap();
+    let ended =
+        tokio::time::timeout(Duration::from_secs(30), start(&server, dir.path(), &cancel)).await;
     let ended = ended.expect("it ends by itself").unwrap();
     assert!(matches!(ended, Err(AgentError::Superseded)), "{ended:?}");
 }
@@ -64,7 +89,11 @@ async fn an_agent_that_was_superseded_ends() {
 /// A server of tomorrow gives an order that this agent does not know, beside one that it does.
 #[tokio::test]
 async fn an_order_that_cannot_be_read_is_told_and_keeps_none_of_the_others() {
-    let (mut server, dir, cancel) = (FakeServer::start().await, tempfile::tempdir().unwrap(), CancellationToken::new());
+    let (mut server, dir, cancel) = (
+        FakeServer::start().await,
+        tempfile::tempdir().unwrap(),
+        CancellationToken::new(),
+    );
     let ready = node(RESULT);
     let known = job(ready.login(PRINCIPAL), plan());
     let mut strange = serde_json::to_value(&known).unwrap();
@@ -73,15 +102,29 @@ async fn an_order_that_cannot_be_read_is_told_and_keeps_none_of_the_others() {
     server.ledger.lock().unwrap().strange = Some(strange);
     let agent = start(&server, dir.path(), &cancel);
     server.jobs.send(known).unwrap();
-    let mut outcomes = vec![server.outcomes.recv().await.unwrap(), server.outcomes.recv().await.unwrap()];
+    let mut outcomes = vec![
+        server.outcomes.recv().await.unwrap(),
+        server.outcomes.recv().await.unwrap(),
+    ];
     outcomes.sort_by_key(|outcome| matches!(outcome, Outcome::Failed { .. }));
     cancel.cancel();
     agent.await.unwrap().unwrap();
-    assert_eq!(outcomes[0], Outcome::Succeeded { result: JobResult::Wiped { disks: vec![] } });
-    let Outcome::Failed { failure } = &outcomes[1] else { panic!("{outcomes:?}") };
-    assert_eq!((failure.code.as_str(), failure.retryable), ("order_unknown", true));
+    assert_eq!(
+        outcomes[0],
+        Outcome::Succeeded {
+            result: JobResult::Wiped { disks: vec![] }
+        }
+    );
+    let Outcome::Failed { failure } = &outcomes[1] else {
+        panic!("{outcomes:?}")
+    };
+    assert_eq!(
+        (failure.code.as_str(), failure.retryable),
+        ("order_unknown", true)
+    );
     assert!(
-        failure.message.contains("cannot read this polish") && failure.message.contains("update it"),
+        failure.message.contains("cannot read this polish")
+            && failure.message.contains("update it"),
         "{failure:?}"
     );
     let said = server.ledger.lock().unwrap().reads[0].clone();

@@ -17,13 +17,23 @@ use crate::consoles;
 const LIMIT: Duration = Duration::from_secs(30);
 
 fn site(consoles: Vec<ConsoleTarget>) -> Option<SiteConfig> {
-    Some(SiteConfig { revision: "r".into(), site: "lab".into(), subnets: Vec::new(), consoles })
+    Some(SiteConfig {
+        revision: "r".into(),
+        site: "lab".into(),
+        subnets: Vec::new(),
+        consoles,
+    })
 }
 
 /// What the server was told of a node.
 fn told(server: &FakeServer, node: NodeId) -> String {
     let ledger = server.ledger.lock().unwrap();
-    ledger.consoles.iter().filter(|chunk| chunk.node == node).map(|chunk| chunk.text.as_str()).collect()
+    ledger
+        .consoles
+        .iter()
+        .filter(|chunk| chunk.node == node)
+        .map(|chunk| chunk.text.as_str())
+        .collect()
 }
 
 async fn wait_until(server: &FakeServer, node: NodeId, done: impl Fn(&str) -> bool) -> String {
@@ -36,7 +46,9 @@ async fn wait_until(server: &FakeServer, node: NodeId, done: impl Fn(&str) -> bo
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     });
-    waited.await.unwrap_or_else(|_| panic!("told: {:?}", told(server, node)))
+    waited
+        .await
+        .unwrap_or_else(|_| panic!("told: {:?}", told(server, node)))
 }
 
 #[tokio::test]
@@ -45,11 +57,19 @@ async fn a_console_that_breaks_is_read_again_and_a_server_that_is_away_loses_not
     let (agent, _dir) = agent(&server, Duration::from_secs(60)).await;
     let console = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (node, gone) = (NodeId::new(), NodeId::new());
-    let target =
-        ConsoleTarget { node, address: "127.0.0.1".parse().unwrap(), port: console.local_addr().unwrap().port() };
-    let refusing = ConsoleTarget { node: gone, port: 1, ..target };
+    let target = ConsoleTarget {
+        node,
+        address: "127.0.0.1".parse().unwrap(),
+        port: console.local_addr().unwrap().port(),
+    };
+    let refusing = ConsoleTarget {
+        node: gone,
+        port: 1,
+        ..target
+    };
     let (config, configs) = watch::channel(site(vec![target, refusing]));
-    let recording = AbortOnDropHandle::new(tokio::spawn(consoles::record(Arc::clone(&agent), configs)));
+    let recording =
+        AbortOnDropHandle::new(tokio::spawn(consoles::record(Arc::clone(&agent), configs)));
 
     let (mut line, _) = console.accept().await.unwrap();
     line.write_all(b"SeaBIOS\r\n\x00\xff").await.unwrap();
@@ -70,13 +90,22 @@ async fn a_console_that_breaks_is_read_again_and_a_server_that_is_away_loses_not
             && parts[2].ends_with("is lost: it closed the connection; it is tried again]"),
         "{text:?}"
     );
-    assert!(parts[3].is_empty() && parts[4].ends_with("is read again]"), "{text:?}");
+    assert!(
+        parts[3].is_empty() && parts[4].ends_with("is read again]"),
+        "{text:?}"
+    );
 
     // A console nobody declares any more is let go of, and nothing was ever sent to it.
     config.send_replace(site(Vec::new()));
     let mut sent = Vec::new();
-    tokio::time::timeout(LIMIT, line.read_to_end(&mut sent)).await.unwrap().unwrap();
+    tokio::time::timeout(LIMIT, line.read_to_end(&mut sent))
+        .await
+        .unwrap()
+        .unwrap();
     assert!(sent.is_empty());
     drop(config);
-    tokio::time::timeout(LIMIT, recording).await.unwrap().unwrap();
+    tokio::time::timeout(LIMIT, recording)
+        .await
+        .unwrap()
+        .unwrap();
 }

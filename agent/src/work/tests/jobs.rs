@@ -23,15 +23,25 @@ const LEASE: Duration = Duration::from_millis(600);
 
 #[tokio::test]
 async fn a_job_runs_to_its_outcome_and_tells_its_log() {
-    let (mut server, sshd) = (FakeServer::start().await, node(&format!("{}{RESULT}", log_lines(3))));
+    let (mut server, sshd) = (
+        FakeServer::start().await,
+        node(&format!("{}{RESULT}", log_lines(3))),
+    );
     let (agent, _dir) = agent(&server, LEASE).await;
     let context = wipe(&agent, sshd.login(PRINCIPAL), plan());
     job::run(context, CancellationToken::new()).await;
     let result = JobResult::Wiped { disks: vec![] };
-    assert_eq!(server.outcomes.try_recv(), Ok(Outcome::Succeeded { result }));
+    assert_eq!(
+        server.outcomes.try_recv(),
+        Ok(Outcome::Succeeded { result })
+    );
     let ledger = server.ledger.lock().unwrap();
-    let told: Vec<&str> =
-        ledger.renewals.iter().flat_map(|renewal| &renewal.log).map(|line| line.text.as_str()).collect();
+    let told: Vec<&str> = ledger
+        .renewals
+        .iter()
+        .flat_map(|renewal| &renewal.log)
+        .map(|line| line.text.as_str())
+        .collect();
     assert!(told.ends_with(&["line 0", "line 1", "line 2"]), "{told:?}");
 }
 
@@ -45,7 +55,10 @@ async fn a_cancelled_job_stops_the_node_too() {
     let job = context.job.id;
     job::run(context, CancellationToken::new()).await;
     assert_eq!(server.outcomes.try_recv(), Ok(Outcome::Cancelled));
-    assert!(sshd.file("asked").contains(&format!("muster-node cancel {job}\n")));
+    assert!(
+        sshd.file("asked")
+            .contains(&format!("muster-node cancel {job}\n"))
+    );
 }
 
 #[tokio::test]
@@ -54,7 +67,11 @@ async fn a_stale_attempt_ends_without_a_word_and_a_stale_epoch_ends_the_agent() 
     let (agent, _dir) = agent(&server, LEASE).await;
     for (code, superseded) in [("stale_attempt", false), ("stale_epoch", true)] {
         server.ledger.lock().unwrap().stale = Some(code);
-        job::run(wipe(&agent, sshd.login(PRINCIPAL), plan()), CancellationToken::new()).await;
+        job::run(
+            wipe(&agent, sshd.login(PRINCIPAL), plan()),
+            CancellationToken::new(),
+        )
+        .await;
         assert!(server.outcomes.try_recv().is_err());
         assert_eq!(agent.superseded.is_cancelled(), superseded);
     }
@@ -70,9 +87,20 @@ async fn a_job_past_its_time_says_what_it_waited_for() {
     let mut context = Arc::into_inner(wipe(&agent, login, plan())).unwrap();
     context.deadline = tokio::time::Instant::now() + Duration::from_millis(300);
     job::run(Arc::new(context), CancellationToken::new()).await;
-    let Ok(Outcome::Failed { failure }) = server.outcomes.try_recv() else { panic!("a timeout is a failure") };
-    assert_eq!((failure.code.as_str(), failure.retryable), ("timeout", true));
-    assert!(failure.message.contains("still waiting for SSH on n1 (127.0.0.1:"), "{}", failure.message);
+    let Ok(Outcome::Failed { failure }) = server.outcomes.try_recv() else {
+        panic!("a timeout is a failure")
+    };
+    assert_eq!(
+        (failure.code.as_str(), failure.retryable),
+        ("timeout", true)
+    );
+    assert!(
+        failure
+            .message
+            .contains("still waiting for SSH on n1 (127.0.0.1:"),
+        "{}",
+        failure.message
+    );
 }
 
 /// The server is gone for good: what could act twice stops before its lease is over, what only follows goes on to its deadline.
@@ -85,8 +113,20 @@ async fn only_a_job_that_acts_unasked_stops_with_its_lease() {
     let login = gone.login(PRINCIPAL);
     drop(gone);
     let wiping = wipe(&agent, login.clone(), plan());
-    let reboot = JobSpec::Reboot { power: Power::Manual { person: "ada".into() }, login, permit: PermitId::new() };
-    let rebooting = JobContext::new(Job { spec: reboot, ..wiping.job.clone() }, Arc::clone(&agent));
+    let reboot = JobSpec::Reboot {
+        power: Power::Manual {
+            person: "ada".into(),
+        },
+        login,
+        permit: PermitId::new(),
+    };
+    let rebooting = JobContext::new(
+        Job {
+            spec: reboot,
+            ..wiping.job.clone()
+        },
+        Arc::clone(&agent),
+    );
     tokio::select! {
         biased;
         ended = job::keep_lease(&wiping) => panic!("{ended:?}"),
@@ -106,20 +146,45 @@ async fn a_failed_job_tells_what_the_bmc_logged() {
     let login = gone.login(PRINCIPAL);
     drop(gone);
     let like = wipe(&agent, login.clone(), plan());
-    let reboot = JobSpec::Reboot { power: Power::Redfish(bmc.target.clone()), login, permit: PermitId::new() };
-    let mut context = JobContext::new(Job { spec: reboot, ..like.job.clone() }, Arc::clone(&agent));
+    let reboot = JobSpec::Reboot {
+        power: Power::Redfish(bmc.target.clone()),
+        login,
+        permit: PermitId::new(),
+    };
+    let mut context = JobContext::new(
+        Job {
+            spec: reboot,
+            ..like.job.clone()
+        },
+        Arc::clone(&agent),
+    );
     context.deadline = tokio::time::Instant::now() + Duration::from_millis(300);
     context.began = "2026-01-02T12:00:00Z".parse().unwrap();
     job::run(Arc::new(context), CancellationToken::new()).await;
-    let Ok(Outcome::Failed { failure }) = server.outcomes.try_recv() else { panic!("it failed") };
+    let Ok(Outcome::Failed { failure }) = server.outcomes.try_recv() else {
+        panic!("it failed")
+    };
     assert_eq!(failure.code, "timeout", "the failure stays what it was");
     let ledger = server.ledger.lock().unwrap();
-    let told: Vec<&str> =
-        ledger.renewals.iter().flat_map(|renewal| &renewal.log).map(|line| line.text.as_str()).collect();
-    assert!(told.contains(&"BMC event log, 2026-01-03T00:00:00Z: Critical: PSU lost"), "{told:?}");
-    assert!(!told.iter().any(|line| line.contains("2026-01-01")), "{told:?}");
+    let told: Vec<&str> = ledger
+        .renewals
+        .iter()
+        .flat_map(|renewal| &renewal.log)
+        .map(|line| line.text.as_str())
+        .collect();
     assert!(
-        told.ends_with(&["BMC sensors: 3 read, 1 not OK; 312 W drawn", "BMC sensor Fan 2: 0 RPM, Critical"]),
+        told.contains(&"BMC event log, 2026-01-03T00:00:00Z: Critical: PSU lost"),
+        "{told:?}"
+    );
+    assert!(
+        !told.iter().any(|line| line.contains("2026-01-01")),
+        "{told:?}"
+    );
+    assert!(
+        told.ends_with(&[
+            "BMC sensors: 3 read, 1 not OK; 312 W drawn",
+            "BMC sensor Fan 2: 0 RPM, Critical"
+        ]),
         "{told:?}"
     );
 }
@@ -128,29 +193,66 @@ async fn a_failed_job_tells_what_the_bmc_logged() {
 async fn a_system_that_is_to_be_up_and_lets_nobody_in_is_down_before_the_jobs_time_is_over() {
     let server = FakeServer::start().await;
     let (agent, _dir) = agent(&server, LEASE).await;
-    let agent = Arc::new(Agent { silent: Duration::from_secs(1), ..Arc::into_inner(agent).unwrap() });
+    let agent = Arc::new(Agent {
+        silent: Duration::from_secs(1),
+        ..Arc::into_inner(agent).unwrap()
+    });
     let gone = node("");
     let login = gone.login(PRINCIPAL);
     drop(gone);
-    let spec = JobSpec::Inventory { login: login.clone(), cabled: Vec::new() };
-    let job = Job { timeout_s: 3600, spec, ..wipe(&agent, login.clone(), plan()).job.clone() };
+    let spec = JobSpec::Inventory {
+        login: login.clone(),
+        cabled: Vec::new(),
+    };
+    let job = Job {
+        timeout_s: 3600,
+        spec,
+        ..wipe(&agent, login.clone(), plan()).job.clone()
+    };
     // However often it was tried before.
-    let looking = JobContext::new(Job { attempt: 2, ..job.clone() }, Arc::clone(&agent));
+    let looking = JobContext::new(
+        Job {
+            attempt: 2,
+            ..job.clone()
+        },
+        Arc::clone(&agent),
+    );
     let failure = jobs::execute(&looking).await.unwrap_err();
-    assert_eq!((failure.code.as_str(), failure.retryable), ("ssh_unreachable", true));
-    assert!(failure.message.starts_with("n1 let nobody in for 1 s; waiting for SSH"), "{}", failure.message);
+    assert_eq!(
+        (failure.code.as_str(), failure.retryable),
+        ("ssh_unreachable", true)
+    );
+    assert!(
+        failure
+            .message
+            .starts_with("n1 let nobody in for 1 s; waiting for SSH"),
+        "{}",
+        failure.message
+    );
     // What an earlier attempt may have begun to write goes on there without us.
     let wiping = JobContext::new(job, Arc::clone(&agent));
-    let waits = tokio::time::timeout(Duration::from_secs(3), node_job::run(&wiping, &login, Work::Wipe(plan()))).await;
+    let waits = tokio::time::timeout(
+        Duration::from_secs(3),
+        node_job::run(&wiping, &login, Work::Wipe(plan())),
+    )
+    .await;
     assert!(waits.is_err(), "{waits:?}");
 }
 
 #[tokio::test]
 async fn a_machine_that_its_reboot_left_off_is_started_and_one_that_is_on_is_let_be() {
-    let (old, new) = ("3f2504e0-4f89-41d3-9a0c-0305e82c3301", "3f2504e0-4f89-41d3-9a0c-0305e82c3302");
+    let (old, new) = (
+        "3f2504e0-4f89-41d3-9a0c-0305e82c3301",
+        "3f2504e0-4f89-41d3-9a0c-0305e82c3302",
+    );
     let (server, sshd, bmc) = (FakeServer::start().await, node(""), FakeBmc::start().await);
     let short = Duration::from_millis(100);
-    let limits = Limits { spacing: short / 100, poll: short / 10, stays_off: short, ..Limits::default() };
+    let limits = Limits {
+        spacing: short / 100,
+        poll: short / 10,
+        stays_off: short,
+        ..Limits::default()
+    };
     let (agent, _dir) = agent_with(&server, LEASE, Bmcs::new(limits)).await;
     let record = ActRecord {
         attempt: 1,
@@ -161,12 +263,25 @@ async fn a_machine_that_its_reboot_left_off_is_started_and_one_that_is_on_is_let
     };
     let login = sshd.login(PRINCIPAL);
     let like = wipe(&agent, login.clone(), plan());
-    let spec = JobSpec::Reboot { power: Power::Redfish(bmc.target.clone()), login, permit: PermitId::new() };
-    let job = Job { spec, acts: vec![record], ..like.job.clone() };
+    let spec = JobSpec::Reboot {
+        power: Power::Redfish(bmc.target.clone()),
+        login,
+        permit: PermitId::new(),
+    };
+    let job = Job {
+        spec,
+        acts: vec![record],
+        ..like.job.clone()
+    };
     let rebooting = || JobContext::new(job.clone(), Arc::clone(&agent));
     sshd.write("boot_id", old);
     bmc.state().power = "On";
-    assert!(tokio::time::timeout(10 * short, jobs::execute(&rebooting())).await.is_err(), "it is waited for");
+    assert!(
+        tokio::time::timeout(10 * short, jobs::execute(&rebooting()))
+            .await
+            .is_err(),
+        "it is waited for"
+    );
     assert!(bmc.state().resets.is_empty());
     bmc.state().power = "Off";
     let comes_up = async {
@@ -177,6 +292,11 @@ async fn a_machine_that_its_reboot_left_off_is_started_and_one_that_is_on_is_let
     };
     let rebooting = rebooting();
     let (booted, ()) = tokio::join!(jobs::execute(&rebooting), comes_up);
-    assert_eq!(booted.unwrap(), JobResult::Booted { boot_id: new.into() });
+    assert_eq!(
+        booted.unwrap(),
+        JobResult::Booted {
+            boot_id: new.into()
+        }
+    );
     assert_eq!(bmc.state().resets, ["On"], "once");
 }

@@ -23,16 +23,32 @@ const LEASE: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(20);
 
 /// A job of its own on a node at an epoch.
-async fn run(agent: &Arc<Agent>, node: NodeId, epoch: i64, login: &Login) -> Result<WorkResult, Failure> {
+async fn run(
+    agent: &Arc<Agent>,
+    node: NodeId,
+    epoch: i64,
+    login: &Login,
+) -> Result<WorkResult, Failure> {
     let like = wipe(agent, login.clone(), plan());
-    let job = Job { node, epoch, ..like.job.clone() };
-    node_job::run(&JobContext::new(job, Arc::clone(agent)), login, Work::Wipe(plan())).await
+    let job = Job {
+        node,
+        epoch,
+        ..like.job.clone()
+    };
+    node_job::run(
+        &JobContext::new(job, Arc::clone(agent)),
+        login,
+        Work::Wipe(plan()),
+    )
+    .await
 }
 
 /// Connections that a command was run over.
 fn connections(sshd: &Sshd) -> usize {
     let seen = sshd.file("connections");
-    seen.lines().collect::<std::collections::BTreeSet<_>>().len()
+    seen.lines()
+        .collect::<std::collections::BTreeSet<_>>()
+        .len()
 }
 
 #[tokio::test]
@@ -45,8 +61,14 @@ async fn the_next_job_needs_no_log_in_and_asks_once_for_muster_node() {
     }
     assert_eq!((connections(&sshd), agent.sessions.len()), (1, 1));
     assert_eq!(sshd.file("asked").matches("sha256sum").count(), 1);
-    run(&agent, NodeId::new(), 1, &sshd.login(PRINCIPAL)).await.unwrap();
-    assert_eq!((connections(&sshd), agent.sessions.len()), (2, 2), "another node is never it");
+    run(&agent, NodeId::new(), 1, &sshd.login(PRINCIPAL))
+        .await
+        .unwrap();
+    assert_eq!(
+        (connections(&sshd), agent.sessions.len()),
+        (2, 2),
+        "another node is never it"
+    );
 }
 
 #[tokio::test]
@@ -58,9 +80,14 @@ async fn what_was_prepared_is_found_by_the_work() {
     let context = wipe(&agent, login.clone(), plan());
     node_job::prepare(&context, &login).await.unwrap();
     assert_eq!(sshd.file("pushed"), "muster-node");
-    node_job::run(&context, &login, Work::Wipe(plan())).await.unwrap();
+    node_job::run(&context, &login, Work::Wipe(plan()))
+        .await
+        .unwrap();
     assert_eq!(
-        (connections(&sshd), sshd.file("asked").matches("sha256sum").count()),
+        (
+            connections(&sshd),
+            sshd.file("asked").matches("sha256sum").count()
+        ),
         (1, 1),
         "asked when it was put there"
     );
@@ -77,9 +104,16 @@ async fn what_an_order_says_differently_drops_it() {
     assert_eq!(connections(&sshd), 2, "another assignment epoch");
     run(&agent, id, 2, &sshd.login(other)).await.unwrap();
     assert_eq!(connections(&sshd), 3, "another principal");
-    let stranger = Login { host_key: new_key().public_key().to_openssh().unwrap(), ..sshd.login(other) };
+    let stranger = Login {
+        host_key: new_key().public_key().to_openssh().unwrap(),
+        ..sshd.login(other)
+    };
     let failure = run(&agent, id, 2, &stranger).await.unwrap_err();
-    assert_eq!((failure.code.as_str(), agent.sessions.len()), ("ssh_host_key_mismatch", 0), "another host key");
+    assert_eq!(
+        (failure.code.as_str(), agent.sessions.len()),
+        ("ssh_host_key_mismatch", 0),
+        "another host key"
+    );
 }
 
 #[tokio::test]
@@ -88,7 +122,9 @@ async fn work_that_failed_leaves_none() {
                   \"message\":\"\",\"retryable\":false}}\n";
     let (server, sshd) = (FakeServer::start().await, node(failed));
     let (agent, _dir) = agent(&server, LEASE).await;
-    let result = run(&agent, NodeId::new(), 1, &sshd.login(PRINCIPAL)).await.unwrap();
+    let result = run(&agent, NodeId::new(), 1, &sshd.login(PRINCIPAL))
+        .await
+        .unwrap();
     assert!(matches!(result, WorkResult::Failed(_)), "{result:?}");
     assert_eq!(agent.sessions.len(), 0);
 }
@@ -98,7 +134,10 @@ async fn one_that_was_cut_is_made_anew() {
     let (server, sshd, id) = (FakeServer::start().await, node(RESULT), NodeId::new());
     let (agent, _dir) = agent(&server, LEASE).await;
     run(&agent, id, 1, &sshd.login(PRINCIPAL)).await.unwrap();
-    let killed = std::process::Command::new("kill").args(["-9", sshd.file("session").trim()]).status().unwrap();
+    let killed = std::process::Command::new("kill")
+        .args(["-9", sshd.file("session").trim()])
+        .status()
+        .unwrap();
     assert!(killed.success());
     run(&agent, id, 1, &sshd.login(PRINCIPAL)).await.unwrap();
     assert_eq!(connections(&sshd), 2);
@@ -110,7 +149,10 @@ async fn one_that_fell_silent_is_made_anew() {
     let (server, sshd, id) = (FakeServer::start().await, node(RESULT), NodeId::new());
     let (agent, _dir) = agent(&server, LEASE).await;
     let wire = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let login = || Login { port: wire.local_addr().unwrap().port(), ..sshd.login(PRINCIPAL) };
+    let login = || Login {
+        port: wire.local_addr().unwrap().port(),
+        ..sshd.login(PRINCIPAL)
+    };
     let (mute, muted) = watch::channel(());
     let (first, second) = (login(), login());
     let port = sshd.port;
@@ -133,7 +175,10 @@ async fn one_that_fell_silent_is_made_anew() {
     });
     run(&agent, id, 1, &first).await.unwrap();
     mute.send_replace(());
-    tokio::time::timeout(SOON, run(&agent, id, 1, &second)).await.expect("noticed").unwrap();
+    tokio::time::timeout(SOON, run(&agent, id, 1, &second))
+        .await
+        .expect("noticed")
+        .unwrap();
     assert_eq!(connections(&sshd), 2);
     proxy.abort();
 }
@@ -142,31 +187,68 @@ async fn one_that_fell_silent_is_made_anew() {
 async fn a_reboot_ends_it_and_leaves_one_in_the_next_boot() {
     let (server, sshd, id) = (FakeServer::start().await, node(RESULT), NodeId::new());
     let (agent, _dir) = agent(&server, LEASE).await;
-    let (old, new) = ("3f2504e0-4f89-41d3-9a0c-0305e82c3301", "3f2504e0-4f89-41d3-9a0c-0305e82c3302");
+    let (old, new) = (
+        "3f2504e0-4f89-41d3-9a0c-0305e82c3301",
+        "3f2504e0-4f89-41d3-9a0c-0305e82c3302",
+    );
     sshd.write("boot_id", old);
     sshd.write("next_boot_id", new);
     run(&agent, id, 1, &sshd.login(PRINCIPAL)).await.unwrap();
 
-    let power = Power::Manual { person: "the lab".into() };
-    let spec = JobSpec::Reboot { power, login: sshd.login(PRINCIPAL), permit: PermitId::new() };
+    let power = Power::Manual {
+        person: "the lab".into(),
+    };
+    let spec = JobSpec::Reboot {
+        power,
+        login: sshd.login(PRINCIPAL),
+        permit: PermitId::new(),
+    };
     let like = wipe(&agent, sshd.login(PRINCIPAL), plan());
-    let job = Job { node: id, spec, ..like.job.clone() };
-    let booted = jobs::execute(&JobContext::new(job, Arc::clone(&agent))).await.unwrap();
-    assert_eq!(booted, JobResult::Booted { boot_id: new.into() });
-    let committed = server.ledger.lock().unwrap().acts.iter().map(|act| act.before.clone()).collect::<Vec<_>>();
+    let job = Job {
+        node: id,
+        spec,
+        ..like.job.clone()
+    };
+    let booted = jobs::execute(&JobContext::new(job, Arc::clone(&agent)))
+        .await
+        .unwrap();
+    assert_eq!(
+        booted,
+        JobResult::Booted {
+            boot_id: new.into()
+        }
+    );
+    let committed = server
+        .ledger
+        .lock()
+        .unwrap()
+        .acts
+        .iter()
+        .map(|act| act.before.clone())
+        .collect::<Vec<_>>();
     assert_eq!(committed, [old], "with the id of the boot that it ended");
     assert_eq!(connections(&sshd), 2);
 
     run(&agent, id, 1, &sshd.login(PRINCIPAL)).await.unwrap();
-    assert_eq!(connections(&sshd), 2, "the job after it goes on in the session that saw the new boot");
+    assert_eq!(
+        connections(&sshd),
+        2,
+        "the job after it goes on in the session that saw the new boot"
+    );
 }
 
 #[tokio::test]
 async fn it_tells_when_another_system_of_the_machine_is_up() {
     let (sshd, kept, id) = (node(RESULT), KeptSessions::default(), NodeId::new());
     let login = sshd.login(PRINCIPAL);
-    let other = Login { host_key: new_key().public_key().to_openssh().unwrap(), ..login.clone() };
-    let elsewhere = Login { address: [127, 0, 0, 2].into(), ..other.clone() };
+    let other = Login {
+        host_key: new_key().public_key().to_openssh().unwrap(),
+        ..login.clone()
+    };
+    let elsewhere = Login {
+        address: [127, 0, 0, 2].into(),
+        ..other.clone()
+    };
     for (asked, up) in [(&other, true), (&login, false), (&elsewhere, false)] {
         kept.keep(id, 1, &login, Session::connect(&login, SOON).await.unwrap());
         assert_eq!((kept.other_answers(id, asked).await, kept.len()), (up, 0));
@@ -184,14 +266,20 @@ async fn they_are_bounded_and_closed_when_nobody_comes() {
         kept.keep(id, 1, &login, session().await);
     }
     assert_eq!(kept.len(), 2);
-    assert!(kept.take(ids[0], 1, &login).await.is_none(), "the one that was idle longest made room");
+    assert!(
+        kept.take(ids[0], 1, &login).await.is_none(),
+        "the one that was idle longest made room"
+    );
     assert!(kept.take(ids[1], 1, &login).await.is_some());
     kept.sweep();
     assert_eq!(kept.len(), 1, "the last one is in its time");
 
     let over = KeptSessions::holding(2, Duration::ZERO);
     over.keep(ids[0], 1, &login, session().await);
-    assert!(over.take(ids[0], 1, &login).await.is_none(), "it comes too late");
+    assert!(
+        over.take(ids[0], 1, &login).await.is_none(),
+        "it comes too late"
+    );
     over.keep(ids[0], 1, &login, session().await);
     over.sweep();
     assert!(over.is_empty());

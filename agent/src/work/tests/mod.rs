@@ -39,14 +39,21 @@ pub(super) async fn agent(server: &FakeServer, lease: Duration) -> (Arc<Agent>, 
     agent_with(server, lease, Bmcs::default()).await
 }
 
-pub(super) async fn agent_with(server: &FakeServer, lease: Duration, bmcs: Bmcs) -> (Arc<Agent>, TempDir) {
+pub(super) async fn agent_with(
+    server: &FakeServer,
+    lease: Duration,
+    bmcs: Bmcs,
+) -> (Arc<Agent>, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let bytes = bytes::Bytes::from_static(b"muster-node");
     let agent = Agent {
         server: server.connect(),
         lease,
         clock: Clock::System,
-        node: NodeBinary { digest: Digest::of(&bytes), bytes },
+        node: NodeBinary {
+            digest: Digest::of(&bytes),
+            bytes,
+        },
         boots: ArmedBoots::new(),
         bmcs,
         controllers: Controllers::default(),
@@ -62,10 +69,17 @@ pub(super) async fn agent_with(server: &FakeServer, lease: Duration, bmcs: Bmcs)
 /// A node with muster-node in place, and lines of a job.
 fn node(lines: &str) -> Sshd {
     let sshd = Sshd::start(include_str!("muster-node.sh"));
-    let version = Version { protocol: 1, version: "0".into(), digest: Digest::of(b"muster-node") };
+    let version = Version {
+        protocol: 1,
+        version: "0".into(),
+        digest: Digest::of(b"muster-node"),
+    };
     sshd.write("version", &serde_json::to_string(&version).unwrap());
     sshd.write("lines", lines);
-    let fifo = std::process::Command::new("mkfifo").arg(sshd.dir.path().join("answered")).status().unwrap();
+    let fifo = std::process::Command::new("mkfifo")
+        .arg(sshd.dir.path().join("answered"))
+        .status()
+        .unwrap();
     assert!(fifo.success());
     sshd
 }
@@ -89,13 +103,18 @@ fn job(login: Login, plan: WipePlan) -> Job {
 }
 
 fn plan() -> WipePlan {
-    WipePlan { permit: PermitId::new(), operation: OperationId::new(), claim: None, disk_serials: vec!["S1".into()] }
+    WipePlan {
+        permit: PermitId::new(),
+        operation: OperationId::new(),
+        claim: None,
+        disk_serials: vec!["S1".into()],
+    }
 }
 
-const RESULT: &str =
-    "{\"line\":\"result\",\"at\":\"2026-01-01T00:00:00Z\",\"result\":{\"result\":\"wiped\",\"disks\":[]}}\n";
+const RESULT: &str = "{\"line\":\"result\",\"at\":\"2026-01-01T00:00:00Z\",\"result\":{\"result\":\"wiped\",\"disks\":[]}}\n";
 
 fn log_lines(count: usize) -> String {
-    let line = |n| format!("{{\"line\":\"log\",\"at\":\"2026-01-01T00:00:00Z\",\"text\":\"line {n}\"}}\n");
+    let line =
+        |n| format!("{{\"line\":\"log\",\"at\":\"2026-01-01T00:00:00Z\",\"text\":\"line {n}\"}}\n");
     (0..count).map(line).collect()
 }

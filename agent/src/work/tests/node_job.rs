@@ -14,25 +14,43 @@ const LEASE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn an_interrupted_attach_goes_on_where_it_ended() {
-    let (server, sshd) = (FakeServer::start().await, node(&format!("{}{RESULT}", log_lines(40))));
+    let (server, sshd) = (
+        FakeServer::start().await,
+        node(&format!("{}{RESULT}", log_lines(40))),
+    );
     sshd.write("flaky", "");
     let (agent, _dir) = agent(&server, LEASE).await;
     let login = sshd.login(PRINCIPAL);
     let context = wipe(&agent, login.clone(), plan());
-    let result = node_job::run(&context, &login, Work::Wipe(plan())).await.unwrap();
+    let result = node_job::run(&context, &login, Work::Wipe(plan()))
+        .await
+        .unwrap();
     assert_eq!(result, WorkResult::Wiped { disks: vec![] });
 
     let said = context.voice.report().log;
-    let lines: Vec<&str> =
-        said.iter().map(|line| line.text.as_str()).filter(|text| text.starts_with("line ")).collect();
+    let lines: Vec<&str> = said
+        .iter()
+        .map(|line| line.text.as_str())
+        .filter(|text| text.starts_with("line "))
+        .collect();
     let all: Vec<String> = (0..40).map(|n| format!("line {n}")).collect();
     assert_eq!(lines, all, "none lost, none twice");
-    let offsets: Vec<usize> = sshd.file("offsets").lines().map(|offset| offset.parse().unwrap()).collect();
+    let offsets: Vec<usize> = sshd
+        .file("offsets")
+        .lines()
+        .map(|offset| offset.parse().unwrap())
+        .collect();
     assert_eq!((offsets.len(), offsets[0]), (3, 0));
-    assert!(offsets[1] > 0, "the whole lines before the break are not read again");
+    assert!(
+        offsets[1] > 0,
+        "the whole lines before the break are not read again"
+    );
     let sent: Plan = serde_json::from_str(&sshd.file("plan")).unwrap();
     assert_eq!((sent.job, sent.attempt, sent.epoch), (context.job.id, 1, 1));
-    assert!(!sshd.file("asked").contains("set -e"), "muster-node was in place");
+    assert!(
+        !sshd.file("asked").contains("set -e"),
+        "muster-node was in place"
+    );
 }
 
 #[tokio::test]
@@ -43,11 +61,19 @@ async fn a_challenge_is_redeemed_once_and_answered() {
     let (agent, _dir) = agent(&server, LEASE).await;
     let login = sshd.login(PRINCIPAL);
     let context = wipe(&agent, login.clone(), plan());
-    node_job::run(&context, &login, Work::Wipe(plan())).await.unwrap();
-    assert_eq!(sshd.file("answer"), "{\"answer\":\"granted\",\"signature\":\"c2lnbmVk\"}");
+    node_job::run(&context, &login, Work::Wipe(plan()))
+        .await
+        .unwrap();
+    assert_eq!(
+        sshd.file("answer"),
+        "{\"answer\":\"granted\",\"signature\":\"c2lnbmVk\"}"
+    );
     let redeemed = &server.ledger.lock().unwrap().redeemed;
     assert_eq!(redeemed.len(), 1);
-    assert_eq!((redeemed[0].permit, redeemed[0].challenge.as_ref()), (challenge.permit, Some(&challenge)));
+    assert_eq!(
+        (redeemed[0].permit, redeemed[0].challenge.as_ref()),
+        (challenge.permit, Some(&challenge))
+    );
 }
 
 #[tokio::test]
@@ -57,14 +83,26 @@ async fn an_old_muster_node_is_replaced_in_the_installed_system_only() {
     let sshd = node(RESULT);
     sshd.write("version", "{\"protocol\":0}");
     let login = sshd.login(PRINCIPAL);
-    node_job::run(&wipe(&agent, login.clone(), plan()), &login, Work::Wipe(plan())).await.unwrap();
+    node_job::run(
+        &wipe(&agent, login.clone(), plan()),
+        &login,
+        Work::Wipe(plan()),
+    )
+    .await
+    .unwrap();
     assert_eq!(sshd.file("pushed"), "muster-node");
 
     let sshd = node(RESULT);
     sshd.write("version", "{\"protocol\":0}");
     sshd.write("principals", "muster-live:00\n");
     let login = sshd.login("muster-live:00");
-    node_job::run(&wipe(&agent, login.clone(), plan()), &login, Work::Wipe(plan())).await.unwrap();
+    node_job::run(
+        &wipe(&agent, login.clone(), plan()),
+        &login,
+        Work::Wipe(plan()),
+    )
+    .await
+    .unwrap();
     assert_eq!(sshd.file("pushed"), "");
 }
 
@@ -74,8 +112,17 @@ async fn a_line_that_is_none_of_the_protocol_fails_the_job() {
     let sshd = node("{\"line\":\"hello\"}\n");
     let (agent, _dir) = agent(&server, LEASE).await;
     let login = sshd.login(PRINCIPAL);
-    let failure = node_job::run(&wipe(&agent, login.clone(), plan()), &login, Work::Wipe(plan())).await.unwrap_err();
-    assert_eq!((failure.code.as_str(), failure.retryable), ("node_protocol", false));
+    let failure = node_job::run(
+        &wipe(&agent, login.clone(), plan()),
+        &login,
+        Work::Wipe(plan()),
+    )
+    .await
+    .unwrap_err();
+    assert_eq!(
+        (failure.code.as_str(), failure.retryable),
+        ("node_protocol", false)
+    );
 }
 
 /// A database that was put back is known by a later epoch on a node. What cannot be one is no such sign.
@@ -83,16 +130,25 @@ async fn a_line_that_is_none_of_the_protocol_fails_the_job() {
 async fn only_a_later_epoch_or_attempt_is_a_node_that_knows_better() {
     let server = FakeServer::start().await;
     let (agent, _dir) = agent(&server, LEASE).await;
-    for (epoch, attempt, code) in
-        [(2, 1, "stale_on_node"), (1, 2, "stale_on_node"), (1, 1, "node_protocol"), (0, 9, "node_protocol")]
-    {
+    for (epoch, attempt, code) in [
+        (2, 1, "stale_on_node"),
+        (1, 2, "stale_on_node"),
+        (1, 1, "node_protocol"),
+        (0, 9, "node_protocol"),
+    ] {
         let sshd = node(RESULT);
         let reply = RunReply::Stale { epoch, attempt };
         sshd.write("stale", &(serde_json::to_string(&reply).unwrap() + "\n"));
         let login = sshd.login(PRINCIPAL);
         let context = wipe(&agent, login.clone(), plan());
-        let failure = node_job::run(&context, &login, Work::Wipe(plan())).await.unwrap_err();
-        assert_eq!((failure.code.as_str(), failure.retryable), (code, false), "{epoch}, {attempt}");
+        let failure = node_job::run(&context, &login, Work::Wipe(plan()))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (failure.code.as_str(), failure.retryable),
+            (code, false),
+            "{epoch}, {attempt}"
+        );
     }
 }
 

@@ -54,7 +54,11 @@ esac
 
 fn node(verdict: &str) -> Sshd {
     let sshd = Sshd::start(SCRIPT);
-    let version = Version { protocol: 1, version: "0".into(), digest: Digest::of(b"muster-node") };
+    let version = Version {
+        protocol: 1,
+        version: "0".into(),
+        digest: Digest::of(b"muster-node"),
+    };
     sshd.write("version", &serde_json::to_string(&version).unwrap());
     sshd.write("answer", &answer(verdict));
     sshd
@@ -111,24 +115,45 @@ async fn run(ends: [PairEnd; 2]) -> Result<Vec<PairWay>, Failure> {
 }
 
 fn said(sshd: &Sshd, file: &str) -> Vec<PairPlan> {
-    sshd.file(file).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    sshd.file(file)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 #[tokio::test]
 async fn each_end_listens_once_asks_once_and_is_left_alone() {
     let (one, other) = (node("pass"), node("fail"));
-    let ends = [end(&one, "n1", "10.0.0.2", true), end(&other, "n2", "10.0.0.1", true)];
+    let ends = [
+        end(&one, "n1", "10.0.0.2", true),
+        end(&other, "n2", "10.0.0.1", true),
+    ];
     let nodes = [ends[0].node, ends[1].node];
     let ways = run(ends).await.unwrap();
-    let told: Vec<(NodeId, NodeId, Verdict)> =
-        ways.iter().map(|way| (way.from, way.to, way.results[0].verdict)).collect();
-    assert_eq!(told, [(nodes[0], nodes[1], Verdict::Pass), (nodes[1], nodes[0], Verdict::Fail)]);
+    let told: Vec<(NodeId, NodeId, Verdict)> = ways
+        .iter()
+        .map(|way| (way.from, way.to, way.results[0].verdict))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (nodes[0], nodes[1], Verdict::Pass),
+            (nodes[1], nodes[0], Verdict::Fail)
+        ]
+    );
     for (sshd, peer) in [(&one, "10.0.0.2"), (&other, "10.0.0.1")] {
         let (served, asked) = (said(sshd, "served"), said(sshd, "asks"));
-        assert_eq!((served.len(), asked.len(), sshd.file("gone").as_str()), (1, 1, "gone\n"), "the listener is gone");
+        assert_eq!(
+            (served.len(), asked.len(), sshd.file("gone").as_str()),
+            (1, 1, "gone\n"),
+            "the listener is gone"
+        );
         let word = |plan: &PairPlan, word: &str| plan.plan.variables.get(word).cloned();
         // The listener chooses its port, and the other end is told which.
-        assert_eq!((word(&served[0], "pair_port"), word(&asked[0], "pair_port")), (None, Some("30127".into())));
+        assert_eq!(
+            (word(&served[0], "pair_port"), word(&asked[0], "pair_port")),
+            (None, Some("30127".into()))
+        );
         assert_eq!(word(&asked[0], "peer_address").as_deref(), Some(peer));
         assert_eq!(asked[0].plan.only, ["iperf3-pair"]);
     }
@@ -139,14 +164,24 @@ async fn an_error_is_measured_again_with_a_new_listener_as_often_as_the_gate_say
     for (retries, verdict, runs) in [(0, Verdict::Error, 1), (1, Verdict::Pass, 2)] {
         let (one, other) = (node("pass"), node("fail"));
         one.write("first", &answer("error"));
-        let mut ends = [end(&one, "n1", "10.0.0.2", true), end(&other, "n2", "10.0.0.1", true)];
-        ends.iter_mut().for_each(|end| end.plan.suite.gates[0].retries = retries);
+        let mut ends = [
+            end(&one, "n1", "10.0.0.2", true),
+            end(&other, "n2", "10.0.0.1", true),
+        ];
+        ends.iter_mut()
+            .for_each(|end| end.plan.suite.gates[0].retries = retries);
         let ways = run(ends).await.unwrap();
         let result = &ways[0].results[0];
         assert_eq!((result.verdict, result.former.len() + 1), (verdict, runs));
-        assert_eq!((said(&other, "served").len(), said(&one, "asks").len()), (runs, runs));
+        assert_eq!(
+            (said(&other, "served").len(), said(&one, "asks").len()),
+            (runs, runs)
+        );
         // What was measured and missed stays so.
-        assert_eq!((ways[1].results[0].verdict, said(&other, "asks").len()), (Verdict::Fail, 1));
+        assert_eq!(
+            (ways[1].results[0].verdict, said(&other, "asks").len()),
+            (Verdict::Fail, 1)
+        );
     }
 }
 
@@ -154,8 +189,17 @@ async fn an_error_is_measured_again_with_a_new_listener_as_often_as_the_gate_say
 async fn what_a_dead_attempt_left_there_is_waited_for() {
     let (one, other) = (node("pass"), node("pass"));
     other.write("busy", "still\n");
-    let ways = run([end(&one, "n1", "10.0.0.2", true), end(&other, "n2", "10.0.0.1", true)]).await.unwrap();
-    assert!(ways.iter().all(|way| way.results[0].verdict == Verdict::Pass), "{ways:?}");
+    let ways = run([
+        end(&one, "n1", "10.0.0.2", true),
+        end(&other, "n2", "10.0.0.1", true),
+    ])
+    .await
+    .unwrap();
+    assert!(
+        ways.iter()
+            .all(|way| way.results[0].verdict == Verdict::Pass),
+        "{ways:?}"
+    );
     assert_eq!(other.file("busy"), "");
 }
 
@@ -164,12 +208,19 @@ async fn a_listener_that_cannot_is_an_error_and_skipped_only_where_it_may_be() {
     for (required, verdict) in [(true, Verdict::Error), (false, Verdict::Skipped)] {
         let (one, other) = (node("pass"), node("pass"));
         other.write("absent", "");
-        let ends = [end(&one, "n1", "10.0.0.2", required), end(&other, "n2", "10.0.0.1", required)];
+        let ends = [
+            end(&one, "n1", "10.0.0.2", required),
+            end(&other, "n2", "10.0.0.1", required),
+        ];
         let ways = run(ends).await.unwrap();
         let first = &ways[0].results[0];
         assert_eq!((first.verdict, ways[0].fingerprint), (verdict, None));
         assert_eq!(first.reason, "n2: iperf3 is not installed here");
-        assert_eq!(ways[1].results[0].verdict, Verdict::Pass, "the other way has its own answer");
+        assert_eq!(
+            ways[1].results[0].verdict,
+            Verdict::Pass,
+            "the other way has its own answer"
+        );
     }
 }
 
@@ -177,10 +228,27 @@ async fn a_listener_that_cannot_is_an_error_and_skipped_only_where_it_may_be() {
 async fn an_answer_that_is_none_blames_nobody_and_a_node_that_does_not_let_us_in_fails_the_job() {
     let (one, other) = (node("pass"), node("pass"));
     one.write("answer", "{\"results\":\n");
-    let ways = run([end(&one, "n1", "10.0.0.2", true), end(&other, "n2", "10.0.0.1", true)]).await.unwrap();
+    let ways = run([
+        end(&one, "n1", "10.0.0.2", true),
+        end(&other, "n2", "10.0.0.1", true),
+    ])
+    .await
+    .unwrap();
     assert_eq!(ways[0].results[0].verdict, Verdict::Error);
-    assert_eq!(other.file("gone").lines().count(), 1, "its listener is gone all the same");
+    assert_eq!(
+        other.file("gone").lines().count(),
+        1,
+        "its listener is gone all the same"
+    );
     other.write("principals", "somebody-else\n");
-    let failure = run([end(&one, "n1", "10.0.0.2", true), end(&other, "n2", "10.0.0.1", true)]).await.unwrap_err();
-    assert!(failure.code == "ssh_auth_refused" && failure.message.starts_with("n2: "), "{failure:?}");
+    let failure = run([
+        end(&one, "n1", "10.0.0.2", true),
+        end(&other, "n2", "10.0.0.1", true),
+    ])
+    .await
+    .unwrap_err();
+    assert!(
+        failure.code == "ssh_auth_refused" && failure.message.starts_with("n2: "),
+        "{failure:?}"
+    );
 }

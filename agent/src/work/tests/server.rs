@@ -12,7 +12,8 @@ use muster_core::ids::AgentId;
 use muster_core::values::Secret;
 use muster_core::wire::REQUEST;
 use muster_core::wire::agent::{
-    ActReply, Job, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, StartAct, Welcome,
+    ActReply, Job, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, StartAct,
+    Welcome,
 };
 use muster_core::wire::consoles::{ConsoleChunk, ConsoleReport};
 use muster_core::wire::node::Answer;
@@ -66,7 +67,11 @@ impl FakeServer {
     pub(crate) async fn start() -> Self {
         let (told, outcomes) = mpsc::unbounded_channel();
         let (jobs, queue) = mpsc::unbounded_channel();
-        let desk = Desk { ledger: Arc::default(), outcomes: told, jobs: Arc::new(queue.into()) };
+        let desk = Desk {
+            ledger: Arc::default(),
+            outcomes: told,
+            jobs: Arc::new(queue.into()),
+        };
         let ledger = Arc::clone(&desk.ledger);
         let app = Router::new()
             .route("/agent/v1/hello", post(hello))
@@ -82,7 +87,13 @@ impl FakeServer {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { ledger, outcomes, jobs, url, _tasks: tasks }
+        Self {
+            ledger,
+            outcomes,
+            jobs,
+            url,
+            _tasks: tasks,
+        }
     }
 
     pub(crate) fn connect(&self) -> Server {
@@ -94,12 +105,16 @@ impl FakeServer {
 impl Desk {
     /// Refuses strangers, and everybody while it is away.
     fn refuse(&self, headers: &HeaderMap) -> Option<Response> {
-        let token = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let token = headers
+            .get(header::AUTHORIZATION)
+            .and_then(|value| value.to_str().ok());
         if token != Some(&format!("Bearer {TOKEN}")) {
             return Some(problem(StatusCode::UNAUTHORIZED, "unauthenticated"));
         }
         let mut ledger = self.ledger.lock().unwrap();
-        ledger.requests.push(headers[REQUEST].to_str().unwrap().to_owned());
+        ledger
+            .requests
+            .push(headers[REQUEST].to_str().unwrap().to_owned());
         let away = ledger.away_for > 0;
         ledger.away_for = ledger.away_for.saturating_sub(1);
         away.then(|| problem(StatusCode::SERVICE_UNAVAILABLE, "dependency"))
@@ -108,7 +123,12 @@ impl Desk {
 
 fn problem(status: StatusCode, code: &str) -> Response {
     let body = json!({"type": "about:blank", "status": status.as_u16(), "code": code, "title": code, "detail": "why"});
-    (status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
+    (
+        status,
+        [(header::CONTENT_TYPE, "application/problem+json")],
+        body.to_string(),
+    )
+        .into_response()
 }
 
 async fn hello(State(desk): State<Desk>, headers: HeaderMap) -> Response {
@@ -128,15 +148,26 @@ async fn hello(State(desk): State<Desk>, headers: HeaderMap) -> Response {
 
 /// A long poll that ends with a job or with its caller.
 async fn lease(State(desk): State<Desk>, headers: HeaderMap) -> Json<serde_json::Value> {
-    let said = headers.get(ORDERS).map_or("", |value| value.to_str().unwrap()).to_owned();
+    let said = headers
+        .get(ORDERS)
+        .map_or("", |value| value.to_str().unwrap())
+        .to_owned();
     desk.ledger.lock().unwrap().reads.push(said);
     let job = desk.jobs.lock().await.recv().await;
     let strange = desk.ledger.lock().unwrap().strange.take();
-    let jobs: Vec<_> = strange.into_iter().chain(job.map(|job| serde_json::to_value(job).unwrap())).collect();
+    let jobs: Vec<_> = strange
+        .into_iter()
+        .chain(job.map(|job| serde_json::to_value(job).unwrap()))
+        .collect();
     Json(json!({ "jobs": jobs }))
 }
 
-async fn renew(State(desk): State<Desk>, headers: HeaderMap, _job: Path<String>, body: Bytes) -> Response {
+async fn renew(
+    State(desk): State<Desk>,
+    headers: HeaderMap,
+    _job: Path<String>,
+    body: Bytes,
+) -> Response {
     if let Some(refusal) = desk.refuse(&headers) {
         return refusal;
     }
@@ -144,19 +175,36 @@ async fn renew(State(desk): State<Desk>, headers: HeaderMap, _job: Path<String>,
     ledger.renewals.push(serde_json::from_slice(&body).unwrap());
     match ledger.stale {
         Some(code) => problem(StatusCode::CONFLICT, code),
-        None => Json(Renewed { cancel: ledger.cancel }).into_response(),
+        None => Json(Renewed {
+            cancel: ledger.cancel,
+        })
+        .into_response(),
     }
 }
 
-async fn act(State(desk): State<Desk>, headers: HeaderMap, _job: Path<String>, body: Bytes) -> Response {
+async fn act(
+    State(desk): State<Desk>,
+    headers: HeaderMap,
+    _job: Path<String>,
+    body: Bytes,
+) -> Response {
     if let Some(refusal) = desk.refuse(&headers) {
         return refusal;
     }
-    desk.ledger.lock().unwrap().acts.push(serde_json::from_slice(&body).unwrap());
+    desk.ledger
+        .lock()
+        .unwrap()
+        .acts
+        .push(serde_json::from_slice(&body).unwrap());
     Json(ActReply::Go).into_response()
 }
 
-async fn outcome(State(desk): State<Desk>, headers: HeaderMap, _job: Path<String>, body: Bytes) -> Response {
+async fn outcome(
+    State(desk): State<Desk>,
+    headers: HeaderMap,
+    _job: Path<String>,
+    body: Bytes,
+) -> Response {
     if let Some(refusal) = desk.refuse(&headers) {
         return refusal;
     }
@@ -169,8 +217,17 @@ async fn redeem(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> Re
     if let Some(refusal) = desk.refuse(&headers) {
         return refusal;
     }
-    desk.ledger.lock().unwrap().redeemed.push(serde_json::from_slice(&body).unwrap());
-    Json(Redeemed { answer: Answer::Granted { signature: "c2lnbmVk".into() } }).into_response()
+    desk.ledger
+        .lock()
+        .unwrap()
+        .redeemed
+        .push(serde_json::from_slice(&body).unwrap());
+    Json(Redeemed {
+        answer: Answer::Granted {
+            signature: "c2lnbmVk".into(),
+        },
+    })
+    .into_response()
 }
 
 async fn consoles(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> Response {

@@ -31,21 +31,43 @@ fn smoke() -> GatePlan {
 #[tokio::test]
 async fn a_smoke_run_is_one_command_over_one_connection() {
     let server = FakeServer::start().await;
-    let gated = WorkResult::Gated { results: Vec::new(), fingerprint: Digest::of(b"hardware") };
-    let line = Line::Result { at: "2026-01-01T00:00:00Z".parse().unwrap(), result: Box::new(gated) };
-    let sshd = node(&format!("{}{}\n", log_lines(6), serde_json::to_string(&line).unwrap()));
+    let gated = WorkResult::Gated {
+        results: Vec::new(),
+        fingerprint: Digest::of(b"hardware"),
+    };
+    let line = Line::Result {
+        at: "2026-01-01T00:00:00Z".parse().unwrap(),
+        result: Box::new(gated),
+    };
+    let sshd = node(&format!(
+        "{}{}\n",
+        log_lines(6),
+        serde_json::to_string(&line).unwrap()
+    ));
     let (agent, _dir) = agent(&server, Duration::from_secs(60)).await;
     let like = wipe(&agent, sshd.login(PRINCIPAL), plan());
     for run in 1..=2 {
-        let spec = JobSpec::Gates { login: sshd.login(PRINCIPAL), plan: smoke() };
-        let job = Job { id: muster_core::ids::JobId::new(), spec, ..like.job.clone() };
-        let done = jobs::execute(&JobContext::new(job, std::sync::Arc::clone(&agent))).await.unwrap();
+        let spec = JobSpec::Gates {
+            login: sshd.login(PRINCIPAL),
+            plan: smoke(),
+        };
+        let job = Job {
+            id: muster_core::ids::JobId::new(),
+            spec,
+            ..like.job.clone()
+        };
+        let done = jobs::execute(&JobContext::new(job, std::sync::Arc::clone(&agent)))
+            .await
+            .unwrap();
         assert!(matches!(done, JobResult::Gated { .. }), "{done:?}");
         // The forced command of a real sshd: it is run for each command on each channel, whatever is asked.
         let asked = sshd.file("asked");
         assert_eq!(asked.lines().count(), run, "{asked}");
-        let connections: std::collections::BTreeSet<String> =
-            sshd.file("connections").lines().map(str::to_owned).collect();
+        let connections: std::collections::BTreeSet<String> = sshd
+            .file("connections")
+            .lines()
+            .map(str::to_owned)
+            .collect();
         assert_eq!(connections.len(), 1, "the second run logs in no more");
         let sent: Plan = serde_json::from_str(&sshd.file("plan")).unwrap();
         assert!(matches!(sent.work, Work::Gate(plan) if plan.suite.name == "smoke"));

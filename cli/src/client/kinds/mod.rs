@@ -47,7 +47,9 @@ const PLAIN: &[Column] = &[
 
 /// Every noun that is a kind. A kind that the API has and the table does not is there all the same, with what every kind has.
 pub(crate) fn nouns() -> Vec<Noun> {
-    let others = kind::COLLECTIONS.into_iter().filter(|(kind, _)| table::NOUNS.iter().all(|noun| noun.kind != *kind));
+    let others = kind::COLLECTIONS
+        .into_iter()
+        .filter(|(kind, _)| table::NOUNS.iter().all(|noun| noun.kind != *kind));
     let other = |(kind, collection)| Noun {
         kind,
         collection,
@@ -56,7 +58,11 @@ pub(crate) fn nouns() -> Vec<Noun> {
         parameters: &[],
         columns: PLAIN,
     };
-    table::NOUNS.iter().copied().chain(others.map(other)).collect()
+    table::NOUNS
+        .iter()
+        .copied()
+        .chain(others.map(other))
+        .collect()
 }
 
 /// The noun of a kind that is in the table.
@@ -75,9 +81,14 @@ impl Noun {
         // Grammar lives as long as the program.
         let dashed = |word: &str| -> &'static str { word.replace('_', "-").leak() };
         let aliases = [self.collection, dashed(self.collection), dashed(self.kind)];
-        let aliases: std::collections::BTreeSet<&str> =
-            aliases.into_iter().filter(|alias| *alias != self.kind).collect();
-        let mut command = Command::new(self.kind).about(self.about).aliases(aliases).subcommand_required(true);
+        let aliases: std::collections::BTreeSet<&str> = aliases
+            .into_iter()
+            .filter(|alias| *alias != self.kind)
+            .collect();
+        let mut command = Command::new(self.kind)
+            .about(self.about)
+            .aliases(aliases)
+            .subcommand_required(true);
         let one = self.words();
         let verb = |word: &'static str, about: String, part: fn(Command) -> Command| {
             with(Command::new(word).about(about), part)
@@ -86,22 +97,25 @@ impl Noun {
             command = match can {
                 Can::Pages => command.subcommand(self.list()),
                 Can::Get => {
-                    let (shown, told) = (format!("Show {one} by name"), format!("Tell everything about {one}"));
-                    command.subcommand(verb("get", shown, read::GetArgs::augment_args)).subcommand(verb(
-                        "describe",
-                        told,
-                        read::DescribeArgs::augment_args,
-                    ))
+                    let (shown, told) = (
+                        format!("Show {one} by name"),
+                        format!("Tell everything about {one}"),
+                    );
+                    command
+                        .subcommand(verb("get", shown, read::GetArgs::augment_args))
+                        .subcommand(verb("describe", told, read::DescribeArgs::augment_args))
                 }
-                Can::Show => command.subcommand(verb("get", format!("Show {one}"), read::GetArgs::augment_args)),
+                Can::Show => command.subcommand(verb(
+                    "get",
+                    format!("Show {one}"),
+                    read::GetArgs::augment_args,
+                )),
                 Can::Write => {
                     let created = format!("Create {one}; refused when there is one of that name");
                     let set = format!("Create {one}, or change what is named of it");
-                    command.subcommand(verb("create", created, write::CreateArgs::augment_args)).subcommand(verb(
-                        "set",
-                        set,
-                        write::SetArgs::augment_args,
-                    ))
+                    command
+                        .subcommand(verb("create", created, write::CreateArgs::augment_args))
+                        .subcommand(verb("set", set, write::SetArgs::augment_args))
                 }
                 Can::Delete => {
                     let removed = format!("Remove {one}; refused while something refers to it");
@@ -113,43 +127,64 @@ impl Noun {
     }
 
     fn list(&self) -> Command {
-        let list = Command::new("list").about(format!("List {}", self.collection.replace('_', " ")));
+        let list =
+            Command::new("list").about(format!("List {}", self.collection.replace('_', " ")));
         let parameter = |(name, help): &(&'static str, &'static str)| {
-            Arg::new(*name).long(*name).help(*help).value_name(&*name.to_uppercase().leak())
+            Arg::new(*name)
+                .long(*name)
+                .help(*help)
+                .value_name(&*name.to_uppercase().leak())
         };
-        with(list.args(self.parameters.iter().map(parameter)), ListArgs::augment_args)
+        with(
+            list.args(self.parameters.iter().map(parameter)),
+            ListArgs::augment_args,
+        )
     }
 
     /// `a hardware profile`.
     fn words(&self) -> String {
         let words = self.kind.replace('_', " ");
-        let article = if words.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
+        let article = if words.starts_with(['a', 'e', 'i', 'o']) {
+            "an"
+        } else {
+            "a"
+        };
         format!("{article} {words}")
     }
 
     /// Runs a verb that it shares with others; `None` for one of its own.
-    pub(crate) async fn run(&self, session: &Session, matches: &ArgMatches) -> Option<anyhow::Result<()>> {
+    pub(crate) async fn run(
+        &self,
+        session: &Session,
+        matches: &ArgMatches,
+    ) -> Option<anyhow::Result<()>> {
         let (verb, matches) = matches.subcommand()?;
         let known = |can: &[Can]| self.can.iter().any(|mine| can.contains(mine));
         Some(match verb {
             "list" if known(&[Can::Pages]) => self.run_list(session, matches).await,
-            "get" if known(&[Can::Get, Can::Show]) => match read::GetArgs::from_arg_matches(matches) {
-                Ok(args) => read::get(session, self, args).await,
-                Err(error) => Err(error.into()),
-            },
-            "describe" if known(&[Can::Get]) => match read::DescribeArgs::from_arg_matches(matches) {
+            "get" if known(&[Can::Get, Can::Show]) => {
+                match read::GetArgs::from_arg_matches(matches) {
+                    Ok(args) => read::get(session, self, args).await,
+                    Err(error) => Err(error.into()),
+                }
+            }
+            "describe" if known(&[Can::Get]) => match read::DescribeArgs::from_arg_matches(matches)
+            {
                 Ok(args) => read::describe(session, self, &args).await,
                 Err(error) => Err(error.into()),
             },
-            "create" if known(&[Can::Write]) => match write::CreateArgs::from_arg_matches(matches) {
-                Ok(args) => write::create(session, self, &args).await,
-                Err(error) => Err(error.into()),
-            },
+            "create" if known(&[Can::Write]) => {
+                match write::CreateArgs::from_arg_matches(matches) {
+                    Ok(args) => write::create(session, self, &args).await,
+                    Err(error) => Err(error.into()),
+                }
+            }
             "set" if known(&[Can::Write]) => match write::SetArgs::from_arg_matches(matches) {
                 Ok(args) => write::set(session, self, &args).await,
                 Err(error) => Err(error.into()),
             },
-            "delete" if known(&[Can::Delete]) => match write::DeleteArgs::from_arg_matches(matches) {
+            "delete" if known(&[Can::Delete]) => match write::DeleteArgs::from_arg_matches(matches)
+            {
                 Ok(args) => write::delete(session, self, args).await,
                 Err(error) => Err(error.into()),
             },
@@ -158,10 +193,18 @@ impl Noun {
     }
 
     async fn run_list(&self, session: &Session, matches: &ArgMatches) -> anyhow::Result<()> {
-        let given = |(name, _): &(&'static str, &str)| Some((*name, matches.get_one::<String>(name)?.clone()));
+        let given = |(name, _): &(&'static str, &str)| {
+            Some((*name, matches.get_one::<String>(name)?.clone()))
+        };
         let parameters = self.parameters.iter().filter_map(given).collect();
         let args = ListArgs::from_arg_matches(matches)?;
-        read::list(session, (&[self.collection], self.columns), &args, parameters).await
+        read::list(
+            session,
+            (&[self.collection], self.columns),
+            &args,
+            parameters,
+        )
+        .await
     }
 }
 
@@ -184,7 +227,10 @@ mod tests {
         for (kind, collection) in kind::COLLECTIONS {
             let noun = noun(kind).unwrap_or_else(|| panic!("{kind}"));
             assert_eq!(noun.collection, collection);
-            assert!(noun.can.contains(&Can::Pages) && noun.can.contains(&Can::Get), "{kind} can be listed and shown");
+            assert!(
+                noun.can.contains(&Can::Pages) && noun.can.contains(&Can::Get),
+                "{kind} can be listed and shown"
+            );
         }
     }
 }

@@ -60,15 +60,30 @@ pub(crate) async fn list(
 ) -> anyhow::Result<()> {
     let items = all(session, path, args, parameters).await?;
     if items.is_empty() {
-        session.output.note(&format!("no {} fit", path.last().copied().unwrap_or_default().replace(['_', '-'], " ")));
+        session.output.note(&format!(
+            "no {} fit",
+            path.last()
+                .copied()
+                .unwrap_or_default()
+                .replace(['_', '-'], " ")
+        ));
     }
     print(session, &items, columns, args)
 }
 
 /// Prints what was listed: the columns of its kind, or those of the fields that were asked for.
-pub(crate) fn print(session: &Session, items: &[Value], columns: &[Column], args: &ListArgs) -> anyhow::Result<()> {
+pub(crate) fn print(
+    session: &Session,
+    items: &[Value],
+    columns: &[Column],
+    args: &ListArgs,
+) -> anyhow::Result<()> {
     let chosen = args.fields.as_deref().map(chosen);
-    session.output.list(items, chosen.as_deref().unwrap_or(columns), session.clock.now())
+    session.output.list(
+        items,
+        chosen.as_deref().unwrap_or(columns),
+        session.clock.now(),
+    )
 }
 
 /// The columns of chosen fields. They live as long as the program, which ends when they are printed.
@@ -77,7 +92,9 @@ fn chosen(fields: &str) -> Vec<Column> {
         let pointer: &'static str = format!("/{}", field.trim().replace('.', "/")).leak();
         Column::new(field.trim().to_uppercase().leak(), pointer, Form::Text)
     };
-    std::iter::once(Column::new("NAME", "/name|/id", Form::Text)).chain(fields.split(',').map(column)).collect()
+    std::iter::once(Column::new("NAME", "/name|/id", Form::Text))
+        .chain(fields.split(',').map(column))
+        .collect()
 }
 
 /// Page by page to the end, or to the limit.
@@ -88,15 +105,27 @@ pub(crate) async fn all(
     parameters: Vec<(&str, String)>,
 ) -> anyhow::Result<Vec<Value>> {
     let mut given: Vec<(&str, String)> = parameters;
-    for (name, value) in [("filter", &args.filter), ("sort", &args.sort), ("fields", &args.fields)] {
+    for (name, value) in [
+        ("filter", &args.filter),
+        ("sort", &args.sort),
+        ("fields", &args.fields),
+    ] {
         given.extend(value.clone().map(|value| (name, value)));
     }
     let mut items = Vec::new();
     let mut token: Option<String> = None;
     loop {
-        let left = args.limit.map_or(PAGE, |limit| limit - u32::try_from(items.len()).unwrap_or(limit)).min(PAGE);
+        let left = args
+            .limit
+            .map_or(PAGE, |limit| {
+                limit - u32::try_from(items.len()).unwrap_or(limit)
+            })
+            .min(PAGE);
         let limit = left.to_string();
-        let mut query: Vec<(&str, &str)> = given.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let mut query: Vec<(&str, &str)> = given
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
         query.push(("limit", limit.as_str()));
         query.extend(token.as_deref().map(|token| ("page_token", token)));
         let mut page = session.client.get_value(path, &query).await?;
@@ -104,7 +133,9 @@ pub(crate) async fn all(
             items.extend(found);
         }
         token = page["next_page_token"].as_str().map(str::to_owned);
-        let full = args.limit.is_some_and(|limit| items.len() >= limit as usize);
+        let full = args
+            .limit
+            .is_some_and(|limit| items.len() >= limit as usize);
         if token.is_none() || full {
             return Ok(items);
         }
@@ -114,16 +145,30 @@ pub(crate) async fn all(
 pub(super) async fn get(session: &Session, noun: &Noun, args: GetArgs) -> anyhow::Result<()> {
     let mut found = Vec::with_capacity(args.names.len());
     for name in &args.names {
-        found.push(session.client.get_value(&[noun.collection, name], &[]).await?);
+        found.push(
+            session
+                .client
+                .get_value(&[noun.collection, name], &[])
+                .await?,
+        );
     }
     match found.as_slice() {
         [one] => session.output.one(one, noun.columns, session.clock.now()),
-        several => session.output.list(several, noun.columns, session.clock.now()),
+        several => session
+            .output
+            .list(several, noun.columns, session.clock.now()),
     }
 }
 
-pub(super) async fn describe(session: &Session, noun: &Noun, args: &DescribeArgs) -> anyhow::Result<()> {
-    let object = session.client.get_value(&[noun.collection, &args.name], &[]).await?;
+pub(super) async fn describe(
+    session: &Session,
+    noun: &Noun,
+    args: &DescribeArgs,
+) -> anyhow::Result<()> {
+    let object = session
+        .client
+        .get_value(&[noun.collection, &args.name], &[])
+        .await?;
     let mut status = object["status"].clone();
     // Its sentence, which says all of it, comes first.
     status.as_object_mut().map(|members| members.remove("why"));
@@ -160,7 +205,9 @@ pub(super) async fn describe(session: &Session, noun: &Noun, args: &DescribeArgs
 async fn events(session: &Session, node: &str) -> anyhow::Result<Vec<String>> {
     let timeline = session.client.node_timeline(node).await?;
     let skipped = timeline.items.len().saturating_sub(EVENTS);
-    let line = |item: &muster_api::nodes::TimelineEntry| format!("  {}  {}", item.at.strftime("%F %T"), item.summary);
+    let line = |item: &muster_api::nodes::TimelineEntry| {
+        format!("  {}  {}", item.at.strftime("%F %T"), item.summary)
+    };
     Ok(timeline.items.iter().skip(skipped).map(line).collect())
 }
 
@@ -179,19 +226,24 @@ fn tell(lines: &mut Vec<String>, name: &str, value: &Value, depth: usize) {
     match value {
         Value::Object(members) => {
             lines.push(format!("{indent}{name}"));
-            members.iter().for_each(|(name, value)| tell(lines, name, value, depth + 1));
+            members
+                .iter()
+                .for_each(|(name, value)| tell(lines, name, value, depth + 1));
         }
         Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
             lines.push(format!("{indent}{name}"));
             for item in items {
-                match item
-                    .as_object()
-                    .filter(|members| members.values().all(|value| !value.is_object() && !value.is_array()))
-                {
+                match item.as_object().filter(|members| {
+                    members
+                        .values()
+                        .all(|value| !value.is_object() && !value.is_array())
+                }) {
                     // A flat one in one line.
                     Some(members) => {
                         let known = members.iter().filter(|(_, value)| !value.is_null());
-                        let parts: Vec<String> = known.map(|(name, value)| format!("{name}={}", text(value))).collect();
+                        let parts: Vec<String> = known
+                            .map(|(name, value)| format!("{name}={}", text(value)))
+                            .collect();
                         lines.push(format!("{indent}  - {}", parts.join(" ")));
                     }
                     None => tell(lines, "-", item, depth + 1),
@@ -215,7 +267,10 @@ mod tests {
         let mut lines = Vec::new();
         let spec = serde_json::json!({ "units": 42, "dns": ["a", "b"], "none": null, "no": [], "in": { "x": "y" }, "macs": [{ "mac": "m", "subnet": null }] });
         tell(&mut lines, "spec", &spec, 0);
-        let words: Vec<Vec<&str>> = lines.iter().map(|line| line.split_whitespace().collect()).collect();
+        let words: Vec<Vec<&str>> = lines
+            .iter()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
         assert_eq!(
             words,
             [

@@ -25,7 +25,11 @@ pub(super) const NOUNS: &[Noun] = &[
             Column::new("FOR", "/status/entered_at", Form::Age),
             Column::new("POOL", "/status/pool", Form::Text),
             Column::new("RACK", "/spec/rack", Form::Text),
-            Column::new("WAITS FOR", "/status/why/waiting_for|/status/reason", Form::Text),
+            Column::new(
+                "WAITS FOR",
+                "/status/why/waiting_for|/status/reason",
+                Form::Text,
+            ),
             Column::wide("ADDRESS", "/status/addresses/0/address", Form::Text),
             Column::wide("CLAIM", "/status/claim", Form::Text),
             Column::wide("SITE", "/spec/site", Form::Text),
@@ -62,7 +66,10 @@ pub(super) const NOUNS: &[Noun] = &[
         can: &[Can::Pages],
         parameters: &[
             ("node", "Only those of this node"),
-            ("state", "queued, running, succeeded, failed, cancelled or unknown"),
+            (
+                "state",
+                "queued, running, succeeded, failed, cancelled or unknown",
+            ),
         ],
         columns: OPERATIONS,
     },
@@ -92,7 +99,12 @@ pub(super) const NOUNS: &[Noun] = &[
         about: "Sites: places with a provisioning network of their own",
         can: DECLARED,
         parameters: &[],
-        columns: &[NAME, Column::new("LIVE KERNEL", "/spec/live/kernel", Form::Digest), AGE, ID],
+        columns: &[
+            NAME,
+            Column::new("LIVE KERNEL", "/spec/live/kernel", Form::Digest),
+            AGE,
+            ID,
+        ],
     },
     Noun {
         kind: "rack",
@@ -150,7 +162,12 @@ pub(super) const NOUNS: &[Noun] = &[
         about: "Images: what is written onto disks",
         can: DECLARED,
         parameters: &[],
-        columns: &[NAME, Column::new("BLOB PRESENT", "/status/blob_present", Form::Text), AGE, ID],
+        columns: &[
+            NAME,
+            Column::new("BLOB PRESENT", "/status/blob_present", Form::Text),
+            AGE,
+            ID,
+        ],
     },
     Noun {
         kind: "stack",
@@ -301,7 +318,10 @@ pub(super) const NOUNS: &[Noun] = &[
         collection: "waivers",
         about: "Waivers: gates that count as passed all the same, by two people and for a time",
         can: &[Can::Pages, Can::Show],
-        parameters: &[("node", "Only those that are for this node, its rack, or the pool that has claimed it")],
+        parameters: &[(
+            "node",
+            "Only those that are for this node, its rack, or the pool that has claimed it",
+        )],
         columns: &[
             ID.narrow(),
             Column::new("GATE", "/gate", Form::Text),
@@ -350,11 +370,17 @@ fn replicas(pool: &Value, _: Timestamp) -> String {
 
 fn topics(webhook: &Value, _: Timestamp) -> String {
     let topics = webhook["spec"]["topics"].as_array().into_iter().flatten();
-    topics.filter_map(Value::as_str).collect::<Vec<_>>().join(",")
+    topics
+        .filter_map(Value::as_str)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 fn token_state(token: &Value, now: Timestamp) -> String {
-    let over = token["expires_at"].as_str().and_then(|at| at.parse::<Timestamp>().ok()).is_none_or(|at| at <= now);
+    let over = token["expires_at"]
+        .as_str()
+        .and_then(|at| at.parse::<Timestamp>().ok())
+        .is_none_or(|at| at <= now);
     match (&token["revoked_at"], over) {
         (Value::Null, false) => "valid",
         (Value::Null, true) => "over",

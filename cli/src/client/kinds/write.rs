@@ -61,13 +61,29 @@ pub(crate) struct DeleteArgs {
     dry_run: bool,
 }
 
-pub(super) async fn create(session: &Session, noun: &Noun, args: &CreateArgs) -> anyhow::Result<()> {
+pub(super) async fn create(
+    session: &Session,
+    noun: &Noun,
+    args: &CreateArgs,
+) -> anyhow::Result<()> {
     let mut body = patch(&args.content)?;
     strip_nulls(&mut body);
     let path = [noun.collection, args.name.as_str()];
     let query = dry(args.content.dry_run);
-    let written = session.client.put_value_with(&path, &query, &body, Precondition::Absent).await?;
-    told(session, noun, &written, if args.content.dry_run { "would be created" } else { "created" })
+    let written = session
+        .client
+        .put_value_with(&path, &query, &body, Precondition::Absent)
+        .await?;
+    told(
+        session,
+        noun,
+        &written,
+        if args.content.dry_run {
+            "would be created"
+        } else {
+            "created"
+        },
+    )
 }
 
 pub(super) async fn set(session: &Session, noun: &Noun, args: &SetArgs) -> anyhow::Result<()> {
@@ -81,12 +97,18 @@ pub(super) async fn set(session: &Session, noun: &Noun, args: &SetArgs) -> anyho
     let mut body = patch(&args.content)?;
     let written = match (before, &args.content.file) {
         (Some(generation), None) => {
-            session.client.patch_value(&path, &query, &body, Precondition::Generation(generation)).await?
+            session
+                .client
+                .patch_value(&path, &query, &body, Precondition::Generation(generation))
+                .await?
         }
         (before, _) => {
             strip_nulls(&mut body);
             let precondition = before.map_or(Precondition::Absent, Precondition::Generation);
-            session.client.put_value_with(&path, &query, &body, precondition).await?
+            session
+                .client
+                .put_value_with(&path, &query, &body, precondition)
+                .await?
         }
     };
     let verb = match (before, written["generation"].as_i64()) {
@@ -99,7 +121,9 @@ pub(super) async fn set(session: &Session, noun: &Noun, args: &SetArgs) -> anyho
 }
 
 fn told(session: &Session, noun: &Noun, written: &Value, verb: &str) -> anyhow::Result<()> {
-    session.output.print_lines(written, || vec![format!("{} {} {verb}", noun.kind, text(&written["name"]))])
+    session.output.print_lines(written, || {
+        vec![format!("{} {} {verb}", noun.kind, text(&written["name"]))]
+    })
 }
 
 fn dry(dry_run: bool) -> Vec<(&'static str, &'static str)> {
@@ -126,13 +150,21 @@ fn patch(content: &Content) -> anyhow::Result<Value> {
     };
     for assignment in &content.spec {
         let (path, value) = pair(assignment)?;
-        let value = serde_yaml_ng::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        let value =
+            serde_yaml_ng::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
         place(&mut body["spec"], path, value);
     }
-    for (member, pairs) in [("labels", &content.label), ("annotations", &content.annotation)] {
+    for (member, pairs) in [
+        ("labels", &content.label),
+        ("annotations", &content.annotation),
+    ] {
         for assignment in pairs {
             let (name, value) = pair(assignment)?;
-            let value = if value.is_empty() { Value::Null } else { Value::String(value.to_owned()) };
+            let value = if value.is_empty() {
+                Value::Null
+            } else {
+                Value::String(value.to_owned())
+            };
             if body[member].is_null() {
                 body[member] = Value::Object(Map::new());
             }
@@ -143,12 +175,15 @@ fn patch(content: &Content) -> anyhow::Result<Value> {
 }
 
 fn pair(text: &str) -> Result<(&str, &str), ClientError> {
-    text.split_once('=').ok_or_else(|| ClientError::Usage(format!("{text:?} is not NAME=VALUE")))
+    text.split_once('=')
+        .ok_or_else(|| ClientError::Usage(format!("{text:?} is not NAME=VALUE")))
 }
 
 /// Puts a value where a dotted path leads.
 fn place(into: &mut Value, path: &str, value: Value) {
-    let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let (first, rest) = path
+        .split_once('.')
+        .map_or((path, None), |(first, rest)| (first, Some(rest)));
     if !into.is_object() {
         *into = Value::Object(Map::new());
     }
@@ -180,9 +215,18 @@ pub(super) async fn delete(session: &Session, noun: &Noun, args: DeleteArgs) -> 
         let path = [noun.collection, name.as_str()];
         let object = session.client.get_value(&path, &[]).await?;
         let generation = object["generation"].as_i64().unwrap_or_default();
-        let answer = session.client.delete_value_with(&path, &dry(args.dry_run), generation).await?;
-        let verb = if args.dry_run { "could be removed" } else { "removed" };
-        session.output.print_lines(&answer.unwrap_or(object), || vec![format!("{} {name} {verb}", noun.kind)])?;
+        let answer = session
+            .client
+            .delete_value_with(&path, &dry(args.dry_run), generation)
+            .await?;
+        let verb = if args.dry_run {
+            "could be removed"
+        } else {
+            "removed"
+        };
+        session.output.print_lines(&answer.unwrap_or(object), || {
+            vec![format!("{} {name} {verb}", noun.kind)]
+        })?;
     }
     Ok(())
 }
@@ -193,12 +237,21 @@ mod tests {
 
     fn content(spec: &[&str], label: &[&str]) -> Content {
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        Content { file: None, spec: owned(spec), label: owned(label), annotation: Vec::new(), dry_run: false }
+        Content {
+            file: None,
+            spec: owned(spec),
+            label: owned(label),
+            annotation: Vec::new(),
+            dry_run: false,
+        }
     }
 
     #[test]
     fn what_is_named_becomes_a_merge_patch() {
-        let body = patch(&content(&["units=42", "power.kind=manual", "rack=null", "site=lab"], &["gpu=h200", "old="]));
+        let body = patch(&content(
+            &["units=42", "power.kind=manual", "rack=null", "site=lab"],
+            &["gpu=h200", "old="],
+        ));
         let wanted = json!({
             "spec": { "units": 42, "power": { "kind": "manual" }, "rack": null, "site": "lab" },
             "labels": { "gpu": "h200", "old": null },

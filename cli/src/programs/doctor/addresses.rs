@@ -34,14 +34,24 @@ pub(super) fn known(host: &Host) -> Vec<Ipv4Addr> {
         file.take(LARGEST).read_to_string(&mut text).ok()?;
         serde_json::from_str::<SiteConfig>(&text).ok()
     };
-    kept().map(|site| site.subnets.iter().map(|subnet| subnet.agent_address).collect()).unwrap_or_default()
+    kept()
+        .map(|site| {
+            site.subnets
+                .iter()
+                .map(|subnet| subnet.agent_address)
+                .collect()
+        })
+        .unwrap_or_default()
 }
 
 fn look(address: Ipv4Addr) -> Found {
     let interfaces: Vec<_> = match getifaddrs() {
         Ok(interfaces) => interfaces.collect(),
         Err(error) => {
-            return Found::unknown(format!("the interfaces cannot be listed: {error}"), "look with `ip address`");
+            return Found::unknown(
+                format!("the interfaces cannot be listed: {error}"),
+                "look with `ip address`",
+            );
         }
     };
     let has = |candidate: &&nix::ifaddrs::InterfaceAddress| {
@@ -52,19 +62,31 @@ fn look(address: Ipv4Addr) -> Found {
             .is_some_and(|found| found.ip() == address)
     };
     let Some(found) = interfaces.iter().find(has) else {
-        let mut names: Vec<&str> = interfaces.iter().map(|interface| interface.interface_name.as_str()).collect();
+        let mut names: Vec<&str> = interfaces
+            .iter()
+            .map(|interface| interface.interface_name.as_str())
+            .collect();
         names.sort_unstable();
         names.dedup();
         return Found::fail(
-            format!("no interface of this machine has {address}; there are {}", names.join(", ")),
+            format!(
+                "no interface of this machine has {address}; there are {}",
+                names.join(", ")
+            ),
             format!(
                 "ip address add {address}/PREFIX dev INTERFACE (the bridge or port of the provisioning network), or correct the subnet's agent_address"
             ),
         );
     };
     let name = &found.interface_name;
-    match (found.flags.contains(InterfaceFlags::IFF_UP), found.flags.contains(InterfaceFlags::IFF_RUNNING)) {
-        (false, _) => Found::fail(format!("{name}, which has {address}, is down"), format!("ip link set {name} up")),
+    match (
+        found.flags.contains(InterfaceFlags::IFF_UP),
+        found.flags.contains(InterfaceFlags::IFF_RUNNING),
+    ) {
+        (false, _) => Found::fail(
+            format!("{name}, which has {address}, is down"),
+            format!("ip link set {name} up"),
+        ),
         (true, false) => Found::fail(
             format!("{name}, which has {address}, has no carrier"),
             "plug it in; for a bridge: add the port of the provisioning network to it (ip link set PORT master BRIDGE)",

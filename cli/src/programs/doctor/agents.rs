@@ -12,7 +12,10 @@ const OURS: &str = env!("CARGO_PKG_VERSION");
 
 pub(super) async fn check(host: &Host) -> Vec<Found> {
     let Ok(sites) = host.client.list_all::<SiteSpec>(None).await else {
-        return vec![Found::unknown("no server tells of its agents", "see the checks `server` and `token`")];
+        return vec![Found::unknown(
+            "no server tells of its agents",
+            "see the checks `server` and `token`",
+        )];
     };
     let mut found = Vec::new();
     for site in sites {
@@ -53,7 +56,10 @@ fn verdict(host: &Host, agent: &Agent) -> Found {
     match agent.version.as_deref() {
         Some(OURS) => Found::ok(format!("{name} is of this version, {OURS}")),
         other => Found::warn(
-            format!("{name} is of version {}, this is {OURS}", other.unwrap_or("unknown")),
+            format!(
+                "{name} is of version {}, this is {OURS}",
+                other.unwrap_or("unknown")
+            ),
             "upgrade the server first, then its agents: a server works with agents of its own version and the one before",
         ),
     }

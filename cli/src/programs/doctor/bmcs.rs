@@ -16,9 +16,17 @@ const TRIED: &str = "32";
 pub(super) async fn check(host: &Host) -> Vec<Found> {
     let query = [("limit", TRIED), ("fields", "spec.power")];
     let Ok(page) = host.client.get_value(&["nodes"], &query).await else {
-        return vec![Found::unknown("no server tells where BMCs are", "see the checks `server` and `token`")];
+        return vec![Found::unknown(
+            "no server tells where BMCs are",
+            "see the checks `server` and `token`",
+        )];
     };
-    let addresses: Vec<SocketAddr> = page["items"].as_array().into_iter().flatten().filter_map(redfish).collect();
+    let addresses: Vec<SocketAddr> = page["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(redfish)
+        .collect();
     if addresses.is_empty() {
         return vec![Found::ok("no node with a Redfish BMC is declared yet")];
     }
@@ -40,10 +48,18 @@ pub(super) async fn check(host: &Host) -> Vec<Found> {
     let todo = "give this host a route and the firewall's leave to the BMC network, and check the addresses in the nodes' specs";
     vec![match silent.len() {
         0 => Found::ok(format!("{} BMCs answer", addresses.len())),
-        all if all == addresses.len() => {
-            Found::fail(format!("none of {all} BMCs answers: {}", silent.join(", ")), todo)
-        }
-        some => Found::warn(format!("{some} of {} BMCs do not answer: {}", addresses.len(), silent.join(", ")), todo),
+        all if all == addresses.len() => Found::fail(
+            format!("none of {all} BMCs answers: {}", silent.join(", ")),
+            todo,
+        ),
+        some => Found::warn(
+            format!(
+                "{some} of {} BMCs do not answer: {}",
+                addresses.len(),
+                silent.join(", ")
+            ),
+            todo,
+        ),
     }]
 }
 
@@ -51,5 +67,8 @@ pub(super) async fn check(host: &Host) -> Vec<Found> {
 fn redfish(node: &Value) -> Option<SocketAddr> {
     let bmc = node.pointer("/spec/power/redfish/bmc")?;
     let address: IpAddr = bmc["address"].as_str()?.parse().ok()?;
-    Some(SocketAddr::new(address, u16::try_from(bmc["port"].as_u64()?).ok()?))
+    Some(SocketAddr::new(
+        address,
+        u16::try_from(bmc["port"].as_u64()?).ok()?,
+    ))
 }

@@ -26,8 +26,11 @@ pub(super) async fn check(host: &Host) -> Vec<Found> {
 
 /// How far this clock is ahead of another.
 fn compare(ahead_s: f64, other: &str) -> Found {
-    let said =
-        format!("this clock is {:.1} s {} {other}", ahead_s.abs(), if ahead_s < 0.0 { "behind" } else { "ahead of" });
+    let said = format!(
+        "this clock is {:.1} s {} {other}",
+        ahead_s.abs(),
+        if ahead_s < 0.0 { "behind" } else { "ahead of" }
+    );
     let todo = "set it by NTP: timedatectl set-ntp true, or chrony";
     match ahead_s.abs() {
         off if off > WRONG_S => Found::fail(said, todo),
@@ -38,18 +41,35 @@ fn compare(ahead_s: f64, other: &str) -> Found {
 
 async fn against_database(host: &Host) -> Option<Found> {
     let pool = database::connect(host).await.ok()?;
-    let said =
-        sqlx::query_scalar::<_, f64>("SELECT extract(epoch FROM clock_timestamp())::float8").fetch_one(&pool).await;
+    let said = sqlx::query_scalar::<_, f64>("SELECT extract(epoch FROM clock_timestamp())::float8")
+        .fetch_one(&pool)
+        .await;
     let theirs = said.ok()?;
-    Some(compare(seconds(host.clock.now()) - theirs, "the database's"))
+    Some(compare(
+        seconds(host.clock.now()) - theirs,
+        "the database's",
+    ))
 }
 
 async fn against_server(host: &Host) -> Option<Found> {
-    let http = reqwest::Client::builder().timeout(PATIENCE).no_proxy().build().ok()?;
-    let answer = http.get(format!("{}/healthz", host.url.trim_end_matches('/'))).send().await.ok()?;
+    let http = reqwest::Client::builder()
+        .timeout(PATIENCE)
+        .no_proxy()
+        .build()
+        .ok()?;
+    let answer = http
+        .get(format!("{}/healthz", host.url.trim_end_matches('/')))
+        .send()
+        .await
+        .ok()?;
     let date = answer.headers().get("date")?.to_str().ok()?;
-    let theirs = DateTimeParser::new().parse_timestamp(date.replace("GMT", "+0000")).ok()?;
-    Some(compare(seconds(host.clock.now()) - seconds(theirs) - 0.5, "the server's"))
+    let theirs = DateTimeParser::new()
+        .parse_timestamp(date.replace("GMT", "+0000"))
+        .ok()?;
+    Some(compare(
+        seconds(host.clock.now()) - seconds(theirs) - 0.5,
+        "the server's",
+    ))
 }
 
 fn seconds(at: Timestamp) -> f64 {
@@ -59,14 +79,22 @@ fn seconds(at: Timestamp) -> f64 {
 /// Whether something keeps the clock right.
 async fn kept() -> Found {
     let mut command = Command::new("timedatectl");
-    command.args(["show", "-p", "NTPSynchronized", "--value"]).stdin(Stdio::null()).kill_on_drop(true);
+    command
+        .args(["show", "-p", "NTPSynchronized", "--value"])
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
     let said = match tokio::time::timeout(PATIENCE, command.output()).await {
-        Ok(Ok(output)) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+        Ok(Ok(output)) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        }
         _ => String::new(),
     };
     match said.as_str() {
         "yes" => Found::ok("the clock is synchronised by NTP"),
-        "no" => Found::warn("the clock is not synchronised", "timedatectl set-ntp true, or install chrony"),
+        "no" => Found::warn(
+            "the clock is not synchronised",
+            "timedatectl set-ntp true, or install chrony",
+        ),
         _ => Found::unknown(
             "nobody here tells whether the clock is synchronised",
             "look with `chronyc tracking` or `timedatectl`",
@@ -81,7 +109,8 @@ mod tests {
 
     #[test]
     fn a_clock_is_wrong_in_either_direction() {
-        let verdicts = [0.4, -2.0, 10.0, -10.0, 400.0, -400.0].map(|ahead| compare(ahead, "the server's").0);
+        let verdicts =
+            [0.4, -2.0, 10.0, -10.0, 400.0, -400.0].map(|ahead| compare(ahead, "the server's").0);
         use Verdict::{Fail, Ok, Warn};
         assert_eq!(verdicts, [Ok, Ok, Warn, Warn, Fail, Fail]);
     }

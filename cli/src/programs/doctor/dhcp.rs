@@ -18,7 +18,10 @@ const LISTEN: Duration = Duration::from_secs(4);
 pub(super) async fn check(host: &Host) -> Vec<Found> {
     let ports = BootPorts::default();
     let own = sockets::open(Protocol::Udp).unwrap_or_default();
-    let own = own.iter().find(|open| open.port == ports.dhcp_server).and_then(sockets::Open::owner);
+    let own = own
+        .iter()
+        .find(|open| open.port == ports.dhcp_server)
+        .and_then(sockets::Open::owner);
     if own.is_some_and(|(name, _)| name == "muster") {
         return vec![Found::unknown(
             "the agent on this host runs, and would take what is asked here for a new machine",
@@ -29,7 +32,10 @@ pub(super) async fn check(host: &Host) -> Vec<Found> {
     for address in addresses::known(host) {
         found.push(match interface_of(address) {
             Ok(interface) => ask(&interface, ports).await,
-            Err(_) => Found::unknown(format!("no interface has {address}"), "see the check `addresses`"),
+            Err(_) => Found::unknown(
+                format!("no interface has {address}"),
+                "see the check `addresses`",
+            ),
         });
     }
     if found.is_empty() {
@@ -53,10 +59,16 @@ async fn ask(interface: &str, ports: BootPorts) -> Found {
         Err(error) => return Found::unknown(error.to_string(), "run this as root"),
     };
     let Some(mac) = mac(interface) else {
-        return Found::unknown(format!("{interface} has no Ethernet address"), "look with `ip link`");
+        return Found::unknown(
+            format!("{interface} has no Ethernet address"),
+            "look with `ip link`",
+        );
     };
     let discover = discover(mac);
-    if let Err(error) = socket.send_to(&discover.encode(), (Ipv4Addr::BROADCAST, ports.dhcp_server)).await {
+    if let Err(error) = socket
+        .send_to(&discover.encode(), (Ipv4Addr::BROADCAST, ports.dhcp_server))
+        .await
+    {
         return Found::unknown(
             format!("{interface}: a request for an address cannot be sent: {error}"),
             "see the check `addresses`",
@@ -67,8 +79,14 @@ async fn ask(interface: &str, ports: BootPorts) -> Found {
         let mut buffer = [0; MAX_PACKET];
         while let Ok((length, from)) = socket.recv_from(&mut buffer).await {
             let offered = Message::parse(&buffer[..length]).ok();
-            let offered = offered.filter(|offer| offer.xid == discover.xid && offer.kind() == Some(Kind::Offer));
-            servers.extend(offered.map(|offer| offer.options.address(code::SERVER_ID).map_or(from.ip(), Into::into)));
+            let offered = offered
+                .filter(|offer| offer.xid == discover.xid && offer.kind() == Some(Kind::Offer));
+            servers.extend(offered.map(|offer| {
+                offer
+                    .options
+                    .address(code::SERVER_ID)
+                    .map_or(from.ip(), Into::into)
+            }));
         }
     };
     tokio::time::timeout(LISTEN, listen).await.ok();
@@ -77,7 +95,10 @@ async fn ask(interface: &str, ports: BootPorts) -> Found {
         false => {
             let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
             Found::fail(
-                format!("another DHCP server answers on {interface}: {}", servers.join(", ")),
+                format!(
+                    "another DHCP server answers on {interface}: {}",
+                    servers.join(", ")
+                ),
                 "turn it off on the provisioning network; or keep it, and set the subnet's mode to proxy",
             )
         }
@@ -106,7 +127,9 @@ fn discover(mac: Mac) -> Message {
 fn mac(interface: &str) -> Option<Mac> {
     let mut interfaces = nix::ifaddrs::getifaddrs().ok()?;
     interfaces.find_map(|found| {
-        let link = found.address.filter(|_| found.interface_name == interface)?;
+        let link = found
+            .address
+            .filter(|_| found.interface_name == interface)?;
         link.as_link_addr()?.addr().map(Mac)
     })
 }

@@ -14,7 +14,10 @@ pub(super) fn check(host: &Host) -> Vec<Found> {
     if host.is(Part::Server) {
         found.push(directory(&args.data_dir, "muster server"));
         found.push(match MasterKey::load(&args.key_file, Create::Never) {
-            Ok(_) => Found::ok(format!("the key file {} is 32 bytes that nobody else reads", args.key_file.display())),
+            Ok(_) => Found::ok(format!(
+                "the key file {} is 32 bytes that nobody else reads",
+                args.key_file.display()
+            )),
             Err(error) => Found::fail(format!("{error:#}"), remedy(&args.key_file)),
         });
     }
@@ -32,7 +35,9 @@ fn remedy(key: &Path) -> String {
             "chmod 600 {file}; chown it to the server's user; it must be the 32 bytes that the other replicas have"
         ),
         false => {
-            format!("copy it from another replica, or for a new fleet: (umask 077; head -c 32 /dev/urandom > {file})")
+            format!(
+                "copy it from another replica, or for a new fleet: (umask 077; head -c 32 /dev/urandom > {file})"
+            )
         }
     }
 }
@@ -44,19 +49,22 @@ fn directory(path: &Path, program: &str) -> Found {
             format!("{shown} is not there; `{program}` makes it if it may"),
             format!("mkdir -m 750 {shown}, and chown it to the user that `{program}` runs as"),
         ),
-        Err(error) => {
-            Found::fail(format!("{shown}: {error}"), format!("let the user that `{program}` runs as into it"))
-        }
-        Ok(data) if !data.is_dir() => {
-            Found::fail(format!("{shown} is no directory"), "move it away, or choose another --data-dir")
-        }
+        Err(error) => Found::fail(
+            format!("{shown}: {error}"),
+            format!("let the user that `{program}` runs as into it"),
+        ),
+        Ok(data) if !data.is_dir() => Found::fail(
+            format!("{shown} is no directory"),
+            "move it away, or choose another --data-dir",
+        ),
         Ok(_) if access(path, AccessFlags::W_OK | AccessFlags::X_OK).is_err() => Found::fail(
             format!("{shown} cannot be written by this user"),
             format!("chown it to the user that `{program}` runs as"),
         ),
-        Ok(data) if data.mode() & 0o002 != 0 => {
-            Found::fail(format!("everybody may write into {shown}"), format!("chmod o-w {shown}"))
-        }
+        Ok(data) if data.mode() & 0o002 != 0 => Found::fail(
+            format!("everybody may write into {shown}"),
+            format!("chmod o-w {shown}"),
+        ),
         Ok(_) => Found::ok(format!("{shown} can be written")),
     }
 }
@@ -65,14 +73,20 @@ fn token(path: &Path) -> Found {
     let shown = path.display();
     let enrol = "enrol the agent: muster agent enrol SITE NAME > FILE, mode 600";
     match (std::fs::metadata(path), std::fs::read_to_string(path)) {
-        (Err(error), _) | (_, Err(error)) => Found::fail(format!("the agent's token file {shown}: {error}"), enrol),
+        (Err(error), _) | (_, Err(error)) => {
+            Found::fail(format!("the agent's token file {shown}: {error}"), enrol)
+        }
         (Ok(_), Ok(text)) if text.trim().is_empty() => {
             Found::fail(format!("the agent's token file {shown} is empty"), enrol)
         }
         (Ok(data), Ok(_)) if data.mode() & 0o077 != 0 => Found::fail(
             format!("the agent's token file {shown} may be read by others"),
-            format!("chmod 600 {shown}, then remove the agent and enrol it anew: the token may be known"),
+            format!(
+                "chmod 600 {shown}, then remove the agent and enrol it anew: the token may be known"
+            ),
         ),
-        (Ok(_), Ok(_)) => Found::ok(format!("the agent's token file {shown} is read by nobody else")),
+        (Ok(_), Ok(_)) => Found::ok(format!(
+            "the agent's token file {shown} is read by nobody else"
+        )),
     }
 }

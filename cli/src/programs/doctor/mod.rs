@@ -59,7 +59,11 @@ pub(crate) struct DoctorArgs {
     #[arg(long, default_value = "/var/lib/muster")]
     data_dir: PathBuf,
     /// As for `muster server`.
-    #[arg(long, env = "MUSTER_KEY_FILE", default_value = "/etc/muster/master.key")]
+    #[arg(
+        long,
+        env = "MUSTER_KEY_FILE",
+        default_value = "/etc/muster/master.key"
+    )]
     key_file: PathBuf,
     /// As --data-dir for `muster agent`.
     #[arg(long, default_value = "/var/lib/muster-agent")]
@@ -139,7 +143,9 @@ impl Host {
     fn is(&self, part: Part) -> bool {
         let args = &self.args;
         let server = args.database_url.is_some() || args.key_file.exists();
-        let agent = args.agent_data_dir.exists() || args.agent_token_file.is_some() || !args.address.is_empty();
+        let agent = args.agent_data_dir.exists()
+            || args.agent_token_file.is_some()
+            || !args.address.is_empty();
         match (args.part.is_empty(), part) {
             (false, part) => args.part.contains(&part),
             (true, _) if !server && !agent => true,
@@ -150,25 +156,47 @@ impl Host {
 }
 
 type Checking<'a> = Pin<Box<dyn Future<Output = Vec<Found>> + Send + 'a>>;
-type Check = (&'static str, Option<Part>, for<'a> fn(&'a Host) -> Checking<'a>);
+type Check = (
+    &'static str,
+    Option<Part>,
+    for<'a> fn(&'a Host) -> Checking<'a>,
+);
 
 /// Every check: its name, whom it concerns, and what it does.
 const CHECKS: [Check; 15] = [
     ("ports", None, |host| Box::pin(async { ports::check(host) })),
-    ("database", Some(Part::Server), |host| Box::pin(database::check(host))),
-    ("schema", Some(Part::Server), |host| Box::pin(schema::check(host))),
+    ("database", Some(Part::Server), |host| {
+        Box::pin(database::check(host))
+    }),
+    ("schema", Some(Part::Server), |host| {
+        Box::pin(schema::check(host))
+    }),
     ("clocks", None, |host| Box::pin(clocks::check(host))),
     ("files", None, |host| Box::pin(async { files::check(host) })),
     ("room", None, |host| Box::pin(async { room::check(host) })),
-    ("rights", Some(Part::Agent), |_| Box::pin(async { rights::check() })),
-    ("addresses", Some(Part::Agent), |host| Box::pin(addresses::check(host))),
-    ("dhcp", Some(Part::Agent), |host| Box::pin(dhcp::check(host))),
-    ("loaders", Some(Part::Agent), |host| Box::pin(async { loaders::check(host) })),
-    ("tools", Some(Part::Agent), |_| Box::pin(async { tools::check() })),
+    ("rights", Some(Part::Agent), |_| {
+        Box::pin(async { rights::check() })
+    }),
+    ("addresses", Some(Part::Agent), |host| {
+        Box::pin(addresses::check(host))
+    }),
+    ("dhcp", Some(Part::Agent), |host| {
+        Box::pin(dhcp::check(host))
+    }),
+    ("loaders", Some(Part::Agent), |host| {
+        Box::pin(async { loaders::check(host) })
+    }),
+    ("tools", Some(Part::Agent), |_| {
+        Box::pin(async { tools::check() })
+    }),
     ("server", None, |host| Box::pin(server::reaches(host))),
     ("token", None, |host| Box::pin(server::knows(host))),
-    ("agents", Some(Part::Server), |host| Box::pin(agents::check(host))),
-    ("bmcs", Some(Part::Agent), |host| Box::pin(bmcs::check(host))),
+    ("agents", Some(Part::Server), |host| {
+        Box::pin(agents::check(host))
+    }),
+    ("bmcs", Some(Part::Agent), |host| {
+        Box::pin(bmcs::check(host))
+    }),
 ];
 
 const COLUMNS: &[Column] = &[
@@ -182,39 +210,68 @@ const COLUMNS: &[Column] = &[
 /// # Errors
 /// [`Unsound`] when a check failed.
 pub(crate) async fn run(args: DoctorArgs, common: &Common) -> anyhow::Result<()> {
-    if let Some(unknown) = args.only.iter().find(|name| CHECKS.iter().all(|(check, ..)| check != name)) {
+    if let Some(unknown) = args
+        .only
+        .iter()
+        .find(|name| CHECKS.iter().all(|(check, ..)| check != name))
+    {
         let names: Vec<&str> = CHECKS.iter().map(|(name, ..)| *name).collect();
-        let why = format!("there is no check {unknown:?}; there are: {}", names.join(", "));
+        let why = format!(
+            "there is no check {unknown:?}; there are: {}",
+            names.join(", ")
+        );
         return Err(muster_api::client::ClientError::Usage(why).into());
     }
     let chosen = common.connection.chosen()?;
     let client = Client::new(&chosen.url, chosen.token)?;
-    let host = Host { args, url: chosen.url, client, clock: Clock::System, database: OnceCell::new() };
+    let host = Host {
+        args,
+        url: chosen.url,
+        client,
+        clock: Clock::System,
+        database: OnceCell::new(),
+    };
     let mut findings = Vec::new();
     for (name, part, check) in CHECKS {
         let asked = host.args.only.is_empty() || host.args.only.iter().any(|only| only == name);
         if !asked || part.is_some_and(|part| !host.is(part)) {
             continue;
         }
-        let found = tokio::time::timeout(PATIENCE, check(&host)).await.unwrap_or_else(|_| {
-            vec![Found::unknown(
-                format!("no answer within {} s", PATIENCE.as_secs()),
-                "try again when the host is less busy",
-            )]
-        });
-        findings.extend(found.into_iter().map(|Found(verdict, found, todo)| Finding {
-            check: name,
-            verdict,
-            found,
-            todo,
-        }));
+        let found = tokio::time::timeout(PATIENCE, check(&host))
+            .await
+            .unwrap_or_else(|_| {
+                vec![Found::unknown(
+                    format!("no answer within {} s", PATIENCE.as_secs()),
+                    "try again when the host is less busy",
+                )]
+            });
+        findings.extend(
+            found
+                .into_iter()
+                .map(|Found(verdict, found, todo)| Finding {
+                    check: name,
+                    verdict,
+                    found,
+                    todo,
+                }),
+        );
     }
-    let failed = findings.iter().filter(|finding| finding.verdict == Verdict::Fail).count();
+    let failed = findings
+        .iter()
+        .filter(|finding| finding.verdict == Verdict::Fail)
+        .count();
     match common.output.is_table() {
         true => tell(common, &findings)?,
-        false => common.output.print_lines(&json!({ "sound": failed == 0, "findings": findings }), Vec::new)?,
+        false => common.output.print_lines(
+            &json!({ "sound": failed == 0, "findings": findings }),
+            Vec::new,
+        )?,
     }
-    if failed > 0 { Err(Unsound(failed).into()) } else { Ok(()) }
+    if failed > 0 {
+        Err(Unsound(failed).into())
+    } else {
+        Ok(())
+    }
 }
 
 /// What is wrong comes last, where the terminal stops.
@@ -228,11 +285,16 @@ fn tell(common: &Common, findings: &[Finding]) -> anyhow::Result<()> {
     let mut sorted: Vec<&Finding> = findings.iter().collect();
     sorted.sort_by_key(|finding| rank(finding));
     if common.output.is_wide() {
-        return common.output.list_of(&sorted, COLUMNS, jiff::Timestamp::UNIX_EPOCH);
+        return common
+            .output
+            .list_of(&sorted, COLUMNS, jiff::Timestamp::UNIX_EPOCH);
     }
     common.output.print_lines(&json!({}), || {
         let mut lines = Vec::new();
-        for finding in sorted.iter().filter(|finding| finding.verdict != Verdict::Ok || !common.output.is_quiet()) {
+        for finding in sorted
+            .iter()
+            .filter(|finding| finding.verdict != Verdict::Ok || !common.output.is_quiet())
+        {
             let verdict = match finding.verdict {
                 Verdict::Ok => "ok     ",
                 Verdict::Unknown => "unknown",

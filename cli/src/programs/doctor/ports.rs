@@ -12,7 +12,12 @@ pub(super) fn check(host: &Host) -> Vec<Found> {
     if host.is(Part::Server) {
         let (public, agents) = (host.args.listen, host.args.agent_listen);
         wanted.push(("API and console", Protocol::Tcp, public.ip(), public.port()));
-        wanted.push(("the agents' listener", Protocol::Tcp, agents.ip(), agents.port()));
+        wanted.push((
+            "the agents' listener",
+            Protocol::Tcp,
+            agents.ip(),
+            agents.port(),
+        ));
     }
     if host.is(Part::Agent) {
         let ports = BootPorts::default();
@@ -22,8 +27,12 @@ pub(super) fn check(host: &Host) -> Vec<Found> {
         wanted.push(("PXE", Protocol::Udp, any, ports.pxe));
         wanted.push(("HTTP boot", Protocol::Tcp, any, ports.http));
     }
-    let (Some(tcp), Some(udp)) = (sockets::open(Protocol::Tcp), sockets::open(Protocol::Udp)) else {
-        return vec![Found::unknown("/proc/net cannot be read", "look with `ss -lntup`")];
+    let (Some(tcp), Some(udp)) = (sockets::open(Protocol::Tcp), sockets::open(Protocol::Udp))
+    else {
+        return vec![Found::unknown(
+            "/proc/net cannot be read",
+            "look with `ss -lntup`",
+        )];
     };
     let mut found = Vec::new();
     let mut free = Vec::new();
@@ -32,14 +41,17 @@ pub(super) fn check(host: &Host) -> Vec<Found> {
             Protocol::Tcp => (&tcp, "TCP"),
             Protocol::Udp => (&udp, "UDP"),
         };
-        let Some(taken) = open.iter().find(|open| open.is_in_the_way_of(address, port)) else {
+        let Some(taken) = open
+            .iter()
+            .find(|open| open.is_in_the_way_of(address, port))
+        else {
             free.push(format!("{name} {port}"));
             continue;
         };
         found.push(match taken.owner() {
-            Some((owner, pid)) if owner == "muster" => {
-                Found::ok(format!("{name} {port} ({what}) is Muster's own, process {pid}"))
-            }
+            Some((owner, pid)) if owner == "muster" => Found::ok(format!(
+                "{name} {port} ({what}) is Muster's own, process {pid}"
+            )),
             Some((owner, pid)) => Found::fail(
                 format!("{name} port {port} ({what}) is taken by {owner}, process {pid}"),
                 remedy(port, &owner),

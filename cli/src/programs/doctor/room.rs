@@ -9,13 +9,23 @@ use super::{Found, Host, Part};
 const GIB: u64 = 1 << 30;
 
 pub(super) fn check(host: &Host) -> Vec<Found> {
-    let places = [(Part::Server, &host.args.data_dir), (Part::Agent, &host.args.agent_data_dir)];
-    places.into_iter().filter(|(part, _)| host.is(*part)).map(|(_, path)| look(path)).collect()
+    let places = [
+        (Part::Server, &host.args.data_dir),
+        (Part::Agent, &host.args.agent_data_dir),
+    ];
+    places
+        .into_iter()
+        .filter(|(part, _)| host.is(*part))
+        .map(|(_, path)| look(path))
+        .collect()
 }
 
 fn look(path: &Path) -> Found {
     // Before the first start, the directory is made where its parent is.
-    let there = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"));
+    let there = path
+        .ancestors()
+        .find(|ancestor| ancestor.exists())
+        .unwrap_or(Path::new("/"));
     match statvfs(there) {
         Ok(disk) => verdict(
             path,
@@ -31,11 +41,17 @@ fn verdict(path: &Path, free: u64, size: u64, files: u64) -> Found {
     let shown = path.display();
     let todo = "free some, or put the data directory on a larger disk: an image is some GiB, and an agent keeps those of its site";
     match free {
-        _ if files < 1000 => Found::fail(format!("the disk of {shown} has {files} inodes left"), todo),
-        0..GIB => Found::fail(format!("the disk of {shown} has {} MiB left", free >> 20), todo),
-        _ if free < 10 * GIB || free < size / 20 => {
-            Found::warn(format!("the disk of {shown} has {} GiB left", free / GIB), todo)
+        _ if files < 1000 => {
+            Found::fail(format!("the disk of {shown} has {files} inodes left"), todo)
         }
+        0..GIB => Found::fail(
+            format!("the disk of {shown} has {} MiB left", free >> 20),
+            todo,
+        ),
+        _ if free < 10 * GIB || free < size / 20 => Found::warn(
+            format!("the disk of {shown} has {} GiB left", free / GIB),
+            todo,
+        ),
         _ => Found::ok(format!("the disk of {shown} has {} GiB left", free / GIB)),
     }
 }

@@ -8,10 +8,17 @@ pub(super) async fn check(host: &Host) -> Vec<Found> {
     let pool = match database::connect(host).await {
         Ok(pool) => pool,
         // The other check says why.
-        Err(_) => return vec![Found::unknown("the database cannot be looked into", "see the check `database`")],
+        Err(_) => {
+            return vec![Found::unknown(
+                "the database cannot be looked into",
+                "see the check `database`",
+            )];
+        }
     };
     let ran: Result<Vec<(i64, Vec<u8>)>, sqlx::Error> =
-        sqlx::query_as("SELECT version, checksum FROM _sqlx_migrations WHERE success").fetch_all(&pool).await;
+        sqlx::query_as("SELECT version, checksum FROM _sqlx_migrations WHERE success")
+            .fetch_all(&pool)
+            .await;
     let migrate = "run `muster migrate` of this version, with the database's URL";
     let ran: BTreeMap<i64, Vec<u8>> = match ran {
         Ok(rows) => rows.into_iter().collect(),
@@ -19,21 +26,35 @@ pub(super) async fn check(host: &Host) -> Vec<Found> {
             return vec![Found::fail("the database has no schema yet", migrate)];
         }
         Err(error) => {
-            return vec![Found::unknown(format!("the schema cannot be read: {error}"), "look into the database's log")];
+            return vec![Found::unknown(
+                format!("the schema cannot be read: {error}"),
+                "look into the database's log",
+            )];
         }
     };
-    let ours: BTreeMap<i64, &[u8]> =
-        muster_server::MIGRATOR.iter().map(|migration| (migration.version, migration.checksum.as_ref())).collect();
-    let missing = ours.keys().filter(|version| !ran.contains_key(version)).count();
+    let ours: BTreeMap<i64, &[u8]> = muster_server::MIGRATOR
+        .iter()
+        .map(|migration| (migration.version, migration.checksum.as_ref()))
+        .collect();
+    let missing = ours
+        .keys()
+        .filter(|version| !ran.contains_key(version))
+        .count();
     let changed: Vec<String> = ours
         .iter()
         .filter(|(version, checksum)| ran.get(version).is_some_and(|ran| ran != *checksum))
         .map(|(version, _)| version.to_string())
         .collect();
-    let newer = ran.keys().filter(|version| !ours.contains_key(version)).count();
+    let newer = ran
+        .keys()
+        .filter(|version| !ours.contains_key(version))
+        .count();
     vec![match (changed.is_empty(), missing, newer) {
         (false, ..) => Found::fail(
-            format!("migrations {} ran in another form than this version has", changed.join(", ")),
+            format!(
+                "migrations {} ran in another form than this version has",
+                changed.join(", ")
+            ),
             "run the version of Muster that made this database, or restore one that fits",
         ),
         (true, 1.., _) => Found::fail(format!("{missing} migrations have not run"), migrate),

@@ -27,7 +27,11 @@ pub(super) fn open(protocol: Protocol) -> Option<Vec<Open>> {
     let mut found = Vec::new();
     for (at, name) in names.into_iter().enumerate() {
         match std::fs::read_to_string(format!("/proc/net/{name}")) {
-            Ok(text) => found.extend(text.lines().skip(1).filter_map(|line| parse(line, protocol))),
+            Ok(text) => found.extend(
+                text.lines()
+                    .skip(1)
+                    .filter_map(|line| parse(line, protocol)),
+            ),
             // A host without IPv6 has no such file.
             Err(_) if at == 1 => {}
             Err(_) => return None,
@@ -45,7 +49,11 @@ fn parse(line: &str, protocol: Protocol) -> Option<Open> {
         return None;
     }
     let (address, port) = local.split_once(':')?;
-    let word = |at: usize| u32::from_str_radix(address.get(at..at + 8)?, 16).ok().map(u32::to_ne_bytes);
+    let word = |at: usize| {
+        u32::from_str_radix(address.get(at..at + 8)?, 16)
+            .ok()
+            .map(u32::to_ne_bytes)
+    };
     let address = match address.len() {
         8 => IpAddr::V4(Ipv4Addr::from(word(0)?)),
         32 => {
@@ -57,23 +65,39 @@ fn parse(line: &str, protocol: Protocol) -> Option<Open> {
         }
         _ => return None,
     };
-    Some(Open { address, port: u16::from_str_radix(port, 16).ok()?, inode: inode.parse().ok()? })
+    Some(Open {
+        address,
+        port: u16::from_str_radix(port, 16).ok()?,
+        inode: inode.parse().ok()?,
+    })
 }
 
 impl Open {
     /// Whether somebody else can have this address and port at the same time.
     pub(super) fn is_in_the_way_of(&self, address: IpAddr, port: u16) -> bool {
-        self.port == port && (self.address == address || self.address.is_unspecified() || address.is_unspecified())
+        self.port == port
+            && (self.address == address
+                || self.address.is_unspecified()
+                || address.is_unspecified())
     }
 
     /// The program that has it: name and process id. Other users' processes are told to root only.
     pub(super) fn owner(&self) -> Option<(String, u32)> {
         for entry in std::fs::read_dir("/proc").ok()?.flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-            let Ok(files) = std::fs::read_dir(entry.path().join("fd")) else { continue };
+            let Some(pid) = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse::<u32>().ok())
+            else {
+                continue;
+            };
+            let Ok(files) = std::fs::read_dir(entry.path().join("fd")) else {
+                continue;
+            };
             // Following the link of a socket's descriptor leads to its inode.
-            let has =
-                |file: std::fs::DirEntry| std::fs::metadata(file.path()).is_ok_and(|data| data.ino() == self.inode);
+            let has = |file: std::fs::DirEntry| {
+                std::fs::metadata(file.path()).is_ok_and(|data| data.ino() == self.inode)
+            };
             if files.flatten().any(has) {
                 let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
                 return Some((name.trim().to_owned(), pid));
@@ -89,10 +113,16 @@ mod tests {
 
     #[test]
     fn a_line_of_the_kernel_is_read() {
-        let line =
-            "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 12345 1 0000";
+        let line = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 12345 1 0000";
         let open = parse(line, Protocol::Tcp).unwrap();
-        assert_eq!(open, Open { address: Ipv4Addr::LOCALHOST.into(), port: 8080, inode: 12345 });
+        assert_eq!(
+            open,
+            Open {
+                address: Ipv4Addr::LOCALHOST.into(),
+                port: 8080,
+                inode: 12345
+            }
+        );
         assert!(open.is_in_the_way_of(Ipv4Addr::UNSPECIFIED.into(), 8080));
         assert!(!open.is_in_the_way_of("10.0.0.1".parse().unwrap(), 8080));
         assert!(!open.is_in_the_way_of(Ipv4Addr::LOCALHOST.into(), 8081));

@@ -10,7 +10,9 @@ use crate::gates::Verdict;
 
 fn disjoint(pairs: &[Pair], ends: usize) -> bool {
     let mut seen = BTreeSet::new();
-    pairs.iter().all(|pair| pair.a < pair.b && pair.b < ends && seen.insert(pair.a) && seen.insert(pair.b))
+    pairs
+        .iter()
+        .all(|pair| pair.a < pair.b && pair.b < ends && seen.insert(pair.a) && seen.insert(pair.b))
 }
 
 #[test]
@@ -20,8 +22,15 @@ fn everybody_meets_everybody_once() {
         for number in 0..rounds(ends) {
             let pairs = round(ends, number);
             assert!(disjoint(&pairs, ends), "{ends}: {pairs:?}");
-            assert_eq!(pairs.len(), ends / 2, "nobody rests who need not: {ends}, round {number}");
-            assert!(pairs.into_iter().all(|pair| met.insert(pair)), "{ends}: met twice");
+            assert_eq!(
+                pairs.len(),
+                ends / 2,
+                "nobody rests who need not: {ends}, round {number}"
+            );
+            assert!(
+                pairs.into_iter().all(|pair| met.insert(pair)),
+                "{ends}: met twice"
+            );
         }
         assert_eq!(met.len(), ends * ends.saturating_sub(1) / 2, "{ends}");
     }
@@ -29,8 +38,14 @@ fn everybody_meets_everybody_once() {
 
 #[test]
 fn a_history_of_other_ends_is_borne() {
-    let stray = Trial { pair: Pair { a: 3, b: 90 }, verdict: Verdict::Fail };
-    let own = Trial { pair: Pair { a: 2, b: 2 }, verdict: Verdict::Fail };
+    let stray = Trial {
+        pair: Pair { a: 3, b: 90 },
+        verdict: Verdict::Fail,
+    };
+    let own = Trial {
+        pair: Pair { a: 2, b: 2 },
+        verdict: Verdict::Fail,
+    };
     let found = verdicts(4, &Limits::default(), &[vec![stray, own]]);
     assert!(found.edges.is_empty());
     assert_eq!(next(1, &Limits::default(), &[]), Next::Done);

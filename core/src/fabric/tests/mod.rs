@@ -23,7 +23,10 @@ struct Fabric {
 
 impl Fabric {
     fn of(ends: usize) -> Self {
-        Self { ends, ..Self::default() }
+        Self {
+            ends,
+            ..Self::default()
+        }
     }
 
     fn trial(&self, round: usize, pair: Pair) -> Trial {
@@ -47,7 +50,12 @@ impl Fabric {
         let mut done: Vec<Vec<Trial>> = Vec::new();
         while let Next::Measure(pairs) = next(self.ends, limits, &done) {
             assert!(!pairs.is_empty() && done.len() < limits.rounds, "{done:?}");
-            done.push(pairs.into_iter().map(|pair| self.trial(done.len(), pair)).collect());
+            done.push(
+                pairs
+                    .into_iter()
+                    .map(|pair| self.trial(done.len(), pair))
+                    .collect(),
+            );
         }
         let found = verdicts(self.ends, limits, &done);
         (done, found)
@@ -55,48 +63,96 @@ impl Fabric {
 }
 
 fn blamed_ends(found: &Verdicts) -> BTreeSet<usize> {
-    let blamed = |(end, verdict): (usize, &EndVerdict)| matches!(verdict, EndVerdict::Blamed { .. }).then_some(end);
+    let blamed = |(end, verdict): (usize, &EndVerdict)| {
+        matches!(verdict, EndVerdict::Blamed { .. }).then_some(end)
+    };
     found.ends.iter().enumerate().filter_map(blamed).collect()
 }
 
 fn blamed_edges(found: &Verdicts) -> BTreeSet<Pair> {
-    found.edges.iter().filter(|edge| edge.verdict == EdgeVerdict::Blamed).map(|edge| edge.pair).collect()
+    found
+        .edges
+        .iter()
+        .filter(|edge| edge.verdict == EdgeVerdict::Blamed)
+        .map(|edge| edge.pair)
+        .collect()
 }
 
 #[test]
 fn of_six_nodes_the_one_with_a_bad_link_is_found() {
     for bad in 0..6 {
-        let fabric = Fabric { bad_ends: [bad].into(), ..Fabric::of(6) };
+        let fabric = Fabric {
+            bad_ends: [bad].into(),
+            ..Fabric::of(6)
+        };
         let (done, found) = fabric.run(&Limits::default());
-        assert_eq!((blamed_ends(&found), blamed_edges(&found)), ([bad].into(), [].into()));
+        assert_eq!(
+            (blamed_ends(&found), blamed_edges(&found)),
+            ([bad].into(), [].into())
+        );
         assert!(done.len() <= 4, "{done:?}");
-        assert!(found.edges.iter().all(|edge| edge.verdict == EdgeVerdict::Explained { by: vec![bad] }), "{found:?}");
+        assert!(
+            found
+                .edges
+                .iter()
+                .all(|edge| edge.verdict == EdgeVerdict::Explained { by: vec![bad] }),
+            "{found:?}"
+        );
     }
 }
 
 #[test]
 fn one_round_leaves_it_to_the_re_pairing_to_find_the_end() {
-    let fabric = Fabric { bad_ends: [4].into(), ..Fabric::of(6) };
-    let (done, found) = fabric.run(&Limits { survey: 1, ..Limits::default() });
-    let partner = done[0].iter().find(|trial| trial.pair.has(4)).unwrap().pair.other(4);
+    let fabric = Fabric {
+        bad_ends: [4].into(),
+        ..Fabric::of(6)
+    };
+    let (done, found) = fabric.run(&Limits {
+        survey: 1,
+        ..Limits::default()
+    });
+    let partner = done[0]
+        .iter()
+        .find(|trial| trial.pair.has(4))
+        .unwrap()
+        .pair
+        .other(4);
     // Both ends of the edge are suspects: each meets somebody who passed.
     assert_eq!(done[1].len(), 2);
-    assert!(done[1].iter().any(|trial| trial.pair.has(4)) && done[1].iter().any(|trial| trial.pair.has(partner)));
+    assert!(
+        done[1].iter().any(|trial| trial.pair.has(4))
+            && done[1].iter().any(|trial| trial.pair.has(partner))
+    );
     assert_eq!((blamed_ends(&found), done.len()), ([4].into(), 2));
     assert_eq!(found.ends[partner], EndVerdict::Good);
     let names: Vec<String> = (0..6).map(|n| format!("n{n}")).collect();
     let told = found.sentences(&names);
-    assert!(told.len() == 1 && told[0].starts_with("n4 fails with "), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].starts_with("n4 fails with "),
+        "{told:?}"
+    );
 }
 
 #[test]
 fn a_bad_path_between_good_nodes_is_the_edges_fault() {
     let pair = Pair::of(5, 1);
-    let fabric = Fabric { bad_edges: [pair].into(), ..Fabric::of(6) };
-    let (_, found) = fabric.run(&Limits { survey: 5, ..Limits::default() });
-    assert_eq!((blamed_ends(&found), blamed_edges(&found)), ([].into(), [pair].into()));
+    let fabric = Fabric {
+        bad_edges: [pair].into(),
+        ..Fabric::of(6)
+    };
+    let (_, found) = fabric.run(&Limits {
+        survey: 5,
+        ..Limits::default()
+    });
+    assert_eq!(
+        (blamed_ends(&found), blamed_edges(&found)),
+        ([].into(), [pair].into())
+    );
     let told = found.sentences(&["a", "b", "c", "d", "e", "f"].map(String::from));
-    assert_eq!(told, ["b and f fail with each other and pass with others: look at what lies between the two"]);
+    assert_eq!(
+        told,
+        ["b and f fail with each other and pass with others: look at what lies between the two"]
+    );
     assert!(!found.clean());
 }
 
@@ -104,69 +160,143 @@ fn a_bad_path_between_good_nodes_is_the_edges_fault() {
 fn few_nodes_leave_no_edge_unmeasured() {
     for ends in 2..=8 {
         let (done, _) = Fabric::of(ends).run(&Limits::of(ends));
-        assert_eq!(done.iter().map(Vec::len).sum::<usize>(), ends * (ends - 1) / 2, "{ends} ends");
+        assert_eq!(
+            done.iter().map(Vec::len).sum::<usize>(),
+            ends * (ends - 1) / 2,
+            "{ends} ends"
+        );
     }
     for (ends, bad) in (2..6).flat_map(|a| (0..a).map(move |b| (6, Pair::of(a, b)))) {
-        let (_, found) = Fabric { bad_edges: [bad].into(), ..Fabric::of(ends) }.run(&Limits::of(ends));
-        assert_eq!((blamed_ends(&found), blamed_edges(&found)), ([].into(), [bad].into()));
+        let (_, found) = Fabric {
+            bad_edges: [bad].into(),
+            ..Fabric::of(ends)
+        }
+        .run(&Limits::of(ends));
+        assert_eq!(
+            (blamed_ends(&found), blamed_edges(&found)),
+            ([].into(), [bad].into())
+        );
     }
     assert_eq!(Limits::of(64).survey, Limits::default().survey);
 }
 
 #[test]
 fn where_nobody_is_known_good_nothing_is_blamed() {
-    let pair = Fabric { bad_edges: [Pair::of(0, 1)].into(), ..Fabric::of(2) };
+    let pair = Fabric {
+        bad_edges: [Pair::of(0, 1)].into(),
+        ..Fabric::of(2)
+    };
     let (_, found) = pair.run(&Limits::default());
-    let unknown = EndVerdict::Unknown { why: Why::NobodyGood };
+    let unknown = EndVerdict::Unknown {
+        why: Why::NobodyGood,
+    };
     assert_eq!(found.ends, [unknown.clone(), unknown.clone()]);
     assert_eq!(found.edges[0].verdict, EdgeVerdict::Unknown);
-    let all = Fabric { bad_ends: (0..8).collect(), ..Fabric::of(8) };
+    let all = Fabric {
+        bad_ends: (0..8).collect(),
+        ..Fabric::of(8)
+    };
     let (done, found) = all.run(&Limits::default());
     assert!(found.ends.iter().all(|end| *end == unknown), "{found:?}");
-    assert_eq!(done.len(), rounds(8), "every round is asked for two that pass");
-    assert!(found.sentences(&[]).iter().all(|told| told.contains("no pair passed at all")));
+    assert_eq!(
+        done.len(),
+        rounds(8),
+        "every round is asked for two that pass"
+    );
+    assert!(
+        found
+            .sentences(&[])
+            .iter()
+            .all(|told| told.contains("no pair passed at all"))
+    );
 }
 
 #[test]
 fn failures_alone_are_measured_on_until_two_pass() {
     // The first round pairs each bad node with a good one.
     let first = round(4, 0);
-    let fabric = Fabric { bad_ends: first.iter().map(|pair| pair.a).collect(), ..Fabric::of(4) };
-    let (_, found) = fabric.run(&Limits { survey: 1, ..Limits::default() });
+    let fabric = Fabric {
+        bad_ends: first.iter().map(|pair| pair.a).collect(),
+        ..Fabric::of(4)
+    };
+    let (_, found) = fabric.run(&Limits {
+        survey: 1,
+        ..Limits::default()
+    });
     assert_eq!(blamed_ends(&found), fabric.bad_ends);
 }
 
 #[test]
 fn errors_blame_nobody_and_are_not_repeated_for_ever() {
-    let dumb = Fabric { errs: 1, ..Fabric::of(7) };
+    let dumb = Fabric {
+        errs: 1,
+        ..Fabric::of(7)
+    };
     let (done, found) = dumb.run(&Limits::default());
-    assert_eq!(done.len(), Limits::default().survey, "nobody is known good, so nobody is asked again");
-    assert!(found.ends.iter().all(|end| *end == EndVerdict::Unknown { why: Why::NoAnswer }), "{found:?}");
+    assert_eq!(
+        done.len(),
+        Limits::default().survey,
+        "nobody is known good, so nobody is asked again"
+    );
+    assert!(
+        found
+            .ends
+            .iter()
+            .all(|end| *end == EndVerdict::Unknown { why: Why::NoAnswer }),
+        "{found:?}"
+    );
     assert!(found.edges.is_empty());
     // One node without the tool, among good ones.
     let mut done: Vec<Vec<Trial>> = Vec::new();
     while let Next::Measure(pairs) = next(6, &Limits::default(), &done) {
-        let verdict = |pair: &Pair| if pair.has(2) { Verdict::Error } else { Verdict::Pass };
-        done.push(pairs.iter().map(|pair| Trial { pair: *pair, verdict: verdict(pair) }).collect());
+        let verdict = |pair: &Pair| {
+            if pair.has(2) {
+                Verdict::Error
+            } else {
+                Verdict::Pass
+            }
+        };
+        done.push(
+            pairs
+                .iter()
+                .map(|pair| Trial {
+                    pair: *pair,
+                    verdict: verdict(pair),
+                })
+                .collect(),
+        );
     }
     let found = verdicts(6, &Limits::default(), &done);
-    assert_eq!((done.len(), &found.ends[2]), (6, &EndVerdict::Unknown { why: Why::NoAnswer }));
-    assert!(found.ends.iter().enumerate().all(|(end, verdict)| end == 2 || *verdict == EndVerdict::Good));
+    assert_eq!(
+        (done.len(), &found.ends[2]),
+        (6, &EndVerdict::Unknown { why: Why::NoAnswer })
+    );
+    assert!(
+        found
+            .ends
+            .iter()
+            .enumerate()
+            .all(|(end, verdict)| end == 2 || *verdict == EndVerdict::Good)
+    );
 }
 
 /// Fabrics with some bad ends, bad edges and errors.
 fn fabrics() -> impl Strategy<Value = Fabric> {
     (2..14usize).prop_flat_map(|ends| {
         let bad_ends = prop::collection::btree_set(0..ends, 0..=ends.div_ceil(3));
-        let edge = (0..ends, 0..ends).prop_filter("two ends", |(a, b)| a != b).prop_map(|(a, b)| Pair::of(a, b));
+        let edge = (0..ends, 0..ends)
+            .prop_filter("two ends", |(a, b)| a != b)
+            .prop_map(|(a, b)| Pair::of(a, b));
         let bad_edges = prop::collection::btree_set(edge, 0..4usize);
-        (bad_ends, bad_edges, 0..6u64, any::<u64>()).prop_map(move |(bad_ends, bad_edges, errs, seed)| Fabric {
-            ends,
-            bad_ends,
-            bad_edges,
-            errs: if errs == 1 { 0 } else { errs },
-            seed,
-        })
+        (bad_ends, bad_edges, 0..6u64, any::<u64>()).prop_map(
+            move |(bad_ends, bad_edges, errs, seed)| Fabric {
+                ends,
+                bad_ends,
+                bad_edges,
+                errs: if errs == 1 { 0 } else { errs },
+                seed,
+            },
+        )
     })
 }
 

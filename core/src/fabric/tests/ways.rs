@@ -32,11 +32,30 @@ fn result(gate: &str, verdict: Verdict) -> GateResult {
 }
 
 fn said(results: &[(&str, Verdict)]) -> Verdict {
-    let gates = vec![gate("must", ""), gate("may", "required = false\n"), gate("new", "shadow = true\n")];
-    let suite = Suite { name: "s".into(), version: "1".into(), gates };
-    let results: Vec<GateResult> = results.iter().map(|(gate, verdict)| result(gate, *verdict)).collect();
+    let gates = vec![
+        gate("must", ""),
+        gate("may", "required = false\n"),
+        gate("new", "shadow = true\n"),
+    ];
+    let suite = Suite {
+        name: "s".into(),
+        version: "1".into(),
+        gates,
+    };
+    let results: Vec<GateResult> = results
+        .iter()
+        .map(|(gate, verdict)| result(gate, *verdict))
+        .collect();
     let wanted: Vec<String> = results.iter().map(|result| result.gate.clone()).collect();
-    one_way(&Judged { suite: &suite, profile: None, wanted: &wanted, now: Timestamp::UNIX_EPOCH }, &results)
+    one_way(
+        &Judged {
+            suite: &suite,
+            profile: None,
+            wanted: &wanted,
+            now: Timestamp::UNIX_EPOCH,
+        },
+        &results,
+    )
 }
 
 #[test]
@@ -45,8 +64,16 @@ fn a_pass_needs_something_measured() {
     assert_eq!(said(&[("must", Pass), ("may", Skipped)]), Pass);
     assert_eq!(said(&[("must", Pass), ("may", Fail)]), Fail);
     assert_eq!(said(&[("must", Error), ("may", Pass)]), Error);
-    assert_eq!(said(&[("may", Skipped)]), Error, "nothing blocks, and nothing was measured");
-    assert_eq!(said(&[("may", Skipped), ("new", Pass)]), Error, "a shadow proves nothing");
+    assert_eq!(
+        said(&[("may", Skipped)]),
+        Error,
+        "nothing blocks, and nothing was measured"
+    );
+    assert_eq!(
+        said(&[("may", Skipped), ("new", Pass)]),
+        Error,
+        "a shadow proves nothing"
+    );
     assert_eq!(said(&[("must", Pass), ("new", Fail)]), Pass);
     assert_eq!(said(&[]), Error);
 }

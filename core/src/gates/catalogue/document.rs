@@ -18,12 +18,28 @@ fn document() -> String {
     );
     text.push_str("\n| parser | reads | |\n|---|---|---|\n");
     for parser in Parser::all() {
-        let mark = if parser.experimental { "experimental" } else { "" };
-        let measures = if parser.builtin { "measured by muster-node: " } else { "" };
-        let _ = writeln!(text, "| [{0}](#{0}) | {measures}{1} | {mark} |", parser.name, parser.reads);
+        let mark = if parser.experimental {
+            "experimental"
+        } else {
+            ""
+        };
+        let measures = if parser.builtin {
+            "measured by muster-node: "
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            text,
+            "| [{0}](#{0}) | {measures}{1} | {mark} |",
+            parser.name, parser.reads
+        );
     }
     for parser in Parser::all() {
-        let mark = if parser.experimental { ", experimental" } else { "" };
+        let mark = if parser.experimental {
+            ", experimental"
+        } else {
+            ""
+        };
         let _ = writeln!(
             text,
             "\n## {}\n\n{}{mark}\n\n| metric | unit | one for each |\n|---|---|---|",
@@ -45,17 +61,25 @@ fn document_is_the_catalogue() {
         std::fs::write(&path, &document).expect("a writable file");
     }
     let stored = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(stored == document, "docs/parsers.md is not the catalogue: set UPDATE_DOCS=1 and run this test again");
+    assert!(
+        stored == document,
+        "docs/parsers.md is not the catalogue: set UPDATE_DOCS=1 and run this test again"
+    );
 }
 
 #[test]
 fn names_are_told_apart_and_units_are_one_for_each_metric() {
     let mut parsers: Vec<&str> = Parser::all().map(|parser| parser.name).collect();
     parsers.sort_unstable();
-    assert!(parsers.windows(2).all(|pair| pair[0] != pair[1]), "two parsers of one name");
+    assert!(
+        parsers.windows(2).all(|pair| pair[0] != pair[1]),
+        "two parsers of one name"
+    );
     let metrics: Vec<&Metric> = Parser::all().flat_map(|parser| parser.metrics).collect();
     for metric in &metrics {
-        let other = metrics.iter().find(|other| other.name == metric.name && other.unit != metric.unit);
+        let other = metrics
+            .iter()
+            .find(|other| other.name == metric.name && other.unit != metric.unit);
         assert!(
             other.is_none(),
             "{} is in {} and in {}",
@@ -67,6 +91,10 @@ fn names_are_told_apart_and_units_are_one_for_each_metric() {
     for parser in Parser::all() {
         let mut names: Vec<&str> = parser.metrics.iter().map(|metric| metric.name).collect();
         names.sort_unstable();
-        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{} gives one metric twice", parser.name);
+        assert!(
+            names.windows(2).all(|pair| pair[0] != pair[1]),
+            "{} gives one metric twice",
+            parser.name
+        );
     }
 }

@@ -64,10 +64,23 @@ const COUNTERS: &[Metric] = &[
 const PKEYS: &[Metric] = &[metric("ib.pkeys", TEXT)];
 
 pub(super) const PARSERS: &[Parser] = &[
-    builtin("ib-counters", "sysfs, every port of an RDMA device that has `counters`", COUNTERS),
+    builtin(
+        "ib-counters",
+        "sysfs, every port of an RDMA device that has `counters`",
+        COUNTERS,
+    ),
     builtin("ib-pkeys", "sysfs, every active InfiniBand port", PKEYS),
-    tool("perftest", "`ib_write_bw --report_gbits`, `ib_write_lat` and their sisters, as printed", PERFTEST),
-    tool("perftest-json", "the same, the file of `--out_json --out_json_file=…`", PERFTEST).experimental(),
+    tool(
+        "perftest",
+        "`ib_write_bw --report_gbits`, `ib_write_lat` and their sisters, as printed",
+        PERFTEST,
+    ),
+    tool(
+        "perftest-json",
+        "the same, the file of `--out_json --out_json_file=…`",
+        PERFTEST,
+    )
+    .experimental(),
     tool("ibstat", "`ibstat`", IBSTAT),
     tool("perfquery", "`perfquery` and `perfquery -x`", PERFQUERY),
 ];

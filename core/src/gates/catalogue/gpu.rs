@@ -215,19 +215,36 @@ const AMD: &[Metric] = &[
 ];
 
 pub(super) const PARSERS: &[Parser] = &[
-    tool("nvidia-smi-xml", "`nvidia-smi -q -x`, nvsmi_device_v12 and v13", NVIDIA_SMI),
-    tool("nvidia-smi-csv", "`nvidia-smi --query-gpu=… --format=csv`, with header and units", NVIDIA_SMI),
+    tool(
+        "nvidia-smi-xml",
+        "`nvidia-smi -q -x`, nvsmi_device_v12 and v13",
+        NVIDIA_SMI,
+    ),
+    tool(
+        "nvidia-smi-csv",
+        "`nvidia-smi --query-gpu=… --format=csv`, with header and units",
+        NVIDIA_SMI,
+    ),
     tool("nvidia-smi-text", "`nvidia-smi -q`", NVIDIA_SMI),
     tool("nvidia-smi-nvlink", "`nvidia-smi nvlink -s`", NVLINK),
     tool("nvidia-smi-topo", "`nvidia-smi topo -m`", TOPOLOGY),
     tool("dcgm-diag", "`dcgmi diag -r LEVEL -j`, DCGM 4", DCGM),
     tool("dcgm-diag-v3", "`dcgmi diag -r LEVEL -j`, DCGM 3", DCGM).experimental(),
     tool("nvbandwidth", "`nvbandwidth -j`", NVBANDWIDTH),
-    tool("nccl-tests", "`all_reduce_perf` and its sisters, as printed", NCCL),
+    tool(
+        "nccl-tests",
+        "`all_reduce_perf` and its sisters, as printed",
+        NCCL,
+    ),
     tool("nccl-tests-json", "the same, the file of `-J`", NCCL).experimental(),
     tool("gpu-burn", "`gpu_burn SECONDS`", GPU_BURN),
     tool("gpu-fryer", "`gpu-fryer SECONDS`", GPU_FRYER).experimental(),
-    tool("dcgmproftester", "`dcgmproftester12 --no-dcgm-validation -t 1004 -d SECONDS`", PROFTESTER).experimental(),
+    tool(
+        "dcgmproftester",
+        "`dcgmproftester12 --no-dcgm-validation -t 1004 -d SECONDS`",
+        PROFTESTER,
+    )
+    .experimental(),
     tool("rocm-smi", "`rocm-smi -a --showmeminfo vram --json`", AMD),
     tool("amd-smi", "`amd-smi metric --json`", AMD).experimental(),
 ];

@@ -19,7 +19,10 @@ const PACKAGES: &[Metric] = &[
     metric("packages.forbidden", "packages"),
 ];
 
-const FIRMWARE: &[Metric] = &[metric("firmware.checked", "items"), metric("firmware.differing", "items")];
+const FIRMWARE: &[Metric] = &[
+    metric("firmware.checked", "items"),
+    metric("firmware.differing", "items"),
+];
 
 const KERNEL: &[Metric] = &[
     metric("kernel.release", TEXT),
@@ -28,7 +31,10 @@ const KERNEL: &[Metric] = &[
     metric("kernel.taint", "flags"),
 ];
 
-const SERVICES: &[Metric] = &[metric("services.checked", "services"), metric("services.wrong", "services")];
+const SERVICES: &[Metric] = &[
+    metric("services.checked", "services"),
+    metric("services.wrong", "services"),
+];
 
 /// Of what the stack's mount units name. `differing` is of another type, `readonly` cannot be written although its unit does not say so.
 const MOUNTS: &[Metric] = &[
@@ -39,8 +45,11 @@ const MOUNTS: &[Metric] = &[
 ];
 
 /// By the module's name, for the kernel that runs: `missing` was added or built, and not installed.
-const DKMS: &[Metric] =
-    &[metric("dkms.modules", "modules"), metric("dkms.missing", "modules"), metric("dkms.changed", "modules")];
+const DKMS: &[Metric] = &[
+    metric("dkms.modules", "modules"),
+    metric("dkms.missing", "modules"),
+    metric("dkms.changed", "modules"),
+];
 
 const PCIE: &[Metric] = &[
     each("function", "pcie.width", "lanes"),
@@ -69,10 +78,15 @@ const STRESSAPPTEST: &[Metric] = &[
     metric("memory.bandwidth", "MB/s"),
 ];
 
-const STRESS_NG: &[Metric] =
-    &[metric("stress.failures", "failures"), each("stressor", "stress.bogo_ops", "bogo ops/s")];
+const STRESS_NG: &[Metric] = &[
+    metric("stress.failures", "failures"),
+    each("stressor", "stress.bogo_ops", "bogo ops/s"),
+];
 
-const IPERF3: &[Metric] = &[metric("network.received", "Gb/s"), metric("network.retransmits", "segments")];
+const IPERF3: &[Metric] = &[
+    metric("network.received", "Gb/s"),
+    metric("network.retransmits", "segments"),
+];
 
 /// One disk is asked at a time; the runner names it.
 const SMART_LOG: &[Metric] = &[
@@ -193,24 +207,52 @@ const SDR: &[Metric] = &[
 pub(super) const PARSERS: &[Parser] = &[
     builtin("facts", "inventory", FACTS),
     builtin("packages", "dpkg's record", PACKAGES),
-    builtin("firmware", "what the node's BMC said, as the server has it", FIRMWARE),
+    builtin(
+        "firmware",
+        "what the node's BMC said, as the server has it",
+        FIRMWARE,
+    ),
     builtin("kernel", "/proc", KERNEL),
     builtin("services", "systemd", SERVICES),
-    builtin("mounts", "the stack's mount units, and /proc/self/mounts", MOUNTS),
+    builtin(
+        "mounts",
+        "the stack's mount units, and /proc/self/mounts",
+        MOUNTS,
+    ),
     builtin("dkms", "`dkms status`, dkms 2 and 3", DKMS),
     builtin("clock", "the site's agent", &[metric("clock.offset", "ms")]),
     builtin("pcie", "sysfs", PCIE),
-    builtin("kernel-log-new", "/dev/kmsg, since the last look of this suite", KERNEL_LOG_NEW),
+    builtin(
+        "kernel-log-new",
+        "/dev/kmsg, since the last look of this suite",
+        KERNEL_LOG_NEW,
+    ),
     tool("df", "`df -P -k` and `df -P -i`", DF),
     tool("mdstat", "/proc/mdstat", RAID),
     tool("mdadm-detail", "`mdadm --detail ARRAY…`", RAID),
     tool("fio", "`fio --output-format=json`, fio 3", FIO),
     tool("stressapptest", "stressapptest 1.0", STRESSAPPTEST),
-    tool("stress-ng", "`stress-ng --verify --metrics -Y FILE`, 0.15 and newer", STRESS_NG),
+    tool(
+        "stress-ng",
+        "`stress-ng --verify --metrics -Y FILE`, 0.15 and newer",
+        STRESS_NG,
+    ),
     tool("iperf3", "`iperf3 --json`, TCP", IPERF3),
-    tool("smartctl", "`smartctl --json -a`, smartctl 7: NVMe and ATA", SMARTCTL),
-    tool("nvme-smart-log", "`nvme smart-log --output-format=json`, nvme-cli 2", SMART_LOG),
+    tool(
+        "smartctl",
+        "`smartctl --json -a`, smartctl 7: NVMe and ATA",
+        SMARTCTL,
+    ),
+    tool(
+        "nvme-smart-log",
+        "`nvme smart-log --output-format=json`, nvme-cli 2",
+        SMART_LOG,
+    ),
     tool("ipmitool-sdr", "`ipmitool sdr elist`, ipmitool 1.8", SDR),
     tool("lshw", "`lshw -json`, lshw 02.19", LSHW),
-    tool("kernel-log", "`dmesg`, with any of its time formats, and `journalctl -k`", KERNEL_LOG_WHOLE),
+    tool(
+        "kernel-log",
+        "`dmesg`, with any of its time formats, and `journalctl -k`",
+        KERNEL_LOG_WHOLE,
+    ),
 ];

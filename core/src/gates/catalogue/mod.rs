@@ -35,7 +35,9 @@ impl Parser {
 
     /// All of them. Tool versions that each one accepts stand in its file in muster-node.
     pub fn all() -> impl Iterator<Item = &'static Self> {
-        [host::PARSERS, gpu::PARSERS, fabric::PARSERS].into_iter().flatten()
+        [host::PARSERS, gpu::PARSERS, fabric::PARSERS]
+            .into_iter()
+            .flatten()
     }
 
     const fn experimental(mut self) -> Self {
@@ -45,7 +47,10 @@ impl Parser {
 
     /// The unit of one of its metrics.
     pub fn unit(&self, metric: &str) -> Option<&'static str> {
-        self.metrics.iter().find(|candidate| candidate.name == metric).map(|metric| metric.unit)
+        self.metrics
+            .iter()
+            .find(|candidate| candidate.name == metric)
+            .map(|metric| metric.unit)
     }
 }
 
@@ -54,17 +59,33 @@ pub const TEXT: &str = "text";
 
 /// A parser of a tool's answer.
 const fn tool(name: &'static str, reads: &'static str, metrics: &'static [Metric]) -> Parser {
-    Parser { name, builtin: false, experimental: false, reads, metrics }
+    Parser {
+        name,
+        builtin: false,
+        experimental: false,
+        reads,
+        metrics,
+    }
 }
 
 /// A measurement of our own.
 const fn builtin(name: &'static str, reads: &'static str, metrics: &'static [Metric]) -> Parser {
-    Parser { name, builtin: true, experimental: false, reads, metrics }
+    Parser {
+        name,
+        builtin: true,
+        experimental: false,
+        reads,
+        metrics,
+    }
 }
 
 /// One value for the node.
 const fn metric(name: &'static str, unit: &'static str) -> Metric {
-    Metric { name, unit, per: "" }
+    Metric {
+        name,
+        unit,
+        per: "",
+    }
 }
 
 /// One value for each disk, GPU, port…

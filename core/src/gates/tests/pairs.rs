@@ -10,11 +10,23 @@ fn shipped() -> Suite {
 fn every_shipped_gate_of_the_suite_is_a_pair_gate() {
     let suite = shipped();
     let ids: Vec<&str> = suite.gates.iter().map(|gate| gate.id.as_str()).collect();
-    assert_eq!(ids, ["iperf3-pair", "ib-write-bw-pair", "ib-write-lat-pair"]);
-    assert!(suite.gates.iter().all(|gate| gate.peer.is_some() && gate.stage == Stage::Pair));
+    assert_eq!(
+        ids,
+        ["iperf3-pair", "ib-write-bw-pair", "ib-write-lat-pair"]
+    );
+    assert!(
+        suite
+            .gates
+            .iter()
+            .all(|gate| gate.peer.is_some() && gate.stage == Stage::Pair)
+    );
     for shipped in SUITES.iter().filter(|shipped| shipped.name != "pairs") {
         let other: Suite = toml::from_str(shipped.text).unwrap();
-        assert!(other.gates.iter().all(|gate| gate.peer.is_none()), "{} is run on one node", shipped.name);
+        assert!(
+            other.gates.iter().all(|gate| gate.peer.is_none()),
+            "{} is run on one node",
+            shipped.name
+        );
     }
 }
 
@@ -30,20 +42,44 @@ fn the_linter_refuses_two_ends_that_could_miss_each_other() {
     let breaks: [Break; 18] = [
         ("belongs to stage pair", |gate| gate.stage = Stage::Node),
         ("peer has no argv", |gate| peer(gate).argv.clear()),
-        ("peer must not start a shell", |gate| peer(gate).argv.insert(0, "/bin/bash".into())),
-        ("peer names an unknown variable", |gate| peer(gate).argv.push("${user}".into())),
-        ("it knows no ${peer_address}", |gate| peer(gate).argv.push("${peer_address}".into())),
-        ("it knows no ${peer_address} and no ${each}", |gate| peer(gate).argv.push("/dev/${each}".into())),
-        ("two pairs on one node would meet", |gate| drop_word(&mut peer(gate).argv, "${pair_port}")),
-        ("where the peer listens", |gate| drop_word(&mut gate.argv, "${pair_port}")),
-        ("argv does not name ${peer_address}", |gate| drop_word(&mut gate.argv, "${peer_address}")),
-        ("ready_s of the peer is 1 to 60", |gate| peer(gate).ready_s = 0),
-        ("ready_s of the peer is 1 to 60", |gate| peer(gate).ready_s = 61),
-        ("says of the peer is empty", |gate| peer(gate).says = Some(" ".into())),
+        ("peer must not start a shell", |gate| {
+            peer(gate).argv.insert(0, "/bin/bash".into())
+        }),
+        ("peer names an unknown variable", |gate| {
+            peer(gate).argv.push("${user}".into())
+        }),
+        ("it knows no ${peer_address}", |gate| {
+            peer(gate).argv.push("${peer_address}".into())
+        }),
+        ("it knows no ${peer_address} and no ${each}", |gate| {
+            peer(gate).argv.push("/dev/${each}".into())
+        }),
+        ("two pairs on one node would meet", |gate| {
+            drop_word(&mut peer(gate).argv, "${pair_port}")
+        }),
+        ("where the peer listens", |gate| {
+            drop_word(&mut gate.argv, "${pair_port}")
+        }),
+        ("argv does not name ${peer_address}", |gate| {
+            drop_word(&mut gate.argv, "${peer_address}")
+        }),
+        ("ready_s of the peer is 1 to 60", |gate| {
+            peer(gate).ready_s = 0
+        }),
+        ("ready_s of the peer is 1 to 60", |gate| {
+            peer(gate).ready_s = 61
+        }),
+        ("says of the peer is empty", |gate| {
+            peer(gate).says = Some(" ".into())
+        }),
         ("for an hour at most", |gate| gate.timeout_s = 3601),
-        ("runs once, not for each disk", |gate| gate.each = Some(Each::Disks)),
+        ("runs once, not for each disk", |gate| {
+            gate.each = Some(Each::Disks)
+        }),
         ("run again once at most", |gate| gate.retries = 2),
-        ("has the effect network_load", |gate| gate.effects = vec![SideEffect::CpuLoad]),
+        ("has the effect network_load", |gate| {
+            gate.effects = vec![SideEffect::CpuLoad]
+        }),
         ("needs a drained node", |gate| gate.needs.clear()),
         ("no `peer` listens there", |gate| gate.peer = None),
     ];
@@ -53,18 +89,30 @@ fn the_linter_refuses_two_ends_that_could_miss_each_other() {
             let mut suite = shipped();
             break_it(&mut suite.gates[at]);
             let found = lint(&suite);
-            assert!(found.iter().any(|found| found.contains(problem)), "{problem}: {found:?}");
+            assert!(
+                found.iter().any(|found| found.contains(problem)),
+                "{problem}: {found:?}"
+            );
         }
     }
     let says = "argv = [\"iperf3\"]\nready_s = 1\nsays_not = \"x\"\n";
-    assert!(toml::from_str::<Peer>(says).is_err(), "an unknown field does not even parse");
+    assert!(
+        toml::from_str::<Peer>(says).is_err(),
+        "an unknown field does not even parse"
+    );
 }
 
 #[test]
 fn a_gate_of_before_is_none_and_is_not_told_of_it() {
     let admit: Suite = toml::from_str(Shipped::find(SUITES, "admit").unwrap().text).unwrap();
     let told = serde_json::to_value(&admit.gates[0]).unwrap();
-    assert!(told.get("peer").is_none(), "agents of before know nothing of it: {told}");
+    assert!(
+        told.get("peer").is_none(),
+        "agents of before know nothing of it: {told}"
+    );
     let pair = serde_json::to_value(&shipped().gates[0]).unwrap();
-    assert_eq!(serde_json::from_value::<Gate>(pair).unwrap(), shipped().gates[0]);
+    assert_eq!(
+        serde_json::from_value::<Gate>(pair).unwrap(),
+        shipped().gates[0]
+    );
 }

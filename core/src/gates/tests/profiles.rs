@@ -19,8 +19,16 @@ fn threshold() -> Threshold {
 
 fn sound() -> HardwareProfile {
     let mut profile = profile();
-    let nic = Ceiling { value: 400.0, unit: "Gb/s".into(), source: "NDR".into() };
-    let name = Word { value: "NVIDIA H100".into(), provenance: "seed".into(), source: "nvidia-smi".into() };
+    let nic = Ceiling {
+        value: 400.0,
+        unit: "Gb/s".into(),
+        source: "NDR".into(),
+    };
+    let name = Word {
+        value: "NVIDIA H100".into(),
+        provenance: "seed".into(),
+        source: "nvidia-smi".into(),
+    };
     profile.thresholds = [("rdma.bandwidth".into(), threshold())].into();
     profile.ceilings = [("nic".into(), nic)].into();
     profile.words = [("gpu.name".into(), name)].into();
@@ -32,13 +40,19 @@ fn the_linter_names_what_is_wrong_with_a_threshold() {
     assert_eq!(lint_profile(&sound()), []);
     type Break = (&'static str, fn(&mut Threshold));
     let breaks: [Break; 9] = [
-        ("401 Gb/s is beyond the ceiling nic: 400 Gb/s", |it| it.value = 401.0),
+        ("401 Gb/s is beyond the ceiling nic: 400 Gb/s", |it| {
+            it.value = 401.0
+        }),
         // The slip this is for: 380 GB/s is 3040 Gb/s.
-        ("380 GB/s is beyond the ceiling nic", |it| it.unit = "GB/s".into()),
+        ("380 GB/s is beyond the ceiling nic", |it| {
+            it.unit = "GB/s".into()
+        }),
         ("do not compare", |it| it.unit = "GPUs".into()),
         ("no ceiling fibre", |it| it.ceiling = Some("fibre".into())),
         ("no provenance", |it| it.provenance.clear()),
-        ("none of seed, measured, pinned", |it| it.provenance = "guess".into()),
+        ("none of seed, measured, pinned", |it| {
+            it.provenance = "guess".into()
+        }),
         ("no source", |it| it.source.clear()),
         ("no unit", |it| it.unit.clear()),
         ("is no threshold", |it| it.value = f64::NAN),
@@ -48,27 +62,49 @@ fn the_linter_names_what_is_wrong_with_a_threshold() {
         break_it(profile.thresholds.get_mut("rdma.bandwidth").unwrap());
         let found = lint_profile(&profile);
         assert!(
-            found.iter().any(|(part, text)| *part == "thresholds" && text.contains(problem)),
+            found
+                .iter()
+                .any(|(part, text)| *part == "thresholds" && text.contains(problem)),
             "{problem}: {found:?}"
         );
     }
     let mut profile = sound();
     profile.words.get_mut("gpu.name").unwrap().value.clear();
     profile.ceilings.get_mut("nic").unwrap().source.clear();
-    profile.gates.insert("a".into(), GatePolicy { mode: Mode::Shadow, because: String::new() });
-    let parts: Vec<&str> = lint_profile(&profile).iter().map(|(part, _)| *part).collect();
+    profile.gates.insert(
+        "a".into(),
+        GatePolicy {
+            mode: Mode::Shadow,
+            because: String::new(),
+        },
+    );
+    let parts: Vec<&str> = lint_profile(&profile)
+        .iter()
+        .map(|(part, _)| *part)
+        .collect();
     assert_eq!(parts, ["ceilings", "words", "gates"]);
 }
 
 #[test]
 fn a_profile_of_before_still_loads() {
     let threshold: Threshold = serde_json::from_str(r#"{ "value": 9.4, "unit": "Gb/s" }"#).unwrap();
-    assert_eq!((threshold.provenance.as_str(), threshold.ceiling), ("", None));
+    assert_eq!(
+        (threshold.provenance.as_str(), threshold.ceiling),
+        ("", None)
+    );
     let text = serde_json::to_string(&sound()).unwrap();
-    assert_eq!(serde_json::from_str::<HardwareProfile>(&text).unwrap(), sound());
+    assert_eq!(
+        serde_json::from_str::<HardwareProfile>(&text).unwrap(),
+        sound()
+    );
     // What agents of before know nothing of is not told to them unless somebody uses it.
     let plain = serde_json::to_value(profile()).unwrap();
-    assert!(["words", "ceilings", "gates"].iter().all(|word| plain.get(word).is_none()), "{plain}");
+    assert!(
+        ["words", "ceilings", "gates"]
+            .iter()
+            .all(|word| plain.get(word).is_none()),
+        "{plain}"
+    );
 }
 
 #[test]
@@ -82,17 +118,35 @@ fn a_suite_is_held_against_the_profile_it_runs_with() {
         limit: limit("rdma.bandwidth"),
         unit: "Gb/s".into(),
     };
-    let gate = Gate { parser: "perftest".into(), criteria: vec![criterion], ..super::write_gate() };
-    let suite = |gate: Gate| Suite { name: "s".into(), version: "1".into(), gates: vec![gate] };
-    assert_eq!(lint_with(&suite(gate.clone()), &sound()), Vec::<String>::new());
+    let gate = Gate {
+        parser: "perftest".into(),
+        criteria: vec![criterion],
+        ..super::write_gate()
+    };
+    let suite = |gate: Gate| Suite {
+        name: "s".into(),
+        version: "1".into(),
+        gates: vec![gate],
+    };
+    assert_eq!(
+        lint_with(&suite(gate.clone()), &sound()),
+        Vec::<String>::new()
+    );
     let mut bare = sound();
     bare.thresholds.clear();
     assert!(lint_with(&suite(gate.clone()), &bare)[0].contains("no threshold rdma.bandwidth"));
     let mut best = gate.clone();
     (best.criteria[0].of, best.criteria[0].best) = (None, Some("profile:ib.rails".into()));
     assert!(lint_with(&suite(best), &sound())[0].contains("no threshold ib.rails to count by"));
-    let optional = Gate { required: false, ..gate.clone() };
-    assert_eq!(lint_with(&suite(optional.clone()), &bare), Vec::<String>::new(), "it is skipped, and says so");
+    let optional = Gate {
+        required: false,
+        ..gate.clone()
+    };
+    assert_eq!(
+        lint_with(&suite(optional.clone()), &bare),
+        Vec::<String>::new(),
+        "it is skipped, and says so"
+    );
     let mut mixed = sound();
     mixed.thresholds.get_mut("rdma.bandwidth").unwrap().unit = "GB/s".into();
     assert!(lint_with(&suite(optional), &mixed)[0].contains("is in GB/s, the criterion in Gb/s"));
@@ -101,43 +155,101 @@ fn a_suite_is_held_against_the_profile_it_runs_with() {
     assert!(lint_with(&suite(gate.clone()), &zero)[0].contains("everything is >= 0"));
     let mut links = gate.clone();
     let criterion = &mut links.criteria[0];
-    (criterion.metric, criterion.of, criterion.unit) = ("nvlink.links_active".into(), None, "links".into());
+    (criterion.metric, criterion.of, criterion.unit) =
+        ("nvlink.links_active".into(), None, "links".into());
     links.parser = "nvidia-smi-nvlink".into();
     zero.thresholds.get_mut("rdma.bandwidth").unwrap().unit = "links".into();
-    assert!(lint_with(&suite(links), &zero)[0].contains("everything is >= 0"), "no rate, and no less a slip");
+    assert!(
+        lint_with(&suite(links), &zero)[0].contains("everything is >= 0"),
+        "no rate, and no less a slip"
+    );
     let mut ports = gate.clone();
     let criterion = &mut ports.criteria[0];
-    (criterion.metric, criterion.of, criterion.unit) = ("ib.ports_active".into(), None, "ports".into());
+    (criterion.metric, criterion.of, criterion.unit) =
+        ("ib.ports_active".into(), None, "ports".into());
     ports.parser = "ibstat".into();
     zero.thresholds.get_mut("rdma.bandwidth").unwrap().unit = "ports".into();
-    assert_eq!(lint_with(&suite(ports), &zero), Vec::<String>::new(), "a node may need no port");
+    assert_eq!(
+        lint_with(&suite(ports), &zero),
+        Vec::<String>::new(),
+        "a node may need no port"
+    );
     let mut strict = sound();
-    strict.gates.insert(gate.id.clone(), GatePolicy { mode: Mode::Required, because: "new".into() });
-    let experimental = Gate { parser: "perftest-json".into(), shadow: true, ..gate };
+    strict.gates.insert(
+        gate.id.clone(),
+        GatePolicy {
+            mode: Mode::Required,
+            because: "new".into(),
+        },
+    );
+    let experimental = Gate {
+        parser: "perftest-json".into(),
+        shadow: true,
+        ..gate
+    };
     assert!(lint_with(&suite(experimental.clone()), &strict)[0].contains("is experimental"));
     // Nor is it run where nobody held the two against each other before.
-    let (facts, variables) = (crate::facts::Facts::default(), std::collections::BTreeMap::new());
-    let reference = Reference { profile: &strict, facts: &facts, stack: None, variables: &variables };
-    assert!(unmeasurable(&experimental, &reference).is_some_and(|why| why.contains("is experimental")));
+    let (facts, variables) = (
+        crate::facts::Facts::default(),
+        std::collections::BTreeMap::new(),
+    );
+    let reference = Reference {
+        profile: &strict,
+        facts: &facts,
+        stack: None,
+        variables: &variables,
+    };
+    assert!(
+        unmeasurable(&experimental, &reference).is_some_and(|why| why.contains("is experimental"))
+    );
 }
 
 #[test]
 fn things_are_counted_by_whole_numbers() {
     let (facts, variables) = (Facts::default(), [].into());
-    let counted = Gate { required: false, count: Some("profile:rails".into()), ..super::write_gate() };
+    let counted = Gate {
+        required: false,
+        count: Some("profile:rails".into()),
+        ..super::write_gate()
+    };
     for value in [0.9, 8.5, -1.0, 1e12, f64::NAN] {
         let mut profile = sound();
-        profile.thresholds.insert("rails".into(), Threshold { value, unit: "ports".into(), ..threshold() });
-        let reference = Reference { profile: &profile, facts: &facts, stack: None, variables: &variables };
+        profile.thresholds.insert(
+            "rails".into(),
+            Threshold {
+                value,
+                unit: "ports".into(),
+                ..threshold()
+            },
+        );
+        let reference = Reference {
+            profile: &profile,
+            facts: &facts,
+            stack: None,
+            variables: &variables,
+        };
         // It is written wrongly, which is not as if there were nothing to measure.
-        assert_eq!(unmeasurable(&counted, &reference).filter(|why| why.contains("rails")), None, "{value}");
+        assert_eq!(
+            unmeasurable(&counted, &reference).filter(|why| why.contains("rails")),
+            None,
+            "{value}"
+        );
         let assessment = assess(&counted, &[], &reference);
         assert!(
-            assessment.verdict == Verdict::Error && assessment.reason.contains("nothing is counted by that"),
+            assessment.verdict == Verdict::Error
+                && assessment.reason.contains("nothing is counted by that"),
             "{assessment:?}"
         );
-        let suite = Suite { name: "s".into(), version: "1".into(), gates: vec![counted.clone()] };
+        let suite = Suite {
+            name: "s".into(),
+            version: "1".into(),
+            gates: vec![counted.clone()],
+        };
         let told = lint_with(&suite, &profile);
-        assert!(told.iter().any(|text| text.contains("things are counted by it")), "{told:?}");
+        assert!(
+            told.iter()
+                .any(|text| text.contains("things are counted by it")),
+            "{told:?}"
+        );
     }
 }

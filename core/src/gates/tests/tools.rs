@@ -17,12 +17,36 @@ const TOOLS: &[(&str, &str, &str)] = &[
     ("stress-ng", "stress-ng", "Debian"),
     ("stressapptest", "stressapptest", "Debian"),
     ("ibstat", "infiniband-diags", "Debian"),
-    ("nvidia-smi", "nvidia-open", "NVIDIA driver installation guide: the metapackage of the whole driver"),
-    ("dcgmi", "datacenter-gpu-manager-4-core", "NVIDIA DCGM installation guide"),
-    ("rocm-smi", "rocm", "ROCm installation guide: the metapackage brings rocm-smi-lib"),
-    ("nvbandwidth", "nvbandwidth", "built by the site: stacks/parts/gpu-tests.toml"),
-    ("all_reduce_perf", "nccl-tests", "built by the site: stacks/parts/gpu-tests.toml"),
-    ("gpu_burn", "gpu-burn", "built by the site: stacks/parts/gpu-tests.toml"),
+    (
+        "nvidia-smi",
+        "nvidia-open",
+        "NVIDIA driver installation guide: the metapackage of the whole driver",
+    ),
+    (
+        "dcgmi",
+        "datacenter-gpu-manager-4-core",
+        "NVIDIA DCGM installation guide",
+    ),
+    (
+        "rocm-smi",
+        "rocm",
+        "ROCm installation guide: the metapackage brings rocm-smi-lib",
+    ),
+    (
+        "nvbandwidth",
+        "nvbandwidth",
+        "built by the site: stacks/parts/gpu-tests.toml",
+    ),
+    (
+        "all_reduce_perf",
+        "nccl-tests",
+        "built by the site: stacks/parts/gpu-tests.toml",
+    ),
+    (
+        "gpu_burn",
+        "gpu-burn",
+        "built by the site: stacks/parts/gpu-tests.toml",
+    ),
 ];
 /// Of packages that no list holds, for Debian never lacks them.
 const ESSENTIAL: [&str; 2] = ["coreutils", "util-linux"];
@@ -32,11 +56,36 @@ const RCCL_TESTS: &str = include_str!("../../../../stacks/parts/rccl-tests.toml"
 
 /// The shipped stacks, each with what its suites need besides, and whether its GPUs are AMD's.
 const STACKS: &[(&str, &str, &str, &str)] = &[
-    ("h100-cuda12.8", include_str!("../../../../stacks/h100-cuda12.8.toml"), GPU_TESTS, ""),
-    ("h200-cuda13", include_str!("../../../../stacks/h200-cuda13.toml"), GPU_TESTS, ""),
-    ("b200-cuda13", include_str!("../../../../stacks/b200-cuda13.toml"), GPU_TESTS, ""),
-    ("mi300x-rocm6", include_str!("../../../../stacks/mi300x-rocm6.toml"), RCCL_TESTS, "-amd"),
-    ("cpu-slurm", include_str!("../../../../stacks/cpu-slurm.toml"), "", "-cpu"),
+    (
+        "h100-cuda12.8",
+        include_str!("../../../../stacks/h100-cuda12.8.toml"),
+        GPU_TESTS,
+        "",
+    ),
+    (
+        "h200-cuda13",
+        include_str!("../../../../stacks/h200-cuda13.toml"),
+        GPU_TESTS,
+        "",
+    ),
+    (
+        "b200-cuda13",
+        include_str!("../../../../stacks/b200-cuda13.toml"),
+        GPU_TESTS,
+        "",
+    ),
+    (
+        "mi300x-rocm6",
+        include_str!("../../../../stacks/mi300x-rocm6.toml"),
+        RCCL_TESTS,
+        "-amd",
+    ),
+    (
+        "cpu-slurm",
+        include_str!("../../../../stacks/cpu-slurm.toml"),
+        "",
+        "-cpu",
+    ),
 ];
 
 fn stack(text: &str, part: &str) -> StackSpec {
@@ -47,21 +96,33 @@ fn stack(text: &str, part: &str) -> StackSpec {
 
 #[test]
 fn every_tool_of_a_required_gate_is_installed_by_image_stack_or_part() {
-    let image: BTreeSet<&str> = IMAGE.lines().filter(|line| !line.starts_with('#')).collect();
+    let image: BTreeSet<&str> = IMAGE
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect();
     for (name, text, part, kind) in STACKS {
         let whole = stack(text, part);
         let names = ["admit", "smoke", "sweep"].map(|name| format!("{name}{kind}"));
-        let run = suites().into_iter().filter(|(suite, _)| names.iter().any(|name| name == suite));
-        let gates = run.flat_map(|(_, suite)| suite.gates).filter(|gate| gate.mode(None) == Mode::Required);
+        let run = suites()
+            .into_iter()
+            .filter(|(suite, _)| names.iter().any(|name| name == suite));
+        let gates = run
+            .flat_map(|(_, suite)| suite.gates)
+            .filter(|gate| gate.mode(None) == Mode::Required);
         for tool in gates.filter_map(|gate| gate.argv.first().cloned()) {
-            let mut packages = TOOLS.iter().filter(|(known, ..)| *known == tool).map(|(_, package, _)| *package);
+            let mut packages = TOOLS
+                .iter()
+                .filter(|(known, ..)| *known == tool)
+                .map(|(_, package, _)| *package);
             // rccl-tests calls its program as nccl-tests does.
             let wanted = match packages.next() {
                 Some("nccl-tests") if *kind == "-amd" => "rccl-tests",
                 Some(package) => package,
                 None => panic!("no package is known to have {tool}"),
             };
-            let there = ESSENTIAL.contains(&wanted) || image.contains(wanted) || whole.packages.contains_key(wanted);
+            let there = ESSENTIAL.contains(&wanted)
+                || image.contains(wanted)
+                || whole.packages.contains_key(wanted);
             assert!(there, "{name}: {wanted}, which has {tool}");
         }
     }
@@ -72,28 +133,50 @@ fn what_dcgm_must_pass_on_every_gpu_has_its_plugins_and_its_service() {
     for (name, text, part, _) in STACKS.iter().filter(|(.., kind)| kind.is_empty()) {
         let whole = stack(text, part);
         let core = &whole.packages["datacenter-gpu-manager-4-core"];
-        for plugins in ["datacenter-gpu-manager-4-proprietary", "datacenter-gpu-manager-4-proprietary-cuda13"] {
+        for plugins in [
+            "datacenter-gpu-manager-4-proprietary",
+            "datacenter-gpu-manager-4-proprietary-cuda13",
+        ] {
             assert_eq!(whole.packages.get(plugins), Some(core), "{name}: {plugins}");
         }
-        assert!(whole.services.iter().any(|service| service.name == "nvidia-dcgm" && service.running), "{name}");
+        assert!(
+            whole
+                .services
+                .iter()
+                .any(|service| service.name == "nvidia-dcgm" && service.running),
+            "{name}"
+        );
     }
 }
 
 /// What GPUs and NICs send each other goes the short way only where no bridge sends it up to the processor.
 #[test]
 fn every_stack_of_gpus_switches_acs_off_before_slurmd_starts() {
-    let files = ["/usr/local/sbin/muster-acs-off", "/etc/systemd/system/acs-off.service"];
+    let files = [
+        "/usr/local/sbin/muster-acs-off",
+        "/etc/systemd/system/acs-off.service",
+    ];
     let reference = stack(STACKS[0].1, "");
     for (name, text, ..) in STACKS.iter().filter(|(_, _, tests, _)| !tests.is_empty()) {
         let whole = stack(text, "");
         for path in files {
-            let file = |stack: &StackSpec| stack.files.iter().find(|file| file.path == path).cloned();
-            assert!(file(&whole).is_some() && file(&whole) == file(&reference), "{name}: {path}");
+            let file =
+                |stack: &StackSpec| stack.files.iter().find(|file| file.path == path).cloned();
+            assert!(
+                file(&whole).is_some() && file(&whole) == file(&reference),
+                "{name}: {path}"
+            );
         }
-        let runs = whole.services.iter().any(|service| service.name == "acs-off" && service.enabled && service.running);
+        let runs = whole
+            .services
+            .iter()
+            .any(|service| service.name == "acs-off" && service.enabled && service.running);
         assert!(runs, "{name}");
     }
-    assert!(IMAGE.lines().any(|line| line == "pciutils"), "which has lspci and setpci");
+    assert!(
+        IMAGE.lines().any(|line| line == "pciutils"),
+        "which has lspci and setpci"
+    );
 }
 
 /// What is one thing in all of them is written the same in all of them.
@@ -111,10 +194,23 @@ fn every_shipped_stack_starts_slurmd_and_sets_the_clock_alike() {
     for (name, text, ..) in STACKS {
         let whole = stack(text, "");
         for path in shared {
-            let file = |stack: &StackSpec| stack.files.iter().find(|file| file.path == path).cloned();
-            assert!(file(&whole).is_some() && file(&whole) == file(&reference), "{name}: {path}");
+            let file =
+                |stack: &StackSpec| stack.files.iter().find(|file| file.path == path).cloned();
+            assert!(
+                file(&whole).is_some() && file(&whole) == file(&reference),
+                "{name}: {path}"
+            );
         }
-        let service = |stack: &StackSpec| stack.services.iter().find(|service| service.name == "chrony").cloned();
-        assert!(service(&whole).is_some() && service(&whole) == service(&reference), "{name}: chrony");
+        let service = |stack: &StackSpec| {
+            stack
+                .services
+                .iter()
+                .find(|service| service.name == "chrony")
+                .cloned()
+        };
+        assert!(
+            service(&whole).is_some() && service(&whole) == service(&reference),
+            "{name}: chrony"
+        );
     }
 }

@@ -62,12 +62,13 @@ impl Action {
     pub fn recommended(word: &str) -> Self {
         match word {
             "None" => Self::Ignore,
-            "GPU Reset Required" | "GPU Reset" | "Reset" | "Drain and Reset" | "Drain P2P" | "Bus Reset" => {
-                Self::ResetGpu
-            }
-            "Node Reboot Required" | "Node Reboot" | "Reboot" | "System Reboot" | "Recover IMEX Domain" => {
-                Self::RebootNode
-            }
+            "GPU Reset Required" | "GPU Reset" | "Reset" | "Drain and Reset" | "Drain P2P"
+            | "Bus Reset" => Self::ResetGpu,
+            "Node Reboot Required"
+            | "Node Reboot"
+            | "Reboot"
+            | "System Reboot"
+            | "Recover IMEX Domain" => Self::RebootNode,
             _ => Self::Inspect,
         }
     }
@@ -106,10 +107,12 @@ struct Table {
     xid: Vec<Row>,
 }
 
-static XID: LazyLock<XidPolicy> =
-    LazyLock::new(|| XidPolicy::parse(include_str!("xid.toml")).expect("a test reads the shipped table"));
-static SXID: LazyLock<XidPolicy> =
-    LazyLock::new(|| XidPolicy::parse(include_str!("sxid.toml")).expect("a test reads the shipped table"));
+static XID: LazyLock<XidPolicy> = LazyLock::new(|| {
+    XidPolicy::parse(include_str!("xid.toml")).expect("a test reads the shipped table")
+});
+static SXID: LazyLock<XidPolicy> = LazyLock::new(|| {
+    XidPolicy::parse(include_str!("sxid.toml")).expect("a test reads the shipped table")
+});
 
 impl XidPolicy {
     /// The shipped table of Xids.
@@ -133,14 +136,20 @@ impl XidPolicy {
                 return Err(format!("code {code} stands in the table twice"));
             }
         }
-        Ok(Self { version: table.version, rows })
+        Ok(Self {
+            version: table.version,
+            rows,
+        })
     }
 
     /// This table with other rows in place of its own.
     pub fn with(&self, rows: &[Row]) -> Self {
         let mut all = self.rows.clone();
         all.extend(rows.iter().map(|row| (row.code, row.clone())));
-        Self { version: self.version.clone(), rows: all }
+        Self {
+            version: self.version.clone(),
+            rows: all,
+        }
     }
 
     /// A code's row.
@@ -154,8 +163,17 @@ impl XidPolicy {
         let row = self.rows.get(&code);
         match stated {
             Some(false) => Some(Action::Ignore),
-            Some(true) => Some(row.map_or(Action::RebootNode, |row| row.action).max(Action::ResetGpu)),
-            None => row.map(|row| if row.stated { Action::Ignore } else { row.action }),
+            Some(true) => Some(
+                row.map_or(Action::RebootNode, |row| row.action)
+                    .max(Action::ResetGpu),
+            ),
+            None => row.map(|row| {
+                if row.stated {
+                    Action::Ignore
+                } else {
+                    row.action
+                }
+            }),
         }
     }
 }
@@ -185,10 +203,20 @@ impl XidOverrides {
         for (member, rows) in [("xid", &self.xid), ("sxid", &self.sxid)] {
             let codes: BTreeMap<u32, ()> = rows.iter().map(|row| (row.code, ())).collect();
             if codes.len() < rows.len() || rows.len() > ROWS {
-                faults.push((member, format!("Each code once, and at most {ROWS} of them.")));
+                faults.push((
+                    member,
+                    format!("Each code once, and at most {ROWS} of them."),
+                ));
             }
-            let long = |row: &Row| [&row.name, &row.meaning, &row.source].iter().any(|text| text.len() > TEXT);
-            if rows.iter().any(|row| row.name.is_empty() || row.source.trim().is_empty() || long(row)) {
+            let long = |row: &Row| {
+                [&row.name, &row.meaning, &row.source]
+                    .iter()
+                    .any(|text| text.len() > TEXT)
+            };
+            if rows
+                .iter()
+                .any(|row| row.name.is_empty() || row.source.trim().is_empty() || long(row))
+            {
                 faults.push((
                     member,
                     format!("Each with a name and with where it comes from, in at most {TEXT} characters."),
@@ -206,7 +234,12 @@ mod tests {
     #[test]
     fn shipped_tables_say_what_their_sources_say() {
         let (xid, sxid) = (XidPolicy::xid(), XidPolicy::sxid());
-        assert!(xid.rows.len() > 120 && sxid.rows.len() > 80, "{} and {}", xid.rows.len(), sxid.rows.len());
+        assert!(
+            xid.rows.len() > 120 && sxid.rows.len() > 80,
+            "{} and {}",
+            xid.rows.len(),
+            sxid.rows.len()
+        );
         let table = [
             (13, Action::RestartApp),
             (43, Action::Ignore),
@@ -231,7 +264,10 @@ mod tests {
     fn what_the_line_says_wins() {
         let (xid, sxid) = (XidPolicy::xid(), XidPolicy::sxid());
         assert_eq!(sxid.action(12028, Some(false)), Some(Action::Ignore));
-        assert!(sxid.action(20001, Some(true)).is_some_and(Action::is_fatal), "a warning that calls itself fatal");
+        assert!(
+            sxid.action(20001, Some(true)).is_some_and(Action::is_fatal),
+            "a warning that calls itself fatal"
+        );
         assert!(
             sxid.action(99999, Some(true)).is_some_and(Action::is_fatal),
             "an unknown code that calls itself fatal"
@@ -253,16 +289,32 @@ mod tests {
             stated: false,
             source: "our maker".into(),
         };
-        let ours = XidOverrides { version: "site-7".into(), xid: vec![row(64, Action::Inspect)], sxid: vec![] };
+        let ours = XidOverrides {
+            version: "site-7".into(),
+            xid: vec![row(64, Action::Inspect)],
+            sxid: vec![],
+        };
         assert!(ours.faults().is_empty());
         let policy = XidPolicy::xid().with(&ours.xid);
         assert_eq!(
             (policy.action(64, None), policy.action(79, None)),
             (Some(Action::Inspect), Some(Action::RebootNode))
         );
-        let twice = XidOverrides { xid: vec![row(64, Action::Inspect), row(64, Action::Ignore)], ..ours.clone() };
-        let nameless = XidOverrides { version: " ".into(), ..ours.clone() };
-        let baseless = XidOverrides { sxid: vec![Row { source: String::new(), ..row(1, Action::Ignore) }], ..ours };
+        let twice = XidOverrides {
+            xid: vec![row(64, Action::Inspect), row(64, Action::Ignore)],
+            ..ours.clone()
+        };
+        let nameless = XidOverrides {
+            version: " ".into(),
+            ..ours.clone()
+        };
+        let baseless = XidOverrides {
+            sxid: vec![Row {
+                source: String::new(),
+                ..row(1, Action::Ignore)
+            }],
+            ..ours
+        };
         for (wrong, member) in [(twice, "xid"), (nameless, "version"), (baseless, "sxid")] {
             assert_eq!(wrong.faults()[0].0, member);
         }

@@ -6,33 +6,65 @@ use crate::gates::{Evidence, GateResult, Stage, Verdict};
 const RESTS: [State; 2] = [State::Quarantined, State::Maintenance];
 
 fn resting(state: State, wish: Wish) -> Snapshot {
-    Snapshot { wish: Some(wish), ..node(state) }
+    Snapshot {
+        wish: Some(wish),
+        ..node(state)
+    }
 }
 
 fn held(state: State, wish: Wish) -> Snapshot {
-    Snapshot { claim: Some(ClaimState::Bound), installed: true, unsanitised: true, ..resting(state, wish) }
+    Snapshot {
+        claim: Some(ClaimState::Bound),
+        installed: true,
+        unsanitised: true,
+        ..resting(state, wish)
+    }
 }
 
 #[test]
 fn power_is_switched_where_nobody_works() {
-    for (wish, step_of) in
-        [(Wish::PowerOn, Step::PowerOn), (Wish::PowerOff, Step::PowerOff), (Wish::PowerCycle, Step::PowerCycle)]
-    {
+    for (wish, step_of) in [
+        (Wish::PowerOn, Step::PowerOn),
+        (Wish::PowerOff, Step::PowerOff),
+        (Wish::PowerCycle, Step::PowerCycle),
+    ] {
         for state in RESTS {
             let mut asked = resting(state, wish);
-            assert_eq!(decide(&asked, now()), Decision::Start(step_of), "{state} {wish}");
+            assert_eq!(
+                decide(&asked, now()),
+                Decision::Start(step_of),
+                "{state} {wish}"
+            );
             asked.steps = vec![step(step_of, StepStatus::Succeeded)];
             assert!(matches!(decide(&asked, now()), Decision::Granted(_)));
-            asked.steps = vec![step(step_of, StepStatus::Failed { at: now(), failure: failure(false) })];
+            asked.steps = vec![step(
+                step_of,
+                StepStatus::Failed {
+                    at: now(),
+                    failure: failure(false),
+                },
+            )];
             assert!(matches!(decide(&asked, now()), Decision::Refused(_)));
             // Asked once more in the same stay: done once more.
-            asked.steps = vec![StepView { current: false, ..step(step_of, StepStatus::Succeeded) }];
+            asked.steps = vec![StepView {
+                current: false,
+                ..step(step_of, StepStatus::Succeeded)
+            }];
             assert_eq!(decide(&asked, now()), Decision::Retry(step_of, now()));
             // What still runs for an earlier asking is stopped first.
-            asked.steps = vec![StepView { current: false, ..step(step_of, StepStatus::Running { waiting_for: None }) }];
+            asked.steps = vec![StepView {
+                current: false,
+                ..step(step_of, StepStatus::Running { waiting_for: None })
+            }];
             assert_eq!(decide(&asked, now()), Decision::Cancel(step_of));
         }
-        for state in [State::InService, State::Draining, State::Validating, State::Imaging, State::Wiping] {
+        for state in [
+            State::InService,
+            State::Draining,
+            State::Validating,
+            State::Imaging,
+            State::Wiping,
+        ] {
             assert!(!table::wish_allowed(state, wish), "{state} {wish}");
         }
     }
@@ -45,12 +77,23 @@ fn a_machine_is_not_started_from_disks_that_may_be_anybodys() {
     for wish in [Wish::PowerOn, Wish::PowerCycle] {
         let mut asked = resting(State::Quarantined, wish);
         asked.unsanitised = true;
-        assert!(matches!(decide(&asked, now()), Decision::Refused(_)), "{wish}");
+        assert!(
+            matches!(decide(&asked, now()), Decision::Refused(_)),
+            "{wish}"
+        );
         // Its owner's own system is another thing.
-        assert!(matches!(decide(&held(State::Quarantined, wish), now()), Decision::Start(_)), "{wish}");
+        assert!(
+            matches!(
+                decide(&held(State::Quarantined, wish), now()),
+                Decision::Start(_)
+            ),
+            "{wish}"
+        );
         asked.unsanitised = false;
         asked.power_person = Some("remote hands".into());
-        let Decision::Refused(why) = decide(&asked, now()) else { panic!("nothing to act with") };
+        let Decision::Refused(why) = decide(&asked, now()) else {
+            panic!("nothing to act with")
+        };
         assert_eq!(why, "it has no BMC: remote hands presses its button");
     }
 }
@@ -58,9 +101,20 @@ fn a_machine_is_not_started_from_disks_that_may_be_anybodys() {
 #[test]
 fn what_starts_a_machine_needs_its_share_of_the_racks_power() {
     let mut asked = held(State::Maintenance, Wish::PowerOn);
-    asked.power = PowerShare { rack: Some("r1".into()), budget_w: Some(500), committed_w: 300, reserved: false };
-    let Decision::Wait(wait) = decide(&asked, now()) else { panic!("must not start") };
-    assert!(wait.condition.contains("r1's power budget"), "{}", wait.condition);
+    asked.power = PowerShare {
+        rack: Some("r1".into()),
+        budget_w: Some(500),
+        committed_w: 300,
+        reserved: false,
+    };
+    let Decision::Wait(wait) = decide(&asked, now()) else {
+        panic!("must not start")
+    };
+    assert!(
+        wait.condition.contains("r1's power budget"),
+        "{}",
+        wait.condition
+    );
 }
 
 fn passed() -> GateResult {
@@ -89,52 +143,99 @@ fn gates_run_in_the_nodes_own_system_or_in_the_live_image_and_then_it_is_off_aga
     own.off = true;
     assert_eq!(decide(&own, now()), Decision::Start(Step::BootDisk));
     (own.off, own.gates) = (false, vec![passed()]);
-    own.steps = vec![step(Step::BootDisk, StepStatus::Succeeded), step(Step::Gates, StepStatus::Succeeded)];
-    assert_eq!(decide(&own, now()), Decision::Granted("gates: 1 pass".into()));
+    own.steps = vec![
+        step(Step::BootDisk, StepStatus::Succeeded),
+        step(Step::Gates, StepStatus::Succeeded),
+    ];
+    assert_eq!(
+        decide(&own, now()),
+        Decision::Granted("gates: 1 pass".into())
+    );
 
-    for ending in
-        [StepStatus::Succeeded, StepStatus::Cancelled, StepStatus::Failed { at: now(), failure: failure(false) }]
-    {
+    for ending in [
+        StepStatus::Succeeded,
+        StepStatus::Cancelled,
+        StepStatus::Failed {
+            at: now(),
+            failure: failure(false),
+        },
+    ] {
         let mut bare = resting(State::Available, Wish::RunGates);
         assert_eq!(decide(&bare, now()), Decision::Start(Step::BootLive));
         bare.stop = ending == StepStatus::Cancelled;
-        bare.steps = vec![step(Step::BootLive, StepStatus::Succeeded), step(Step::Gates, ending.clone())];
-        assert_eq!(decide(&bare, now()), Decision::Start(Step::PowerOff), "{ending:?}");
+        bare.steps = vec![
+            step(Step::BootLive, StepStatus::Succeeded),
+            step(Step::Gates, ending.clone()),
+        ];
+        assert_eq!(
+            decide(&bare, now()),
+            Decision::Start(Step::PowerOff),
+            "{ending:?}"
+        );
         bare.steps.push(step(Step::PowerOff, StepStatus::Succeeded));
         let answer = decide(&bare, now());
         let well = ending == StepStatus::Succeeded;
         assert_eq!(matches!(answer, Decision::Granted(_)), well, "{answer:?}");
         assert!(well || matches!(answer, Decision::Refused(_)), "{answer:?}");
         // What can be claimed is off, or it cannot be claimed.
-        bare.steps[2].status = StepStatus::Failed { at: now(), failure: failure(false) };
-        assert!(matches!(decide(&bare, now()), Decision::Advance(Move { to: State::Quarantined, .. })));
+        bare.steps[2].status = StepStatus::Failed {
+            at: now(),
+            failure: failure(false),
+        };
+        assert!(matches!(
+            decide(&bare, now()),
+            Decision::Advance(Move {
+                to: State::Quarantined,
+                ..
+            })
+        ));
     }
 }
 
 #[test]
 fn a_new_installation_goes_through_the_scheduler_and_the_gates() {
-    for (wish, purpose, to) in
-        [(Wish::Converge, Purpose::Upgrade, State::Installing), (Wish::Reinstall, Purpose::Reinstall, State::Imaging)]
-    {
-        let Decision::Advance(moved) = decide(&held(State::InService, wish), now()) else { panic!("must drain") };
+    for (wish, purpose, to) in [
+        (Wish::Converge, Purpose::Upgrade, State::Installing),
+        (Wish::Reinstall, Purpose::Reinstall, State::Imaging),
+    ] {
+        let Decision::Advance(moved) = decide(&held(State::InService, wish), now()) else {
+            panic!("must drain")
+        };
         assert_eq!((moved.to, moved.purpose), (State::Draining, Some(purpose)));
         let mut draining = held(State::Draining, wish);
         (draining.wish, draining.purpose) = (None, Some(purpose));
-        assert_eq!(decide(&draining, now()), Decision::Start(Step::Drain), "jobs first");
-        draining.steps = vec![step(Step::Drain, StepStatus::Succeeded), step(Step::Remove, StepStatus::Succeeded)];
-        let Decision::Advance(moved) = decide(&draining, now()) else { panic!("must move") };
+        assert_eq!(
+            decide(&draining, now()),
+            Decision::Start(Step::Drain),
+            "jobs first"
+        );
+        draining.steps = vec![
+            step(Step::Drain, StepStatus::Succeeded),
+            step(Step::Remove, StepStatus::Succeeded),
+        ];
+        let Decision::Advance(moved) = decide(&draining, now()) else {
+            panic!("must move")
+        };
         assert_eq!(moved.to, to);
         assert!(moved.effects.contains(&Effect::LeaveCluster));
         for state in [State::Maintenance, State::Failed] {
-            let Decision::Advance(moved) = decide(&held(state, wish), now()) else { panic!("{state}: must move") };
+            let Decision::Advance(moved) = decide(&held(state, wish), now()) else {
+                panic!("{state}: must move")
+            };
             assert_eq!(moved.to, to, "{state}");
             // Nobody's: there is nothing to install.
-            assert!(matches!(decide(&resting(state, wish), now()), Decision::Wait(_)), "{state}");
+            assert!(
+                matches!(decide(&resting(state, wish), now()), Decision::Wait(_)),
+                "{state}"
+            );
         }
         // Where its drain failed jobs may run: they end first.
         let mut stuck = held(State::Failed, wish);
-        (stuck.failed_phase, stuck.purpose, stuck.in_cluster) = (Some(State::Draining), Some(Purpose::Repair), true);
-        let Decision::Advance(moved) = decide(&stuck, now()) else { panic!("must drain") };
+        (stuck.failed_phase, stuck.purpose, stuck.in_cluster) =
+            (Some(State::Draining), Some(Purpose::Repair), true);
+        let Decision::Advance(moved) = decide(&stuck, now()) else {
+            panic!("must drain")
+        };
         assert_eq!((moved.to, moved.purpose), (State::Draining, Some(purpose)));
     }
 }
@@ -143,7 +244,11 @@ fn a_new_installation_goes_through_the_scheduler_and_the_gates() {
 fn a_node_that_was_switched_off_is_booted_before_its_gates() {
     let mut back = held(State::Validating, Wish::Resume);
     back.wish = None;
-    back.suite = Some(crate::gates::Suite { name: "admit".into(), version: "1".into(), gates: vec![] });
+    back.suite = Some(crate::gates::Suite {
+        name: "admit".into(),
+        version: "1".into(),
+        gates: vec![],
+    });
     assert_eq!(decide(&back, now()), Decision::Start(Step::Gates));
     back.off = true;
     assert_eq!(decide(&back, now()), Decision::Start(Step::BootDisk));
@@ -157,23 +262,62 @@ fn a_release_stops_what_runs_where_the_node_rests() {
         asked.steps = vec![step(Step::Gates, StepStatus::Running { waiting_for: None })];
         assert_eq!(decide(&asked, now()), Decision::Cancel(Step::Gates));
         asked.steps = vec![step(Step::Gates, StepStatus::Cancelled)];
-        assert!(matches!(decide(&asked, now()), Decision::Advance(Move { to: State::Wiping, .. })));
+        assert!(matches!(
+            decide(&asked, now()),
+            Decision::Advance(Move {
+                to: State::Wiping,
+                ..
+            })
+        ));
     }
 }
 
 #[test]
 fn a_bmcs_password_is_changed_where_nothing_else_talks_to_it() {
-    for state in [State::Available, State::InService, State::Quarantined, State::Maintenance] {
+    for state in [
+        State::Available,
+        State::InService,
+        State::Quarantined,
+        State::Maintenance,
+    ] {
         let mut asked = resting(state, Wish::RotateBmc);
-        assert_eq!(decide(&asked, now()), Decision::Start(Step::RotateBmc), "{state}");
+        assert_eq!(
+            decide(&asked, now()),
+            Decision::Start(Step::RotateBmc),
+            "{state}"
+        );
         asked.steps = vec![step(Step::RotateBmc, StepStatus::Succeeded)];
-        assert!(matches!(decide(&asked, now()), Decision::Granted(_)), "{state}");
-        asked.steps = vec![step(Step::RotateBmc, StepStatus::Failed { at: now(), failure: failure(false) })];
-        assert!(matches!(decide(&asked, now()), Decision::Refused(_)), "{state}");
+        assert!(
+            matches!(decide(&asked, now()), Decision::Granted(_)),
+            "{state}"
+        );
+        asked.steps = vec![step(
+            Step::RotateBmc,
+            StepStatus::Failed {
+                at: now(),
+                failure: failure(false),
+            },
+        )];
+        assert!(
+            matches!(decide(&asked, now()), Decision::Refused(_)),
+            "{state}"
+        );
         asked.power_person = Some("remote hands".into());
-        assert_eq!(decide(&asked, now()), Decision::Refused("it has no BMC: ask remote hands".into()), "{state}");
+        assert_eq!(
+            decide(&asked, now()),
+            Decision::Refused("it has no BMC: ask remote hands".into()),
+            "{state}"
+        );
     }
-    for state in [State::Draining, State::Imaging, State::Wiping, State::Inspecting] {
-        assert!(!table::wish_allowed(state, Wish::RotateBmc), "{state}: a job may be powering it");
+    for state in [
+        State::Draining,
+        State::Imaging,
+        State::Wiping,
+        State::Inspecting,
+    ] {
+        assert!(
+            !table::wish_allowed(state, Wish::RotateBmc),
+            "{state}: a job may be powering it"
+        );
     }
 }

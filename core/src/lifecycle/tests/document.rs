@@ -28,7 +28,10 @@ const COURSES: [Course; 9] = [
 
 /// Every situation a state can be found in that changes where it goes.
 fn situations(state: State) -> Vec<Snapshot> {
-    let wishes = Wish::ALL.iter().copied().filter(|wish| table::wish_allowed(state, *wish));
+    let wishes = Wish::ALL
+        .iter()
+        .copied()
+        .filter(|wish| table::wish_allowed(state, *wish));
     let wishes: Vec<Option<Wish>> = [None].into_iter().chain(wishes.map(Some)).collect();
     let phases: &[Option<State>] = match state {
         State::Failed => &[
@@ -48,7 +51,12 @@ fn situations(state: State) -> Vec<Snapshot> {
     };
     // What is tried on a node that fails; where nothing is yet, what would be.
     let ladders: &[Option<&[Rung]>] = match state {
-        State::Repairing => &[None, Some(&[]), Some(&[Rung::Reboot]), Some(&[Rung::Reimage])],
+        State::Repairing => &[
+            None,
+            Some(&[]),
+            Some(&[Rung::Reboot]),
+            Some(&[Rung::Reimage]),
+        ],
         State::Draining | State::Validating => &[None, Some(&[Rung::Reboot])],
         _ => &[None],
     };
@@ -61,26 +69,46 @@ fn situations(state: State) -> Vec<Snapshot> {
                         let flag = |bit: u8| flags & (1 << bit) != 0;
                         let mut one = node(state);
                         (one.wish, one.claim, one.failed_phase) = (wish, claim, failed_phase);
-                        let drains = state == State::Draining || failed_phase == Some(State::Draining);
+                        let drains =
+                            state == State::Draining || failed_phase == Some(State::Draining);
                         if drains && *purpose == Purpose::Release && claim.is_none() {
                             continue;
                         }
                         one.purpose = drains.then_some(*purpose);
                         (one.installed, one.unsanitised) = (flag(0), flag(1));
                         one.until = flag(2).then(now);
-                        let disks = if flag(3) { vec![disk(Some("ROOT"))] } else { Vec::new() };
-                        one.facts = Some(Facts { disks, ..Facts::default() });
-                        one.suite = Some(Suite { name: "admit".into(), version: "1".into(), gates: Vec::new() });
+                        let disks = if flag(3) {
+                            vec![disk(Some("ROOT"))]
+                        } else {
+                            Vec::new()
+                        };
+                        one.facts = Some(Facts {
+                            disks,
+                            ..Facts::default()
+                        });
+                        one.suite = Some(Suite {
+                            name: "admit".into(),
+                            version: "1".into(),
+                            gates: Vec::new(),
+                        });
                         for rungs in ladders {
                             let rungs = rungs.map(<[Rung]>::to_vec);
                             let (recovery, policy) = match (rungs, state) {
                                 (None, _) => (None, None),
-                                (Some(rungs), State::Validating) => {
-                                    (None, Some(RecoveryPolicy { rungs, ..RecoveryPolicy::none() }))
-                                }
+                                (Some(rungs), State::Validating) => (
+                                    None,
+                                    Some(RecoveryPolicy {
+                                        rungs,
+                                        ..RecoveryPolicy::none()
+                                    }),
+                                ),
                                 (Some(rungs), _) => (Some(recovery(&rungs, 0)), None),
                             };
-                            all.push(Snapshot { recovery, policy, ..one.clone() });
+                            all.push(Snapshot {
+                                recovery,
+                                policy,
+                                ..one.clone()
+                            });
                         }
                     }
                 }
@@ -98,7 +126,10 @@ fn leaves(mut node: Snapshot, course: Course) -> Option<(State, String)> {
                 let status = match course {
                     // For good, and by the machine's doing.
                     Course::Fails(at) if node.steps.len() == at => {
-                        let failure = Failure { code: "timeout".into(), ..failure(false) };
+                        let failure = Failure {
+                            code: "timeout".into(),
+                            ..failure(false)
+                        };
                         StepStatus::Failed { at: now(), failure }
                     }
                     Course::Stopped(at) if node.steps.len() == at => StepStatus::Cancelled,
@@ -111,7 +142,10 @@ fn leaves(mut node: Snapshot, course: Course) -> Option<(State, String)> {
                 (view.status, view.round) = (StepStatus::Succeeded, view.round + 1);
             }
             Decision::Advance(moved) => return Some((moved.to, cause(&node, &moved))),
-            Decision::Wait(_) | Decision::Cancel(_) | Decision::Granted(_) | Decision::Refused(_) => return None,
+            Decision::Wait(_)
+            | Decision::Cancel(_)
+            | Decision::Granted(_)
+            | Decision::Refused(_) => return None,
         }
     }
     panic!("it goes in circles in {}", node.state);
@@ -121,28 +155,46 @@ fn leaves(mut node: Snapshot, course: Course) -> Option<(State, String)> {
 fn cause(node: &Snapshot, moved: &Move) -> String {
     let unhappy = |status: &StepStatus| matches!(status, StepStatus::Failed { .. });
     match node.wish {
-        _ if moved.reason.as_deref().is_some_and(|reason| reason.contains("was undone")) => {
+        _ if moved
+            .reason
+            .as_deref()
+            .is_some_and(|reason| reason.contains("was undone")) =>
+        {
             "its release is undone".into()
         }
-        Some(wish) if moved.effects.contains(&Effect::WishTaken) && !node.releasing() => format!("asked to {wish}"),
+        Some(wish) if moved.effects.contains(&Effect::WishTaken) && !node.releasing() => {
+            format!("asked to {wish}")
+        }
         _ if moved.effects.contains(&Effect::Stopped)
             || moved.to == State::InService && node.state == State::Draining =>
         {
             "stopped on request".into()
         }
         _ if moved.to == State::Repairing => "it fails, and its pool says what is tried".into(),
-        _ if moved.to == State::Imaging && node.state == State::Repairing => "its ladder re-images it".into(),
-        _ if moved.to == State::Validating && node.recovery.is_some() => "a rung was climbed".into(),
+        _ if moved.to == State::Imaging && node.state == State::Repairing => {
+            "its ladder re-images it".into()
+        }
+        _ if moved.to == State::Validating && node.recovery.is_some() => {
+            "a rung was climbed".into()
+        }
         _ if matches!(&moved.ladder, Some(Ladder::End { .. })) => "no rung is left".into(),
         _ if moved.to == State::Failed => "a step fails for good".into(),
-        _ if node.steps.iter().any(|view| view.step == Step::Wipe && unhappy(&view.status)) => {
+        _ if node
+            .steps
+            .iter()
+            .any(|view| view.step == Step::Wipe && unhappy(&view.status)) =>
+        {
             "a wipe that cannot be verified".into()
         }
-        _ if moved.to == State::Wiping || node.releasing() && moved.effects.contains(&Effect::WishTaken) => {
+        _ if moved.to == State::Wiping
+            || node.releasing() && moved.effects.contains(&Effect::WishTaken) =>
+        {
             "its claim is deleted".into()
         }
         _ if node.state == State::Available => "claimed".into(),
-        _ if node.state == State::Draining => format!("drained for {}", node.purpose.unwrap_or(Purpose::Release)),
+        _ if node.state == State::Draining => {
+            format!("drained for {}", node.purpose.unwrap_or(Purpose::Release))
+        }
         _ if node.state == State::Maintenance => "its time is over".into(),
         _ if moved.to == State::Quarantined && node.unsanitised && node.claim.is_none() => {
             "its disks may hold data".into()
@@ -165,7 +217,10 @@ fn moves() -> BTreeMap<(State, State), BTreeSet<String>> {
         }
     }
     // A required gate that is not `pass`: measured values are not among the situations above.
-    moves.entry((State::Validating, State::Quarantined)).or_default().insert("a gate fails".into());
+    moves
+        .entry((State::Validating, State::Quarantined))
+        .or_default()
+        .insert("a gate fails".into());
     moves
 }
 
@@ -179,16 +234,23 @@ fn document() -> String {
     for (from, to) in moves.keys() {
         let _ = writeln!(text, "    {from} --> {to}");
     }
-    text.push_str("```\n\n## What leads from state to state\n\n| from | to | when |\n|---|---|---|\n");
+    text.push_str(
+        "```\n\n## What leads from state to state\n\n| from | to | when |\n|---|---|---|\n",
+    );
     for ((from, to), causes) in &moves {
         let causes: Vec<&str> = causes.iter().map(String::as_str).collect();
         let _ = writeln!(text, "| {from} | {to} | {} |", causes.join("; "));
     }
     text.push_str("\n## What can be asked, and how long it may take\n\n| state | can be asked to | counts as stuck after |\n|---|---|---|\n");
     for &state in State::ALL {
-        let wishes: Vec<&str> =
-            Wish::ALL.iter().filter(|wish| table::wish_allowed(state, **wish)).map(|wish| wish.as_str()).collect();
-        let stuck = state.default_deadline_s().map_or("never".into(), |seconds| format!("{} min", seconds / 60));
+        let wishes: Vec<&str> = Wish::ALL
+            .iter()
+            .filter(|wish| table::wish_allowed(state, **wish))
+            .map(|wish| wish.as_str())
+            .collect();
+        let stuck = state
+            .default_deadline_s()
+            .map_or("never".into(), |seconds| format!("{} min", seconds / 60));
         let _ = writeln!(text, "| {state} | {} | {stuck} |", wishes.join(", "));
     }
     let later: Vec<String> = State::ALL
@@ -197,7 +259,11 @@ fn document() -> String {
         .filter(|edge| !moves.contains_key(edge))
         .map(|(from, to)| format!("{from} → {to}"))
         .collect();
-    let _ = writeln!(text, "\nLegal, and not taken before rollouts: {}.", later.join(", "));
+    let _ = writeln!(
+        text,
+        "\nLegal, and not taken before rollouts: {}.",
+        later.join(", ")
+    );
     text
 }
 
@@ -213,5 +279,8 @@ fn the_document_is_the_table() {
         std::fs::write(&path, &document).unwrap();
     }
     let stored = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(stored == document, "docs/lifecycle.md is not the table: set UPDATE_DOCS=1 and run this test again");
+    assert!(
+        stored == document,
+        "docs/lifecycle.md is not the table: set UPDATE_DOCS=1 and run this test again"
+    );
 }

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::gates::xid::Action;
-use crate::gates::{Criterion, Evidence, Gate, GateResult, Limit, Measured, OnTimeout, Op, Stage, Verdict};
+use crate::gates::{
+    Criterion, Evidence, Gate, GateResult, Limit, Measured, OnTimeout, Op, Stage, Verdict,
+};
 use crate::recovery::{Ended, Means, Outcome};
 use crate::wire::node::UNREACHABLE;
 
@@ -42,7 +44,11 @@ pub(super) fn suite() -> Suite {
         shadow: false,
         after_reboot: false,
     };
-    Suite { name: "s".into(), version: "1".into(), gates: vec![gate] }
+    Suite {
+        name: "s".into(),
+        version: "1".into(),
+        gates: vec![gate],
+    }
 }
 
 pub(super) fn result(verdict: Verdict) -> Vec<GateResult> {
@@ -65,13 +71,19 @@ pub(super) fn result(verdict: Verdict) -> Vec<GateResult> {
 }
 
 fn policy(rungs: &[Rung]) -> RecoveryPolicy {
-    RecoveryPolicy { rungs: rungs.to_vec(), ..RecoveryPolicy::none() }
+    RecoveryPolicy {
+        rungs: rungs.to_vec(),
+        ..RecoveryPolicy::none()
+    }
 }
 
 fn validating(verdict: Verdict) -> Snapshot {
     let mut one = node(State::Validating);
     (one.claim, one.suite) = (Some(ClaimState::Bound), Some(suite()));
-    one.steps = vec![StepView { round: Step::Gates.max_rounds(), ..step(Step::Gates, StepStatus::Succeeded) }];
+    one.steps = vec![StepView {
+        round: Step::Gates.max_rounds(),
+        ..step(Step::Gates, StepStatus::Succeeded)
+    }];
     one.gates = result(verdict);
     one
 }
@@ -84,14 +96,22 @@ pub(super) fn moved(node: &Snapshot) -> Move {
 }
 
 pub(super) fn silent() -> StepStatus {
-    let failure = Failure { code: "timeout".into(), message: "no answer".into(), retryable: true };
+    let failure = Failure {
+        code: "timeout".into(),
+        message: "no answer".into(),
+        retryable: true,
+    };
     StepStatus::Failed { at: now(), failure }
 }
 
 #[test]
 fn a_gate_that_fails_leads_to_the_ladder_that_its_pool_asks_for() {
     let mut one = validating(Verdict::Fail);
-    assert_eq!((moved(&one).to, moved(&one).ladder), (State::Quarantined, None), "no ladder, as before");
+    assert_eq!(
+        (moved(&one).to, moved(&one).ladder),
+        (State::Quarantined, None),
+        "no ladder, as before"
+    );
     one.policy = Some(policy(&[]));
     assert_eq!(moved(&one).to, State::Quarantined, "nothing to try");
     one.policy = Some(policy(&[Rung::Reboot]));
@@ -99,47 +119,99 @@ fn a_gate_that_fails_leads_to_the_ladder_that_its_pool_asks_for() {
     assert_eq!(begun.to, State::Repairing);
     assert!(matches!(begun.ladder, Some(Ladder::Begin(cause)) if cause.signature == "gate:x"));
     one.protected = true;
-    assert_eq!(moved(&one).to, State::Quarantined, "what is protected is not rebooted by itself");
+    assert_eq!(
+        moved(&one).to,
+        State::Quarantined,
+        "what is protected is not rebooted by itself"
+    );
     // A tool that crashed condemns nothing.
     let mut unclear = validating(Verdict::Error);
     unclear.policy = Some(policy(&[Rung::Reboot]));
     assert_eq!(moved(&unclear).to, State::Failed);
     unclear.recovery = Some(recovery(&[Rung::Reboot], 0));
-    assert_eq!(moved(&unclear).to, State::Repairing, "but does not end what is under way");
+    assert_eq!(
+        moved(&unclear).to,
+        State::Repairing,
+        "but does not end what is under way"
+    );
 }
 
 #[test]
 fn a_machine_that_does_not_come_back_is_power_cycled() {
     let mut one = validating(Verdict::Pass);
-    one.policy = Some(policy(&[Rung::Collect, Rung::RestartServices, Rung::Reboot, Rung::PowerCycle]));
+    one.policy = Some(policy(&[
+        Rung::Collect,
+        Rung::RestartServices,
+        Rung::Reboot,
+        Rung::PowerCycle,
+    ]));
     one.suite.as_mut().unwrap().gates[0].after_reboot = true;
-    one.steps.push(StepView { round: 3, ..step(Step::RebootTest, silent()) });
+    one.steps.push(StepView {
+        round: 3,
+        ..step(Step::RebootTest, silent())
+    });
     let begun = moved(&one);
-    let Some(Ladder::Begin(cause)) = begun.ladder else { panic!("must begin") };
-    assert_eq!((begun.to, cause.signature.as_str(), cause.answers), (State::Repairing, "unreachable", false));
+    let Some(Ladder::Begin(cause)) = begun.ladder else {
+        panic!("must begin")
+    };
+    assert_eq!(
+        (begun.to, cause.signature.as_str(), cause.answers),
+        (State::Repairing, "unreachable", false)
+    );
 
     let mut climbing = node(State::Repairing);
-    climbing.recovery = Some(Recovery { cause, rungs: one.policy.unwrap().rungs, tried: 0 });
-    assert_eq!(decide(&climbing, now()), Decision::Start(Step::PowerOff), "nothing that needs its answer");
+    climbing.recovery = Some(Recovery {
+        cause,
+        rungs: one.policy.unwrap().rungs,
+        tried: 0,
+    });
+    assert_eq!(
+        decide(&climbing, now()),
+        Decision::Start(Step::PowerOff),
+        "nothing that needs its answer"
+    );
     climbing.steps = vec![step(Step::PowerOff, StepStatus::Succeeded)];
     assert_eq!(decide(&climbing, now()), Decision::Start(Step::BootDisk));
-    climbing.steps.push(step(Step::BootDisk, StepStatus::Succeeded));
+    climbing
+        .steps
+        .push(step(Step::BootDisk, StepStatus::Succeeded));
     let verified = moved(&climbing);
     assert_eq!(verified.to, State::Validating);
-    let Some(Ladder::Climb { tried, went }) = verified.ladder else { panic!("must climb") };
+    let Some(Ladder::Climb { tried, went }) = verified.ladder else {
+        panic!("must climb")
+    };
     let outcomes: Vec<Outcome> = went.iter().map(|tried| tried.outcome).collect();
-    assert_eq!((tried, outcomes), (4, vec![Outcome::Skipped, Outcome::Skipped, Outcome::Skipped, Outcome::Done]));
+    assert_eq!(
+        (tried, outcomes),
+        (
+            4,
+            vec![
+                Outcome::Skipped,
+                Outcome::Skipped,
+                Outcome::Skipped,
+                Outcome::Done
+            ]
+        )
+    );
     // Without a BMC there is nothing that could be done.
     (climbing.steps, climbing.power_person) = (vec![], Some("ann".into()));
-    assert!(matches!(moved(&climbing).ladder, Some(Ladder::End { how: Ended::Spent, went }) if went.len() == 4));
+    assert!(
+        matches!(moved(&climbing).ladder, Some(Ladder::End { how: Ended::Spent, went }) if went.len() == 4)
+    );
 }
 
 #[test]
 fn a_reboot_that_was_begun_ends_before_what_counts_no_more_is_decided_on() {
     let mut one = validating(Verdict::Fail);
     one.suite.as_mut().unwrap().gates[0].after_reboot = true;
-    one.steps.push(step(Step::RebootTest, StepStatus::Running { waiting_for: None }));
-    assert!(matches!(decide(&one, now()), Decision::Wait(_)), "its waiver is over by now");
+    one.steps.push(step(
+        Step::RebootTest,
+        StepStatus::Running { waiting_for: None },
+    ));
+    assert!(
+        matches!(decide(&one, now()), Decision::Wait(_)),
+        "its waiver is over by now"
+    );
     one.steps[1] = step(Step::RebootTest, StepStatus::Succeeded);
     assert_eq!(moved(&one).to, State::Quarantined);
 }
@@ -151,16 +223,27 @@ fn what_nobody_declared_begins_no_ladder_and_climbs_none() {
     one.policy = Some(policy(&[Rung::Reboot, Rung::Reimage]));
     one.suite.as_mut().unwrap().gates[0].after_reboot = true;
     for code in ["not_declared", "bad_suite", "node_protocol"] {
-        let failure = Failure { code: code.into(), message: "the pool names no image".into(), retryable: false };
+        let failure = Failure {
+            code: code.into(),
+            message: "the pool names no image".into(),
+            retryable: false,
+        };
         let refused = StepStatus::Failed { at: now(), failure };
         for steps in [vec![step(Step::Gates, refused.clone())], {
-            let passed = StepView { round: 2, ..step(Step::Gates, StepStatus::Succeeded) };
+            let passed = StepView {
+                round: 2,
+                ..step(Step::Gates, StepStatus::Succeeded)
+            };
             vec![passed, step(Step::RebootTest, refused)]
         }] {
             one.steps = steps;
             for under_way in [None, Some(recovery(&[Rung::Reboot, Rung::Reimage], 1))] {
                 one.recovery = under_way;
-                assert_eq!((moved(&one).to, moved(&one).ladder), (State::Failed, None), "{code}");
+                assert_eq!(
+                    (moved(&one).to, moved(&one).ladder),
+                    (State::Failed, None),
+                    "{code}"
+                );
             }
         }
     }
@@ -168,50 +251,108 @@ fn what_nobody_declared_begins_no_ladder_and_climbs_none() {
 
 #[test]
 fn a_node_on_its_first_way_outlasts_a_switch_that_is_restarted() {
-    let failure = Failure { code: UNREACHABLE.into(), message: "nobody".into(), retryable: true };
+    let failure = Failure {
+        code: UNREACHABLE.into(),
+        message: "nobody".into(),
+        retryable: true,
+    };
     let silent = |state, at: Step, round| {
         let mut one = node(state);
         (one.claim, one.suite, one.installed) = (Some(ClaimState::Bound), Some(suite()), true);
-        let status = StepStatus::Failed { at: now(), failure: failure.clone() };
-        one.steps = vec![step(Step::BootDisk, StepStatus::Succeeded), StepView { round, ..step(at, status) }];
+        let status = StepStatus::Failed {
+            at: now(),
+            failure: failure.clone(),
+        };
+        one.steps = vec![
+            step(Step::BootDisk, StepStatus::Succeeded),
+            StepView {
+                round,
+                ..step(at, status)
+            },
+        ];
         one
     };
-    for (state, at) in [(State::Installing, Step::Converge), (State::Validating, Step::Gates)] {
-        assert!(matches!(decide(&silent(state, at, 7), now()), Decision::Retry(same, _) if same == at), "{state}");
+    for (state, at) in [
+        (State::Installing, Step::Converge),
+        (State::Validating, Step::Gates),
+    ] {
+        assert!(
+            matches!(decide(&silent(state, at, 7), now()), Decision::Retry(same, _) if same == at),
+            "{state}"
+        );
         assert_eq!(moved(&silent(state, at, 8)).to, State::Failed);
         let mut other = silent(state, at, at.max_rounds());
         if let StepStatus::Failed { failure, .. } = &mut other.steps[1].status {
             failure.code = "timeout".into();
         }
-        assert_eq!(moved(&other).to, State::Failed, "{state}: only of one that lets nobody in");
+        assert_eq!(
+            moved(&other).to,
+            State::Failed,
+            "{state}: only of one that lets nobody in"
+        );
     }
     let mut climbing = silent(State::Validating, Step::Gates, Step::Gates.max_rounds());
     climbing.recovery = Some(recovery(&[Rung::Reboot], 0));
-    assert_eq!(moved(&climbing).to, State::Repairing, "a ladder does not wait");
+    assert_eq!(
+        moved(&climbing).to,
+        State::Repairing,
+        "a ladder does not wait"
+    );
 }
 
 #[test]
 fn a_rung_that_cannot_be_done_is_tried_once_and_the_next_one_comes() {
     let mut climbing = node(State::Repairing);
-    climbing.recovery = Some(recovery(&[Rung::Collect, Rung::RestartServices, Rung::Reboot], 0));
+    climbing.recovery = Some(recovery(
+        &[Rung::Collect, Rung::RestartServices, Rung::Reboot],
+        0,
+    ));
     assert_eq!(decide(&climbing, now()), Decision::Start(Step::Inventory));
     climbing.steps = vec![step(Step::Inventory, StepStatus::Succeeded)];
-    assert_eq!(decide(&climbing, now()), Decision::Start(Step::FirmwareLook));
+    assert_eq!(
+        decide(&climbing, now()),
+        Decision::Start(Step::FirmwareLook)
+    );
     climbing.power_person = Some("ada".into());
-    assert_eq!(decide(&climbing, now()), Decision::Start(Step::Converge), "nobody says what its firmware is");
+    assert_eq!(
+        decide(&climbing, now()),
+        Decision::Start(Step::Converge),
+        "nobody says what its firmware is"
+    );
     climbing.power_person = None;
     climbing.steps = vec![step(Step::Inventory, silent())];
-    assert_eq!(decide(&climbing, now()), Decision::Start(Step::Converge), "not again, though it could be");
+    assert_eq!(
+        decide(&climbing, now()),
+        Decision::Start(Step::Converge),
+        "not again, though it could be"
+    );
     climbing.steps.push(step(Step::Converge, silent()));
     assert_eq!(decide(&climbing, now()), Decision::Start(Step::Reboot));
-    climbing.steps.push(step(Step::Reboot, StepStatus::Succeeded));
-    assert!(matches!(moved(&climbing).ladder, Some(Ladder::Climb { tried: 3, .. })));
+    climbing
+        .steps
+        .push(step(Step::Reboot, StepStatus::Succeeded));
+    assert!(matches!(
+        moved(&climbing).ladder,
+        Some(Ladder::Climb { tried: 3, .. })
+    ));
     // It did not help, and nothing is left.
     let mut back = validating(Verdict::Fail);
-    back.recovery = Some(recovery(&[Rung::Collect, Rung::RestartServices, Rung::Reboot], 3));
+    back.recovery = Some(recovery(
+        &[Rung::Collect, Rung::RestartServices, Rung::Reboot],
+        3,
+    ));
     let end = moved(&back);
-    assert!(matches!(end.ladder, Some(Ladder::End { how: Ended::Spent, .. })));
-    assert_eq!(end.reason.unwrap(), "gate x: 3 errors; tried in vain: look at its parts, restart what is dead, reboot");
+    assert!(matches!(
+        end.ladder,
+        Some(Ladder::End {
+            how: Ended::Spent,
+            ..
+        })
+    ));
+    assert_eq!(
+        end.reason.unwrap(),
+        "gate x: 3 errors; tried in vain: look at its parts, restart what is dead, reboot"
+    );
 }
 
 /// A new driver is on the disk and the old one runs: what is dead was not started, and gates would see nothing new.
@@ -223,15 +364,26 @@ fn services_that_wait_for_a_reboot_are_no_rung_that_helped() {
     let lock = crate::values::Digest::of(b"lock");
     let report = |reboot_for: &[&str]| {
         let reboot_for = reboot_for.iter().map(|item| (*item).to_owned()).collect();
-        Some(crate::stacks::ConvergeReport { lock, items: vec![], reboot_for })
+        Some(crate::stacks::ConvergeReport {
+            lock,
+            items: vec![],
+            reboot_for,
+        })
     };
     climbing.converged = report(&[]);
     assert_eq!(moved(&climbing).to, State::Validating);
     climbing.converged = report(&["reboot for package nvidia-open"]);
     assert_eq!(decide(&climbing, now()), Decision::Start(Step::Reboot));
-    climbing.steps.push(step(Step::Reboot, StepStatus::Succeeded));
-    let Some(Ladder::Climb { tried: 2, went }) = moved(&climbing).ladder else { panic!("two rungs") };
-    assert_eq!((went[0].outcome, went[1].outcome), (Outcome::Failed, Outcome::Done));
+    climbing
+        .steps
+        .push(step(Step::Reboot, StepStatus::Succeeded));
+    let Some(Ladder::Climb { tried: 2, went }) = moved(&climbing).ladder else {
+        panic!("two rungs")
+    };
+    assert_eq!(
+        (went[0].outcome, went[1].outcome),
+        (Outcome::Failed, Outcome::Done)
+    );
 }
 
 #[test]
@@ -239,34 +391,72 @@ fn the_last_rungs_leave_the_ladder() {
     let mut climbing = node(State::Repairing);
     climbing.recovery = Some(recovery(&[Rung::Reimage, Rung::Rma], 0));
     let imaging = moved(&climbing);
-    assert!(imaging.to == State::Imaging && matches!(imaging.ladder, Some(Ladder::Climb { tried: 1, .. })));
+    assert!(
+        imaging.to == State::Imaging
+            && matches!(imaging.ladder, Some(Ladder::Climb { tried: 1, .. }))
+    );
     climbing.protected = true;
     let spared = moved(&climbing);
-    assert_eq!(spared.to, State::Quarantined, "a protected disk is not written");
-    let Some(Ladder::End { how, went }) = spared.ladder else { panic!("must end") };
-    assert_eq!((how, went[0].outcome, went[1].rung), (Ended::Spent, Outcome::Skipped, Rung::Rma));
+    assert_eq!(
+        spared.to,
+        State::Quarantined,
+        "a protected disk is not written"
+    );
+    let Some(Ladder::End { how, went }) = spared.ladder else {
+        panic!("must end")
+    };
+    assert_eq!(
+        (how, went[0].outcome, went[1].rung),
+        (Ended::Spent, Outcome::Skipped, Rung::Rma)
+    );
 }
 
 #[test]
 fn a_ladder_leaves_a_held_node_what_it_runs() {
-    let all = [Rung::Collect, Rung::RestartServices, Rung::Reboot, Rung::PowerCycle, Rung::Reimage];
+    let all = [
+        Rung::Collect,
+        Rung::RestartServices,
+        Rung::Reboot,
+        Rung::PowerCycle,
+        Rung::Reimage,
+    ];
     let mut climbing = node(State::Repairing);
     (climbing.held, climbing.recovery) = (true, Some(recovery(&all[1..3], 0)));
-    assert_eq!(decide(&climbing, now()), Decision::Start(Step::Reboot), "what its pool asks for now is not installed");
+    assert_eq!(
+        decide(&climbing, now()),
+        Decision::Start(Step::Reboot),
+        "what its pool asks for now is not installed"
+    );
     climbing.recovery = Some(recovery(&all[4..], 0));
     let spared = moved(&climbing);
-    let Some(Ladder::End { how, went }) = spared.ladder else { panic!("must end") };
-    assert_eq!((spared.to, how, went[0].outcome), (State::Quarantined, Ended::Spent, Outcome::Skipped));
+    let Some(Ladder::End { how, went }) = spared.ladder else {
+        panic!("must end")
+    };
+    assert_eq!(
+        (spared.to, how, went[0].outcome),
+        (State::Quarantined, Ended::Spent, Outcome::Skipped)
+    );
     assert!(went[0].why.as_deref().unwrap().contains("held"));
     // Of what changes nothing for good, none is left out; and what was begun before it was held is seen through.
-    let spared = all.map(|rung| climbing.recovery.as_ref().unwrap().refusal(rung, HELD_MEANS).is_some());
+    let spared = all.map(|rung| {
+        climbing
+            .recovery
+            .as_ref()
+            .unwrap()
+            .refusal(rung, HELD_MEANS)
+            .is_some()
+    });
     assert_eq!(spared, [false, true, false, false, true]);
     climbing.recovery = Some(recovery(&all[1..3], 0));
     climbing.steps = vec![step(Step::Converge, StepStatus::Queued)];
     assert!(matches!(decide(&climbing, now()), Decision::Wait(_)));
 }
 
-const HELD_MEANS: Means = Means { bmc: true, protected: false, held: true };
+const HELD_MEANS: Means = Means {
+    bmc: true,
+    protected: false,
+    held: true,
+};
 
 #[test]
 fn a_person_and_the_breaker_stop_a_ladder_between_its_rungs() {
@@ -275,24 +465,40 @@ fn a_person_and_the_breaker_stop_a_ladder_between_its_rungs() {
     climbing.hold = Some(Hold::Fleet("5 others".into()));
     let held = moved(&climbing);
     assert_eq!(held.reason.as_deref(), Some("gate x: 3 errors; 5 others"));
-    assert!(matches!(held.ladder, Some(Ladder::End { how: Ended::HeldBack, .. })));
+    assert!(matches!(
+        held.ladder,
+        Some(Ladder::End {
+            how: Ended::HeldBack,
+            ..
+        })
+    ));
     // What was begun is not left half done.
-    climbing.steps = vec![step(Step::Reboot, StepStatus::Running { waiting_for: None })];
+    climbing.steps = vec![step(
+        Step::Reboot,
+        StepStatus::Running { waiting_for: None },
+    )];
     assert!(matches!(decide(&climbing, now()), Decision::Wait(_)));
     (climbing.hold, climbing.stop) = (None, true);
     assert!(matches!(decide(&climbing, now()), Decision::Wait(_)));
     climbing.steps = vec![step(Step::Reboot, StepStatus::Succeeded)];
     let stopped = moved(&climbing);
     assert!(stopped.to == State::Quarantined && stopped.effects.contains(&Effect::Stopped));
-    assert!(matches!(stopped.ladder, Some(Ladder::End { how: Ended::Stopped, went }) if went.len() == 1));
+    assert!(
+        matches!(stopped.ladder, Some(Ladder::End { how: Ended::Stopped, went }) if went.len() == 1)
+    );
     // Off in the middle of a power cycle it is started again first.
     climbing.recovery.as_mut().unwrap().tried = 1;
     climbing.steps = vec![step(Step::PowerOff, StepStatus::Succeeded)];
     assert_eq!(decide(&climbing, now()), Decision::Start(Step::BootDisk));
-    climbing.steps.push(step(Step::BootDisk, StepStatus::Succeeded));
+    climbing
+        .steps
+        .push(step(Step::BootDisk, StepStatus::Succeeded));
     assert!(moved(&climbing).effects.contains(&Effect::Stopped));
     climbing.steps.clear();
-    assert!(moved(&climbing).effects.contains(&Effect::Stopped), "none is begun");
+    assert!(
+        moved(&climbing).effects.contains(&Effect::Stopped),
+        "none is begun"
+    );
     climbing.recovery.as_mut().unwrap().tried = 0;
     climbing.stop = false;
     climbing.steps = vec![step(Step::Reboot, StepStatus::Cancelled)];
@@ -300,7 +506,13 @@ fn a_person_and_the_breaker_stop_a_ladder_between_its_rungs() {
     // And between verification and the next rung.
     let mut back = validating(Verdict::Fail);
     (back.recovery, back.hold) = (climbing.recovery, Some(Hold::Fleet("5 others".into())));
-    assert!(matches!(moved(&back).ladder, Some(Ladder::End { how: Ended::HeldBack, .. })));
+    assert!(matches!(
+        moved(&back).ladder,
+        Some(Ladder::End {
+            how: Ended::HeldBack,
+            ..
+        })
+    ));
 }
 
 #[test]
@@ -314,20 +526,40 @@ fn what_the_health_check_had_drained_is_a_fault_and_what_somebody_else_had_is_no
     let ours = "muster: gate kernel.new: kernel.xid_fatal is 1 events, wanted == 0";
     one.scheduler = Some(said(Some(ours), true));
     let out = moved(&one);
-    assert_eq!((out.to, out.purpose), (State::Draining, Some(Purpose::Repair)));
-    let Some(Ladder::Begin(cause)) = &out.ladder else { panic!("a fault is handed on: {out:?}") };
-    assert_eq!((cause.signature.as_str(), cause.asked), ("gate:kernel.new", false));
+    assert_eq!(
+        (out.to, out.purpose),
+        (State::Draining, Some(Purpose::Repair))
+    );
+    let Some(Ladder::Begin(cause)) = &out.ladder else {
+        panic!("a fault is handed on: {out:?}")
+    };
+    assert_eq!(
+        (cause.signature.as_str(), cause.asked),
+        ("gate:kernel.new", false)
+    );
     assert!(out.reason.unwrap().contains("kernel.xid_fatal is 1 events"));
     // Seen once it may be older than the node's admission.
     one.scheduler = Some(said(Some(ours), false));
     assert!(
         matches!(decide(&one, now()), Decision::Wait(wait) if wait.condition.contains("drained: muster: gate kernel.new"))
     );
-    for somebody in [Some("broken fan"), Some("muster:"), Some("muster: upgrade"), Some("not muster: gate x: y"), None]
-    {
+    for somebody in [
+        Some("broken fan"),
+        Some("muster:"),
+        Some("muster: upgrade"),
+        Some("not muster: gate x: y"),
+        None,
+    ] {
         one.scheduler = Some(said(somebody, true));
-        let Decision::Wait(wait) = decide(&one, now()) else { panic!("{somebody:?} is left alone") };
-        assert!(wait.condition.starts_with("its scheduler to give it jobs again"), "{somebody:?}: {}", wait.condition);
+        let Decision::Wait(wait) = decide(&one, now()) else {
+            panic!("{somebody:?} is left alone")
+        };
+        assert!(
+            wait.condition
+                .starts_with("its scheduler to give it jobs again"),
+            "{somebody:?}: {}",
+            wait.condition
+        );
     }
     // What holds a sweep's fault back holds this one back.
     one.scheduler = Some(said(Some(ours), true));
@@ -336,11 +568,15 @@ fn what_the_health_check_had_drained_is_a_fault_and_what_somebody_else_had_is_no
         matches!(decide(&one, now()), Decision::Wait(wait) if wait.condition.contains("left in service: it is the fleet"))
     );
     (one.hold, one.protected) = (None, true);
-    assert!(matches!(decide(&one, now()), Decision::Wait(wait) if wait.condition.contains("it is protected")));
+    assert!(
+        matches!(decide(&one, now()), Decision::Wait(wait) if wait.condition.contains("it is protected"))
+    );
     // A strange word is no signature.
     one.protected = false;
     one.scheduler = Some(said(Some("muster: gate <b>: x"), true));
-    assert!(matches!(moved(&one).ladder, Some(Ladder::Begin(cause)) if cause.signature == "gate:unknown"));
+    assert!(
+        matches!(moved(&one).ladder, Some(Ladder::Begin(cause)) if cause.signature == "gate:unknown")
+    );
 }
 
 #[test]
@@ -359,11 +595,31 @@ fn what_the_kernel_asks_for_comes_with_the_cause() {
         results
     };
     let action = |results: &[GateResult]| Cause::gates(results, now(), "it failed".into()).action;
-    assert_eq!(action(&asks("kernel.recovery_action", "reset gpu", Verdict::Fail)), Some(Action::ResetGpu));
-    assert_eq!(action(&asks("gpu.recovery_action", "Node Reboot Required", Verdict::Fail)), Some(Action::RebootNode));
-    assert_eq!(action(&asks("gpu.recovery_action", "Something new", Verdict::Fail)), Some(Action::Inspect));
-    assert_eq!(action(&asks("kernel.recovery_action", "reset gpu", Verdict::Pass)), None, "it held");
-    assert_eq!(action(&asks("kernel.recovery_action", "hope", Verdict::Fail)), None);
+    assert_eq!(
+        action(&asks("kernel.recovery_action", "reset gpu", Verdict::Fail)),
+        Some(Action::ResetGpu)
+    );
+    assert_eq!(
+        action(&asks(
+            "gpu.recovery_action",
+            "Node Reboot Required",
+            Verdict::Fail
+        )),
+        Some(Action::RebootNode)
+    );
+    assert_eq!(
+        action(&asks("gpu.recovery_action", "Something new", Verdict::Fail)),
+        Some(Action::Inspect)
+    );
+    assert_eq!(
+        action(&asks("kernel.recovery_action", "reset gpu", Verdict::Pass)),
+        None,
+        "it held"
+    );
+    assert_eq!(
+        action(&asks("kernel.recovery_action", "hope", Verdict::Fail)),
+        None
+    );
     let mut shadow = asks("kernel.recovery_action", "reset gpu", Verdict::Fail);
     shadow[0].shadow = true;
     assert_eq!(action(&shadow), None, "a shadow is only told");
@@ -375,25 +631,42 @@ fn what_the_kernel_asks_for_comes_with_the_cause() {
         told("gate kernel.new: kernel.recovery_action is reset gpu, wanted != reset gpu"),
         Some(Action::ResetGpu)
     );
-    assert_eq!(told("gate kernel.new: kernel.recovery_action is hope"), None);
-    assert_eq!(told("gate gpu.memory: gpu.remap_pending is yes, wanted == no"), None);
+    assert_eq!(
+        told("gate kernel.new: kernel.recovery_action is hope"),
+        None
+    );
+    assert_eq!(
+        told("gate gpu.memory: gpu.remap_pending is yes, wanted == no"),
+        None
+    );
     let both = [
         asks("kernel.recovery_action", "reset gpu", Verdict::Fail),
         asks("kernel.recovery_action", "inspect", Verdict::Fail),
     ];
-    assert_eq!(action(&both.concat()), Some(Action::Inspect), "the hardest of all");
+    assert_eq!(
+        action(&both.concat()),
+        Some(Action::Inspect),
+        "the hardest of all"
+    );
 }
 
 #[test]
 fn a_drain_for_a_recovery_leads_to_its_first_rung() {
     let mut draining = node(State::Draining);
     (draining.claim, draining.purpose) = (Some(ClaimState::Bound), Some(Purpose::Repair));
-    draining.steps = vec![step(Step::Drain, StepStatus::Succeeded), step(Step::Remove, StepStatus::Succeeded)];
+    draining.steps = vec![
+        step(Step::Drain, StepStatus::Succeeded),
+        step(Step::Remove, StepStatus::Succeeded),
+    ];
     assert_eq!(moved(&draining).to, State::Quarantined);
     draining.recovery = Some(recovery(&[Rung::Reboot], 0));
     assert_eq!(moved(&draining).to, State::Repairing);
     draining.wish = Some(Wish::Quarantine);
-    assert_eq!(moved(&draining).to, State::Quarantined, "a person wants it left alone");
+    assert_eq!(
+        moved(&draining).to,
+        State::Quarantined,
+        "a person wants it left alone"
+    );
 }
 
 #[test]
@@ -401,8 +674,13 @@ fn a_recovery_that_must_wait_its_turn_waits_and_one_node_too_often_ill_does_not(
     let mut one = validating(Verdict::Fail);
     one.policy = Some(policy(&[Rung::Reboot]));
     one.hold = Some(Hold::Later("2 other nodes are being recovered".into()));
-    let Decision::Wait(wait) = decide(&one, now()) else { panic!("must wait") };
+    let Decision::Wait(wait) = decide(&one, now()) else {
+        panic!("must wait")
+    };
     assert!(wait.until.is_some_and(|until| until > now()) && wait.owner == "muster");
     one.hold = Some(Hold::Node("it was recovered 2 times".into()));
-    assert_eq!(moved(&one).reason.as_deref(), Some("gate x: 3 errors; it was recovered 2 times"));
+    assert_eq!(
+        moved(&one).reason.as_deref(),
+        Some("gate x: 3 errors; it was recovered 2 times")
+    );
 }

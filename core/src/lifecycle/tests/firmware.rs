@@ -3,7 +3,11 @@
 use super::*;
 
 fn wanting(state: State) -> Snapshot {
-    Snapshot { sets_firmware: true, claim: Some(ClaimState::Bound), ..node(state) }
+    Snapshot {
+        sets_firmware: true,
+        claim: Some(ClaimState::Bound),
+        ..node(state)
+    }
 }
 
 #[test]
@@ -18,7 +22,10 @@ fn firmware_is_set_before_anything_is_written_and_only_where_it_is_wanted() {
 
     // Its pool got another stack while it was written: the next stay asks for it.
     let mut begun = wanting(State::Imaging);
-    begun.steps = vec![step(Step::BootLive, StepStatus::Succeeded), step(Step::WriteImage, StepStatus::Queued)];
+    begun.steps = vec![
+        step(Step::BootLive, StepStatus::Succeeded),
+        step(Step::WriteImage, StepStatus::Queued),
+    ];
     assert!(matches!(decide(&begun, now()), Decision::Wait(_)));
 }
 
@@ -33,10 +40,24 @@ fn a_system_that_is_converged_has_it_set_before_and_one_that_was_just_imaged_has
 #[test]
 fn an_update_that_failed_leaves_the_node_failed_with_what_the_bmc_said() {
     let mut imaging = wanting(State::Imaging);
-    imaging.steps = vec![step(Step::Firmware, StepStatus::Failed { at: now(), failure: failure(false) })];
-    let Decision::Advance(moved) = decide(&imaging, now()) else { panic!("must fail") };
-    assert_eq!((moved.to, moved.failed_phase), (State::Failed, Some(State::Imaging)));
-    assert_eq!(moved.reason.as_deref(), Some("set firmware and BIOS: the BMC did not answer in 15 s"));
+    imaging.steps = vec![step(
+        Step::Firmware,
+        StepStatus::Failed {
+            at: now(),
+            failure: failure(false),
+        },
+    )];
+    let Decision::Advance(moved) = decide(&imaging, now()) else {
+        panic!("must fail")
+    };
+    assert_eq!(
+        (moved.to, moved.failed_phase),
+        (State::Failed, Some(State::Imaging))
+    );
+    assert_eq!(
+        moved.reason.as_deref(),
+        Some("set firmware and BIOS: the BMC did not answer in 15 s")
+    );
 }
 
 #[test]
@@ -45,19 +66,30 @@ fn a_release_waits_for_an_update_that_runs_and_takes_back_one_that_has_not_begun
     imaging.claim = Some(ClaimState::Releasing);
     for status in [StepStatus::Running { waiting_for: None }, StepStatus::Lost] {
         imaging.steps = vec![step(Step::Firmware, status)];
-        assert!(matches!(decide(&imaging, now()), Decision::Wait(_)), "{:?}", imaging.steps);
+        assert!(
+            matches!(decide(&imaging, now()), Decision::Wait(_)),
+            "{:?}",
+            imaging.steps
+        );
     }
     imaging.steps = vec![step(Step::Firmware, StepStatus::Queued)];
     assert_eq!(decide(&imaging, now()), Decision::Cancel(Step::Firmware));
     imaging.steps = vec![step(Step::Firmware, StepStatus::Succeeded)];
-    let Decision::Advance(moved) = decide(&imaging, now()) else { panic!("must move") };
+    let Decision::Advance(moved) = decide(&imaging, now()) else {
+        panic!("must move")
+    };
     assert_eq!(moved.to, State::Wiping);
 }
 
 #[test]
 fn a_rack_without_power_to_spare_orders_updates_too() {
     let mut imaging = wanting(State::Imaging);
-    imaging.power = PowerShare { rack: Some("r1".into()), budget_w: Some(500), committed_w: 300, reserved: false };
+    imaging.power = PowerShare {
+        rack: Some("r1".into()),
+        budget_w: Some(500),
+        committed_w: 300,
+        reserved: false,
+    };
     assert!(matches!(decide(&imaging, now()), Decision::Wait(_)));
 }
 

@@ -104,23 +104,46 @@ fn recovery(rungs: &[Rung], tried: usize) -> Recovery {
         asked: false,
         action: None,
     };
-    Recovery { cause, rungs: rungs.to_vec(), tried }
+    Recovery {
+        cause,
+        rungs: rungs.to_vec(),
+        tried,
+    }
 }
 
 fn step(step: Step, status: StepStatus) -> StepView {
-    StepView { step, round: 1, current: true, status }
+    StepView {
+        step,
+        round: 1,
+        current: true,
+        status,
+    }
 }
 
 fn failure(retryable: bool) -> Failure {
-    Failure { code: "x".into(), message: "the BMC did not answer in 15 s".into(), retryable }
+    Failure {
+        code: "x".into(),
+        message: "the BMC did not answer in 15 s".into(),
+        retryable,
+    }
 }
 
 #[test]
 fn a_rack_without_power_to_spare_orders_power_ons() {
     let mut waiting = node(State::Inspecting);
-    waiting.power = PowerShare { rack: Some("r1".into()), budget_w: Some(500), committed_w: 300, reserved: false };
-    let Decision::Wait(wait) = decide(&waiting, now()) else { panic!("must wait") };
-    assert_eq!(wait.condition, "r1's power budget: 300 of 500 W are committed, this node may draw 300 W");
+    waiting.power = PowerShare {
+        rack: Some("r1".into()),
+        budget_w: Some(500),
+        committed_w: 300,
+        reserved: false,
+    };
+    let Decision::Wait(wait) = decide(&waiting, now()) else {
+        panic!("must wait")
+    };
+    assert_eq!(
+        wait.condition,
+        "r1's power budget: 300 of 500 W are committed, this node may draw 300 W"
+    );
     waiting.power.committed_w = 200;
     assert_eq!(decide(&waiting, now()), Decision::Start(Step::BootLive));
 }
@@ -129,24 +152,54 @@ fn a_rack_without_power_to_spare_orders_power_ons() {
 fn a_step_is_retried_with_back_off_and_then_the_phase_has_failed() {
     let mut imaging = node(State::Imaging);
     imaging.claim = Some(ClaimState::Bound);
-    imaging.steps = vec![step(Step::BootLive, StepStatus::Failed { at: now(), failure: failure(true) })];
-    let Decision::Retry(Step::BootLive, at) = decide(&imaging, now()) else { panic!("must retry") };
+    imaging.steps = vec![step(
+        Step::BootLive,
+        StepStatus::Failed {
+            at: now(),
+            failure: failure(true),
+        },
+    )];
+    let Decision::Retry(Step::BootLive, at) = decide(&imaging, now()) else {
+        panic!("must retry")
+    };
     assert_eq!(at, Timestamp::from_second(1_700_000_010).unwrap());
     imaging.steps[0].round = Step::BootLive.max_rounds();
-    let Decision::Advance(last) = decide(&imaging, now()) else { panic!("must fail") };
-    assert_eq!((last.to, last.failed_phase), (State::Failed, Some(State::Imaging)));
-    imaging.steps = vec![step(Step::BootLive, StepStatus::Failed { at: now(), failure: failure(false) })];
-    assert!(matches!(decide(&imaging, now()), Decision::Advance(Move { to: State::Failed, .. })));
+    let Decision::Advance(last) = decide(&imaging, now()) else {
+        panic!("must fail")
+    };
+    assert_eq!(
+        (last.to, last.failed_phase),
+        (State::Failed, Some(State::Imaging))
+    );
+    imaging.steps = vec![step(
+        Step::BootLive,
+        StepStatus::Failed {
+            at: now(),
+            failure: failure(false),
+        },
+    )];
+    assert!(matches!(
+        decide(&imaging, now()),
+        Decision::Advance(Move {
+            to: State::Failed,
+            ..
+        })
+    ));
 }
 
 #[test]
 fn links_are_looked_at_before_an_image_is_written_where_a_network_profile_needs_them() {
     let mut imaging = node(State::Imaging);
-    (imaging.claim, imaging.steps) = (Some(ClaimState::Bound), vec![step(Step::BootLive, StepStatus::Succeeded)]);
+    (imaging.claim, imaging.steps) = (
+        Some(ClaimState::Bound),
+        vec![step(Step::BootLive, StepStatus::Succeeded)],
+    );
     assert_eq!(decide(&imaging, now()), Decision::Start(Step::WriteImage));
     imaging.has_network_profile = true;
     assert_eq!(decide(&imaging, now()), Decision::Start(Step::Inventory));
-    imaging.steps.push(step(Step::Inventory, StepStatus::Succeeded));
+    imaging
+        .steps
+        .push(step(Step::Inventory, StepStatus::Succeeded));
     for has in [true, false] {
         imaging.has_network_profile = has;
         assert_eq!(decide(&imaging, now()), Decision::Start(Step::WriteImage));
@@ -166,8 +219,12 @@ fn a_release_stops_the_running_step_and_leaves_the_scheduler_before_the_wipe() {
     assert_eq!(decide(&admitting, now()), Decision::Cancel(Step::Admit));
     admitting.steps = vec![step(Step::Admit, StepStatus::Cancelled)];
     assert_eq!(decide(&admitting, now()), Decision::Start(Step::Remove));
-    admitting.steps.push(step(Step::Remove, StepStatus::Succeeded));
-    let Decision::Advance(gone) = decide(&admitting, now()) else { panic!("must move") };
+    admitting
+        .steps
+        .push(step(Step::Remove, StepStatus::Succeeded));
+    let Decision::Advance(gone) = decide(&admitting, now()) else {
+        panic!("must move")
+    };
     assert_eq!(gone.to, State::Wiping);
     assert!(gone.effects.contains(&Effect::LeaveCluster));
 }
@@ -177,9 +234,17 @@ fn a_wipe_that_cannot_be_verified_is_never_claimable_again() {
     let mut wiping = node(State::Wiping);
     wiping.steps = vec![
         step(Step::BootLive, StepStatus::Succeeded),
-        step(Step::Wipe, StepStatus::Failed { at: now(), failure: failure(false) }),
+        step(
+            Step::Wipe,
+            StepStatus::Failed {
+                at: now(),
+                failure: failure(false),
+            },
+        ),
     ];
-    let Decision::Advance(moved) = decide(&wiping, now()) else { panic!("must move") };
+    let Decision::Advance(moved) = decide(&wiping, now()) else {
+        panic!("must move")
+    };
     assert_eq!(moved.to, State::Quarantined);
     assert!(!moved.effects.contains(&Effect::Sanitised));
     let mut held = node(State::Quarantined);
@@ -189,12 +254,22 @@ fn a_wipe_that_cannot_be_verified_is_never_claimable_again() {
     // Not even on the way round by retirement.
     let mut back = node(State::Inspecting);
     (back.unsanitised, back.live) = (true, true);
-    back.steps = vec![step(Step::Inventory, StepStatus::Succeeded), step(Step::PowerOff, StepStatus::Succeeded)];
-    back.facts = Some(Facts { disks: vec![disk(Some("ROOT"))], ..Facts::default() });
-    let Decision::Advance(moved) = decide(&back, now()) else { panic!("must move") };
+    back.steps = vec![
+        step(Step::Inventory, StepStatus::Succeeded),
+        step(Step::PowerOff, StepStatus::Succeeded),
+    ];
+    back.facts = Some(Facts {
+        disks: vec![disk(Some("ROOT"))],
+        ..Facts::default()
+    });
+    let Decision::Advance(moved) = decide(&back, now()) else {
+        panic!("must move")
+    };
     assert_eq!(moved.to, State::Quarantined);
     back.unsanitised = false;
-    let Decision::Advance(moved) = decide(&back, now()) else { panic!("must move") };
+    let Decision::Advance(moved) = decide(&back, now()) else {
+        panic!("must move")
+    };
     assert_eq!(moved.to, State::Available);
 }
 
@@ -204,42 +279,84 @@ fn a_claim_given_up_at_rest_is_wiped_when_an_earlier_attempt_wrote() {
     resting.claim = Some(ClaimState::Releasing);
     for (unsanitised, to) in [(true, State::Wiping), (false, State::Inspecting)] {
         resting.unsanitised = unsanitised;
-        let Decision::Advance(moved) = decide(&resting, now()) else { panic!("must move") };
-        assert_eq!((moved.to, moved.effects.contains(&Effect::EndClaim)), (to, !unsanitised));
+        let Decision::Advance(moved) = decide(&resting, now()) else {
+            panic!("must move")
+        };
+        assert_eq!(
+            (moved.to, moved.effects.contains(&Effect::EndClaim)),
+            (to, !unsanitised)
+        );
     }
 }
 
 fn disk(serial: Option<&str>) -> Disk {
-    Disk { name: "sdb".into(), serial: serial.map(str::to_owned), ..Disk::default() }
+    Disk {
+        name: "sdb".into(),
+        serial: serial.map(str::to_owned),
+        ..Disk::default()
+    }
 }
 
 #[test]
 fn a_disk_that_no_permit_can_name_is_not_wiped_and_not_forgotten() {
     let mut wiping = node(State::Wiping);
-    wiping.steps = vec![step(Step::BootLive, StepStatus::Succeeded), step(Step::Inventory, StepStatus::Succeeded)];
-    wiping.facts = Some(Facts { disks: vec![disk(Some("ROOT")), disk(None)], ..Facts::default() });
-    let Decision::Advance(moved) = decide(&wiping, now()) else { panic!("must move") };
+    wiping.steps = vec![
+        step(Step::BootLive, StepStatus::Succeeded),
+        step(Step::Inventory, StepStatus::Succeeded),
+    ];
+    wiping.facts = Some(Facts {
+        disks: vec![disk(Some("ROOT")), disk(None)],
+        ..Facts::default()
+    });
+    let Decision::Advance(moved) = decide(&wiping, now()) else {
+        panic!("must move")
+    };
     assert_eq!(moved.to, State::Quarantined);
     let reason = moved.reason.unwrap();
-    assert!(reason.starts_with("unsanitised: disk sdb has no serial"), "{reason}");
+    assert!(
+        reason.starts_with("unsanitised: disk sdb has no serial"),
+        "{reason}"
+    );
 }
 
 #[test]
 fn a_drain_that_failed_goes_on_for_what_it_was_for() {
     let mut draining = node(State::Draining);
     draining.purpose = Some(Purpose::Repair);
-    draining.steps = vec![step(Step::Drain, StepStatus::Failed { at: now(), failure: failure(false) })];
-    let Decision::Advance(moved) = decide(&draining, now()) else { panic!("must move") };
-    assert_eq!((moved.to, moved.purpose), (State::Failed, Some(Purpose::Repair)));
+    draining.steps = vec![step(
+        Step::Drain,
+        StepStatus::Failed {
+            at: now(),
+            failure: failure(false),
+        },
+    )];
+    let Decision::Advance(moved) = decide(&draining, now()) else {
+        panic!("must move")
+    };
+    assert_eq!(
+        (moved.to, moved.purpose),
+        (State::Failed, Some(Purpose::Repair))
+    );
     let mut failed = node(State::Failed);
-    (failed.failed_phase, failed.purpose, failed.in_cluster) = (Some(State::Draining), moved.purpose, true);
+    (failed.failed_phase, failed.purpose, failed.in_cluster) =
+        (Some(State::Draining), moved.purpose, true);
     failed.wish = Some(Wish::Retry);
-    let Decision::Advance(again) = decide(&failed, now()) else { panic!("must move") };
-    assert_eq!((again.to, again.purpose), (State::Draining, Some(Purpose::Repair)));
+    let Decision::Advance(again) = decide(&failed, now()) else {
+        panic!("must move")
+    };
+    assert_eq!(
+        (again.to, again.purpose),
+        (State::Draining, Some(Purpose::Repair))
+    );
     // Jobs may run there: whatever else is asked for, they end first.
-    for (wish, purpose) in [(Wish::Quarantine, Purpose::Repair), (Wish::Maintain, Purpose::Maintenance)] {
+    for (wish, purpose) in [
+        (Wish::Quarantine, Purpose::Repair),
+        (Wish::Maintain, Purpose::Maintenance),
+    ] {
         failed.wish = Some(wish);
-        let Decision::Advance(again) = decide(&failed, now()) else { panic!("must move") };
+        let Decision::Advance(again) = decide(&failed, now()) else {
+            panic!("must move")
+        };
         assert_eq!((again.to, again.purpose), (State::Draining, Some(purpose)));
     }
 }
@@ -250,11 +367,22 @@ fn what_was_asked_to_stop_begins_nothing_more() {
     (imaging.claim, imaging.stop) = (Some(ClaimState::Bound), true);
     for steps in [
         vec![step(Step::BootLive, StepStatus::Succeeded)],
-        vec![step(Step::BootLive, StepStatus::Failed { at: now(), failure: failure(true) })],
+        vec![step(
+            Step::BootLive,
+            StepStatus::Failed {
+                at: now(),
+                failure: failure(true),
+            },
+        )],
     ] {
         imaging.steps = steps;
-        let Decision::Advance(moved) = decide(&imaging, now()) else { panic!("must stop") };
-        assert_eq!((moved.to, moved.failed_phase), (State::Failed, Some(State::Imaging)));
+        let Decision::Advance(moved) = decide(&imaging, now()) else {
+            panic!("must stop")
+        };
+        assert_eq!(
+            (moved.to, moved.failed_phase),
+            (State::Failed, Some(State::Imaging))
+        );
         assert!(moved.effects.contains(&Effect::Stopped));
     }
     // A drain that is stopped puts the node back; one for a release cannot.
@@ -263,8 +391,13 @@ fn what_was_asked_to_stop_begins_nothing_more() {
     draining.steps = vec![step(Step::Drain, StepStatus::Cancelled)];
     assert_eq!(decide(&draining, now()), Decision::Start(Step::Admit));
     (draining.purpose, draining.claim) = (Some(Purpose::Release), Some(ClaimState::Releasing));
-    let Decision::Advance(moved) = decide(&draining, now()) else { panic!("must stop") };
-    assert_eq!((moved.to, moved.purpose), (State::Failed, Some(Purpose::Release)));
+    let Decision::Advance(moved) = decide(&draining, now()) else {
+        panic!("must stop")
+    };
+    assert_eq!(
+        (moved.to, moved.purpose),
+        (State::Failed, Some(Purpose::Release))
+    );
 }
 
 /// Whoever opens the page of a quarantined node need not look up what to type.
@@ -273,14 +406,25 @@ fn a_quarantined_node_waits_for_commands_that_fit_its_reason() {
     let waits = |change: &dyn Fn(&mut Snapshot)| {
         let mut held = node(State::Quarantined);
         change(&mut held);
-        let Decision::Wait(wait) = decide(&held, now()) else { panic!("must wait") };
+        let Decision::Wait(wait) = decide(&held, now()) else {
+            panic!("must wait")
+        };
         wait.next_action
     };
     assert!(waits(&|held| held.unsanitised = true).contains("muster node wipe n1"));
-    assert!(waits(&|held| held.disputed_parts = vec!["disk A".into()]).contains("muster node parts n1"));
-    let maker = waits(&|held| held.reason = Some("gate a: no; its parts go back to their maker".into()));
-    assert!(maker.contains("muster node rma n1") && maker.contains("replace-parts n1"), "{maker}");
-    assert!(waits(&|held| held.claim = Some(ClaimState::Bound)).contains("muster node gates n1 --failed"));
+    assert!(
+        waits(&|held| held.disputed_parts = vec!["disk A".into()]).contains("muster node parts n1")
+    );
+    let maker =
+        waits(&|held| held.reason = Some("gate a: no; its parts go back to their maker".into()));
+    assert!(
+        maker.contains("muster node rma n1") && maker.contains("replace-parts n1"),
+        "{maker}"
+    );
+    assert!(
+        waits(&|held| held.claim = Some(ClaimState::Bound))
+            .contains("muster node gates n1 --failed")
+    );
     assert!(waits(&|_| {}).contains("muster node recover n1"));
 }
 
@@ -288,9 +432,16 @@ fn a_quarantined_node_waits_for_commands_that_fit_its_reason() {
 fn a_maintenance_ends_at_its_time_and_not_before() {
     let mut held = node(State::Maintenance);
     held.until = Some(now() + jiff::SignedDuration::from_secs(60));
-    let Decision::Wait(wait) = decide(&held, now()) else { panic!("must wait") };
-    assert_eq!((wait.until, wait.next_action.as_str()), (held.until, "resume by itself"));
-    let Decision::Advance(moved) = decide(&held, held.until.unwrap()) else { panic!("must resume") };
+    let Decision::Wait(wait) = decide(&held, now()) else {
+        panic!("must wait")
+    };
+    assert_eq!(
+        (wait.until, wait.next_action.as_str()),
+        (held.until, "resume by itself")
+    );
+    let Decision::Advance(moved) = decide(&held, held.until.unwrap()) else {
+        panic!("must resume")
+    };
     assert_eq!(moved.to, State::Inspecting);
 }
 
@@ -299,12 +450,24 @@ fn an_inspection_in_service_leaves_the_node_where_it_is() {
     let mut serving = node(State::InService);
     serving.wish = Some(Wish::Inspect);
     assert_eq!(decide(&serving, now()), Decision::Start(Step::Inventory));
-    let former = StepView { current: false, ..step(Step::Inventory, StepStatus::Succeeded) };
+    let former = StepView {
+        current: false,
+        ..step(Step::Inventory, StepStatus::Succeeded)
+    };
     serving.steps = vec![former];
-    assert_eq!(decide(&serving, now()), Decision::Retry(Step::Inventory, now()));
+    assert_eq!(
+        decide(&serving, now()),
+        Decision::Retry(Step::Inventory, now())
+    );
     serving.steps = vec![step(Step::Inventory, StepStatus::Succeeded)];
     assert!(matches!(decide(&serving, now()), Decision::Granted(_)));
-    serving.steps = vec![step(Step::Inventory, StepStatus::Failed { at: now(), failure: failure(false) })];
+    serving.steps = vec![step(
+        Step::Inventory,
+        StepStatus::Failed {
+            at: now(),
+            failure: failure(false),
+        },
+    )];
     assert!(matches!(decide(&serving, now()), Decision::Refused(_)));
 }
 
@@ -313,12 +476,22 @@ fn an_adoption_only_looks_and_a_failed_one_leaves_the_machine_where_it_was() {
     let mut found = node(State::Discovered);
     found.wish = Some(Wish::Adopt);
     assert_eq!(decide(&found, now()), Decision::Start(Step::Adopt));
-    found.steps = vec![step(Step::Adopt, StepStatus::Failed { at: now(), failure: failure(false) })];
+    found.steps = vec![step(
+        Step::Adopt,
+        StepStatus::Failed {
+            at: now(),
+            failure: failure(false),
+        },
+    )];
     assert!(matches!(decide(&found, now()), Decision::Refused(_)));
     found.steps[0].current = false;
     assert_eq!(decide(&found, now()), Decision::Retry(Step::Adopt, now()));
-    found.steps = [Step::Adopt, Step::Inventory, Step::Drift].map(|done| step(done, StepStatus::Succeeded)).into();
-    let Decision::Advance(moved) = decide(&found, now()) else { panic!("must move") };
+    found.steps = [Step::Adopt, Step::Inventory, Step::Drift]
+        .map(|done| step(done, StepStatus::Succeeded))
+        .into();
+    let Decision::Advance(moved) = decide(&found, now()) else {
+        panic!("must move")
+    };
     assert_eq!(moved.to, State::InService);
     assert!(moved.effects.contains(&Effect::Adopted));
 }
@@ -326,17 +499,43 @@ fn an_adoption_only_looks_and_a_failed_one_leaves_the_machine_where_it_was() {
 #[test]
 fn what_is_protected_is_not_written() {
     for (state, before, claim) in [
-        (State::Imaging, vec![Step::BootLive], Some(ClaimState::Bound)),
-        (State::Wiping, vec![Step::BootLive, Step::Inventory], Some(ClaimState::Releasing)),
+        (
+            State::Imaging,
+            vec![Step::BootLive],
+            Some(ClaimState::Bound),
+        ),
+        (
+            State::Wiping,
+            vec![Step::BootLive, Step::Inventory],
+            Some(ClaimState::Releasing),
+        ),
     ] {
         let mut guarded = node(state);
         (guarded.protected, guarded.claim) = (true, claim);
-        guarded.steps = before.into_iter().map(|done| step(done, StepStatus::Succeeded)).collect();
-        let Decision::Wait(wait) = decide(&guarded, now()) else { panic!("{state}: must wait") };
+        guarded.steps = before
+            .into_iter()
+            .map(|done| step(done, StepStatus::Succeeded))
+            .collect();
+        let Decision::Wait(wait) = decide(&guarded, now()) else {
+            panic!("{state}: must wait")
+        };
         assert_eq!(wait.condition, "its protection to be cleared");
-        let wiped = if state == State::Wiping { Step::Wipe } else { Step::WriteImage };
-        guarded.steps.push(step(wiped, StepStatus::Failed { at: now(), failure: failure(true) }));
-        assert!(matches!(decide(&guarded, now()), Decision::Wait(_)), "nor again");
+        let wiped = if state == State::Wiping {
+            Step::Wipe
+        } else {
+            Step::WriteImage
+        };
+        guarded.steps.push(step(
+            wiped,
+            StepStatus::Failed {
+                at: now(),
+                failure: failure(true),
+            },
+        ));
+        assert!(
+            matches!(decide(&guarded, now()), Decision::Wait(_)),
+            "nor again"
+        );
     }
 }
 
@@ -344,7 +543,13 @@ fn what_is_protected_is_not_written() {
 fn without_a_suite_nothing_is_admitted() {
     let mut validating = node(State::Validating);
     validating.claim = Some(ClaimState::Bound);
-    assert!(matches!(decide(&validating, now()), Decision::Advance(Move { to: State::Failed, .. })));
+    assert!(matches!(
+        decide(&validating, now()),
+        Decision::Advance(Move {
+            to: State::Failed,
+            ..
+        })
+    ));
 }
 
 fn any_status() -> impl Strategy<Value = StepStatus> {
@@ -354,7 +559,10 @@ fn any_status() -> impl Strategy<Value = StepStatus> {
         Just(StepStatus::Running { waiting_for: None }),
         Just(StepStatus::Succeeded),
         Just(StepStatus::Cancelled),
-        any::<bool>().prop_map(|retryable| StepStatus::Failed { at: now(), failure: failure(retryable) }),
+        any::<bool>().prop_map(|retryable| StepStatus::Failed {
+            at: now(),
+            failure: failure(retryable)
+        }),
     ]
 }
 
@@ -461,19 +669,26 @@ proptest! {
 #[test]
 fn an_allowed_wish_is_taken() {
     for &state in State::ALL {
-        for &wish in Wish::ALL.iter().filter(|&&wish| wish != Wish::Release && table::wish_allowed(state, wish)) {
+        for &wish in Wish::ALL
+            .iter()
+            .filter(|&&wish| wish != Wish::Release && table::wish_allowed(state, wish))
+        {
             let mut asked = node(state);
             asked.wish = Some(wish);
             if matches!(wish, Wish::Converge | Wish::Reinstall) {
                 (asked.claim, asked.installed) = (Some(ClaimState::Bound), true);
             }
-            asked.sweep = Some(Suite { name: "sweep".into(), version: "1".into(), gates: vec![] });
+            asked.sweep = Some(Suite {
+                name: "sweep".into(),
+                version: "1".into(),
+                gates: vec![],
+            });
             asked.purpose = (state == State::Draining).then_some(Purpose::Maintenance);
             let answer = decide(&asked, now());
             let taken = matches!(&answer, Decision::Advance(moved) if moved.effects.contains(&Effect::WishTaken))
                 || matches!(answer, Decision::Granted(_));
-            let on_its_way =
-                matches!(answer, Decision::Start(step) if !step.destroys()) || matches!(answer, Decision::Cancel(_));
+            let on_its_way = matches!(answer, Decision::Start(step) if !step.destroys())
+                || matches!(answer, Decision::Cancel(_));
             assert!(taken || on_its_way, "{state} ignores {wish}: {answer:?}");
         }
     }

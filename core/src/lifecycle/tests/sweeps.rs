@@ -8,65 +8,137 @@ use crate::gates::Verdict;
 fn a_sweep_takes_a_node_out_only_for_what_it_measured() {
     let mut serving = node(State::InService);
     (serving.claim, serving.wish) = (Some(ClaimState::Bound), Some(Wish::Sweep));
-    assert!(matches!(decide(&serving, now()), Decision::Refused(_)), "its pool names no sweep");
+    assert!(
+        matches!(decide(&serving, now()), Decision::Refused(_)),
+        "its pool names no sweep"
+    );
     serving.sweep = Some(suite());
     assert_eq!(decide(&serving, now()), Decision::Start(Step::Sweep));
-    serving.steps = vec![StepView { round: 2, ..step(Step::Sweep, StepStatus::Succeeded) }];
-    for (verdict, stays) in
-        [(Verdict::Pass, true), (Verdict::Error, true), (Verdict::Skipped, true), (Verdict::Fail, false)]
-    {
+    serving.steps = vec![StepView {
+        round: 2,
+        ..step(Step::Sweep, StepStatus::Succeeded)
+    }];
+    for (verdict, stays) in [
+        (Verdict::Pass, true),
+        (Verdict::Error, true),
+        (Verdict::Skipped, true),
+        (Verdict::Fail, false),
+    ] {
         serving.swept = result(verdict);
-        assert_eq!(matches!(decide(&serving, now()), Decision::Granted(_)), stays, "{verdict:?}");
+        assert_eq!(
+            matches!(decide(&serving, now()), Decision::Granted(_)),
+            stays,
+            "{verdict:?}"
+        );
     }
     let out = moved(&serving);
     assert_eq!(
         (out.to, out.purpose, out.reason.as_deref()),
-        (State::Draining, Some(Purpose::Repair), Some("gate x: 3 errors"))
+        (
+            State::Draining,
+            Some(Purpose::Repair),
+            Some("gate x: 3 errors")
+        )
     );
     assert!(matches!(&out.ladder, Some(Ladder::Begin(cause)) if !cause.asked));
     for held in [true, false] {
         (serving.hold, serving.protected) = (held.then(|| Hold::Fleet("5 others".into())), !held);
-        let Decision::Granted(told) = decide(&serving, now()) else { panic!("it stays") };
-        assert!(told.starts_with("gate x: 3 errors; it is left in service: "), "{told}");
+        let Decision::Granted(told) = decide(&serving, now()) else {
+            panic!("it stays")
+        };
+        assert!(
+            told.starts_with("gate x: 3 errors; it is left in service: "),
+            "{told}"
+        );
     }
     // What was measured is not forgotten because others come first, nor because it was recovered too often: then a person is to look.
     (serving.hold, serving.protected) = (Some(Hold::Later("2 others".into())), false);
-    let Decision::Wait(wait) = decide(&serving, now()) else { panic!("it waits its turn") };
-    assert!(wait.until.is_some_and(|until| until > now()) && wait.condition.contains("2 others"), "{}", wait.condition);
+    let Decision::Wait(wait) = decide(&serving, now()) else {
+        panic!("it waits its turn")
+    };
     assert!(
-        matches!(decide(&Snapshot { stop: true, ..serving.clone() }, now()), Decision::Granted(_)),
+        wait.until.is_some_and(|until| until > now()) && wait.condition.contains("2 others"),
+        "{}",
+        wait.condition
+    );
+    assert!(
+        matches!(
+            decide(
+                &Snapshot {
+                    stop: true,
+                    ..serving.clone()
+                },
+                now()
+            ),
+            Decision::Granted(_)
+        ),
         "a person stops it"
     );
     serving.hold = Some(Hold::Node("it was recovered 2 times".into()));
     let out = moved(&serving);
-    assert_eq!((out.to, out.purpose, &out.ladder), (State::Draining, Some(Purpose::Repair), &None));
-    assert_eq!(out.reason.as_deref(), Some("gate x: 3 errors; it was recovered 2 times"));
+    assert_eq!(
+        (out.to, out.purpose, &out.ladder),
+        (State::Draining, Some(Purpose::Repair), &None)
+    );
+    assert_eq!(
+        out.reason.as_deref(),
+        Some("gate x: 3 errors; it was recovered 2 times")
+    );
     // Contact that is lost counts as down; a job that could not be built does not.
     (serving.hold, serving.protected) = (None, false);
-    serving.steps = vec![StepView { round: 2, ..step(Step::Sweep, silent()) }];
-    assert!(matches!(moved(&serving).ladder, Some(Ladder::Begin(cause)) if cause.signature == "unreachable"));
+    serving.steps = vec![StepView {
+        round: 2,
+        ..step(Step::Sweep, silent())
+    }];
+    assert!(
+        matches!(moved(&serving).ladder, Some(Ladder::Begin(cause)) if cause.signature == "unreachable")
+    );
     serving.scheduler = kept_out(Some("Not responding"));
-    assert!(matches!(moved(&serving).ladder, Some(Ladder::Begin(_))), "that is its scheduler's word for the same");
+    assert!(
+        matches!(moved(&serving).ladder, Some(Ladder::Begin(_))),
+        "that is its scheduler's word for the same"
+    );
     serving.scheduler = None;
-    serving.steps = vec![step(Step::Sweep, StepStatus::Failed { at: now(), failure: failure(false) })];
+    serving.steps = vec![step(
+        Step::Sweep,
+        StepStatus::Failed {
+            at: now(),
+            failure: failure(false),
+        },
+    )];
     assert!(matches!(decide(&serving, now()), Decision::Refused(_)));
 }
 
 fn kept_out(reason: Option<&str>) -> Option<SchedulerOut> {
-    Some(SchedulerOut { state: "drained".into(), reason: reason.map(str::to_owned), steady: true })
+    Some(SchedulerOut {
+        state: "drained".into(),
+        reason: reason.map(str::to_owned),
+        steady: true,
+    })
 }
 
 #[test]
 fn a_node_that_somebody_else_drained_is_swept_and_left_to_them() {
     let mut theirs = node(State::InService);
-    (theirs.claim, theirs.wish, theirs.sweep) = (Some(ClaimState::Bound), Some(Wish::Sweep), Some(suite()));
-    theirs.steps = vec![StepView { round: 2, ..step(Step::Sweep, StepStatus::Succeeded) }];
+    (theirs.claim, theirs.wish, theirs.sweep) =
+        (Some(ClaimState::Bound), Some(Wish::Sweep), Some(suite()));
+    theirs.steps = vec![StepView {
+        round: 2,
+        ..step(Step::Sweep, StepStatus::Succeeded)
+    }];
     theirs.swept = result(Verdict::Fail);
-    for hold in [None, Some(Hold::Later("2 others".into())), Some(Hold::Node("it was recovered 2 times".into()))] {
+    for hold in [
+        None,
+        Some(Hold::Later("2 others".into())),
+        Some(Hold::Node("it was recovered 2 times".into())),
+    ] {
         (theirs.scheduler, theirs.hold) = (kept_out(Some("broken fan")), hold);
-        let Decision::Granted(told) = decide(&theirs, now()) else { panic!("it stays") };
+        let Decision::Granted(told) = decide(&theirs, now()) else {
+            panic!("it stays")
+        };
         assert!(
-            told.starts_with("gate x: 3 errors; it is left in service: ") && told.contains("(broken fan)"),
+            told.starts_with("gate x: 3 errors; it is left in service: ")
+                && told.contains("(broken fan)"),
             "{told}"
         );
     }
@@ -76,53 +148,128 @@ fn a_node_that_somebody_else_drained_is_swept_and_left_to_them() {
         assert_eq!(moved(&theirs).to, State::Draining, "{nobody:?}");
     }
     // A person who asks for a recovery has looked.
-    (theirs.scheduler, theirs.wish, theirs.steps) = (kept_out(Some("broken fan")), Some(Wish::Recover), vec![]);
+    (theirs.scheduler, theirs.wish, theirs.steps) =
+        (kept_out(Some("broken fan")), Some(Wish::Recover), vec![]);
     assert_eq!(moved(&theirs).to, State::Draining);
 }
 
 #[test]
 fn a_sweep_that_loads_a_node_holds_it_first_and_gives_it_back_whatever_came_of_it() {
     let mut idle = node(State::InService);
-    (idle.claim, idle.wish, idle.sweep) = (Some(ClaimState::Bound), Some(Wish::Sweep), Some(suite()));
+    (idle.claim, idle.wish, idle.sweep) =
+        (Some(ClaimState::Bound), Some(Wish::Sweep), Some(suite()));
     idle.sweep.as_mut().unwrap().gates[0].needs = vec![crate::gates::Need::Drained];
     assert_eq!(decide(&idle, now()), Decision::Start(Step::Hold));
     // What is not known to be idle is swept as it is.
-    let out = SchedulerOut { state: "drained".into(), reason: None, steady: false };
-    let out = Snapshot { scheduler: Some(out), ..idle.clone() };
-    let protected = Snapshot { protected: true, ..idle.clone() };
-    for beside in [out, protected, Snapshot { room: Room::Nothing, ..idle.clone() }] {
+    let out = SchedulerOut {
+        state: "drained".into(),
+        reason: None,
+        steady: false,
+    };
+    let out = Snapshot {
+        scheduler: Some(out),
+        ..idle.clone()
+    };
+    let protected = Snapshot {
+        protected: true,
+        ..idle.clone()
+    };
+    for beside in [
+        out,
+        protected,
+        Snapshot {
+            room: Room::Nothing,
+            ..idle.clone()
+        },
+    ] {
         assert_eq!(decide(&beside, now()), Decision::Start(Step::Sweep));
     }
-    let later = Snapshot { room: Room::Later, ..idle.clone() };
+    let later = Snapshot {
+        room: Room::Later,
+        ..idle.clone()
+    };
     assert!(matches!(decide(&later, now()), Decision::Wait(wait) if wait.until.is_some()));
 
     idle.held_back = true;
     idle.steps = vec![step(Step::Hold, StepStatus::Running { waiting_for: None })];
     assert!(matches!(decide(&idle, now()), Decision::Wait(_)));
-    assert_eq!(decide(&Snapshot { stop: true, ..idle.clone() }, now()), Decision::Cancel(Step::Hold));
+    assert_eq!(
+        decide(
+            &Snapshot {
+                stop: true,
+                ..idle.clone()
+            },
+            now()
+        ),
+        Decision::Cancel(Step::Hold)
+    );
     // It has jobs: it is given back before it is swept beside them.
-    let failed = StepStatus::Failed { at: now(), failure: failure(true) };
+    let failed = StepStatus::Failed {
+        at: now(),
+        failure: failure(true),
+    };
     idle.steps = vec![step(Step::Hold, failed.clone())];
     assert_eq!(decide(&idle, now()), Decision::Start(Step::Admit));
     idle.steps.push(step(Step::Admit, failed));
-    assert!(matches!(decide(&idle, now()), Decision::Retry(Step::Admit, at) if at > now()), "until it works");
+    assert!(
+        matches!(decide(&idle, now()), Decision::Retry(Step::Admit, at) if at > now()),
+        "until it works"
+    );
     idle.steps[1] = step(Step::Admit, StepStatus::Succeeded);
     assert_eq!(decide(&idle, now()), Decision::Start(Step::Sweep));
 
     idle.steps = vec![step(Step::Hold, StepStatus::Succeeded)];
     assert_eq!(decide(&idle, now()), Decision::Start(Step::Sweep));
-    assert_eq!(decide(&Snapshot { stop: true, ..idle.clone() }, now()), Decision::Start(Step::Admit), "stopped");
-    idle.steps.push(StepView { round: 2, ..step(Step::Sweep, StepStatus::Succeeded) });
+    assert_eq!(
+        decide(
+            &Snapshot {
+                stop: true,
+                ..idle.clone()
+            },
+            now()
+        ),
+        Decision::Start(Step::Admit),
+        "stopped"
+    );
+    idle.steps.push(StepView {
+        round: 2,
+        ..step(Step::Sweep, StepStatus::Succeeded)
+    });
     idle.swept = result(Verdict::Pass);
     assert_eq!(decide(&idle, now()), Decision::Start(Step::Admit));
-    let failing = Snapshot { swept: result(Verdict::Fail), ..idle.clone() };
-    assert_eq!(moved(&failing).to, State::Draining, "from where it is, without a job in between");
+    let failing = Snapshot {
+        swept: result(Verdict::Fail),
+        ..idle.clone()
+    };
+    assert_eq!(
+        moved(&failing).to,
+        State::Draining,
+        "from where it is, without a job in between"
+    );
     idle.steps.push(step(Step::Admit, StepStatus::Succeeded));
     assert!(matches!(decide(&idle, now()), Decision::Granted(_)));
 
     // The sweep is gone, and the node is still held: another look gives it back first, and so does nobody's.
     idle.steps.clear();
-    assert_eq!(decide(&Snapshot { wish: None, ..idle.clone() }, now()), Decision::Start(Step::Admit));
+    assert_eq!(
+        decide(
+            &Snapshot {
+                wish: None,
+                ..idle.clone()
+            },
+            now()
+        ),
+        Decision::Start(Step::Admit)
+    );
     idle.steps = vec![step(Step::Drift, StepStatus::Succeeded)];
-    assert_eq!(decide(&Snapshot { wish: Some(Wish::CheckDrift), ..idle }, now()), Decision::Start(Step::Admit));
+    assert_eq!(
+        decide(
+            &Snapshot {
+                wish: Some(Wish::CheckDrift),
+                ..idle
+            },
+            now()
+        ),
+        Decision::Start(Step::Admit)
+    );
 }

@@ -120,25 +120,53 @@ pub enum Check {
         whole: bool,
     },
     /// `on` is at least what the last row says that begins at or before `of`'s version.
-    Least { of: String, on: String, rows: Vec<LeastRow> },
+    Least {
+        of: String,
+        on: String,
+        rows: Vec<LeastRow>,
+    },
     /// `of` is at most what the row of `on`'s branch says.
-    Most { of: String, on: String, rows: Vec<MostRow> },
+    Most {
+        of: String,
+        on: String,
+        rows: Vec<MostRow>,
+    },
     /// A package of `of` ends with the major number of CUDA that the row of `on`'s branch says.
-    CudaMajor { of: String, on: String, rows: Vec<MostRow> },
+    CudaMajor {
+        of: String,
+        on: String,
+        rows: Vec<MostRow>,
+    },
     /// Of the components `among`, only those that the row of the GPU's family allows.
-    Flavour { among: Vec<String>, rows: Vec<FlavourRow> },
+    Flavour {
+        among: Vec<String>,
+        rows: Vec<FlavourRow>,
+    },
     /// All of these are in the stack.
     Needs(Needs),
     /// Not both.
     Apart { of: String, on: String },
     /// Every version of `of` is like this, where `*` is anything.
-    Like { of: String, on: String, version: String },
+    Like {
+        of: String,
+        on: String,
+        version: String,
+    },
     /// `of` lies between what the row of `on`'s version says.
-    Range { of: String, on: String, rows: Vec<RangeRow> },
+    Range {
+        of: String,
+        on: String,
+        rows: Vec<RangeRow>,
+    },
     /// Not these versions together.
     Never(Vec<Bad>),
     /// `of` is of the same release as `on`, or at most so many before it.
-    Behind { of: String, on: String, series: Vec<String>, rows: Vec<BehindRow> },
+    Behind {
+        of: String,
+        on: String,
+        series: Vec<String>,
+        rows: Vec<BehindRow>,
+    },
     /// Modules built on the node have the headers of every kernel; those built elsewhere are of one of its kernels.
     Kernel { dkms: String, precompiled: String },
 }
@@ -213,7 +241,8 @@ pub struct BehindRow {
 /// The rules that ship.
 pub fn book() -> &'static Rulebook {
     static BOOK: LazyLock<Rulebook> = LazyLock::new(|| {
-        toml::from_str(include_str!("rules.toml")).expect("the book that ships was read by a test of this crate")
+        toml::from_str(include_str!("rules.toml"))
+            .expect("the book that ships was read by a test of this crate")
     });
     &BOOK
 }

@@ -10,7 +10,16 @@ use crate::stacks::language::FirmwareItem;
 /// Tells what is wrong with them.
 pub(super) fn check(stack: &StackSpec, tell: &mut impl FnMut(Level, &str, String)) {
     let line = |text: &str| (1..=200).contains(&text.len()) && !text.chars().any(char::is_control);
-    for FirmwareItem { component, version, image, class, source, attributes, .. } in &stack.firmware {
+    for FirmwareItem {
+        component,
+        version,
+        image,
+        class,
+        source,
+        attributes,
+        ..
+    } in &stack.firmware
+    {
         if !line(component) || !line(version) {
             let both = "a component and a version are one line each".to_owned();
             tell(Level::Refused, component, format!("firmware: {both}"));
@@ -19,12 +28,18 @@ pub(super) fn check(stack: &StackSpec, tell: &mut impl FnMut(Level, &str, String
             tell(
                 Level::Note,
                 component,
-                format!("firmware {component}: `class` says how its image is applied, and it has none"),
+                format!(
+                    "firmware {component}: `class` says how its image is applied, and it has none"
+                ),
             );
         }
         if image.is_some() && source.is_empty() {
             let why = "say where the version and its image are from (`source`)";
-            tell(Level::Refused, component, format!("firmware {component} is to be written: {why}"));
+            tell(
+                Level::Refused,
+                component,
+                format!("firmware {component} is to be written: {why}"),
+            );
         }
         if !attributes.is_empty() && component != "bios" {
             tell(
@@ -37,26 +52,56 @@ pub(super) fn check(stack: &StackSpec, tell: &mut impl FnMut(Level, &str, String
     for item in &stack.bios {
         let about = item.attributes.keys().next().map_or("bios", String::as_str);
         if item.attributes.is_empty() {
-            tell(Level::Refused, about, "bios: no attribute is named".to_owned());
+            tell(
+                Level::Refused,
+                about,
+                "bios: no attribute is named".to_owned(),
+            );
         }
         if item.source.is_empty() {
-            tell(Level::Refused, about, format!("bios {about}: say where the settings are from (`source`)"));
+            tell(
+                Level::Refused,
+                about,
+                format!("bios {about}: say where the settings are from (`source`)"),
+            );
         }
     }
-    let own = stack.firmware.iter().map(|item| (&item.product, &item.attributes));
+    let own = stack
+        .firmware
+        .iter()
+        .map(|item| (&item.product, &item.attributes));
     let mut known: BTreeMap<(&Option<String>, &str), &BiosValue> = BTreeMap::new();
-    for (product, attributes) in own.chain(stack.bios.iter().map(|item| (&item.product, &item.attributes))) {
+    for (product, attributes) in own.chain(
+        stack
+            .bios
+            .iter()
+            .map(|item| (&item.product, &item.attributes)),
+    ) {
         for (name, value) in attributes {
-            let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) && name.len() <= 200;
+            let plain = name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+                && name.len() <= 200;
             if !plain || name.is_empty() || !value.to_string().chars().all(|c| !c.is_control()) {
-                tell(Level::Refused, name, format!("bios {name:?}: an attribute and its value are plain words"));
+                tell(
+                    Level::Refused,
+                    name,
+                    format!("bios {name:?}: an attribute and its value are plain words"),
+                );
             }
             if is_secret(name) {
                 let why = "a password is no setting of a stack, which everybody may read";
                 tell(Level::Refused, name, format!("bios {name}: {why}"));
             }
-            if known.insert((product, name.as_str()), value).is_some_and(|other| other != value) {
-                tell(Level::Refused, name, format!("bios {name} is wanted in two ways"));
+            if known
+                .insert((product, name.as_str()), value)
+                .is_some_and(|other| other != value)
+            {
+                tell(
+                    Level::Refused,
+                    name,
+                    format!("bios {name} is wanted in two ways"),
+                );
             }
         }
     }
@@ -64,7 +109,11 @@ pub(super) fn check(stack: &StackSpec, tell: &mut impl FnMut(Level, &str, String
         && (lock.firmware != stack.firmware || lock.bios != stack.bios)
     {
         // A lock of before there was any in locks is left as it is: nothing is held against it, and nothing written.
-        let level = if lock.firmware.is_empty() && lock.bios.is_empty() { Level::Note } else { Level::Refused };
+        let level = if lock.firmware.is_empty() && lock.bios.is_empty() {
+            Level::Note
+        } else {
+            Level::Refused
+        };
         let why = "firmware or BIOS settings are not those of the lock, and only those count: lock the stack again";
         tell(level, "lock", why.to_owned());
     }
@@ -91,14 +140,27 @@ mod tests {
         let (image_digest, arch, packages) = (Digest::of(b"image"), "amd64".into(), Vec::new());
         let (firmware, bios) = (stack.firmware.clone(), stack.bios.clone());
         StackSpec {
-            lock: Some(StackLock { image_digest, arch, packages, firmware, bios, repositories: Vec::new() }),
+            lock: Some(StackLock {
+                image_digest,
+                arch,
+                packages,
+                firmware,
+                bios,
+                repositories: Vec::new(),
+            }),
             ..stack.clone()
         }
     }
 
     fn refused(stack: &StackSpec) -> Vec<String> {
-        let found = findings(Subject { stack, image: None, facts: None });
-        let refused = found.into_iter().filter(|finding| finding.level == Level::Refused);
+        let found = findings(Subject {
+            stack,
+            image: None,
+            facts: None,
+        });
+        let refused = found
+            .into_iter()
+            .filter(|finding| finding.level == Level::Refused);
         refused.map(|finding| finding.sentence).collect()
     }
 
@@ -131,22 +193,44 @@ mod tests {
         ] {
             assert!(said.contains(word), "{word} in {said}");
         }
-        assert_eq!(said.matches("in two ways").count(), 1, "of another product it is another setting: {said}");
+        assert_eq!(
+            said.matches("in two ways").count(),
+            1,
+            "of another product it is another setting: {said}"
+        );
 
         let firmware = json!([{ "component": "bmc", "version": "1.74", "image": image, "source": "the maker" }]);
         let right = stack(&json!({ "firmware": firmware }));
         let whole = locked(&right);
         assert_eq!(refused(&whole), [] as [&str; 0]);
-        let other = StackSpec { firmware: Vec::new(), ..whole.clone() };
-        assert!(refused(&other).iter().any(|sentence| sentence.contains("lock the stack again")), "{other:?}");
+        let other = StackSpec {
+            firmware: Vec::new(),
+            ..whole.clone()
+        };
+        assert!(
+            refused(&other)
+                .iter()
+                .any(|sentence| sentence.contains("lock the stack again")),
+            "{other:?}"
+        );
         // A stack that was locked before there was firmware in locks goes on as it is.
         let mut former = whole.clone();
         former.lock.as_mut().expect("it has one").firmware.clear();
         assert_eq!(refused(&former), [] as [&str; 0]);
         let lock = whole.lock.expect("it has one");
-        assert_ne!(lock.digest(), former.lock.expect("it has one").digest(), "the version that operators see");
+        assert_ne!(
+            lock.digest(),
+            former.lock.expect("it has one").digest(),
+            "the version that operators see"
+        );
         let wanted = lock.firmware_of("any");
-        assert_eq!((wanted.firmware[0].component.as_str(), wanted.firmware[0].image), ("bmc", Some(image)));
+        assert_eq!(
+            (
+                wanted.firmware[0].component.as_str(),
+                wanted.firmware[0].image
+            ),
+            ("bmc", Some(image))
+        );
     }
 
     #[test]
@@ -160,10 +244,23 @@ mod tests {
         let lock = locked(&stack(&items)).lock.expect("it has one");
         let names = |product: &str| {
             let wanted = lock.firmware_of(product);
-            let firmware: Vec<String> = wanted.firmware.into_iter().map(|item| item.component).collect();
-            (firmware.join(" "), wanted.bios.into_keys().collect::<Vec<_>>().join(" "))
+            let firmware: Vec<String> = wanted
+                .firmware
+                .into_iter()
+                .map(|item| item.component)
+                .collect();
+            (
+                firmware.join(" "),
+                wanted.bios.into_keys().collect::<Vec<_>>().join(" "),
+            )
         };
-        assert_eq!(names("PowerEdge XE9680"), ("bios bmc".to_owned(), "Sriov Turbo".to_owned()));
-        assert_eq!(names("SYS-821GE"), ("bmc".to_owned(), "NPS Sriov".to_owned()));
+        assert_eq!(
+            names("PowerEdge XE9680"),
+            ("bios bmc".to_owned(), "Sriov Turbo".to_owned())
+        );
+        assert_eq!(
+            names("SYS-821GE"),
+            ("bmc".to_owned(), "NPS Sriov".to_owned())
+        );
     }
 }

@@ -13,14 +13,34 @@ pub fn findings_of_node(subject: Subject<'_>) -> Vec<Finding> {
         let (rule, about) = ("selector".to_owned(), "selector".to_owned());
         let sentence =
             "nobody has looked at the node: whether its hardware is what the stack is for is not known".to_owned();
-        found.push(Finding { rule, level: Level::Unknown, sentence, source: String::new(), about });
+        found.push(Finding {
+            rule,
+            level: Level::Unknown,
+            sentence,
+            source: String::new(),
+            about,
+        });
     }
     found
 }
 
 /// Whether a stack is for some hardware and not for other.
 fn asks(stack: &StackSpec) -> bool {
-    let packages = Packages::of(book(), Subject { stack, image: None, facts: None });
-    let named = stack.selector.as_ref().is_some_and(|selector| selector.gpu.is_some());
-    named || book().components.iter().any(|(word, one)| one.runs.is_some() && !packages.component(word).is_empty())
+    let packages = Packages::of(
+        book(),
+        Subject {
+            stack,
+            image: None,
+            facts: None,
+        },
+    );
+    let named = stack
+        .selector
+        .as_ref()
+        .is_some_and(|selector| selector.gpu.is_some());
+    named
+        || book()
+            .components
+            .iter()
+            .any(|(word, one)| one.runs.is_some() && !packages.component(word).is_empty())
 }

@@ -17,7 +17,12 @@ pub fn table(book: &Rulebook) -> String {
         };
         let cell = |text: &str| text.replace('|', "\\|");
         let (says, source) = (cell(&rule.says), cell(&rule.source));
-        let _ = writeln!(page, "| {} | {} | {says} | {unknown} | {source} |", rule.id, cell(&rule.title));
+        let _ = writeln!(
+            page,
+            "| {} | {} | {says} | {unknown} | {source} |",
+            rule.id,
+            cell(&rule.title)
+        );
     }
     page
 }

@@ -5,12 +5,20 @@ use std::cmp::Ordering;
 /// `1:4.6.0-1` is 4.6.0.
 pub(super) fn upstream(version: &str) -> &str {
     let plain = version.split_once(':').map_or(version, |(_, plain)| plain);
-    plain.rsplit_once('-').map_or(plain, |(upstream, _)| upstream)
+    plain
+        .rsplit_once('-')
+        .map_or(plain, |(upstream, _)| upstream)
 }
 
 /// The numbers of a version: 570.124.06 is 570, 124, 6. What stands behind the first part that does not begin with a digit is left out.
 pub(super) fn numbers(version: &str) -> Vec<u64> {
-    let digits = |part: &str| part.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok();
+    let digits = |part: &str| {
+        part.chars()
+            .take_while(char::is_ascii_digit)
+            .collect::<String>()
+            .parse()
+            .ok()
+    };
     upstream(version).split('.').map_while(digits).collect()
 }
 
@@ -19,20 +27,31 @@ pub(super) fn compare(a: &str, b: &str) -> Ordering {
     let (a, b) = (numbers(a), numbers(b));
     let at = |numbers: &[u64], place: usize| numbers.get(place).copied().unwrap_or_default();
     let places = 0..a.len().max(b.len());
-    places.map(|place| at(&a, place).cmp(&at(&b, place))).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    places
+        .map(|place| at(&a, place).cmp(&at(&b, place)))
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
 }
 
 /// The first numbers of it: `24.11` of 24.11.5.
 pub(super) fn first(version: &str, parts: usize) -> String {
-    upstream(version).split('.').take(parts).collect::<Vec<_>>().join(".")
+    upstream(version)
+        .split('.')
+        .take(parts)
+        .collect::<Vec<_>>()
+        .join(".")
 }
 
 /// Whether a pattern, in which `*` stands for anything, is this text. Linear in both: a star never looks back further than to the last one.
 pub fn glob(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
-    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
+        return false;
+    };
     let mut parts: Vec<&str> = parts.collect();
-    let Some(last) = parts.pop() else { return rest.is_empty() };
+    let Some(last) = parts.pop() else {
+        return rest.is_empty();
+    };
     for part in parts {
         match rest.find(part) {
             Some(at) => rest = &rest[at + part.len()..],
@@ -58,8 +77,13 @@ mod tests {
 
     #[test]
     fn a_star_is_anything() {
-        assert!(glob("nvidia-dkms-*-open", "nvidia-dkms-580-open") && !glob("nvidia-dkms-*-open", "nvidia-dkms-580"));
-        assert!(glob("a*", "a") && glob("*", "") && glob("a*b*c", "a1b2b3c") && !glob("a*b*c", "acb"));
+        assert!(
+            glob("nvidia-dkms-*-open", "nvidia-dkms-580-open")
+                && !glob("nvidia-dkms-*-open", "nvidia-dkms-580")
+        );
+        assert!(
+            glob("a*", "a") && glob("*", "") && glob("a*b*c", "a1b2b3c") && !glob("a*b*c", "acb")
+        );
         assert!(!glob("ab*ba", "aba"), "no letter counts twice");
         assert!(glob("runc", "runc") && !glob("runc", "runc2"));
     }

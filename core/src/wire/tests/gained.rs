@@ -9,7 +9,13 @@ use crate::wire::agent::JobSpec;
 #[test]
 fn members_that_came_later() {
     let lifts = Some(MEASURED.to_owned());
-    let back = JobSpec::SlurmAdmit { cluster: cluster(), revision: 7, name: "n1".into(), login: login(), lifts };
+    let back = JobSpec::SlurmAdmit {
+        cluster: cluster(),
+        revision: 7,
+        name: "n1".into(),
+        login: login(),
+        lifts,
+    };
     golden("job-slurm-admit-back", &job(back));
     let plan = json!({
         "suite": { "name": "smoke", "version": "1", "gates": [] },
@@ -20,5 +26,11 @@ fn members_that_came_later() {
         "only": [], "stack": null, "variables": {},
         "waived": ["disk.smart"], "waived_until": { "disk.smart": "2026-11-30T08:00:00Z" },
     });
-    golden("job-gates-waived", &job(JobSpec::Gates { login: login(), plan: serde_json::from_value(plan).unwrap() }));
+    golden(
+        "job-gates-waived",
+        &job(JobSpec::Gates {
+            login: login(),
+            plan: serde_json::from_value(plan).unwrap(),
+        }),
+    );
 }

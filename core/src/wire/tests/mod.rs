@@ -23,22 +23,32 @@ use crate::facts::Firmware;
 use crate::firmware::{BiosValue, BmcInventory, SeenFirmware, UpdateClass, Wanted, WantedFirmware};
 use crate::gates::{Evidence, GateResult, Limit, Measured, Op, Stage, Verdict};
 use crate::ids::{AgentId, ClaimId, JobId, NodeId, ObjectId, OperationId, PermitId};
-use crate::stacks::{ConvergePlan, ConvergeReport, ItemOutcome, ItemReport, LockedPackage, PlannedFile, ServiceItem};
+use crate::stacks::{
+    ConvergePlan, ConvergeReport, ItemOutcome, ItemReport, LockedPackage, PlannedFile, ServiceItem,
+};
 use crate::values::{Digest, Mac, Secret};
 
 mod gained; // Members of orders that came after their kinds
 mod pairs; // The two ends of a pair gate
 
 fn golden<T: Serialize + DeserializeOwned + Debug>(name: &str, message: &T) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(format!("{name}.json"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("golden")
+        .join(format!("{name}.json"));
     let written = serde_json::to_string_pretty(message).unwrap() + "\n";
     if std::env::var_os("GOLDEN").is_some_and(|wish| wish == "write") {
         std::fs::write(&path, &written).unwrap();
     }
-    let golden = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let golden = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     assert_eq!(written, golden, "{name} is written differently");
-    let read: T = serde_json::from_str(&golden).unwrap_or_else(|error| panic!("{name} cannot be read: {error}"));
-    assert_eq!(serde_json::to_string_pretty(&read).unwrap() + "\n", golden, "{name} does not survive reading");
+    let read: T = serde_json::from_str(&golden)
+        .unwrap_or_else(|error| panic!("{name} cannot be read: {error}"));
+    assert_eq!(
+        serde_json::to_string_pretty(&read).unwrap() + "\n",
+        golden,
+        "{name} does not survive reading"
+    );
 }
 
 fn id(last: u128) -> Uuid {
@@ -60,7 +70,10 @@ fn cluster() -> SlurmCluster {
 }
 
 fn user_key() -> UserKey {
-    UserKey { private_key: Secret::new("PEM"), certificate: "ssh-ed25519-cert-v01@openssh.com AAAA".into() }
+    UserKey {
+        private_key: Secret::new("PEM"),
+        certificate: "ssh-ed25519-cert-v01@openssh.com AAAA".into(),
+    }
 }
 
 fn login() -> Login {
@@ -87,7 +100,9 @@ fn power() -> Power {
 
 /// One of several systems behind a BMC, and a BMC that speaks IPMI.
 fn other_powers() -> [Power; 2] {
-    let Power::Redfish(target) = power() else { unreachable!() };
+    let Power::Redfish(target) = power() else {
+        unreachable!()
+    };
     let ipmi = IpmiTarget {
         address: "10.77.1.12".parse().unwrap(),
         port: 623,
@@ -97,8 +112,18 @@ fn other_powers() -> [Power; 2] {
         also: None,
         machine: None,
     };
-    let machine = Some(Machine { uuid: None, serial: Some("CN7475".into()) });
-    [Power::Redfish(BmcTarget { system: Some("blade-7".into()), machine, ..target }), Power::Ipmi(ipmi)]
+    let machine = Some(Machine {
+        uuid: None,
+        serial: Some("CN7475".into()),
+    });
+    [
+        Power::Redfish(BmcTarget {
+            system: Some("blade-7".into()),
+            machine,
+            ..target
+        }),
+        Power::Ipmi(ipmi),
+    ]
 }
 
 fn job(spec: JobSpec) -> Job {
@@ -109,7 +134,13 @@ fn job(spec: JobSpec) -> Job {
         node_name: "n1".into(),
         epoch: 3,
         timeout_s: 1800,
-        acts: vec![ActRecord { attempt: 1, act: "reset".into(), before: "on".into(), started_at: at(), age_s: 7 }],
+        acts: vec![ActRecord {
+            attempt: 1,
+            act: "reset".into(),
+            before: "on".into(),
+            started_at: at(),
+            age_s: 7,
+        }],
         spec,
     }
 }
@@ -121,21 +152,36 @@ fn set_firmware() -> SetFirmware {
         image: Some(Digest::of(b"image")),
         class: UpdateClass::None,
     };
-    let bios = [("SriovGlobalEnable".to_owned(), BiosValue::Text("Enabled".into()))].into();
+    let bios = [(
+        "SriovGlobalEnable".to_owned(),
+        BiosValue::Text("Enabled".into()),
+    )]
+    .into();
     SetFirmware {
         power: power(),
         permit: Some(permit()),
         login: Some(login()),
-        wanted: Wanted { firmware: vec![bmc], bios },
+        wanted: Wanted {
+            firmware: vec![bmc],
+            bios,
+        },
         images: "http://10.77.0.1:8090/boot/v1/blob/sha256".into(),
     }
 }
 
 fn inventory() -> BmcInventory {
-    let seen = |id: &str| SeenFirmware { id: id.into(), name: "Firmware".into(), version: "1.74".into() };
+    let seen = |id: &str| SeenFirmware {
+        id: id.into(),
+        name: "Firmware".into(),
+        version: "1.74".into(),
+    };
     BmcInventory {
         firmware: vec![seen("bmc")],
-        bios: [("Turbo".to_owned(), BiosValue::Flag(true)), ("NumaNodes".to_owned(), BiosValue::Number(2))].into(),
+        bios: [
+            ("Turbo".to_owned(), BiosValue::Flag(true)),
+            ("NumaNodes".to_owned(), BiosValue::Number(2)),
+        ]
+        .into(),
         unread: vec!["it lists no firmware inventory".into()],
     }
 }
@@ -201,7 +247,12 @@ fn converge() -> ConvergePlan {
         modules_blacklist: vec!["nouveau".into()],
         kernel_args: vec!["transparent_hugepage=madvise".into()],
         limits: vec![],
-        services: vec![ServiceItem { name: "munge".into(), enabled: true, running: true, restart_on: vec![] }],
+        services: vec![ServiceItem {
+            name: "munge".into(),
+            enabled: true,
+            running: true,
+            restart_on: vec![],
+        }],
         principal: "muster:n1:3".into(),
         user_ca: "ssh-ed25519 AAAA".into(),
         marker: Marker {
@@ -276,13 +327,24 @@ fn gate_result() -> GateResult {
         former: vec![],
         finding: String::new(),
         waived: None,
-        evidence: Evidence { argv: vec!["smartctl".into()], exit: Some(0), ..Evidence::default() },
+        evidence: Evidence {
+            argv: vec!["smartctl".into()],
+            exit: Some(0),
+            ..Evidence::default()
+        },
     }
 }
 
 #[test]
 fn between_server_and_agent() {
-    golden("agent-hello", &Hello { protocol: PROTOCOL, version: "0.1.0".into(), instance: "i".into() });
+    golden(
+        "agent-hello",
+        &Hello {
+            protocol: PROTOCOL,
+            version: "0.1.0".into(),
+            instance: "i".into(),
+        },
+    );
     golden(
         "agent-welcome",
         &Welcome {
@@ -295,36 +357,134 @@ fn between_server_and_agent() {
             user_ca: "ssh-ed25519 AAAA".into(),
         },
     );
-    golden("agent-lease", &LeaseJobs { epoch: 1, capacity: 8, wait_s: 30 });
-    let act = StartAct { epoch: 1, attempt: 2, act: "reset".into(), before: "on".into() };
+    golden(
+        "agent-lease",
+        &LeaseJobs {
+            epoch: 1,
+            capacity: 8,
+            wait_s: 30,
+        },
+    );
+    let act = StartAct {
+        epoch: 1,
+        attempt: 2,
+        act: "reset".into(),
+        before: "on".into(),
+    };
     golden("agent-act", &act);
     golden("agent-act-reply", &ActReply::Go);
-    let earlier = ActRecord { attempt: 1, act: "reset".into(), before: "on".into(), started_at: at(), age_s: 7 };
+    let earlier = ActRecord {
+        attempt: 1,
+        act: "reset".into(),
+        before: "on".into(),
+        started_at: at(),
+        age_s: 7,
+    };
     golden("agent-act-reply-already", &ActReply::Already(earlier));
-    let log = vec![LogLine { at: at(), text: "line".into() }];
+    let log = vec![LogLine {
+        at: at(),
+        text: "line".into(),
+    }];
     let waiting_for = Some("DHCP from the node".into());
-    golden("agent-renew", &RenewJob { epoch: 1, attempt: 2, progress: None, log, waiting_for });
+    golden(
+        "agent-renew",
+        &RenewJob {
+            epoch: 1,
+            attempt: 2,
+            progress: None,
+            log,
+            waiting_for,
+        },
+    );
     golden("agent-renewed", &Renewed { cancel: false });
-    let redeem =
-        RedeemPermit { epoch: 1, job: JobId(id(1)), attempt: 2, permit: permit(), challenge: Some(challenge()) };
+    let redeem = RedeemPermit {
+        epoch: 1,
+        job: JobId(id(1)),
+        attempt: 2,
+        permit: permit(),
+        challenge: Some(challenge()),
+    };
     golden("agent-redeem", &redeem);
-    golden("agent-redeemed", &Redeemed { answer: Answer::Granted { signature: "AA==".into() } });
-    let sighting = Sighting { at: at(), mac: mac(), what: Seen::Dhcp, uuid: None, serial: None, detail: String::new() };
-    golden("agent-sightings", &Sightings { epoch: 1, sightings: vec![sighting] });
-    let chunk = ConsoleChunk { node: NodeId(id(2)), at: at(), text: "login: ".into() };
-    golden("agent-consoles", &ConsoleReport { epoch: 1, chunks: vec![chunk] });
-    golden("agent-site-poll", &SitePoll { epoch: 1, have: None, wait_s: 30 });
-    let out = NodeOut { name: "n1".into(), state: "drained".into(), reason: Some("muster: gate gpu.memory: r".into()) };
-    let look = ClusterLook { cluster: ObjectId(id(9)), out: vec![out] };
-    golden("agent-scheduler", &SchedulerReport { epoch: 1, looks: vec![look] });
-    let watched = WatchedCluster { id: ObjectId(id(9)), slurm: cluster() };
-    golden("agent-scheduler-watch", &SchedulerWatch { clusters: vec![watched], every_s: 60 });
+    golden(
+        "agent-redeemed",
+        &Redeemed {
+            answer: Answer::Granted {
+                signature: "AA==".into(),
+            },
+        },
+    );
+    let sighting = Sighting {
+        at: at(),
+        mac: mac(),
+        what: Seen::Dhcp,
+        uuid: None,
+        serial: None,
+        detail: String::new(),
+    };
+    golden(
+        "agent-sightings",
+        &Sightings {
+            epoch: 1,
+            sightings: vec![sighting],
+        },
+    );
+    let chunk = ConsoleChunk {
+        node: NodeId(id(2)),
+        at: at(),
+        text: "login: ".into(),
+    };
+    golden(
+        "agent-consoles",
+        &ConsoleReport {
+            epoch: 1,
+            chunks: vec![chunk],
+        },
+    );
+    golden(
+        "agent-site-poll",
+        &SitePoll {
+            epoch: 1,
+            have: None,
+            wait_s: 30,
+        },
+    );
+    let out = NodeOut {
+        name: "n1".into(),
+        state: "drained".into(),
+        reason: Some("muster: gate gpu.memory: r".into()),
+    };
+    let look = ClusterLook {
+        cluster: ObjectId(id(9)),
+        out: vec![out],
+    };
+    golden(
+        "agent-scheduler",
+        &SchedulerReport {
+            epoch: 1,
+            looks: vec![look],
+        },
+    );
+    let watched = WatchedCluster {
+        id: ObjectId(id(9)),
+        slurm: cluster(),
+    };
+    golden(
+        "agent-scheduler-watch",
+        &SchedulerWatch {
+            clusters: vec![watched],
+            every_s: 60,
+        },
+    );
     golden("agent-site", &site());
 }
 
 fn site() -> SiteConfig {
-    let reservation =
-        Reservation { node: NodeId(id(2)), name: "n1".into(), mac: mac(), address: "10.77.0.11".parse().unwrap() };
+    let reservation = Reservation {
+        node: NodeId(id(2)),
+        name: "n1".into(),
+        mac: mac(),
+        address: "10.77.0.11".parse().unwrap(),
+    };
     let subnet = Subnet {
         name: "provisioning".into(),
         network: "10.77.0.0/24".parse().unwrap(),
@@ -332,12 +492,24 @@ fn site() -> SiteConfig {
         gateway: None,
         dns: vec![],
         mode: DhcpMode::Authoritative,
-        dynamic_range: Some(("10.77.0.200".parse().unwrap(), "10.77.0.220".parse().unwrap())),
+        dynamic_range: Some((
+            "10.77.0.200".parse().unwrap(),
+            "10.77.0.220".parse().unwrap(),
+        )),
         reservations: vec![reservation],
         relays: vec![],
     };
-    let console = ConsoleTarget { node: NodeId(id(2)), address: "10.77.1.1".parse().unwrap(), port: 7001 };
-    SiteConfig { revision: "r".into(), site: "lab".into(), subnets: vec![subnet], consoles: vec![console] }
+    let console = ConsoleTarget {
+        node: NodeId(id(2)),
+        address: "10.77.1.1".parse().unwrap(),
+        port: 7001,
+    };
+    SiteConfig {
+        revision: "r".into(),
+        site: "lab".into(),
+        subnets: vec![subnet],
+        consoles: vec![console],
+    }
 }
 
 #[test]
@@ -355,26 +527,97 @@ fn orders() {
         expect_serial: Some("S".into()),
     };
     golden("job-boot-live", &job(JobSpec::BootLive(boot)));
-    golden("job-inventory", &job(JobSpec::Inventory { login: login(), cabled: Vec::new() }));
-    golden("job-inventory-cabled", &job(JobSpec::Inventory { login: login(), cabled: vec!["eno1".into()] }));
-    let manual = Power::Manual { person: "the lab".into() };
-    golden("job-power-off", &job(JobSpec::PowerOff { power: manual, login: None, permit: permit() }));
-    let off = |power| job(JobSpec::PowerOff { power, login: None, permit: permit() });
-    golden("job-power-on", &job(JobSpec::PowerOn { power: power(), permit: permit() }));
-    let rotate = RotateBmc { power: power(), next: Secret::new("another"), tried: true };
+    golden(
+        "job-inventory",
+        &job(JobSpec::Inventory {
+            login: login(),
+            cabled: Vec::new(),
+        }),
+    );
+    golden(
+        "job-inventory-cabled",
+        &job(JobSpec::Inventory {
+            login: login(),
+            cabled: vec!["eno1".into()],
+        }),
+    );
+    let manual = Power::Manual {
+        person: "the lab".into(),
+    };
+    golden(
+        "job-power-off",
+        &job(JobSpec::PowerOff {
+            power: manual,
+            login: None,
+            permit: permit(),
+        }),
+    );
+    let off = |power| {
+        job(JobSpec::PowerOff {
+            power,
+            login: None,
+            permit: permit(),
+        })
+    };
+    golden(
+        "job-power-on",
+        &job(JobSpec::PowerOn {
+            power: power(),
+            permit: permit(),
+        }),
+    );
+    let rotate = RotateBmc {
+        power: power(),
+        next: Secret::new("another"),
+        tried: true,
+    };
     golden("job-rotate-bmc", &job(JobSpec::RotateBmc(rotate)));
-    golden("job-power-cycle", &job(JobSpec::PowerCycle { power: power(), permit: permit() }));
+    golden(
+        "job-power-cycle",
+        &job(JobSpec::PowerCycle {
+            power: power(),
+            permit: permit(),
+        }),
+    );
     golden("job-firmware", &job(JobSpec::Firmware(set_firmware())));
-    let look = SetFirmware { permit: None, login: None, wanted: Wanted::default(), ..set_firmware() };
+    let look = SetFirmware {
+        permit: None,
+        login: None,
+        wanted: Wanted::default(),
+        ..set_firmware()
+    };
     golden("job-firmware-look", &job(JobSpec::Firmware(look)));
     let [system, ipmi] = other_powers();
     golden("job-power-off-system", &off(system));
     golden("job-power-off-ipmi", &off(ipmi));
-    golden("job-write-image", &job(JobSpec::WriteImage { login: login(), plan: write_image() }));
-    let boot_disk = JobSpec::BootDisk { power: power(), login: login(), live: None, permit: permit() };
+    golden(
+        "job-write-image",
+        &job(JobSpec::WriteImage {
+            login: login(),
+            plan: write_image(),
+        }),
+    );
+    let boot_disk = JobSpec::BootDisk {
+        power: power(),
+        login: login(),
+        live: None,
+        permit: permit(),
+    };
     golden("job-boot-disk", &job(boot_disk));
-    golden("job-converge", &job(JobSpec::Converge { login: login(), plan: converge() }));
-    golden("job-wipe", &job(JobSpec::Wipe { login: login(), plan: wipe() }));
+    golden(
+        "job-converge",
+        &job(JobSpec::Converge {
+            login: login(),
+            plan: converge(),
+        }),
+    );
+    golden(
+        "job-wipe",
+        &job(JobSpec::Wipe {
+            login: login(),
+            plan: wipe(),
+        }),
+    );
     golden("job-adopt", &job(JobSpec::Adopt(adopt())));
     let cluster = cluster();
     let node = SlurmNode {
@@ -388,26 +631,56 @@ fn orders() {
         features: vec!["stack_0".into()],
         switch: Some("r1".into()),
     };
-    let admit = JobSpec::SlurmAdmit { cluster, revision: 7, name: "n1".into(), login: login(), lifts: None };
+    let admit = JobSpec::SlurmAdmit {
+        cluster,
+        revision: 7,
+        name: "n1".into(),
+        login: login(),
+        lifts: None,
+    };
     golden("job-slurm-admit", &job(admit));
-    golden("cluster-members", &ClusterMembers { revision: 7, nodes: vec![node] });
+    golden(
+        "cluster-members",
+        &ClusterMembers {
+            revision: 7,
+            nodes: vec![node],
+        },
+    );
 }
 
 #[test]
 fn outcomes() {
-    let outcome = |outcome| ReportOutcome { epoch: 1, attempt: 2, outcome };
-    let failure = Failure { code: "timeout".into(), message: "no answer in 15 s".into(), retryable: true };
+    let outcome = |outcome| ReportOutcome {
+        epoch: 1,
+        attempt: 2,
+        outcome,
+    };
+    let failure = Failure {
+        code: "timeout".into(),
+        message: "no answer in 15 s".into(),
+        retryable: true,
+    };
     golden("outcome-failed", &outcome(Outcome::Failed { failure }));
     let results = vec![gate_result()];
-    let gated = JobResult::Gated { results, fingerprint: Digest::of(b"hardware") };
-    golden("outcome-gated", &outcome(Outcome::Succeeded { result: gated }));
+    let gated = JobResult::Gated {
+        results,
+        fingerprint: Digest::of(b"hardware"),
+    };
+    golden(
+        "outcome-gated",
+        &outcome(Outcome::Succeeded { result: gated }),
+    );
     let item = ItemReport {
         item: "package munge".into(),
         outcome: ItemOutcome::Changed,
         before: None,
         after: Some("0.5.15-2".into()),
     };
-    let report = ConvergeReport { lock: Digest::of(b"lock"), items: vec![item], reboot_for: vec![] };
+    let report = ConvergeReport {
+        lock: Digest::of(b"lock"),
+        items: vec![item],
+        reboot_for: vec![],
+    };
     let (host_key, boot_id) = ("ssh-ed25519 AAAA".to_owned(), "b".to_owned());
     let address = "10.77.0.11".parse().unwrap();
     let live = |inventory| JobResult::Live {
@@ -417,13 +690,30 @@ fn outcomes() {
         bmc_certificate: None,
         inventory,
     };
-    golden("outcome-live", &outcome(Outcome::Succeeded { result: live(None) }));
+    golden(
+        "outcome-live",
+        &outcome(Outcome::Succeeded { result: live(None) }),
+    );
     let seen = Some(Box::new(inventory()));
-    golden("outcome-live-inventory", &outcome(Outcome::Succeeded { result: live(seen) }));
+    golden(
+        "outcome-live-inventory",
+        &outcome(Outcome::Succeeded { result: live(seen) }),
+    );
     let changed = vec!["bios SriovGlobalEnable is Enabled, it was Disabled".into()];
-    let set = JobResult::Firmware { inventory: Box::new(inventory()), changed };
-    golden("outcome-firmware", &outcome(Outcome::Succeeded { result: set }));
-    golden("outcome-converged", &outcome(Outcome::Succeeded { result: JobResult::Converged(report) }));
+    let set = JobResult::Firmware {
+        inventory: Box::new(inventory()),
+        changed,
+    };
+    golden(
+        "outcome-firmware",
+        &outcome(Outcome::Succeeded { result: set }),
+    );
+    golden(
+        "outcome-converged",
+        &outcome(Outcome::Succeeded {
+            result: JobResult::Converged(report),
+        }),
+    );
 }
 
 #[test]
@@ -436,7 +726,15 @@ fn between_agent_and_node() {
     };
     golden("node-site-trust", &trust);
     let host_key = "ssh-ed25519 AAAA".into();
-    golden("node-live-report", &LiveReport { protocol: PROTOCOL, nonce: "00".into(), mac: mac(), host_key });
+    golden(
+        "node-live-report",
+        &LiveReport {
+            protocol: PROTOCOL,
+            nonce: "00".into(),
+            mac: mac(),
+            host_key,
+        },
+    );
     let plan = |work| Plan {
         protocol: PROTOCOL,
         job: JobId(id(1)),
@@ -446,16 +744,40 @@ fn between_agent_and_node() {
         timeout_s: 3600,
         work,
     };
-    golden("node-plan-write-image", &plan(Work::WriteImage(write_image())));
+    golden(
+        "node-plan-write-image",
+        &plan(Work::WriteImage(write_image())),
+    );
     golden("node-plan-converge", &plan(Work::Converge(converge())));
     golden("node-plan-wipe", &plan(Work::Wipe(wipe())));
-    golden("node-run-reply", &RunReply::Already { job: JobId(id(1)), attempt: 1 });
+    golden(
+        "node-run-reply",
+        &RunReply::Already {
+            job: JobId(id(1)),
+            attempt: 1,
+        },
+    );
     golden("node-line-challenge", &Line::Challenge(challenge()));
-    golden("node-answer-refused", &Answer::Refused { reason: "it expired".into() });
-    let wiped = WipedDisk { serial: "S".into(), method: WipeMethod::NvmeFormat, bytes: 1, verified_blocks: 256 };
+    golden(
+        "node-answer-refused",
+        &Answer::Refused {
+            reason: "it expired".into(),
+        },
+    );
+    let wiped = WipedDisk {
+        serial: "S".into(),
+        method: WipeMethod::NvmeFormat,
+        bytes: 1,
+        verified_blocks: 256,
+    };
     let result = Box::new(WorkResult::Wiped { disks: vec![wiped] });
     golden("node-line-result", &Line::Result { at: at(), result });
-    let progress =
-        Progress { at: at(), message: "write".into(), done: Some(1), total: Some(2), unit: Some("bytes".into()) };
+    let progress = Progress {
+        at: at(),
+        message: "write".into(),
+        done: Some(1),
+        total: Some(2),
+        unit: Some("bytes".into()),
+    };
     golden("node-line-progress", &Line::Progress(progress));
 }

@@ -11,8 +11,20 @@ use crate::wire::pair::{PairAnswer, PairEnd, PairLine, PairOrder, PairWay};
 #[test]
 fn the_ends_of_a_pair() {
     golden("pair-listening", &PairLine::Listening { port: 30_127 });
-    golden("pair-ended", &PairLine::Ended { exit: Some(0), said: "Accepted connection".into() });
-    golden("pair-answer", &PairAnswer { results: vec![gate_result()], fingerprint: Digest::of(b"hardware") });
+    golden(
+        "pair-ended",
+        &PairLine::Ended {
+            exit: Some(0),
+            said: "Accepted connection".into(),
+        },
+    );
+    golden(
+        "pair-answer",
+        &PairAnswer {
+            results: vec![gate_result()],
+            fingerprint: Digest::of(b"hardware"),
+        },
+    );
 }
 
 #[test]
@@ -27,7 +39,8 @@ fn a_pair_for_an_agent() {
         "model": "virtual", "sockets": 1, "cores_per_socket": 2, "memory_mib": 1800, "schedulable_memory_mib": 1500,
         "root_disk": { "serial_prefix": "ROOT" }, "power_max_w": 300,
     });
-    let end = |number: u128, other: &str| PairEnd {
+    let end = |number: u128, other: &str| {
+        PairEnd {
         node: NodeId(id(number)),
         name: format!("n{number}"),
         login: login(),
@@ -35,9 +48,13 @@ fn a_pair_for_an_agent() {
             "suite": suite, "profile": profile, "only": [], "stack": null, "variables": { "peer_address": other },
         }))
         .unwrap(),
+    }
     };
     let ends = [end(2, "10.77.0.12"), end(3, "10.77.0.11")];
-    golden("job-pair", &job(JobSpec::Pair(Box::new(PairOrder { ends }))));
+    golden(
+        "job-pair",
+        &job(JobSpec::Pair(Box::new(PairOrder { ends }))),
+    );
     let way = |from, to, fingerprint| PairWay {
         from: NodeId(id(from)),
         to: NodeId(id(to)),
@@ -45,6 +62,15 @@ fn a_pair_for_an_agent() {
         fingerprint,
     };
     let ways = vec![way(2, 3, Some(Digest::of(b"hardware"))), way(3, 2, None)];
-    let outcome = Outcome::Succeeded { result: JobResult::Paired { ways } };
-    golden("outcome-paired", &ReportOutcome { epoch: 1, attempt: 2, outcome });
+    let outcome = Outcome::Succeeded {
+        result: JobResult::Paired { ways },
+    };
+    golden(
+        "outcome-paired",
+        &ReportOutcome {
+            epoch: 1,
+            attempt: 2,
+            outcome,
+        },
+    );
 }

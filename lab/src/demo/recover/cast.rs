@@ -35,12 +35,19 @@ pub(super) struct Cast<'run> {
 
 /// How a recovery went, in the words that scenarios expect.
 pub(super) fn rungs(recovery: &Recovery) -> Vec<String> {
-    recovery.tried.iter().map(|tried| format!("{} {}", tried.rung, tried.outcome)).collect()
+    recovery
+        .tried
+        .iter()
+        .map(|tried| format!("{} {}", tried.rung, tried.outcome))
+        .collect()
 }
 
 impl<'run> Cast<'run> {
     pub(super) fn veteran(&self, node: &str) -> anyhow::Result<&Veteran<'run>> {
-        self.veterans.iter().find(|veteran| veteran.name == node).with_context(|| format!("there is no {node}"))
+        self.veterans
+            .iter()
+            .find(|veteran| veteran.name == node)
+            .with_context(|| format!("there is no {node}"))
     }
 
     pub(super) fn machine(&self, node: &str) -> anyhow::Result<&std::sync::Arc<Machine>> {
@@ -48,13 +55,20 @@ impl<'run> Cast<'run> {
     }
 
     pub(super) fn nodes(&self) -> Vec<String> {
-        self.veterans.iter().map(|veteran| veteran.name.clone()).collect()
+        self.veterans
+            .iter()
+            .map(|veteran| veteran.name.clone())
+            .collect()
     }
 
     /// What a node's machine says of its power since it had this many entries; what the lab did to it is left out.
     pub(super) fn power_acts(&self, node: &str, since: usize) -> anyhow::Result<Vec<Entry>> {
         let told = self.machine(node)?.oracle()?.into_iter().skip(since);
-        Ok(told.filter(|entry| !matches!(entry.what, Happening::Fault { .. }) && entry.cause != Cause::Lab).collect())
+        Ok(told
+            .filter(|entry| {
+                !matches!(entry.what, Happening::Fault { .. }) && entry.cause != Cause::Lab
+            })
+            .collect())
     }
 
     /// Recoveries of a node, newest first.
@@ -68,14 +82,22 @@ impl<'run> Cast<'run> {
     }
 
     /// `muster node VERB NODES`.
-    pub(super) async fn ask(&self, verb: &str, nodes: &[&str], options: &[&str]) -> anyhow::Result<String> {
-        self.programs.cli(&[&["node", verb], nodes].concat(), options).await
+    pub(super) async fn ask(
+        &self,
+        verb: &str,
+        nodes: &[&str],
+        options: &[&str],
+    ) -> anyhow::Result<String> {
+        self.programs
+            .cli(&[&["node", verb], nodes].concat(), options)
+            .await
     }
 
     /// Has a node swept, and waits until the recovery that follows has ended.
     pub(super) async fn recovery_of(&mut self, node: &str) -> anyhow::Result<Recovery> {
         let before = self.recoveries(node).await?.len();
-        self.ask("sweep", &[node], &["--reason", "the rehearsal"]).await?;
+        self.ask("sweep", &[node], &["--reason", "the rehearsal"])
+            .await?;
         let (client, what) = (self.programs.client(), format!("the recovery of {node}"));
         let ended = self.watch.until(client, &what, RECOVERY, async |fleet| {
             let all = client.node_recoveries(node).await?.items;
@@ -89,14 +111,32 @@ impl<'run> Cast<'run> {
 
     /// The node serves: in the API's word, in Slurm's, and by a job on it.
     pub(super) async fn serves(&mut self, node: &str) -> anyhow::Result<()> {
-        let (client, slurm, what) = (self.programs.client(), self.slurm, format!("{node} to serve"));
+        let (client, slurm, what) = (
+            self.programs.client(),
+            self.slurm,
+            format!("{node} to serve"),
+        );
         let serves = self.watch.until(client, &what, SHORT, async |fleet| {
-            ensure!(!matches!(state(fleet, node), "failed" | "quarantined"), "{node} is {}", state(fleet, node));
+            ensure!(
+                !matches!(state(fleet, node), "failed" | "quarantined"),
+                "{node} is {}",
+                state(fleet, node)
+            );
             let listed = slurm.run("sinfo", &["-h", "-n", node, "-o", "%T"]).await?;
             Ok(state(fleet, node) == "in_service" && listed.trim() == "idle")
         });
         serves.await?;
-        let said = slurm.srun(&["-p", super::declare::PARTITION, "-D", "/", "-w", node, "hostname"]).await?;
+        let said = slurm
+            .srun(&[
+                "-p",
+                super::declare::PARTITION,
+                "-D",
+                "/",
+                "-w",
+                node,
+                "hostname",
+            ])
+            .await?;
         ensure!(said.trim() == node, "srun on {node} ran elsewhere: {said}");
         Ok(())
     }
@@ -104,7 +144,10 @@ impl<'run> Cast<'run> {
     /// Slurm does not know the node any more.
     pub(super) async fn is_out_of_slurm(&self, node: &str) -> anyhow::Result<()> {
         let listed = self.slurm.sinfo().await?;
-        ensure!(!listed.split_whitespace().any(|word| word == node), "{node} is still in Slurm:\n{listed}");
+        ensure!(
+            !listed.split_whitespace().any(|word| word == node),
+            "{node} is still in Slurm:\n{listed}"
+        );
         Ok(())
     }
 }

@@ -12,18 +12,39 @@ const SERVICE: &str = "munge";
 
 pub(super) async fn tell(cast: &mut Cast<'_>, table: &mut Table) -> anyhow::Result<()> {
     let began = Instant::now();
-    cast.watch.say(&format!("1. {SERVICE} is stopped on {NODE}"));
-    let (boot, entries) = (cast.veteran(NODE)?.boot_id().await?, cast.machine(NODE)?.oracle()?.len());
-    cast.veteran(NODE)?.run(&["systemctl", "stop", SERVICE]).await?;
+    cast.watch
+        .say(&format!("1. {SERVICE} is stopped on {NODE}"));
+    let (boot, entries) = (
+        cast.veteran(NODE)?.boot_id().await?,
+        cast.machine(NODE)?.oracle()?.len(),
+    );
+    cast.veteran(NODE)?
+        .run(&["systemctl", "stop", SERVICE])
+        .await?;
     let recovery = cast.recovery_of(NODE).await?;
-    ensure!(recovery.signature == "gate:software.services", "it failed otherwise: {recovery:?}");
-    ensure!(rungs(&recovery) == ["collect done", "restart_services done"], "other rungs: {recovery:?}");
-    ensure!(recovery.ended.as_deref() == Some("recovered"), "it did not help: {recovery:?}");
+    ensure!(
+        recovery.signature == "gate:software.services",
+        "it failed otherwise: {recovery:?}"
+    );
+    ensure!(
+        rungs(&recovery) == ["collect done", "restart_services done"],
+        "other rungs: {recovery:?}"
+    );
+    ensure!(
+        recovery.ended.as_deref() == Some("recovered"),
+        "it did not help: {recovery:?}"
+    );
     cast.serves(NODE).await?;
-    ensure!(cast.veteran(NODE)?.boot_id().await? == boot, "{NODE} was rebooted");
+    ensure!(
+        cast.veteran(NODE)?.boot_id().await? == boot,
+        "{NODE} was rebooted"
+    );
     let acts = cast.power_acts(NODE, entries)?;
     ensure!(acts.is_empty(), "its power was touched: {acts:?}");
-    let runs = cast.veteran(NODE)?.run(&["systemctl", "is-active", SERVICE]).await?;
+    let runs = cast
+        .veteran(NODE)?
+        .run(&["systemctl", "is-active", SERVICE])
+        .await?;
     ensure!(runs.trim() == "active", "{SERVICE} is {runs}");
     table.note(NODE, &format!("{SERVICE} stopped"), &recovery, began);
     Ok(())

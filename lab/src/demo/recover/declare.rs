@@ -23,13 +23,30 @@ const PROMPT_RDMA: u32 = 250_000;
 const NODE_W: u32 = 200;
 
 /// Everything but the nodes' adoption.
-pub(super) async fn fleet(client: &Client, options: &DemoOptions, rack: &Rack, slurm: &Slurm) -> anyhow::Result<()> {
+pub(super) async fn fleet(
+    client: &Client,
+    options: &DemoOptions,
+    rack: &Rack,
+    slurm: &Slurm,
+) -> anyhow::Result<()> {
     let text = std::fs::read(rack.dir.join("rack.json")).context("the rack's plan")?;
     let plan: RackPlan = serde_json::from_slice(&text)?;
     let budget = u32::try_from(plan.machines.len())? * NODE_W;
-    put(client, "racks", "r1", json!({ "site": "lab", "units": 12, "power_budget_w": budget })).await?;
+    put(
+        client,
+        "racks",
+        "r1",
+        json!({ "site": "lab", "units": 12, "power_budget_w": budget }),
+    )
+    .await?;
     put(client, "subnets", "provisioning", subnet()).await?;
-    put(client, "hardware_profiles", "virtual-node", profile(options)?).await?;
+    put(
+        client,
+        "hardware_profiles",
+        "virtual-node",
+        profile(options)?,
+    )
+    .await?;
     put(client, "suites", "recoveries", toml::from_str(SUITE)?).await?;
     image(client, options).await?;
     munge_key(client, slurm).await?;
@@ -41,7 +58,13 @@ pub(super) async fn fleet(client: &Client, options: &DemoOptions, rack: &Rack, s
     });
     put(client, "clusters", "slurm-lab", cluster).await?;
     // Bounds of a node are far: what bounds the scenarios is the fleet's.
-    let ladder = ["collect", "restart_services", "reboot", "power_cycle", "rma"];
+    let ladder = [
+        "collect",
+        "restart_services",
+        "reboot",
+        "power_cycle",
+        "rma",
+    ];
     let health = json!({
         "sweep": "recoveries", "sweep_every_h": 720, "recovery": { "rungs": ladder, "per_node": 10, "within_h": 1 },
     });
@@ -66,8 +89,7 @@ fn profile(options: &DemoOptions) -> anyhow::Result<Value> {
     let parts = profile.as_object_mut().context("the profile is no table")?;
     parts.remove("gates");
     parts["thresholds"]["rdma.bandwidth"]["value"] = json!(FAST_RDMA);
-    parts["thresholds"]["rdma.latency"] =
-        json!({ "value": PROMPT_RDMA, "unit": "µs", "provenance": "seed", "source": "measured in this rack" });
+    parts["thresholds"]["rdma.latency"] = json!({ "value": PROMPT_RDMA, "unit": "µs", "provenance": "seed", "source": "measured in this rack" });
     Ok(profile)
 }
 
@@ -78,17 +100,37 @@ const SHARED: &str = "shared.mount";
 pub(super) fn stack(options: &DemoOptions) -> anyhow::Result<Value> {
     let mut stack = toml_as_json(&options.artifacts.stack)?;
     let parts = stack.as_object_mut().context("the stack is no table")?;
-    for part in ["kernel_args", "modules_load", "modules_blacklist", "sysctl", "limits"] {
+    for part in [
+        "kernel_args",
+        "modules_load",
+        "modules_blacklist",
+        "sysctl",
+        "limits",
+    ] {
         parts.remove(part);
     }
     let needed = |name: &str| !NOT_NEEDED.contains(&name) && name != SHARED;
-    let packages = parts["packages"].as_object_mut().context("the stack has no packages")?;
+    let packages = parts["packages"]
+        .as_object_mut()
+        .context("the stack has no packages")?;
     packages.retain(|name, _| needed(name));
     let named = |item: &Value| item["name"].as_str().is_some_and(needed);
-    parts["lock"]["packages"].as_array_mut().context("the stack has no lock")?.retain(named);
-    parts["services"].as_array_mut().context("the stack has no services")?.retain(named);
-    let files = parts["files"].as_array_mut().context("the stack has no files")?;
-    let left_out = |path: &str| ["chrony", "shared", "modprobe.d"].iter().any(|part| path.contains(part));
+    parts["lock"]["packages"]
+        .as_array_mut()
+        .context("the stack has no lock")?
+        .retain(named);
+    parts["services"]
+        .as_array_mut()
+        .context("the stack has no services")?
+        .retain(named);
+    let files = parts["files"]
+        .as_array_mut()
+        .context("the stack has no files")?;
+    let left_out = |path: &str| {
+        ["chrony", "shared", "modprobe.d"]
+            .iter()
+            .any(|part| path.contains(part))
+    };
     files.retain(|file| file["path"].as_str().is_some_and(|path| !left_out(path)));
     Ok(stack)
 }

@@ -17,16 +17,25 @@ const MOST: usize = 2;
 
 pub(super) async fn tell(cast: &mut Cast<'_>, table: &mut Table) -> anyhow::Result<()> {
     let began = Instant::now();
-    cast.watch.say("2. the disks of five of six raise their warning, and all six are swept at once");
-    let boots = cast.nodes().iter().map(|node| Ok(cast.machine(node)?.boots())).collect::<anyhow::Result<Vec<_>>>()?;
+    cast.watch
+        .say("2. the disks of five of six raise their warning, and all six are swept at once");
+    let boots = cast
+        .nodes()
+        .iter()
+        .map(|node| Ok(cast.machine(node)?.boots()))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     for node in FAILING {
         warn(cast, node, DEGRADED).await?;
     }
     let nodes = cast.nodes();
     let names: Vec<&str> = nodes.iter().map(String::as_str).collect();
-    cast.ask("sweep", &names, &["--reason", "the rehearsal"]).await?;
+    cast.ask("sweep", &names, &["--reason", "the rehearsal"])
+        .await?;
     let held = stopped(cast).await?;
-    ensure!(held.len() <= MOST && !held.is_empty(), "{held:?} were taken out; at most {MOST} may be");
+    ensure!(
+        held.len() <= MOST && !held.is_empty(),
+        "{held:?} were taken out; at most {MOST} may be"
+    );
     for name in &names {
         match held.iter().any(|held| held == name) {
             true => cast.is_out_of_slurm(name).await?,
@@ -34,34 +43,72 @@ pub(super) async fn tell(cast: &mut Cast<'_>, table: &mut Table) -> anyhow::Resu
         }
     }
     ensure!(cast.recoveries(WELL).await?.is_empty(), "{WELL} is well");
-    let after = cast.nodes().iter().map(|node| Ok(cast.machine(node)?.boots())).collect::<anyhow::Result<Vec<_>>>()?;
-    ensure!(after == boots, "something was tried on them: {boots:?} boots before, {after:?} after");
+    let after = cast
+        .nodes()
+        .iter()
+        .map(|node| Ok(cast.machine(node)?.boots()))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    ensure!(
+        after == boots,
+        "something was tried on them: {boots:?} boots before, {after:?} after"
+    );
     let told = cast.programs.cli(&["breaker", "list"], &[]).await?;
-    ensure!(told.contains(SMART) && told.contains("open"), "the breaker is not told:\n{told}");
+    ensure!(
+        told.contains(SMART) && told.contains("open"),
+        "the breaker is not told:\n{told}"
+    );
     println!("{}", told.trim_end());
     let recovery = cast.recoveries(&held[0]).await?.remove(0);
     back(cast, &held).await?;
-    table.note(&format!("5 of 6, {} taken out", held.len()), "five disks' warnings at once", &recovery, began);
+    table.note(
+        &format!("5 of 6, {} taken out", held.len()),
+        "five disks' warnings at once",
+        &recovery,
+        began,
+    );
     Ok(())
 }
 
 async fn warn(cast: &Cast<'_>, node: &str, warning: u8) -> anyhow::Result<()> {
     let number: u8 = node.trim_start_matches('n').parse()?;
-    Ok(cast.machine(node)?.set_nvme_warning(&small_disk(number), warning).await?)
+    Ok(cast
+        .machine(node)?
+        .set_nvme_warning(&small_disk(number), warning)
+        .await?)
 }
 
 /// Waits until the breaker is open, every sweep has ended and nothing moves any more; who was taken out.
 async fn stopped(cast: &mut Cast<'_>) -> anyhow::Result<Vec<String>> {
     let client = cast.programs.client();
     let mut out = Vec::new();
-    let rests = cast.watch.until(client, "the breaker to stop the ladders", RECOVERY, async |fleet| {
-        let page = client.get_value(&["breakers"], &[("filter", "state=open")]).await?;
-        let open = page["items"].as_array().is_some_and(|open| open.iter().any(|one| one["signature"] == SMART));
-        let busy = client.list_operations(&[("limit", "50")]).await?.items.iter().any(|operation| !operation.done);
-        let of = |wanted: &str| fleet.keys().filter(|name| state(fleet, name) == wanted).cloned().collect::<Vec<_>>();
-        out = of("quarantined");
-        Ok(open && !busy && out.len() + of("in_service").len() == fleet.len())
-    });
+    let rests = cast.watch.until(
+        client,
+        "the breaker to stop the ladders",
+        RECOVERY,
+        async |fleet| {
+            let page = client
+                .get_value(&["breakers"], &[("filter", "state=open")])
+                .await?;
+            let open = page["items"]
+                .as_array()
+                .is_some_and(|open| open.iter().any(|one| one["signature"] == SMART));
+            let busy = client
+                .list_operations(&[("limit", "50")])
+                .await?
+                .items
+                .iter()
+                .any(|operation| !operation.done);
+            let of = |wanted: &str| {
+                fleet
+                    .keys()
+                    .filter(|name| state(fleet, name) == wanted)
+                    .cloned()
+                    .collect::<Vec<_>>()
+            };
+            out = of("quarantined");
+            Ok(open && !busy && out.len() + of("in_service").len() == fleet.len())
+        },
+    );
     rests.await?;
     Ok(out)
 }
@@ -71,11 +118,26 @@ async fn back(cast: &mut Cast<'_>, held: &[String]) -> anyhow::Result<()> {
     for node in FAILING {
         warn(cast, node, 0).await?;
     }
-    let open = cast.breakers().await?.into_iter().find(|breaker| breaker.signature == SMART && breaker.state == "open");
+    let open = cast
+        .breakers()
+        .await?
+        .into_iter()
+        .find(|breaker| breaker.signature == SMART && breaker.state == "open");
     let id = open.context("no breaker is open")?.id.to_string();
     cast.programs.cli(&["breaker", "reset", &id], &[]).await?;
     let names: Vec<&str> = held.iter().map(String::as_str).collect();
-    cast.ask("recover", &names, &["--reason", "their disks were mended", "--wait", "--timeout", "10m"]).await?;
+    cast.ask(
+        "recover",
+        &names,
+        &[
+            "--reason",
+            "their disks were mended",
+            "--wait",
+            "--timeout",
+            "10m",
+        ],
+    )
+    .await?;
     for name in names {
         cast.serves(name).await?;
     }

@@ -34,7 +34,11 @@ pub(super) async fn build<'run>(
         veterans.push(Veteran::new(options, rack, usize::from(number) - 1, (&name, &disk)).await?);
     }
     let (first, others) = veterans.split_first().context("a rack has machines")?;
-    let copies = if others.is_empty() { "" } else { "; the others get copies of its disk" };
+    let copies = if others.is_empty() {
+        ""
+    } else {
+        "; the others get copies of its disk"
+    };
     watch.say(&format!("{} is installed by hand{copies}", first.name));
     first.build(options).await?;
     first.join(options, slurm).await?;
@@ -53,7 +57,8 @@ pub(super) async fn build<'run>(
 /// As a user does it: adopt, clear the protection, converge; and sweep, which must find nothing.
 pub(super) async fn into_service(cast: &mut Cast<'_>) -> anyhow::Result<()> {
     let client = cast.programs.client();
-    cast.watch.say(&format!("adopt {}", machines(cast.veterans.len())));
+    cast.watch
+        .say(&format!("adopt {}", machines(cast.veterans.len())));
     try_join_all(cast.veterans.iter().map(|veteran| adopt(cast, veteran))).await?;
     for veteran in &cast.veterans {
         unprotect(client, &veteran.name).await?;
@@ -62,18 +67,35 @@ pub(super) async fn into_service(cast: &mut Cast<'_>) -> anyhow::Result<()> {
     let nodes = cast.nodes();
     let names: Vec<&str> = nodes.iter().map(String::as_str).collect();
     idle(cast, &names).await?;
-    cast.ask("converge", &names, &["--reason", "the rehearsal"]).await?;
-    let serving = cast.watch.until(client, "all nodes in service", BOOTS, async |fleet| {
-        well(fleet, &names)?;
-        let left = client.list_operations(&[("limit", "50")]).await?.items.iter().any(|operation| !operation.done);
-        Ok(!left && names.iter().all(|name| state(fleet, name) == "in_service"))
-    });
+    cast.ask("converge", &names, &["--reason", "the rehearsal"])
+        .await?;
+    let serving = cast
+        .watch
+        .until(client, "all nodes in service", BOOTS, async |fleet| {
+            well(fleet, &names)?;
+            let left = client
+                .list_operations(&[("limit", "50")])
+                .await?
+                .items
+                .iter()
+                .any(|operation| !operation.done);
+            Ok(!left && names.iter().all(|name| state(fleet, name) == "in_service"))
+        });
     serving.await?;
     cast.watch.say("a sweep finds nothing on any of them");
-    let options = ["--reason", "before the rehearsal", "--wait", "--timeout", "5m"];
+    let options = [
+        "--reason",
+        "before the rehearsal",
+        "--wait",
+        "--timeout",
+        "5m",
+    ];
     cast.ask("sweep", &names, &options).await?;
     for name in names {
-        ensure!(cast.recoveries(name).await?.is_empty(), "{name} failed before anything was done to it");
+        ensure!(
+            cast.recoveries(name).await?.is_empty(),
+            "{name} failed before anything was done to it"
+        );
         cast.serves(name).await?;
     }
     Ok(())
@@ -83,36 +105,73 @@ async fn adopt(cast: &Cast<'_>, veteran: &Veteran<'_>) -> anyhow::Result<()> {
     let credential = format!("admin-{}", veteran.name);
     common::adopting_credential(cast.programs.client(), &credential, &veteran.admin_key()?).await?;
     let key = veteran.fingerprint().await?;
-    let asked = ["node", "adopt", &veteran.name, "--pool", POOL, "--credential", &credential, "--host-key", &key];
-    let options = ["--reason", "it served before Muster", "--wait", "--timeout", "5m"];
+    let asked = [
+        "node",
+        "adopt",
+        &veteran.name,
+        "--pool",
+        POOL,
+        "--credential",
+        &credential,
+        "--host-key",
+        &key,
+    ];
+    let options = [
+        "--reason",
+        "it served before Muster",
+        "--wait",
+        "--timeout",
+        "5m",
+    ];
     cast.programs.cli(&asked, &options).await.map(drop)
 }
 
 /// Waits until nothing is asked of them: what an adoption has looked at by itself is over.
 async fn idle(cast: &mut Cast<'_>, names: &[&str]) -> anyhow::Result<()> {
     let client = cast.programs.client();
-    let idle = cast.watch.until(client, "the first sweeps to end", BOOTS, async |fleet| {
-        well(fleet, names)?;
-        let swept = async |name: &&str| Ok::<_, anyhow::Error>(!client.node_gate_runs(name).await?.items.is_empty());
-        let swept = try_join_all(names.iter().map(swept)).await?;
-        let busy = client.list_operations(&[("limit", "50")]).await?.items.iter().any(|operation| !operation.done);
-        Ok(!busy && swept.iter().all(|one| *one) && names.iter().all(|name| state(fleet, name) == "in_service"))
-    });
+    let idle = cast
+        .watch
+        .until(client, "the first sweeps to end", BOOTS, async |fleet| {
+            well(fleet, names)?;
+            let swept = async |name: &&str| {
+                Ok::<_, anyhow::Error>(!client.node_gate_runs(name).await?.items.is_empty())
+            };
+            let swept = try_join_all(names.iter().map(swept)).await?;
+            let busy = client
+                .list_operations(&[("limit", "50")])
+                .await?
+                .items
+                .iter()
+                .any(|operation| !operation.done);
+            Ok(!busy
+                && swept.iter().all(|one| *one)
+                && names.iter().all(|name| state(fleet, name) == "in_service"))
+        });
     idle.await
 }
 
 fn machines(many: usize) -> String {
-    if many == 1 { "one machine".into() } else { format!("{many} machines") }
+    if many == 1 {
+        "one machine".into()
+    } else {
+        format!("{many} machines")
+    }
 }
 
 fn well(fleet: &Fleet, names: &[&str]) -> anyhow::Result<()> {
-    let lost = names.iter().find(|name| matches!(state(fleet, name), "failed" | "quarantined"));
+    let lost = names
+        .iter()
+        .find(|name| matches!(state(fleet, name), "failed" | "quarantined"));
     ensure!(lost.is_none(), "{lost:?} did not get into service");
     Ok(())
 }
 
 async fn unprotect(client: &Client, node: &str) -> anyhow::Result<()> {
     let patch = json!({ "spec": { "protected": false } });
-    let answer = client.patch_value(&["nodes", node], &[], &patch, Precondition::None).await;
-    answer.map(drop).with_context(|| format!("clear the protection of {node}"))
+    let answer = client
+        .patch_value(&["nodes", node], &[], &patch, Precondition::None)
+        .await;
+    answer
+        .map(drop)
+        .with_context(|| format!("clear the protection of {node}"))
 }

@@ -28,7 +28,12 @@ pub(super) const MACHINES: u8 = 6;
 pub(super) const ALONE: u8 = 1;
 
 /// Recoveries, in order; one that does not end as it must keeps the others from nothing. The breaker's hour counts what fails one gate: what all fail together comes before what one fails alone.
-pub(super) async fn tell(options: &DemoOptions, rack: &Rack, slurm: &Slurm, programs: &Programs) -> anyhow::Result<()> {
+pub(super) async fn tell(
+    options: &DemoOptions,
+    rack: &Rack,
+    slurm: &Slurm,
+    programs: &Programs,
+) -> anyhow::Result<()> {
     let mut cast = in_service(options, rack, slurm, programs).await?;
     let mut table = Table::default();
     table.note_setup(&cast.watch);
@@ -58,7 +63,12 @@ pub(super) async fn measure(
 }
 
 /// What is installed on a machine stays what its stack says, whoever wants something else.
-pub(super) async fn hold(options: &DemoOptions, rack: &Rack, slurm: &Slurm, programs: &Programs) -> anyhow::Result<()> {
+pub(super) async fn hold(
+    options: &DemoOptions,
+    rack: &Rack,
+    slurm: &Slurm,
+    programs: &Programs,
+) -> anyhow::Result<()> {
     let mut cast = in_service(options, rack, slurm, programs).await?;
     pins::hold(options, &mut cast).await
 }
@@ -71,13 +81,24 @@ async fn in_service<'run>(
     programs: &'run Programs,
 ) -> anyhow::Result<Cast<'run>> {
     let watch = Watch::new();
-    watch.say(&format!("the console is at {} (user admin, password {})", programs.url(), programs.password()));
+    watch.say(&format!(
+        "the console is at {} (user admin, password {})",
+        programs.url(),
+        programs.password()
+    ));
     watch.say(&format!("machines run by {}", rack.accel));
     common::site(programs.client(), options).await?;
     programs.start_agent(programs.client()).await?;
     declare::fleet(programs.client(), options, rack, slurm).await?;
     let veterans = machines::build(options, rack, slurm, &watch).await?;
-    let mut cast = Cast { rack, slurm, programs, veterans, watch, dir: options.dir.clone() };
+    let mut cast = Cast {
+        rack,
+        slurm,
+        programs,
+        veterans,
+        watch,
+        dir: options.dir.clone(),
+    };
     machines::into_service(&mut cast).await?;
     Ok(cast)
 }

@@ -47,7 +47,9 @@ pub(super) async fn hold(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::
     let (work, setup) = (cast.dir.join("pins"), cast.watch.elapsed());
     let [first, second] = lock(options, cast, &work).await?;
     tuple::repository(&work.join("foreign"), &THEIRS).await?;
-    cast.veteran(NODE)?.give(&work.join("foreign"), FOREIGN).await?;
+    cast.veteran(NODE)?
+        .give(&work.join("foreign"), FOREIGN)
+        .await?;
     let mut took = Vec::new();
     let mut began = Instant::now();
     let mut done = |what: &str| {
@@ -68,7 +70,10 @@ pub(super) async fn hold(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::
     done("a foreign lock waited for; rolled back");
     leaves_with_its_lock(options, cast).await?;
     done("gone with the stack that brought them");
-    println!("\n=== pins; the machine was in service after {} s", setup.as_secs());
+    println!(
+        "\n=== pins; the machine was in service after {} s",
+        setup.as_secs()
+    );
     took.iter().for_each(|line| println!("{line}"));
     Ok(())
 }
@@ -81,16 +86,24 @@ struct Published {
 }
 
 /// The stack that machines serve with, and the five packages over it, with real apt: in two versions.
-async fn lock(options: &DemoOptions, cast: &Cast<'_>, work: &Path) -> anyhow::Result<[Published; 2]> {
+async fn lock(
+    options: &DemoOptions,
+    cast: &Cast<'_>,
+    work: &Path,
+) -> anyhow::Result<[Published; 2]> {
     let repository = work.join("repository");
     tuple::repository(&repository, &OURS).await?;
     let source = format!("deb [trusted=yes] copy:{} /", repository.display());
     let cache = &options.artifacts.cache;
     let mut published = Vec::new();
     for version in OURS {
-        let (draft, file, blobs) =
-            (work.join(format!("{version}.toml")), work.join(format!("{version}.locked.toml")), work.join("blobs"));
-        let stack: StackSpec = serde_json::from_value(with_tuple(declare::stack(options)?, version)?)?;
+        let (draft, file, blobs) = (
+            work.join(format!("{version}.toml")),
+            work.join(format!("{version}.locked.toml")),
+            work.join("blobs"),
+        );
+        let stack: StackSpec =
+            serde_json::from_value(with_tuple(declare::stack(options)?, version)?)?;
         std::fs::write(&draft, toml::to_string(&stack)?)?;
         let paths = [
             ("--stack", draft),
@@ -100,13 +113,32 @@ async fn lock(options: &DemoOptions, cast: &Cast<'_>, work: &Path) -> anyhow::Re
             ("--blobs", blobs.clone()),
             ("--out", file.clone()),
         ];
-        let paths: Vec<String> =
-            paths.iter().flat_map(|(option, path)| [(*option).to_owned(), path.display().to_string()]).collect();
-        let arguments: Vec<&str> = paths.iter().map(String::as_str).chain(["--open", "--also", &source]).collect();
-        println!("{}", cast.programs.cli(&["stack", "lock"], &arguments).await?.trim_end());
-        published.push(Published { file, blobs, version });
+        let paths: Vec<String> = paths
+            .iter()
+            .flat_map(|(option, path)| [(*option).to_owned(), path.display().to_string()])
+            .collect();
+        let arguments: Vec<&str> = paths
+            .iter()
+            .map(String::as_str)
+            .chain(["--open", "--also", &source])
+            .collect();
+        println!(
+            "{}",
+            cast.programs
+                .cli(&["stack", "lock"], &arguments)
+                .await?
+                .trim_end()
+        );
+        published.push(Published {
+            file,
+            blobs,
+            version,
+        });
     }
-    published.try_into().ok().context("two versions were locked")
+    published
+        .try_into()
+        .ok()
+        .context("two versions were locked")
 }
 
 /// Whoever wants automatic updates of all the rest has them: the pins must do without their absence.
@@ -116,48 +148,90 @@ fn with_tuple(mut stack: Value, version: &str) -> anyhow::Result<Value> {
     stack["sysctl"] = json!({ "vm.swappiness": "10" });
     let parts = stack.as_object_mut().context("the stack is no table")?;
     parts.retain(|part, _| !matches!(part.as_str(), "lock" | "bundle"));
-    let packages = parts["packages"].as_object_mut().context("the stack has no packages")?;
-    packages.extend(TUPLE.iter().map(|(name, _)| ((*name).to_owned(), json!(version))));
+    let packages = parts["packages"]
+        .as_object_mut()
+        .context("the stack has no packages")?;
+    packages.extend(
+        TUPLE
+            .iter()
+            .map(|(name, _)| ((*name).to_owned(), json!(version))),
+    );
     packages.insert("unattended-upgrades".into(), json!("*"));
     let file = json!({ "path": "/etc/nccl.conf", "mode": "0644", "content": [{ "text": "NCCL_DEBUG=WARN\n" }] });
-    parts["files"].as_array_mut().context("the stack has no files")?.push(file);
+    parts["files"]
+        .as_array_mut()
+        .context("the stack has no files")?
+        .push(file);
     let service = json!({ "name": SERVICE, "enabled": true, "running": true });
-    parts["services"].as_array_mut().context("the stack has no services")?.push(service);
+    parts["services"]
+        .as_array_mut()
+        .context("the stack has no services")?
+        .push(service);
     Ok(stack)
 }
 
 async fn installs(cast: &mut Cast<'_>, stack: &Published) -> anyhow::Result<()> {
-    cast.watch.say(&format!("1. {POOL} asks for {}", stack.version));
+    cast.watch
+        .say(&format!("1. {POOL} asks for {}", stack.version));
     publish(cast, stack).await?;
     let plan = cast.programs.cli(&["stack", "plan", NODE], &[]).await?;
     println!("{}", plan.trim_end());
     for (package, _) in TUPLE {
-        ensure!(plan.contains(&format!("package {package} ")), "the plan does not name {package}");
+        ensure!(
+            plan.contains(&format!("package {package} ")),
+            "the plan does not name {package}"
+        );
     }
-    ensure!(versions(cast).await? == whole("absent"), "a plan has installed something");
+    ensure!(
+        versions(cast).await? == whole("absent"),
+        "a plan has installed something"
+    );
     converge(cast).await?;
     are(cast, stack.version).await
 }
 
-async fn upgrades_through_a_power_cut(cast: &mut Cast<'_>, stack: &Published) -> anyhow::Result<()> {
-    cast.watch.say(&format!("2. it asks for {}, and the power is cut while they are half configured", stack.version));
+async fn upgrades_through_a_power_cut(
+    cast: &mut Cast<'_>,
+    stack: &Published,
+) -> anyhow::Result<()> {
+    cast.watch.say(&format!(
+        "2. it asks for {}, and the power is cut while they are half configured",
+        stack.version
+    ));
     publish(cast, stack).await?;
     cast.veteran(NODE)?.run(&["touch", SLOW]).await?;
-    cast.ask("converge", &[NODE], &["--reason", "the rehearsal"]).await?;
+    cast.ask("converge", &[NODE], &["--reason", "the rehearsal"])
+        .await?;
     let machine = std::sync::Arc::clone(cast.machine(NODE)?);
     let (client, veteran) = (cast.programs.client(), &cast.veterans[0]);
-    let cut = cast.watch.until(client, "the packages to be half configured", CONVERGE, async |_| {
-        Ok(veteran.run(&["test", "-e", BUILDING]).await.is_ok())
-    });
+    let cut = cast.watch.until(
+        client,
+        "the packages to be half configured",
+        CONVERGE,
+        async |_| Ok(veteran.run(&["test", "-e", BUILDING]).await.is_ok()),
+    );
     cut.await?;
     let half = versions(cast).await?;
-    ensure!(half != whole("1.0") && half != whole("2.0"), "nothing is half done: {half:?}");
-    cast.watch.say(&format!("the power goes, and comes again; they are {}", half.join(", ")));
+    ensure!(
+        half != whole("1.0") && half != whole("2.0"),
+        "nothing is half done: {half:?}"
+    );
+    cast.watch.say(&format!(
+        "the power goes, and comes again; they are {}",
+        half.join(", ")
+    ));
     machine.power_cycle(Cause::Lab).await?;
     let ended = in_service(cast).await?;
     let log = cast.programs.client().operation_log(ended.id, 0).await?;
-    let healed = log.items.iter().any(|line| line.text.contains("was interrupted"));
-    ensure!(healed, "the next run found nothing to finish: {:?}", log.items);
+    let healed = log
+        .items
+        .iter()
+        .any(|line| line.text.contains("was interrupted"));
+    ensure!(
+        healed,
+        "the next run found nothing to finish: {:?}",
+        log.items
+    );
     are(cast, stack.version).await
 }
 
@@ -166,26 +240,57 @@ async fn nobody_else_moves_them(cast: &mut Cast<'_>) -> anyhow::Result<()> {
         .say("3. a foreign repository has something newer; apt and unattended-upgrades take it from wherever they may");
     let veteran = cast.veteran(NODE)?;
     let source = format!("deb [trusted=yes] file:{FOREIGN} /");
-    veteran.run(&[&format!("echo '{source}' >/etc/apt/sources.list.d/foreign.list")]).await?;
+    veteran
+        .run(&[&format!(
+            "echo '{source}' >/etc/apt/sources.list.d/foreign.list"
+        )])
+        .await?;
     let everywhere = "Unattended-Upgrade::Origins-Pattern { \"site=*\"; \"origin=*\"; };";
-    veteran.run(&[&format!("echo '{everywhere}' >/etc/apt/apt.conf.d/99everywhere")]).await?;
+    veteran
+        .run(&[&format!(
+            "echo '{everywhere}' >/etc/apt/apt.conf.d/99everywhere"
+        )])
+        .await?;
     veteran.run(&["apt-get -q update"]).await?;
     let unpinned = "apt-get -s -o Dir::Etc::PreferencesParts=/dev/null dist-upgrade";
     let would = veteran.run(&[unpinned]).await?;
-    ensure!(would.contains("Inst drv-meta [2.0] (3.0"), "nothing would move them without the pins: {would}");
-    for moving in ["upgrade", "dist-upgrade", "install drv-fabric", "install --only-upgrade drv-meta"] {
-        veteran.run(&[&format!("DEBIAN_FRONTEND=noninteractive apt-get -y {moving}")]).await?;
-        are(cast, "2.0").await.with_context(|| format!("apt-get {moving}"))?;
+    ensure!(
+        would.contains("Inst drv-meta [2.0] (3.0"),
+        "nothing would move them without the pins: {would}"
+    );
+    for moving in [
+        "upgrade",
+        "dist-upgrade",
+        "install drv-fabric",
+        "install --only-upgrade drv-meta",
+    ] {
+        veteran
+            .run(&[&format!(
+                "DEBIAN_FRONTEND=noninteractive apt-get -y {moving}"
+            )])
+            .await?;
+        are(cast, "2.0")
+            .await
+            .with_context(|| format!("apt-get {moving}"))?;
     }
-    let said = cast.veteran(NODE)?.run(&["unattended-upgrade -v --no-minimal-upgrade-steps 2>&1"]).await?;
+    let said = cast
+        .veteran(NODE)?
+        .run(&["unattended-upgrade -v --no-minimal-upgrade-steps 2>&1"])
+        .await?;
     println!("{}", said.trim_end());
     are(cast, "2.0").await.context("unattended-upgrade")
 }
 
 async fn hands_are_found(cast: &mut Cast<'_>) -> anyhow::Result<()> {
     cast.watch.say("4. somebody takes them back by hand, edits a file, sets a kernel parameter, stops a service");
-    let names: Vec<String> = TUPLE.iter().map(|(name, _)| format!("{name}=1.0")).collect();
-    let back = format!("DEBIAN_FRONTEND=noninteractive apt-get -y --allow-downgrades install {}", names.join(" "));
+    let names: Vec<String> = TUPLE
+        .iter()
+        .map(|(name, _)| format!("{name}=1.0"))
+        .collect();
+    let back = format!(
+        "DEBIAN_FRONTEND=noninteractive apt-get -y --allow-downgrades install {}",
+        names.join(" ")
+    );
     for hand in [
         back.as_str(),
         "echo NCCL_DEBUG=INFO >/etc/nccl.conf",
@@ -194,103 +299,199 @@ async fn hands_are_found(cast: &mut Cast<'_>) -> anyhow::Result<()> {
     ] {
         cast.veteran(NODE)?.run(&[hand]).await?;
     }
-    let told = cast.programs.cli(&["stack", "drift", NODE, "--look"], &[]).await?;
+    let told = cast
+        .programs
+        .cli(&["stack", "drift", NODE, "--look"], &[])
+        .await?;
     println!("{}", told.trim_end());
-    let mut named: Vec<String> = TUPLE.iter().map(|(name, _)| format!("package {name}")).collect();
-    named.extend(["file /etc/nccl.conf".into(), format!("service {SERVICE}"), "sysctl vm.swappiness".into()]);
+    let mut named: Vec<String> = TUPLE
+        .iter()
+        .map(|(name, _)| format!("package {name}"))
+        .collect();
+    named.extend([
+        "file /etc/nccl.conf".into(),
+        format!("service {SERVICE}"),
+        "sysctl vm.swappiness".into(),
+    ]);
     named.sort();
     let drift = cast.programs.client().node_drift(NODE).await?;
     let mut found: Vec<&str> = drift.items.iter().map(|item| item.item.as_str()).collect();
     found.sort_unstable();
-    ensure!(found == named, "{found:?} were found, and {named:?} were changed");
+    ensure!(
+        found == named,
+        "{found:?} were found, and {named:?} were changed"
+    );
     are(cast, "1.0").await.context("a look mends nothing")?;
     converge(cast).await?;
     are(cast, "2.0").await?;
-    let told = cast.programs.cli(&["stack", "drift", NODE, "--look"], &[]).await?;
-    ensure!(told.contains("nothing differs"), "something was left:\n{told}");
+    let told = cast
+        .programs
+        .cli(&["stack", "drift", NODE, "--look"], &[])
+        .await?;
+    ensure!(
+        told.contains("nothing differs"),
+        "something was left:\n{told}"
+    );
     Ok(())
 }
 
 async fn a_full_disk_is_told(cast: &mut Cast<'_>, stack: &Published) -> anyhow::Result<()> {
-    cast.watch.say(&format!("5. {POOL} goes back to {}, and the disk is full", stack.version));
+    cast.watch.say(&format!(
+        "5. {POOL} goes back to {}, and the disk is full",
+        stack.version
+    ));
     publish(cast, stack).await?;
-    let fill = format!("fallocate -l $(($(df --output=avail -B1 / | tail -1) - {LEFT_FREE})) /root/filler");
+    let fill = format!(
+        "fallocate -l $(($(df --output=avail -B1 / | tail -1) - {LEFT_FREE})) /root/filler"
+    );
     cast.veteran(NODE)?.run(&[&fill]).await?;
-    cast.ask("converge", &[NODE], &["--reason", "the rehearsal"]).await?;
+    cast.ask("converge", &[NODE], &["--reason", "the rehearsal"])
+        .await?;
     let client = cast.programs.client();
     let mut reason = String::new();
-    let failed = cast.watch.until(client, "the full disk to be told", CONVERGE, async |fleet| {
-        reason = fleet.get(NODE).and_then(|node| node.reason.clone()).unwrap_or_default();
-        Ok(state(fleet, NODE) == "failed")
-    });
+    let failed = cast.watch.until(
+        client,
+        "the full disk to be told",
+        CONVERGE,
+        async |fleet| {
+            reason = fleet
+                .get(NODE)
+                .and_then(|node| node.reason.clone())
+                .unwrap_or_default();
+            Ok(state(fleet, NODE) == "failed")
+        },
+    );
     failed.await?;
-    ensure!(reason.contains("MiB are free on /"), "another reason: {reason}");
+    ensure!(
+        reason.contains("MiB are free on /"),
+        "another reason: {reason}"
+    );
     println!("{}", cast.ask("why", &[NODE], &[]).await?.trim_end());
     are(cast, "2.0").await?;
-    cast.veteran(NODE)?.run(&["rm", "/root/filler"]).await.map(drop)
+    cast.veteran(NODE)?
+        .run(&["rm", "/root/filler"])
+        .await
+        .map(drop)
 }
 
 async fn a_lock_is_waited_for(cast: &mut Cast<'_>) -> anyhow::Result<()> {
-    cast.watch.say("6. there is room again, and another package manager is at work");
+    cast.watch
+        .say("6. there is room again, and another package manager is at work");
     let script = cast.dir.join("pins/hold.pl");
     std::fs::write(&script, HOLD)?;
     cast.veteran(NODE)?.give(&script, "/root/hold.pl").await?;
-    cast.veteran(NODE)?.run(&["systemd-run --unit=other-packages perl /root/hold.pl"]).await?;
-    cast.veteran(NODE)?.run(&[HELD]).await.context("nobody holds the lock")?;
-    cast.ask("retry", &[NODE], &["--reason", "there is room again"]).await?;
+    cast.veteran(NODE)?
+        .run(&["systemd-run --unit=other-packages perl /root/hold.pl"])
+        .await?;
+    cast.veteran(NODE)?
+        .run(&[HELD])
+        .await
+        .context("nobody holds the lock")?;
+    cast.ask("retry", &[NODE], &["--reason", "there is room again"])
+        .await?;
     let client = cast.programs.client();
-    let waits = cast.watch.until(client, "the lock to be waited for", CONVERGE, async |fleet| {
-        let why = fleet.get(NODE).and_then(|node| node.why.waiting_for.clone()).unwrap_or_default();
-        Ok(why.contains("(perl)") && why.contains("/var/lib/dpkg/lock-frontend"))
-    });
+    let waits = cast.watch.until(
+        client,
+        "the lock to be waited for",
+        CONVERGE,
+        async |fleet| {
+            let why = fleet
+                .get(NODE)
+                .and_then(|node| node.why.waiting_for.clone())
+                .unwrap_or_default();
+            Ok(why.contains("(perl)") && why.contains("/var/lib/dpkg/lock-frontend"))
+        },
+    );
     waits.await?;
     println!("{}", cast.ask("why", &[NODE], &[]).await?.trim_end());
     let mut told = None;
-    let heard = cast.watch.until(client, "the lock to be told", CONVERGE, async |_| {
-        let timeline = client.node_timeline(NODE).await?.items;
-        told = timeline.into_iter().map(|entry| entry.summary).find(|summary| summary.contains(LOCK_TOLD));
-        Ok(told.is_some())
-    });
+    let heard = cast
+        .watch
+        .until(client, "the lock to be told", CONVERGE, async |_| {
+            let timeline = client.node_timeline(NODE).await?.items;
+            told = timeline
+                .into_iter()
+                .map(|entry| entry.summary)
+                .find(|summary| summary.contains(LOCK_TOLD));
+            Ok(told.is_some())
+        });
     heard.await?;
     cast.watch.say(&told.unwrap_or_default());
     are(cast, "2.0").await?;
-    cast.veteran(NODE)?.run(&["systemctl stop other-packages"]).await?;
+    cast.veteran(NODE)?
+        .run(&["systemctl stop other-packages"])
+        .await?;
     in_service(cast).await?;
     are(cast, "1.0").await
 }
 
 async fn leaves_with_its_lock(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::Result<()> {
-    cast.watch.say("7. the pool asks for the stack of before again");
-    put(cast.programs.client(), "stacks", STACK, declare::stack(options)?).await?;
+    cast.watch
+        .say("7. the pool asks for the stack of before again");
+    put(
+        cast.programs.client(),
+        "stacks",
+        STACK,
+        declare::stack(options)?,
+    )
+    .await?;
     converge(cast).await?;
-    ensure!(versions(cast).await? == whole("absent"), "they are there still: {:?}", versions(cast).await?);
-    let left = cast.veteran(NODE)?.run(&["ls /usr/bin/unattended-upgrade /etc/nccl.conf 2>/dev/null || true"]).await?;
+    ensure!(
+        versions(cast).await? == whole("absent"),
+        "they are there still: {:?}",
+        versions(cast).await?
+    );
+    let left = cast
+        .veteran(NODE)?
+        .run(&["ls /usr/bin/unattended-upgrade /etc/nccl.conf 2>/dev/null || true"])
+        .await?;
     ensure!(left.trim().is_empty(), "left behind: {left}");
     cast.serves(NODE).await
 }
 
 async fn publish(cast: &Cast<'_>, stack: &Published) -> anyhow::Result<()> {
-    let (file, blobs) = (stack.file.display().to_string(), stack.blobs.display().to_string());
-    let said = cast.programs.cli(&["stack", "publish", STACK, &file], &["--blobs", &blobs, "--yes"]).await?;
+    let (file, blobs) = (
+        stack.file.display().to_string(),
+        stack.blobs.display().to_string(),
+    );
+    let said = cast
+        .programs
+        .cli(
+            &["stack", "publish", STACK, &file],
+            &["--blobs", &blobs, "--yes"],
+        )
+        .await?;
     println!("{}", said.trim_end());
     Ok(())
 }
 
 async fn converge(cast: &Cast<'_>) -> anyhow::Result<()> {
-    cast.ask("converge", &[NODE], &["--reason", "the rehearsal", "--wait", "--timeout", "10m"]).await.map(drop)
+    cast.ask(
+        "converge",
+        &[NODE],
+        &["--reason", "the rehearsal", "--wait", "--timeout", "10m"],
+    )
+    .await
+    .map(drop)
 }
 
 /// Waits until what was asked of the node last has ended well.
 async fn in_service(cast: &mut Cast<'_>) -> anyhow::Result<Operation> {
     let client = cast.programs.client();
     let mut last = None;
-    let serves = cast.watch.until(client, "the node to serve again", CONVERGE, async |fleet| {
-        let operation = newest(client).await?;
-        ensure!(!matches!(state(fleet, NODE), "failed" | "quarantined"), "{NODE} is {}", state(fleet, NODE));
-        let over = operation.done && state(fleet, NODE) == "in_service";
-        last = Some(operation);
-        Ok(over)
-    });
+    let serves = cast
+        .watch
+        .until(client, "the node to serve again", CONVERGE, async |fleet| {
+            let operation = newest(client).await?;
+            ensure!(
+                !matches!(state(fleet, NODE), "failed" | "quarantined"),
+                "{NODE} is {}",
+                state(fleet, NODE)
+            );
+            let over = operation.done && state(fleet, NODE) == "in_service";
+            last = Some(operation);
+            Ok(over)
+        });
     serves.await?;
     last.context("nothing was asked of the node")
 }
@@ -309,7 +510,9 @@ async fn versions(cast: &Cast<'_>) -> anyhow::Result<Vec<String>> {
     let asked = "dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\\n' 'drv-*' 2>/dev/null || true";
     let said = cast.veteran(NODE)?.run(&[asked]).await?;
     let version = |name: &str| {
-        let words = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let words = said
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>());
         let found = words.into_iter().find(|words| words.first() == Some(&name));
         match found.as_deref() {
             Some([_, version, "installed"]) => (*version).to_owned(),
@@ -327,8 +530,14 @@ fn whole(version: &str) -> Vec<String> {
 /// All five are of this version, and dpkg has nothing to finish.
 async fn are(cast: &Cast<'_>, version: &str) -> anyhow::Result<()> {
     let found = versions(cast).await?;
-    ensure!(found == whole(version), "they are {found:?}, and not {version}");
+    ensure!(
+        found == whole(version),
+        "they are {found:?}, and not {version}"
+    );
     let unfinished = cast.veteran(NODE)?.run(&["dpkg --audit"]).await?;
-    ensure!(unfinished.trim().is_empty(), "dpkg has something to finish: {unfinished}");
+    ensure!(
+        unfinished.trim().is_empty(),
+        "dpkg has something to finish: {unfinished}"
+    );
     Ok(())
 }

@@ -25,10 +25,15 @@ impl Table {
     /// A scenario that ended as it must.
     pub(super) fn note(&mut self, node: &str, injected: &str, recovery: &Recovery, began: Instant) {
         let tried = rungs(recovery);
-        let tried = if tried.is_empty() { "nothing".to_owned() } else { tried.join(", ") };
+        let tried = if tried.is_empty() {
+            "nothing".to_owned()
+        } else {
+            tried.join(", ")
+        };
         let ended = recovery.ended.clone().unwrap_or_default();
         let took = format!("{} s", began.elapsed().as_secs());
-        self.lines.push([node.to_owned(), injected.to_owned(), tried, ended, took]);
+        self.lines
+            .push([node.to_owned(), injected.to_owned(), tried, ended, took]);
     }
 
     /// How a scenario ended.
@@ -42,16 +47,26 @@ impl Table {
     /// # Errors
     /// When any did not end as it must.
     pub(super) fn print(&self) -> anyhow::Result<()> {
-        println!("\n=== recoveries; the machines were in service after {} s", self.setup.as_secs());
+        println!(
+            "\n=== recoveries; the machines were in service after {} s",
+            self.setup.as_secs()
+        );
         let head = ["node", "injected", "rungs", "ended", "took"].map(str::to_owned);
         let all: Vec<&[String; 5]> = std::iter::once(&head).chain(&self.lines).collect();
         let width = |column: usize| all.iter().map(|line| line[column].len()).max().unwrap_or(0);
         for line in &all {
-            let cells: Vec<String> =
-                line.iter().enumerate().map(|(at, cell)| format!("{cell:<0$}", width(at))).collect();
+            let cells: Vec<String> = line
+                .iter()
+                .enumerate()
+                .map(|(at, cell)| format!("{cell:<0$}", width(at)))
+                .collect();
             println!("{}", cells.join("  ").trim_end());
         }
-        ensure!(self.failed.is_empty(), "these did not end as they must: {}", self.failed.join("; "));
+        ensure!(
+            self.failed.is_empty(),
+            "these did not end as they must: {}",
+            self.failed.join("; ")
+        );
         Ok(())
     }
 }

@@ -17,7 +17,10 @@ pub(super) const TUPLE: [(&str, &[&str]); 5] = [
     ("drv-lib", &["drv-kmod"]),
     ("drv-fabric", &["drv-lib", "drv-kmod"]),
     ("drv-tools", &["drv-lib"]),
-    ("drv-meta", &["drv-kmod", "drv-lib", "drv-fabric", "drv-tools"]),
+    (
+        "drv-meta",
+        &["drv-kmod", "drv-lib", "drv-fabric", "drv-tools"],
+    ),
 ];
 /// The one that brings a service of this name.
 pub(super) const SERVICE: &str = "drv-fabric";
@@ -38,42 +41,68 @@ pub(super) async fn repository(folder: &Path, versions: &[&str]) -> anyhow::Resu
     }
     std::fs::write(folder.join("Packages"), &index)?;
     let (hex, size) = (digest(&folder.join("Packages"))?.hex(), index.len());
-    let release = format!("Origin: Somebody\nDate: Thu, 01 Jan 2026 00:00:00 UTC\nSHA256:\n {hex} {size} Packages\n");
+    let release = format!(
+        "Origin: Somebody\nDate: Thu, 01 Jan 2026 00:00:00 UTC\nSHA256:\n {hex} {size} Packages\n"
+    );
     Ok(std::fs::write(folder.join("Release"), release)?)
 }
 
 /// Builds one; its part of the index.
-async fn package(folder: &Path, name: &str, version: &str, needs: &[&str]) -> anyhow::Result<String> {
+async fn package(
+    folder: &Path,
+    name: &str,
+    version: &str,
+    needs: &[&str],
+) -> anyhow::Result<String> {
     let tree = folder.join("tree");
     let write = |path: &str, text: &str, mode: u32| -> anyhow::Result<()> {
         let path = tree.join(path);
         std::fs::create_dir_all(path.parent().context("a file is in a folder")?)?;
         std::fs::write(&path, text)?;
-        Ok(std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?)
+        Ok(std::fs::set_permissions(
+            &path,
+            std::fs::Permissions::from_mode(mode),
+        )?)
     };
-    let mut control =
-        format!("Package: {name}\nVersion: {version}\nArchitecture: amd64\nMaintainer: nobody <n@example.org>\n");
+    let mut control = format!(
+        "Package: {name}\nVersion: {version}\nArchitecture: amd64\nMaintainer: nobody <n@example.org>\n"
+    );
     if !needs.is_empty() {
-        let exactly: Vec<String> = needs.iter().map(|needed| format!("{needed} (= {version})")).collect();
+        let exactly: Vec<String> = needs
+            .iter()
+            .map(|needed| format!("{needed} (= {version})"))
+            .collect();
         writeln!(control, "Depends: {}", exactly.join(", "))?;
     }
     control += "Description: a part of a driver\n";
     write("DEBIAN/control", &control, 0o644)?;
     write(&format!("usr/lib/{name}/version"), version, 0o644)?;
     if name == MODULE {
-        let slow = format!("#!/bin/sh\nset -e\n[ ! -e {SLOW} ] || {{ touch {BUILDING}; sleep 60; }}\n");
+        let slow =
+            format!("#!/bin/sh\nset -e\n[ ! -e {SLOW} ] || {{ touch {BUILDING}; sleep 60; }}\n");
         write("DEBIAN/postinst", &slow, 0o755)?;
     }
     if name == SERVICE {
-        let unit = "[Service]\nExecStart=/bin/sleep infinity\n\n[Install]\nWantedBy=multi-user.target\n";
-        write(&format!("lib/systemd/system/{SERVICE}.service"), unit, 0o644)?;
+        let unit =
+            "[Service]\nExecStart=/bin/sleep infinity\n\n[Install]\nWantedBy=multi-user.target\n";
+        write(
+            &format!("lib/systemd/system/{SERVICE}.service"),
+            unit,
+            0o644,
+        )?;
     }
     let filename = format!("{name}_{version}_amd64.deb");
     let file = folder.join(&filename);
     let mut build = Command::new("dpkg-deb");
-    build.args(["--root-owner-group", "--build"]).arg(&tree).arg(&file).kill_on_drop(true);
+    build
+        .args(["--root-owner-group", "--build"])
+        .arg(&tree)
+        .arg(&file)
+        .kill_on_drop(true);
     finished("dpkg-deb", &mut build).await?;
     std::fs::remove_dir_all(&tree)?;
     let (size, sha256) = (file.metadata()?.len(), digest(&file)?.hex());
-    Ok(format!("{control}Filename: {filename}\nSize: {size}\nSHA256: {sha256}\n\n"))
+    Ok(format!(
+        "{control}Filename: {filename}\nSize: {size}\nSHA256: {sha256}\n\n"
+    ))
 }

@@ -16,7 +16,8 @@ use muster_core::values::Digest;
 type Files = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
 
 /// A maintainer script that says it runs, and stays as long as it is told to.
-const SLOW: &str = "#!/bin/sh\nset -e\n[ ! -e /run/slow-SCRIPT ] || { touch /run/in-SCRIPT; sleep 60; }\n";
+const SLOW: &str =
+    "#!/bin/sh\nset -e\n[ ! -e /run/slow-SCRIPT ] || { touch /run/in-SCRIPT; sleep 60; }\n";
 
 /// The packages of a tuple, and what each asks for in its own version.
 pub(super) const TUPLE: [(&str, &[&str]); 5] = [
@@ -24,7 +25,10 @@ pub(super) const TUPLE: [(&str, &[&str]); 5] = [
     ("drv-lib", &["drv-kmod"]),
     ("drv-fabric", &["drv-lib", "drv-kmod"]),
     ("drv-tools", &["drv-lib"]),
-    ("drv-meta", &["drv-kmod", "drv-lib", "drv-fabric", "drv-tools"]),
+    (
+        "drv-meta",
+        &["drv-kmod", "drv-lib", "drv-fabric", "drv-tools"],
+    ),
 ];
 
 /// A package to be made: name, version, fields of its control file, and files by path or maintainer scripts by name.
@@ -48,14 +52,33 @@ impl Bundle {
             bundle.add(folder.path(), &mut index, "tuple-kmod", version, "", &[]);
             // As a driver and its kernel module: not one without the other.
             let depends = format!("Depends: tuple-kmod (= {version})\n");
-            bundle.add(folder.path(), &mut index, "tuple-top", version, &depends, &[]);
-            let scripts = ["preinst", "postinst"].map(|script| (script, SLOW.replace("SCRIPT", script)));
+            bundle.add(
+                folder.path(),
+                &mut index,
+                "tuple-top",
+                version,
+                &depends,
+                &[],
+            );
+            let scripts =
+                ["preinst", "postinst"].map(|script| (script, SLOW.replace("SCRIPT", script)));
             bundle.add(folder.path(), &mut index, "slow", version, "", &scripts);
         }
         let postinst = "#!/bin/sh\nset -e\ngrep -q daemon-user /etc/passwd || echo 'daemon-user:x:990:990::/:/bin/false' >>/etc/passwd\n\
                         start-service daemon\n";
-        bundle.add(folder.path(), &mut index, "daemon", "1:2.0", "", &[("postinst", postinst.into())]);
-        bundle.files.lock().expect("no panic").insert("/bundle/Packages".into(), index.into_bytes());
+        bundle.add(
+            folder.path(),
+            &mut index,
+            "daemon",
+            "1:2.0",
+            "",
+            &[("postinst", postinst.into())],
+        );
+        bundle
+            .files
+            .lock()
+            .expect("no panic")
+            .insert("/bundle/Packages".into(), index.into_bytes());
         bundle
     }
 
@@ -68,14 +91,29 @@ impl Bundle {
             for (name, needs) in TUPLE {
                 let exactly = |needed: &&str| format!("{needed} (= {version})");
                 let needs = needs.iter().map(exactly).collect::<Vec<_>>().join(", ");
-                let depends = if needs.is_empty() { needs } else { format!("Depends: {needs}\n") };
+                let depends = if needs.is_empty() {
+                    needs
+                } else {
+                    format!("Depends: {needs}\n")
+                };
                 let script = SLOW.replace("slow-SCRIPT", name).replace("SCRIPT", name);
-                bundle.add(folder.path(), &mut index, name, version, &depends, &[("preinst", script)]);
+                bundle.add(
+                    folder.path(),
+                    &mut index,
+                    name,
+                    version,
+                    &depends,
+                    &[("preinst", script)],
+                );
             }
         }
         let filling = [("opt/big/blob", "x".repeat(3 << 20))];
         bundle.add(folder.path(), &mut index, "big", "1.0", "", &filling);
-        bundle.files.lock().expect("no panic").insert("/bundle/Packages".into(), index.into_bytes());
+        bundle
+            .files
+            .lock()
+            .expect("no panic")
+            .insert("/bundle/Packages".into(), index.into_bytes());
         bundle
     }
 
@@ -85,10 +123,17 @@ impl Bundle {
         let mut bundle = Self::listen();
         let mut index = String::new();
         for (name, version, fields, files) in packages {
-            let files: Vec<(&str, String)> = files.iter().map(|(path, text)| (*path, (*text).to_owned())).collect();
+            let files: Vec<(&str, String)> = files
+                .iter()
+                .map(|(path, text)| (*path, (*text).to_owned()))
+                .collect();
             bundle.add(folder.path(), &mut index, name, version, fields, &files);
         }
-        bundle.files.lock().expect("no panic").insert("/bundle/Packages".into(), index.into_bytes());
+        bundle
+            .files
+            .lock()
+            .expect("no panic")
+            .insert("/bundle/Packages".into(), index.into_bytes());
         bundle
     }
 
@@ -108,11 +153,19 @@ impl Bundle {
                     if stop.load(Ordering::SeqCst) {
                         return;
                     }
-                    stream.into_iter().for_each(|stream| _ = answer(stream, &files));
+                    stream
+                        .into_iter()
+                        .for_each(|stream| _ = answer(stream, &files));
                 }
             }
         });
-        Self { address, files, packages: Vec::new(), stop, thread: Some(thread) }
+        Self {
+            address,
+            files,
+            packages: Vec::new(),
+            stop,
+            thread: Some(thread),
+        }
     }
 
     fn add(
@@ -128,7 +181,11 @@ impl Bundle {
         let _ = std::fs::remove_dir_all(&tree);
         std::fs::create_dir_all(tree.join("DEBIAN")).expect("a folder");
         std::fs::create_dir_all(tree.join("lib/systemd/system")).expect("a folder");
-        std::fs::write(tree.join(format!("lib/systemd/system/{name}.service")), "[Service]\n").expect("a unit");
+        std::fs::write(
+            tree.join(format!("lib/systemd/system/{name}.service")),
+            "[Service]\n",
+        )
+        .expect("a unit");
         let control = format!(
             "Package: {name}\nVersion: {version}\nArchitecture: amd64\nMaintainer: Muster <muster@example.org>\n{fields}Description: test\n"
         );
@@ -136,10 +193,15 @@ impl Bundle {
         for (script, text) in scripts {
             use std::os::unix::fs::PermissionsExt as _;
             // A maintainer script, or a file by its path.
-            let path = if script.contains('/') { tree.join(script) } else { tree.join("DEBIAN").join(script) };
+            let path = if script.contains('/') {
+                tree.join(script)
+            } else {
+                tree.join("DEBIAN").join(script)
+            };
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
             std::fs::write(&path, text).expect("a script");
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
+                .expect("a mode");
         }
         let filename = format!("{name}_{}_amd64.deb", version.replace(':', "%3a"));
         let file = folder.join(&filename);
@@ -153,17 +215,36 @@ impl Bundle {
         let bytes = std::fs::read(&file).expect("a package");
         let (size, sha256) = (bytes.len() as u64, Digest::of(&bytes));
         // A name in a Packages file is a path: the percent sign stays one, so it is sent as %25.
-        let _ = write!(index, "{control}Filename: {filename}\nSize: {size}\nSHA256: {}\n\n", sha256.hex());
-        self.files.lock().expect("no panic").insert(format!("/bundle/{}", filename.replace('%', "%25")), bytes);
+        let _ = write!(
+            index,
+            "{control}Filename: {filename}\nSize: {size}\nSHA256: {}\n\n",
+            sha256.hex()
+        );
+        self.files
+            .lock()
+            .expect("no panic")
+            .insert(format!("/bundle/{}", filename.replace('%', "%25")), bytes);
         let (name, version, arch) = (name.into(), version.into(), "amd64".into());
-        self.packages.push(LockedPackage { name, version, arch, size, sha256, filename });
+        self.packages.push(LockedPackage {
+            name,
+            version,
+            arch,
+            size,
+            sha256,
+            filename,
+        });
     }
 
     /// A plan for some of its packages, and nothing else.
     pub(super) fn plan(&self, wanted: &[(&str, &str)]) -> ConvergePlan {
         let find = |(name, version): &(&str, &str)| {
-            let fits = |package: &&LockedPackage| package.name == *name && package.version == *version;
-            self.packages.iter().find(fits).cloned().expect("a package of the bundle")
+            let fits =
+                |package: &&LockedPackage| package.name == *name && package.version == *version;
+            self.packages
+                .iter()
+                .find(fits)
+                .cloned()
+                .expect("a package of the bundle")
         };
         let node = "0197b0f2-9a3c-7000-8000-000000000000";
         let mut plan: ConvergePlan = serde_json::from_value(serde_json::json!({
@@ -179,10 +260,15 @@ impl Bundle {
 
     /// Somebody on the way exchanged a package and the index with it.
     pub(super) fn tamper(&mut self, name: &str, version: &str) {
-        let package =
-            self.packages.iter().find(|package| package.name == name && package.version == version).expect("a package");
+        let package = self
+            .packages
+            .iter()
+            .find(|package| package.name == name && package.version == version)
+            .expect("a package");
         let mut files = self.files.lock().expect("no panic");
-        let bytes = files.get_mut(&format!("/bundle/{}", package.filename)).expect("a file");
+        let bytes = files
+            .get_mut(&format!("/bundle/{}", package.filename))
+            .expect("a file");
         // After the end of the last member of the archive, where dpkg does not look.
         bytes.extend_from_slice(b"\n");
         let (size, digest) = (bytes.len(), Digest::of(bytes));
@@ -205,10 +291,21 @@ impl Drop for Bundle {
 fn answer(mut stream: TcpStream, files: &Files) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let request = lines.next().transpose()?.unwrap_or_default();
-    while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
+    while lines
+        .next()
+        .transpose()?
+        .is_some_and(|line| !line.is_empty())
+    {}
     let path = request.split(' ').nth(1).unwrap_or_default();
-    let body = files.lock().map(|files| files.get(path).cloned()).unwrap_or_default();
+    let body = files
+        .lock()
+        .map(|files| files.get(path).cloned())
+        .unwrap_or_default();
     let (status, body) = body.map_or(("404 Not Found", Vec::new()), |body| ("200 OK", body));
-    write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len())?;
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    )?;
     stream.write_all(&body)
 }

@@ -39,24 +39,35 @@ fn add_foreign(tree: &Tree, foreign: &Bundle) {
     tree.write("/etc/apt/sources.list.d/foreign.list", &foreign.source());
     let said = tree.output(&["apt-get", "update"]);
     let offered = tree.output(&["apt-cache", "madison", "drv-meta"]);
-    assert!(offered.contains("3.0"), "the foreign version is on offer, or nothing was tried: {said}{offered}");
+    assert!(
+        offered.contains("3.0"),
+        "the foreign version is on offer, or nothing was tried: {said}{offered}"
+    );
 }
 
 #[test]
 fn five_packages_go_up_and_back_as_one_beside_a_newer_repository() {
-    let Some((tree, bundle)) = setup(&["1.0", "2.0"]) else { return };
+    let Some((tree, bundle)) = setup(&["1.0", "2.0"]) else {
+        return;
+    };
     let (machine, foreign) = (tree.machine(), Bundle::tuple(&["3.0"]));
     run_on(&machine, &tuple(&bundle, "1.0"), &cx()).expect("installed");
     assert_eq!(versions(&machine), whole("1.0"));
     add_foreign(&tree, &foreign);
     for version in ["2.0", "1.0"] {
         let report = run_on(&machine, &tuple(&bundle, version), &cx()).expect("moved");
-        let moved = outcomes(&report, ItemOutcome::Changed).iter().filter(|item| item.starts_with("package ")).count();
+        let moved = outcomes(&report, ItemOutcome::Changed)
+            .iter()
+            .filter(|item| item.starts_with("package "))
+            .count();
         assert_eq!((moved, versions(&machine)), (5, whole(version)));
         // What a person, a cron job or a configuration tool types.
         let apt = |arguments: &[&str]| {
-            let argv: Vec<&str> =
-                ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y"].iter().chain(arguments).copied().collect();
+            let argv: Vec<&str> = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y"]
+                .iter()
+                .chain(arguments)
+                .copied()
+                .collect();
             tree.output(&argv)
         };
         for moving in [
@@ -73,8 +84,14 @@ fn five_packages_go_up_and_back_as_one_beside_a_newer_repository() {
 
 #[test]
 fn unattended_upgrades_moves_no_pin() {
-    let Some(tree) = Tree::unpack_with("unattended-upgrades") else { return };
-    let (machine, bundle, foreign) = (tree.machine(), Bundle::tuple(&["1.0"]), Bundle::tuple(&["3.0"]));
+    let Some(tree) = Tree::unpack_with("unattended-upgrades") else {
+        return;
+    };
+    let (machine, bundle, foreign) = (
+        tree.machine(),
+        Bundle::tuple(&["1.0"]),
+        Bundle::tuple(&["3.0"]),
+    );
     let unpinned = bundle.plan(&[("drv-kmod", "1.0")]);
     run_on(&machine, &unpinned, &cx()).expect("installed");
     add_foreign(&tree, &foreign);
@@ -85,14 +102,21 @@ fn unattended_upgrades_moves_no_pin() {
     );
     let upgrade = || tree.output(&["unattended-upgrade", "-v", "--no-minimal-upgrade-steps"]);
     let version = || {
-        dpkg::Database::read(&machine).expect("a database").find("drv-kmod", "amd64").map(|found| found.version.clone())
+        dpkg::Database::read(&machine)
+            .expect("a database")
+            .find("drv-kmod", "amd64")
+            .map(|found| found.version.clone())
     };
     let said = upgrade();
     assert_eq!(version().as_deref(), Some("1.0"), "{said}");
     // The same program, without the pins: it would have.
     tree.remove("/etc/apt/preferences.d/muster");
     let said = upgrade();
-    assert_eq!(version().as_deref(), Some("3.0"), "what is tried must be able to happen: {said}");
+    assert_eq!(
+        version().as_deref(),
+        Some("3.0"),
+        "what is tried must be able to happen: {said}"
+    );
     // And a stack that does not want it has it removed.
     let mut without = bundle.plan(&[("drv-kmod", "1.0")]);
     without.absent = vec!["unattended-upgrades".into()];
@@ -103,18 +127,32 @@ fn unattended_upgrades_moves_no_pin() {
 
 #[test]
 fn a_tuple_cut_in_the_middle_is_whole_after_the_next_run() {
-    let Some((tree, bundle)) = setup(&["1.0", "2.0"]) else { return };
+    let Some((tree, bundle)) = setup(&["1.0", "2.0"]) else {
+        return;
+    };
     let machine = tree.machine();
     run_on(&machine, &tuple(&bundle, "1.0"), &cx()).expect("installed");
     // apt unpacks the top of a tuple first: the second cut is where the first one has not been.
     for package in ["drv-fabric", "drv-kmod"] {
         cut_in(&tree, &tuple(&bundle, "2.0"), package);
     }
-    assert_ne!(versions(&machine), whole("1.0"), "the cut left something half done");
-    assert_ne!(versions(&machine), whole("2.0"), "the cut left something half done");
+    assert_ne!(
+        versions(&machine),
+        whole("1.0"),
+        "the cut left something half done"
+    );
+    assert_ne!(
+        versions(&machine),
+        whole("2.0"),
+        "the cut left something half done"
+    );
     run_on(&machine, &tuple(&bundle, "2.0"), &cx()).expect("the run after the cuts");
     assert_eq!(versions(&machine), whole("2.0"));
-    assert!(run_on(&machine, &tuple(&bundle, "2.0"), &cx()).expect("and again").clean());
+    assert!(
+        run_on(&machine, &tuple(&bundle, "2.0"), &cx())
+            .expect("and again")
+            .clean()
+    );
     // From such a half, back as well.
     run_on(&machine, &tuple(&bundle, "1.0"), &cx()).expect("rolled back");
     assert_eq!(versions(&machine), whole("1.0"));
@@ -131,21 +169,30 @@ fn cut_in(tree: &Tree, plan: &ConvergePlan, package: &str) {
         }
         (tree.kill_everything(), converging.join().expect("no panic"))
     });
-    assert!(inside > 0, "it ended before it was cut in {package}: {ended:?}");
+    assert!(
+        inside > 0,
+        "it ended before it was cut in {package}: {ended:?}"
+    );
     assert!(failure(ended).retryable, "{package}");
     tree.remove(&format!("/run/{package}"));
     tree.remove(&format!("/run/in-{package}"));
     let database = dpkg::Database::read(&tree.machine()).expect("a database");
-    assert!(database.cut_in_unpacking().any(|name| name == package), "{package} was cut elsewhere");
+    assert!(
+        database.cut_in_unpacking().any(|name| name == package),
+        "{package} was cut elsewhere"
+    );
 }
 
 #[test]
 fn a_lock_without_what_another_one_was_cut_in_is_converged_to() {
-    let Some((tree, bundle)) = setup(&["1.0", "2.0"]) else { return };
+    let Some((tree, bundle)) = setup(&["1.0", "2.0"]) else {
+        return;
+    };
     let (machine, without) = (tree.machine(), Bundle::of(&[("other", "1.0", "", &[])]));
     // Of the image.
     tree.write("/etc/apt/sources.list.d/other.list", &bundle.source());
-    let said = tree.output(&["apt-get", "update"]) + &tree.output(&["apt-get", "-y", "install", "drv-kmod=1.0"]);
+    let said = tree.output(&["apt-get", "update"])
+        + &tree.output(&["apt-get", "-y", "install", "drv-kmod=1.0"]);
     tree.remove("/etc/apt/sources.list.d/other.list");
     assert_eq!(versions(&machine)[0], "1.0", "{said}");
     let back = without.plan(&[("other", "1.0")]);
@@ -153,18 +200,28 @@ fn a_lock_without_what_another_one_was_cut_in_is_converged_to() {
     let brings = bundle.plan(&[("drv-lib", "1.0"), ("drv-tools", "1.0")]);
     cut_in(&tree, &brings, "drv-lib");
     run_on(&machine, &back, &cx()).expect("back to a lock without it");
-    assert_eq!(versions(&machine), ["1.0", "absent", "absent", "absent", "absent"]);
+    assert_eq!(
+        versions(&machine),
+        ["1.0", "absent", "absent", "absent", "absent"]
+    );
     assert!(run_on(&machine, &back, &cx()).expect("and again").clean());
     // What the image had stays, at the version that it was about to have.
     cut_in(&tree, &bundle.plan(&[("drv-kmod", "2.0")]), "drv-kmod");
     run_on(&machine, &back, &cx()).expect("back to a lock without its upgrade");
-    assert_eq!(versions(&machine), ["2.0", "absent", "absent", "absent", "absent"]);
+    assert_eq!(
+        versions(&machine),
+        ["2.0", "absent", "absent", "absent", "absent"]
+    );
     assert!(run_on(&machine, &back, &cx()).expect("and again").clean());
     // Without its archive nobody can finish it but a lock that has it.
     cut_in(&tree, &bundle.plan(&[("drv-kmod", "1.0")]), "drv-kmod");
     tree.remove("/var/lib/muster/apt/archives/drv-kmod_1.0_amd64.deb");
     let failed = failure(run_on(&machine, &back, &cx()));
-    assert_eq!((failed.code.as_str(), failed.retryable), ("package_half_installed", false), "{failed:?}");
+    assert_eq!(
+        (failed.code.as_str(), failed.retryable),
+        ("package_half_installed", false),
+        "{failed:?}"
+    );
     assert!(failed.message.starts_with("drv-kmod "), "{failed:?}");
     run_on(&machine, &bundle.plan(&[("drv-kmod", "1.0")]), &cx()).expect("by such a lock");
     run_on(&machine, &back, &cx()).expect("and then back");
@@ -185,12 +242,26 @@ fn an_upgrade_that_failed_half_way_goes_back_at_once() {
     run_on(&machine, &plan("1.0"), &cx()).expect("installed");
     let failed = failure(run_on(&machine, &plan("2.0"), &cx()));
     assert_eq!(failed.code, "packages_failed", "{failed:?}");
-    assert!(tree.path("/var/lib/muster/apt/archives/half-top_2.0_amd64.deb").exists(), "or nothing was tried");
+    assert!(
+        tree.path("/var/lib/muster/apt/archives/half-top_2.0_amd64.deb")
+            .exists(),
+        "or nothing was tried"
+    );
     // The archives of the upgrade are no part of this plan.
     run_on(&machine, &plan("1.0"), &cx()).expect("rolled back by the first run");
     let database = dpkg::Database::read(&machine).expect("a database");
-    let version = |name: &str| database.find(name, "amd64").map(|found| found.version.clone());
-    assert_eq!((version("half-lib").as_deref(), version("half-top").as_deref()), (Some("1.0"), Some("1.0")));
+    let version = |name: &str| {
+        database
+            .find(name, "amd64")
+            .map(|found| found.version.clone())
+    };
+    assert_eq!(
+        (
+            version("half-lib").as_deref(),
+            version("half-top").as_deref()
+        ),
+        (Some("1.0"), Some("1.0"))
+    );
     assert!(!database.interrupted);
 }
 
@@ -200,7 +271,11 @@ fn hold_lock(tree: &Tree) -> Child {
         my $lock = pack("ssx4qqix4", F_WRLCK, 0, 0, 0, 0); fcntl(F, F_SETLK, $lock) or die; open(R, ">", "/run/held"); close R;
         select(undef, undef, undef, 0.05) while -e "/run/hold";"#;
     tree.write("/run/hold", "");
-    let holder = Command::new("chroot").arg(tree.path("/")).args(["perl", "-e", HOLD]).stdin(Stdio::null()).spawn();
+    let holder = Command::new("chroot")
+        .arg(tree.path("/"))
+        .args(["perl", "-e", HOLD])
+        .stdin(Stdio::null())
+        .spawn();
     let holder = holder.expect("perl");
     tree.wait_for("/run/held");
     holder
@@ -208,14 +283,23 @@ fn hold_lock(tree: &Tree) -> Child {
 
 #[test]
 fn a_lock_of_somebody_else_is_waited_for_and_then_reported() {
-    let Some((tree, bundle)) = setup(&["1.0"]) else { return };
+    let Some((tree, bundle)) = setup(&["1.0"]) else {
+        return;
+    };
     let machine = tree.machine();
     let mut holder = hold_lock(&tree);
     let mut impatient = machine.clone();
     impatient.lock_wait = Duration::from_millis(600);
     let held = failure(run_on(&impatient, &tuple(&bundle, "1.0"), &cx()));
-    assert_eq!((held.code.as_str(), held.retryable), ("package_lock_held", true), "{held:?}");
-    let who = format!("/var/lib/dpkg/lock-frontend has been held by process {} (perl)", holder.id());
+    assert_eq!(
+        (held.code.as_str(), held.retryable),
+        ("package_lock_held", true),
+        "{held:?}"
+    );
+    let who = format!(
+        "/var/lib/dpkg/lock-frontend has been held by process {} (perl)",
+        holder.id()
+    );
     assert!(held.message.starts_with(&who), "{held:?}");
     assert_eq!(versions(&machine), whole("absent"), "nothing was touched");
 
@@ -224,7 +308,10 @@ fn a_lock_of_somebody_else_is_waited_for_and_then_reported() {
         let converging = scope.spawn(|| run_on(&machine, &tuple(&bundle, "1.0"), &cx()));
         // Its debts are noted: it is about to change packages, and waits.
         tree.wait_for("/var/lib/muster/converge.json");
-        assert!(!machine.path("/usr/sbin/policy-rc.d").exists(), "it has begun under somebody else's lock");
+        assert!(
+            !machine.path("/usr/sbin/policy-rc.d").exists(),
+            "it has begun under somebody else's lock"
+        );
         tree.remove("/run/hold");
         converging.join().expect("no panic")
     });
@@ -241,8 +328,22 @@ impl Small {
         let at = tree.path(path);
         std::fs::create_dir_all(&at).expect("a folder");
         unshare(CloneFlags::CLONE_NEWNS).expect("a mount namespace of our own");
-        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).expect("private");
-        mount(Some("small"), &at, Some("tmpfs"), MsFlags::empty(), Some(options)).expect("a tmpfs");
+        mount(
+            None::<&str>,
+            "/",
+            None::<&str>,
+            MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+            None::<&str>,
+        )
+        .expect("private");
+        mount(
+            Some("small"),
+            &at,
+            Some("tmpfs"),
+            MsFlags::empty(),
+            Some(options),
+        )
+        .expect("a tmpfs");
         Self(at)
     }
 }
@@ -255,7 +356,9 @@ impl Drop for Small {
 
 #[test]
 fn a_full_disk_is_refused_before_anything_is_half_configured() {
-    let Some((tree, bundle)) = setup(&["1.0"]) else { return };
+    let Some((tree, bundle)) = setup(&["1.0"]) else {
+        return;
+    };
     let machine = tree.machine();
     let small = Small::mount(&tree, "/opt", "size=2m");
     let mut wanted: Vec<(&str, &str)> = TUPLE.iter().map(|(name, _)| (*name, "1.0")).collect();
@@ -263,8 +366,15 @@ fn a_full_disk_is_refused_before_anything_is_half_configured() {
     let plan = bundle.plan(&wanted);
     let full = failure(run_on(&machine, &plan, &cx()));
     assert_eq!(full.code, "disk_full", "{full:?}");
-    assert!(full.message.contains("free on /opt"), "it says where: {full:?}");
-    assert_eq!(versions(&machine), whole("absent"), "of six packages not one was begun");
+    assert!(
+        full.message.contains("free on /opt"),
+        "it says where: {full:?}"
+    );
+    assert_eq!(
+        versions(&machine),
+        whole("absent"),
+        "of six packages not one was begun"
+    );
     let database = dpkg::Database::read(&machine).expect("a database");
     assert!(!database.interrupted && !database.has("big"));
     drop(small);
@@ -282,7 +392,10 @@ fn files_beyond_their_number_are_refused_before_anything_is_half_configured() {
     let full = failure(run_on(&machine, &bundle.plan(&[("many", "1.0")]), &cx()));
     let database = dpkg::Database::read(&machine).expect("a database");
     assert!(!database.interrupted && !database.has("many"), "{full:?}");
-    assert!(full.code == "disk_full" && full.message.contains("files may yet be made on /opt"), "{full:?}");
+    assert!(
+        full.code == "disk_full" && full.message.contains("files may yet be made on /opt"),
+        "{full:?}"
+    );
     drop(small);
     run_on(&machine, &bundle.plan(&[("many", "1.0")]), &cx()).expect("with room");
 }
@@ -292,38 +405,67 @@ fn an_initramfs_that_its_kernel_will_write_is_counted_before() {
     let Some(tree) = Tree::unpack() else { return };
     let writes = "#!/bin/sh\nset -e\nhead -c 5M /dev/zero >/boot/initrd.img-6.1.0-40-amd64\n";
     let kernel = ("linux-image-6.1.0-40-amd64", "6.1.2-1");
-    let (machine, bundle) = (tree.machine(), Bundle::of(&[(kernel.0, kernel.1, "", &[("postinst", writes)])]));
+    let (machine, bundle) = (
+        tree.machine(),
+        Bundle::of(&[(kernel.0, kernel.1, "", &[("postinst", writes)])]),
+    );
     let small = Small::mount(&tree, "/boot", "size=8m");
     tree.write("/boot/initrd.img-6.1.0-9-amd64", &"x".repeat(4 << 20));
     let full = failure(run_on(&machine, &bundle.plan(&[kernel]), &cx()));
     let database = dpkg::Database::read(&machine).expect("a database");
     assert!(!database.interrupted && !database.has(kernel.0), "{full:?}");
-    assert!(full.code == "disk_full" && full.message.contains("free on /boot"), "{full:?}");
+    assert!(
+        full.code == "disk_full" && full.message.contains("free on /boot"),
+        "{full:?}"
+    );
     drop(small);
     run_on(&machine, &bundle.plan(&[kernel]), &cx()).expect("with room");
 }
 
 #[test]
 fn what_hands_changed_is_found_and_named() {
-    let Some((tree, bundle)) = setup(&["1.0", "2.0"]) else { return };
+    let Some((tree, bundle)) = setup(&["1.0", "2.0"]) else {
+        return;
+    };
     let (machine, mut plan) = (tree.machine(), tuple(&bundle, "2.0"));
-    plan.files =
-        vec![file("/etc/nccl.conf", "NCCL_DEBUG=WARN\n", "root", false), file("/etc/key", "hunter2", "root", true)];
+    plan.files = vec![
+        file("/etc/nccl.conf", "NCCL_DEBUG=WARN\n", "root", false),
+        file("/etc/key", "hunter2", "root", true),
+    ];
     plan.sysctl.insert("vm.swappiness".into(), "10".into());
     plan.absent = vec!["big".into()];
-    plan.services = vec![ServiceItem { name: "drv-fabric".into(), enabled: true, running: true, restart_on: vec![] }];
+    plan.services = vec![ServiceItem {
+        name: "drv-fabric".into(),
+        enabled: true,
+        running: true,
+        restart_on: vec![],
+    }];
     run_on(&machine, &plan, &cx()).expect("installed");
     plan.dry_run = true;
     let look = || run_on(&machine, &plan, &cx()).expect("a look");
     assert!(look().clean(), "{:#?}", look());
 
     tree.write("/etc/apt/sources.list.d/other.list", &bundle.source());
-    let down = ["drv-fabric=1.0", "drv-lib=1.0", "drv-kmod=1.0", "drv-tools=1.0", "drv-meta=1.0", "big=1.0"];
-    let by_hand: Vec<&str> =
-        ["apt-get", "-y", "--allow-downgrades", "install"].iter().chain(&down[..]).copied().collect();
+    let down = [
+        "drv-fabric=1.0",
+        "drv-lib=1.0",
+        "drv-kmod=1.0",
+        "drv-tools=1.0",
+        "drv-meta=1.0",
+        "big=1.0",
+    ];
+    let by_hand: Vec<&str> = ["apt-get", "-y", "--allow-downgrades", "install"]
+        .iter()
+        .chain(&down[..])
+        .copied()
+        .collect();
     let said = tree.output(&["apt-get", "update"]) + &tree.output(&by_hand);
     tree.write("/etc/nccl.conf", "NCCL_DEBUG=INFO\n");
-    std::fs::set_permissions(tree.path("/etc/key"), std::fs::Permissions::from_mode(0o644)).expect("a mode");
+    std::fs::set_permissions(
+        tree.path("/etc/key"),
+        std::fs::Permissions::from_mode(0o644),
+    )
+    .expect("a mode");
     tree.write("/proc/sys/vm/swappiness", "60\n");
     tree.remove("/etc/apt/preferences.d/muster");
     tree.output(&["systemctl", "stop", "drv-fabric.service"]);
@@ -345,7 +487,11 @@ fn what_hands_changed_is_found_and_named() {
         "sysctl vm.swappiness",
     ];
     assert_eq!(named, wanted, "{said}");
-    let package = found.items.iter().find(|item| item.item == "package drv-fabric").expect("the package");
+    let package = found
+        .items
+        .iter()
+        .find(|item| item.item == "package drv-fabric")
+        .expect("the package");
     assert_eq!(
         (package.before.as_deref(), package.after.as_deref()),
         (Some("1.0"), Some("2.0")),

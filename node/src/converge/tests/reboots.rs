@@ -8,17 +8,33 @@ const SLOW: &str = "#!/bin/sh\n[ ! -e /run/slow ] || { touch /run/in-postinst; s
 /// A driver as a package with a version, and stand-ins for modprobe and modinfo that read it from there: a loaded module is a folder below /sys.
 fn setup() -> Option<(Tree, Bundle)> {
     let tree = Tree::unpack()?;
-    let (old, new) = ([("usr/share/nvidia/version", "570.1\n")], [("usr/share/nvidia/version", "580.1\n")]);
+    let (old, new) = (
+        [("usr/share/nvidia/version", "570.1\n")],
+        [("usr/share/nvidia/version", "580.1\n")],
+    );
     let bundle = Bundle::of(&[
         ("nvidia-open", "570.1", "", &old),
         ("nvidia-open", "580.1", "", &new),
         (UNIT, "570.1", "Depends: nvidia-open (= 570.1)\n", &[]),
         (UNIT, "580.1", "Depends: nvidia-open (= 580.1)\n", &[]),
-        ("linux-image-6.1.0-40-amd64", "6.1.153-1", "", &[("boot/vmlinuz-6.1.0-40-amd64", "40\n")]),
-        ("linux-image-6.1.0-41-amd64", "6.1.155-1", "", &[("boot/vmlinuz-6.1.0-41-amd64", "41\n")]),
+        (
+            "linux-image-6.1.0-40-amd64",
+            "6.1.153-1",
+            "",
+            &[("boot/vmlinuz-6.1.0-40-amd64", "40\n")],
+        ),
+        (
+            "linux-image-6.1.0-41-amd64",
+            "6.1.155-1",
+            "",
+            &[("boot/vmlinuz-6.1.0-41-amd64", "41\n")],
+        ),
         ("mlnx-ofed-kernel-dkms", "24.10", "", &[("postinst", SLOW)]),
     ]);
-    tree.program("/usr/sbin/modinfo", "#!/bin/sh\n[ $2 = version ] && cat /usr/share/nvidia/version\n");
+    tree.program(
+        "/usr/sbin/modinfo",
+        "#!/bin/sh\n[ $2 = version ] && cat /usr/share/nvidia/version\n",
+    );
     let modprobe = "#!/bin/sh\n[ ! -e /run/old-kernel ] || exit 1\nmkdir -p /sys/module/$2\ncp /usr/share/nvidia/version /sys/module/$2/version\n";
     tree.program("/usr/sbin/modprobe", modprobe);
     Some((tree, bundle))
@@ -27,15 +43,22 @@ fn setup() -> Option<(Tree, Bundle)> {
 fn driver(bundle: &Bundle, version: &str) -> ConvergePlan {
     let mut plan = bundle.plan(&[("nvidia-open", version), (UNIT, version)]);
     plan.modules_load = vec!["nvidia".into()];
-    plan.services = vec![ServiceItem { name: UNIT.into(), enabled: true, running: true, restart_on: vec![] }];
+    plan.services = vec![ServiceItem {
+        name: UNIT.into(),
+        enabled: true,
+        running: true,
+        restart_on: vec![],
+    }];
     plan
 }
 
 /// What is in memory goes; the disk stays.
 fn boot(tree: &Tree) {
-    for path in
-        ["/run/muster/reboot.json", "/sys/module/nvidia/version", "/var/lib/units/nvidia-fabricmanager.service.active"]
-    {
+    for path in [
+        "/run/muster/reboot.json",
+        "/sys/module/nvidia/version",
+        "/var/lib/units/nvidia-fabricmanager.service.active",
+    ] {
         let _ = std::fs::remove_file(tree.path(path));
     }
     let _ = std::fs::remove_dir(tree.path("/sys/module/nvidia"));
@@ -43,23 +66,39 @@ fn boot(tree: &Tree) {
 
 #[test]
 fn a_changed_driver_waits_for_the_boot_and_is_loaded_after_it() {
-    let Some((tree, bundle)) = setup() else { return };
+    let Some((tree, bundle)) = setup() else {
+        return;
+    };
     let machine = tree.machine();
     let first = run_on(&machine, &driver(&bundle, "570.1"), &cx()).expect("the first driver");
-    assert_eq!(first.reboot_for, Vec::<String>::new(), "no other driver was loaded");
+    assert_eq!(
+        first.reboot_for,
+        Vec::<String>::new(),
+        "no other driver was loaded"
+    );
 
     // Up, and back again.
     for version in ["580.1", "570.1"] {
         let mut plan = driver(&bundle, version);
         plan.dry_run = true;
         let forecast = run_on(&machine, &plan, &cx()).expect("a look");
-        assert_eq!(forecast.reboot_for, ["package nvidia-open"], "a plan says it before");
+        assert_eq!(
+            forecast.reboot_for,
+            ["package nvidia-open"],
+            "a plan says it before"
+        );
         plan.dry_run = false;
         let units = tree.text("/var/log/units").len();
         let moved = run_on(&machine, &plan, &cx()).expect("another driver");
-        assert_eq!(moved.reboot_for, ["reboot for package nvidia-open", "loaded module nvidia"]);
+        assert_eq!(
+            moved.reboot_for,
+            ["reboot for package nvidia-open", "loaded module nvidia"]
+        );
         let later = &tree.text("/var/log/units")[units..];
-        assert!(!later.contains("start"), "nothing was started against the old module: {later}");
+        assert!(
+            !later.contains("start"),
+            "nothing was started against the old module: {later}"
+        );
         // Without its note, which a kill may have cost it, the loaded module still tells.
         tree.remove("/run/muster/reboot.json");
         let again = run_on(&machine, &plan, &cx()).expect("once more");
@@ -70,26 +109,46 @@ fn a_changed_driver_waits_for_the_boot_and_is_loaded_after_it() {
         assert_eq!(booted.reboot_for, Vec::<String>::new());
         let changed = outcomes(&booted, ItemOutcome::Changed);
         assert_eq!(changed, ["module nvidia", "service nvidia-fabricmanager"]);
-        assert_eq!(tree.text("/sys/module/nvidia/version"), format!("{version}\n"));
+        assert_eq!(
+            tree.text("/sys/module/nvidia/version"),
+            format!("{version}\n")
+        );
         assert!(run_on(&machine, &plan, &cx()).expect("and again").clean());
     }
 }
 
 #[test]
 fn modules_and_services_of_another_kernel_wait_for_it() {
-    let Some((tree, bundle)) = setup() else { return };
+    let Some((tree, bundle)) = setup() else {
+        return;
+    };
     let machine = tree.machine();
     let mut plan = driver(&bundle, "570.1");
-    plan.packages.extend(bundle.plan(&[("linux-image-6.1.0-40-amd64", "6.1.153-1")]).packages);
+    plan.packages.extend(
+        bundle
+            .plan(&[("linux-image-6.1.0-40-amd64", "6.1.153-1")])
+            .packages,
+    );
     plan.sysctl.insert("dev.nvidia.example".into(), "1".into());
     tree.write("/proc/sys/kernel/osrelease", "6.1.0-9-amd64\n");
     // As modprobe does where the modules are built for another kernel.
     tree.write("/run/old-kernel", "");
     let report = run_on(&machine, &plan, &cx()).expect("the run succeeds");
-    for item in ["running kernel", "module nvidia", "sysctl dev.nvidia.example", "service nvidia-fabricmanager"] {
-        assert!(report.reboot_for.iter().any(|waits| waits == item), "{item}: {report:#?}");
+    for item in [
+        "running kernel",
+        "module nvidia",
+        "sysctl dev.nvidia.example",
+        "service nvidia-fabricmanager",
+    ] {
+        assert!(
+            report.reboot_for.iter().any(|waits| waits == item),
+            "{item}: {report:#?}"
+        );
     }
-    assert_eq!(tree.text("/var/log/units"), "daemon-reload\nenable nvidia-fabricmanager.service\n");
+    assert_eq!(
+        tree.text("/var/log/units"),
+        "daemon-reload\nenable nvidia-fabricmanager.service\n"
+    );
 
     boot(&tree);
     tree.remove("/run/old-kernel");
@@ -97,33 +156,52 @@ fn modules_and_services_of_another_kernel_wait_for_it() {
     tree.write("/proc/sys/dev/nvidia/example", "0\n");
     let booted = run_on(&machine, &plan, &cx()).expect("after the boot");
     assert_eq!(booted.reboot_for, Vec::<String>::new());
-    assert!(outcomes(&booted, ItemOutcome::Changed).contains(&"service nvidia-fabricmanager"), "{booted:#?}");
+    assert!(
+        outcomes(&booted, ItemOutcome::Changed).contains(&"service nvidia-fabricmanager"),
+        "{booted:#?}"
+    );
 }
 
 #[test]
 fn a_blacklisted_module_that_is_loaded_holds_back_the_driver_that_replaces_it() {
-    let Some((tree, bundle)) = setup() else { return };
+    let Some((tree, bundle)) = setup() else {
+        return;
+    };
     let machine = tree.machine();
     let mut plan = driver(&bundle, "570.1");
     plan.modules_blacklist = vec!["nouveau".into()];
     tree.write("/sys/module/nouveau/refcnt", "1\n");
     let report = run_on(&machine, &plan, &cx()).expect("the run succeeds");
-    let waits = ["blacklisted module nouveau", "module nvidia", "service nvidia-fabricmanager"];
+    let waits = [
+        "blacklisted module nouveau",
+        "module nvidia",
+        "service nvidia-fabricmanager",
+    ];
     assert_eq!(report.reboot_for, waits);
 }
 
 #[test]
 fn what_modprobe_is_told_reaches_every_initramfs_and_a_loaded_module_by_a_boot() {
-    let Some((tree, bundle)) = setup() else { return };
+    let Some((tree, bundle)) = setup() else {
+        return;
+    };
     let machine = tree.machine();
-    tree.program("/usr/sbin/update-initramfs", "#!/bin/sh\necho \"$@\" >>/var/log/initramfs\n");
+    tree.program(
+        "/usr/sbin/update-initramfs",
+        "#!/bin/sh\necho \"$@\" >>/var/log/initramfs\n",
+    );
     tree.program("/usr/bin/lsinitramfs", "#!/bin/sh\ncat $1\n");
     // Only the older one, which does not run, holds nouveau; of the third there are no modules any more.
-    for (release, holds) in
-        [("6.1.0-9-amd64", "usr/lib/modules/6.1.0-9-amd64/kernel/nouveau.ko\n"), ("6.1.0-40-amd64", "")]
-    {
+    for (release, holds) in [
+        (
+            "6.1.0-9-amd64",
+            "usr/lib/modules/6.1.0-9-amd64/kernel/nouveau.ko\n",
+        ),
+        ("6.1.0-40-amd64", ""),
+    ] {
         tree.write(&format!("/boot/initrd.img-{release}"), holds);
-        std::fs::create_dir_all(tree.path(&format!("/usr/lib/modules/{release}"))).expect("a folder");
+        std::fs::create_dir_all(tree.path(&format!("/usr/lib/modules/{release}")))
+            .expect("a folder");
     }
     tree.write("/boot/initrd.img-5.10.0-1-amd64", "");
     tree.write("/proc/sys/kernel/osrelease", "6.1.0-40-amd64\n");
@@ -133,27 +211,61 @@ fn what_modprobe_is_told_reaches_every_initramfs_and_a_loaded_module_by_a_boot()
     assert_eq!(tree.text("/var/log/initramfs"), "-u -k 6.1.0-9-amd64\n");
 
     let path = "/etc/modprobe.d/nvidia.conf";
-    plan.files = vec![file(path, "options nvidia NVreg_EnableGpuFirmware=1\n", "root", false)];
-    let look = run_on(&machine, &ConvergePlan { dry_run: true, ..plan.clone() }, &cx()).expect("a look");
-    assert_eq!(look.reboot_for, [format!("file {path}")], "the module is loaded with the former options");
+    plan.files = vec![file(
+        path,
+        "options nvidia NVreg_EnableGpuFirmware=1\n",
+        "root",
+        false,
+    )];
+    let look = run_on(
+        &machine,
+        &ConvergePlan {
+            dry_run: true,
+            ..plan.clone()
+        },
+        &cx(),
+    )
+    .expect("a look");
+    assert_eq!(
+        look.reboot_for,
+        [format!("file {path}")],
+        "the module is loaded with the former options"
+    );
     tree.write("/var/log/initramfs", "");
-    tree.write("/boot/initrd.img-6.1.0-40-amd64", "usr/lib/modules/6.1.0-40-amd64/updates/dkms/nvidia.ko.xz\n");
+    tree.write(
+        "/boot/initrd.img-6.1.0-40-amd64",
+        "usr/lib/modules/6.1.0-40-amd64/updates/dkms/nvidia.ko.xz\n",
+    );
     let told = run_on(&machine, &plan, &cx()).expect("options");
     assert_eq!(told.reboot_for, [format!("reboot for file {path}")]);
-    assert_eq!(tree.text("/var/log/initramfs"), "-u -k 6.1.0-40-amd64\n", "where the module is");
+    assert_eq!(
+        tree.text("/var/log/initramfs"),
+        "-u -k 6.1.0-40-amd64\n",
+        "where the module is"
+    );
     // One that was told otherwise before is written, too, whatever the file says now.
     tree.write("/var/log/initramfs", "");
-    tree.write("/boot/initrd.img-6.1.0-9-amd64", "etc/modprobe.d/nvidia.conf\n");
+    tree.write(
+        "/boot/initrd.img-6.1.0-9-amd64",
+        "etc/modprobe.d/nvidia.conf\n",
+    );
     plan.files = vec![file(path, "# none\n", "root", false)];
     run_on(&machine, &plan, &cx()).expect("no options");
     assert_eq!(tree.text("/var/log/initramfs"), "-u -k 6.1.0-9-amd64\n");
     boot(&tree);
-    assert_eq!(run_on(&machine, &plan, &cx()).expect("after the boot").reboot_for, Vec::<String>::new());
+    assert_eq!(
+        run_on(&machine, &plan, &cx())
+            .expect("after the boot")
+            .reboot_for,
+        Vec::<String>::new()
+    );
 }
 
 #[test]
 fn a_module_that_was_configured_after_a_power_cut_asks_for_a_boot() {
-    let Some((tree, bundle)) = setup() else { return };
+    let Some((tree, bundle)) = setup() else {
+        return;
+    };
     let machine = tree.machine();
     let plan = bundle.plan(&[("mlnx-ofed-kernel-dkms", "24.10")]);
     tree.write("/run/slow", "");
@@ -167,40 +279,81 @@ fn a_module_that_was_configured_after_a_power_cut_asks_for_a_boot() {
     tree.remove("/run/slow");
     boot(&tree);
     let mended = run_on(&machine, &plan, &cx()).expect("the run after the cut");
-    assert_eq!(mended.reboot_for, ["reboot for package mlnx-ofed-kernel-dkms"]);
+    assert_eq!(
+        mended.reboot_for,
+        ["reboot for package mlnx-ofed-kernel-dkms"]
+    );
     boot(&tree);
-    assert!(run_on(&machine, &plan, &cx()).expect("after the boot").clean());
+    assert!(
+        run_on(&machine, &plan, &cx())
+            .expect("after the boot")
+            .clean()
+    );
 }
 
 #[test]
 fn a_former_kernel_is_booted_although_a_newer_one_is_there() {
-    let Some((tree, bundle)) = setup() else { return };
+    let Some((tree, bundle)) = setup() else {
+        return;
+    };
     let machine = tree.machine();
-    let (menu, runs) = ("/etc/default/grub.d/50-muster.cfg", "/proc/sys/kernel/osrelease");
+    let (menu, runs) = (
+        "/etc/default/grub.d/50-muster.cfg",
+        "/proc/sys/kernel/osrelease",
+    );
     let item = format!("file {menu}");
     let kernel = |name, version| {
         let mut plan = bundle.plan(&[(name, version)]);
         plan.kernel_args = vec!["quiet".into()];
         plan
     };
-    let (old, new) =
-        (kernel("linux-image-6.1.0-40-amd64", "6.1.153-1"), kernel("linux-image-6.1.0-41-amd64", "6.1.155-1"));
+    let (old, new) = (
+        kernel("linux-image-6.1.0-40-amd64", "6.1.153-1"),
+        kernel("linux-image-6.1.0-41-amd64", "6.1.155-1"),
+    );
     tree.write(runs, "6.1.0-41-amd64\n");
     run_on(&machine, &new, &cx()).expect("the newer kernel");
     let by_itself = tree.text(menu);
-    assert!(!by_itself.contains("GRUB_DEFAULT"), "the newest boots by itself");
+    assert!(
+        !by_itself.contains("GRUB_DEFAULT"),
+        "the newest boots by itself"
+    );
     boot(&tree);
 
-    let look = run_on(&machine, &ConvergePlan { dry_run: true, ..old.clone() }, &cx()).expect("a look");
-    assert!(outcomes(&look, ItemOutcome::Differs).contains(&item.as_str()), "{look:#?}");
+    let look = run_on(
+        &machine,
+        &ConvergePlan {
+            dry_run: true,
+            ..old.clone()
+        },
+        &cx(),
+    )
+    .expect("a look");
+    assert!(
+        outcomes(&look, ItemOutcome::Differs).contains(&item.as_str()),
+        "{look:#?}"
+    );
     tree.write("/var/log/grub", "");
     let report = run_on(&machine, &old, &cx()).expect("the rollback");
-    assert_eq!(report.reboot_for, ["running kernel", "reboot for package linux-image-6.1.0-40-amd64"]);
+    assert_eq!(
+        report.reboot_for,
+        [
+            "running kernel",
+            "reboot for package linux-image-6.1.0-40-amd64"
+        ]
+    );
     assert_eq!(tree.text("/var/log/grub"), "grub-mkconfig\n");
     // As grub-mkconfig reads it, and as 10_linux calls its entries.
-    let read = format!("GRUB_DEVICE_UUID=0b5e-11; . {menu}; echo $GRUB_DEFAULT $GRUB_DISABLE_SUBMENU");
-    assert_eq!(tree.output(&["sh", "-c", &read]), "gnulinux-6.1.0-40-amd64-advanced-0b5e-11 true\n");
-    assert!(tree.text(menu).starts_with(&by_itself), "the arguments stay");
+    let read =
+        format!("GRUB_DEVICE_UUID=0b5e-11; . {menu}; echo $GRUB_DEFAULT $GRUB_DISABLE_SUBMENU");
+    assert_eq!(
+        tree.output(&["sh", "-c", &read]),
+        "gnulinux-6.1.0-40-amd64-advanced-0b5e-11 true\n"
+    );
+    assert!(
+        tree.text(menu).starts_with(&by_itself),
+        "the arguments stay"
+    );
     let again = run_on(&machine, &old, &cx()).expect("and again");
     assert_eq!(outcomes(&again, ItemOutcome::Changed), Vec::<&str>::new());
 
@@ -208,14 +361,22 @@ fn a_former_kernel_is_booted_although_a_newer_one_is_there() {
     tree.write(runs, "6.1.0-40-amd64\n");
     let booted = run_on(&machine, &old, &cx()).expect("after the boot");
     assert_eq!(booted.reboot_for, Vec::<String>::new());
-    assert_eq!(outcomes(&booted, ItemOutcome::Changed), [item.as_str(), "package linux-image-6.1.0-41-amd64"]);
-    assert_eq!((tree.text(menu), tree.text("/var/log/grub")), (by_itself, "grub-mkconfig\ngrub-mkconfig\n".into()));
+    assert_eq!(
+        outcomes(&booted, ItemOutcome::Changed),
+        [item.as_str(), "package linux-image-6.1.0-41-amd64"]
+    );
+    assert_eq!(
+        (tree.text(menu), tree.text("/var/log/grub")),
+        (by_itself, "grub-mkconfig\ngrub-mkconfig\n".into())
+    );
     assert!(run_on(&machine, &old, &cx()).expect("and again").clean());
 }
 
 #[test]
 fn a_boot_menu_that_was_cut_in_writing_is_still_the_former_one() {
-    let Some((tree, bundle)) = setup() else { return };
+    let Some((tree, bundle)) = setup() else {
+        return;
+    };
     let (machine, menu) = (tree.machine(), "/boot/grub/grub.cfg");
     let mut plan = bundle.plan(&[]);
     plan.kernel_args = vec!["iommu=pt".into()];
@@ -236,7 +397,9 @@ fn a_boot_menu_that_was_cut_in_writing_is_still_the_former_one() {
 
 #[test]
 fn boot_files_that_lost_a_setting_are_written_once_before_the_boot_that_brings_it() {
-    let Some((tree, bundle)) = setup() else { return };
+    let Some((tree, bundle)) = setup() else {
+        return;
+    };
     let machine = tree.machine();
     let mut plan = bundle.plan(&[]);
     plan.kernel_args = vec!["iommu=pt".into()];
@@ -246,18 +409,31 @@ fn boot_files_that_lost_a_setting_are_written_once_before_the_boot_that_brings_i
     boot(&tree);
     tree.write("/var/log/grub", "");
     tree.write("/sys/module/nouveau/refcnt", "1\n");
-    tree.program("/usr/sbin/update-initramfs", "#!/bin/sh\necho \"$@\" >>/var/log/initramfs\n");
-    tree.program("/usr/bin/lsinitramfs", "#!/bin/sh\necho usr/lib/modules/6.1.0-9-amd64/kernel/nouveau.ko\n");
+    tree.program(
+        "/usr/sbin/update-initramfs",
+        "#!/bin/sh\necho \"$@\" >>/var/log/initramfs\n",
+    );
+    tree.program(
+        "/usr/bin/lsinitramfs",
+        "#!/bin/sh\necho usr/lib/modules/6.1.0-9-amd64/kernel/nouveau.ko\n",
+    );
     tree.write("/boot/initrd.img-6.1.0-9-amd64", "");
     std::fs::create_dir_all(tree.path("/usr/lib/modules/6.1.0-9-amd64")).expect("a folder");
     for _ in 0..2 {
         let report = run_on(&machine, &plan, &cx()).expect("it waits for a boot");
-        assert_eq!(report.reboot_for, ["blacklisted module nouveau", "kernel argument iommu=pt"]);
+        assert_eq!(
+            report.reboot_for,
+            ["blacklisted module nouveau", "kernel argument iommu=pt"]
+        );
         assert_eq!(tree.text("/var/log/grub"), "grub-mkconfig\n");
         assert_eq!(tree.text("/var/log/initramfs"), "-u -k 6.1.0-9-amd64\n");
     }
     std::fs::remove_dir_all(tree.path("/sys/module/nouveau")).expect("a folder");
     tree.write("/proc/cmdline", "quiet iommu=pt\n");
     boot(&tree);
-    assert!(run_on(&machine, &plan, &cx()).expect("after the boot").clean());
+    assert!(
+        run_on(&machine, &plan, &cx())
+            .expect("after the boot")
+            .clean()
+    );
 }

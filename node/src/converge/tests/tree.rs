@@ -97,15 +97,24 @@ impl Tree {
             }
         };
         let folder = tempfile::tempdir().expect("a folder");
-        let status = Command::new("tar").arg("-C").arg(folder.path()).arg("-xf").arg(archive).status().expect("tar");
+        let status = Command::new("tar")
+            .arg("-C")
+            .arg(folder.path())
+            .arg("-xf")
+            .arg(archive)
+            .status()
+            .expect("tar");
         assert!(status.success(), "the tree is unpacked");
         let tree = Self { folder };
         for (path, text) in PROGRAMS {
             tree.program(path, text);
         }
         // The kernel's files, as plain files: what is written is what is read.
-        for (path, text) in [("/proc/sys/vm/swappiness", "60\n"), ("/proc/cmdline", "quiet\n"), ("/var/log/starts", "")]
-        {
+        for (path, text) in [
+            ("/proc/sys/vm/swappiness", "60\n"),
+            ("/proc/cmdline", "quiet\n"),
+            ("/var/log/starts", ""),
+        ] {
             tree.write(path, text);
         }
         Some(tree)
@@ -127,7 +136,8 @@ impl Tree {
     /// A program of the tree.
     pub(super) fn program(&self, path: &str, text: &str) {
         self.write(path, text);
-        std::fs::set_permissions(self.path(path), std::fs::Permissions::from_mode(0o755)).expect("a mode");
+        std::fs::set_permissions(self.path(path), std::fs::Permissions::from_mode(0o755))
+            .expect("a mode");
     }
 
     pub(super) fn text(&self, path: &str) -> String {
@@ -140,14 +150,21 @@ impl Tree {
 
     /// Runs a program in the tree and gives all it said.
     pub(super) fn output(&self, argv: &[&str]) -> String {
-        let done = Command::new("chroot").arg(self.folder.path()).args(argv).output().expect("chroot");
+        let done = Command::new("chroot")
+            .arg(self.folder.path())
+            .args(argv)
+            .output()
+            .expect("chroot");
         String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned()
     }
 
     pub(super) fn wait_for(&self, path: &str) {
         let started = Instant::now();
         while !self.path(path).exists() {
-            assert!(started.elapsed() < Duration::from_secs(300), "{path} never came");
+            assert!(
+                started.elapsed() < Duration::from_secs(300),
+                "{path} never came"
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -155,7 +172,9 @@ impl Tree {
     /// `kill -9` of every process whose root is this tree: apt, dpkg and its scripts at once, as a power cut would.
     pub(super) fn kill_everything(&self) -> usize {
         let inside = self.processes();
-        inside.iter().for_each(|pid| _ = kill(Pid::from_raw(*pid), Signal::SIGKILL));
+        inside
+            .iter()
+            .for_each(|pid| _ = kill(Pid::from_raw(*pid), Signal::SIGKILL));
         inside.len()
     }
 
@@ -163,7 +182,10 @@ impl Tree {
         let root = self.folder.path().canonicalize().expect("a root");
         let all = std::fs::read_dir("/proc").expect("/proc").flatten();
         let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        pids.filter(|pid| std::fs::read_link(format!("/proc/{pid}/root")).is_ok_and(|link| link == root)).collect()
+        pids.filter(|pid| {
+            std::fs::read_link(format!("/proc/{pid}/root")).is_ok_and(|link| link == root)
+        })
+        .collect()
     }
 }
 
@@ -182,7 +204,8 @@ fn archive(name: &str, package: Option<&str>) -> Result<PathBuf, String> {
     std::fs::create_dir_all(&cache).map_err(|error| error.to_string())?;
     let archive = cache.join(format!("{name}.tar"));
     // Tests are processes of their own: the first one builds, the others wait.
-    let lock = std::fs::File::create(cache.join(format!("{name}.lock"))).map_err(|error| error.to_string())?;
+    let lock = std::fs::File::create(cache.join(format!("{name}.lock")))
+        .map_err(|error| error.to_string())?;
     lock.lock().map_err(|error| error.to_string())?;
     if !archive.exists() {
         let building = cache.join(format!("{name}.new.tar"));

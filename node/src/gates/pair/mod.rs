@@ -42,7 +42,9 @@ pub fn command(arguments: &[String]) -> ExitCode {
             let _held = lock::take(given.job)?;
             serve::run(&given.plan, serve::Until::InputEnds)
         }),
-        ["serve", ..] => by_hand(&arguments[1..]).and_then(|plan| serve::run(&plan, serve::Until::Told)),
+        ["serve", ..] => {
+            by_hand(&arguments[1..]).and_then(|plan| serve::run(&plan, serve::Until::Told))
+        }
         ["ask", "-"] => read_plan().and_then(|given| ask(&given)),
         // By hand it is a gate like any other: the variables lead to the other end.
         ["ask", ..] => return gates::command(&arguments[1..]),
@@ -67,12 +69,19 @@ fn by_hand(arguments: &[String]) -> Result<GatePlan, Failure> {
 /// The first line on stdin. What follows it is nobody's.
 fn read_plan() -> Result<PairPlan, Failure> {
     let mut line = Vec::new();
-    std::io::stdin().lock().take(PLAN_MAX).read_until(b'\n', &mut line).map_err(io("the plan"))?;
+    std::io::stdin()
+        .lock()
+        .take(PLAN_MAX)
+        .read_until(b'\n', &mut line)
+        .map_err(io("the plan"))?;
     let given: PairPlan = serde_json::from_slice(&line)
         .map_err(|error| fatal("bad_plan", format!("the plan cannot be read: {error}")))?;
     match given.protocol {
         PROTOCOL => Ok(given),
-        other => Err(fatal("protocol", format!("the plan speaks protocol {other}, this is {PROTOCOL}"))),
+        other => Err(fatal(
+            "protocol",
+            format!("the plan speaks protocol {other}, this is {PROTOCOL}"),
+        )),
     }
 }
 
@@ -81,23 +90,36 @@ fn ask(given: &PairPlan) -> Result<(), Failure> {
     let gate = only_gate(&given.plan)?;
     let _held = lock::take(given.job)?;
     let cx = JobContext::foreground(Duration::from_secs(gate.timeout_s) + MARGIN);
-    let gates::Ran { results, fingerprint, .. } = gates::run(&given.plan, &cx)?;
-    say(&PairAnswer { results, fingerprint })
+    let gates::Ran {
+        results,
+        fingerprint,
+        ..
+    } = gates::run(&given.plan, &cx)?;
+    say(&PairAnswer {
+        results,
+        fingerprint,
+    })
 }
 
 /// The one pair gate that a plan asks for.
 fn only_gate(plan: &GatePlan) -> Result<&Gate, Failure> {
     match gates::chosen(plan)?[..] {
         [gate] if gate.peer.is_some() => Ok(gate),
-        [gate] => Err(fatal("bad_plan", format!("{} is measured on one node alone", gate.id))),
+        [gate] => Err(fatal(
+            "bad_plan",
+            format!("{} is measured on one node alone", gate.id),
+        )),
         _ => Err(fatal("bad_plan", "one gate at a time: --only ID")),
     }
 }
 
 /// One line of JSON, at once.
 fn say(line: &impl serde::Serialize) -> Result<(), Failure> {
-    let mut text = serde_json::to_string(line).map_err(|error| fatal("malformed", error.to_string()))?;
+    let mut text =
+        serde_json::to_string(line).map_err(|error| fatal("malformed", error.to_string()))?;
     text.push('\n');
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(io("stdout"))
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(io("stdout"))
 }

@@ -20,7 +20,12 @@ pub(super) fn choose(seed: u32) -> Result<u16, Failure> {
     let start = u16::try_from(seed % u32::from(PORTS)).unwrap_or(0);
     let mut ports = (0..PORTS).map(|step| FIRST + (start + step) % PORTS);
     let free = ports.find(|port| TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok());
-    free.ok_or_else(|| retryable("no_port", format!("ports {FIRST} to {} are all taken", FIRST + PORTS - 1)))
+    free.ok_or_else(|| {
+        retryable(
+            "no_port",
+            format!("ports {FIRST} to {} are all taken", FIRST + PORTS - 1),
+        )
+    })
 }
 
 /// Whether somebody listens on a TCP port of this network namespace, of whatever family.
@@ -56,10 +61,12 @@ mod tests {
 
     #[test]
     fn a_connection_from_a_port_is_no_listener() {
-        let table =
-            "  sl  local_address rem_address   st tx_queue\n   0: 0100007F:7530 0100007F:1F90 01 00000000:00000000\n";
+        let table = "  sl  local_address rem_address   st tx_queue\n   0: 0100007F:7530 0100007F:1F90 01 00000000:00000000\n";
         assert!(!listens(table, 0x7530));
         assert!(listens(&table.replace(" 01 ", " 0A "), 0x7530));
-        assert!(!listens(&table.replace(" 01 ", " 0A "), 0x1F90), "the other end's port is not ours");
+        assert!(
+            !listens(&table.replace(" 01 ", " 0A "), 0x1F90),
+            "the other end's port is not ours"
+        );
     }
 }

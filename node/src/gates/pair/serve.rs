@@ -41,12 +41,17 @@ pub(super) enum Until {
 /// `needs` when the node must not be loaded, `not_listening` when the tool ended or was silent before it listened, `peer_timeout` when it had its time.
 pub(super) fn run(plan: &GatePlan, until: Until) -> Result<(), Failure> {
     let gate = only_gate(plan)?;
-    let peer = gate.peer.as_ref().ok_or_else(|| fatal("bad_plan", "the gate has no peer"))?;
+    let peer = gate
+        .peer
+        .as_ref()
+        .ok_or_else(|| fatal("bad_plan", "the gate has no peer"))?;
     refuse(gate, plan)?;
     // Before any thread: those that come later have the same mask.
     let stop = Stop::watch(until)?;
     let port = match plan.variables.get("pair_port") {
-        Some(given) => given.parse().map_err(|_| fatal("usage", format!("{given:?} is no port")))?,
+        Some(given) => given
+            .parse()
+            .map_err(|_| fatal("usage", format!("{given:?} is no port")))?,
         None => port::choose(std::process::id())?,
     };
     let mut words = plan.variables.clone();
@@ -59,21 +64,36 @@ pub(super) fn run(plan: &GatePlan, until: Until) -> Result<(), Failure> {
     say(&PairLine::Listening { port })?;
     while Instant::now() < deadline {
         if let Some(status) = tool.ended()? {
-            return say(&PairLine::Ended { exit: status.code(), said: tool::tail(tool.said().as_bytes(), SAID_MAX) });
+            return say(&PairLine::Ended {
+                exit: status.code(),
+                said: tool::tail(tool.said().as_bytes(), SAID_MAX),
+            });
         }
         if stop.asked() {
             return Ok(());
         }
         std::thread::sleep(POLL);
     }
-    Err(retryable("peer_timeout", format!("{} had its time and was killed: nobody came, or nobody left", peer.argv[0])))
+    Err(retryable(
+        "peer_timeout",
+        format!(
+            "{} had its time and was killed: nobody came, or nobody left",
+            peer.argv[0]
+        ),
+    ))
 }
 
 /// What keeps a node from asking keeps it from being asked.
 fn refuse(gate: &Gate, plan: &GatePlan) -> Result<(), Failure> {
     let cx = JobContext::foreground(MARGIN);
     let shared = Shared::default();
-    let bench = Bench { machine: Machine::host(), plan, facts: &Facts::default(), cx: &cx, shared: &shared };
+    let bench = Bench {
+        machine: Machine::host(),
+        plan,
+        facts: &Facts::default(),
+        cx: &cx,
+        shared: &shared,
+    };
     match needs::refusal(gate, &bench) {
         Some(why) => Err(fatal("needs", why)),
         None => Ok(()),
@@ -81,10 +101,19 @@ fn refuse(gate: &Gate, plan: &GatePlan) -> Result<(), Failure> {
 }
 
 fn start(peer: &Peer, words: &BTreeMap<String, String>) -> Result<Running, Failure> {
-    let argv = peer.argv.iter().map(|argument| execute::expand(argument, words));
-    let argv = argv.collect::<Result<Vec<String>, String>>().map_err(|why| fatal("no_variable", why))?;
+    let argv = peer
+        .argv
+        .iter()
+        .map(|argument| execute::expand(argument, words));
+    let argv = argv
+        .collect::<Result<Vec<String>, String>>()
+        .map_err(|why| fatal("no_variable", why))?;
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-    Ok(Running::start(&Call { argv: &argv, kills_leftovers: true, ..Call::default() })?)
+    Ok(Running::start(&Call {
+        argv: &argv,
+        kills_leftovers: true,
+        ..Call::default()
+    })?)
 }
 
 /// Waits until the tool listens; `false` when it was told to stop before.
@@ -92,7 +121,10 @@ fn listening(tool: &mut Running, peer: &Peer, port: u16, stop: &Stop) -> Result<
     let started = Instant::now();
     let failed = |tool: &Running, what: String| {
         let said = tool::tail(tool.said().as_bytes(), 600);
-        Err(retryable("not_listening", format!("{} {what}: {said}", peer.argv[0])))
+        Err(retryable(
+            "not_listening",
+            format!("{} {what}: {said}", peer.argv[0]),
+        ))
     };
     while started.elapsed() < Duration::from_secs(peer.ready_s) {
         if let Some(status) = tool.ended()? {
@@ -136,10 +168,14 @@ impl Stop {
                 ended.store(true, Ordering::Relaxed);
             });
         }
-        Ok(Self { signals, input_ended })
+        Ok(Self {
+            signals,
+            input_ended,
+        })
     }
 
     fn asked(&self) -> bool {
-        self.input_ended.load(Ordering::Relaxed) || matches!(self.signals.read_signal(), Ok(Some(_)))
+        self.input_ended.load(Ordering::Relaxed)
+            || matches!(self.signals.read_signal(), Ok(Some(_)))
     }
 }

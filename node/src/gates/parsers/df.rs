@@ -18,11 +18,36 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     }
     scan::whole(answer.text)?;
     let mut lines = answer.text.lines();
-    let head: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
+    let head: Vec<&str> = lines
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
     let of = match head[..] {
-        ["Filesystem", "1024-blocks", "Used", "Available", "Capacity", "Mounted", "on"] => Of::Space,
-        ["Filesystem", "Inodes", "IUsed", "IFree", "IUse%", "Mounted", "on"] => Of::Inodes,
-        _ => return Err(format!("{:?} are not the columns of df -P -k or df -P -i", scan::word(&head.join(" ")))),
+        [
+            "Filesystem",
+            "1024-blocks",
+            "Used",
+            "Available",
+            "Capacity",
+            "Mounted",
+            "on",
+        ] => Of::Space,
+        [
+            "Filesystem",
+            "Inodes",
+            "IUsed",
+            "IFree",
+            "IUse%",
+            "Mounted",
+            "on",
+        ] => Of::Inodes,
+        _ => {
+            return Err(format!(
+                "{:?} are not the columns of df -P -k or df -P -i",
+                scan::word(&head.join(" "))
+            ));
+        }
     };
     let mut reading = Reading::default();
     let (mut seen, mut fullest) = (Vec::new(), None::<(f64, &str)>);
@@ -52,8 +77,17 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     }
     let (used, mount) = fullest.ok_or("it tells of no file system")?;
     reading.count("fs.count", seen.len());
-    reading.add(if of == Of::Space { "fs.fullest" } else { "fs.inodes_fullest" }, used);
-    reading.notes.push(format!("{} is the fullest: {used} %", scan::word(mount)));
+    reading.add(
+        if of == Of::Space {
+            "fs.fullest"
+        } else {
+            "fs.inodes_fullest"
+        },
+        used,
+    );
+    reading
+        .notes
+        .push(format!("{} is the fullest: {used} %", scan::word(mount)));
     Ok(reading)
 }
 
@@ -77,7 +111,11 @@ fn read(line: &str) -> Option<FileSystem<'_>> {
     let [total, used, available] = [word()?, word()?, word()?];
     let percent = word()?;
     let mount = rest.trim_start();
-    let (total, used, available) = (scan::count(total)?, scan::count(used)?, scan::count(available)?);
+    let (total, used, available) = (
+        scan::count(total)?,
+        scan::count(used)?,
+        scan::count(available)?,
+    );
     if !mount.starts_with('/') || used > total || available > total {
         return None;
     }
@@ -91,5 +129,9 @@ fn read(line: &str) -> Option<FileSystem<'_>> {
             (told >= counted - 0.5 && told <= counted + 1.0).then_some(Some(told))?
         }
     };
-    Some(FileSystem { mount, used, available })
+    Some(FileSystem {
+        mount,
+        used,
+        available,
+    })
 }

@@ -13,11 +13,14 @@ const RELEASE_MAX: u64 = 4096;
 
 /// Why there is nothing to look at.
 pub(super) fn absent(bench: &Bench<'_>) -> Option<String> {
-    let modules = std::fs::read_dir(bench.machine.path(TREE)).map(|folder| folder.flatten().any(|one| is_folder(&one)));
+    let modules = std::fs::read_dir(bench.machine.path(TREE))
+        .map(|folder| folder.flatten().any(|one| is_folder(&one)));
     match modules {
         Ok(true) => None,
         Ok(false) => Some("dkms has no module".into()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some("dkms has no module".into()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Some("dkms has no module".into())
+        }
         // What cannot be read may be there: the measurement says why it fails.
         Err(_) => None,
     }
@@ -28,10 +31,15 @@ fn is_folder(entry: &std::fs::DirEntry) -> bool {
 }
 
 pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
-    let running = bench.machine.read("/proc/sys/kernel/osrelease", RELEASE_MAX).map_err(|failure| failure.message)?;
+    let running = bench
+        .machine
+        .read("/proc/sys/kernel/osrelease", RELEASE_MAX)
+        .map_err(|failure| failure.message)?;
     let running = running.ok_or("there is no /proc/sys/kernel/osrelease")?;
     let argv = ["dkms", "status"];
-    let said = bench.machine.output(bench.cx, "dkms_unreadable", &argv, STATUS_TIMEOUT);
+    let said = bench
+        .machine
+        .output(bench.cx, "dkms_unreadable", &argv, STATUS_TIMEOUT);
     let said = said.map_err(|failure| failure.message)?;
     let said = std::str::from_utf8(&said).map_err(|_| "the answer of dkms is not UTF-8")?;
     read(said, String::from_utf8_lossy(&running).trim())
@@ -63,13 +71,19 @@ fn read(said: &str, running: &str) -> Result<Reading, String> {
         match here().find(|line| line.state.starts_with("installed")) {
             Some(line) if line.beside.contains("Diff") => {
                 changed += 1;
-                reading.notes.push(format!("{} differs from what was built", scan::word(module)));
+                reading.notes.push(format!(
+                    "{} differs from what was built",
+                    scan::word(module)
+                ));
             }
             Some(_) => {}
             None => {
                 missing += 1;
                 let state = here().next().map_or("not built", |line| line.state);
-                reading.notes.push(format!("{} is {state} for {running}, not installed", scan::word(module)));
+                reading.notes.push(format!(
+                    "{} is {state} for {running}, not installed",
+                    scan::word(module)
+                ));
             }
         }
     }
@@ -97,7 +111,12 @@ fn line(text: &str) -> Option<Line<'_>> {
         _ => return None,
     };
     // What is there for a kernel names it; what was only added names none.
-    (!module.is_empty() && (kernel.is_some() || state == "added")).then_some(Line { module, kernel, state, beside })
+    (!module.is_empty() && (kernel.is_some() || state == "added")).then_some(Line {
+        module,
+        kernel,
+        state,
+        beside,
+    })
 }
 
 #[cfg(test)]
@@ -110,7 +129,11 @@ mod tests {
     fn counts(said: &str, running: &str) -> Result<[f64; 3], String> {
         let reading = read(said, running)?;
         let number = |metric| reading.number(metric, "").expect("it is measured");
-        Ok([number("dkms.modules"), number("dkms.missing"), number("dkms.changed")])
+        Ok([
+            number("dkms.modules"),
+            number("dkms.missing"),
+            number("dkms.changed"),
+        ])
     }
 
     #[test]
@@ -122,7 +145,11 @@ mod tests {
             "third is not built for 6.1.0-40-amd64, not installed",
         ];
         assert_eq!(notes, told);
-        assert_eq!(counts(STATUS, "6.1.0-41-amd64"), Ok([3.0, 3.0, 0.0]), "a kernel that nothing was built for");
+        assert_eq!(
+            counts(STATUS, "6.1.0-41-amd64"),
+            Ok([3.0, 3.0, 0.0]),
+            "a kernel that nothing was built for"
+        );
         assert_eq!(counts(CHANGED, "6.1.0-40-amd64"), Ok([3.0, 1.0, 1.0]));
     }
 
@@ -132,7 +159,10 @@ mod tests {
         let said = "nvidia, 396.44, 3.10.0-862.3.2.el7.x86_64, x86_64: installed (WARNING! Diff between built and installed module!)\n\
                     nvidia, 440.31, 3.10.0-862.3.2.el7.x86_64, x86_64: built\n\
                     bbswitch, 0.8: added\n";
-        assert_eq!(counts(said, "3.10.0-862.3.2.el7.x86_64"), Ok([2.0, 1.0, 1.0]));
+        assert_eq!(
+            counts(said, "3.10.0-862.3.2.el7.x86_64"),
+            Ok([2.0, 1.0, 1.0])
+        );
     }
 
     #[test]

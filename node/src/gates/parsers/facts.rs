@@ -13,7 +13,10 @@ pub(super) fn measure(bench: &Bench<'_>) -> Reading {
     reading.add("memory.total", (facts.memory.total_bytes >> 20) as f64);
     reading.add("numa.nodes", facts.numa_nodes);
     reading.count("disks.found", facts.disks.len());
-    reading.count("nics.linked", facts.nics.iter().filter(|nic| nic.link_up).count());
+    reading.count(
+        "nics.linked",
+        facts.nics.iter().filter(|nic| nic.link_up).count(),
+    );
     reading.notes = misses.iter().map(ToString::to_string).collect();
     reading
 }

@@ -47,7 +47,10 @@ struct Latency {
 pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     let mut text = answer.text;
     // `note: both iodepth >= 1 and synchronous I/O engine are selected, …`, from 3.33 on.
-    while let Some((_, rest)) = text.split_once('\n').filter(|(line, _)| line.starts_with("note: ")) {
+    while let Some((_, rest)) = text
+        .split_once('\n')
+        .filter(|(line, _)| line.starts_with("note: "))
+    {
         text = rest;
     }
     let report: Report = json(text)?;
@@ -70,11 +73,25 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
         reading.add_of("fio.written", name, job.write.io_bytes);
         if job.options.contains_key("verify") || report.options.contains_key("verify") {
             // Verification reads back every block that was written.
-            reading.add_of("fio.unverified", name, (job.write.io_bytes - job.read.io_bytes).abs());
+            reading.add_of(
+                "fio.unverified",
+                name,
+                (job.write.io_bytes - job.read.io_bytes).abs(),
+            );
         }
         let metrics = [
-            (&job.write, "fio.write_bandwidth", "fio.write_iops", "fio.write_p99"),
-            (&job.read, "fio.read_bandwidth", "fio.read_iops", "fio.read_p99"),
+            (
+                &job.write,
+                "fio.write_bandwidth",
+                "fio.write_iops",
+                "fio.write_p99",
+            ),
+            (
+                &job.read,
+                "fio.read_bandwidth",
+                "fio.read_iops",
+                "fio.read_p99",
+            ),
         ];
         for (direction, bandwidth, iops, p99) in metrics {
             if direction.io_bytes == 0.0 {
@@ -91,7 +108,9 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
         }
     }
     if failed {
-        reading.notes.extend(answer.messages.lines().map(str::to_owned).take(10));
+        reading
+            .notes
+            .extend(answer.messages.lines().map(str::to_owned).take(10));
     }
     Ok(reading)
 }

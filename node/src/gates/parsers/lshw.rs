@@ -32,9 +32,18 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
         Value::Array(systems) if systems.len() == 1 => &systems[0],
         other => other,
     };
-    let class = |value: &Value| value.get("class").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let class = |value: &Value| {
+        value
+            .get("class")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     if class(system) != "system" {
-        return Err(format!("its root is of class {:?}, not of a system", scan::word(&class(system))));
+        return Err(format!(
+            "its root is of class {:?}, not of a system",
+            scan::word(&class(system))
+        ));
     }
     let mut counts = Counts::default();
     walk(system, 0, &mut counts)?;
@@ -69,16 +78,21 @@ fn walk(device: &Value, depth: usize, counts: &mut Counts) -> Result<(), String>
     let size = match device.get("size") {
         None => None,
         Some(size) => {
-            let number = size.as_f64().filter(|number| (0.0..scan::LARGEST).contains(number));
+            let number = size
+                .as_f64()
+                .filter(|number| (0.0..scan::LARGEST).contains(number));
             Some(number.ok_or_else(|| format!("{}: size {size} is no size", scan::word(id)))?)
         }
     };
     let stem = id.split(':').next().unwrap_or_default();
     match (class, stem) {
         // A socket without a processor has no size and is marked.
-        ("processor", "cpu") if device.get("disabled") != Some(&Value::Bool(true)) => counts.processors += 1,
+        ("processor", "cpu") if device.get("disabled") != Some(&Value::Bool(true)) => {
+            counts.processors += 1
+        }
         ("memory", "memory")
-            if text("description") == Some("System Memory") || text("description") == Some("System memory") =>
+            if text("description") == Some("System Memory")
+                || text("description") == Some("System memory") =>
         {
             let size = size.ok_or("its system memory has no size")?;
             counts.memory = Some(counts.memory.unwrap_or(0.0) + size);
@@ -96,7 +110,9 @@ fn walk(device: &Value, depth: usize, counts: &mut Counts) -> Result<(), String>
     }
     match device.get("children") {
         None => Ok(()),
-        Some(Value::Array(children)) => children.iter().try_for_each(|child| walk(child, depth + 1, counts)),
+        Some(Value::Array(children)) => children
+            .iter()
+            .try_for_each(|child| walk(child, depth + 1, counts)),
         Some(_) => Err("children are no list".into()),
     }
 }

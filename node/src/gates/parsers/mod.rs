@@ -70,7 +70,11 @@ impl Reading {
 
     /// Adds a number of one entity.
     fn add_of(&mut self, metric: &'static str, entity: &str, value: impl Into<f64>) {
-        self.samples.push(Sample { metric, entity: entity.into(), value: Limit::Number(value.into()) });
+        self.samples.push(Sample {
+            metric,
+            entity: entity.into(),
+            value: Limit::Number(value.into()),
+        });
     }
 
     /// Adds a count; lists on a node are short enough for a double.
@@ -85,13 +89,19 @@ impl Reading {
 
     /// Adds a word of one entity, or of the node.
     fn add_word(&mut self, metric: &'static str, entity: &str, word: &str) {
-        self.samples.push(Sample { metric, entity: entity.into(), value: Limit::Text(scan::word(word)) });
+        self.samples.push(Sample {
+            metric,
+            entity: entity.into(),
+            value: Limit::Text(scan::word(word)),
+        });
     }
 
     /// Refuses numbers that nothing measures: blank sentinels, what is below nothing, what is no number.
     fn plausible(self) -> Result<Self, String> {
         let odd = self.samples.iter().find_map(|sample| match sample.value {
-            Limit::Number(number) if !(0.0..scan::LARGEST).contains(&number) => Some((sample.metric, number)),
+            Limit::Number(number) if !(0.0..scan::LARGEST).contains(&number) => {
+                Some((sample.metric, number))
+            }
             _ => None,
         });
         match odd {
@@ -102,7 +112,10 @@ impl Reading {
 
     /// A number that was added.
     pub(super) fn number(&self, metric: &str, entity: &str) -> Option<f64> {
-        let sample = self.samples.iter().find(|sample| sample.metric == metric && sample.entity == entity)?;
+        let sample = self
+            .samples
+            .iter()
+            .find(|sample| sample.metric == metric && sample.entity == entity)?;
         match sample.value {
             Limit::Number(number) => Some(number),
             Limit::Text(_) => None,
@@ -110,7 +123,8 @@ impl Reading {
     }
 
     fn version(&mut self, program: &str, version: &str) {
-        self.versions.insert(program.into(), version.chars().take(100).collect());
+        self.versions
+            .insert(program.into(), version.chars().take(100).collect());
     }
 }
 
@@ -120,7 +134,11 @@ pub(super) fn parse(parser: &str, answer: &Answer<'_>) -> Result<Reading, String
 }
 
 /// Reads a tool's answer; a site's own rows of the tables of Xids come before those that are shipped.
-pub(super) fn parse_by(parser: &str, answer: &Answer<'_>, xid: Option<&XidOverrides>) -> Result<Reading, String> {
+pub(super) fn parse_by(
+    parser: &str,
+    answer: &Answer<'_>,
+    xid: Option<&XidOverrides>,
+) -> Result<Reading, String> {
     let reading = match parser {
         "amd-smi" => amd::amd_smi::parse(answer),
         "dcgm-diag" => nvidia::dcgm::parse_v4(answer),
@@ -160,7 +178,11 @@ pub(super) fn parse_by(parser: &str, answer: &Answer<'_>, xid: Option<&XidOverri
 
 /// Longest answer that a parser is given, in bytes: with `log_buf_len=8M` dmesg prints that, and a time before each line.
 pub(super) fn answer_max(parser: &str) -> usize {
-    if parser == "kernel-log" { OUTPUT_MAX } else { ANSWER_MAX }
+    if parser == "kernel-log" {
+        OUTPUT_MAX
+    } else {
+        ANSWER_MAX
+    }
 }
 
 /// An answer as text. Into that of nvidia-smi processes write names of any bytes, which its parser cuts out: it refuses itself what is no text beside them.
@@ -206,7 +228,9 @@ pub(super) fn measure(gate: &Gate, bench: &Bench<'_>) -> Result<Reading, String>
 }
 
 /// A document's members by their names, none of them twice: of two values serde keeps the last, and nobody knows which of them counts.
-fn members<'de, V: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, V>, D::Error> {
+fn members<'de, V: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, V>, D::Error> {
     struct Once<V>(PhantomData<V>);
 
     impl<'de, V: Deserialize<'de>> Visitor<'de> for Once<V> {
@@ -233,5 +257,6 @@ fn members<'de, V: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> R
 
 /// Deserialises a whole answer; nothing may stand before or after the document.
 fn json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_json::from_str(text).map_err(|error| format!("its answer is not what this parser knows: {error}"))
+    serde_json::from_str(text)
+        .map_err(|error| format!("its answer is not what this parser knows: {error}"))
 }

@@ -10,18 +10,32 @@ use crate::converge::machine::Machine;
 const TABLE_MAX: u64 = 8 << 20;
 const UNIT_MAX: u64 = 64 << 10;
 /// Where units are, the first before the others.
-const UNITS: [&str; 4] =
-    ["/etc/systemd/system", "/run/systemd/generator", "/usr/lib/systemd/system", "/lib/systemd/system"];
+const UNITS: [&str; 4] = [
+    "/etc/systemd/system",
+    "/run/systemd/generator",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
 
 /// Why there is nothing to look at.
 pub(super) fn absent(bench: &Bench<'_>) -> Option<String> {
     let stack = bench.plan.stack.as_ref()?;
-    stack.mounts().is_empty().then(|| "the stack mounts no file system".into())
+    stack
+        .mounts()
+        .is_empty()
+        .then(|| "the stack mounts no file system".into())
 }
 
 pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
-    let stack = bench.plan.stack.as_ref().ok_or("no stack was given to compare with")?;
-    let text = bench.machine.read("/proc/self/mounts", TABLE_MAX).map_err(|failure| failure.message)?;
+    let stack = bench
+        .plan
+        .stack
+        .as_ref()
+        .ok_or("no stack was given to compare with")?;
+    let text = bench
+        .machine
+        .read("/proc/self/mounts", TABLE_MAX)
+        .map_err(|failure| failure.message)?;
     let text = text.ok_or("there is no /proc/self/mounts")?;
     let text = String::from_utf8_lossy(&text);
     let table = table(&text)?;
@@ -31,7 +45,9 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
     for (unit, place) in &wanted {
         let Some(found) = table.get(place) else {
             missing += 1;
-            reading.notes.push(format!("{} is not mounted", scan::word(place)));
+            reading
+                .notes
+                .push(format!("{} is not mounted", scan::word(place)));
             continue;
         };
         let unit = unit_of(&bench.machine, unit)?;
@@ -45,9 +61,14 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
             ));
         } else if found.readonly && !unit.readonly {
             readonly += 1;
-            reading.notes.push(format!("{} ({kind} from {source}) cannot be written", scan::word(place)));
+            reading.notes.push(format!(
+                "{} ({kind} from {source}) cannot be written",
+                scan::word(place)
+            ));
         } else {
-            reading.notes.push(format!("{} is {kind} from {source}", scan::word(place)));
+            reading
+                .notes
+                .push(format!("{} is {kind} from {source}", scan::word(place)));
         }
     }
     reading.count("mounts.wanted", wanted.len());
@@ -70,10 +91,20 @@ fn table(text: &str) -> Result<BTreeMap<String, Mounted<'_>>, String> {
     for line in text.lines() {
         let fields: Vec<&str> = line.split(' ').collect();
         let [source, place, kind, options, _, _] = fields[..] else {
-            return Err(format!("{:?} is no line of /proc/self/mounts", scan::word(line)));
+            return Err(format!(
+                "{:?} is no line of /proc/self/mounts",
+                scan::word(line)
+            ));
         };
         let readonly = options.split(',').any(|option| option == "ro");
-        all.insert(plain(place), Mounted { source, kind, readonly });
+        all.insert(
+            plain(place),
+            Mounted {
+                source,
+                kind,
+                readonly,
+            },
+        );
     }
     match all.is_empty() {
         true => Err("/proc/self/mounts tells of nothing".into()),
@@ -86,7 +117,9 @@ fn plain(place: &str) -> String {
     let mut parts = place.split('\\');
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let code = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        let code = part
+            .get(..3)
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
         match code {
             Some(code) if code.is_ascii() => {
                 text.push(char::from(code));
@@ -115,16 +148,34 @@ struct Unit {
 fn unit_of(machine: &Machine, name: &str) -> Result<Unit, String> {
     for folder in UNITS {
         let path = format!("{folder}/{name}");
-        let Some(bytes) = machine.read(&path, UNIT_MAX).map_err(|failure| failure.message)? else { continue };
+        let Some(bytes) = machine
+            .read(&path, UNIT_MAX)
+            .map_err(|failure| failure.message)?
+        else {
+            continue;
+        };
         let text = String::from_utf8_lossy(&bytes);
         let said = |key: &str| {
-            let mut lines = text.lines().map(str::trim).skip_while(|line| *line != "[Mount]").skip(1);
+            let mut lines = text
+                .lines()
+                .map(str::trim)
+                .skip_while(|line| *line != "[Mount]")
+                .skip(1);
             let own = std::iter::from_fn(|| lines.next().filter(|line| !line.starts_with('[')));
-            own.filter_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix('=').map(str::trim)).last()
+            own.filter_map(|line| {
+                line.strip_prefix(key)?
+                    .trim_start()
+                    .strip_prefix('=')
+                    .map(str::trim)
+            })
+            .last()
         };
         let kind = said("Type").filter(|kind| !kind.is_empty());
-        let kind = kind.ok_or_else(|| format!("{path} says no Type"))?.to_owned();
-        let readonly = said("Options").is_some_and(|options| options.split(',').any(|option| option == "ro"));
+        let kind = kind
+            .ok_or_else(|| format!("{path} says no Type"))?
+            .to_owned();
+        let readonly =
+            said("Options").is_some_and(|options| options.split(',').any(|option| option == "ro"));
         return Ok(Unit { kind, readonly });
     }
     Err(format!("no file says of which type {name} must be"))

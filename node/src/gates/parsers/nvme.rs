@@ -20,7 +20,10 @@ const ZERO_CELSIUS_IN_KELVIN: f64 = 273.0;
 
 pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("the disk was not read: {}", answer.messages.trim().chars().take(200).collect::<String>()));
+        return Err(format!(
+            "the disk was not read: {}",
+            answer.messages.trim().chars().take(200).collect::<String>()
+        ));
     }
     let log: Log = json(answer.text)?;
     let media_errors: u64 = match &log.media_errors {
@@ -33,10 +36,18 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     reading.add("smart.critical_warning", log.critical_warning);
     reading.add("smart.media_errors", media_errors as f64);
     reading.add("smart.percentage_used", log.percent_used);
-    reading.add("smart.spare_missing", log.spare_thresh.saturating_sub(log.avail_spare));
-    reading.add("smart.temperature", log.temperature - ZERO_CELSIUS_IN_KELVIN);
+    reading.add(
+        "smart.spare_missing",
+        log.spare_thresh.saturating_sub(log.avail_spare),
+    );
+    reading.add(
+        "smart.temperature",
+        log.temperature - ZERO_CELSIUS_IN_KELVIN,
+    );
     if log.critical_warning != 0 {
-        reading.notes.push(format!("it raises {}", warnings(log.critical_warning)));
+        reading
+            .notes
+            .push(format!("it raises {}", warnings(log.critical_warning)));
     }
     Ok(reading)
 }
@@ -51,7 +62,11 @@ pub(super) fn warnings(bits: u8) -> String {
         "volatile memory backup failed",
         "persistent memory region read-only or unreliable",
     ];
-    let set = names.iter().enumerate().filter(|(bit, _)| bits & (1 << bit) != 0).map(|(_, name)| *name);
+    let set = names
+        .iter()
+        .enumerate()
+        .filter(|(bit, _)| bits & (1 << bit) != 0)
+        .map(|(_, name)| *name);
     let named: Vec<&str> = set.collect();
     format!("critical warning {bits}: {}", named.join(", "))
 }

@@ -4,7 +4,11 @@ use super::{Bench, Reading};
 use crate::converge::dpkg::{Database, State};
 
 pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
-    let stack = bench.plan.stack.as_ref().ok_or("no stack was given to compare with")?;
+    let stack = bench
+        .plan
+        .stack
+        .as_ref()
+        .ok_or("no stack was given to compare with")?;
     let database = Database::read(&bench.machine).map_err(|failure| failure.message)?;
     if database.is_empty() {
         return Err("dpkg has no record of any package".into());
@@ -17,15 +21,28 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
         unfinished += usize::from(found.is_some_and(|found| found.state == State::Unfinished));
         if version != package.version {
             differing += 1;
-            reading.notes.push(format!("{} is {version}, wanted {}", package.name, package.version));
+            reading.notes.push(format!(
+                "{} is {version}, wanted {}",
+                package.name, package.version
+            ));
         }
     }
     if database.interrupted {
         unfinished = unfinished.max(1);
-        reading.notes.push("dpkg was interrupted and did not finish".into());
+        reading
+            .notes
+            .push("dpkg was interrupted and did not finish".into());
     }
-    let forbidden: Vec<&String> = stack.absent.iter().filter(|name| database.has(name)).collect();
-    reading.notes.extend(forbidden.iter().map(|name| format!("{name} is installed and must not be")));
+    let forbidden: Vec<&String> = stack
+        .absent
+        .iter()
+        .filter(|name| database.has(name))
+        .collect();
+    reading.notes.extend(
+        forbidden
+            .iter()
+            .map(|name| format!("{name} is installed and must not be")),
+    );
     reading.count("packages.checked", stack.packages.len());
     reading.count("packages.differing", differing);
     reading.count("packages.unfinished", unfinished);

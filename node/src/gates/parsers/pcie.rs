@@ -13,7 +13,9 @@ pub(super) fn measure(bench: &Bench<'_>) -> Reading {
     let mut reading = Reading::default();
     let is_ours = |device: &&PciDevice| CLASSES.iter().any(|class| device.class.starts_with(class));
     for device in bench.facts.pci.iter().filter(is_ours) {
-        let Some(width) = device.link_width else { continue };
+        let Some(width) = device.link_width else {
+            continue;
+        };
         let address = device.address.as_str();
         reading.add_of("pcie.width", address, width);
         if let Some(max) = device.link_width_max {
@@ -25,9 +27,13 @@ pub(super) fn measure(bench: &Bench<'_>) -> Reading {
                 reading.add_of("pcie.nic_speed", address, speed);
             }
         }
-        let max = device.link_width_max.map_or("?".to_owned(), |max| max.to_string());
+        let max = device
+            .link_width_max
+            .map_or("?".to_owned(), |max| max.to_string());
         let speed = device.link_speed.as_deref().unwrap_or("?");
-        reading.notes.push(format!("{address}: {width} of {max} lanes at {speed}"));
+        reading
+            .notes
+            .push(format!("{address}: {width} of {max} lanes at {speed}"));
     }
     reading
 }

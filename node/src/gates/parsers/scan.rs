@@ -10,7 +10,9 @@ pub(super) fn plain<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result
     let number = <f64 as serde::Deserialize>::deserialize(deserializer)?;
     match (0.0..LARGEST).contains(&number) {
         true => Ok(number),
-        false => Err(serde::de::Error::custom(format!("{number} is no measurement"))),
+        false => Err(serde::de::Error::custom(format!(
+            "{number} is no measurement"
+        ))),
     }
 }
 
@@ -28,7 +30,11 @@ pub(super) fn number(word: &str) -> Option<f64> {
 
 /// A number without a fraction.
 pub(super) fn count(word: &str) -> Option<f64> {
-    if word.contains('.') { None } else { number(word) }
+    if word.contains('.') {
+        None
+    } else {
+        number(word)
+    }
 }
 
 /// `81559 MiB`: a number, exactly one space, and exactly this unit.
@@ -38,7 +44,11 @@ pub(super) fn quantity(text: &str, unit: &str) -> Option<f64> {
 
 /// Text as it may be kept: one line of bounded length, without control characters.
 pub(super) fn word(text: &str) -> String {
-    text.trim().chars().filter(|c| !c.is_control()).take(WORD_MAX).collect()
+    text.trim()
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(WORD_MAX)
+        .collect()
 }
 
 /// Refuses an answer whose last line is cut: all line tools end with a newline, and a cut number is another number.
@@ -47,7 +57,10 @@ pub(super) fn whole(text: &str) -> Result<(), String> {
         return Err("it said nothing".into());
     }
     if !text.ends_with('\n') {
-        return Err(format!("it ends in the middle of a line: {:?}", word(text.lines().last().unwrap_or_default())));
+        return Err(format!(
+            "it ends in the middle of a line: {:?}",
+            word(text.lines().last().unwrap_or_default())
+        ));
     }
     Ok(())
 }
@@ -61,12 +74,18 @@ pub(super) fn between<'a>(text: &'a str, open: &str, close: &str) -> Option<&'a 
 /// The PCI address as sysfs writes it: `00000000:1B:00.0` is `0000:1b:00.0`.
 pub(super) fn pci_address(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase();
-    let short = text.strip_prefix("0000").filter(|short| short.len() == 12).unwrap_or(&text);
+    let short = text
+        .strip_prefix("0000")
+        .filter(|short| short.len() == 12)
+        .unwrap_or(&text);
     let (domain, rest) = short.split_once(':')?;
     let (bus, rest) = rest.split_once(':')?;
     let (device, function) = rest.split_once('.')?;
-    let hex = |word: &str, digits: usize| word.len() == digits && word.chars().all(|c| c.is_ascii_hexdigit());
-    let known = (hex(domain, 4) || hex(domain, 8)) && hex(bus, 2) && hex(device, 2) && hex(function, 1);
+    let hex = |word: &str, digits: usize| {
+        word.len() == digits && word.chars().all(|c| c.is_ascii_hexdigit())
+    };
+    let known =
+        (hex(domain, 4) || hex(domain, 8)) && hex(bus, 2) && hex(device, 2) && hex(function, 1);
     known.then(|| short.to_owned())
 }
 
@@ -78,24 +97,56 @@ mod tests {
     fn numbers_are_strict() {
         assert_eq!(number("12"), Some(12.0));
         assert_eq!(number("231.70"), Some(231.7));
-        for wrong in
-            ["", "-1", "+1", "1e3", "nan", "inf", ".5", "5.", "1.2.3", "0x10", "N/A", " 1", "9223372036854775794"]
-        {
+        for wrong in [
+            "",
+            "-1",
+            "+1",
+            "1e3",
+            "nan",
+            "inf",
+            ".5",
+            "5.",
+            "1.2.3",
+            "0x10",
+            "N/A",
+            " 1",
+            "9223372036854775794",
+        ] {
             assert_eq!(number(wrong), None, "{wrong:?}");
         }
         assert_eq!(count("1.5"), None);
         assert_eq!(quantity("81559 MiB", "MiB"), Some(81_559.0));
-        for wrong in ["81559", "81559 MB", "81559MiB", "81559  MiB", "-3 MiB", "N/A"] {
+        for wrong in [
+            "81559",
+            "81559 MB",
+            "81559MiB",
+            "81559  MiB",
+            "-3 MiB",
+            "N/A",
+        ] {
             assert_eq!(quantity(wrong, "MiB"), None, "{wrong:?}");
         }
     }
 
     #[test]
     fn addresses_are_as_sysfs_writes_them() {
-        assert_eq!(pci_address("00000000:1B:00.0").as_deref(), Some("0000:1b:00.0"));
+        assert_eq!(
+            pci_address("00000000:1B:00.0").as_deref(),
+            Some("0000:1b:00.0")
+        );
         assert_eq!(pci_address("0000:83:00.0").as_deref(), Some("0000:83:00.0"));
-        assert_eq!(pci_address("00010000:01:00.0").as_deref(), Some("00010000:01:00.0"));
-        for wrong in ["", "N/A", "1b:00.0", "0000:1b:00", "0000:xx:00.0", "0000:1b:00.0.0"] {
+        assert_eq!(
+            pci_address("00010000:01:00.0").as_deref(),
+            Some("00010000:01:00.0")
+        );
+        for wrong in [
+            "",
+            "N/A",
+            "1b:00.0",
+            "0000:1b:00",
+            "0000:xx:00.0",
+            "0000:1b:00.0.0",
+        ] {
             assert_eq!(pci_address(wrong), None, "{wrong:?}");
         }
     }

@@ -50,21 +50,33 @@ enum State {
 
 pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("the BMC was not asked (status {}): {}", answer.exit, scan::word(answer.messages)));
+        return Err(format!(
+            "the BMC was not asked (status {}): {}",
+            answer.exit,
+            scan::word(answer.messages)
+        ));
     }
     scan::whole(answer.text)?;
     let mut reading = Reading::default();
     let (mut seen, mut counts) = (Vec::new(), Counts::default());
     for line in answer.text.lines() {
-        let sensor = read(line).ok_or_else(|| format!("{:?} is not understood", scan::word(line)))?;
+        let sensor =
+            read(line).ok_or_else(|| format!("{:?} is not understood", scan::word(line)))?;
         // A number is one sensor's only beside its owner and LUN (IPMI 2.0, section 43.1), which are not told.
         let who = (sensor.number, sensor.name, sensor.entity, sensor.instance);
         if seen.contains(&who) || seen.len() >= SENSORS_MAX {
-            return Err(format!("sensor {} stands there twice", scan::word(sensor.number)));
+            return Err(format!(
+                "sensor {} stands there twice",
+                scan::word(sensor.number)
+            ));
         }
         seen.push(who);
         if let Some(trouble) = counts.add(&sensor) {
-            reading.notes.push(format!("{} {trouble}: {}", scan::word(sensor.name), scan::word(sensor.reading)));
+            reading.notes.push(format!(
+                "{} {trouble}: {}",
+                scan::word(sensor.name),
+                scan::word(sensor.reading)
+            ));
         }
     }
     if counts.read == 0 {
@@ -94,7 +106,10 @@ impl<'a> Counts<'a> {
     /// Counts a sensor; what is wrong with it, where something is.
     fn add(&mut self, sensor: &Sensor<'a>) -> Option<&'static str> {
         self.read += usize::from(sensor.state != State::NoReading);
-        if sensor.entity == POWER_SUPPLY && sensor.state != State::NoReading && sensor.reading.contains(PRESENT) {
+        if sensor.entity == POWER_SUPPLY
+            && sensor.state != State::NoReading
+            && sensor.reading.contains(PRESENT)
+        {
             self.present.insert(sensor.instance);
         }
         let says = |words: &[&str]| words.iter().any(|word| sensor.reading.contains(word));
@@ -102,7 +117,9 @@ impl<'a> Counts<'a> {
             State::NoReading => return None,
             State::Critical => (&mut self.critical, "is beyond its critical threshold"),
             State::Warning => (&mut self.warning, "is beyond its warning threshold"),
-            State::Fine if sensor.entity == POWER_SUPPLY && says(&FAILING) => (&mut self.failing, "fails"),
+            State::Fine if sensor.entity == POWER_SUPPLY && says(&FAILING) => {
+                (&mut self.failing, "fails")
+            }
             State::Fine if says(&BROKEN) => (&mut self.critical, "has failed"),
             State::Fine if says(&NOT_REDUNDANT) => (&mut self.not_redundant, "is not redundant"),
             State::Fine => return None,
@@ -129,7 +146,9 @@ fn read(line: &str) -> Option<Sensor<'_>> {
     let (reading, entity, state) = (columns.next()?, columns.next()?, columns.next()?);
     let (number, name) = (columns.next()?, columns.next()?);
     let (entity, instance) = entity.split_once('.')?;
-    let numbered = number.strip_suffix('h').is_some_and(|hex| u16::from_str_radix(hex, 16).is_ok());
+    let numbered = number
+        .strip_suffix('h')
+        .is_some_and(|hex| u16::from_str_radix(hex, 16).is_ok());
     let named = (1..=NAME_MAX).contains(&name.len());
     if !numbered || !named || entity.parse::<u8>().is_err() || instance.parse::<u8>().is_err() {
         return None;
@@ -141,7 +160,14 @@ fn read(line: &str) -> Option<Sensor<'_>> {
         "ns" => State::NoReading,
         _ => return None,
     };
-    Some(Sensor { name, number, state, entity, instance, reading })
+    Some(Sensor {
+        name,
+        number,
+        state,
+        entity,
+        instance,
+        reading,
+    })
 }
 
 #[cfg(test)]
@@ -149,55 +175,99 @@ mod tests {
     use super::*;
 
     fn told(text: &str) -> Vec<(&'static str, f64)> {
-        let answer = Answer { exit: 0, text, messages: "", serial: None };
+        let answer = Answer {
+            exit: 0,
+            text,
+            messages: "",
+            serial: None,
+        };
         let reading = parse(&answer).unwrap_or_else(|why| panic!("{text}: {why}"));
-        let found = |metric| reading.number(metric, "").filter(|count| *count > 0.0).map(|count| (metric, count));
-        ["bmc.sensors", "bmc.warning", "bmc.critical", "psu.failing", "bmc.not_redundant"]
-            .into_iter()
-            .filter_map(found)
-            .collect()
+        let found = |metric| {
+            reading
+                .number(metric, "")
+                .filter(|count| *count > 0.0)
+                .map(|count| (metric, count))
+        };
+        [
+            "bmc.sensors",
+            "bmc.warning",
+            "bmc.critical",
+            "psu.failing",
+            "bmc.not_redundant",
+        ]
+        .into_iter()
+        .filter_map(found)
+        .collect()
     }
 
     #[test]
     fn each_trouble_is_counted_as_what_it_is() {
-        for (state, metric) in
-            [("lnc", "bmc.warning"), ("unc", "bmc.warning"), ("ucr", "bmc.critical"), ("nr", "bmc.critical")]
-        {
+        for (state, metric) in [
+            ("lnc", "bmc.warning"),
+            ("unc", "bmc.warning"),
+            ("ucr", "bmc.critical"),
+            ("nr", "bmc.critical"),
+        ] {
             let said = format!("Left|Fan | 1fh | {state} | 29.1 | 400 RPM\n");
-            assert_eq!(told(&said), [("bmc.sensors", 1.0), (metric, 1.0)], "{state}");
+            assert_eq!(
+                told(&said),
+                [("bmc.sensors", 1.0), (metric, 1.0)],
+                "{state}"
+            );
         }
         for (state, metric) in [
             ("Presence detected, Failure detected", "psu.failing"),
             ("Presence detected, Predictive failure", "psu.failing"),
             ("Config Error: Vendor Mismatch", "psu.failing"),
-            ("Redundancy Degraded from Fully Redundant", "bmc.not_redundant"),
+            (
+                "Redundancy Degraded from Fully Redundant",
+                "bmc.not_redundant",
+            ),
             ("Non-Redundant: Insufficient Resources", "bmc.not_redundant"),
         ] {
             let said = format!("PS | 03h | ok  | 10.1 | {state}\n");
-            assert_eq!(told(&said), [("bmc.sensors", 1.0), (metric, 1.0)], "{state}");
+            assert_eq!(
+                told(&said),
+                [("bmc.sensors", 1.0), (metric, 1.0)],
+                "{state}"
+            );
         }
         for said in [
             "CPU1 Status | 11h | ok  |  3.1 | Presence detected, Thermal Trip",
             "PSU | 12h | ok  | 19.1 | Power Supply AC lost",
         ] {
-            assert_eq!(told(&format!("{said}\n")), [("bmc.sensors", 1.0), ("bmc.critical", 1.0)], "{said}");
+            assert_eq!(
+                told(&format!("{said}\n")),
+                [("bmc.sensors", 1.0), ("bmc.critical", 1.0)],
+                "{said}"
+            );
         }
         // A drive that says so is no power supply, and what is absent reads nothing.
-        let said =
-            "Drive 0 | 60h | ok  |  4.1 | Drive Present, Predictive failure\nPS 2 | 61h | ns  | 10.2 | No Reading\n";
+        let said = "Drive 0 | 60h | ok  |  4.1 | Drive Present, Predictive failure\nPS 2 | 61h | ns  | 10.2 | No Reading\n";
         assert_eq!(told(said), [("bmc.sensors", 1.0)]);
     }
 
     #[test]
     fn a_power_supply_is_there_that_says_so_and_a_silent_bay_is_no_fault() {
         let of = |text: &str| {
-            let reading = parse(&Answer { exit: 0, text, messages: "", serial: None }).unwrap();
+            let reading = parse(&Answer {
+                exit: 0,
+                text,
+                messages: "",
+                serial: None,
+            })
+            .unwrap();
             ["psu.present", "psu.failing"].map(|metric| reading.number(metric, ""))
         };
         let first = "PS1 Status | C8h | ok  | 10.1 | Presence detected\nPS1 Input | C7h | ok  | 10.1 | 210 Watts\n";
-        assert_eq!(of(&format!("{first}PS2 Status | C9h | ok  | 10.2 |\n")), [Some(1.0), Some(0.0)]);
         assert_eq!(
-            of(&format!("{first}PS2 | C9h | ok  | 10.2 | Presence detected, Failure detected\n")),
+            of(&format!("{first}PS2 Status | C9h | ok  | 10.2 |\n")),
+            [Some(1.0), Some(0.0)]
+        );
+        assert_eq!(
+            of(&format!(
+                "{first}PS2 | C9h | ok  | 10.2 | Presence detected, Failure detected\n"
+            )),
             [Some(2.0), Some(1.0)]
         );
         // Twice the same, one that reads nothing, and what is no power supply.
@@ -206,13 +276,23 @@ mod tests {
             "PS2 | C9h | ns  | 10.2 | No Reading",
             "CPU1 Status | C9h | ok  |  3.1 | Presence detected",
         ] {
-            assert_eq!(of(&format!("{first}{other}\n")), [Some(1.0), Some(0.0)], "{other}");
+            assert_eq!(
+                of(&format!("{first}{other}\n")),
+                [Some(1.0), Some(0.0)],
+                "{other}"
+            );
         }
     }
 
     #[test]
     fn sensors_of_several_luns_share_their_numbers() {
-        let line = |at: usize| format!("T{at} | {:02X}h | ok  |  7.{} | 24 degrees C\n", at % 200, at / 200 + 1);
+        let line = |at: usize| {
+            format!(
+                "T{at} | {:02X}h | ok  |  7.{} | 24 degrees C\n",
+                at % 200,
+                at / 200 + 1
+            )
+        };
         let lines: String = (0..600).map(line).collect();
         assert_eq!(told(&lines), [("bmc.sensors", 600.0)]);
         assert_eq!(
@@ -220,13 +300,28 @@ mod tests {
             [("bmc.sensors", 2.0)]
         );
         let again = format!("{lines}{}", line(599));
-        assert!(parse(&Answer { exit: 0, text: &again, messages: "", serial: None }).is_err());
+        assert!(
+            parse(&Answer {
+                exit: 0,
+                text: &again,
+                messages: "",
+                serial: None
+            })
+            .is_err()
+        );
     }
 
     #[test]
     fn what_is_no_list_of_sensors_is_an_error() {
         let good = "PS | 03h | ok  | 10.1 | Presence detected\n";
-        let read = |exit, text: &str| parse(&Answer { exit, text, messages: "Could not open device", serial: None });
+        let read = |exit, text: &str| {
+            parse(&Answer {
+                exit,
+                text,
+                messages: "Could not open device",
+                serial: None,
+            })
+        };
         assert!(read(0, good).is_ok());
         assert!(read(1, good).is_err_and(|why| why.contains("Could not open device")));
         for (from, to) in [
@@ -241,7 +336,10 @@ mod tests {
             ("ok ", "ns "),
             ("detected\n", "detected"),
         ] {
-            assert!(read(0, &good.replace(from, to)).is_err(), "{to:?} for {from:?}");
+            assert!(
+                read(0, &good.replace(from, to)).is_err(),
+                "{to:?} for {from:?}"
+            );
         }
         assert!(read(0, &good.repeat(2)).is_err(), "twice the same");
         assert!(read(0, "").is_err());

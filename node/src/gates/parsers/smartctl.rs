@@ -77,32 +77,75 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     let report: Report = json(answer.text)?;
     let [major, _] = report.json_format_version;
     if major != 1 || report.smartctl.version.first() != Some(&7) {
-        return Err(format!("version {:?}, format {major} is not known", report.smartctl.version));
+        return Err(format!(
+            "version {:?}, format {major} is not known",
+            report.smartctl.version
+        ));
     }
     let exit = report.smartctl.exit_status;
     if exit != answer.exit || exit & NO_ANSWER != 0 {
-        let said: Vec<&str> = report.smartctl.messages.iter().map(|message| message.string.as_str()).collect();
-        return Err(format!("the disk was not read (status {exit}): {}", said.join("; ")));
+        let said: Vec<&str> = report
+            .smartctl
+            .messages
+            .iter()
+            .map(|message| message.string.as_str())
+            .collect();
+        return Err(format!(
+            "the disk was not read (status {exit}): {}",
+            said.join("; ")
+        ));
     }
-    let serial = report.serial_number.as_deref().map(str::trim).ok_or("it names no serial")?;
+    let serial = report
+        .serial_number
+        .as_deref()
+        .map(str::trim)
+        .ok_or("it names no serial")?;
     if answer.serial.is_some_and(|asked| asked != serial) {
-        return Err(format!("asked for disk {}, it told of {serial}", answer.serial.unwrap_or_default()));
+        return Err(format!(
+            "asked for disk {}, it told of {serial}",
+            answer.serial.unwrap_or_default()
+        ));
     }
     let device = report.device.ok_or("it names no device")?;
-    let status = report.smart_status.ok_or("the disk says nothing about its health")?;
+    let status = report
+        .smart_status
+        .ok_or("the disk says nothing about its health")?;
     let mut reading = Reading::default();
-    reading.version("smartctl", &report.smartctl.version.iter().map(u32::to_string).collect::<Vec<_>>().join("."));
+    reading.version(
+        "smartctl",
+        &report
+            .smartctl
+            .version
+            .iter()
+            .map(u32::to_string)
+            .collect::<Vec<_>>()
+            .join("."),
+    );
     reading.version("firmware", &report.firmware_version.unwrap_or_default());
-    reading.count("smart.failing", usize::from(!status.passed || exit & FAILING != 0));
-    match (device.protocol.as_str(), report.nvme_smart_health_information_log, report.ata_smart_attributes) {
+    reading.count(
+        "smart.failing",
+        usize::from(!status.passed || exit & FAILING != 0),
+    );
+    match (
+        device.protocol.as_str(),
+        report.nvme_smart_health_information_log,
+        report.ata_smart_attributes,
+    ) {
         ("NVMe", Some(log), _) => {
             reading.add("smart.critical_warning", log.critical_warning);
             reading.add("smart.media_errors", log.media_errors as f64);
             reading.add("smart.percentage_used", log.percentage_used);
-            reading.add("smart.spare_missing", log.available_spare_threshold.saturating_sub(log.available_spare));
+            reading.add(
+                "smart.spare_missing",
+                log.available_spare_threshold
+                    .saturating_sub(log.available_spare),
+            );
             reading.add("smart.temperature", log.temperature);
             if log.critical_warning != 0 {
-                reading.notes.push(format!("{serial} raises {}", super::nvme::warnings(log.critical_warning)));
+                reading.notes.push(format!(
+                    "{serial} raises {}",
+                    super::nvme::warnings(log.critical_warning)
+                ));
             }
         }
         ("NVMe", None, _) => return Err("an NVMe disk without its health log".into()),
@@ -115,12 +158,20 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
 
 fn prefail(reading: &mut Reading, serial: &str, attributes: &[Attribute]) -> Result<(), String> {
     let mut failing = 0;
-    for Attribute { id, name, when_failed, flags } in attributes {
+    for Attribute {
+        id,
+        name,
+        when_failed,
+        flags,
+    } in attributes
+    {
         match when_failed.as_str() {
             "" | "past" => {}
             "now" => {
                 failing += usize::from(flags.prefailure);
-                reading.notes.push(format!("{serial}: attribute {id} {name} is at its threshold"));
+                reading.notes.push(format!(
+                    "{serial}: attribute {id} {name} is at its threshold"
+                ));
             }
             other => return Err(format!("attribute {id} failed {other:?}")),
         }

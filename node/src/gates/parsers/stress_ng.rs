@@ -38,14 +38,26 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if !version.starts_with("0.") {
         return Err(format!("version {version:?} is not known"));
     }
-    let failures: Vec<&str> = answer.messages.lines().filter(|line| line.starts_with("stress-ng: fail:")).collect();
+    let failures: Vec<&str> = answer
+        .messages
+        .lines()
+        .filter(|line| line.starts_with("stress-ng: fail:"))
+        .collect();
     // It says `unsuccessful run completed`, too.
-    let completed = answer.messages.lines().any(|line| line.contains("] successful run completed"));
+    let completed = answer
+        .messages
+        .lines()
+        .any(|line| line.contains("] successful run completed"));
     // Exit status 2: a stressor failed (stress-ng(1), EXIT STATUS). All others but 0 are trouble of its own.
     match (answer.exit, completed, failures.len()) {
         (0, true, 0) => {}
         (2, false, 1..) => {}
-        _ => return Err(format!("{} failures do not go with its exit status", failures.len())),
+        _ => {
+            return Err(format!(
+                "{} failures do not go with its exit status",
+                failures.len()
+            ));
+        }
     }
     if report.metrics.is_empty() {
         return Err("no stressor has metrics".into());
@@ -56,6 +68,10 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     for metric in &report.metrics {
         reading.add_of("stress.bogo_ops", &metric.stressor, metric.rate);
     }
-    reading.notes = failures.iter().take(10).map(|line| (*line).to_owned()).collect();
+    reading.notes = failures
+        .iter()
+        .take(10)
+        .map(|line| (*line).to_owned())
+        .collect();
     Ok(reading)
 }

@@ -23,7 +23,11 @@ pub(super) fn shipped() -> Suite {
 }
 
 pub(super) fn plan(gates: Vec<Gate>) -> GatePlan {
-    let suite = Suite { name: "test".into(), version: "1".into(), gates };
+    let suite = Suite {
+        name: "test".into(),
+        version: "1".into(),
+        gates,
+    };
     GatePlan {
         suite,
         profile: profile(),
@@ -47,7 +51,13 @@ pub(super) fn gate(toml: &str) -> Gate {
 
 pub(super) fn nvme(name: &str, serial: Option<&str>) -> Disk {
     let serial = serial.map(str::to_owned);
-    Disk { name: name.into(), serial, transport: DiskTransport::Nvme, size_bytes: 8 << 30, ..Disk::default() }
+    Disk {
+        name: name.into(),
+        serial,
+        transport: DiskTransport::Nvme,
+        size_bytes: 8 << 30,
+        ..Disk::default()
+    }
 }
 
 /// Runs a plan on a machine below a temporary folder.
@@ -56,7 +66,11 @@ pub(super) fn run(plan: &GatePlan, facts: &Facts) -> Result<Vec<GateResult>, Fai
     run_in(folder.path(), plan, facts)
 }
 
-pub(super) fn run_in(folder: &std::path::Path, plan: &GatePlan, facts: &Facts) -> Result<Vec<GateResult>, Failure> {
+pub(super) fn run_in(
+    folder: &std::path::Path,
+    plan: &GatePlan,
+    facts: &Facts,
+) -> Result<Vec<GateResult>, Failure> {
     run_for(folder, plan, facts, Duration::from_secs(60))
 }
 
@@ -76,5 +90,11 @@ fn run_for(
     within: Duration,
 ) -> Result<Vec<GateResult>, Failure> {
     let cx = JobContext::foreground(within);
-    run_on(&Bench { machine: Machine::at(folder), plan, facts, cx: &cx, shared: &Shared::default() })
+    run_on(&Bench {
+        machine: Machine::at(folder),
+        plan,
+        facts,
+        cx: &cx,
+        shared: &Shared::default(),
+    })
 }

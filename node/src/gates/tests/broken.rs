@@ -54,15 +54,27 @@ fn gates(recording: &Recording, good: &[Sample]) -> Vec<Gate> {
             continue;
         }
         seen.push(sample.metric);
-        let of_metric: Vec<&Sample> = good.iter().filter(|other| other.metric == sample.metric).collect();
+        let of_metric: Vec<&Sample> = good
+            .iter()
+            .filter(|other| other.metric == sample.metric)
+            .collect();
         let unit = parser.unit(sample.metric).expect("a listed metric");
         let same = of_metric.iter().all(|other| other.value == sample.value);
         let (op, limit) = match &sample.value {
-            Limit::Number(number) if COUNTED.contains(&unit) && same => (Op::Equal, Limit::Number(*number)),
+            Limit::Number(number) if COUNTED.contains(&unit) && same => {
+                (Op::Equal, Limit::Number(*number))
+            }
             Limit::Number(_) => (Op::AtLeast, Limit::Number(0.0)),
             Limit::Text(_) => (Op::NotEqual, Limit::Text("never".into())),
         };
-        let criterion = Criterion { metric: sample.metric.into(), op, limit, unit: unit.into(), of: None, best: None };
+        let criterion = Criterion {
+            metric: sample.metric.into(),
+            op,
+            limit,
+            unit: unit.into(),
+            of: None,
+            best: None,
+        };
         by_count.entry(of_metric.len()).or_default().push(criterion);
     }
     let one = |(count, criteria): (usize, Vec<Criterion>)| Gate {
@@ -82,7 +94,9 @@ const SIGNED: [&str; 2] = ["gpu.temperature_margin", "burn.errors"];
 /// Numbers with their metric, whatever they are called by; sorted.
 fn numbers(samples: &[Sample]) -> Vec<(&'static str, String)> {
     let number = |sample: &Sample| match &sample.value {
-        Limit::Number(number) if !SIGNED.contains(&sample.metric) => Some((sample.metric, number.to_string())),
+        Limit::Number(number) if !SIGNED.contains(&sample.metric) => {
+            Some((sample.metric, number.to_string()))
+        }
         _ => None,
     };
     let mut numbers: Vec<_> = samples.iter().filter_map(number).collect();
@@ -105,7 +119,10 @@ struct Bench<'a> {
 fn benches() -> Vec<Bench<'static>> {
     let bench = |recording: &'static Recording| {
         let text = recording.text();
-        let good = recording.read(&text).unwrap_or_else(|why| panic!("{}: {why}", recording.file)).samples;
+        let good = recording
+            .read(&text)
+            .unwrap_or_else(|why| panic!("{}: {why}", recording.file))
+            .samples;
         let bench = Bench {
             recording,
             messages: recording.messages(),
@@ -126,30 +143,58 @@ impl Bench<'_> {
     fn read(&self, text: &str) -> Result<Reading, String> {
         parse(
             self.recording.parser,
-            &Answer { exit: self.recording.exit, text, messages: &self.messages, serial: None },
+            &Answer {
+                exit: self.recording.exit,
+                text,
+                messages: &self.messages,
+                serial: None,
+            },
         )
     }
 
     /// What all the gates together say: `pass` only when each does.
     fn passes(&self, samples: &[Sample]) -> bool {
-        let Bench { profile, facts, variables, .. } = self;
-        let reference = Reference { profile, facts, stack: None, variables };
-        self.gates.iter().all(|gate| assess(gate, samples, &reference).verdict == Verdict::Pass)
+        let Bench {
+            profile,
+            facts,
+            variables,
+            ..
+        } = self;
+        let reference = Reference {
+            profile,
+            facts,
+            stack: None,
+            variables,
+        };
+        self.gates
+            .iter()
+            .all(|gate| assess(gate, samples, &reference).verdict == Verdict::Pass)
     }
 
     /// Complains when a broken text passes with other numbers than the good one.
     fn hold(&self, broken: &str, how: &str, problems: &mut Vec<String>) {
-        let Ok(reading) = self.read(broken) else { return };
+        let Ok(reading) = self.read(broken) else {
+            return;
+        };
         if self.passes(&reading.samples) && numbers(&reading.samples) != self.numbers {
             let now = numbers(&reading.samples);
-            let other: Vec<_> = now.iter().filter(|number| !self.numbers.contains(number)).collect();
-            problems.push(format!("{}: {how}: passes with {other:?}", self.recording.file));
+            let other: Vec<_> = now
+                .iter()
+                .filter(|number| !self.numbers.contains(number))
+                .collect();
+            problems.push(format!(
+                "{}: {how}: passes with {other:?}",
+                self.recording.file
+            ));
         }
     }
 
     /// Complains when a broken text passes at all.
     fn refuse(&self, broken: &str, how: &str, problems: &mut Vec<String>) {
-        if self.read(broken).is_ok_and(|reading| self.passes(&reading.samples)) {
+        if self
+            .read(broken)
+            .is_ok_and(|reading| self.passes(&reading.samples))
+        {
             problems.push(format!("{}: {how}: passes", self.recording.file));
         }
     }
@@ -158,7 +203,11 @@ impl Bench<'_> {
 fn done(mut problems: Vec<String>) {
     let count = problems.len();
     problems.truncate(30);
-    assert!(problems.is_empty(), "{count} broken answers pass:\n{}", problems.join("\n"));
+    assert!(
+        problems.is_empty(),
+        "{count} broken answers pass:\n{}",
+        problems.join("\n")
+    );
 }
 
 #[test]
@@ -184,16 +233,37 @@ fn nothing_and_other_documents_never_pass() {
         for other in others {
             bench.refuse(other, &format!("{other:?}"), &mut problems);
         }
-        let (from, to) = bench.recording.version.expect("all of them say what they are");
-        assert!(bench.text.contains(from), "{}: {from:?} is there", bench.recording.file);
-        bench.refuse(&bench.text.replace(from, to), &format!("{to:?} for {from:?}"), &mut problems);
+        let (from, to) = bench
+            .recording
+            .version
+            .expect("all of them say what they are");
+        assert!(
+            bench.text.contains(from),
+            "{}: {from:?} is there",
+            bench.recording.file
+        );
+        bench.refuse(
+            &bench.text.replace(from, to),
+            &format!("{to:?} for {from:?}"),
+            &mut problems,
+        );
         // Another tool's answer.
-        for other in RECORDINGS.iter().filter(|other| other.parser != bench.recording.parser) {
+        for other in RECORDINGS
+            .iter()
+            .filter(|other| other.parser != bench.recording.parser)
+        {
             bench.refuse(&other.text(), other.file, &mut problems);
         }
         // Other lines before a table are not its business; other parents of a document are.
-        if !matches!(bench.recording.parser, "stressapptest" | "nccl-tests" | "perftest" | "gpu-burn") {
-            bench.refuse(&format!("{{\"document\": {}}}\n", bench.text.trim()), "another root", &mut problems);
+        if !matches!(
+            bench.recording.parser,
+            "stressapptest" | "nccl-tests" | "perftest" | "gpu-burn"
+        ) {
+            bench.refuse(
+                &format!("{{\"document\": {}}}\n", bench.text.trim()),
+                "another root",
+                &mut problems,
+            );
         }
     }
     done(problems);
@@ -226,7 +296,8 @@ fn number_places(text: &str) -> Vec<(usize, usize)> {
         }
         let start = at;
         while at < bytes.len()
-            && (bytes[at].is_ascii_digit() || (bytes[at] == b'.' && bytes.get(at + 1).is_some_and(u8::is_ascii_digit)))
+            && (bytes[at].is_ascii_digit()
+                || (bytes[at] == b'.' && bytes.get(at + 1).is_some_and(u8::is_ascii_digit)))
         {
             at += 1;
         }
@@ -258,10 +329,18 @@ fn answers_without_a_line_or_with_one_twice_never_pass_as_something_else() {
     for bench in benches() {
         let lines: Vec<&str> = bench.text.split_inclusive('\n').collect();
         for (index, line) in lines.iter().enumerate().step_by(lines.len() / 120 + 1) {
-            let without: String =
-                lines.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, line)| *line).collect();
+            let without: String = lines
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != index)
+                .map(|(_, line)| *line)
+                .collect();
             bench.hold(&without, &format!("without {line:?}"), &mut problems);
-            let twice: String = lines[..=index].iter().chain(&lines[index..]).copied().collect();
+            let twice: String = lines[..=index]
+                .iter()
+                .chain(&lines[index..])
+                .copied()
+                .collect();
             bench.hold(&twice, &format!("twice {line:?}"), &mut problems);
         }
     }
@@ -306,7 +385,9 @@ fn documents_without_one_part_never_pass_as_something_else() {
     let mut problems = Vec::new();
     for bench in benches() {
         let start = bench.text.find(['{', '[']).unwrap_or(bench.text.len());
-        let Ok(document) = serde_json::from_str::<Value>(&bench.text[start..]) else { continue };
+        let Ok(document) = serde_json::from_str::<Value>(&bench.text[start..]) else {
+            continue;
+        };
         let all = without_one(&document);
         let step = all.len() / 200 + 1;
         for broken in all.iter().step_by(step) {
@@ -319,7 +400,10 @@ fn documents_without_one_part_never_pass_as_something_else() {
 #[test]
 fn documents_without_one_gpu_or_element_never_pass_as_something_else() {
     let mut problems = Vec::new();
-    for bench in benches().iter().filter(|bench| bench.text.starts_with("<?xml")) {
+    for bench in benches()
+        .iter()
+        .filter(|bench| bench.text.starts_with("<?xml"))
+    {
         let lines: Vec<&str> = bench.text.split_inclusive('\n').collect();
         for (start, line) in lines.iter().enumerate() {
             let indent = line.len() - line.trim_start().len();
@@ -328,11 +412,15 @@ fn documents_without_one_gpu_or_element_never_pass_as_something_else() {
                 && !line.contains("/>")
                 && !line.contains("<?")
                 && !line.contains("<!");
-            let end = lines[start..]
-                .iter()
-                .position(|end| end.trim().starts_with("</") && end.len() - end.trim_start().len() == indent);
+            let end = lines[start..].iter().position(|end| {
+                end.trim().starts_with("</") && end.len() - end.trim_start().len() == indent
+            });
             if let (true, Some(length)) = (opens, end) {
-                let without: String = lines[..start].iter().chain(&lines[start + length + 1..]).copied().collect();
+                let without: String = lines[..start]
+                    .iter()
+                    .chain(&lines[start + length + 1..])
+                    .copied()
+                    .collect();
                 bench.hold(&without, &format!("without {}", line.trim()), &mut problems);
             }
         }

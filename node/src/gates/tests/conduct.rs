@@ -29,7 +29,8 @@ fn write(folder: &Path, path: &str, text: &str) {
 /// A tool that says nothing the first time, and this from then on; it counts its runs beside itself.
 fn stutterer(folder: &Path, text: &str) -> String {
     let tool = folder.join("stutter");
-    let script = "#!/bin/sh\necho run >> $0.runs\ntest $(wc -l < $0.runs) -gt 1 && cat $0.text\ntrue\n";
+    let script =
+        "#!/bin/sh\necho run >> $0.runs\ntest $(wc -l < $0.runs) -gt 1 && cat $0.text\ntrue\n";
     std::fs::write(&tool, script).expect("a script");
     std::fs::write(folder.join("stutter.text"), text).expect("its text");
     std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).expect("its mode");
@@ -46,18 +47,26 @@ fn script(folder: &Path, lines: &str) -> String {
 }
 
 fn runs(folder: &Path) -> usize {
-    std::fs::read_to_string(folder.join("stutter.runs")).unwrap_or_default().lines().count()
+    std::fs::read_to_string(folder.join("stutter.runs"))
+        .unwrap_or_default()
+        .lines()
+        .count()
 }
 
 fn only(folder: &Path, gate: Gate) -> GateResult {
-    run_in(folder, &plan(vec![gate]), &Facts::default()).expect("results").remove(0)
+    run_in(folder, &plan(vec![gate]), &Facts::default())
+        .expect("results")
+        .remove(0)
 }
 
 #[test]
 fn what_a_tool_leaves_behind_is_killed_and_what_gets_away_makes_its_answer_none() {
     let folder = tempfile::tempdir().expect("a folder");
     let tool = script(folder.path(), "sleep 60 &\necho $! > $0.left\ncat $0.text");
-    assert_eq!(only(folder.path(), of_memory("a", "node", &[&tool])).verdict, Verdict::Pass);
+    assert_eq!(
+        only(folder.path(), of_memory("a", "node", &[&tool])).verdict,
+        Verdict::Pass
+    );
     let left = std::fs::read_to_string(folder.path().join("tool.left")).expect("its number");
     // Whoever inherits it may not have buried it yet.
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", left.trim())).unwrap_or_default();
@@ -67,7 +76,12 @@ fn what_a_tool_leaves_behind_is_killed_and_what_gets_away_makes_its_answer_none(
     let tool = script(folder.path(), "setsid sleep 4 &\nsleep 0.5\ncat $0.text");
     let open = only(folder.path(), of_memory("a", "node", &[&tool]));
     assert_eq!(open.verdict, Verdict::Error);
-    assert!(open.reason.contains("left behind still holds its output open"), "{}", open.reason);
+    assert!(
+        open.reason
+            .contains("left behind still holds its output open"),
+        "{}",
+        open.reason
+    );
 }
 
 #[test]
@@ -75,26 +89,65 @@ fn an_error_is_tried_again_as_often_as_the_gate_says_and_a_failure_never() {
     let folder = tempfile::tempdir().expect("a folder");
     let tool = stutterer(folder.path(), SAT);
     let once = only(folder.path(), of_memory("a", "node", &[&tool]));
-    assert_eq!((once.verdict, once.former.len(), runs(folder.path())), (Verdict::Error, 0, 1));
+    assert_eq!(
+        (once.verdict, once.former.len(), runs(folder.path())),
+        (Verdict::Error, 0, 1)
+    );
 
     let folder = tempfile::tempdir().expect("a folder");
     let tool = stutterer(folder.path(), SAT);
-    let again = only(folder.path(), Gate { retries: 3, ..of_memory("a", "node", &[&tool]) });
-    assert_eq!((again.verdict, again.former.len(), runs(folder.path())), (Verdict::Pass, 1, 2));
-    assert!(again.former[0].contains("stressapptest"), "{:?}", again.former);
+    let again = only(
+        folder.path(),
+        Gate {
+            retries: 3,
+            ..of_memory("a", "node", &[&tool])
+        },
+    );
+    assert_eq!(
+        (again.verdict, again.former.len(), runs(folder.path())),
+        (Verdict::Pass, 1, 2)
+    );
+    assert!(
+        again.former[0].contains("stressapptest"),
+        "{:?}",
+        again.former
+    );
 
     let folder = tempfile::tempdir().expect("a folder");
     let mut missed = of_memory("a", "node", &["printf", "%s", SAT]);
     missed.criteria[0].limit = Limit::Number(7.0);
-    let failed = only(folder.path(), Gate { retries: 3, ..missed });
-    assert_eq!((failed.verdict, failed.former.len()), (Verdict::Fail, 0), "what was measured stays measured");
-    let missing = only(folder.path(), Gate { retries: 3, ..of_memory("a", "node", &["no-such-tool"]) });
-    assert_eq!((missing.verdict, missing.former.len()), (Verdict::Error, 0), "nobody installs it meanwhile");
+    let failed = only(
+        folder.path(),
+        Gate {
+            retries: 3,
+            ..missed
+        },
+    );
+    assert_eq!(
+        (failed.verdict, failed.former.len()),
+        (Verdict::Fail, 0),
+        "what was measured stays measured"
+    );
+    let missing = only(
+        folder.path(),
+        Gate {
+            retries: 3,
+            ..of_memory("a", "node", &["no-such-tool"])
+        },
+    );
+    assert_eq!(
+        (missing.verdict, missing.former.len()),
+        (Verdict::Error, 0),
+        "nobody installs it meanwhile"
+    );
 }
 
 /// A memory gate whose limit nothing reaches.
 fn missed(argv: &[&str], settle_s: u64) -> Gate {
-    let mut gate = Gate { settle_s, ..of_memory("a", "node", argv) };
+    let mut gate = Gate {
+        settle_s,
+        ..of_memory("a", "node", argv)
+    };
     gate.criteria[0].limit = Limit::Number(7.0);
     gate
 }
@@ -104,8 +157,19 @@ fn what_is_not_up_yet_after_a_boot_is_measured_again_until_it_is() {
     let folder = tempfile::tempdir().expect("a folder");
     write(folder.path(), "proc/uptime", "100.50 200.00\n");
     let tool = stutterer(folder.path(), SAT);
-    let up = only(folder.path(), Gate { settle_s: 300, ..of_memory("a", "node", &[&tool]) });
-    assert_eq!((up.verdict, up.former.len(), runs(folder.path())), (Verdict::Pass, 1, 2), "{}", up.reason);
+    let up = only(
+        folder.path(),
+        Gate {
+            settle_s: 300,
+            ..of_memory("a", "node", &[&tool])
+        },
+    );
+    assert_eq!(
+        (up.verdict, up.former.len(), runs(folder.path())),
+        (Verdict::Pass, 1, 2),
+        "{}",
+        up.reason
+    );
 }
 
 #[test]
@@ -117,10 +181,17 @@ fn what_is_missed_when_its_time_to_settle_is_over_is_missed() {
     // The second look comes after it.
     write(folder.path(), "proc/uptime", "299.50 200.00\n");
     let uptime = folder.path().join("proc/uptime").display().to_string();
-    let tool =
-        script(folder.path(), &format!("test -e $0.once && echo 302.10 1 > {uptime}\ntouch $0.once\ncat $0.text"));
+    let tool = script(
+        folder.path(),
+        &format!("test -e $0.once && echo 302.10 1 > {uptime}\ntouch $0.once\ncat $0.text"),
+    );
     let over = only(folder.path(), missed(&[&tool], 300));
-    assert_eq!((over.verdict, over.former.len()), (Verdict::Fail, 1), "{}", over.reason);
+    assert_eq!(
+        (over.verdict, over.former.len()),
+        (Verdict::Fail, 1),
+        "{}",
+        over.reason
+    );
 }
 
 #[test]
@@ -128,38 +199,78 @@ fn what_had_no_time_to_settle_has_no_answer() {
     let folder = tempfile::tempdir().expect("a folder");
     write(folder.path(), "proc/uptime", "12.00 20.00\n");
     let plan = plan(vec![missed(&["printf", "%s", SAT], 300)]);
-    let result = run_within(folder.path(), &plan, Duration::from_secs(1)).expect("results").remove(0);
+    let result = run_within(folder.path(), &plan, Duration::from_secs(1))
+        .expect("results")
+        .remove(0);
     assert_eq!(result.verdict, Verdict::Error);
-    assert!(result.reason.ends_with("; 12 s after its boot, of 300 in which it may settle"), "{}", result.reason);
+    assert!(
+        result
+            .reason
+            .ends_with("; 12 s after its boot, of 300 in which it may settle"),
+        "{}",
+        result.reason
+    );
 }
 
 #[test]
 fn a_gate_is_skipped_with_the_reason_where_its_needs_do_not_hold() {
     let folder = tempfile::tempdir().expect("a folder");
     write(folder.path(), "proc/1/comm", "systemd\n");
-    let needs = |needs: &[Need]| Gate { needs: needs.to_vec(), ..of_memory("a", "node", &["printf", "%s", SAT]) };
+    let needs = |needs: &[Need]| Gate {
+        needs: needs.to_vec(),
+        ..of_memory("a", "node", &["printf", "%s", SAT])
+    };
     let said = |gate: Gate, in_use: bool| {
         let mut plan = plan(vec![gate]);
         plan.in_use = in_use;
-        let result = run_in(folder.path(), &plan, &Facts::default()).expect("results").remove(0);
+        let result = run_in(folder.path(), &plan, &Facts::default())
+            .expect("results")
+            .remove(0);
         (result.verdict, result.reason)
     };
-    assert_eq!(said(needs(&[Need::Drained, Need::GpusIdle]), false).0, Verdict::Pass);
+    assert_eq!(
+        said(needs(&[Need::Drained, Need::GpusIdle]), false).0,
+        Verdict::Pass
+    );
     let (verdict, reason) = said(needs(&[Need::Drained]), true);
-    assert!(verdict == Verdict::Skipped && reason.contains("jobs may run on this one"), "{reason}");
-    let (verdict, reason) = said(Gate { arch: vec!["arm64".into()], ..needs(&[]) }, false);
-    assert!(verdict == Verdict::Skipped && reason.contains("for arm64, and this is amd64"), "{reason}");
+    assert!(
+        verdict == Verdict::Skipped && reason.contains("jobs may run on this one"),
+        "{reason}"
+    );
+    let (verdict, reason) = said(
+        Gate {
+            arch: vec!["arm64".into()],
+            ..needs(&[])
+        },
+        false,
+    );
+    assert!(
+        verdict == Verdict::Skipped && reason.contains("for arm64, and this is amd64"),
+        "{reason}"
+    );
 
     let hold = |pid: &str, comm: &str| {
         write(folder.path(), &format!("proc/{pid}/comm"), comm);
         std::fs::create_dir_all(folder.path().join(format!("proc/{pid}/fd"))).expect("a folder");
-        symlink("/dev/nvidia0", folder.path().join(format!("proc/{pid}/fd/7"))).expect("a link");
+        symlink(
+            "/dev/nvidia0",
+            folder.path().join(format!("proc/{pid}/fd/7")),
+        )
+        .expect("a link");
     };
     hold("50", "nvidia-persiste\n");
-    assert_eq!(said(needs(&[Need::GpusIdle]), true).0, Verdict::Pass, "a service of the driver uses none");
+    assert_eq!(
+        said(needs(&[Need::GpusIdle]), true).0,
+        Verdict::Pass,
+        "a service of the driver uses none"
+    );
     hold("51", "python3\n");
     let (verdict, reason) = said(needs(&[Need::GpusIdle]), true);
-    assert!(verdict == Verdict::Skipped && reason.contains("process 51 (python3) holds /dev/nvidia0 open"), "{reason}");
+    assert!(
+        verdict == Verdict::Skipped
+            && reason.contains("process 51 (python3) holds /dev/nvidia0 open"),
+        "{reason}"
+    );
 }
 
 #[test]
@@ -169,16 +280,53 @@ fn what_is_not_on_the_node_is_skipped_where_it_may_be_and_an_error_where_not() {
     let mut unpinned = of_memory("a", "node", &["printf", "%s", SAT]);
     unpinned.criteria[0].limit = Limit::Text("profile:nobody.pinned".into());
     let nobody = of_memory("a", "node", &["printf", "${peer_address}"]);
-    for (gate, why) in [(missing, "not installed"), (unpinned, "no threshold nobody.pinned"), (nobody, "no variable")] {
+    for (gate, why) in [
+        (missing, "not installed"),
+        (unpinned, "no threshold nobody.pinned"),
+        (nobody, "no variable"),
+    ] {
         let required = only(folder.path(), gate.clone());
-        assert!(required.verdict == Verdict::Error && required.reason.contains(why), "{}", required.reason);
-        let optional = only(folder.path(), Gate { required: false, ..gate.clone() });
-        assert!(optional.verdict == Verdict::Skipped && optional.reason.contains(why), "{}", optional.reason);
+        assert!(
+            required.verdict == Verdict::Error && required.reason.contains(why),
+            "{}",
+            required.reason
+        );
+        let optional = only(
+            folder.path(),
+            Gate {
+                required: false,
+                ..gate.clone()
+            },
+        );
+        assert!(
+            optional.verdict == Verdict::Skipped && optional.reason.contains(why),
+            "{}",
+            optional.reason
+        );
         assert!(!optional.required && !optional.shadow);
-        assert!(only(folder.path(), Gate { shadow: true, ..gate }).shadow);
+        assert!(
+            only(
+                folder.path(),
+                Gate {
+                    shadow: true,
+                    ..gate
+                }
+            )
+            .shadow
+        );
     }
-    let crashed = only(folder.path(), Gate { required: false, ..of_memory("a", "node", &["false"]) });
-    assert_eq!(crashed.verdict, Verdict::Error, "a tool that is there and says nothing is no reason to skip");
+    let crashed = only(
+        folder.path(),
+        Gate {
+            required: false,
+            ..of_memory("a", "node", &["false"])
+        },
+    );
+    assert_eq!(
+        crashed.verdict,
+        Verdict::Error,
+        "a tool that is there and says nothing is no reason to skip"
+    );
 }
 
 #[test]
@@ -190,28 +338,56 @@ fn neither_a_shadow_nor_a_waived_gate_keeps_the_next_stage_waiting() {
         let mut plan = plan(vec![gate, next.clone()]);
         plan.waived = waived.iter().map(ToString::to_string).collect();
         let results = run_in(folder.path(), &plan, &Facts::default()).expect("results");
-        assert!(results.iter().all(|result| result.waived.is_none()), "that is the server's to say");
+        assert!(
+            results.iter().all(|result| result.waived.is_none()),
+            "that is the server's to say"
+        );
         (results[0].verdict, results[1].verdict)
     };
-    assert_eq!(last(broken.clone(), &[]), (Verdict::Error, Verdict::Skipped));
-    assert_eq!(last(broken.clone(), &["next"]), (Verdict::Error, Verdict::Skipped), "another gate is waived");
-    assert_eq!(last(broken.clone(), &["broken"]), (Verdict::Error, Verdict::Pass));
-    assert_eq!(last(Gate { shadow: true, ..broken }, &[]), (Verdict::Error, Verdict::Pass));
+    assert_eq!(
+        last(broken.clone(), &[]),
+        (Verdict::Error, Verdict::Skipped)
+    );
+    assert_eq!(
+        last(broken.clone(), &["next"]),
+        (Verdict::Error, Verdict::Skipped),
+        "another gate is waived"
+    );
+    assert_eq!(
+        last(broken.clone(), &["broken"]),
+        (Verdict::Error, Verdict::Pass)
+    );
+    assert_eq!(
+        last(
+            Gate {
+                shadow: true,
+                ..broken
+            },
+            &[]
+        ),
+        (Verdict::Error, Verdict::Pass)
+    );
 }
 
 #[test]
 fn evidence_holds_files_the_kernels_words_and_its_own_digest() {
     let folder = tempfile::tempdir().expect("a folder");
     write(folder.path(), "proc/uptime", "100.50 200.00\n");
-    let said =
-        "6,1,5000000,-;long ago\n3,2,95000000,-;NVRM: Xid (PCI:0000:1b:00): 79\n SUBSYSTEM=pci\n6,3,101000000,-;now\n";
+    let said = "6,1,5000000,-;long ago\n3,2,95000000,-;NVRM: Xid (PCI:0000:1b:00): 79\n SUBSYSTEM=pci\n6,3,101000000,-;now\n";
     write(folder.path(), "dev/kmsg", said);
-    let mut gate = of_memory("a", "node", &["cp", "--", "/etc/hostname", "${scratch}/notes"]);
+    let mut gate = of_memory(
+        "a",
+        "node",
+        &["cp", "--", "/etc/hostname", "${scratch}/notes"],
+    );
     gate.keep = vec!["notes".into(), "never-written".into()];
     gate.env.insert("NCCL_DEBUG".into(), "WARN".into());
     let result = only(folder.path(), gate.clone());
     let evidence = &result.evidence;
-    assert_eq!(evidence.kernel_log, "[95.000000] NVRM: Xid (PCI:0000:1b:00): 79\n[101.000000] now");
+    assert_eq!(
+        evidence.kernel_log,
+        "[95.000000] NVRM: Xid (PCI:0000:1b:00): 79\n[101.000000] now"
+    );
     assert_eq!(evidence.files.keys().collect::<Vec<_>>(), ["notes"]);
     assert!(evidence.is_whole(), "{evidence:?}");
     gate.argv = vec!["printenv".into(), "NCCL_DEBUG".into()];
@@ -222,10 +398,18 @@ fn evidence_holds_files_the_kernels_words_and_its_own_digest() {
 #[test]
 fn what_a_tool_says_beside_its_file_is_read_wherever_it_says_it() {
     let folder = tempfile::tempdir().expect("a folder");
-    write(folder.path(), "good", include_str!("../../../fixtures/stress-ng-0.15.06.txt"));
+    write(
+        folder.path(),
+        "good",
+        include_str!("../../../fixtures/stress-ng-0.15.06.txt"),
+    );
     let failed = "stress-ng: fail:  [7] cpu: matrixprod error detected\nstress-ng: info:  [7] unsuccessful run completed in 5.04s\n";
     write(folder.path(), "failed", failed);
-    write(folder.path(), "yaml", include_str!("../../../fixtures/stress-ng-0.15.06.yaml"));
+    write(
+        folder.path(),
+        "yaml",
+        include_str!("../../../fixtures/stress-ng-0.15.06.yaml"),
+    );
     let mut gate = gate(
         "id = \"a\"\nstage = \"node\"\nparser = \"stress-ng\"\ntimeout_s = 5\nargv = [\"true\"]\noutput = \"stress.yaml\"\n\
          criteria = [{ metric = \"stress.failures\", op = \"==\", limit = 0, unit = \"failures\" }]\n",
@@ -238,7 +422,10 @@ fn what_a_tool_says_beside_its_file_is_read_wherever_it_says_it() {
         ("cat failed", Verdict::Error),
         ("true", Verdict::Error),
     ] {
-        let tool = script(folder.path(), &format!("cd {}\ncat yaml > $1\n{says}", folder.path().display()));
+        let tool = script(
+            folder.path(),
+            &format!("cd {}\ncat yaml > $1\n{says}", folder.path().display()),
+        );
         gate.argv = vec![tool, "${scratch}/stress.yaml".into()];
         let result = only(folder.path(), gate.clone());
         assert_eq!(result.verdict, verdict, "{says}: {}", result.reason);

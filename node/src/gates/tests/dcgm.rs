@@ -11,18 +11,29 @@ use crate::gates::parsers::{Answer, Reading, parse};
 const GPUS: u64 = 8;
 /// What each level runs on every GPU (NVIDIA/DCGM, NvidiaValidationSuite.cpp), without what only some models have.
 const LEVEL_2: [&str; 3] = ["software", "memory", "pcie"];
-const LEVEL_3: [&str; 4] = ["diagnostic", "memory_bandwidth", "targeted_stress", "targeted_power"];
+const LEVEL_3: [&str; 4] = [
+    "diagnostic",
+    "memory_bandwidth",
+    "targeted_stress",
+    "targeted_power",
+];
 const LEVEL_4: [&str; 2] = ["memtest", "pulse_test"];
 
 /// A gate as it ships.
 pub(super) fn shipped(suite: &str, id: &str) -> Gate {
-    let suite: Suite = toml::from_str(Shipped::find(SUITES, suite).expect("a suite").text).expect("the shipped suite");
-    suite.gates.into_iter().find(|gate| gate.id == id).expect("the shipped gate")
+    let suite: Suite = toml::from_str(Shipped::find(SUITES, suite).expect("a suite").text)
+        .expect("the shipped suite");
+    suite
+        .gates
+        .into_iter()
+        .find(|gate| gate.id == id)
+        .expect("the shipped gate")
 }
 
 /// An answer about eight GPUs, with one result on each of them for each test.
 fn answer(tests: &[(&str, &str)]) -> String {
-    let mut document: Value = serde_json::from_str(&fixture("dcgmi-4.2.3-gb10-r2-skips.json")).expect("the recording");
+    let mut document: Value =
+        serde_json::from_str(&fixture("dcgmi-4.2.3-gb10-r2-skips.json")).expect("the recording");
     let recorded = document["DCGM Diagnostic"]["test_categories"][1]["tests"][0].clone();
     let told = tests.iter().map(|(name, status)| {
         let mut test = recorded.clone();
@@ -49,11 +60,26 @@ fn answer(tests: &[(&str, &str)]) -> String {
 
 /// What a gate makes of an answer on a node of eight H100; one that cannot be read is an error, as it is when it runs.
 pub(super) fn verdict(gate: &Gate, exit: i32, text: &str) -> Verdict {
-    let profile = Shipped::find(PROFILES, "hgx-h100-80g").expect("a profile").text;
+    let profile = Shipped::find(PROFILES, "hgx-h100-80g")
+        .expect("a profile")
+        .text;
     let profile: HardwareProfile = toml::from_str(profile).expect("the shipped profile");
     let (facts, variables) = (Facts::default(), [].into());
-    let reference = Reference { profile: &profile, facts: &facts, stack: None, variables: &variables };
-    match parse(&gate.parser, &Answer { exit, text, messages: "", serial: None }) {
+    let reference = Reference {
+        profile: &profile,
+        facts: &facts,
+        stack: None,
+        variables: &variables,
+    };
+    match parse(
+        &gate.parser,
+        &Answer {
+            exit,
+            text,
+            messages: "",
+            serial: None,
+        },
+    ) {
         Ok(reading) => assess(gate, &reading.samples, &reference).verdict,
         Err(_) => Verdict::Error,
     }
@@ -62,31 +88,72 @@ pub(super) fn verdict(gate: &Gate, exit: i32, text: &str) -> Verdict {
 #[test]
 fn a_level_passes_only_where_each_of_its_tests_passed_on_every_gpu() {
     let levels = [
-        (shipped("admit", "dcgm.r3"), [&LEVEL_2[..], &LEVEL_3].concat()),
-        (shipped("deep", "dcgm.r4"), [&LEVEL_2[..], &LEVEL_3, &LEVEL_4].concat()),
+        (
+            shipped("admit", "dcgm.r3"),
+            [&LEVEL_2[..], &LEVEL_3].concat(),
+        ),
+        (
+            shipped("deep", "dcgm.r4"),
+            [&LEVEL_2[..], &LEVEL_3, &LEVEL_4].concat(),
+        ),
     ];
     for (gate, tests) in levels {
         // Beside them stands what some models skip.
         let with = |changed: &str, status: Option<&str>| {
-            let told = tests.iter().filter(|name| **name != changed).map(|name| (*name, "Pass"));
+            let told = tests
+                .iter()
+                .filter(|name| **name != changed)
+                .map(|name| (*name, "Pass"));
             let changed = status.map(|status| (changed, status));
-            answer(&told.chain(changed).chain([("nvbandwidth", "Skip")]).collect::<Vec<_>>())
+            answer(
+                &told
+                    .chain(changed)
+                    .chain([("nvbandwidth", "Skip")])
+                    .collect::<Vec<_>>(),
+            )
         };
-        assert_eq!(verdict(&gate, 0, &with("", None)), Verdict::Pass, "{}", gate.id);
+        assert_eq!(
+            verdict(&gate, 0, &with("", None)),
+            Verdict::Pass,
+            "{}",
+            gate.id
+        );
         for test in &tests {
             for status in [Some("Skip"), Some("Not Run"), None] {
                 // A missing package is no fault of a GPU.
-                assert_eq!(verdict(&gate, 0, &with(test, status)), Verdict::Error, "{}: {test} {status:?}", gate.id);
+                assert_eq!(
+                    verdict(&gate, 0, &with(test, status)),
+                    Verdict::Error,
+                    "{}: {test} {status:?}",
+                    gate.id
+                );
             }
-            assert_eq!(verdict(&gate, 226, &with(test, Some("Fail"))), Verdict::Fail, "{}: {test}", gate.id);
+            assert_eq!(
+                verdict(&gate, 226, &with(test, Some("Fail"))),
+                Verdict::Fail,
+                "{}: {test}",
+                gate.id
+            );
         }
         let one = with("", None).replacen("\"status\":\"Pass\"", "\"status\":\"Skip\"", 1);
-        assert_eq!(verdict(&gate, 0, &one), Verdict::Error, "{}: one GPU was skipped", gate.id);
-        for recording in
-            ["dcgmi-4.2.3-gb10-r1.json", "dcgmi-4.2.3-gb10-r2-skips.json", "nvvs-3.1.0-8gpus-documented.json"]
-        {
+        assert_eq!(
+            verdict(&gate, 0, &one),
+            Verdict::Error,
+            "{}: one GPU was skipped",
+            gate.id
+        );
+        for recording in [
+            "dcgmi-4.2.3-gb10-r1.json",
+            "dcgmi-4.2.3-gb10-r2-skips.json",
+            "nvvs-3.1.0-8gpus-documented.json",
+        ] {
             for exit in [0, 226] {
-                assert_ne!(verdict(&gate, exit, &fixture(recording)), Verdict::Pass, "{}: {recording}", gate.id);
+                assert_ne!(
+                    verdict(&gate, exit, &fixture(recording)),
+                    Verdict::Pass,
+                    "{}: {recording}",
+                    gate.id
+                );
             }
         }
     }
@@ -98,40 +165,83 @@ fn a_warning_beside_a_pass_is_counted_and_told() {
         serde_json::from_str(&answer(&[("pcie", "Pass"), ("memory", "Pass")])).expect("the answer");
     let read = |document: &Value| {
         let text = document.to_string();
-        parse("dcgm-diag", &Answer { exit: 0, text: &text, messages: "", serial: None }).expect("an answer")
+        parse(
+            "dcgm-diag",
+            &Answer {
+                exit: 0,
+                text: &text,
+                messages: "",
+                serial: None,
+            },
+        )
+        .expect("an answer")
     };
-    let before = read(&document).number("dcgm.warnings", "").expect("a count");
+    let before = read(&document)
+        .number("dcgm.warnings", "")
+        .expect("a count");
     let result = &mut document["DCGM Diagnostic"]["test_categories"][0]["tests"][0]["results"][3];
-    result["warnings"] = json!([{ "error_id": 4, "warning": "PCIe replays are above their threshold" }]);
+    result["warnings"] =
+        json!([{ "error_id": 4, "warning": "PCIe replays are above their threshold" }]);
     let reading = read(&document);
     assert_eq!(reading.number("dcgm.warnings", ""), Some(before + 1.0));
-    assert_eq!(reading.notes.last().map(String::as_str), Some("pcie: PCIe replays are above their threshold"));
+    assert_eq!(
+        reading.notes.last().map(String::as_str),
+        Some("pcie: PCIe replays are above their threshold")
+    );
 }
 
 /// As dcgmi writes a test that failed of itself, on no GPU in particular: without results, its warnings in the summary. One that was not run has no summary.
 #[test]
 fn a_test_that_only_its_summary_tells_of_is_read() {
     let gate = shipped("admit", "dcgm.r3");
-    let tests: Vec<(&str, &str)> = LEVEL_2.iter().chain(&LEVEL_3).map(|test| (*test, "Pass")).collect();
+    let tests: Vec<(&str, &str)> = LEVEL_2
+        .iter()
+        .chain(&LEVEL_3)
+        .map(|test| (*test, "Pass"))
+        .collect();
     let whole: Value = serde_json::from_str(&answer(&tests)).expect("the answer");
     let with = |summary: Option<Value>, results: bool| {
         let mut document = whole.clone();
-        let software = document["DCGM Diagnostic"]["test_categories"][0]["tests"][0].as_object_mut().expect("a test");
+        let software = document["DCGM Diagnostic"]["test_categories"][0]["tests"][0]
+            .as_object_mut()
+            .expect("a test");
         software.remove("test_summary");
         software.extend(summary.map(|summary| ("test_summary".to_owned(), summary)));
         software.retain(|key, _| results || key != "results");
         document.to_string()
     };
     let sentence = "GPU 0 is detached.";
-    let failed = with(Some(json!({ "status": "Fail", "warnings": [{ "error_id": 1, "warning": sentence }] })), false);
+    let failed = with(
+        Some(json!({ "status": "Fail", "warnings": [{ "error_id": 1, "warning": sentence }] })),
+        false,
+    );
     assert_eq!(verdict(&gate, 226, &failed), Verdict::Fail);
-    let answer = Answer { exit: 226, text: &failed, messages: "", serial: None };
+    let answer = Answer {
+        exit: 226,
+        text: &failed,
+        messages: "",
+        serial: None,
+    };
     let reading = parse("dcgm-diag", &answer).expect("an answer");
-    assert_eq!((reading.number("dcgm.failed", ""), reading.notes.len()), (Some(1.0), 1));
+    assert_eq!(
+        (reading.number("dcgm.failed", ""), reading.notes.len()),
+        (Some(1.0), 1)
+    );
     assert!(reading.notes[0].ends_with(sentence), "{:?}", reading.notes);
-    assert_eq!(verdict(&gate, 0, &with(Some(json!({ "status": "Pass" })), true)), Verdict::Pass);
-    for (summary, results) in [(Some(json!({ "status": "Pass" })), false), (None, true), (None, false)] {
-        assert_eq!(verdict(&gate, 0, &with(summary.clone(), results)), Verdict::Error, "{summary:?} {results}");
+    assert_eq!(
+        verdict(&gate, 0, &with(Some(json!({ "status": "Pass" })), true)),
+        Verdict::Pass
+    );
+    for (summary, results) in [
+        (Some(json!({ "status": "Pass" })), false),
+        (None, true),
+        (None, false),
+    ] {
+        assert_eq!(
+            verdict(&gate, 0, &with(summary.clone(), results)),
+            Verdict::Error,
+            "{summary:?} {results}"
+        );
     }
 }
 
@@ -144,17 +254,42 @@ fn what_dcgmi_3_prints_is_read() {
              {{\"category\":\"Integration\",\"tests\":[{{\"name\":\"PCIe\",\"results\":[{pcie}]}}]}}]}},\"version\":\"3.3.8\"}}"
         )
     };
-    let read = |exit, text: &str| parse("dcgm-diag-v3", &Answer { exit, text, messages: "", serial: None });
+    let read = |exit, text: &str| {
+        parse(
+            "dcgm-diag-v3",
+            &Answer {
+                exit,
+                text,
+                messages: "",
+                serial: None,
+            },
+        )
+    };
     let on = |gpu: u64, status: &str| format!("{{\"gpu_id\":\"{gpu}\",\"status\":\"{status}\"}}");
     let both = format!("{},{}", on(0, "Pass"), on(1, "Pass"));
     let well = printed("{\"status\":\"Pass\"}", &both);
     let reading = read(0, &well).expect("an answer");
     let of = |reading: &Reading, metric| reading.number(metric, "");
-    assert_eq!((of(&reading, "dcgm.gpus"), of(&reading, "dcgm.passed")), (Some(2.0), Some(3.0)));
+    assert_eq!(
+        (of(&reading, "dcgm.gpus"), of(&reading, "dcgm.passed")),
+        (Some(2.0), Some(3.0))
+    );
     assert_eq!(reading.versions["dcgm"], "3.3.8");
     let failed = read(226, &printed(&on(1, "Fail"), &both)).expect("an answer");
-    assert_eq!((of(&failed, "dcgm.failed"), of(&failed, "dcgm.gpus_failed")), (Some(1.0), Some(1.0)));
-    assert!(read(0, &printed(&on(1, "Pass"), &both)).is_err(), "and of the other nothing");
-    assert!(read(0, &well.replace("\"version\"", "\"release\"")).is_err(), "of no known version");
-    assert!(read(0, &well.replace("3.3.8", "4.3.8")).is_err(), "of another version");
+    assert_eq!(
+        (of(&failed, "dcgm.failed"), of(&failed, "dcgm.gpus_failed")),
+        (Some(1.0), Some(1.0))
+    );
+    assert!(
+        read(0, &printed(&on(1, "Pass"), &both)).is_err(),
+        "and of the other nothing"
+    );
+    assert!(
+        read(0, &well.replace("\"version\"", "\"release\"")).is_err(),
+        "of no known version"
+    );
+    assert!(
+        read(0, &well.replace("3.3.8", "4.3.8")).is_err(),
+        "of another version"
+    );
 }

@@ -11,7 +11,9 @@ const LENGTH: usize = 1 << 18;
 fn answers() -> Vec<String> {
     let fill = |piece: &str| piece.repeat(LENGTH / piece.len());
     let xml = "<?xml version=\"1.0\" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM \"nvsmi_device_v13.dtd\">\n<nvidia_smi_log>";
-    let attributes: String = (0..20_000).map(|number| format!(" a{number}=\"\"")).collect();
+    let attributes: String = (0..20_000)
+        .map(|number| format!(" a{number}=\"\""))
+        .collect();
     vec![
         fill("["),
         fill("{\"a\":"),
@@ -49,7 +51,15 @@ fn no_parser_hangs_or_panics_on_long_answers_of_anything() {
     for parser in Parser::all().filter(|parser| !parser.builtin) {
         for text in &answers {
             for exit in [0, 1] {
-                let read = parse(parser.name, &Answer { exit, text, messages: text, serial: None });
+                let read = parse(
+                    parser.name,
+                    &Answer {
+                        exit,
+                        text,
+                        messages: text,
+                        serial: None,
+                    },
+                );
                 // Nothing in them is a whole answer, but for logs full of faults.
                 assert!(
                     read.is_err() || parser.name == "kernel-log",

@@ -41,8 +41,11 @@ fn throttle(folder: &Path) -> Gate {
          criteria = [{ metric = \"gpu.throttle_hw_slowdown\", op = \"==\", limit = 0, unit = \"flags\" }]\n",
     );
     std::fs::write(folder.join("cool.xml"), XML).expect("an answer");
-    std::fs::write(folder.join("hot.xml"), XML.replacen("hw_slowdown>Not Active", "hw_slowdown>Active", 1))
-        .expect("an answer");
+    std::fs::write(
+        folder.join("hot.xml"),
+        XML.replacen("hw_slowdown>Not Active", "hw_slowdown>Active", 1),
+    )
+    .expect("an answer");
     std::fs::write(folder.join("named.xml"), called(b"\xff && <y>")).expect("an answer");
     let tool = "echo look >> looks\n[ -e hangs ] && sleep 30\nlook=cool\n[ -e hot ] && look=hot\n[ -e named ] && look=named\ncat $look.xml\n";
     gate.argv = vec![script(folder, "nvidia-smi", tool)];
@@ -55,25 +58,51 @@ fn all(how: &str) -> (Vec<GateResult>, usize) {
     std::fs::create_dir(folder.path().join("proc")).expect("a folder");
     let plan = plan(vec![burn(folder.path(), how), throttle(folder.path())]);
     let results = run_in(folder.path(), &plan, &Facts::default()).expect("results");
-    let looks = std::fs::read_to_string(folder.path().join("looks")).unwrap_or_default().lines().count();
+    let looks = std::fs::read_to_string(folder.path().join("looks"))
+        .unwrap_or_default()
+        .lines()
+        .count();
     (results, looks)
 }
 
 #[test]
 fn what_shows_only_under_load_fails_although_it_is_over_afterwards() {
     let (results, looks) = all("sleep 1.5; touch hot; sleep 2; rm hot; sleep 1.5");
-    assert_eq!(results[0].verdict, Verdict::Pass, "the load itself saw nothing: {}", results[0].reason);
+    assert_eq!(
+        results[0].verdict,
+        Verdict::Pass,
+        "the load itself saw nothing: {}",
+        results[0].reason
+    );
     let told = &results[1];
     assert_eq!(told.verdict, Verdict::Fail, "{}", told.reason);
-    assert!(looks >= 3 && told.reason.contains("looks while burn ran, the worst"), "{looks}: {}", told.reason);
-    assert!(told.evidence.stdout.contains("hw_slowdown>Active"), "the worst look is what is kept");
-    let slow = told.measured.iter().find(|value| value.verdict == Verdict::Fail).expect("a value");
-    assert_eq!((slow.metric.as_str(), slow.entity.as_str()), ("gpu.throttle_hw_slowdown", "0000:81:00.0"));
+    assert!(
+        looks >= 3 && told.reason.contains("looks while burn ran, the worst"),
+        "{looks}: {}",
+        told.reason
+    );
+    assert!(
+        told.evidence.stdout.contains("hw_slowdown>Active"),
+        "the worst look is what is kept"
+    );
+    let slow = told
+        .measured
+        .iter()
+        .find(|value| value.verdict == Verdict::Fail)
+        .expect("a value");
+    assert_eq!(
+        (slow.metric.as_str(), slow.entity.as_str()),
+        ("gpu.throttle_hw_slowdown", "0000:81:00.0")
+    );
 
     // What a job calls its process for a while is no look without an answer.
     let (results, _) = all("sleep 1.5; touch named; sleep 2; rm named; sleep 1");
     assert_eq!(results[1].verdict, Verdict::Pass, "{}", results[1].reason);
-    assert!(results[1].reason.contains("looks while burn ran"), "{}", results[1].reason);
+    assert!(
+        results[1].reason.contains("looks while burn ran"),
+        "{}",
+        results[1].reason
+    );
 }
 
 #[test]
@@ -90,10 +119,21 @@ fn without_a_load_or_with_too_few_looks_there_is_no_answer() {
     std::fs::create_dir(folder.path().join("proc")).expect("a folder");
     let mut missing = burn(folder.path(), "true");
     missing.argv = vec!["no-such-burner".into()];
-    let results = run_in(folder.path(), &plan(vec![missing, throttle(folder.path())]), &Facts::default());
+    let results = run_in(
+        folder.path(),
+        &plan(vec![missing, throttle(folder.path())]),
+        &Facts::default(),
+    );
     let results = results.expect("results");
-    assert_eq!([results[0].verdict, results[1].verdict], [Verdict::Skipped, Verdict::Error]);
-    assert!(results[1].reason.contains("none of burn, another ran"), "{}", results[1].reason);
+    assert_eq!(
+        [results[0].verdict, results[1].verdict],
+        [Verdict::Skipped, Verdict::Error]
+    );
+    assert!(
+        results[1].reason.contains("none of burn, another ran"),
+        "{}",
+        results[1].reason
+    );
 }
 
 #[test]

@@ -14,7 +14,15 @@ pub(super) fn called(name: &[u8]) -> Vec<u8> {
 
 fn read(answer: &[u8]) -> Result<Reading, String> {
     let text = text("nvidia-smi-xml", answer)?;
-    parse("nvidia-smi-xml", &Answer { exit: 0, text: &text, messages: "", serial: None })
+    parse(
+        "nvidia-smi-xml",
+        &Answer {
+            exit: 0,
+            text: &text,
+            messages: "",
+            serial: None,
+        },
+    )
 }
 
 #[test]
@@ -38,7 +46,10 @@ fn a_process_may_be_called_anything() {
         [before.as_bytes(), to, after.as_bytes()].concat()
     };
     assert!(read(&elsewhere("NVIDIA RTX A5000", b"\xff")).is_err_and(|why| why.contains("UTF-8")));
-    assert!(text("nvidia-smi-text", b"\xff").is_err(), "only where names are cut out");
+    assert!(
+        text("nvidia-smi-text", b"\xff").is_err(),
+        "only where names are cut out"
+    );
 }
 
 /// Names that leave their element and come back to it, of one process and of one on either GPU: what they say must not be read.
@@ -47,14 +58,21 @@ fn no_name_tells_of_gpus() {
     const LEAVES: &str = "</process_name></process_info></processes>";
     const RETURNS: &str = "<processes><process_info><process_name>";
     let wanted = read(&called(NAME.as_bytes()));
-    let more = read(&called(b"a</process_name></process_info><process_info><process_name>b")).expect("a process more");
+    let more = read(&called(
+        b"a</process_name></process_info><process_info><process_name>b",
+    ))
+    .expect("a process more");
     assert_eq!(more.number("gpu.processes", "0000:81:00.0"), Some(2.0));
     let told = "<gpu_recovery_action>None</gpu_recovery_action><never_told>0</never_told>";
     for forged in [
         format!("{LEAVES}{told}{RETURNS}"),
         format!("{LEAVES}</gpu><gpu id=\"00000000:99:00.0\">{told}{RETURNS}"),
-        format!("{LEAVES}</gpu></nvidia_smi_log><nvidia_smi_log><gpu id=\"00000000:99:00.0\">{RETURNS}"),
-        format!("{LEAVES}</gpu><attached_gpus>3</attached_gpus><gpu id=\"00000000:99:00.0\">{RETURNS}"),
+        format!(
+            "{LEAVES}</gpu></nvidia_smi_log><nvidia_smi_log><gpu id=\"00000000:99:00.0\">{RETURNS}"
+        ),
+        format!(
+            "{LEAVES}</gpu><attached_gpus>3</attached_gpus><gpu id=\"00000000:99:00.0\">{RETURNS}"
+        ),
         format!("</process_name><a>{RETURNS}"),
         "<process_name>".into(),
     ] {
@@ -71,10 +89,13 @@ fn no_name_tells_of_gpus() {
         ("<gpu id=\"00000000:99:00.0\" a='", "'>"),
         ("<!DOCTYPE nvidia_smi_log [", "]>"),
     ] {
-        let first =
-            format!("{LEAVES}</gpu><gpu id=\"00000000:C1:00.0\">{told}<processes><process_info>{begins}<process_name>");
+        let first = format!(
+            "{LEAVES}</gpu><gpu id=\"00000000:C1:00.0\">{told}<processes><process_info>{begins}<process_name>"
+        );
         let second = format!("</process_name>{ends}<process_name>");
-        let text = String::from_utf8(called(first.as_bytes())).expect("a text").replace(NAME, &second);
+        let text = String::from_utf8(called(first.as_bytes()))
+            .expect("a text")
+            .replace(NAME, &second);
         let found = read(text.as_bytes());
         assert!(found.is_err() || found == wanted, "{begins}: {found:?}");
     }

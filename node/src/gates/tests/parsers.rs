@@ -22,14 +22,28 @@ const SMART_NONE: &str = include_str!("../../../fixtures/smartctl-7.3-no-device.
 const NVME_FAILING: &str = include_str!("../../../fixtures/nvme-smart-log-2.3-failing.json");
 
 fn read(parser: &str, exit: i32, text: &str, messages: &str) -> Result<Reading, String> {
-    parse(parser, &Answer { exit, text, messages, serial: None })
+    parse(
+        parser,
+        &Answer {
+            exit,
+            text,
+            messages,
+            serial: None,
+        },
+    )
 }
 
 /// Metrics and values to three digits, `metric@entity=value`.
 fn shown(reading: &Reading) -> Vec<String> {
     let one = |sample: &muster_core::gates::Sample| {
-        let Limit::Number(value) = sample.value else { panic!("{sample:?} is a number") };
-        let entity = if sample.entity.is_empty() { String::new() } else { format!("@{}", sample.entity) };
+        let Limit::Number(value) = sample.value else {
+            panic!("{sample:?} is a number")
+        };
+        let entity = if sample.entity.is_empty() {
+            String::new()
+        } else {
+            format!("@{}", sample.entity)
+        };
         format!("{}{entity}={}", sample.metric, (value * 1e3).round() / 1e3)
     };
     reading.samples.iter().map(one).collect()
@@ -57,36 +71,80 @@ fn recordings_read_as_a_person_reads_them() {
             0,
             SAT,
             "",
-            &["memory.incidents=0", "memory.errors=0", "memory.copied=65124", "memory.bandwidth=13006.95"],
+            &[
+                "memory.incidents=0",
+                "memory.errors=0",
+                "memory.copied=65124",
+                "memory.bandwidth=13006.95",
+            ],
         ),
-        ("stressapptest", 1, SAT_FAILED, "", &["memory.incidents=1", "memory.errors=0"]),
+        (
+            "stressapptest",
+            1,
+            SAT_FAILED,
+            "",
+            &["memory.incidents=1", "memory.errors=0"],
+        ),
         (
             "stress-ng",
             0,
             STRESS,
             STRESS_SAID,
-            &["stress.failures=0", "stress.bogo_ops@cpu=977.663", "stress.bogo_ops@vm=1834.583"],
+            &[
+                "stress.failures=0",
+                "stress.bogo_ops@cpu=977.663",
+                "stress.bogo_ops@vm=1834.583",
+            ],
         ),
-        ("iperf3", 0, IPERF, "", &["network.received=13.878", "network.retransmits=19"]),
+        (
+            "iperf3",
+            0,
+            IPERF,
+            "",
+            &["network.received=13.878", "network.retransmits=19"],
+        ),
         (
             "nvme-smart-log",
             0,
             NVME_FAILING,
             "",
-            &["smart.critical_warning=4", "smart.media_errors=0", "smart.temperature=50"],
+            &[
+                "smart.critical_warning=4",
+                "smart.media_errors=0",
+                "smart.temperature=50",
+            ],
         ),
     ];
     for (parser, exit, text, messages, wanted) in table {
-        let reading = read(parser, exit, text, messages).unwrap_or_else(|why| panic!("{parser}: {why}"));
+        let reading =
+            read(parser, exit, text, messages).unwrap_or_else(|why| panic!("{parser}: {why}"));
         let found = shown(&reading);
-        wanted.iter().for_each(|wanted| assert!(found.iter().any(|found| found == wanted), "{wanted} in {found:?}"));
+        wanted.iter().for_each(|wanted| {
+            assert!(
+                found.iter().any(|found| found == wanted),
+                "{wanted} in {found:?}"
+            )
+        });
         // Whatever a parser gives is listed, so that a gate can ask for it.
         let listed = Parser::find(parser).expect("a listed parser");
-        reading.samples.iter().for_each(|sample| assert!(listed.unit(sample.metric).is_some(), "{}", sample.metric));
+        reading
+            .samples
+            .iter()
+            .for_each(|sample| assert!(listed.unit(sample.metric).is_some(), "{}", sample.metric));
     }
     let smart = |exit, text| shown(&read("smartctl", exit, text, "").expect("a reading"));
-    assert_eq!(smart(0, SMART)[..3], ["smart.failing=0", "smart.critical_warning=0", "smart.media_errors=0"]);
-    assert_eq!(smart(8, SMART_FAILING)[..2], ["smart.failing=1", "smart.critical_warning=4"]);
+    assert_eq!(
+        smart(0, SMART)[..3],
+        [
+            "smart.failing=0",
+            "smart.critical_warning=0",
+            "smart.media_errors=0"
+        ]
+    );
+    assert_eq!(
+        smart(8, SMART_FAILING)[..2],
+        ["smart.failing=1", "smart.critical_warning=4"]
+    );
     assert!(
         shown(&read("fio", 0, FIO_RANDOM, "").expect("random writes"))
             .iter()
@@ -108,32 +166,83 @@ fn contradictions_and_strangers_are_errors() {
         ("stressapptest", 1, SAT.to_owned()),
         ("stressapptest", 0, SAT_FAILED.to_owned()),
         ("stressapptest", 0, newer(SAT, "0 errors", "3 errors")),
-        ("stressapptest", 0, newer(SAT, "Status: PASS", "Status: MAYBE")),
-        ("stressapptest", 0, newer(SAT, "revision 1.0", "revision 2.0")),
+        (
+            "stressapptest",
+            0,
+            newer(SAT, "Status: PASS", "Status: MAYBE"),
+        ),
+        (
+            "stressapptest",
+            0,
+            newer(SAT, "revision 1.0", "revision 2.0"),
+        ),
         ("iperf3", 1, IPERF.to_owned()),
         ("iperf3", 0, IPERF_REFUSED.to_owned()),
         ("iperf3", 0, newer(IPERF, "iperf 3.12", "iperf 4.0")),
         ("smartctl", 1, SMART_NONE.to_owned()),
         ("smartctl", 0, SMART_FAILING.to_owned()),
         ("smartctl", 0, newer(SMART, "smart_status", "smart_state")),
-        ("smartctl", 0, newer(SMART, "nvme_smart_health_information_log", "log")),
+        (
+            "smartctl",
+            0,
+            newer(SMART, "nvme_smart_health_information_log", "log"),
+        ),
         ("nvme-smart-log", 1, NVME_FAILING.to_owned()),
-        ("nvme-smart-log", 0, newer(NVME_FAILING, "\"media_errors\":\"0\"", "\"media_errors\":\"N/A\"")),
-        ("nvme-smart-log", 0, newer(NVME_FAILING, "avail_spare", "spare")),
+        (
+            "nvme-smart-log",
+            0,
+            newer(
+                NVME_FAILING,
+                "\"media_errors\":\"0\"",
+                "\"media_errors\":\"N/A\"",
+            ),
+        ),
+        (
+            "nvme-smart-log",
+            0,
+            newer(NVME_FAILING, "avail_spare", "spare"),
+        ),
     ];
     for (parser, exit, text) in table {
-        assert!(read(parser, exit, &text, "").is_err(), "{parser} {exit}: {}", &text[..200.min(text.len())]);
+        assert!(
+            read(parser, exit, &text, "").is_err(),
+            "{parser} {exit}: {}",
+            &text[..200.min(text.len())]
+        );
     }
-    assert!(read("stress-ng", 0, STRESS, "").is_err(), "it never said that it completed");
-    assert!(read("stress-ng", 2, STRESS, STRESS_SAID).is_err(), "an exit status without a failure");
-    let failed = "stress-ng: fail:  [7] cpu: matrixprod error detected\nstress-ng: info:  [7] unsuccessful run completed in 5.04s\n";
-    assert_eq!(shown(&read("stress-ng", 2, STRESS, failed).expect("a failure"))[0], "stress.failures=1");
     assert!(
-        read("stress-ng", 0, STRESS, &failed[failed.find('\n').expect("a line")..]).is_err(),
+        read("stress-ng", 0, STRESS, "").is_err(),
+        "it never said that it completed"
+    );
+    assert!(
+        read("stress-ng", 2, STRESS, STRESS_SAID).is_err(),
+        "an exit status without a failure"
+    );
+    let failed = "stress-ng: fail:  [7] cpu: matrixprod error detected\nstress-ng: info:  [7] unsuccessful run completed in 5.04s\n";
+    assert_eq!(
+        shown(&read("stress-ng", 2, STRESS, failed).expect("a failure"))[0],
+        "stress.failures=1"
+    );
+    assert!(
+        read(
+            "stress-ng",
+            0,
+            STRESS,
+            &failed[failed.find('\n').expect("a line")..]
+        )
+        .is_err(),
         "unsuccessful, and well"
     );
-    let other = Answer { exit: 0, text: SMART, messages: "", serial: Some("ANOTHER") };
-    assert!(parse("smartctl", &other).is_err(), "the wrong disk answered");
+    let other = Answer {
+        exit: 0,
+        text: SMART,
+        messages: "",
+        serial: Some("ANOTHER"),
+    };
+    assert!(
+        parse("smartctl", &other).is_err(),
+        "the wrong disk answered"
+    );
 }
 
 #[test]
@@ -141,7 +250,11 @@ fn a_note_before_fios_document_is_none_of_it() {
     let bare = read("fio", 0, FIO, "").expect("a reading");
     let note = "note: both iodepth >= 1 and synchronous I/O engine are selected, queue depth will be capped at 1\n";
     assert_eq!(read("fio", 0, &format!("{note}{note}{FIO}"), ""), Ok(bare));
-    for text in [format!("{note}word\n{FIO}"), format!("{FIO}{note}"), note.to_owned()] {
+    for text in [
+        format!("{note}word\n{FIO}"),
+        format!("{FIO}{note}"),
+        note.to_owned(),
+    ] {
         assert!(read("fio", 0, &text, "").is_err(), "{text:.120}");
     }
 }
@@ -149,14 +262,31 @@ fn a_note_before_fios_document_is_none_of_it() {
 /// As 1.0.7 and newer write each line (src/logger.cc).
 #[test]
 fn a_time_before_each_line_of_stressapptest_is_none_of_its_words() {
-    let timed = |text: &str, time: &str| text.lines().map(|line| format!("{time}{line}\n")).collect::<String>();
+    let timed = |text: &str, time: &str| {
+        text.lines()
+            .map(|line| format!("{time}{line}\n"))
+            .collect::<String>()
+    };
     for (exit, text) in [(0, SAT), (1, SAT_FAILED)] {
         let bare = read("stressapptest", exit, text, "").expect("a reading");
         for time in ["2025/11/13-04:34:22(UTC) ", "2025/11/13-04:34:22(+03) "] {
-            assert_eq!(read("stressapptest", exit, &timed(text, time), "").as_ref(), Ok(&bare), "{time}");
+            assert_eq!(
+                read("stressapptest", exit, &timed(text, time), "").as_ref(),
+                Ok(&bare),
+                "{time}"
+            );
         }
-        for time in ["2025/11/13-04:34:22 ", "2025/11/13-04:34:22() ", "2025-11-13 04:34:22(UTC) ", "x", "(UTC) "] {
-            assert!(read("stressapptest", exit, &timed(text, time), "").is_err(), "{time}");
+        for time in [
+            "2025/11/13-04:34:22 ",
+            "2025/11/13-04:34:22() ",
+            "2025-11-13 04:34:22(UTC) ",
+            "x",
+            "(UTC) ",
+        ] {
+            assert!(
+                read("stressapptest", exit, &timed(text, time), "").is_err(),
+                "{time}"
+            );
         }
     }
     assert!(SAT_FAILED.contains("\nReport Error"), "it has a note");
@@ -169,32 +299,68 @@ fn a_sata_disk_at_a_makers_threshold_is_told() {
     let smart = |exit, text: &str| read("smartctl", exit, text, "");
     let told = |text: &str, exit| shown(&smart(exit, text).expect("a reading"));
     assert_eq!(told(SMART_ATA, 0), ["smart.failing=0", "smart.prefail=0"]);
-    let (name, exit) = ("\"name\":\"Reallocated_Sector_Ct\",\"value\":", "\"exit_status\":0");
+    let (name, exit) = (
+        "\"name\":\"Reallocated_Sector_Ct\",\"value\":",
+        "\"exit_status\":0",
+    );
     assert!(SMART_ATA.contains(name) && SMART_ATA.contains(exit));
     let standing = |when: &str| {
         let (before, after) = SMART_ATA.split_once(name).expect("the attribute");
-        let after = after.replacen("\"when_failed\":\"\"", &format!("\"when_failed\":\"{when}\""), 1);
+        let after = after.replacen(
+            "\"when_failed\":\"\"",
+            &format!("\"when_failed\":\"{when}\""),
+            1,
+        );
         format!("{before}{name}{after}").replacen(exit, "\"exit_status\":16", 1)
     };
     let now = smart(16, &standing("now")).expect("a reading");
     assert_eq!(shown(&now), ["smart.failing=0", "smart.prefail=1"]);
-    assert!(now.notes[0].contains("5 Reallocated_Sector_Ct is at its threshold"), "{:?}", now.notes);
-    assert_eq!(told(&standing("past"), 16), ["smart.failing=0", "smart.prefail=0"], "it recovered");
+    assert!(
+        now.notes[0].contains("5 Reallocated_Sector_Ct is at its threshold"),
+        "{:?}",
+        now.notes
+    );
+    assert_eq!(
+        told(&standing("past"), 16),
+        ["smart.failing=0", "smart.prefail=0"],
+        "it recovered"
+    );
     // What only ages, at its threshold, announces nothing.
     let old = standing("now").replace("\"prefailure\":true", "\"prefailure\":false");
     assert_eq!(told(&old, 16), ["smart.failing=0", "smart.prefail=0"]);
-    assert!(smart(16, &standing("soon")).is_err(), "a word that is not known");
+    assert!(
+        smart(16, &standing("soon")).is_err(),
+        "a word that is not known"
+    );
     // A disk without attributes says less than the gate asks for.
-    assert_eq!(told(&SMART_ATA.replace("ata_smart_attributes", "ata_attributes"), 0), ["smart.failing=0"]);
+    assert_eq!(
+        told(
+            &SMART_ATA.replace("ata_smart_attributes", "ata_attributes"),
+            0
+        ),
+        ["smart.failing=0"]
+    );
 }
 
 /// The verdict of the shipped suite's gate with this parser over a broken answer.
 fn verdict(parser: &str, exit: i32, text: &str, messages: &str) -> Verdict {
     let suite = shipped();
-    let gate = suite.gates.iter().find(|gate| gate.parser == parser).expect("a shipped gate");
-    let facts = muster_core::facts::Facts { disks: vec![nvme("nvme0n1", Some("A"))], ..Default::default() };
+    let gate = suite
+        .gates
+        .iter()
+        .find(|gate| gate.parser == parser)
+        .expect("a shipped gate");
+    let facts = muster_core::facts::Facts {
+        disks: vec![nvme("nvme0n1", Some("A"))],
+        ..Default::default()
+    };
     let (plan, profile) = (plan(vec![]), profile());
-    let reference = Reference { profile: &profile, facts: &facts, stack: None, variables: &plan.variables };
+    let reference = Reference {
+        profile: &profile,
+        facts: &facts,
+        stack: None,
+        variables: &plan.variables,
+    };
     match read(parser, exit, text, messages) {
         Ok(reading) => assess(gate, &reading.samples, &reference).verdict,
         Err(_) => Verdict::Error,
@@ -204,7 +370,8 @@ fn verdict(parser: &str, exit: i32, text: &str, messages: &str) -> Verdict {
 /// Good answers of the tools in the shipped suite. stress-ng's is cut to the one stressor that the gate runs.
 fn good() -> [(&'static str, String, &'static str); 5] {
     let cpu_only = STRESS.replace(
-        &STRESS[STRESS.find("    - stressor: vm").expect("vm")..STRESS.find("thermal-zones").expect("end")],
+        &STRESS[STRESS.find("    - stressor: vm").expect("vm")
+            ..STRESS.find("thermal-zones").expect("end")],
         "",
     );
     [
@@ -219,9 +386,28 @@ fn good() -> [(&'static str, String, &'static str); 5] {
 #[test]
 fn good_answers_pass_and_nothing_does_not() {
     for (parser, text, messages) in good() {
-        assert_eq!(verdict(parser, 0, &text, messages), Verdict::Pass, "{parser}");
-        for nothing in ["", "\n", "null", "{}", "[]", "[{}]", "{\"jobs\":[]}", "---\n...\n", "N/A", "\u{0}"] {
-            assert_eq!(verdict(parser, 0, nothing, messages), Verdict::Error, "{parser}: {nothing:?}");
+        assert_eq!(
+            verdict(parser, 0, &text, messages),
+            Verdict::Pass,
+            "{parser}"
+        );
+        for nothing in [
+            "",
+            "\n",
+            "null",
+            "{}",
+            "[]",
+            "[{}]",
+            "{\"jobs\":[]}",
+            "---\n...\n",
+            "N/A",
+            "\u{0}",
+        ] {
+            assert_eq!(
+                verdict(parser, 0, nothing, messages),
+                Verdict::Error,
+                "{parser}: {nothing:?}"
+            );
         }
     }
     assert_eq!(verdict("fio", 1, FIO_FAILED, ""), Verdict::Fail);

@@ -24,7 +24,12 @@ const COUNTERS: [&str; 5] = [
 
 fn write(root: &Path, port: &str, file: &str, text: &str) {
     let (device, number) = port.split_once('/').expect("a port");
-    let path = root.join("sys/class/infiniband").join(device).join("ports").join(number).join(file);
+    let path = root
+        .join("sys/class/infiniband")
+        .join(device)
+        .join("ports")
+        .join(number)
+        .join(file);
     fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
     fs::write(path, format!("{text}\n")).expect("a file");
 }
@@ -49,19 +54,31 @@ fn soft(root: &Path) {
 
 fn rail(id: &str) -> Gate {
     let gate = shipped("sweep", id);
-    Gate { window_s: gate.window_s.map(|_| 1), ..gate }
+    Gate {
+        window_s: gate.window_s.map(|_| 1),
+        ..gate
+    }
 }
 
 fn known(keys: &str) -> HardwareProfile {
     let mut profile = profile();
-    for (name, value, unit) in
-        [("ib.symbol_errors", 2, "errors"), ("ib.link_recoveries", 2, "events"), ("ib.rails", 8, "ports")]
-    {
-        let threshold = format!("value = {value}\nunit = \"{unit}\"\nprovenance = \"seed\"\nsource = \"a test\"\n");
-        profile.thresholds.insert(name.into(), toml::from_str(&threshold).expect("a threshold"));
+    for (name, value, unit) in [
+        ("ib.symbol_errors", 2, "errors"),
+        ("ib.link_recoveries", 2, "events"),
+        ("ib.rails", 8, "ports"),
+    ] {
+        let threshold = format!(
+            "value = {value}\nunit = \"{unit}\"\nprovenance = \"seed\"\nsource = \"a test\"\n"
+        );
+        profile.thresholds.insert(
+            name.into(),
+            toml::from_str(&threshold).expect("a threshold"),
+        );
     }
-    let word: Word =
-        toml::from_str(&format!("value = \"{keys}\"\nprovenance = \"seed\"\nsource = \"a test\"\n")).expect("a word");
+    let word: Word = toml::from_str(&format!(
+        "value = \"{keys}\"\nprovenance = \"seed\"\nsource = \"a test\"\n"
+    ))
+    .expect("a word");
     profile.words.insert("ib.pkeys".into(), word);
     profile
 }
@@ -75,7 +92,9 @@ fn held(root: &Path, gate: Gate, meanwhile: impl FnOnce() + Send) -> GateResult 
             std::thread::sleep(Duration::from_millis(400));
             meanwhile();
         });
-        run_in(root, &plan, &Facts::default()).expect("a run").remove(0)
+        run_in(root, &plan, &Facts::default())
+            .expect("a run")
+            .remove(0)
     })
 }
 
@@ -93,12 +112,26 @@ fn a_port_whose_errors_grow_is_named_and_what_they_stood_at_is_no_fault() {
         write(root, "mlx5_7/1", "counters/symbol_error", "5");
     });
     assert_eq!(noisy.verdict, Verdict::Fail, "{}", noisy.reason);
-    assert!(noisy.reason.contains("grew from 3 to 6"), "{}", noisy.reason);
-    let failed = noisy.measured.iter().filter(|one| one.verdict == Verdict::Fail).map(|one| one.entity.as_str());
-    assert_eq!(failed.collect::<Vec<_>>(), ["mlx5_2/1"], "the other one's two are borne");
+    assert!(
+        noisy.reason.contains("grew from 3 to 6"),
+        "{}",
+        noisy.reason
+    );
+    let failed = noisy
+        .measured
+        .iter()
+        .filter(|one| one.verdict == Verdict::Fail)
+        .map(|one| one.entity.as_str());
+    assert_eq!(
+        failed.collect::<Vec<_>>(),
+        ["mlx5_2/1"],
+        "the other one's two are borne"
+    );
     // What is no rail is held to the same, and takes no rail's place.
     port(root, "mlx5_8/1");
-    let downed = held(root, rail("ib.counters"), || write(root, "mlx5_8/1", "counters/link_downed", "4"));
+    let downed = held(root, rail("ib.counters"), || {
+        write(root, "mlx5_8/1", "counters/link_downed", "4")
+    });
     assert_eq!(downed.verdict, Verdict::Fail, "{}", downed.reason);
 }
 
@@ -117,7 +150,8 @@ fn what_does_not_count_is_never_a_pass() {
         }),
         ("does not tell link_downed", |root| {
             port(root, "mlx5_0/1");
-            fs::remove_file(root.join("sys/class/infiniband/mlx5_0/ports/1/counters/link_downed")).expect("gone");
+            fs::remove_file(root.join("sys/class/infiniband/mlx5_0/ports/1/counters/link_downed"))
+                .expect("gone");
         }),
     ];
     for (why, tree) in broken {
@@ -131,7 +165,13 @@ fn what_does_not_count_is_never_a_pass() {
     (0..7).for_each(|rail| port(folder.path(), &format!("mlx5_{rail}/1")));
     let lacking = held(folder.path(), rail("ib.counters"), || ());
     assert_eq!(lacking.verdict, Verdict::Error, "{}", lacking.reason);
-    assert!(lacking.reason.contains("measured 7 times, expected at least 8"), "{}", lacking.reason);
+    assert!(
+        lacking
+            .reason
+            .contains("measured 7 times, expected at least 8"),
+        "{}",
+        lacking.reason
+    );
     // A port that comes or goes within the window.
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path();
@@ -146,12 +186,22 @@ fn retries_count_where_a_driver_tells_them() {
     let root = folder.path();
     port(root, "mlx5_0/1");
     port(root, "mlx5_1/1");
-    assert_eq!(held(root, rail("ib.retries"), || ()).verdict, Verdict::Error, "no driver tells them");
+    assert_eq!(
+        held(root, rail("ib.retries"), || ()).verdict,
+        Verdict::Error,
+        "no driver tells them"
+    );
     write(root, "mlx5_0/1", "hw_counters/rnr_nak_retry_err", "7");
     assert_eq!(held(root, rail("ib.retries"), || ()).verdict, Verdict::Pass);
-    let spent = held(root, rail("ib.retries"), || write(root, "mlx5_0/1", "hw_counters/rnr_nak_retry_err", "8"));
+    let spent = held(root, rail("ib.retries"), || {
+        write(root, "mlx5_0/1", "hw_counters/rnr_nak_retry_err", "8")
+    });
     assert_eq!(spent.verdict, Verdict::Fail, "{}", spent.reason);
-    assert!(spent.reason.contains("mlx5_0/1 grew from 7 to 8"), "{}", spent.reason);
+    assert!(
+        spent.reason.contains("mlx5_0/1 grew from 7 to 8"),
+        "{}",
+        spent.reason
+    );
 }
 
 #[test]
@@ -163,7 +213,9 @@ fn every_active_port_is_in_the_sites_partitions() {
         let result = held(root, rail("ib.pkeys"), || ());
         (result.verdict, result.reason)
     };
-    assert!(matches!(verdict(), (Verdict::Error, why) if why.contains("no InfiniBand port is active")));
+    assert!(
+        matches!(verdict(), (Verdict::Error, why) if why.contains("no InfiniBand port is active"))
+    );
     for rail in ["mlx5_0/1", "mlx5_1/1"] {
         port(root, rail);
         write(root, rail, "pkeys/5", "0x8001");
@@ -176,19 +228,30 @@ fn every_active_port_is_in_the_sites_partitions() {
     write(root, "mlx5_2/1", "state", "4: ACTIVE");
     let (failed, why) = verdict();
     assert_eq!(failed, Verdict::Fail);
-    assert!(why.contains("0x8001 0xffff (mlx5_0/1, mlx5_1/1); 0xffff (mlx5_2/1)"), "{why}");
+    assert!(
+        why.contains("0x8001 0xffff (mlx5_0/1, mlx5_1/1); 0xffff (mlx5_2/1)"),
+        "{why}"
+    );
     for broken in ["65535", "0xfffff", ""] {
         write(root, "mlx5_2/1", "pkeys/0", broken);
         assert_eq!(verdict().0, Verdict::Error, "{broken:?}");
     }
     write(root, "mlx5_2/1", "pkeys/0", "0x0000");
-    assert!(matches!(verdict(), (Verdict::Error, why) if why.contains("mlx5_2/1 is in no partition")));
+    assert!(
+        matches!(verdict(), (Verdict::Error, why) if why.contains("mlx5_2/1 is in no partition"))
+    );
 }
 
 #[test]
 fn a_site_that_names_no_partitions_asks_for_none() {
     let folder = tempfile::tempdir().expect("a folder");
     port(folder.path(), "mlx5_0/1");
-    let result = run_in(folder.path(), &plan(vec![rail("ib.pkeys")]), &Facts::default()).expect("a run").remove(0);
+    let result = run_in(
+        folder.path(),
+        &plan(vec![rail("ib.pkeys")]),
+        &Facts::default(),
+    )
+    .expect("a run")
+    .remove(0);
     assert_eq!(result.verdict, Verdict::Skipped, "{}", result.reason);
 }

@@ -14,8 +14,9 @@ fn answer(ports: &[(&str, &str, u32)]) -> String {
     let recorded = fixture("ibstat-mlx5-documented.txt");
     let adapter = recorded.split("CA '").nth(1).expect("an adapter");
     let one = |(at, (state, physical, rate)): (usize, &(&str, &str, u32))| {
-        let told =
-            adapter.replacen("mlx5_0", &format!("mlx5_{at}"), 1).replacen("Rate: 400", &format!("Rate: {rate}"), 1);
+        let told = adapter
+            .replacen("mlx5_0", &format!("mlx5_{at}"), 1)
+            .replacen("Rate: 400", &format!("Rate: {rate}"), 1);
         let told = told.replacen("State: Active", &format!("State: {state}"), 1);
         format!("CA '{}", told.replacen("LinkUp", physical, 1))
     };
@@ -31,10 +32,26 @@ fn a_rail_below_its_rate_is_not_admitted_whatever_stands_beside_it() {
         let gate = shipped(suite, "ib.rate");
         assert!(gate.required && !gate.shadow, "{suite}");
         assert_eq!(verdict(&gate, 0, &with(up)), Verdict::Pass, "{suite}");
-        assert_eq!(verdict(&gate, 0, &with(("Active", "LinkUp", 100))), Verdict::Fail, "{suite}: trained down");
-        assert_eq!(verdict(&gate, 0, &with(("Active", "LinkUp", 200))), Verdict::Fail, "{suite}: half the rate");
-        assert_eq!(verdict(&gate, 0, &with(("Initializing", "LinkUp", 400))), Verdict::Fail, "{suite}: not active");
-        assert_eq!(verdict(&gate, 0, &answer(&[up; 7])), Verdict::Error, "{suite}: one is missing");
+        assert_eq!(
+            verdict(&gate, 0, &with(("Active", "LinkUp", 100))),
+            Verdict::Fail,
+            "{suite}: trained down"
+        );
+        assert_eq!(
+            verdict(&gate, 0, &with(("Active", "LinkUp", 200))),
+            Verdict::Fail,
+            "{suite}: half the rate"
+        );
+        assert_eq!(
+            verdict(&gate, 0, &with(("Initializing", "LinkUp", 400))),
+            Verdict::Fail,
+            "{suite}: not active"
+        );
+        assert_eq!(
+            verdict(&gate, 0, &answer(&[up; 7])),
+            Verdict::Error,
+            "{suite}: one is missing"
+        );
         assert_eq!(verdict(&gate, 0, ""), Verdict::Error, "{suite}: no adapter");
     }
 }
@@ -43,7 +60,10 @@ fn a_rail_below_its_rate_is_not_admitted_whatever_stands_beside_it() {
 fn mixed(ports: &[(&str, &str, u32)], ethernet: &[usize]) -> String {
     let told = answer(ports);
     let one = |(at, adapter): (usize, &str)| match ethernet.contains(&at) {
-        true => format!("CA '{}", adapter.replace("Link layer: InfiniBand", "Link layer: Ethernet")),
+        true => format!(
+            "CA '{}",
+            adapter.replace("Link layer: InfiniBand", "Link layer: Ethernet")
+        ),
         false => format!("CA '{adapter}"),
     };
     told.split("CA '").skip(1).enumerate().map(one).collect()
@@ -51,10 +71,23 @@ fn mixed(ports: &[(&str, &str, u32)], ethernet: &[usize]) -> String {
 
 #[test]
 fn a_port_of_another_link_layer_stands_in_for_no_rail() {
-    let (up, slow, down) = (("Active", "LinkUp", 400), ("Active", "LinkUp", 200), ("Down", "Polling", 10));
+    let (up, slow, down) = (
+        ("Active", "LinkUp", 400),
+        ("Active", "LinkUp", 200),
+        ("Down", "Polling", 10),
+    );
     let rails = |last| vec![up, up, up, up, up, up, up, last];
     let beside = |last, port| [rails(last), vec![port]].concat();
-    for suite in ["admit", "smoke", "sweep", "deep", "fabric", "admit-amd", "smoke-amd", "sweep-amd"] {
+    for suite in [
+        "admit",
+        "smoke",
+        "sweep",
+        "deep",
+        "fabric",
+        "admit-amd",
+        "smoke-amd",
+        "sweep-amd",
+    ] {
         let verdicts = |text: &str| {
             let of = |id| verdict(&shipped(suite, id), 0, text);
             (of("ib.ports"), of("ib.rate"))
@@ -63,14 +96,30 @@ fn a_port_of_another_link_layer_stands_in_for_no_rail() {
         // InfiniBand with an Ethernet port that is as fast, and the other way round.
         let (ninth, eight) = (&[8][..], &[0, 1, 2, 3, 4, 5, 6, 7][..]);
         for ethernet in [ninth, eight] {
-            assert_eq!(verdicts(&mixed(&beside(up, up), ethernet)), (pass, pass), "{suite}");
-            assert_eq!(verdicts(&mixed(&beside(slow, up), ethernet)), (pass, fail), "{suite}: a rail trained down");
+            assert_eq!(
+                verdicts(&mixed(&beside(up, up), ethernet)),
+                (pass, pass),
+                "{suite}"
+            );
+            assert_eq!(
+                verdicts(&mixed(&beside(slow, up), ethernet)),
+                (pass, fail),
+                "{suite}: a rail trained down"
+            );
             let (ports, rate) = verdicts(&mixed(&beside(down, up), ethernet));
-            assert_eq!((ports, rate), (fail, Verdict::Error), "{suite}: a rail is down");
+            assert_eq!(
+                (ports, rate),
+                (fail, Verdict::Error),
+                "{suite}: a rail is down"
+            );
         }
         // More ports of the other layer than rails, which are slower, and one that is faster than any rail.
         let many = [rails(up), vec![("Active", "LinkUp", 25); 10]].concat();
-        assert_eq!(verdicts(&mixed(&many, &[8, 9, 10, 11, 12, 13, 14, 15, 16, 17])), (pass, pass), "{suite}");
+        assert_eq!(
+            verdicts(&mixed(&many, &[8, 9, 10, 11, 12, 13, 14, 15, 16, 17])),
+            (pass, pass),
+            "{suite}"
+        );
         let faster = beside(up, ("Active", "LinkUp", 800));
         assert_eq!(verdicts(&mixed(&faster, ninth)), (pass, pass), "{suite}");
     }
@@ -80,7 +129,16 @@ fn a_port_of_another_link_layer_stands_in_for_no_rail() {
 fn of_two_ports_as_fast_the_rails_are_told() {
     let up = ("Active", "LinkUp", 400);
     let text = mixed(&[up, up, ("Active", "LinkUp", 200), up], &[0]);
-    let reading = parse("ibstat", &Answer { exit: 0, text: &text, messages: "", serial: None }).expect("a reading");
+    let reading = parse(
+        "ibstat",
+        &Answer {
+            exit: 0,
+            text: &text,
+            messages: "",
+            serial: None,
+        },
+    )
+    .expect("a reading");
     let told: Vec<&str> = reading
         .samples
         .iter()
@@ -101,17 +159,38 @@ fn a_rail_at_an_older_pcie_generation_is_told_behind_gpus_that_are_not() {
     };
     // Eight GPUs at full speed, eight rails, and an onboard card.
     let node = |last: &str| {
-        let speeds = ["32.0", "32.0", "32.0", "32.0", "32.0", "32.0", "32.0", last, "8.0"];
-        let rails = speeds.iter().enumerate().map(|(at, speed)| link(16 + at, "020700", speed));
-        Facts { pci: (0..8).map(|at| link(at, "030200", "32.0")).chain(rails).collect(), ..Facts::default() }
+        let speeds = [
+            "32.0", "32.0", "32.0", "32.0", "32.0", "32.0", "32.0", last, "8.0",
+        ];
+        let rails = speeds
+            .iter()
+            .enumerate()
+            .map(|(at, speed)| link(16 + at, "020700", speed));
+        Facts {
+            pci: (0..8)
+                .map(|at| link(at, "030200", "32.0"))
+                .chain(rails)
+                .collect(),
+            ..Facts::default()
+        }
     };
-    for (suite, model) in
-        [("admit", "hgx-h100-80g"), ("sweep", "hgx-b200"), ("deep", "hgx-h200-141g"), ("admit-amd", "mi300x")]
-    {
-        let profile =
-            toml::from_str(Shipped::find(PROFILES, model).expect("a profile").text).expect("the shipped profile");
-        let plan = GatePlan { profile, ..plan(vec![shipped(suite, "pcie.rail_speed")]) };
+    for (suite, model) in [
+        ("admit", "hgx-h100-80g"),
+        ("sweep", "hgx-b200"),
+        ("deep", "hgx-h200-141g"),
+        ("admit-amd", "mi300x"),
+    ] {
+        let profile = toml::from_str(Shipped::find(PROFILES, model).expect("a profile").text)
+            .expect("the shipped profile");
+        let plan = GatePlan {
+            profile,
+            ..plan(vec![shipped(suite, "pcie.rail_speed")])
+        };
         let verdict = |last: &str| run(&plan, &node(last)).expect("results")[0].verdict;
-        assert_eq!((verdict("32.0"), verdict("16.0")), (Verdict::Pass, Verdict::Fail), "{suite} on {model}");
+        assert_eq!(
+            (verdict("32.0"), verdict("16.0")),
+            (Verdict::Pass, Verdict::Fail),
+            "{suite} on {model}"
+        );
     }
 }

@@ -24,7 +24,11 @@ fn recorded(id: &str, stage: &str, text: &str) -> Gate {
 }
 
 fn shipped_gate(id: &str) -> Gate {
-    shipped().gates.into_iter().find(|gate| gate.id == id).expect("a shipped gate")
+    shipped()
+        .gates
+        .into_iter()
+        .find(|gate| gate.id == id)
+        .expect("a shipped gate")
 }
 
 #[test]
@@ -40,11 +44,33 @@ fn stages_run_in_order_and_stop_at_the_first_that_does_not_pass() {
         recorded("e", "gpu", SAT),
     ]);
     let results = run(&plan, &Facts::default()).expect("results");
-    let told: Vec<(&str, Verdict)> = results.iter().map(|result| (result.gate.as_str(), result.verdict)).collect();
+    let told: Vec<(&str, Verdict)> = results
+        .iter()
+        .map(|result| (result.gate.as_str(), result.verdict))
+        .collect();
     use Verdict::{Error, Pass, Skipped};
-    assert_eq!(told, [("a", Pass), ("c", Error), ("b", Error), ("e", Pass), ("d", Skipped)]);
-    assert!(results[4].reason.contains("gate b"), "{}", results[4].reason);
-    assert_eq!((results[0].evidence.exit, results[0].evidence.versions["stressapptest"].as_str()), (Some(0), "1.0.6"));
+    assert_eq!(
+        told,
+        [
+            ("a", Pass),
+            ("c", Error),
+            ("b", Error),
+            ("e", Pass),
+            ("d", Skipped)
+        ]
+    );
+    assert!(
+        results[4].reason.contains("gate b"),
+        "{}",
+        results[4].reason
+    );
+    assert_eq!(
+        (
+            results[0].evidence.exit,
+            results[0].evidence.versions["stressapptest"].as_str()
+        ),
+        (Some(0), "1.0.6")
+    );
 }
 
 #[test]
@@ -52,19 +78,30 @@ fn a_hung_tool_is_killed_with_its_children_and_judged_as_the_gate_says() {
     let mut hung = recorded("hung", "node", "");
     // A child of a child: the whole group must go. Seconds that nobody else sleeps here.
     let seconds = format!("{}.5", 100_000 + std::process::id());
-    hung.argv = ["timeout", "--foreground", &seconds, "sleep", &seconds].map(String::from).to_vec();
+    hung.argv = ["timeout", "--foreground", &seconds, "sleep", &seconds]
+        .map(String::from)
+        .to_vec();
     hung.timeout_s = 1;
     let mut fault = hung.clone();
     (fault.id, fault.on_timeout) = ("fault".into(), muster_core::gates::OnTimeout::Fail);
     let started = Instant::now();
     let results = run(&plan(vec![hung, fault]), &Facts::default()).expect("results");
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
-    assert_eq!([results[0].verdict, results[1].verdict], [Verdict::Error, Verdict::Fail]);
+    assert!(
+        started.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        started.elapsed()
+    );
+    assert_eq!(
+        [results[0].verdict, results[1].verdict],
+        [Verdict::Error, Verdict::Fail]
+    );
     let ours = format!("sleep\0{seconds}\0");
     let left = std::fs::read_dir("/proc")
         .expect("/proc")
         .flatten()
-        .filter(|entry| std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == ours.as_bytes()));
+        .filter(|entry| {
+            std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == ours.as_bytes())
+        });
     assert_eq!(left.count(), 0, "no child outlives its gate");
 }
 
@@ -92,15 +129,25 @@ fn a_tool_that_cannot_be_killed_is_not_waited_for() {
     let dir = tempfile::tempdir().expect("a folder");
     let over = dir.path().join("over");
     let mut undying = recorded("undying", "node", "");
-    undying.argv = ["python3", "-c", UNDYING, over.to_str().expect("a path")].map(String::from).to_vec();
+    undying.argv = ["python3", "-c", UNDYING, over.to_str().expect("a path")]
+        .map(String::from)
+        .to_vec();
     undying.timeout_s = 3;
     undying.on_timeout = muster_core::gates::OnTimeout::Fail;
     // What follows it is still asked.
-    let results = run(&plan(vec![undying, recorded("after", "node", SAT)]), &Facts::default()).expect("results");
+    let results = run(
+        &plan(vec![undying, recorded("after", "node", SAT)]),
+        &Facts::default(),
+    )
+    .expect("results");
     std::fs::write(&over, "").expect("a file");
     assert_eq!(results[0].evidence.stdout, "+", "it is traced");
     assert_eq!(results[0].verdict, Verdict::Fail, "{}", results[0].reason);
-    assert!(results[0].reason.contains("cannot be killed"), "{}", results[0].reason);
+    assert!(
+        results[0].reason.contains("cannot be killed"),
+        "{}",
+        results[0].reason
+    );
     assert_eq!(results[1].verdict, Verdict::Pass, "{}", results[1].reason);
 }
 
@@ -109,13 +156,25 @@ fn a_tool_that_is_missing_crashes_or_floods_is_an_error() {
     let mut missing = recorded("missing", "node", "");
     missing.argv = vec!["no-such-tool".into()];
     let mut crashed = recorded("crashed", "node", "");
-    crashed.argv = ["timeout", "--signal=KILL", "0.1", "sleep", "9"].map(String::from).to_vec();
+    crashed.argv = ["timeout", "--signal=KILL", "0.1", "sleep", "9"]
+        .map(String::from)
+        .to_vec();
     let mut flood = recorded("flood", "node", "");
-    flood.argv = ["head", "-c", "9000000", "/dev/zero"].map(String::from).to_vec();
+    flood.argv = ["head", "-c", "9000000", "/dev/zero"]
+        .map(String::from)
+        .to_vec();
     let mut silent = recorded("silent", "node", "");
     silent.argv = vec!["true".into()];
-    let results = run(&plan(vec![missing, crashed, flood, silent]), &Facts::default()).expect("results");
-    for (result, reason) in results.iter().zip(["not installed", "signal 9", "more than", "no line"]) {
+    let results = run(
+        &plan(vec![missing, crashed, flood, silent]),
+        &Facts::default(),
+    )
+    .expect("results");
+    for (result, reason) in
+        results
+            .iter()
+            .zip(["not installed", "signal 9", "more than", "no line"])
+    {
         assert_eq!(result.verdict, Verdict::Error, "{result:?}");
         assert!(result.reason.contains(reason), "{}", result.reason);
         assert!(result.evidence.stdout.len() <= 64 << 10);
@@ -126,23 +185,43 @@ fn a_tool_that_is_missing_crashes_or_floods_is_an_error() {
 fn a_log_of_eight_mib_is_read_and_no_other_answer_that_long() {
     let dir = tempfile::tempdir().expect("a folder");
     let log = dir.path().join("log");
-    std::fs::write(&log, "[    0.000000] Linux version 6.1.0-31-amd64\n".repeat(200_000)).expect("a file");
-    let mut reads = shipped().gates.into_iter().find(|gate| gate.parser == "kernel-log").expect("a shipped gate");
+    std::fs::write(
+        &log,
+        "[    0.000000] Linux version 6.1.0-31-amd64\n".repeat(200_000),
+    )
+    .expect("a file");
+    let mut reads = shipped()
+        .gates
+        .into_iter()
+        .find(|gate| gate.parser == "kernel-log")
+        .expect("a shipped gate");
     reads.argv = vec!["cat".into(), log.to_str().expect("a path").into()];
-    let other = Gate { argv: reads.argv.clone(), stage: reads.stage, ..recorded("other", "node", "") };
+    let other = Gate {
+        argv: reads.argv.clone(),
+        stage: reads.stage,
+        ..recorded("other", "node", "")
+    };
     let results = run(&plan(vec![reads, other]), &Facts::default()).expect("results");
     assert_eq!(results[0].verdict, Verdict::Pass, "{}", results[0].reason);
-    assert!(results[1].verdict == Verdict::Error && results[1].reason.contains("more than"), "{}", results[1].reason);
+    assert!(
+        results[1].verdict == Verdict::Error && results[1].reason.contains("more than"),
+        "{}",
+        results[1].reason
+    );
 }
 
 #[test]
 fn a_gate_for_each_disk_asks_every_disk() {
     let mut smart = shipped_gate("disk.smart");
     // Answers for whichever disk it is asked about, without one to ask.
-    let answer = include_str!("../../../fixtures/smartctl-7.1-nvme-good.json").replace("test serial", "S1");
+    let answer =
+        include_str!("../../../fixtures/smartctl-7.1-nvme-good.json").replace("test serial", "S1");
     smart.argv = vec!["printf".into(), "%.0s%s".into(), "${each}".into(), answer];
     let facts = |serials: &[Option<&str>]| Facts {
-        disks: serials.iter().map(|serial| nvme("nvme0n1", *serial)).collect(),
+        disks: serials
+            .iter()
+            .map(|serial| nvme("nvme0n1", *serial))
+            .collect(),
         ..Facts::default()
     };
     let verdict = |serials: &[Option<&str>]| {
@@ -150,17 +229,33 @@ fn a_gate_for_each_disk_asks_every_disk() {
         (
             results[0].verdict,
             results[0].reason.clone(),
-            results[0].measured.first().map(|measured| measured.entity.clone()),
+            results[0]
+                .measured
+                .first()
+                .map(|measured| measured.entity.clone()),
         )
     };
-    assert_eq!(verdict(&[Some("S1")]), (Verdict::Pass, verdict(&[Some("S1")]).1, Some("S1".into())));
+    assert_eq!(
+        verdict(&[Some("S1")]),
+        (Verdict::Pass, verdict(&[Some("S1")]).1, Some("S1".into()))
+    );
     // What was run can be run again, as it stands in the evidence: words are what they stood for.
-    let kept = run(&plan(vec![smart.clone()]), &facts(&[Some("S1")])).expect("results").remove(0).evidence;
+    let kept = run(&plan(vec![smart.clone()]), &facts(&[Some("S1")]))
+        .expect("results")
+        .remove(0)
+        .evidence;
     assert_eq!(kept.argv[2], "/dev/nvme0n1");
-    assert!(kept.stdout.starts_with("== S1: printf %.0s%s /dev/nvme0n1 "), "{}", kept.stdout);
-    for (serials, why) in
-        [(vec![], "0 on this node"), (vec![None], "no serial"), (vec![Some("S1"), Some("S2")], "told of S1")]
-    {
+    assert!(
+        kept.stdout
+            .starts_with("== S1: printf %.0s%s /dev/nvme0n1 "),
+        "{}",
+        kept.stdout
+    );
+    for (serials, why) in [
+        (vec![], "0 on this node"),
+        (vec![None], "no serial"),
+        (vec![Some("S1"), Some("S2")], "told of S1"),
+    ] {
         let (verdict, reason, _) = verdict(&serials);
         assert_eq!(verdict, Verdict::Error, "{reason}");
         assert!(reason.contains(why), "{reason}");
@@ -185,15 +280,27 @@ fn facts_and_links_are_held_against_the_profile() {
         pci: vec![link("0000:01:00.0", 1, 1), link("0000:02:00.0", 1, 1)],
         ..Facts::default()
     };
-    let plan = plan(vec![shipped_gate("inventory.facts"), shipped_gate("pcie.width")]);
-    let verdicts =
-        |facts: &Facts| run(&plan, facts).expect("results").iter().map(|result| result.verdict).collect::<Vec<_>>();
+    let plan = plan(vec![
+        shipped_gate("inventory.facts"),
+        shipped_gate("pcie.width"),
+    ]);
+    let verdicts = |facts: &Facts| {
+        run(&plan, facts)
+            .expect("results")
+            .iter()
+            .map(|result| result.verdict)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(verdicts(&facts), [Verdict::Pass, Verdict::Pass]);
     facts.memory.total_bytes = 1 << 30;
     facts.pci[1].link_width_max = Some(4);
     assert_eq!(verdicts(&facts), [Verdict::Fail, Verdict::Fail]);
     facts.pci.pop();
-    assert_eq!(verdicts(&facts)[1], Verdict::Error, "a device that is gone is not a good link");
+    assert_eq!(
+        verdicts(&facts)[1],
+        Verdict::Error,
+        "a device that is gone is not a good link"
+    );
 }
 
 #[test]
@@ -207,7 +314,10 @@ fn software_is_held_against_the_stack() {
         "marker": {"protocol": 1, "node": node, "claim": node, "epoch": 1, "image": digest},
     }))
     .expect("a stack");
-    let mut plan = plan(vec![shipped_gate("software.packages"), shipped_gate("software.kernel")]);
+    let mut plan = plan(vec![
+        shipped_gate("software.packages"),
+        shipped_gate("software.kernel"),
+    ]);
     let folder = tempfile::tempdir().expect("a folder");
     let write = |path: &str, text: &str| {
         let path = folder.path().join(path);
@@ -216,44 +326,93 @@ fn software_is_held_against_the_stack() {
     };
     let verdicts = |plan: &_| {
         let results = run_in(folder.path(), plan, &Facts::default()).expect("results");
-        results.iter().map(|result| (result.verdict, result.reason.clone())).collect::<Vec<_>>()
+        results
+            .iter()
+            .map(|result| (result.verdict, result.reason.clone()))
+            .collect::<Vec<_>>()
     };
-    assert!(verdicts(&plan).iter().all(|(verdict, _)| *verdict == Verdict::Error), "no stack, no dpkg, no pass");
+    assert!(
+        verdicts(&plan)
+            .iter()
+            .all(|(verdict, _)| *verdict == Verdict::Error),
+        "no stack, no dpkg, no pass"
+    );
 
     let package = |name: &str, version: &str| {
-        format!("Package: {name}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {version}\n\n")
+        format!(
+            "Package: {name}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {version}\n\n"
+        )
     };
     let kernel = package("linux-image-6.1.0-40-amd64", "6.1");
     plan.stack = Some(stack);
     write("proc/sys/kernel/osrelease", "6.1.0-40-amd64\n");
     write("proc/sys/kernel/tainted", "0\n");
     write("proc/cmdline", "root=/dev/nvme0n1p2 iommu=pt\n");
-    write("var/lib/dpkg/status", &format!("{}{kernel}", package("munge", "0.5")));
-    assert!(verdicts(&plan).iter().all(|(verdict, _)| *verdict == Verdict::Pass), "{:?}", verdicts(&plan));
+    write(
+        "var/lib/dpkg/status",
+        &format!("{}{kernel}", package("munge", "0.5")),
+    );
+    assert!(
+        verdicts(&plan)
+            .iter()
+            .all(|(verdict, _)| *verdict == Verdict::Pass),
+        "{:?}",
+        verdicts(&plan)
+    );
 
-    write("var/lib/dpkg/status", &format!("{}{}{kernel}", package("munge", "0.6"), package("nouveau-tools", "1")));
+    write(
+        "var/lib/dpkg/status",
+        &format!(
+            "{}{}{kernel}",
+            package("munge", "0.6"),
+            package("nouveau-tools", "1")
+        ),
+    );
     write("proc/sys/kernel/osrelease", "6.1.0-39-amd64\n");
     write("proc/cmdline", "quiet\n");
     write("proc/sys/kernel/tainted", "4096\n");
     let told = verdicts(&plan);
-    assert!(told.iter().all(|(verdict, _)| *verdict == Verdict::Fail), "{told:?}");
     assert!(
-        told[0].1.contains("munge is 0.6, wanted 0.5") && told[0].1.contains("nouveau-tools is installed"),
+        told.iter().all(|(verdict, _)| *verdict == Verdict::Fail),
+        "{told:?}"
+    );
+    assert!(
+        told[0].1.contains("munge is 0.6, wanted 0.5")
+            && told[0].1.contains("nouveau-tools is installed"),
         "{}",
         told[0].1
     );
-    assert!(told[1].1.contains("kernel 6.1.0-39-amd64 runs, 6.1.0-40-amd64 is installed"), "{}", told[1].1);
+    assert!(
+        told[1]
+            .1
+            .contains("kernel 6.1.0-39-amd64 runs, 6.1.0-40-amd64 is installed"),
+        "{}",
+        told[1].1
+    );
 
     // A stack that brings the former kernel is served by it, and no longer by the newer one that is there.
     write("proc/cmdline", "root=/dev/nvme0n1p2 iommu=pt\n");
     write("proc/sys/kernel/tainted", "0\n");
     let packages = &mut plan.stack.as_mut().expect("a stack").packages;
-    let former =
-        muster_core::stacks::LockedPackage { name: "linux-image-6.1.0-39-amd64".into(), ..packages[0].clone() };
+    let former = muster_core::stacks::LockedPackage {
+        name: "linux-image-6.1.0-39-amd64".into(),
+        ..packages[0].clone()
+    };
     packages.push(former);
-    assert_eq!(verdicts(&plan)[1].0, Verdict::Pass, "{}", verdicts(&plan)[1].1);
+    assert_eq!(
+        verdicts(&plan)[1].0,
+        Verdict::Pass,
+        "{}",
+        verdicts(&plan)[1].1
+    );
     write("proc/sys/kernel/osrelease", "6.1.0-40-amd64\n");
-    assert!(verdicts(&plan)[1].1.contains("6.1.0-39-amd64 is the stack's"), "{}", verdicts(&plan)[1].1);
+    assert!(
+        verdicts(&plan)[1]
+            .1
+            .contains("6.1.0-39-amd64 is the stack's"),
+        "{}",
+        verdicts(&plan)[1].1
+    );
 }
 
 #[test]
@@ -269,24 +428,53 @@ fn firmware_is_held_against_what_the_bmc_said() {
     let judged = |firmware: Option<Vec<Compared>>, mode: Option<Mode>| {
         let mut plan = plan(vec![shipped_gate("software.firmware")]);
         plan.firmware = firmware;
-        let policy = mode.map(|mode| ("software.firmware".to_owned(), GatePolicy { mode, because: "no BMC".into() }));
+        let policy = mode.map(|mode| {
+            (
+                "software.firmware".to_owned(),
+                GatePolicy {
+                    mode,
+                    because: "no BMC".into(),
+                },
+            )
+        });
         plan.profile.gates.extend(policy);
         let result = run(&plan, &Facts::default()).expect("results").remove(0);
         (result.verdict, result.reason)
     };
     assert_eq!(judged(Some(vec![right.clone()]), None).0, Verdict::Pass);
-    assert_eq!(judged(Some(vec![]), None).0, Verdict::Pass, "its stack wants nothing");
-    assert_eq!(judged(None, None).0, Verdict::Error, "nobody said what is wanted");
+    assert_eq!(
+        judged(Some(vec![]), None).0,
+        Verdict::Pass,
+        "its stack wants nothing"
+    );
+    assert_eq!(
+        judged(None, None).0,
+        Verdict::Error,
+        "nobody said what is wanted"
+    );
     let (verdict, told) = judged(Some(vec![right.clone(), wrong, unknown.clone()]), None);
     assert_eq!(verdict, Verdict::Fail, "{told}");
-    assert!(told.contains("bios SriovGlobalEnable is Disabled, wanted Enabled"), "{told}");
-    assert!(told.contains("firmware nvswitch is unknown, wanted 1.0"), "{told}");
-    assert_eq!(judged(Some(vec![right, unknown.clone()]), None).0, Verdict::Error, "unknown is no pass");
+    assert!(
+        told.contains("bios SriovGlobalEnable is Disabled, wanted Enabled"),
+        "{told}"
+    );
+    assert!(
+        told.contains("firmware nvswitch is unknown, wanted 1.0"),
+        "{told}"
+    );
+    assert_eq!(
+        judged(Some(vec![right, unknown.clone()]), None).0,
+        Verdict::Error,
+        "unknown is no pass"
+    );
     // A BMC that says nothing at all: an error, unless the profile says that this model has none to say it.
     assert_eq!(judged(Some(vec![unknown.clone()]), None).0, Verdict::Error);
     let (verdict, told) = judged(Some(vec![unknown]), Some(Mode::Optional));
     assert_eq!(verdict, Verdict::Skipped, "{told}");
-    assert!(told.contains("its BMC says nothing of firmware and BIOS"), "{told}");
+    assert!(
+        told.contains("its BMC says nothing of firmware and BIOS"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -301,18 +489,31 @@ fn the_clock_is_held_against_the_agents() {
                 let now = muster_core::clock::Clock::System.now().as_millisecond() + skew_ms;
                 let body = format!("{{\"unix_ms\":{now}}}");
                 std::thread::sleep(Duration::from_millis(pause_ms));
-                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-                stream.write_all((head + &body).as_bytes()).expect("an answer");
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                    body.len()
+                );
+                stream
+                    .write_all((head + &body).as_bytes())
+                    .expect("an answer");
             }
         });
         (format!("http://{address}"), thread)
     };
     let mut plan = plan(vec![shipped_gate("software.clock")]);
-    for (skew_ms, wanted) in [(0, Verdict::Pass), (-60_000, Verdict::Fail), (3_600_000, Verdict::Fail)] {
+    for (skew_ms, wanted) in [
+        (0, Verdict::Pass),
+        (-60_000, Verdict::Fail),
+        (3_600_000, Verdict::Fail),
+    ] {
         let (url, thread) = serve(skew_ms, [0; 3]);
         plan.variables.insert("agent_url".into(), url);
         let results = run(&plan, &Facts::default()).expect("results");
-        assert_eq!(results[0].verdict, wanted, "{skew_ms}: {}", results[0].reason);
+        assert_eq!(
+            results[0].verdict, wanted,
+            "{skew_ms}: {}",
+            results[0].reason
+        );
         thread.join().expect("three answers");
     }
     // An answer that is long under way leaves as much doubt, in milliseconds; the quickest of three counts.
@@ -320,21 +521,34 @@ fn the_clock_is_held_against_the_agents() {
         let (url, thread) = serve(0, pauses_ms);
         plan.variables.insert("agent_url".into(), url);
         let results = run(&plan, &Facts::default()).expect("results");
-        let Limit::Number(off) = results[0].measured[0].value else { panic!("{results:?}") };
+        let Limit::Number(off) = results[0].measured[0].value else {
+            panic!("{results:?}")
+        };
         assert!(doubt.contains(&off), "{off} ms after {pauses_ms:?}");
         thread.join().expect("three answers");
     }
     // Nobody listens there any more.
-    assert_eq!(run(&plan, &Facts::default()).expect("results")[0].verdict, Verdict::Error);
+    assert_eq!(
+        run(&plan, &Facts::default()).expect("results")[0].verdict,
+        Verdict::Error
+    );
 }
 
 #[test]
 fn a_suite_that_the_linter_refuses_is_not_run() {
     let mut bad = recorded("a", "node", SAT);
     bad.criteria.clear();
-    assert_eq!(run(&plan(vec![bad]), &Facts::default()).expect_err("refused").code, "bad_suite");
+    assert_eq!(
+        run(&plan(vec![bad]), &Facts::default())
+            .expect_err("refused")
+            .code,
+        "bad_suite"
+    );
     let mut unknown = plan(vec![recorded("a", "node", SAT)]);
     unknown.only = vec!["b".into()];
-    assert_eq!(run(&unknown, &Facts::default()).expect_err("refused").code, "bad_suite");
+    assert_eq!(
+        run(&unknown, &Facts::default()).expect_err("refused").code,
+        "bad_suite"
+    );
     assert_eq!(profile().model, "virtual-node");
 }

@@ -11,18 +11,35 @@ use crate::gates::command::{self, Wanted};
 fn shipped_suites_pass_the_linter_and_find_their_thresholds() {
     assert_eq!(lint(&shipped()), Vec::<String>::new());
     let own = ["sockets", "cores_per_socket", "memory_mib", "nics", "disks"];
-    let known = |profile: &HardwareProfile, name: &str| own.contains(&name) || profile.thresholds.contains_key(name);
+    let known = |profile: &HardwareProfile, name: &str| {
+        own.contains(&name) || profile.thresholds.contains_key(name)
+    };
     for gate in &shipped().gates {
-        let limits = gate.criteria.iter().filter_map(|criterion| match &criterion.limit {
-            Limit::Text(text) => text.strip_prefix("profile:"),
-            Limit::Number(_) => None,
-        });
-        let count = gate.count.as_deref().and_then(|count| count.strip_prefix("profile:"));
+        let limits = gate
+            .criteria
+            .iter()
+            .filter_map(|criterion| match &criterion.limit {
+                Limit::Text(text) => text.strip_prefix("profile:"),
+                Limit::Number(_) => None,
+            });
+        let count = gate
+            .count
+            .as_deref()
+            .and_then(|count| count.strip_prefix("profile:"));
         for name in limits.chain(count) {
-            assert!(known(&profile(), name), "{}: the shipped profile lacks {name}", gate.id);
+            assert!(
+                known(&profile(), name),
+                "{}: the shipped profile lacks {name}",
+                gate.id
+            );
         }
     }
-    let again: Vec<String> = shipped().gates.into_iter().filter(|gate| gate.after_reboot).map(|gate| gate.id).collect();
+    let again: Vec<String> = shipped()
+        .gates
+        .into_iter()
+        .filter(|gate| gate.after_reboot)
+        .map(|gate| gate.id)
+        .collect();
     assert_eq!(
         again,
         [
@@ -41,7 +58,10 @@ fn shipped_suites_pass_the_linter_and_find_their_thresholds() {
 #[test]
 fn the_shipped_profile_picks_the_root_disk_of_the_virtual_rack() {
     let disk = |serial| nvme("nvme", Some(serial));
-    let facts = Facts { disks: vec![disk("MUSTER-NVME-B01"), disk("MUSTER-NVME-A01")], ..Facts::default() };
+    let facts = Facts {
+        disks: vec![disk("MUSTER-NVME-B01"), disk("MUSTER-NVME-A01")],
+        ..Facts::default()
+    };
     assert_eq!(profile().root_disk(&facts), Ok("MUSTER-NVME-A01"));
 }
 
@@ -58,14 +78,34 @@ fn a_locked_stack_can_be_given_by_hand() {
     );
     let asked = || {
         let place = path.display().to_string();
-        let words = ["--suite", "admit-cpu", "--profile", "virtual-node", "--stack", &place].map(String::from);
+        let words = [
+            "--suite",
+            "admit-cpu",
+            "--profile",
+            "virtual-node",
+            "--stack",
+            &place,
+        ]
+        .map(String::from);
         command::parse(&words)
     };
     std::fs::write(&path, bare).expect("written");
     let refused = asked().err().expect("no lock");
-    assert!(refused.message.contains("muster stack lock"), "{}", refused.message);
+    assert!(
+        refused.message.contains("muster stack lock"),
+        "{}",
+        refused.message
+    );
     std::fs::write(&path, &locked).expect("written");
-    let Ok(Wanted::Run { plan, .. }) = asked() else { panic!("it is a locked stack") };
+    let Ok(Wanted::Run { plan, .. }) = asked() else {
+        panic!("it is a locked stack")
+    };
     let stack = plan.stack.expect("a stack");
-    assert_eq!((stack.packages[0].name.as_str(), stack.kernel_args.as_slice()), ("chrony", &["quiet".to_owned()][..]));
+    assert_eq!(
+        (
+            stack.packages[0].name.as_str(),
+            stack.kernel_args.as_slice()
+        ),
+        ("chrony", &["quiet".to_owned()][..])
+    );
 }

@@ -14,8 +14,7 @@ const PORT: &str = include_str!("../../../fixtures/perfquery-switch-port.txt");
 /// A tool that prints `TOOL.1` the first time, `TOOL.2` the second, and so on, or else `TOOL.text`; its runs are counted beside it.
 fn tool(folder: &Path) -> String {
     let tool = folder.join("tool");
-    let script =
-        "#!/bin/sh\necho run >> $0.runs\nn=$(wc -l < $0.runs)\nif [ -e $0.$n ]; then cat $0.$n; else cat $0.text; fi\n";
+    let script = "#!/bin/sh\necho run >> $0.runs\nn=$(wc -l < $0.runs)\nif [ -e $0.$n ]; then cat $0.$n; else cat $0.text; fi\n";
     std::fs::write(&tool, script).expect("a script");
     std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).expect("its mode");
     std::fs::write(folder.join("tool.text"), SAT).expect("what it says");
@@ -23,7 +22,10 @@ fn tool(folder: &Path) -> String {
 }
 
 fn runs(folder: &Path) -> usize {
-    std::fs::read_to_string(folder.join("tool.runs")).unwrap_or_default().lines().count()
+    std::fs::read_to_string(folder.join("tool.runs"))
+        .unwrap_or_default()
+        .lines()
+        .count()
 }
 
 fn asking(id: &str, stage: &str, argv: &[&str]) -> Gate {
@@ -43,10 +45,20 @@ fn all(folder: &Path, gates: Vec<Gate>) -> Vec<GateResult> {
 fn gates_of_one_stage_that_ask_the_same_share_one_answer_and_each_keeps_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let tool = tool(folder.path());
-    let results = all(folder.path(), ["a", "b", "c"].map(|id| asking(id, "inventory", &[&tool])).to_vec());
-    assert!(results.iter().all(|result| result.verdict == Verdict::Pass), "{results:?}");
+    let results = all(
+        folder.path(),
+        ["a", "b", "c"]
+            .map(|id| asking(id, "inventory", &[&tool]))
+            .to_vec(),
+    );
+    assert!(
+        results.iter().all(|result| result.verdict == Verdict::Pass),
+        "{results:?}"
+    );
     assert_eq!(runs(folder.path()), 1);
-    assert!(results.iter().all(|result| result.evidence.stdout.contains("Status: PASS") && result.evidence.is_whole()));
+    assert!(results.iter().all(
+        |result| result.evidence.stdout.contains("Status: PASS") && result.evidence.is_whole()
+    ));
 }
 
 #[test]
@@ -58,19 +70,55 @@ fn nothing_is_shared_that_may_have_changed() {
         runs(folder.path())
     };
     let plain = |id: &str, tool: &str| asking(id, "inventory", &[tool]);
-    assert_eq!(asked(&|tool| vec![plain("a", tool), asking("b", "gpu", &[tool])]), 2, "another stage");
-    assert_eq!(asked(&|tool| vec![plain("a", tool), asking("b", "inventory", &[tool, "-x"])]), 2, "another question");
-    let with = |id: &str, tool: &str| Gate { env: [("A".into(), "1".into())].into(), ..plain(id, tool) };
-    assert_eq!(asked(&|tool| vec![plain("a", tool), with("b", tool)]), 2, "other variables");
-    let kept = |id: &str, tool: &str| Gate { keep: vec!["notes".into()], ..plain(id, tool) };
-    assert_eq!(asked(&|tool| vec![kept("a", tool), kept("b", tool)]), 2, "files are each gate's own");
+    assert_eq!(
+        asked(&|tool| vec![plain("a", tool), asking("b", "gpu", &[tool])]),
+        2,
+        "another stage"
+    );
+    assert_eq!(
+        asked(&|tool| vec![plain("a", tool), asking("b", "inventory", &[tool, "-x"])]),
+        2,
+        "another question"
+    );
+    let with = |id: &str, tool: &str| Gate {
+        env: [("A".into(), "1".into())].into(),
+        ..plain(id, tool)
+    };
+    assert_eq!(
+        asked(&|tool| vec![plain("a", tool), with("b", tool)]),
+        2,
+        "other variables"
+    );
+    let kept = |id: &str, tool: &str| Gate {
+        keep: vec!["notes".into()],
+        ..plain(id, tool)
+    };
+    assert_eq!(
+        asked(&|tool| vec![kept("a", tool), kept("b", tool)]),
+        2,
+        "files are each gate's own"
+    );
     let load = |tool: &str| Gate {
         effects: vec![SideEffect::CpuLoad],
         needs: vec![Need::Drained],
         ..asking("load", "inventory", &[tool, "load"])
     };
-    assert_eq!(asked(&|tool| vec![plain("a", tool), load(tool), plain("b", tool)]), 3, "a load lies between");
-    assert_eq!(asked(&|tool| vec![load(tool), Gate { id: "again".into(), ..load(tool) }]), 2, "loads are never shared");
+    assert_eq!(
+        asked(&|tool| vec![plain("a", tool), load(tool), plain("b", tool)]),
+        3,
+        "a load lies between"
+    );
+    assert_eq!(
+        asked(&|tool| vec![
+            load(tool),
+            Gate {
+                id: "again".into(),
+                ..load(tool)
+            }
+        ]),
+        2,
+        "loads are never shared"
+    );
 }
 
 #[test]
@@ -78,8 +126,17 @@ fn an_answer_that_could_not_be_read_is_nobodys() {
     let folder = tempfile::tempdir().expect("a folder");
     let tool = tool(folder.path());
     std::fs::write(folder.path().join("tool.1"), "nothing of it").expect("a bad answer");
-    let results = all(folder.path(), vec![asking("a", "inventory", &[&tool]), asking("b", "inventory", &[&tool])]);
-    assert_eq!([results[0].verdict, results[1].verdict], [Verdict::Error, Verdict::Pass]);
+    let results = all(
+        folder.path(),
+        vec![
+            asking("a", "inventory", &[&tool]),
+            asking("b", "inventory", &[&tool]),
+        ],
+    );
+    assert_eq!(
+        [results[0].verdict, results[1].verdict],
+        [Verdict::Error, Verdict::Pass]
+    );
     assert_eq!(runs(folder.path()), 2);
 }
 
@@ -95,12 +152,25 @@ fn counters(argv: &str) -> Gate {
 
 #[test]
 fn only_what_grows_within_the_window_counts() {
-    let dots =
-        |name: &str, value: u32| format!("{name}:{}{value}\n", ".".repeat(40 - name.len() - value.to_string().len()));
-    let line = |name: &str| PORT.lines().find(|line| line.starts_with(name)).expect("a counter").to_owned() + "\n";
+    let dots = |name: &str, value: u32| {
+        format!(
+            "{name}:{}{value}\n",
+            ".".repeat(40 - name.len() - value.to_string().len())
+        )
+    };
+    let line = |name: &str| {
+        PORT.lines()
+            .find(|line| line.starts_with(name))
+            .expect("a counter")
+            .to_owned()
+            + "\n"
+    };
     let after = |link: u32, symbols: u32| {
         let port = PORT.replace(&line("LinkDownedCounter"), &dots("LinkDownedCounter", link));
-        port.replace(&line("SymbolErrorCounter"), &dots("SymbolErrorCounter", symbols))
+        port.replace(
+            &line("SymbolErrorCounter"),
+            &dots("SymbolErrorCounter", symbols),
+        )
     };
     let told = |first: String, second: String| {
         let folder = tempfile::tempdir().expect("a folder");
@@ -108,19 +178,31 @@ fn only_what_grows_within_the_window_counts() {
         std::fs::write(folder.path().join("tool.1"), first).expect("before");
         std::fs::write(folder.path().join("tool.2"), second).expect("after");
         let result = all(folder.path(), vec![counters(&tool)]).remove(0);
-        assert!(result.verdict != Verdict::Pass || runs(folder.path()) == 2, "{result:?}");
+        assert!(
+            result.verdict != Verdict::Pass || runs(folder.path()) == 2,
+            "{result:?}"
+        );
         (result.verdict, result.reason)
     };
     // The link went down before: that is another day's news.
     assert_eq!(told(after(3, 70), after(3, 72)).0, Verdict::Pass);
     let (verdict, reason) = told(after(3, 70), after(4, 70));
     assert!(
-        verdict == Verdict::Fail && reason.contains("ib.link_downed") && reason.contains("is 1 events"),
+        verdict == Verdict::Fail
+            && reason.contains("ib.link_downed")
+            && reason.contains("is 1 events"),
         "{reason}"
     );
     assert_eq!(told(after(3, 70), after(3, 73)).0, Verdict::Fail);
     let (verdict, reason) = told(after(3, 70), after(0, 0));
-    assert!(verdict == Verdict::Error && reason.contains("it was cleared meanwhile"), "{reason}");
-    assert_eq!(told(after(3, 70), after(3, 70).replace("Lid 2052", "Lid 2053")).0, Verdict::Error, "another port");
+    assert!(
+        verdict == Verdict::Error && reason.contains("it was cleared meanwhile"),
+        "{reason}"
+    );
+    assert_eq!(
+        told(after(3, 70), after(3, 70).replace("Lid 2052", "Lid 2053")).0,
+        Verdict::Error,
+        "another port"
+    );
     assert_eq!(told(after(3, 70), String::new()).0, Verdict::Error);
 }

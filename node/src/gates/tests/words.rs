@@ -16,12 +16,36 @@ const FORMATS: [(&str, &str); 3] = [
     ("nvidia-smi-text", "nvidia-smi-590.48.01-h100-q.txt"),
     ("nvidia-smi-xml", "nvidia-smi-590.44.01-2xa5000-v13.xml"),
 ];
-const ODD: [&str; 6] = ["[N/A]", "N/A", "ERR!", "[Unknown Error]", "Unknown Error", "[GPU requires reset]"];
+const ODD: [&str; 6] = [
+    "[N/A]",
+    "N/A",
+    "ERR!",
+    "[Unknown Error]",
+    "Unknown Error",
+    "[GPU requires reset]",
+];
 /// Answers of a GPU that are answers, to find out by whether a place is looked at.
-const OTHERS: [&str; 8] = ["Yes", "No", "Active", "Not Active", "Enabled", "7", "7 W", "zzz"];
+const OTHERS: [&str; 8] = [
+    "Yes",
+    "No",
+    "Active",
+    "Not Active",
+    "Enabled",
+    "7",
+    "7 W",
+    "zzz",
+];
 
 fn read(parser: &str, text: &str) -> Result<Reading, String> {
-    parse(parser, &Answer { exit: 0, text, messages: "", serial: None })
+    parse(
+        parser,
+        &Answer {
+            exit: 0,
+            text,
+            messages: "",
+            serial: None,
+        },
+    )
 }
 
 /// Where values stand: in the rows of CSV, behind a colon, between two tags.
@@ -38,10 +62,16 @@ fn places(parser: &str, text: &str) -> Vec<(usize, usize)> {
                 }
             }
             "nvidia-smi-text" => {
-                places.extend(line.find(" : ").map(|colon| (at + colon + 3, at + bare.len())));
+                places.extend(
+                    line.find(" : ")
+                        .map(|colon| (at + colon + 3, at + bare.len())),
+                );
             }
             "nvidia-smi-xml" if line.trim_start().starts_with('<') => {
-                let between = line.find('>').zip(line.rfind("</")).filter(|(open, close)| open < close);
+                let between = line
+                    .find('>')
+                    .zip(line.rfind("</"))
+                    .filter(|(open, close)| open < close);
                 places.extend(between.map(|(open, close)| (at + open + 1, at + close)));
             }
             _ => {}
@@ -58,7 +88,8 @@ fn a_value_that_is_none_is_never_a_value() {
         let good = read(parser, &text).expect(file).samples;
         let (mut looked_at, mut problems) = (0, Vec::new());
         for (start, end) in places(parser, &text) {
-            let with = |word: &str| read(parser, &format!("{}{word}{}", &text[..start], &text[end..]));
+            let with =
+                |word: &str| read(parser, &format!("{}{word}{}", &text[..start], &text[end..]));
             let changes = |word: &&str| with(word).map_or(true, |reading| reading.samples != good);
             if !OTHERS.iter().any(changes) {
                 continue;
@@ -67,16 +98,25 @@ fn a_value_that_is_none_is_never_a_value() {
             // Where the recorded GPU has no such thing, that it has none is what was read.
             let none = text[start..end].contains("N/A");
             for odd in ODD.into_iter().filter(|odd| !(none && odd.contains("N/A"))) {
-                let Ok(Reading { mut samples, .. }) = with(odd) else { continue };
+                let Ok(Reading { mut samples, .. }) = with(odd) else {
+                    continue;
+                };
                 // That a GPU cannot be asked is told beside what it still tells.
-                let unreachable =
-                    |sample: &Sample| sample.metric == "gpu.unreachable" && sample.value == Limit::Number(1.0);
+                let unreachable = |sample: &Sample| {
+                    sample.metric == "gpu.unreachable" && sample.value == Limit::Number(1.0)
+                };
                 let told = samples.iter().any(unreachable);
                 samples.retain(|sample| !unreachable(sample));
                 let as_before = |sample: &Sample| good.contains(sample);
-                if told && !odd.contains("reset") || samples.len() >= good.len() || !samples.iter().all(as_before) {
+                if told && !odd.contains("reset")
+                    || samples.len() >= good.len()
+                    || !samples.iter().all(as_before)
+                {
                     let line = text[..start].rsplit('\n').next().unwrap_or_default();
-                    problems.push(format!("{file}: {odd:?} behind {:?}", line.get(..60).unwrap_or(line)));
+                    problems.push(format!(
+                        "{file}: {odd:?} behind {:?}",
+                        line.get(..60).unwrap_or(line)
+                    ));
                 }
             }
         }
@@ -88,15 +128,23 @@ fn a_value_that_is_none_is_never_a_value() {
 /// Whether a gate passes that asks two GPUs for this.
 fn both_tell(parser: &str, metric: &str, unit: &str, text: &str) -> bool {
     let criterion = match unit {
-        "text" => format!("{{ metric = {metric:?}, op = \"!=\", limit = \"never\", unit = \"text\" }}"),
+        "text" => {
+            format!("{{ metric = {metric:?}, op = \"!=\", limit = \"never\", unit = \"text\" }}")
+        }
         unit => format!("{{ metric = {metric:?}, op = \"<=\", limit = 1000000, unit = {unit:?} }}"),
     };
     let gate = gate(&format!(
         "id = \"g\"\nstage = \"gpu\"\ntimeout_s = 1\nargv = [\"t\"]\ncount = \"2\"\nparser = {parser:?}\ncriteria = [{criterion}]"
     ));
     let (profile, facts, variables) = (profile(), Facts::default(), BTreeMap::new());
-    let reference = Reference { profile: &profile, facts: &facts, stack: None, variables: &variables };
-    read(parser, text).is_ok_and(|reading| assess(&gate, &reading.samples, &reference).verdict == Verdict::Pass)
+    let reference = Reference {
+        profile: &profile,
+        facts: &facts,
+        stack: None,
+        variables: &variables,
+    };
+    read(parser, text)
+        .is_ok_and(|reading| assess(&gate, &reading.samples, &reference).verdict == Verdict::Pass)
 }
 
 #[test]
@@ -112,7 +160,14 @@ fn of_two_gpus_each_must_tell() {
         ("gpu.memory_total", "MiB", "    FB Memory Usage\n"),
         ("gpu.pcie_width", "lanes", "    PCI\n"),
     ] {
-        let told = |second: &str| both_tell("nvidia-smi-text", metric, unit, &format!("{head}{section}{second}"));
+        let told = |second: &str| {
+            both_tell(
+                "nvidia-smi-text",
+                metric,
+                unit,
+                &format!("{head}{section}{second}"),
+            )
+        };
         assert!(told(&second), "{metric}");
         let start = second.find(title).expect(title);
         let below: usize = second[start..]
@@ -121,29 +176,50 @@ fn of_two_gpus_each_must_tell() {
             .take_while(|line| line.starts_with("        "))
             .map(str::len)
             .sum();
-        let without = format!("{}{}", &second[..start], &second[start + title.len() + below..]);
+        let without = format!(
+            "{}{}",
+            &second[..start],
+            &second[start + title.len() + below..]
+        );
         assert!(!told(&without), "{metric} without its section");
     }
 
     let one = fixture("nvidia-smi-590.48.01-h100-load.csv");
     let (header, row) = one.split_once('\n').expect("a header");
-    let count = header.split(", ").position(|column| column == "count").expect("a count");
+    let count = header
+        .split(", ")
+        .position(|column| column == "count")
+        .expect("a count");
     let values: Vec<&str> = row.trim_end().split(", ").collect();
     let row = |address: &str, without: &str| {
-        let value = |(at, value): (usize, &&str)| match header.split(", ").nth(at).unwrap_or_default() {
-            column if column == without => "[N/A]".to_owned(),
-            _ if at == count => "2".to_owned(),
-            _ => value.replace("00000000:00:09.0", address),
-        };
-        values.iter().enumerate().map(value).collect::<Vec<_>>().join(", ")
+        let value =
+            |(at, value): (usize, &&str)| match header.split(", ").nth(at).unwrap_or_default() {
+                column if column == without => "[N/A]".to_owned(),
+                _ if at == count => "2".to_owned(),
+                _ => value.replace("00000000:00:09.0", address),
+            };
+        values
+            .iter()
+            .enumerate()
+            .map(value)
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     let column = "remapped_rows.pending";
-    let text =
-        |without: &str| format!("{header}\n{}\n{}\n", row("00000000:00:09.0", ""), row("00000000:00:0A.0", without));
+    let text = |without: &str| {
+        format!(
+            "{header}\n{}\n{}\n",
+            row("00000000:00:09.0", ""),
+            row("00000000:00:0A.0", without)
+        )
+    };
     let told = |text: &str| both_tell("nvidia-smi-csv", "gpu.remapped_rows_pending", "flags", text);
     assert!(told(&text("")));
     assert!(!told(&text(column)), "it does not tell");
-    assert!(!told(&text("").replacen(", Enabled", "", 2)), "a row is shorter than its header");
+    assert!(
+        !told(&text("").replacen(", Enabled", "", 2)),
+        "a row is shorter than its header"
+    );
 }
 
 /// Eight H100s, the recorded one eight times, of which the last is as `change` makes it.
@@ -151,11 +227,19 @@ fn board(change: impl Fn(&str) -> String) -> String {
     let one = fixture("nvidia-smi-590.44.01-2xa5000-v13.xml");
     let begins = one.find("\t<gpu id=").expect("a GPU");
     let ends = begins + one[begins..].find("</gpu>\n").expect("its end") + "</gpu>\n".len();
-    let gpu = one[begins..ends].replace("NVIDIA RTX A5000", "NVIDIA H100 80GB HBM3").replace("24564 MiB", "81559 MiB");
+    let gpu = one[begins..ends]
+        .replace("NVIDIA RTX A5000", "NVIDIA H100 80GB HBM3")
+        .replace("24564 MiB", "81559 MiB");
     let gpus = (1..=8).map(|number| gpu.replacen("81:00.0", &format!("0{number}:00.0"), 1));
-    let gpus: String = gpus.enumerate().map(|(at, gpu)| if at == 7 { change(&gpu) } else { gpu }).collect();
+    let gpus: String = gpus
+        .enumerate()
+        .map(|(at, gpu)| if at == 7 { change(&gpu) } else { gpu })
+        .collect();
     let tail = &one[one.rfind("</nvidia_smi_log>").expect("the end")..];
-    format!("{}{gpus}{tail}", one[..begins].replace("<attached_gpus>2", "<attached_gpus>8"))
+    format!(
+        "{}{gpus}{tail}",
+        one[..begins].replace("<attached_gpus>2", "<attached_gpus>8")
+    )
 }
 
 #[test]
@@ -168,8 +252,11 @@ fn a_gpu_that_cannot_be_asked_is_a_failure() {
     let verdicts = |text: &str| gates.each_ref().map(|gate| dcgm::verdict(gate, 0, text));
     assert_eq!(verdicts(&board(str::to_owned)), [Verdict::Pass; 3]);
     let (temperature, action) = ("13 C</gpu_temp>", "<gpu_recovery_action>None<");
-    for (said, recommends) in [("GPU requires reset", "Reset"), ("GPU is lost", "GPU is lost"), ("GPU is lost", "None")]
-    {
+    for (said, recommends) in [
+        ("GPU requires reset", "Reset"),
+        ("GPU is lost", "GPU is lost"),
+        ("GPU is lost", "None"),
+    ] {
         let text = board(|gpu| {
             assert!(gpu.contains(temperature) && gpu.contains(action));
             gpu.replace(temperature, &format!("{said}</gpu_temp>"))
@@ -177,7 +264,10 @@ fn a_gpu_that_cannot_be_asked_is_a_failure() {
         });
         assert_eq!(verdicts(&text), [Verdict::Fail; 3], "{said}, {recommends}");
         let notes = read("nvidia-smi-xml", &text).expect("an answer").notes;
-        assert!(notes.len() == 1 && notes[0].starts_with("0000:08:00.0: ") && notes[0].contains(said), "{notes:?}");
+        assert!(
+            notes.len() == 1 && notes[0].starts_with("0000:08:00.0: ") && notes[0].contains(said),
+            "{notes:?}"
+        );
     }
     // What nobody knows is no answer still.
     let text = board(|gpu| gpu.replace(temperature, "GPU requires attention</gpu_temp>"));

@@ -3,19 +3,34 @@
 use jiff::Timestamp;
 
 use super::sight::{NOWHERE, Place};
-use super::{Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Term, WHOLE, by_id, one_of, unknown, word};
+use super::{
+    Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Term, WHOLE, by_id, one_of,
+    unknown, word,
+};
 use crate::error::Error;
 
 /// All agents; those of a site by its id.
 pub const AGENTS: List = List {
     name: "agents",
     sorts: &[NAME_UP, NAME_DOWN, OLDEST_FIRST, NEWEST_FIRST],
-    parts: &["id", "name", "site", "version", "last_seen", "clock_offset_ms", "certified_until", "generation"],
+    parts: &[
+        "id",
+        "name",
+        "site",
+        "version",
+        "last_seen",
+        "clock_offset_ms",
+        "certified_until",
+        "generation",
+    ],
     from: "agents a",
     id: "a.id",
     by_name: "a.name",
     field: agent,
-    place: Place { site: "a.site_id", ..NOWHERE },
+    place: Place {
+        site: "a.site_id",
+        ..NOWHERE
+    },
     ..WHOLE
 };
 
@@ -103,7 +118,11 @@ fn user(term: &Term) -> Result<Field<'_>, Error> {
         "name" => Ok(Field::Text("u.name")),
         "role" => word::<muster_api::tokens::Role>(term, "u.role", "a role"),
         "issuer" => Ok(Field::Text("u.issuer")),
-        "disabled" => one_of(term, &["true", "false"], Field::Text("(u.disabled_at IS NOT NULL)::text")),
+        "disabled" => one_of(
+            term,
+            &["true", "false"],
+            Field::Text("(u.disabled_at IS NOT NULL)::text"),
+        ),
         other => Err(unknown(other, "name, role, issuer, disabled")),
     }
 }

@@ -55,7 +55,9 @@ const PLACE: Place = Place {
 
 fn field(term: &Term) -> Result<Field<'_>, Error> {
     match term.field.as_str() {
-        "node" => Ok(Field::Node { column: "COALESCE(c.node_id, w.node_id, a.node_id)" }),
+        "node" => Ok(Field::Node {
+            column: "COALESCE(c.node_id, w.node_id, a.node_id)",
+        }),
         "claim" => Ok(Field::Text("c.name")),
         "requested_by" => Ok(Field::Text("a.requested_by")),
         "action" => one_of(

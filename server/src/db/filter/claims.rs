@@ -3,14 +3,27 @@
 use muster_core::claims::ClaimState;
 
 use super::sight::{OF_NODE, Place};
-use super::{Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Op, Term, WHOLE, one_of, unknown};
+use super::{
+    Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Op, Term, WHOLE, one_of, unknown,
+};
 use crate::error::Error;
 
 /// Claims that hold a node.
 pub const CLAIMS: List = List {
     name: "claims",
     sorts: &[NAME_UP, NAME_DOWN, OLDEST_FIRST, NEWEST_FIRST],
-    parts: &["id", "name", "self", "labels", "annotations", "spec", "status", "generation", "created_at", "updated_at"],
+    parts: &[
+        "id",
+        "name",
+        "self",
+        "labels",
+        "annotations",
+        "spec",
+        "status",
+        "generation",
+        "created_at",
+        "updated_at",
+    ],
     from: "claims c",
     only: "c.state <> 'released'",
     id: "c.id",
@@ -21,7 +34,11 @@ pub const CLAIMS: List = List {
 };
 
 /// Where its node does, and in its own pool: when it is over, the node may be another's.
-const PLACE: Place = Place { joins: " LEFT JOIN nodes n ON n.id = c.node_id", pool: "c.pool_id", ..OF_NODE };
+const PLACE: Place = Place {
+    joins: " LEFT JOIN nodes n ON n.id = c.node_id",
+    pool: "c.pool_id",
+    ..OF_NODE
+};
 
 fn field(term: &Term) -> Result<Field<'_>, Error> {
     Ok(match term.field.as_str() {
@@ -34,8 +51,13 @@ fn field(term: &Term) -> Result<Field<'_>, Error> {
             }
             Field::Text("c.state")
         }
-        "pool" => Field::Object { column: "c.pool_id", kind: "pool" },
-        "node" => Field::Node { column: "c.node_id" },
+        "pool" => Field::Object {
+            column: "c.pool_id",
+            kind: "pool",
+        },
+        "node" => Field::Node {
+            column: "c.node_id",
+        },
         "replica" => one_of(term, &["true", "false"], Field::Text("c.replica::text"))?,
         other => return Err(unknown(other, "name, state, pool, node, replica")),
     })

@@ -35,7 +35,11 @@ pub async fn event_seqs(
 ) -> Result<Vec<i64>, Error> {
     let mut query = QueryBuilder::<Postgres>::new("SELECT e.seq FROM events e");
     query.push(if sight.is_empty() { "" } else { PLACE.joins });
-    query.push(" WHERE e.seq > ").push_bind(above).push(" AND e.seq <= ").push_bind(till);
+    query
+        .push(" WHERE e.seq > ")
+        .push_bind(above)
+        .push(" AND e.seq <= ")
+        .push_bind(till);
     if let Some(node) = filter.node {
         query.push(" AND e.node_id = ").push_bind(node.0);
     }
@@ -44,7 +48,10 @@ pub async fn event_seqs(
     }
     if !filter.topics.is_empty() {
         let patterns: Vec<String> = filter.topics.iter().map(|topic| pattern(topic)).collect();
-        query.push(" AND e.kind LIKE ANY (").push_bind(patterns).push(")");
+        query
+            .push(" AND e.kind LIKE ANY (")
+            .push_bind(patterns)
+            .push(")");
     }
     within(&mut query, &PLACE, sight);
     query.push(match order {
@@ -52,12 +59,20 @@ pub async fn event_seqs(
         Order::Down => " ORDER BY e.seq DESC LIMIT ",
     });
     query.push_bind(limit);
-    Ok(query.build_query_scalar().persistent(false).fetch_all(conn).await?)
+    Ok(query
+        .build_query_scalar()
+        .persistent(false)
+        .fetch_all(conn)
+        .await?)
 }
 
 /// A topic as `LIKE` knows it: an underscore is one, and only the star at its end stands for more.
 fn pattern(topic: &str) -> String {
-    let plain = |text: &str| text.replace('\\', "\\\\").replace('_', "\\_").replace('%', "\\%");
+    let plain = |text: &str| {
+        text.replace('\\', "\\\\")
+            .replace('_', "\\_")
+            .replace('%', "\\%")
+    };
     match topic.strip_suffix('*') {
         Some(begin) => format!("{}%", plain(begin)),
         None => plain(topic),

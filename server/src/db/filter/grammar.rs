@@ -27,7 +27,11 @@ pub struct Term {
 impl Term {
     /// `field=value`
     pub fn equal(field: &str, value: impl Into<String>) -> Self {
-        Self { field: field.to_owned(), op: Op::Equal, value: value.into() }
+        Self {
+            field: field.to_owned(),
+            op: Op::Equal,
+            value: value.into(),
+        }
     }
 }
 
@@ -41,7 +45,9 @@ pub fn parse(text: &str) -> Result<Vec<Term>, Error> {
         return Err(wrong(format!("longer than {LONGEST} bytes")));
     }
     if text.contains('\0') {
-        return Err(wrong("it holds a zero byte, which no text in the database does".into()));
+        return Err(wrong(
+            "it holds a zero byte, which no text in the database does".into(),
+        ));
     }
     let mut rest = text.trim();
     let mut terms = Vec::new();
@@ -49,12 +55,15 @@ pub fn parse(text: &str) -> Result<Vec<Term>, Error> {
         if terms.len() == MOST_TERMS {
             return Err(wrong(format!("more than {MOST_TERMS} terms")));
         }
-        let (term, after) = term(rest).ok_or_else(|| wrong(format!("expected FIELD=VALUE at {rest:?}")))?;
+        let (term, after) =
+            term(rest).ok_or_else(|| wrong(format!("expected FIELD=VALUE at {rest:?}")))?;
         terms.push(term);
         rest = match after.trim_start() {
             "" => "",
             after => match after.split_once(char::is_whitespace) {
-                Some((and, next)) if and.eq_ignore_ascii_case("and") && !next.trim().is_empty() => next.trim_start(),
+                Some((and, next)) if and.eq_ignore_ascii_case("and") && !next.trim().is_empty() => {
+                    next.trim_start()
+                }
                 _ => return Err(wrong(format!("expected AND and a term at {after:?}"))),
             },
         };
@@ -69,7 +78,14 @@ fn term(text: &str) -> Option<(Term, &str)> {
         .into_iter()
         .find_map(|(word, op)| rest.trim_start().strip_prefix(word).map(|rest| (op, rest)))?;
     let (value, rest) = value(rest.trim_start())?;
-    (!field.is_empty()).then_some((Term { field: field.to_owned(), op, value }, rest))
+    (!field.is_empty()).then_some((
+        Term {
+            field: field.to_owned(),
+            op,
+            value,
+        },
+        rest,
+    ))
 }
 
 fn value(text: &str) -> Option<(String, &str)> {
@@ -87,7 +103,11 @@ mod tests {
     use super::*;
 
     fn term(field: &str, op: Op, value: &str) -> Term {
-        Term { field: field.into(), op, value: value.into() }
+        Term {
+            field: field.into(),
+            op,
+            value: value.into(),
+        }
     }
 
     #[test]
@@ -101,14 +121,26 @@ mod tests {
             ]
         );
         assert_eq!(parse("  ").unwrap(), []);
-        assert_eq!(parse(r#"label.a="x AND y""#).unwrap(), [term("label.a", Op::Equal, "x AND y")]);
+        assert_eq!(
+            parse(r#"label.a="x AND y""#).unwrap(),
+            [term("label.a", Op::Equal, "x AND y")]
+        );
     }
 
     #[test]
     fn refuses_the_rest() {
-        for bad in
-            ["state", "=x", "state=", "a=b OR c=d", "a=b AND", "a=\"b", "a=b c=d", "'; drop=1", "a=\"b\"c", "a=\"\0\""]
-        {
+        for bad in [
+            "state",
+            "=x",
+            "state=",
+            "a=b OR c=d",
+            "a=b AND",
+            "a=\"b",
+            "a=b c=d",
+            "'; drop=1",
+            "a=\"b\"c",
+            "a=\"\0\"",
+        ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
         assert!(parse(&"a".repeat(3000)).is_err());

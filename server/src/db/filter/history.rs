@@ -4,7 +4,9 @@ use jiff::Timestamp;
 use muster_core::parts::PartKind;
 
 use super::sight::{NOWHERE, OF_NODE, Place};
-use super::{Field, List, NEWEST_FIRST, OLDEST_FIRST, Sort, Term, WHOLE, by_id, one_of, unknown, word};
+use super::{
+    Field, List, NEWEST_FIRST, OLDEST_FIRST, Sort, Term, WHOLE, by_id, one_of, unknown, word,
+};
 use crate::error::Error;
 
 /// The newest first, unless it is asked otherwise.
@@ -42,8 +44,14 @@ fn component(term: &Term) -> Result<Field<'_>, Error> {
         "serial" => Ok(Field::Text("c.serial")),
         "kind" => word::<PartKind>(term, "c.kind", "a kind of part"),
         "model" => Ok(Field::Text("c.model")),
-        "node" => Ok(Field::Node { column: "c.node_id" }),
-        "replaced" => one_of(term, &["true", "false"], Field::Text("(c.replaced_at IS NOT NULL)::text")),
+        "node" => Ok(Field::Node {
+            column: "c.node_id",
+        }),
+        "replaced" => one_of(
+            term,
+            &["true", "false"],
+            Field::Text("(c.replaced_at IS NOT NULL)::text"),
+        ),
         other => Err(unknown(other, "serial, kind, model, node, replaced")),
     }
 }
@@ -52,7 +60,16 @@ fn component(term: &Term) -> Result<Field<'_>, Error> {
 pub const GATE_RUNS: List = List {
     name: "gate_runs",
     sorts: &LATEST,
-    parts: &["id", "node", "suite", "verdict", "fingerprint", "finished_at", "voided_at", "results"],
+    parts: &[
+        "id",
+        "node",
+        "suite",
+        "verdict",
+        "fingerprint",
+        "finished_at",
+        "voided_at",
+        "results",
+    ],
     from: "gate_runs r",
     id: "r.id",
     field: gate_run,
@@ -65,7 +82,11 @@ fn gate_run(term: &Term) -> Result<Field<'_>, Error> {
         "node" => by_id(term, "r.node_id"),
         "suite" => Ok(Field::Text("r.suite")),
         "verdict" => one_of(term, &["pass", "fail", "unknown"], Field::Text("r.verdict")),
-        "voided" => one_of(term, &["true", "false"], Field::Text("(r.voided_at IS NOT NULL)::text")),
+        "voided" => one_of(
+            term,
+            &["true", "false"],
+            Field::Text("(r.voided_at IS NOT NULL)::text"),
+        ),
         other => Err(unknown(other, "suite, verdict, voided")),
     }
 }
@@ -113,7 +134,16 @@ pub fn breakers(now: Timestamp) -> List {
     List {
         name: "breakers",
         sorts: &LATEST,
-        parts: &["id", "signature", "because", "state", "opened_at", "closes_at", "closed_at", "closed_by"],
+        parts: &[
+            "id",
+            "signature",
+            "because",
+            "state",
+            "opened_at",
+            "closes_at",
+            "closed_at",
+            "closed_by",
+        ],
         from: "breakers b",
         as_of: Some(now),
         id: "b.id",
@@ -129,7 +159,10 @@ fn breaker(term: &Term) -> Result<Field<'_>, Error> {
         "state" => one_of(
             term,
             &["open", "closed"],
-            Field::AsOf("CASE WHEN b.closed_at IS NOT NULL OR b.closes_at <= ", " THEN 'closed' ELSE 'open' END"),
+            Field::AsOf(
+                "CASE WHEN b.closed_at IS NOT NULL OR b.closes_at <= ",
+                " THEN 'closed' ELSE 'open' END",
+            ),
         ),
         other => Err(unknown(other, "signature, state")),
     }
@@ -139,7 +172,19 @@ fn breaker(term: &Term) -> Result<Field<'_>, Error> {
 pub const DELIVERIES: List = List {
     name: "deliveries",
     sorts: &LATEST,
-    parts: &["id", "event", "seq", "kind", "reason", "state", "attempt", "at", "status", "error", "duration_ms"],
+    parts: &[
+        "id",
+        "event",
+        "seq",
+        "kind",
+        "reason",
+        "state",
+        "attempt",
+        "at",
+        "status",
+        "error",
+        "duration_ms",
+    ],
     from: "webhook_deliveries d",
     id: "d.id",
     field: delivery,

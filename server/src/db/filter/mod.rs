@@ -130,11 +130,23 @@ pub enum Order {
 
 /// Both ways by name.
 pub const BY_NAME: [Sort; 2] = [NAME_UP, NAME_DOWN];
-const NAME_UP: Sort = Sort { key: Key::Name, order: Order::Up };
-const NAME_DOWN: Sort = Sort { key: Key::Name, order: Order::Down };
+const NAME_UP: Sort = Sort {
+    key: Key::Name,
+    order: Order::Up,
+};
+const NAME_DOWN: Sort = Sort {
+    key: Key::Name,
+    order: Order::Down,
+};
 /// In the order in which they were made.
-pub const OLDEST_FIRST: Sort = Sort { key: Key::Id, order: Order::Up };
-const NEWEST_FIRST: Sort = Sort { key: Key::Id, order: Order::Down };
+pub const OLDEST_FIRST: Sort = Sort {
+    key: Key::Id,
+    order: Order::Up,
+};
+const NEWEST_FIRST: Sort = Sort {
+    key: Key::Id,
+    order: Order::Down,
+};
 
 /// How many fit in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,13 +174,9 @@ enum Field<'term> {
         ids: Vec<Uuid>,
     },
     /// The node that a column refers to, by its name or id.
-    Node {
-        column: &'static str,
-    },
+    Node { column: &'static str },
     /// What a column refers to, by its id.
-    Id {
-        column: &'static str,
-    },
+    Id { column: &'static str },
     /// Something else that rows have by name: which of them have it, and how it is called.
     Held {
         among: &'static str,
@@ -218,14 +226,27 @@ pub async fn list_ids(
         };
     }
     conditions(&mut query, &list, terms, fields, sight);
-    query.push(" ORDER BY ").push(column).push(down).push(" LIMIT ").push_bind(limit);
+    query
+        .push(" ORDER BY ")
+        .push(column)
+        .push(down)
+        .push(" LIMIT ")
+        .push_bind(limit);
     // Planned for these values: which index is best depends on how many rows a filter fits.
-    Ok(query.build_query_scalar().persistent(false).fetch_all(conn).await?)
+    Ok(query
+        .build_query_scalar()
+        .persistent(false)
+        .fetch_all(conn)
+        .await?)
 }
 
 /// What each term asks of which column. Objects that are called like something are looked up first: knowing how many there are, the planner
 /// knows how many rows fit, and each row is looked up among them at once.
-async fn fields<'term>(conn: &mut PgConnection, list: &List, terms: &'term [Term]) -> Result<Vec<Field<'term>>, Error> {
+async fn fields<'term>(
+    conn: &mut PgConnection,
+    list: &List,
+    terms: &'term [Term],
+) -> Result<Vec<Field<'term>>, Error> {
     let mut fields = Vec::with_capacity(terms.len());
     for term in terms {
         let field = (list.field)(term)?;
@@ -237,13 +258,22 @@ async fn fields<'term>(conn: &mut PgConnection, list: &List, terms: &'term [Term
             Op::Like => objects_like(conn, kind, &term.value).await?,
             Op::Equal | Op::NotEqual => None,
         };
-        fields.push(ids.map_or(Field::Object { column, kind }, |ids| Field::Among { column, ids }));
+        fields.push(
+            ids.map_or(Field::Object { column, kind }, |ids| Field::Among {
+                column,
+                ids,
+            }),
+        );
     }
     Ok(fields)
 }
 
 /// The ids of the objects of a kind that are called like this; nothing when they are too many to name.
-async fn objects_like(conn: &mut PgConnection, kind: &str, value: &str) -> Result<Option<Vec<Uuid>>, Error> {
+async fn objects_like(
+    conn: &mut PgConnection,
+    kind: &str,
+    value: &str,
+) -> Result<Option<Vec<Uuid>>, Error> {
     let ids = sqlx::query_scalar!(
         "SELECT id FROM objects WHERE kind = $1 AND name LIKE $2 LIMIT $3",
         kind,
@@ -252,7 +282,9 @@ async fn objects_like(conn: &mut PgConnection, kind: &str, value: &str) -> Resul
     )
     .fetch_all(conn)
     .await?;
-    Ok(i64::try_from(ids.len()).is_ok_and(|found| found <= MOST_NAMED).then_some(ids))
+    Ok(i64::try_from(ids.len())
+        .is_ok_and(|found| found <= MOST_NAMED)
+        .then_some(ids))
 }
 
 /// The list with its twin, where that helps: alone, what lies in runs is in the index already.
@@ -262,22 +294,44 @@ fn beside_twin<'term>(
     mut fields: Vec<Field<'term>>,
     sight: &Sight,
 ) -> (List, Vec<Field<'term>>) {
-    let in_runs = fields.iter().any(|field| matches!(field, Field::Among { .. }));
+    let in_runs = fields
+        .iter()
+        .any(|field| matches!(field, Field::Among { .. }));
     let alone = fields.len() == 1 && sight.is_empty();
-    let Some(twin) = list.twin.filter(|_| in_runs && !alone) else { return (*list, fields) };
+    let Some(twin) = list.twin.filter(|_| in_runs && !alone) else {
+        return (*list, fields);
+    };
     for field in &mut fields {
-        let Field::Among { column, .. } = field else { continue };
-        *column = twin.columns.iter().find(|(own, _)| own == column).map_or(*column, |(_, theirs)| *theirs);
+        let Field::Among { column, .. } = field else {
+            continue;
+        };
+        *column = twin
+            .columns
+            .iter()
+            .find(|(own, _)| own == column)
+            .map_or(*column, |(_, theirs)| *theirs);
     }
     let from = match key {
         Key::Name => twin.by_name_from,
         Key::Id => twin.by_id_from,
     };
-    (List { from, id: twin.id, by_name: twin.by_name, ..*list }, fields)
+    (
+        List {
+            from,
+            id: twin.id,
+            by_name: twin.by_name,
+            ..*list
+        },
+        fields,
+    )
 }
 
 fn no_position() -> Error {
-    Error::invalid("page_token", "invalid_page_token", "It is not a token of this list with this filter.")
+    Error::invalid(
+        "page_token",
+        "invalid_page_token",
+        "It is not a token of this list with this filter.",
+    )
 }
 
 /// How many rows fit and may be seen, counted or as the planner guesses.
@@ -291,8 +345,16 @@ pub async fn count(
     how: Count,
 ) -> Result<Option<i64>, Error> {
     // There is little of what shares a table: a guess is no cheaper.
-    let how = if list.kind.is_some() && how == Count::Estimate { Count::Exact } else { how };
-    let fields = if how == Count::None { Vec::new() } else { fields(conn, list, terms).await? };
+    let how = if list.kind.is_some() && how == Count::Estimate {
+        Count::Exact
+    } else {
+        how
+    };
+    let fields = if how == Count::None {
+        Vec::new()
+    } else {
+        fields(conn, list, terms).await?
+    };
     let mut query = QueryBuilder::<Postgres>::new(match how {
         Count::None => return Ok(None),
         Count::Exact => "SELECT count(*)",
@@ -301,17 +363,33 @@ pub async fn count(
     rows(&mut query, list, sight);
     conditions(&mut query, list, terms, fields, sight);
     if how == Count::Exact {
-        return Ok(Some(query.build_query_scalar().persistent(false).fetch_one(conn).await?));
+        return Ok(Some(
+            query
+                .build_query_scalar()
+                .persistent(false)
+                .fetch_one(conn)
+                .await?,
+        ));
     }
-    let plan: serde_json::Value = query.build_query_scalar().persistent(false).fetch_one(conn).await?;
-    Ok(plan.pointer("/0/Plan/Plan Rows").and_then(serde_json::Value::as_i64))
+    let plan: serde_json::Value = query
+        .build_query_scalar()
+        .persistent(false)
+        .fetch_one(conn)
+        .await?;
+    Ok(plan
+        .pointer("/0/Plan/Plan Rows")
+        .and_then(serde_json::Value::as_i64))
 }
 
 /// All that a reader may see of a list: its id for each; nothing where that is everything. For what is asked of many rows at once and is no page.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn seen(conn: &mut PgConnection, list: &List, sight: &Sight) -> Result<Option<Vec<Uuid>>, Error> {
+pub async fn seen(
+    conn: &mut PgConnection,
+    list: &List,
+    sight: &Sight,
+) -> Result<Option<Vec<Uuid>>, Error> {
     if sight.is_empty() {
         return Ok(None);
     }
@@ -319,21 +397,44 @@ pub async fn seen(conn: &mut PgConnection, list: &List, sight: &Sight) -> Result
     query.push(list.id);
     rows(&mut query, list, sight);
     conditions(&mut query, list, &[], Vec::new(), sight);
-    Ok(Some(query.build_query_scalar().persistent(false).fetch_all(conn).await?))
+    Ok(Some(
+        query
+            .build_query_scalar()
+            .persistent(false)
+            .fetch_all(conn)
+            .await?,
+    ))
 }
 
 fn rows(query: &mut QueryBuilder<Postgres>, list: &List, sight: &Sight) {
-    query.push(" FROM ").push(list.from).push(if sight.is_empty() { "" } else { list.place.joins });
+    query
+        .push(" FROM ")
+        .push(list.from)
+        .push(if sight.is_empty() {
+            ""
+        } else {
+            list.place.joins
+        });
     query.push(" WHERE ").push(list.only);
     if let Some(kind) = list.kind {
         query.push(" AND o.kind = ").push_bind(kind);
     }
     if let Some((until, now)) = list.until.zip(list.as_of) {
-        query.push(" AND ").push(until).push(" > ").push_bind(now.to_sqlx());
+        query
+            .push(" AND ")
+            .push(until)
+            .push(" > ")
+            .push_bind(now.to_sqlx());
     }
 }
 
-fn conditions(query: &mut QueryBuilder<Postgres>, list: &List, terms: &[Term], fields: Vec<Field<'_>>, sight: &Sight) {
+fn conditions(
+    query: &mut QueryBuilder<Postgres>,
+    list: &List,
+    terms: &[Term],
+    fields: Vec<Field<'_>>,
+    sight: &Sight,
+) {
     for (term, field) in terms.iter().zip(fields) {
         query.push(" AND ");
         condition(query, field, term, list.as_of);
@@ -341,52 +442,107 @@ fn conditions(query: &mut QueryBuilder<Postgres>, list: &List, terms: &[Term], f
     sight::within(query, &list.place, sight);
 }
 
-fn condition(query: &mut QueryBuilder<Postgres>, field: Field<'_>, term: &Term, as_of: Option<Timestamp>) {
+fn condition(
+    query: &mut QueryBuilder<Postgres>,
+    field: Field<'_>,
+    term: &Term,
+    as_of: Option<Timestamp>,
+) {
     match field {
         Field::Text(expression) => {
             query.push(expression);
             compare(query, term);
         }
         Field::AsOf(before, after) => {
-            query.push(before).push_bind(as_of.unwrap_or_default().to_sqlx()).push(after);
+            query
+                .push(before)
+                .push_bind(as_of.unwrap_or_default().to_sqlx())
+                .push(after);
             compare(query, term);
         }
-        Field::Object { column, kind } => among(query, column, term.op, |query| named_objects(query, kind, term)),
+        Field::Object { column, kind } => among(query, column, term.op, |query| {
+            named_objects(query, kind, term)
+        }),
         Field::Among { column, ids } => {
             query.push(column).push(" = ANY (").push_bind(ids).push(")");
         }
         Field::Node { column } => {
             let named = |query: &mut QueryBuilder<Postgres>| {
                 query.push("(SELECT id FROM nodes WHERE name");
-                compare(query, &Term { op: if term.op == Op::Like { Op::Like } else { Op::Equal }, ..term.clone() });
+                compare(
+                    query,
+                    &Term {
+                        op: if term.op == Op::Like {
+                            Op::Like
+                        } else {
+                            Op::Equal
+                        },
+                        ..term.clone()
+                    },
+                );
                 query.push(")");
             };
             match term.value.parse::<Uuid>() {
-                Ok(id) if term.op == Op::Equal => drop(query.push(column).push(" = ").push_bind(id)),
+                Ok(id) if term.op == Op::Equal => {
+                    drop(query.push(column).push(" = ").push_bind(id))
+                }
                 _ => among(query, column, term.op, named),
             }
         }
         Field::Id { column } => {
             let id = term.value.parse::<Uuid>().unwrap_or_default();
-            let word = if term.op == Op::NotEqual { " IS DISTINCT FROM " } else { " = " };
+            let word = if term.op == Op::NotEqual {
+                " IS DISTINCT FROM "
+            } else {
+                " = "
+            };
             query.push(column).push(word).push_bind(id);
         }
         Field::Held { among, name } => {
-            query.push(if term.op == Op::NotEqual { "NOT EXISTS (" } else { "EXISTS (" });
+            query.push(if term.op == Op::NotEqual {
+                "NOT EXISTS ("
+            } else {
+                "EXISTS ("
+            });
             query.push(among).push(" AND ").push(name);
-            compare(query, &Term { op: if term.op == Op::Like { Op::Like } else { Op::Equal }, ..term.clone() });
+            compare(
+                query,
+                &Term {
+                    op: if term.op == Op::Like {
+                        Op::Like
+                    } else {
+                        Op::Equal
+                    },
+                    ..term.clone()
+                },
+            );
             query.push(")");
         }
-        Field::HeldOf { among: rows, column, kind } => {
-            query.push(if term.op == Op::NotEqual { "NOT EXISTS (" } else { "EXISTS (" });
+        Field::HeldOf {
+            among: rows,
+            column,
+            kind,
+        } => {
+            query.push(if term.op == Op::NotEqual {
+                "NOT EXISTS ("
+            } else {
+                "EXISTS ("
+            });
             query.push(rows).push(" AND ");
-            let op = if term.op == Op::Like { Op::Like } else { Op::Equal };
+            let op = if term.op == Op::Like {
+                Op::Like
+            } else {
+                Op::Equal
+            };
             among(query, column, op, |query| named_objects(query, kind, term));
             query.push(")");
         }
         Field::Label { column, label } if term.op == Op::Equal => {
             // What the index on labels serves.
-            query.push(column).push(" @> ").push_bind(serde_json::json!({ label: term.value }));
+            query
+                .push(column)
+                .push(" @> ")
+                .push_bind(serde_json::json!({ label: term.value }));
         }
         Field::Label { column, label } => {
             query.push(column).push(" ->> ").push_bind(label.to_owned());
@@ -397,8 +553,21 @@ fn condition(query: &mut QueryBuilder<Postgres>, field: Field<'_>, term: &Term, 
 
 /// The ids of the objects of a kind whose name is the term's, or like it.
 fn named_objects(query: &mut QueryBuilder<Postgres>, kind: &'static str, term: &Term) {
-    query.push("(SELECT id FROM objects WHERE kind = ").push_bind(kind).push(" AND name");
-    compare(query, &Term { op: if term.op == Op::Like { Op::Like } else { Op::Equal }, ..term.clone() });
+    query
+        .push("(SELECT id FROM objects WHERE kind = ")
+        .push_bind(kind)
+        .push(" AND name");
+    compare(
+        query,
+        &Term {
+            op: if term.op == Op::Like {
+                Op::Like
+            } else {
+                Op::Equal
+            },
+            ..term.clone()
+        },
+    );
     query.push(")");
 }
 
@@ -429,25 +598,42 @@ fn among(
 fn compare(query: &mut QueryBuilder<Postgres>, term: &Term) {
     match term.op {
         Op::Equal => query.push(" = ").push_bind(term.value.clone()),
-        Op::NotEqual => query.push(" IS DISTINCT FROM ").push_bind(term.value.clone()),
+        Op::NotEqual => query
+            .push(" IS DISTINCT FROM ")
+            .push_bind(term.value.clone()),
         Op::Like => query.push(" LIKE ").push_bind(pattern(&term.value)),
     };
 }
 
 /// `*` for anything; what LIKE would read as a wildcard stands for itself.
 fn pattern(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_").replace('*', "%")
+    text.replace('\\', "\\\\")
+        .replace('%', "\\%")
+        .replace('_', "\\_")
+        .replace('*', "%")
 }
 
 /// 422 for a field that a list does not have.
 fn unknown(field: &str, known: &str) -> Error {
-    Error::unprocessable("filter", "unknown_field", format!("{field:?} cannot be filtered by; {known} can"))
+    Error::unprocessable(
+        "filter",
+        "unknown_field",
+        format!("{field:?} cannot be filtered by; {known} can"),
+    )
 }
 
 /// A column of words: 422 for one that it never holds.
-fn word<'term, T: std::str::FromStr>(term: &Term, column: &'static str, noun: &str) -> Result<Field<'term>, Error> {
+fn word<'term, T: std::str::FromStr>(
+    term: &Term,
+    column: &'static str,
+    noun: &str,
+) -> Result<Field<'term>, Error> {
     if term.op != Op::Like && term.value.parse::<T>().is_err() {
-        return Err(Error::unprocessable("filter", "unknown_value", format!("{:?} is not {noun}", term.value)));
+        return Err(Error::unprocessable(
+            "filter",
+            "unknown_value",
+            format!("{:?} is not {noun}", term.value),
+        ));
     }
     Ok(Field::Text(column))
 }
@@ -465,6 +651,10 @@ fn one_of<'term>(term: &Term, words: &[&str], field: Field<'term>) -> Result<Fie
 fn by_id<'term>(term: &Term, column: &'static str) -> Result<Field<'term>, Error> {
     match term.value.parse::<Uuid>() {
         Ok(_) => Ok(Field::Id { column }),
-        Err(_) => Err(Error::unprocessable("filter", "unknown_value", format!("{:?} is not an id", term.value))),
+        Err(_) => Err(Error::unprocessable(
+            "filter",
+            "unknown_value",
+            format!("{:?} is not an id", term.value),
+        )),
     }
 }

@@ -3,14 +3,27 @@
 use muster_core::lifecycle::state::State;
 
 use super::sight::OF_NODE;
-use super::{Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Term, Twin, WHOLE, unknown, word};
+use super::{
+    Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Term, Twin, WHOLE, unknown, word,
+};
 use crate::error::Error;
 
 /// All nodes.
 pub const NODES: List = List {
     name: "nodes",
     sorts: &[NAME_UP, NAME_DOWN, OLDEST_FIRST, NEWEST_FIRST],
-    parts: &["id", "name", "self", "labels", "annotations", "spec", "status", "generation", "created_at", "updated_at"],
+    parts: &[
+        "id",
+        "name",
+        "self",
+        "labels",
+        "annotations",
+        "spec",
+        "status",
+        "generation",
+        "created_at",
+        "updated_at",
+    ],
     from: "nodes n",
     id: "n.id",
     by_name: "n.name",
@@ -22,7 +35,11 @@ pub const NODES: List = List {
         by_id_from: "nodes k JOIN nodes n ON n.name = k.name",
         id: "k.id",
         by_name: "k.name",
-        columns: &[("n.site_id", "k.site_id"), ("n.rack_id", "k.rack_id"), ("n.profile_id", "k.profile_id")],
+        columns: &[
+            ("n.site_id", "k.site_id"),
+            ("n.rack_id", "k.rack_id"),
+            ("n.profile_id", "k.profile_id"),
+        ],
     }),
     ..WHOLE
 };
@@ -34,7 +51,9 @@ fn field(term: &Term) -> Result<Field<'_>, Error> {
         "serial" => Field::Text("n.serial"),
         "protected" => Field::Text("n.protected::text"),
         "drifted" => Field::Text("(COALESCE(n.drift_items, 0) > 0)::text"),
-        "out_in_scheduler" => Field::Text("(EXISTS (SELECT FROM scheduler_outs o WHERE o.node_id = n.id))::text"),
+        "out_in_scheduler" => {
+            Field::Text("(EXISTS (SELECT FROM scheduler_outs o WHERE o.node_id = n.id))::text")
+        }
         "pool" => Field::HeldOf {
             among: "SELECT FROM claims c WHERE c.node_id = n.id AND c.state <> 'released'",
             column: "c.pool_id",
@@ -44,11 +63,23 @@ fn field(term: &Term) -> Result<Field<'_>, Error> {
             among: "SELECT FROM claims c WHERE c.node_id = n.id AND c.state <> 'released'",
             name: "c.name",
         },
-        "site" => Field::Object { column: "n.site_id", kind: "site" },
-        "rack" => Field::Object { column: "n.rack_id", kind: "rack" },
-        "profile" => Field::Object { column: "n.profile_id", kind: "hardware_profile" },
+        "site" => Field::Object {
+            column: "n.site_id",
+            kind: "site",
+        },
+        "rack" => Field::Object {
+            column: "n.rack_id",
+            kind: "rack",
+        },
+        "profile" => Field::Object {
+            column: "n.profile_id",
+            kind: "hardware_profile",
+        },
         other => match other.strip_prefix("label.") {
-            Some(label) => Field::Label { column: "n.labels", label },
+            Some(label) => Field::Label {
+                column: "n.labels",
+                label,
+            },
             None => {
                 let known = "name, state, serial, protected, drifted, out_in_scheduler, pool, claim, site, rack, profile, label.NAME";
                 return Err(unknown(other, known));

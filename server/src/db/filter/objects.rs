@@ -34,7 +34,10 @@ pub(super) const PLACE: Place = Place {
 fn field(term: &Term) -> Result<Field<'_>, Error> {
     match (term.field.as_str(), term.field.strip_prefix("label.")) {
         ("name", _) => Ok(Field::Text("o.name")),
-        (_, Some(label)) => Ok(Field::Label { column: "o.labels", label }),
+        (_, Some(label)) => Ok(Field::Label {
+            column: "o.labels",
+            label,
+        }),
         (other, None) => Err(unknown(other, "name, label.NAME")),
     }
 }

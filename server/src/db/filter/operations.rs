@@ -52,7 +52,9 @@ fn field(term: &Term) -> Result<Field<'_>, Error> {
     Ok(match term.field.as_str() {
         "kind" => Field::Text("o.kind"),
         "state" => word::<OperationState>(term, "o.state", "a state of operations")?,
-        "node" => Field::Node { column: "o.node_id" },
+        "node" => Field::Node {
+            column: "o.node_id",
+        },
         other => return Err(unknown(other, "kind, state, node")),
     })
 }

@@ -20,8 +20,13 @@ pub(super) struct Place {
 }
 
 /// What lies nowhere: whoever may read the list everywhere reads all of it, and nobody else any.
-pub(super) const NOWHERE: Place =
-    Place { joins: "", site: "NULL::uuid", rack: "NULL::uuid", pool: "NULL::uuid", labels: "'{}'::jsonb" };
+pub(super) const NOWHERE: Place = Place {
+    joins: "",
+    site: "NULL::uuid",
+    rack: "NULL::uuid",
+    pool: "NULL::uuid",
+    labels: "'{}'::jsonb",
+};
 
 /// Where the node `n` lies: it has at most one claim.
 pub(super) const OF_NODE: Place = Place {
@@ -36,7 +41,11 @@ pub(super) const OF_NODE: Place = Place {
 pub(super) fn within(query: &mut QueryBuilder<Postgres>, place: &Place, sight: &Sight) {
     for scopes in sight {
         // Who holds it in no scope sees nothing.
-        query.push(if scopes.is_empty() { " AND (false" } else { " AND (" });
+        query.push(if scopes.is_empty() {
+            " AND (false"
+        } else {
+            " AND ("
+        });
         for (at, scope) in scopes.iter().enumerate() {
             query.push(if at == 0 { "(" } else { " OR (" });
             fits(query, place, scope);
@@ -49,14 +58,25 @@ pub(super) fn within(query: &mut QueryBuilder<Postgres>, place: &Place, sight: &
 /// All that a scope asks for, and nothing else: each part is one that an index can serve.
 fn fits(query: &mut QueryBuilder<Postgres>, place: &Place, scope: &Scope) {
     query.push("true");
-    let named =
-        [(place.site, "site", &scope.site), (place.rack, "rack", &scope.rack), (place.pool, "pool", &scope.pool)];
+    let named = [
+        (place.site, "site", &scope.site),
+        (place.rack, "rack", &scope.rack),
+        (place.pool, "pool", &scope.pool),
+    ];
     for (column, kind, name) in named {
         let Some(name) = name else { continue };
-        query.push(" AND ").push(column).push(" = (SELECT id FROM objects WHERE kind = ").push_bind(kind);
+        query
+            .push(" AND ")
+            .push(column)
+            .push(" = (SELECT id FROM objects WHERE kind = ")
+            .push_bind(kind);
         query.push(" AND name = ").push_bind(name.clone()).push(")");
     }
     if !scope.labels.is_empty() {
-        query.push(" AND ").push(place.labels).push(" @> ").push_bind(Json(scope.labels.clone()));
+        query
+            .push(" AND ")
+            .push(place.labels)
+            .push(" @> ")
+            .push_bind(Json(scope.labels.clone()));
     }
 }

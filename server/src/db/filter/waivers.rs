@@ -37,18 +37,33 @@ pub fn waivers(now: Timestamp) -> List {
 }
 
 /// The nodes that a waiver is for: one, those of a rack, those that a pool has claimed.
-const COVERED: &str = "SELECT FROM nodes x LEFT JOIN claims h ON h.node_id = x.id AND h.state <> 'released'
+const COVERED: &str =
+    "SELECT FROM nodes x LEFT JOIN claims h ON h.node_id = x.id AND h.state <> 'released'
     WHERE (w.node_id = x.id OR w.rack_id = x.rack_id OR w.pool_id = h.pool_id)";
 
 fn field(term: &Term) -> Result<Field<'_>, Error> {
     Ok(match term.field.as_str() {
         "gate" => Field::Text("w.gate"),
         "requested_by" => Field::Text("w.requested_by"),
-        "node" => Field::Node { column: "w.node_id" },
-        "rack" => Field::Object { column: "w.rack_id", kind: "rack" },
-        "pool" => Field::Object { column: "w.pool_id", kind: "pool" },
-        "covers" if term.value.parse::<uuid::Uuid>().is_ok() => Field::Held { among: COVERED, name: "x.id::text" },
-        "covers" => Field::Held { among: COVERED, name: "x.name" },
+        "node" => Field::Node {
+            column: "w.node_id",
+        },
+        "rack" => Field::Object {
+            column: "w.rack_id",
+            kind: "rack",
+        },
+        "pool" => Field::Object {
+            column: "w.pool_id",
+            kind: "pool",
+        },
+        "covers" if term.value.parse::<uuid::Uuid>().is_ok() => Field::Held {
+            among: COVERED,
+            name: "x.id::text",
+        },
+        "covers" => Field::Held {
+            among: COVERED,
+            name: "x.name",
+        },
         "state" => one_of(
             term,
             &["asked", "active", "denied", "over", "ended"],
@@ -57,6 +72,11 @@ fn field(term: &Term) -> Result<Field<'_>, Error> {
                 " THEN 'over' WHEN w.state = 'agreed' THEN 'active' ELSE w.state END",
             ),
         )?,
-        other => return Err(unknown(other, "gate, state, node, rack, pool, covers, requested_by")),
+        other => {
+            return Err(unknown(
+                other,
+                "gate, state, node, rack, pool, covers, requested_by",
+            ));
+        }
     })
 }

@@ -42,7 +42,10 @@ pub struct MachineRow {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_machine(conn: &mut PgConnection, node: NodeId) -> Result<Option<MachineRow>, Error> {
+pub async fn find_machine(
+    conn: &mut PgConnection,
+    node: NodeId,
+) -> Result<Option<MachineRow>, Error> {
     Ok(sqlx::query_as!(
         MachineRow,
         r#"SELECT n.version, n.visit, n.serial, n.smbios_uuid, n.power, n.power_person, n.bmc_address, n.bmc_port,
@@ -94,7 +97,11 @@ pub struct BmcLine {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_bmc_lines(conn: &mut PgConnection, node: NodeId, limit: i64) -> Result<Vec<BmcLine>, Error> {
+pub async fn list_bmc_lines(
+    conn: &mut PgConnection,
+    node: NodeId,
+    limit: i64,
+) -> Result<Vec<BmcLine>, Error> {
     let rows = sqlx::query!(
         r#"SELECT l.at, j.step, l.text FROM (SELECT id, step FROM jobs WHERE node_id = $1 ORDER BY id DESC LIMIT 500) j
            JOIN job_logs l ON l.job_id = j.id
@@ -104,5 +111,12 @@ pub async fn list_bmc_lines(conn: &mut PgConnection, node: NodeId, limit: i64) -
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(|row| BmcLine { at: row.at.to_jiff(), step: row.step, text: row.text }).collect())
+    Ok(rows
+        .into_iter()
+        .map(|row| BmcLine {
+            at: row.at.to_jiff(),
+            step: row.step,
+            text: row.text,
+        })
+        .collect())
 }

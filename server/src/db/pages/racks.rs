@@ -21,7 +21,11 @@ pub struct RackRow {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list(conn: &mut PgConnection, nodes: Option<&[Uuid]>, racks: &[Uuid]) -> Result<Vec<RackRow>, Error> {
+pub async fn list(
+    conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
+    racks: &[Uuid],
+) -> Result<Vec<RackRow>, Error> {
     Ok(sqlx::query_as!(
         RackRow,
         r#"SELECT o.id AS "id: ObjectId", o.name, o.spec,

@@ -44,7 +44,12 @@ pub struct LineRow {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_lines(conn: &mut PgConnection, job: JobId, after: i64, limit: i64) -> Result<Vec<LineRow>, Error> {
+pub async fn list_lines(
+    conn: &mut PgConnection,
+    job: JobId,
+    after: i64,
+    limit: i64,
+) -> Result<Vec<LineRow>, Error> {
     Ok(sqlx::query_as!(
         LineRow,
         "SELECT id, attempt, at, text FROM job_logs WHERE job_id = $1 AND id > $2 ORDER BY id LIMIT $3",
@@ -81,7 +86,10 @@ pub struct PoolCount {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn count_pools(conn: &mut PgConnection, nodes: Option<&[Uuid]>) -> Result<Vec<PoolCount>, Error> {
+pub async fn count_pools(
+    conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
+) -> Result<Vec<PoolCount>, Error> {
     Ok(sqlx::query_as!(
         PoolCount,
         r#"SELECT c.pool_id AS "pool: ObjectId", n.state, count(*) AS "count!"
@@ -98,9 +106,16 @@ pub async fn count_pools(conn: &mut PgConnection, nodes: Option<&[Uuid]>) -> Res
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_names(conn: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<(NodeId, String)>, Error> {
+pub async fn list_names(
+    conn: &mut PgConnection,
+    nodes: &[NodeId],
+) -> Result<Vec<(NodeId, String)>, Error> {
     let ids: Vec<Uuid> = nodes.iter().map(|id| id.0).collect();
-    let rows =
-        sqlx::query!(r#"SELECT id AS "id: NodeId", name FROM nodes WHERE id = ANY($1)"#, &ids).fetch_all(conn).await?;
+    let rows = sqlx::query!(
+        r#"SELECT id AS "id: NodeId", name FROM nodes WHERE id = ANY($1)"#,
+        &ids
+    )
+    .fetch_all(conn)
+    .await?;
     Ok(rows.into_iter().map(|row| (row.id, row.name)).collect())
 }

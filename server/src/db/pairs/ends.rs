@@ -72,11 +72,22 @@ pub async fn insert(
     left: &[(NodeId, &str, String)],
     now: Timestamp,
 ) -> Result<(), Error> {
-    let ids: Vec<Uuid> = nodes.iter().map(|(id, _)| id.0).chain(left.iter().map(|(id, ..)| id.0)).collect();
-    let names: Vec<String> =
-        nodes.iter().map(|(_, name)| *name).chain(left.iter().map(|(_, name, _)| *name)).map(str::to_owned).collect();
-    let whys: Vec<Option<String>> =
-        nodes.iter().map(|_| None).chain(left.iter().map(|(.., why)| Some(why.clone()))).collect();
+    let ids: Vec<Uuid> = nodes
+        .iter()
+        .map(|(id, _)| id.0)
+        .chain(left.iter().map(|(id, ..)| id.0))
+        .collect();
+    let names: Vec<String> = nodes
+        .iter()
+        .map(|(_, name)| *name)
+        .chain(left.iter().map(|(_, name, _)| *name))
+        .map(str::to_owned)
+        .collect();
+    let whys: Vec<Option<String>> = nodes
+        .iter()
+        .map(|_| None)
+        .chain(left.iter().map(|(.., why)| Some(why.clone())))
+        .collect();
     sqlx::query!(
         "INSERT INTO pair_ends (run_id, node_id, name, left_out, back_at)
          SELECT $1, one.id, one.name, one.why, CASE WHEN one.why IS NOT NULL THEN $5::timestamptz END
@@ -196,7 +207,13 @@ pub async fn number(conn: &mut PgConnection, run: OperationId) -> Result<(), Err
 ///
 /// # Errors
 /// When the database fails.
-pub async fn blame(conn: &mut PgConnection, run: OperationId, name: &str, gate: &str, what: &str) -> Result<(), Error> {
+pub async fn blame(
+    conn: &mut PgConnection,
+    run: OperationId,
+    name: &str,
+    gate: &str,
+    what: &str,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE pair_ends SET gate = $3, blamed = $4 WHERE run_id = $1 AND name = $2",
         run as OperationId,
@@ -213,7 +230,11 @@ pub async fn blame(conn: &mut PgConnection, run: OperationId, name: &str, gate: 
 ///
 /// # Errors
 /// When the database fails.
-pub async fn let_go(conn: &mut PgConnection, run: OperationId, now: Timestamp) -> Result<(), Error> {
+pub async fn let_go(
+    conn: &mut PgConnection,
+    run: OperationId,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE pair_ends SET back_at = $2 WHERE run_id = $1 AND back_at IS NULL AND (hold_job IS NULL OR node_id IS NULL)",
         run as OperationId,
@@ -266,7 +287,12 @@ pub async fn find_part(conn: &mut PgConnection, node: NodeId) -> Result<Option<P
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_job(conn: &mut PgConnection, node: NodeId, step: Step, job: JobId) -> Result<(), Error> {
+pub async fn set_job(
+    conn: &mut PgConnection,
+    node: NodeId,
+    step: Step,
+    job: JobId,
+) -> Result<(), Error> {
     sqlx::query!(
         "WITH trial AS (
              UPDATE pair_trials t SET job_id = $3 FROM pair_ends e
@@ -287,7 +313,12 @@ pub async fn set_job(conn: &mut PgConnection, node: NodeId, step: Step, job: Job
 ///
 /// # Errors
 /// When the database fails.
-pub async fn come_back(conn: &mut PgConnection, node: NodeId, left: Option<&str>, now: Timestamp) -> Result<(), Error> {
+pub async fn come_back(
+    conn: &mut PgConnection,
+    node: NodeId,
+    left: Option<&str>,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE pair_ends e SET back_at = $3, left_out = CASE WHEN r.ended_at IS NULL THEN COALESCE(e.left_out, $2) ELSE e.left_out END
          FROM pair_runs r WHERE e.node_id = $1 AND e.back_at IS NULL AND r.id = e.run_id",

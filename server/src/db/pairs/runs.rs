@@ -75,7 +75,10 @@ pub struct Ended {
 ///
 /// # Errors
 /// When the database fails, or its suite or verdicts cannot be read any more.
-pub async fn lock_open(conn: &mut PgConnection, after: OperationId) -> Result<Option<OpenRun>, Error> {
+pub async fn lock_open(
+    conn: &mut PgConnection,
+    after: OperationId,
+) -> Result<Option<OpenRun>, Error> {
     let row = sqlx::query!(
         r#"SELECT r.id AS "id: OperationId", r.pool_id AS "pool: ObjectId", pool.name AS pool_name, r.suite AS "suite: Json<Suite>",
                   r.deadline_at, o.cancel_asked_at IS NOT NULL AS "stop!", r.ended, r.ended_at, r.verdicts AS "verdicts: Json<Verdicts>"
@@ -105,9 +108,13 @@ pub async fn lock_open(conn: &mut PgConnection, after: OperationId) -> Result<Op
 /// # Errors
 /// When the database fails.
 pub async fn close(conn: &mut PgConnection, run: OperationId, now: Timestamp) -> Result<(), Error> {
-    sqlx::query!("UPDATE pair_runs SET closed_at = $2 WHERE id = $1", run as OperationId, now.to_sqlx() as _)
-        .execute(conn)
-        .await?;
+    sqlx::query!(
+        "UPDATE pair_runs SET closed_at = $2 WHERE id = $1",
+        run as OperationId,
+        now.to_sqlx() as _
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }
 
@@ -152,7 +159,11 @@ pub struct RunRow {
 ///
 /// # Errors
 /// When the database fails, or verdicts cannot be read any more.
-pub async fn list(conn: &mut PgConnection, pool: ObjectId, limit: i64) -> Result<Vec<RunRow>, Error> {
+pub async fn list(
+    conn: &mut PgConnection,
+    pool: ObjectId,
+    limit: i64,
+) -> Result<Vec<RunRow>, Error> {
     Ok(sqlx::query_as!(
         RunRow,
         r#"SELECT id, actor, (suite ->> 'name') || ' ' || (suite ->> 'version') AS "suite!", beyond, begun_at, deadline_at, ended_at, ended,
@@ -169,7 +180,11 @@ pub async fn list(conn: &mut PgConnection, pool: ObjectId, limit: i64) -> Result
 ///
 /// # Errors
 /// As [`list`].
-pub async fn find(conn: &mut PgConnection, pool: ObjectId, run: Uuid) -> Result<Option<RunRow>, Error> {
+pub async fn find(
+    conn: &mut PgConnection,
+    pool: ObjectId,
+    run: Uuid,
+) -> Result<Option<RunRow>, Error> {
     Ok(sqlx::query_as!(
         RunRow,
         r#"SELECT id, actor, (suite ->> 'name') || ' ' || (suite ->> 'version') AS "suite!", beyond, begun_at, deadline_at, ended_at, ended,

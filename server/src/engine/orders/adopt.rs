@@ -14,9 +14,16 @@ use crate::db;
 const COMMENT: &str = "muster-adopted";
 
 pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Adopt> {
-    let adoption = db::adoptions::find(conn, s.node.id).await?.context("nobody asked to adopt it")?;
-    let sealed = db::keys::find_secret(conn, adoption.credential).await?.context("the credential has no secret")?;
-    let secret = s.keys.master.open(&secret_place(adoption.credential), &sealed)?;
+    let adoption = db::adoptions::find(conn, s.node.id)
+        .await?
+        .context("nobody asked to adopt it")?;
+    let sealed = db::keys::find_secret(conn, adoption.credential)
+        .await?
+        .context("the credential has no secret")?;
+    let secret = s
+        .keys
+        .master
+        .open(&secret_place(adoption.credential), &sealed)?;
     let ca = s.keys.user_ca_line()?;
     let key: Vec<&str> = ca.split_whitespace().take(2).collect();
     let principal = principal(s);
@@ -26,7 +33,10 @@ pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::R
         host_key: adoption.host_key,
         user: "root".into(),
         secret: Secret::new(String::from_utf8(secret).context("the credential is not UTF-8")?),
-        trust: format!("cert-authority,principals=\"{principal}\" {} {COMMENT}", key.join(" ")),
+        trust: format!(
+            "cert-authority,principals=\"{principal}\" {} {COMMENT}",
+            key.join(" ")
+        ),
         marker: Marker {
             protocol: PROTOCOL,
             node: s.node.id,

@@ -18,7 +18,12 @@ use crate::keys::{MasterKey, Sealed};
 /// Characters of a password: as many as the oldest IPMI takes (2.0, section 22.30), from about 95 bits.
 const LENGTH: usize = 16;
 /// Of each of these there is one at least, for BMCs that insist. None of them means anything to a command line.
-const CLASSES: [&[u8]; 4] = [b"ABCDEFGHJKLMNPQRSTUVWXYZ", b"abcdefghijkmnopqrstuvwxyz", b"23456789", b"-_."];
+const CLASSES: [&[u8]; 4] = [
+    b"ABCDEFGHJKLMNPQRSTUVWXYZ",
+    b"abcdefghijkmnopqrstuvwxyz",
+    b"23456789",
+    b"-_.",
+];
 
 /// What an account is logged in to with.
 struct Passwords {
@@ -36,61 +41,143 @@ struct Passwords {
 /// How the node of an order is powered.
 pub(super) async fn power(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Power> {
     if s.node.bmc_address.is_none() || s.node.bmc_credential.is_none() {
-        let person = s.node.power_person.clone().context("the node has neither a BMC nor a person")?;
+        let person = s
+            .node
+            .power_person
+            .clone()
+            .context("the node has neither a BMC nor a person")?;
         return Ok(Power::Manual { person });
     }
     let known = passwords(conn, s).await?;
-    target(s, known.account.user, known.current, known.next.or(known.kept))
+    target(
+        s,
+        known.account.user,
+        known.current,
+        known.next.or(known.kept),
+    )
 }
 
 /// Another password for it. Asked again, it is the same one until the BMC was seen to take it.
 pub(super) async fn rotate(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<RotateBmc> {
-    ensure!(s.node.bmc_address.is_some(), "{} has no BMC: there is no password to change", s.node.name);
-    let Passwords { account, current, next: sent, kept, based_on } = passwords(conn, s).await?;
+    ensure!(
+        s.node.bmc_address.is_some(),
+        "{} has no BMC: there is no password to change",
+        s.node.name
+    );
+    let Passwords {
+        account,
+        current,
+        next: sent,
+        kept,
+        based_on,
+    } = passwords(conn, s).await?;
     let (master, place) = (&s.keys.master, place(&account));
     let fresh = master.seal(&place, make().reveal().as_bytes())?;
     // The one it has is kept beside it, whatever becomes of the credential.
     let before = master.seal(&place, current.reveal().as_bytes())?;
-    let next = db::bmc_passwords::prepare(conn, &account, (&based_on, &before, &fresh), s.now).await?;
+    let next =
+        db::bmc_passwords::prepare(conn, &account, (&based_on, &before, &fresh), s.now).await?;
     let next = open(master, &place, &next)?;
-    Ok(RotateBmc { power: target(s, account.user, current, kept)?, next, tried: sent.is_some() })
+    Ok(RotateBmc {
+        power: target(s, account.user, current, kept)?,
+        next,
+        tried: sent.is_some(),
+    })
 }
 
 async fn passwords(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Passwords> {
     let address = s.node.bmc_address.context("the node has no BMC")?;
-    let credential = s.node.bmc_credential.context("the node's BMC has no credential")?;
-    let sealed = db::keys::find_secret(conn, credential).await?.context("the BMC credential has no secret")?;
+    let credential = s
+        .node
+        .bmc_credential
+        .context("the node's BMC has no credential")?;
+    let sealed = db::keys::find_secret(conn, credential)
+        .await?
+        .context("the BMC credential has no secret")?;
     let declared = open(&s.keys.master, &secret_place(credential), &sealed)?;
-    let user = db::specs::find_credential_user(conn, credential).await?.context("the BMC credential has no user")?;
-    let account = Account { address, port: s.node.bmc_port, user };
+    let user = db::specs::find_credential_user(conn, credential)
+        .await?
+        .context("the BMC credential has no user")?;
+    let account = Account {
+        address,
+        port: s.node.bmc_port,
+        user,
+    };
     let based_on = Digest::of(&sealed.ciphertext).0.to_vec();
     let Some(row) = db::bmc_passwords::find(conn, &account).await? else {
-        return Ok(Passwords { account, current: declared, next: None, kept: None, based_on });
+        return Ok(Passwords {
+            account,
+            current: declared,
+            next: None,
+            kept: None,
+            based_on,
+        });
     };
     let place = place(&account);
     let last = open(&s.keys.master, &place, &row.current)?;
-    let next = row.next.as_ref().map(|next| open(&s.keys.master, &place, next)).transpose()?;
-    let (current, kept) = if row.based_on == based_on { (last, None) } else { (declared, Some(last)) };
-    Ok(Passwords { account, current, next, kept, based_on })
+    let next = row
+        .next
+        .as_ref()
+        .map(|next| open(&s.keys.master, &place, next))
+        .transpose()?;
+    let (current, kept) = if row.based_on == based_on {
+        (last, None)
+    } else {
+        (declared, Some(last))
+    };
+    Ok(Passwords {
+        account,
+        current,
+        next,
+        kept,
+        based_on,
+    })
 }
 
-fn target(s: &Sources<'_>, user: String, password: Secret, also: Option<Secret>) -> anyhow::Result<Power> {
+fn target(
+    s: &Sources<'_>,
+    user: String,
+    password: Secret,
+    also: Option<Secret>,
+) -> anyhow::Result<Power> {
     let address = s.node.bmc_address.context("the node has no BMC")?;
     let port = u16::try_from(s.node.bmc_port).context("the BMC's port")?;
     let (uuid, serial) = (s.node.smbios_uuid.clone(), s.node.serial.clone());
     let machine = (uuid.is_some() || serial.is_some()).then_some(Machine { uuid, serial });
     match s.node.power.as_str() {
         "redfish" => {
-            let certificate = s.node.bmc_certificate.as_deref().map(str::parse).transpose()?;
+            let certificate = s
+                .node
+                .bmc_certificate
+                .as_deref()
+                .map(str::parse)
+                .transpose()?;
             let system = s.node.bmc_system.clone();
-            Ok(Power::Redfish(BmcTarget { address, port, user, password, certificate, system, also, machine }))
+            Ok(Power::Redfish(BmcTarget {
+                address,
+                port,
+                user,
+                password,
+                certificate,
+                system,
+                also,
+                machine,
+            }))
         }
         "ipmi" => {
             let firmware = match s.node.bmc_firmware.as_deref() {
                 Some("bios") => Firmware::Bios,
                 Some(_) | None => Firmware::Uefi,
             };
-            Ok(Power::Ipmi(IpmiTarget { address, port, user, password, firmware, also, machine }))
+            Ok(Power::Ipmi(IpmiTarget {
+                address,
+                port,
+                user,
+                password,
+                firmware,
+                also,
+                machine,
+            }))
         }
         other => bail!("{} is powered by {other:?}", s.node.name),
     }
@@ -108,14 +195,19 @@ fn place(account: &Account) -> String {
 
 fn open(master: &MasterKey, place: &str, sealed: &Sealed) -> anyhow::Result<Secret> {
     let bytes = master.open(place, sealed)?;
-    Ok(Secret::new(String::from_utf8(bytes).context("the BMC's password is not UTF-8")?))
+    Ok(Secret::new(
+        String::from_utf8(bytes).context("the BMC's password is not UTF-8")?,
+    ))
 }
 
 /// A password that nobody has had.
 fn make() -> Secret {
     let rng = &mut rand::rng();
     let all = CLASSES.concat();
-    let mut letters: Vec<u8> = CLASSES.iter().filter_map(|class| class.choose(rng).copied()).collect();
+    let mut letters: Vec<u8> = CLASSES
+        .iter()
+        .filter_map(|class| class.choose(rng).copied())
+        .collect();
     letters.extend((letters.len()..LENGTH).filter_map(|_| all.choose(rng).copied()));
     letters.shuffle(rng);
     Secret::new(String::from_utf8_lossy(&letters).into_owned())
@@ -131,7 +223,10 @@ mod tests {
         for password in &made {
             assert_eq!(password.len(), LENGTH, "{password}");
             for class in CLASSES {
-                assert!(password.bytes().any(|byte| class.contains(&byte)), "{password}");
+                assert!(
+                    password.bytes().any(|byte| class.contains(&byte)),
+                    "{password}"
+                );
             }
         }
         let different: std::collections::BTreeSet<&String> = made.iter().collect();

@@ -17,14 +17,36 @@ use crate::error::Error;
 /// When the database fails.
 pub async fn members(conn: &mut PgConnection, cluster: &str) -> Result<ClusterMembers, Error> {
     let (revision, rows) = db::specs::list_members(conn, cluster).await?;
-    let profiles: HashMap<_, HardwareProfile> = db::specs::list_specs(conn, rows.iter().map(|row| row.profile)).await?;
-    let stacks: HashMap<_, StackSpec> = db::specs::list_specs(conn, rows.iter().filter_map(|row| row.stack)).await?;
-    let feature = |stack: &StackSpec| Some(format!("stack_{}", &stack.lock.as_ref()?.digest().hex()[..12]));
-    let features: HashMap<_, Vec<String>> =
-        stacks.iter().map(|(id, stack)| (*id, feature(stack).into_iter().collect())).collect();
+    let profiles: HashMap<_, HardwareProfile> =
+        db::specs::list_specs(conn, rows.iter().map(|row| row.profile)).await?;
+    let stacks: HashMap<_, StackSpec> =
+        db::specs::list_specs(conn, rows.iter().filter_map(|row| row.stack)).await?;
+    let feature = |stack: &StackSpec| {
+        Some(format!(
+            "stack_{}",
+            &stack.lock.as_ref()?.digest().hex()[..12]
+        ))
+    };
+    let features: HashMap<_, Vec<String>> = stacks
+        .iter()
+        .map(|(id, stack)| (*id, feature(stack).into_iter().collect()))
+        .collect();
     let nodes = rows.into_iter().filter_map(|row| {
-        let features = row.stack.and_then(|stack| features.get(&stack)).cloned().unwrap_or_default();
-        Some(SlurmNode::new(&row.name, row.address.into(), profiles.get(&row.profile)?, row.rack, features))
+        let features = row
+            .stack
+            .and_then(|stack| features.get(&stack))
+            .cloned()
+            .unwrap_or_default();
+        Some(SlurmNode::new(
+            &row.name,
+            row.address.into(),
+            profiles.get(&row.profile)?,
+            row.rack,
+            features,
+        ))
     });
-    Ok(ClusterMembers { revision, nodes: nodes.collect() })
+    Ok(ClusterMembers {
+        revision,
+        nodes: nodes.collect(),
+    })
 }

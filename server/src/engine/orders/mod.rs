@@ -56,7 +56,12 @@ struct Sources<'a> {
 ///
 /// # Errors
 /// When something the step needs is not declared or a secret cannot be opened: a sentence for the person who declared it.
-pub async fn build(app: &App, conn: &mut PgConnection, row: &LeasedRow, now: Timestamp) -> anyhow::Result<Job> {
+pub async fn build(
+    app: &App,
+    conn: &mut PgConnection,
+    row: &LeasedRow,
+    now: Timestamp,
+) -> anyhow::Result<Job> {
     let (sources, subnet) = sources(&app.keys, conn, row, now).await?;
     let step: Step = row.step.parse()?;
     let spec = spec(conn, &sources, &subnet, step).await?;
@@ -72,7 +77,9 @@ pub async fn build(app: &App, conn: &mut PgConnection, row: &LeasedRow, now: Tim
         node: row.node,
         node_name: sources.node.name.clone(),
         epoch: row.epoch,
-        timeout_s: u64::try_from(row.timeout_s).unwrap_or(0).max(longest_s(&spec)),
+        timeout_s: u64::try_from(row.timeout_s)
+            .unwrap_or(0)
+            .max(longest_s(&spec)),
         acts: db::acts::list(conn, row.id, row.round, now).await?,
         spec,
     })
@@ -120,8 +127,19 @@ async fn sources<'a>(
     let wiring = db::specs::find_wiring(conn, row.node)
         .await?
         .ok_or_else(|| anyhow!("{} has no MAC with an address on a subnet", node.name))?;
-    let subnet: SubnetDocument = serde_json::from_value(wiring.subnet.clone()).context("the subnet's spec")?;
-    Ok((Sources { keys, row, node, wiring, agent_address: subnet.agent_address, now }, subnet))
+    let subnet: SubnetDocument =
+        serde_json::from_value(wiring.subnet.clone()).context("the subnet's spec")?;
+    Ok((
+        Sources {
+            keys,
+            row,
+            node,
+            wiring,
+            agent_address: subnet.agent_address,
+            now,
+        },
+        subnet,
+    ))
 }
 
 async fn spec(
@@ -137,15 +155,25 @@ async fn spec(
         Step::PowerOff => {
             // Its system is asked first, whichever it runs.
             let login = live(conn, s).await?.or_else(|| installed(s).ok());
-            JobSpec::PowerOff { power: power(conn, s).await?, login, permit: permit(s)? }
+            JobSpec::PowerOff {
+                power: power(conn, s).await?,
+                login,
+                permit: permit(s)?,
+            }
         }
-        Step::PowerOn => JobSpec::PowerOn { power: power(conn, s).await?, permit: permit(s)? },
+        Step::PowerOn => JobSpec::PowerOn {
+            power: power(conn, s).await?,
+            permit: permit(s)?,
+        },
         Step::Firmware => {
             stack::allow(conn, s, Onto::System).await?;
             JobSpec::Firmware(firmware::order(conn, s, step).await?)
         }
         Step::FirmwareLook => JobSpec::Firmware(firmware::order(conn, s, step).await?),
-        Step::PowerCycle => JobSpec::PowerCycle { power: power(conn, s).await?, permit: permit(s)? },
+        Step::PowerCycle => JobSpec::PowerCycle {
+            power: power(conn, s).await?,
+            permit: permit(s)?,
+        },
         Step::RotateBmc => JobSpec::RotateBmc(bmc::rotate(conn, s).await?),
         Step::WriteImage => {
             // What would be refused once it is there is not worth the disk.
@@ -163,32 +191,59 @@ async fn spec(
         },
         Step::Converge | Step::Recheck => {
             stack::allow(conn, s, Onto::System).await?;
-            JobSpec::Converge { login: installed(s)?, plan: stack::plan(conn, s).await? }
+            JobSpec::Converge {
+                login: installed(s)?,
+                plan: stack::plan(conn, s).await?,
+            }
         }
         Step::Drift => {
-            let plan = ConvergePlan { dry_run: true, ..stack::plan(conn, s).await? };
-            JobSpec::Converge { login: installed(s)?, plan }
+            let plan = ConvergePlan {
+                dry_run: true,
+                ..stack::plan(conn, s).await?
+            };
+            JobSpec::Converge {
+                login: installed(s)?,
+                plan,
+            }
         }
         Step::Adopt => JobSpec::Adopt(adopt::order(conn, s).await?),
-        Step::Reboot | Step::RebootTest => {
-            JobSpec::Reboot { power: power(conn, s).await?, login: installed(s)?, permit: permit(s)? }
-        }
+        Step::Reboot | Step::RebootTest => JobSpec::Reboot {
+            power: power(conn, s).await?,
+            login: installed(s)?,
+            permit: permit(s)?,
+        },
         Step::Gates | Step::GatesAfterReboot => {
             let login = live(conn, s).await?.map_or_else(|| installed(s), Ok)?;
-            JobSpec::Gates { login, plan: gates(conn, s).await? }
+            JobSpec::Gates {
+                login,
+                plan: gates(conn, s).await?,
+            }
         }
-        Step::Sweep => JobSpec::Gates { login: installed(s)?, plan: sweep(conn, s).await? },
+        Step::Sweep => JobSpec::Gates {
+            login: installed(s)?,
+            plan: sweep(conn, s).await?,
+        },
         Step::Admit => {
             let revision = db::specs::next_revision(conn).await?;
             let lifts = lifts(s.node.state).map(str::to_owned);
-            JobSpec::SlurmAdmit { cluster: slurm(s)?, revision, name: s.node.name.clone(), login: installed(s)?, lifts }
+            JobSpec::SlurmAdmit {
+                cluster: slurm(s)?,
+                revision,
+                name: s.node.name.clone(),
+                login: installed(s)?,
+                lifts,
+            }
         }
         Step::Pair => JobSpec::Pair(Box::new(pair::order(conn, s).await?)),
         Step::Hold => drain(s, MEASURED)?,
         Step::Drain => drain(s, LEAVING)?,
         Step::Remove => {
             let revision = db::specs::next_revision(conn).await?;
-            JobSpec::SlurmRemove { cluster: slurm(s)?, revision, name: s.node.name.clone() }
+            JobSpec::SlurmRemove {
+                cluster: slurm(s)?,
+                revision,
+                name: s.node.name.clone(),
+            }
         }
         Step::Wipe => JobSpec::Wipe {
             login: live(conn, s).await?.context("no live image is pinned")?,
@@ -229,15 +284,20 @@ struct LiveDocument {
 }
 
 async fn boot_live(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<BootLive> {
-    let site: SiteDocument = serde_json::from_value(s.node.site_spec.clone()).context("the site's spec")?;
-    let image = site.live.context("the site declares no live image (spec.live)")?;
+    let site: SiteDocument =
+        serde_json::from_value(s.node.site_spec.clone()).context("the site's spec")?;
+    let image = site
+        .live
+        .context("the site declares no live image (spec.live)")?;
     let nonce = s.row.nonce.clone().context("the job has no nonce")?;
     Ok(BootLive {
         power: power(conn, s).await?,
         permit: permit(s)?,
         macs: s.wiring.macs.clone(),
         address: s.wiring.address,
-        user_key: s.keys.certify(&format!("muster-live:{nonce}"), &s.row.id.to_string())?,
+        user_key: s
+            .keys
+            .certify(&format!("muster-live:{nonce}"), &s.row.id.to_string())?,
         nonce,
         kernel: image.kernel,
         initrd: image.initrd,
@@ -253,26 +313,60 @@ fn permit(s: &Sources<'_>) -> anyhow::Result<PermitId> {
 /// What the node has, and in the live image what is at the other ends of its declared cables: an installed system listens to no switch.
 async fn inventory(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<JobSpec> {
     let Some(login) = live(conn, s).await? else {
-        return Ok(JobSpec::Inventory { login: installed(s)?, cabled: Vec::new() });
+        return Ok(JobSpec::Inventory {
+            login: installed(s)?,
+            cabled: Vec::new(),
+        });
     };
     let planned = db::cabling::find_plan_of(conn, s.row.node).await?;
-    let cables = planned.map(|(node, plan)| plan.cables.into_iter().filter(move |cable| cable.node == node));
-    Ok(JobSpec::Inventory { login, cabled: cables.into_iter().flatten().map(|cable| cable.nic).collect() })
+    let cables = planned.map(|(node, plan)| {
+        plan.cables
+            .into_iter()
+            .filter(move |cable| cable.node == node)
+    });
+    Ok(JobSpec::Inventory {
+        login,
+        cabled: cables
+            .into_iter()
+            .flatten()
+            .map(|cable| cable.nic)
+            .collect(),
+    })
 }
 
 /// A login to the live image, while one is pinned.
 async fn live(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Option<Login>> {
-    let Some(host_key) = s.node.live_host_key.clone() else { return Ok(None) };
-    let Some(nonce) = db::specs::find_live_nonce(conn, s.row.node).await? else { return Ok(None) };
-    let user_key = s.keys.certify(&format!("muster-live:{nonce}"), &s.row.id.to_string())?;
-    Ok(Some(Login { address: s.wiring.address, port: SSH_PORT, host_key, user_key }))
+    let Some(host_key) = s.node.live_host_key.clone() else {
+        return Ok(None);
+    };
+    let Some(nonce) = db::specs::find_live_nonce(conn, s.row.node).await? else {
+        return Ok(None);
+    };
+    let user_key = s
+        .keys
+        .certify(&format!("muster-live:{nonce}"), &s.row.id.to_string())?;
+    Ok(Some(Login {
+        address: s.wiring.address,
+        port: SSH_PORT,
+        host_key,
+        user_key,
+    }))
 }
 
 /// A login to the installed OS.
 fn installed(s: &Sources<'_>) -> anyhow::Result<Login> {
-    let host_key = s.node.os_host_key.clone().context("no installed OS is known")?;
+    let host_key = s
+        .node
+        .os_host_key
+        .clone()
+        .context("no installed OS is known")?;
     let user_key = s.keys.certify(&principal(s), &s.row.id.to_string())?;
-    Ok(Login { address: s.wiring.address, port: SSH_PORT, host_key, user_key })
+    Ok(Login {
+        address: s.wiring.address,
+        port: SSH_PORT,
+        host_key,
+        user_key,
+    })
 }
 
 /// Who may log in to the installed OS: this node at the assignment epoch it was imaged for.
@@ -285,18 +379,32 @@ fn boot_url(s: &Sources<'_>, path: &str) -> String {
 }
 
 async fn facts(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Facts> {
-    db::facts::latest_live(conn, s.row.node).await?.context("the node was never inspected")
+    db::facts::latest_live(conn, s.row.node)
+        .await?
+        .context("the node was never inspected")
 }
 
 fn disks(facts: Facts) -> Vec<String> {
-    let mut serials: Vec<String> = facts.disks.into_iter().filter_map(|disk| disk.serial).collect();
+    let mut serials: Vec<String> = facts
+        .disks
+        .into_iter()
+        .filter_map(|disk| disk.serial)
+        .collect();
     serials.sort();
     serials
 }
 
-async fn write_image(conn: &mut PgConnection, s: &Sources<'_>, subnet: &SubnetDocument) -> anyhow::Result<WriteImage> {
+async fn write_image(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+    subnet: &SubnetDocument,
+) -> anyhow::Result<WriteImage> {
     let image = s.node.image.as_ref().context("the pool names no image")?;
-    let profile = s.node.profile.as_ref().context("the node has no hardware profile")?;
+    let profile = s
+        .node
+        .profile
+        .as_ref()
+        .context("the node has no hardware profile")?;
     let facts = facts(conn, s).await?;
     Ok(WriteImage {
         permit: permit(s)?,
@@ -325,13 +433,18 @@ async fn gates(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GateP
         None => s.node.suite.clone().context("the pool names no suite")?,
     };
     let only = wanted(&suite, &s.row.step);
-    let site: SiteDocument = serde_json::from_value(s.node.site_spec.clone()).context("the site's spec")?;
+    let site: SiteDocument =
+        serde_json::from_value(s.node.site_spec.clone()).context("the site's spec")?;
     let address = |address: std::net::Ipv4Addr| address.to_string();
     let waived_until = waivers::gates(conn, s.row.node, s.now).await?;
     Ok(GatePlan {
         only,
         suite,
-        profile: s.node.profile.clone().context("the node has no hardware profile")?,
+        profile: s
+            .node
+            .profile
+            .clone()
+            .context("the node has no hardware profile")?,
         // Gates compare against pins and settings; they need no file's content, least of all a secret.
         stack: match s.node.claim {
             Some(_) => Some(stack::without_contents(stack::plan(conn, s).await?)),
@@ -339,7 +452,10 @@ async fn gates(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GateP
         },
         variables: [
             ("agent_address".to_owned(), address(s.agent_address)),
-            ("agent_url".to_owned(), boot_url(s, "").trim_end_matches('/').to_owned()),
+            (
+                "agent_url".to_owned(),
+                boot_url(s, "").trim_end_matches('/').to_owned(),
+            ),
             ("address".to_owned(), address(s.wiring.address)),
             ("hostname".to_owned(), s.node.name.clone()),
         ]
@@ -355,9 +471,16 @@ async fn gates(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GateP
 
 /// Beside its jobs, when what needs a drained node is not run, unless its scheduler holds it back and said that no job runs there.
 async fn sweep(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GatePlan> {
-    let suite = db::sweeps::find_suite(conn, s.row.node, "sweep").await?.context("the pool names no sweep")?;
+    let suite = db::sweeps::find_suite(conn, s.row.node, "sweep")
+        .await?
+        .context("the pool names no sweep")?;
     let in_use = !db::sweeps::is_alone(conn, s.row.node, s.row.operation).await?;
-    Ok(GatePlan { suite, only: Vec::new(), in_use, ..gates(conn, s).await? })
+    Ok(GatePlan {
+        suite,
+        only: Vec::new(),
+        in_use,
+        ..gates(conn, s).await?
+    })
 }
 
 /// The one drain of ours that a node is given back from: what its health check had it drained for meanwhile is not forgotten. One that comes through its
@@ -383,11 +506,20 @@ fn lifts(state: State) -> Option<&'static str> {
 }
 
 fn drain(s: &Sources<'_>, reason: &str) -> anyhow::Result<JobSpec> {
-    Ok(JobSpec::SlurmDrain { cluster: slurm(s)?, name: s.node.name.clone(), reason: reason.to_owned() })
+    Ok(JobSpec::SlurmDrain {
+        cluster: slurm(s)?,
+        name: s.node.name.clone(),
+        reason: reason.to_owned(),
+    })
 }
 
 fn slurm(s: &Sources<'_>) -> anyhow::Result<SlurmCluster> {
-    match s.node.cluster.clone().context("the pool names no cluster")? {
+    match s
+        .node
+        .cluster
+        .clone()
+        .context("the pool names no cluster")?
+    {
         ClusterSpec::Slurm(cluster) => Ok(cluster),
     }
 }

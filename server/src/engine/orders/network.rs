@@ -34,8 +34,11 @@ async fn files(
     subnet: &SubnetDocument,
     facts: &Facts,
 ) -> anyhow::Result<Vec<NetworkFile>> {
-    let Some((name, profile)) = db::networks::find_profile(conn, s.node.id).await? else { return Ok(Vec::new()) };
-    let profile = profile.with_context(|| format!("there is no network profile {name} any more"))?;
+    let Some((name, profile)) = db::networks::find_profile(conn, s.node.id).await? else {
+        return Ok(Vec::new());
+    };
+    let profile =
+        profile.with_context(|| format!("there is no network profile {name} any more"))?;
     let labels: BTreeMap<String, String> =
         serde_json::from_value(s.node.labels.clone()).context("the node's labels")?;
     let own = Own {
@@ -46,7 +49,13 @@ async fn files(
         gateway: subnet.gateway,
         dns: subnet.dns.clone(),
     };
-    let subject = Subject { profile: &name, node: &s.node.name, facts, labels: &labels, own: &own };
+    let subject = Subject {
+        profile: &name,
+        node: &s.node.name,
+        facts,
+        labels: &labels,
+        own: &own,
+    };
     let files = network::render(&profile, subject).map_err(|why| anyhow!(why))?;
     let named: Vec<String> = profile.labels().into_iter().map(str::to_owned).collect();
     if !named.is_empty() {

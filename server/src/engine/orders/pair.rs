@@ -14,9 +14,18 @@ pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::R
     let trial = db::pairs::trials::find_order(conn, s.row.id).await?;
     let trial = trial.context("the run of pairs is over")?;
     let node = trial.other.context("the other node was removed")?;
-    let row = LeasedRow { node, operation: None, ..s.row.clone() };
+    let row = LeasedRow {
+        node,
+        operation: None,
+        ..s.row.clone()
+    };
     let (other, _) = sources(s.keys, conn, &row, s.now).await?;
-    Ok(PairOrder { ends: [end(conn, s, &trial, &other).await?, end(conn, &other, &trial, s).await?] })
+    Ok(PairOrder {
+        ends: [
+            end(conn, s, &trial, &other).await?,
+            end(conn, &other, &trial, s).await?,
+        ],
+    })
 }
 
 /// Held back from the scheduler: nobody's job runs there, so what needs a drained node may.
@@ -26,11 +35,26 @@ async fn end(
     trial: &OrderRow,
     other: &Sources<'_>,
 ) -> anyhow::Result<PairEnd> {
-    let mut plan = GatePlan { suite: trial.suite.0.clone(), only: Vec::new(), health: None, ..gates(conn, s).await? };
+    let mut plan = GatePlan {
+        suite: trial.suite.0.clone(),
+        only: Vec::new(),
+        health: None,
+        ..gates(conn, s).await?
+    };
     // Only what was asked for, and what leads to the other end: nobody's words stand for ours.
-    let asked = trial.variables.0.iter().map(|(word, value)| (word.clone(), value.clone()));
+    let asked = trial
+        .variables
+        .0
+        .iter()
+        .map(|(word, value)| (word.clone(), value.clone()));
     let own = std::mem::take(&mut plan.variables);
     plan.variables = asked.chain(own).collect();
-    plan.variables.insert("peer_address".into(), other.wiring.address.to_string());
-    Ok(PairEnd { node: s.row.node, name: s.node.name.clone(), login: installed(s)?, plan })
+    plan.variables
+        .insert("peer_address".into(), other.wiring.address.to_string());
+    Ok(PairEnd {
+        node: s.row.node,
+        name: s.node.name.clone(),
+        login: installed(s)?,
+        plan,
+    })
 }

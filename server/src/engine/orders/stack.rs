@@ -15,7 +15,11 @@ use crate::db;
 use crate::engine::compatibility::{self, Onto};
 
 /// Refuses a stack that cannot work on this node: the rules may be newer than its publication, and only now its hardware is known.
-pub(super) async fn allow(conn: &mut PgConnection, s: &Sources<'_>, onto: Onto) -> anyhow::Result<()> {
+pub(super) async fn allow(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+    onto: Onto,
+) -> anyhow::Result<()> {
     s.node.stack.as_ref().context("the pool names no stack")?;
     match compatibility::refusal(conn, &s.node, onto).await? {
         None => Ok(()),
@@ -26,8 +30,13 @@ pub(super) async fn allow(conn: &mut PgConnection, s: &Sources<'_>, onto: Onto) 
 /// The plan a node converges to.
 pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<ConvergePlan> {
     let stack = s.node.stack.as_ref().context("the pool names no stack")?;
-    let lock = stack.lock.as_ref().context("the stack has no lock; make one with `muster stack lock`")?;
-    let bundle = stack.bundle.context("the stack has no bundle; make one with `muster stack lock`")?;
+    let lock = stack
+        .lock
+        .as_ref()
+        .context("the stack has no lock; make one with `muster stack lock`")?;
+    let bundle = stack
+        .bundle
+        .context("the stack has no bundle; make one with `muster stack lock`")?;
     let image = s.node.image.as_ref().context("the pool names no image")?;
     if lock.image_digest != image.digest {
         bail!("the stack was locked against another image than the pool's; lock it again");
@@ -63,10 +72,17 @@ pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Re
 
 /// The plan as gates get it: what is installed and set, without what is in the files.
 pub(super) fn without_contents(plan: ConvergePlan) -> ConvergePlan {
-    ConvergePlan { files: Vec::new(), ..plan }
+    ConvergePlan {
+        files: Vec::new(),
+        ..plan
+    }
 }
 
-async fn file(conn: &mut PgConnection, s: &Sources<'_>, item: &FileItem) -> anyhow::Result<PlannedFile> {
+async fn file(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+    item: &FileItem,
+) -> anyhow::Result<PlannedFile> {
     let mut content = Vec::new();
     let mut secret = false;
     for part in &item.content {
@@ -103,51 +119,85 @@ fn is_one_word(label: &str) -> bool {
 async fn value(conn: &mut PgConnection, s: &Sources<'_>, name: &str) -> anyhow::Result<String> {
     let text = match name {
         "node_id" => s.node.id.to_string(),
-        "rack" => s
-            .node
-            .rack
-            .clone()
-            .with_context(|| format!("{} is in no rack, which a file of the stack names", s.node.name))?,
+        "rack" => s.node.rack.clone().with_context(|| {
+            format!(
+                "{} is in no rack, which a file of the stack names",
+                s.node.name
+            )
+        })?,
         rail if rail.starts_with("rail:") => {
-            let seen = db::facts::latest(conn, s.node.id).await?.context("the node was never inspected")?;
-            let number = rail.strip_prefix("rail:").and_then(|number| number.parse().ok());
-            let number = number.with_context(|| format!("{rail:?} is not a value that a file may name"))?;
+            let seen = db::facts::latest(conn, s.node.id)
+                .await?
+                .context("the node was never inspected")?;
+            let number = rail
+                .strip_prefix("rail:")
+                .and_then(|number| number.parse().ok());
+            let number =
+                number.with_context(|| format!("{rail:?} is not a value that a file may name"))?;
             let found = language::rail(&seen.facts, number).map_err(|why| {
-                anyhow!("{why}, or name the card of {} by a label: a file of the stack names {rail}", s.node.name)
+                anyhow!(
+                    "{why}, or name the card of {} by a label: a file of the stack names {rail}",
+                    s.node.name
+                )
             })?;
-            let card =
-                found.with_context(|| format!("{} has no {rail}, which a file of the stack names", s.node.name))?;
+            let card = found.with_context(|| {
+                format!(
+                    "{} has no {rail}, which a file of the stack names",
+                    s.node.name
+                )
+            })?;
             card.name.clone()
         }
         "hostname" => s.node.name.clone(),
         "address" => s.wiring.address.to_string(),
         "agent_address" => s.agent_address.to_string(),
-        "cluster_address" => match s.node.cluster.as_ref().context("the pool names no cluster")? {
+        "cluster_address" => match s
+            .node
+            .cluster
+            .as_ref()
+            .context("the pool names no cluster")?
+        {
             ClusterSpec::Slurm(slurm) => slurm.address.clone(),
         },
-        other => match other.strip_prefix("label:").map(|label| &s.node.labels[label]) {
+        other => match other
+            .strip_prefix("label:")
+            .map(|label| &s.node.labels[label])
+        {
             Some(serde_json::Value::String(text)) if is_one_word(text) => text.clone(),
             Some(serde_json::Value::String(_)) => bail!(
                 "{other} of {} is not one word of letters, digits and {LABEL_MARKS}, and a file of the stack names it: change the label",
                 s.node.name
             ),
-            Some(_) => bail!("{} has no label for {other}, which a file of the stack names", s.node.name),
+            Some(_) => bail!(
+                "{} has no label for {other}, which a file of the stack names",
+                s.node.name
+            ),
             None => bail!("{other:?} is not a value that a file may name"),
         },
     };
     match text.is_empty() || text.chars().any(char::is_control) {
-        true => bail!("{name} of {} is empty or no line, and a file of the stack names it", s.node.name),
+        true => bail!(
+            "{name} of {} is empty or no line, and a file of the stack names it",
+            s.node.name
+        ),
         false => Ok(text),
     }
 }
 
 async fn reveal(conn: &mut PgConnection, s: &Sources<'_>, name: &str) -> anyhow::Result<Vec<u8>> {
-    let missing = || anyhow!("the stack names the credential {name}, which does not exist or has no secret");
-    let credential = db::specs::find_credential(conn, name).await?.ok_or_else(missing)?;
-    let sealed = db::keys::find_secret(conn, credential).await?.ok_or_else(missing)?;
+    let missing =
+        || anyhow!("the stack names the credential {name}, which does not exist or has no secret");
+    let credential = db::specs::find_credential(conn, name)
+        .await?
+        .ok_or_else(missing)?;
+    let sealed = db::keys::find_secret(conn, credential)
+        .await?
+        .ok_or_else(missing)?;
     let secret = s.keys.master.open(&secret_place(credential), &sealed)?;
     match secret.strip_prefix(b"base64:") {
-        Some(encoded) => STANDARD.decode(encoded.trim_ascii()).with_context(|| format!("the credential {name}")),
+        Some(encoded) => STANDARD
+            .decode(encoded.trim_ascii())
+            .with_context(|| format!("the credential {name}")),
         None => Ok(secret),
     }
 }

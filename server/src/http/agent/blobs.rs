@@ -12,13 +12,27 @@ use crate::app::App;
 use crate::error::Error;
 use crate::http::extract::Path;
 
-pub(super) async fn get(State(app): State<App>, _agent: Agent, Path(hex): Path<String>) -> Result<Response, Error> {
-    let digest: Digest = format!("sha256:{hex}").parse().map_err(|_| Error::NotFound("blob".into()))?;
+pub(super) async fn get(
+    State(app): State<App>,
+    _agent: Agent,
+    Path(hex): Path<String>,
+) -> Result<Response, Error> {
+    let digest: Digest = format!("sha256:{hex}")
+        .parse()
+        .map_err(|_| Error::NotFound("blob".into()))?;
     let path = app.blobs.join("sha256").join(digest.hex());
-    let file = tokio::fs::File::open(path).await.map_err(|_| Error::NotFound(format!("blob {digest}")))?;
+    let file = tokio::fs::File::open(path)
+        .await
+        .map_err(|_| Error::NotFound(format!("blob {digest}")))?;
     let size = file.metadata().await.map_err(Error::internal)?.len();
-    let mut response = Body::from_stream(ReaderStream::with_capacity(file, 256 << 10)).into_response();
-    response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(size));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    let mut response =
+        Body::from_stream(ReaderStream::with_capacity(file, 256 << 10)).into_response();
+    response
+        .headers_mut()
+        .insert(header::CONTENT_LENGTH, HeaderValue::from(size));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    );
     Ok(response)
 }

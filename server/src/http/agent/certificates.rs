@@ -16,7 +16,10 @@ use crate::db::events::NewEvent;
 use crate::error::Error;
 use crate::http::extract::Json;
 
-pub(super) async fn enrol(State(app): State<App>, Json(asked): Json<Enrol>) -> Result<Json<Issued>, Error> {
+pub(super) async fn enrol(
+    State(app): State<App>,
+    Json(asked): Json<Enrol>,
+) -> Result<Json<Issued>, Error> {
     let key = requested(&asked.request)?;
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
@@ -33,7 +36,8 @@ pub(super) async fn enrol(State(app): State<App>, Json(asked): Json<Enrol>) -> R
                 "the enrolment token of agent {} was used already, and was shown once more with another key",
                 agent.name
             );
-            db::events::insert(&mut tx, event(&agent, now, "agent.token_replayed", summary)).await?;
+            db::events::insert(&mut tx, event(&agent, now, "agent.token_replayed", summary))
+                .await?;
             tx.commit().await?;
             let detail = "This enrolment token was used already, with another key. If that was not you, remove the agent; then enrol it again.";
             return Err(refused("token_used", detail));
@@ -67,11 +71,19 @@ pub(super) async fn renew(
     let key = requested(&asked.request)?;
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
-    let row = db::enrolments::hold_for_renewal(&mut tx, agent.id).await?.ok_or(Error::Unauthenticated)?;
+    let row = db::enrolments::hold_for_renewal(&mut tx, agent.id)
+        .await?
+        .ok_or(Error::Unauthenticated)?;
     let issued = issue(&mut tx, &app, &row, &key, now).await?;
-    let summary =
-        format!("agent {} of {} renewed its certificate, until {:.0}", row.name, row.site_name, issued.not_after);
-    db::events::insert(&mut tx, event(&row, now, "agent.certificate_renewed", summary)).await?;
+    let summary = format!(
+        "agent {} of {} renewed its certificate, until {:.0}",
+        row.name, row.site_name, issued.not_after
+    );
+    db::events::insert(
+        &mut tx,
+        event(&row, now, "agent.certificate_renewed", summary),
+    )
+    .await?;
     tx.commit().await?;
     Ok(Json(issued))
 }
@@ -80,12 +92,20 @@ pub(super) async fn renew(
 pub(super) const AGAIN: &str = "Enrol the agent again: `muster agent enrol SITE NAME` prints a token; put it into the agent's token file and restart the agent.";
 
 fn refused(code: &'static str, detail: impl Into<String>) -> Error {
-    Error::NotAdmitted { code, detail: detail.into() }
+    Error::NotAdmitted {
+        code,
+        detail: detail.into(),
+    }
 }
 
 fn requested(pem: &str) -> Result<Requested, Error> {
-    Requested::read(pem)
-        .map_err(|error| Error::invalid("/request", "invalid_value", format!("No certificate request: {error:#}.")))
+    Requested::read(pem).map_err(|error| {
+        Error::invalid(
+            "/request",
+            "invalid_value",
+            format!("No certificate request: {error:#}."),
+        )
+    })
 }
 
 async fn issue(
@@ -96,8 +116,14 @@ async fn issue(
     now: Timestamp,
 ) -> Result<Issued, Error> {
     let authority = &app.keys.authority;
-    let made = authority.certify(key, (agent.id, agent.site), now).map_err(Error::internal)?;
-    let Certificate { pem, not_before, not_after } = made;
+    let made = authority
+        .certify(key, (agent.id, agent.site), now)
+        .map_err(Error::internal)?;
+    let Certificate {
+        pem,
+        not_before,
+        not_after,
+    } = made;
     db::enrolments::set_certified(conn, agent.id, (not_before, not_after)).await?;
     Ok(Issued {
         agent: agent.id,
@@ -111,5 +137,7 @@ async fn issue(
 
 fn event(agent: &EnrolRow, at: Timestamp, kind: &'static str, summary: String) -> NewEvent {
     let detail = json!({ "agent": agent.id, "site": agent.site_name });
-    NewEvent::new(at, format!("agent:{}", agent.name), kind, summary).about(agent.site).with(detail)
+    NewEvent::new(at, format!("agent:{}", agent.name), kind, summary)
+        .about(agent.site)
+        .with(detail)
 }

@@ -32,7 +32,10 @@ pub(super) async fn compare(
     let was_wrong = before.is_some_and(|before| is_wrong(SignedDuration::from_millis(before)));
     if noted && was_wrong != is_wrong(offset) {
         let (kind, said) = match is_wrong(offset) {
-            true => ("agent.clock_wrong", format!("is {}; set it by NTP", describe(offset))),
+            true => (
+                "agent.clock_wrong",
+                format!("is {}; set it by NTP", describe(offset)),
+            ),
             false => ("agent.clock_right", "is right again".to_owned()),
         };
         let event = NewEvent::new(
@@ -54,6 +57,10 @@ fn is_wrong(offset: SignedDuration) -> bool {
 
 /// `3600 s ahead`.
 fn describe(offset: SignedDuration) -> String {
-    let way = if offset.is_negative() { "behind" } else { "ahead" };
+    let way = if offset.is_negative() {
+        "behind"
+    } else {
+        "ahead"
+    };
     format!("{} s {way}", offset.abs().as_secs())
 }

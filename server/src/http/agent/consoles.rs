@@ -19,7 +19,12 @@ pub(super) async fn report(
     agent: Agent,
     Json(report): Json<ConsoleReport>,
 ) -> Result<StatusCode, Error> {
-    let chunks: Vec<ConsoleChunk> = report.chunks.into_iter().take(MAX_BATCH).filter_map(storable).collect();
+    let chunks: Vec<ConsoleChunk> = report
+        .chunks
+        .into_iter()
+        .take(MAX_BATCH)
+        .filter_map(storable)
+        .collect();
     let mut tx = app.pool.begin().await?;
     // Its lock on the agent's row, held to the end, lets the writers to one console come one after the other.
     agent.fence_alone(&mut tx, report.epoch, &app).await?;
@@ -29,7 +34,9 @@ pub(super) async fn report(
 }
 
 fn storable(mut chunk: ConsoleChunk) -> Option<ConsoleChunk> {
-    chunk.text.truncate(chunk.text.floor_char_boundary(CHUNK_BYTES));
+    chunk
+        .text
+        .truncate(chunk.text.floor_char_boundary(CHUNK_BYTES));
     chunk.text = consoles::kept(&chunk.text);
     (!chunk.text.is_empty()).then_some(chunk)
 }

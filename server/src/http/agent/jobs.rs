@@ -10,7 +10,8 @@ use muster_core::ids::JobId;
 use muster_core::lifecycle::steps::Step;
 use muster_core::wire;
 use muster_core::wire::agent::{
-    ActReply, Job, LeaseJobs, LeasedJobs, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, StartAct,
+    ActReply, Job, LeaseJobs, LeasedJobs, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome,
+    StartAct,
 };
 use muster_core::wire::node::{Failure, Progress};
 use muster_core::wire::orders::ORDERS;
@@ -53,12 +54,16 @@ pub(super) fn stale() -> Error {
 
 /// What an agent says of itself that it reads.
 fn said(headers: &HeaderMap) -> Option<&str> {
-    headers.get(ORDERS).map(|value| value.to_str().unwrap_or_default())
+    headers
+        .get(ORDERS)
+        .map(|value| value.to_str().unwrap_or_default())
 }
 
 /// The steps whose orders it can read.
 fn readable(said: Option<&str>) -> Vec<String> {
-    let steps = Step::ALL.iter().filter(|step| wire::orders::reads(said, orders::kind(**step)));
+    let steps = Step::ALL
+        .iter()
+        .filter(|step| wire::orders::reads(said, orders::kind(**step)));
     steps.map(|step| step.as_str().to_owned()).collect()
 }
 
@@ -70,7 +75,8 @@ pub(super) async fn lease(
 ) -> Result<Json<LeasedJobs>, Error> {
     let said = said(&headers);
     let steps = readable(said);
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(request.wait_s.min(MAX_WAIT_S));
+    let deadline =
+        tokio::time::Instant::now() + Duration::from_secs(request.wait_s.min(MAX_WAIT_S));
     loop {
         let woken = app.wake_agents.notified();
         let jobs = lease_now(&app, &agent, &request, (said, &steps)).await?;
@@ -102,33 +108,68 @@ async fn lease_now(
     if steps.len() < Step::ALL.len() {
         hold_back(&mut tx, agent, steps, now).await?;
     }
-    let rows = db::jobs::lease(&mut tx, (agent.site, agent.id), steps, capacity, now, lease_end(now)).await?;
+    let rows = db::jobs::lease(
+        &mut tx,
+        (agent.site, agent.id),
+        steps,
+        capacity,
+        now,
+        lease_end(now),
+    )
+    .await?;
     db::jobs::show_leased(&mut tx, &rows, now).await?;
     tx.commit().await?;
     // Built with nothing held: an answer that never arrives is what a lease's end is for.
-    let orders = stream::iter(rows).map(|row| order(app, row, said, now)).buffered(BUILDERS);
+    let orders = stream::iter(rows)
+        .map(|row| order(app, row, said, now))
+        .buffered(BUILDERS);
     let orders: Vec<Option<Job>> = orders.try_collect().await?;
     Ok(orders.into_iter().flatten().collect())
 }
 
 /// What the site's agent cannot read waits for one that can, and says so once.
-async fn hold_back(conn: &mut PgConnection, agent: &Agent, steps: &[String], now: Timestamp) -> Result<(), Error> {
-    let awaited = format!("an agent that knows this order: {} of {} is older; update it", agent.name, agent.site_name);
+async fn hold_back(
+    conn: &mut PgConnection,
+    agent: &Agent,
+    steps: &[String],
+    now: Timestamp,
+) -> Result<(), Error> {
+    let awaited = format!(
+        "an agent that knows this order: {} of {} is older; update it",
+        agent.name, agent.site_name
+    );
     for held in db::held_back::note(conn, agent.site, steps, &awaited).await? {
         let summary = format!("{}: {} waits for {awaited}", held.node_name, held.step);
-        let event = NewEvent::node(now, "muster", "step.held_back", held.node, summary).under(held.operation);
-        db::events::insert(conn, event.with(json!({ "step": held.step, "job": held.id }))).await?;
+        let event = NewEvent::node(now, "muster", "step.held_back", held.node, summary)
+            .under(held.operation);
+        db::events::insert(
+            conn,
+            event.with(json!({ "step": held.step, "job": held.id })),
+        )
+        .await?;
     }
     Ok(())
 }
 
 /// The order for a leased row, as its agent can read it; `None` when it cannot be built, which ends the step.
-async fn order(app: &App, row: LeasedRow, said: Option<&str>, now: Timestamp) -> Result<Option<Job>, Error> {
+async fn order(
+    app: &App,
+    row: LeasedRow,
+    said: Option<&str>,
+    now: Timestamp,
+) -> Result<Option<Job>, Error> {
     let built = orders::build(app, &mut *app.pool.acquire().await?, &row, now).await;
     match built {
-        Ok(job) => Ok(Some(Job { spec: wire::orders::readable(said, job.spec), ..job })),
+        Ok(job) => Ok(Some(Job {
+            spec: wire::orders::readable(said, job.spec),
+            ..job
+        })),
         // Nothing is wrong with the order: the lease runs out, and the job is leased again.
-        Err(error) if error.chain().any(|cause| matches!(cause.downcast_ref(), Some(Error::Unavailable(_)))) => {
+        Err(error)
+            if error
+                .chain()
+                .any(|cause| matches!(cause.downcast_ref(), Some(Error::Unavailable(_)))) =>
+        {
             tracing::warn!(job = %row.id, error = format!("{error:#}"), "the database left while an order was built");
             Ok(None)
         }
@@ -137,16 +178,37 @@ async fn order(app: &App, row: LeasedRow, said: Option<&str>, now: Timestamp) ->
 }
 
 /// An order that cannot be built fails its step, with the sentence that says what to declare.
-async fn refuse(app: &App, row: &LeasedRow, error: &anyhow::Error, now: Timestamp) -> Result<(), Error> {
-    let failure = Failure { code: "not_declared".into(), message: format!("{error:#}"), retryable: false };
+async fn refuse(
+    app: &App,
+    row: &LeasedRow,
+    error: &anyhow::Error,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let failure = Failure {
+        code: "not_declared".into(),
+        message: format!("{error:#}"),
+        retryable: false,
+    };
     let mut tx = app.pool.begin().await?;
     // The node first, as everywhere.
     db::lifecycle::make_due(&mut tx, row.node, now).await?;
     if !db::jobs::refuse(&mut tx, row.id, row.attempt, &failure, now).await? {
         return Ok(());
     }
-    let event = NewEvent::node(now, "muster", "step.failed", row.node, format!("{}: {error:#}", row.step));
-    db::events::insert(&mut tx, event.under(row.operation).with(json!({ "step": row.step, "job": row.id }))).await?;
+    let event = NewEvent::node(
+        now,
+        "muster",
+        "step.failed",
+        row.node,
+        format!("{}: {error:#}", row.step),
+    );
+    db::events::insert(
+        &mut tx,
+        event
+            .under(row.operation)
+            .with(json!({ "step": row.step, "job": row.id })),
+    )
+    .await?;
     tx.commit().await?;
     app.wake_engine.notify_one();
     Ok(())
@@ -161,16 +223,35 @@ pub(super) async fn act(
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     agent.fence(&mut tx, request.epoch, &app).await?;
-    let current = db::jobs::lock_current(&mut tx, job, agent.id, request.attempt).await?.ok_or_else(stale)?;
+    let current = db::jobs::lock_current(&mut tx, job, agent.id, request.attempt)
+        .await?
+        .ok_or_else(stale)?;
     let before: String = request.before.chars().take(200).collect();
     let act: String = request.act.chars().take(60).collect();
-    let known = db::acts::start(&mut tx, job, current.round, &act, request.attempt, &before, now).await?;
+    let known = db::acts::start(
+        &mut tx,
+        job,
+        current.round,
+        &act,
+        request.attempt,
+        &before,
+        now,
+    )
+    .await?;
     let mut noted = None;
     if known.is_none() {
         let summary = format!("{act}, seen before: {before}");
-        let event = NewEvent::node(now, format!("agent:{}", agent.name), "act.started", current.node, summary);
+        let event = NewEvent::node(
+            now,
+            format!("agent:{}", agent.name),
+            "act.started",
+            current.node,
+            summary,
+        );
         let detail = json!({ "job": job, "attempt": request.attempt, "act": act });
-        noted = Some(db::events::insert_noted(&mut tx, event.under(current.operation).with(detail)).await?);
+        noted = Some(
+            db::events::insert_noted(&mut tx, event.under(current.operation).with(detail)).await?,
+        );
     }
     tx.commit().await?;
     agent.mark.set(noted);
@@ -186,22 +267,33 @@ pub(super) async fn renew(
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     agent.fence(&mut tx, request.epoch, &app).await?;
-    let current = db::jobs::lock_current(&mut tx, job, agent.id, request.attempt).await?.ok_or_else(stale)?;
-    let told = request.waiting_for.clone().or_else(|| request.progress.as_ref().map(sentence));
+    let current = db::jobs::lock_current(&mut tx, job, agent.id, request.attempt)
+        .await?
+        .ok_or_else(stale)?;
+    let told = request
+        .waiting_for
+        .clone()
+        .or_else(|| request.progress.as_ref().map(sentence));
     let waiting_for = told.map(|text| text.chars().take(300).collect::<String>());
     let told = (request.progress.as_ref(), waiting_for.as_deref());
     db::jobs::renew(&mut tx, &current, lease_end(now), told, now).await?;
     db::jobs::append_log(&mut tx, job, request.attempt, &request.log).await?;
     tx.commit().await?;
     app.wake_readers.send_modify(|revision| *revision += 1);
-    Ok(Json(Renewed { cancel: current.cancel }))
+    Ok(Json(Renewed {
+        cancel: current.cancel,
+    }))
 }
 
 /// How far a moving step is, in words.
 fn sentence(progress: &Progress) -> String {
     match (progress.done, progress.total) {
         (Some(done), Some(total)) if total > 0 => {
-            format!("{}: {} %", progress.message, u128::from(done) * 100 / u128::from(total))
+            format!(
+                "{}: {} %",
+                progress.message,
+                u128::from(done) * 100 / u128::from(total)
+            )
         }
         _ => progress.message.clone(),
     }
@@ -232,7 +324,13 @@ enum Ended {
     TurnWentWrong(Error),
 }
 
-async fn end(app: &App, agent: &Agent, job: JobId, report: &ReportOutcome, turn_at_once: bool) -> Result<Ended, Error> {
+async fn end(
+    app: &App,
+    agent: &Agent,
+    job: JobId,
+    report: &ReportOutcome,
+    turn_at_once: bool,
+) -> Result<Ended, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     agent.fence(&mut tx, report.epoch, app).await?;
@@ -273,7 +371,8 @@ pub(super) async fn redeem(
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     agent.fence(&mut tx, request.epoch, &app).await?;
-    let (redeemed, event) = permits::redeem(&mut tx, app.keys.permit(), agent.id, &request, now).await?;
+    let (redeemed, event) =
+        permits::redeem(&mut tx, app.keys.permit(), agent.id, &request, now).await?;
     tx.commit().await?;
     agent.mark.set(Some(event));
     Ok(Json(redeemed))

@@ -41,7 +41,9 @@ impl Mark {
         heard: EventId,
         app: &App,
     ) -> Result<(), Error> {
-        let because = format!("The agent {agent} was told of the event {heard}, and the database does not have it.");
+        let because = format!(
+            "The agent {agent} was told of the event {heard}, and the database does not have it."
+        );
         let mut tx = sqlx::Connection::begin(conn).await?;
         let event = caution::notice(&mut tx, &because, app.clock.now()).await?;
         tx.commit().await?;
@@ -53,9 +55,13 @@ impl Mark {
 
 /// The event that an agent remembers, if it does.
 pub(super) fn heard(parts: &Parts) -> Result<Option<EventId>, Error> {
-    let Some(value) = parts.headers.get(HEARD) else { return Ok(None) };
+    let Some(value) = parts.headers.get(HEARD) else {
+        return Ok(None);
+    };
     let heard: Option<EventId> = value.to_str().ok().and_then(|text| text.parse().ok());
-    heard.map(Some).ok_or_else(|| Error::invalid(HEARD, "invalid_value", "The id of an event."))
+    heard
+        .map(Some)
+        .ok_or_else(|| Error::invalid(HEARD, "invalid_value", "The id of an event."))
 }
 
 /// Gives each request its mark, and the answer what became of it and the time.
@@ -67,6 +73,8 @@ pub(super) async fn carry(State(app): State<App>, mut request: Request, next: Ne
     if let Some(value) = event.and_then(|event| HeaderValue::from_str(&event.to_string()).ok()) {
         response.headers_mut().insert(MARK, value);
     }
-    response.headers_mut().insert(SERVED_AT, app.clock.now().as_millisecond().into());
+    response
+        .headers_mut()
+        .insert(SERVED_AT, app.clock.now().as_millisecond().into());
     response
 }

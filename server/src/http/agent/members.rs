@@ -21,12 +21,18 @@ pub(super) async fn list(
 ) -> Result<Json<ClusterMembers>, Error> {
     let mut tx = app.pool.begin().await?;
     agent.fence(&mut tx, request.epoch, &app).await?;
-    let current = db::jobs::lock_current(&mut tx, job, agent.id, request.attempt).await?.ok_or_else(stale)?;
+    let current = db::jobs::lock_current(&mut tx, job, agent.id, request.attempt)
+        .await?
+        .ok_or_else(stale)?;
     if !matches!(current.step.as_str(), "admit" | "remove") {
-        return Err(Error::conflict("other_step", format!("The job's step is {}.", current.step)));
+        return Err(Error::conflict(
+            "other_step",
+            format!("The job's step is {}.", current.step),
+        ));
     }
     let cluster = db::specs::find_cluster(&mut tx, current.node).await?;
-    let cluster = cluster.ok_or_else(|| Error::conflict("no_cluster", "The node's pool names no cluster."))?;
+    let cluster = cluster
+        .ok_or_else(|| Error::conflict("no_cluster", "The node's pool names no cluster."))?;
     let members = orders::members(&mut tx, &cluster).await?;
     tx.commit().await?;
     Ok(Json(members))

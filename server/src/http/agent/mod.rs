@@ -60,7 +60,10 @@ const REQUEST_LIMIT: usize = 16 << 10;
 /// Routes of the agents' listener. Who calls is the connection's [`Peer`]: without one, nobody.
 pub fn router(app: App) -> Router {
     Router::new()
-        .route("/agent/v1/enrol", post(certificates::enrol).layer(DefaultBodyLimit::max(REQUEST_LIMIT)))
+        .route(
+            "/agent/v1/enrol",
+            post(certificates::enrol).layer(DefaultBodyLimit::max(REQUEST_LIMIT)),
+        )
         .route("/agent/v1/certificate", post(certificates::renew))
         .route("/agent/v1/hello", post(hello))
         .route("/agent/v1/site", post(site::poll))
@@ -102,12 +105,22 @@ impl FromRequestParts<App> for Agent {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        let peer = parts.extensions.get::<ConnectInfo<Peer>>().and_then(|ConnectInfo(Peer(peer))| *peer);
-        let peer =
-            peer.ok_or_else(|| not_admitted("certificate_required", "The call came without a client certificate."))?;
+        let peer = parts
+            .extensions
+            .get::<ConnectInfo<Peer>>()
+            .and_then(|ConnectInfo(Peer(peer))| *peer);
+        let peer = peer.ok_or_else(|| {
+            not_admitted(
+                "certificate_required",
+                "The call came without a client certificate.",
+            )
+        })?;
         let arrived = app.clock.now();
         if peer.not_after <= arrived {
-            let what = format!("The certificate ended at {:.0}; the server's time is {arrived:.0}.", peer.not_after);
+            let what = format!(
+                "The certificate ended at {:.0}; the server's time is {arrived:.0}.",
+                peer.not_after
+            );
             return Err(not_admitted("certificate_expired", &what));
         }
         if peer.not_before > arrived {
@@ -115,12 +128,19 @@ impl FromRequestParts<App> for Agent {
                 "The certificate begins at {:.0}, and the server's time is {arrived:.0}: its database's clock was put back.",
                 peer.not_before
             );
-            return Err(Error::NotAdmitted { code: "certificate_early", detail });
+            return Err(Error::NotAdmitted {
+                code: "certificate_early",
+                detail,
+            });
         }
         let mut conn = app.pool.acquire().await?;
         let heard = marks::heard(parts)?;
         let caller = db::agents::find_caller(&mut conn, (peer.agent, peer.site), heard).await?;
-        let Caller { agent: row, lease, known } = caller.ok_or_else(removed)?;
+        let Caller {
+            agent: row,
+            lease,
+            known,
+        } = caller.ok_or_else(removed)?;
         let mark = Mark::of(parts);
         if let Some(heard) = heard.filter(|_| !known) {
             mark.miss(&mut conn, &row.name, heard, app).await?;
@@ -128,18 +148,42 @@ impl FromRequestParts<App> for Agent {
         if let Some(theirs) = time_in(parts, CLOCK) {
             clocks::compare(&mut conn, &row, theirs, arrived).await?;
         }
-        let AgentRow { id, name, site, site_name, epoch, last_seen, .. } = row;
+        let AgentRow {
+            id,
+            name,
+            site,
+            site_name,
+            epoch,
+            last_seen,
+            ..
+        } = row;
         let last_seen = last_seen.map(|at| at.to_jiff());
-        Ok(Self { id, name, site, site_name, epoch, lease, last_seen, answered_at: time_in(parts, ANSWERED_AT), mark })
+        Ok(Self {
+            id,
+            name,
+            site,
+            site_name,
+            epoch,
+            lease,
+            last_seen,
+            answered_at: time_in(parts, ANSWERED_AT),
+            mark,
+        })
     }
 }
 
 fn removed() -> Error {
-    not_admitted("agent_removed", "The certificate is of an agent that was removed.")
+    not_admitted(
+        "agent_removed",
+        "The certificate is of an agent that was removed.",
+    )
 }
 
 fn not_admitted(code: &'static str, what: &str) -> Error {
-    Error::NotAdmitted { code, detail: format!("{what} {}", certificates::AGAIN) }
+    Error::NotAdmitted {
+        code,
+        detail: format!("{what} {}", certificates::AGAIN),
+    }
 }
 
 /// A header's milliseconds since the epoch; what is none was not said.
@@ -152,18 +196,36 @@ impl Agent {
     /// Refuses a process that another one replaced; notes that this one was heard, and whether it acts for its site or stands by. What the
     /// process may do to a job is fenced by the job's attempt, so that the calls of one agent need not wait for each other, nor ask a second
     /// time who it is.
-    async fn fence(&self, conn: &mut PgConnection, epoch: i64, app: &App) -> Result<Standing, Error> {
+    async fn fence(
+        &self,
+        conn: &mut PgConnection,
+        epoch: i64,
+        app: &App,
+    ) -> Result<Standing, Error> {
         self.admit(conn, epoch, (self.epoch, self.lease), app).await
     }
 
     /// The same in a call that has waited: what it found is old.
-    async fn fence_again(&self, conn: &mut PgConnection, epoch: i64, app: &App) -> Result<Standing, Error> {
-        let caller = db::agents::find_caller(conn, (self.id, self.site), None).await?.ok_or_else(removed)?;
-        self.admit(conn, epoch, (caller.agent.epoch, caller.lease), app).await
+    async fn fence_again(
+        &self,
+        conn: &mut PgConnection,
+        epoch: i64,
+        app: &App,
+    ) -> Result<Standing, Error> {
+        let caller = db::agents::find_caller(conn, (self.id, self.site), None)
+            .await?
+            .ok_or_else(removed)?;
+        self.admit(conn, epoch, (caller.agent.epoch, caller.lease), app)
+            .await
     }
 
     /// The same, one call after the other, and none beside a hello: for what no attempt fences.
-    async fn fence_alone(&self, conn: &mut PgConnection, epoch: i64, app: &App) -> Result<Standing, Error> {
+    async fn fence_alone(
+        &self,
+        conn: &mut PgConnection,
+        epoch: i64,
+        app: &App,
+    ) -> Result<Standing, Error> {
         let current = db::agents::hold(conn, self.id).await?.ok_or_else(removed)?;
         let lease = db::agents::find_lease(conn, self.site).await?;
         self.admit(conn, epoch, (current, lease), app).await
@@ -177,16 +239,25 @@ impl Agent {
         app: &App,
     ) -> Result<Standing, Error> {
         if epoch != current {
-            let detail = format!("This process has epoch {epoch}; another took over with {current}.");
+            let detail =
+                format!("This process has epoch {epoch}; another took over with {current}.");
             return Err(Error::conflict("stale_epoch", detail));
         }
         let now = app.clock.now();
-        if self.last_seen.is_none_or(|seen| now.duration_since(seen) >= SEEN_EVERY) {
+        if self
+            .last_seen
+            .is_none_or(|seen| now.duration_since(seen) >= SEEN_EVERY)
+        {
             db::agents::seen(conn, self.id, now).await?;
         }
         // It cannot have an answer of the future; only one of a server whose clock was put back says so.
         let until = self.answered_at.unwrap_or(now).min(now) + SITE_LEASE;
-        let times = LeaseTimes { now, until, fresh: until - PROLONGED, over: now - LAST_CALL };
+        let times = LeaseTimes {
+            now,
+            until,
+            fresh: until - PROLONGED,
+            over: now - LAST_CALL,
+        };
         let former = match db::agents::hold_site(conn, self.site, self.id, lease, times).await? {
             Hold::Held if until <= now => return Ok(Standing::Unheard),
             Hold::Held => return Ok(Standing::Acts),
@@ -194,11 +265,18 @@ impl Agent {
             Hold::TakenFrom(former) => former,
         };
         db::jobs::requeue_of(conn, former).await?;
-        let summary =
-            format!("{} acts for {} from now on: the agent before was not heard of", self.name, self.site_name);
-        let event = NewEvent::new(now, format!("agent:{}", self.name), "site.taken_over", summary)
-            .about(self.site)
-            .with(json!({ "from": former, "to": self.id }));
+        let summary = format!(
+            "{} acts for {} from now on: the agent before was not heard of",
+            self.name, self.site_name
+        );
+        let event = NewEvent::new(
+            now,
+            format!("agent:{}", self.name),
+            "site.taken_over",
+            summary,
+        )
+        .about(self.site)
+        .with(json!({ "from": former, "to": self.id }));
         db::events::insert(conn, event).await?;
         Ok(Standing::Acts)
     }
@@ -214,14 +292,23 @@ enum Standing {
     StandsBy,
 }
 
-async fn hello(State(app): State<App>, agent: Agent, Json(hello): Json<Hello>) -> Result<Json<Welcome>, Error> {
+async fn hello(
+    State(app): State<App>,
+    agent: Agent,
+    Json(hello): Json<Hello>,
+) -> Result<Json<Welcome>, Error> {
     if hello.protocol != PROTOCOL {
-        let detail = format!("The agent speaks protocol {}, this server {PROTOCOL}.", hello.protocol);
+        let detail = format!(
+            "The agent speaks protocol {}, this server {PROTOCOL}.",
+            hello.protocol
+        );
         return Err(Error::conflict("protocol_mismatch", detail));
     }
     let mut tx = app.pool.begin().await?;
     let now = app.clock.now();
-    let before = db::agents::hold(&mut tx, agent.id).await?.ok_or_else(removed)?;
+    let before = db::agents::hold(&mut tx, agent.id)
+        .await?
+        .ok_or_else(removed)?;
     let epoch = db::agents::hello(&mut tx, agent.id, &hello.instance, &hello.version, now).await?;
     if epoch != before {
         // The process before is gone or fenced: what it held is taken up at once.

@@ -56,7 +56,10 @@ pub(super) async fn report(
         let ClusterSpec::Slurm(slurm) = spec.0;
         WatchedCluster { id, slurm }
     });
-    Ok(Json(SchedulerWatch { clusters: watched.collect(), every_s: EVERY_S }))
+    Ok(Json(SchedulerWatch {
+        clusters: watched.collect(),
+        every_s: EVERY_S,
+    }))
 }
 
 /// One cluster's members against what its scheduler said just now; whether anything is new.
@@ -72,7 +75,10 @@ async fn compare(
     for member in db::scheduler::list_members(conn, &cluster.name).await? {
         // While it is measured, that drain is Muster's own doing. Another, asked for before or meanwhile, is not.
         let own = |node: &&&NodeOut| member.held && node.reason.as_deref() == Some(MEASURED);
-        let said = out.get(member.name.as_str()).filter(|node| !own(node)).map(|node| kept(node));
+        let said = out
+            .get(member.name.as_str())
+            .filter(|node| !own(node))
+            .map(|node| kept(node));
         match (&member.state, said) {
             (None, None) => {}
             // The reason it is drained for stays that of the drain, whatever word it has just now: draining, then drained.
@@ -98,10 +104,25 @@ async fn compare(
 
 /// As it is kept: nothing of it is trusted to be short.
 fn kept(node: &NodeOut) -> (String, Option<String>) {
-    let short = |text: &str, most| text.chars().filter(|c| !c.is_control()).take(most).collect::<String>();
+    let short = |text: &str, most| {
+        text.chars()
+            .filter(|c| !c.is_control())
+            .take(most)
+            .collect::<String>()
+    };
     let state = short(&node.state, STATE_CHARS);
-    let state = if state.is_empty() { "out".to_owned() } else { state };
-    (state, node.reason.as_deref().map(|reason| short(reason, REASON_CHARS)).filter(|reason| !reason.is_empty()))
+    let state = if state.is_empty() {
+        "out".to_owned()
+    } else {
+        state
+    };
+    (
+        state,
+        node.reason
+            .as_deref()
+            .map(|reason| short(reason, REASON_CHARS))
+            .filter(|reason| !reason.is_empty()),
+    )
 }
 
 /// Only of nodes in service: those that come or go are drained because they do.
@@ -117,12 +138,26 @@ async fn tell(
     }
     let (kind, summary) = match said {
         Some((state, reason)) => {
-            let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-            ("scheduler.out", format!("{}: its scheduler shows it {state}{because}", member.name))
+            let because = reason
+                .map(|reason| format!(": {reason}"))
+                .unwrap_or_default();
+            (
+                "scheduler.out",
+                format!("{}: its scheduler shows it {state}{because}", member.name),
+            )
         }
-        None => ("scheduler.back", format!("{}: its scheduler gives it jobs again", member.name)),
+        None => (
+            "scheduler.back",
+            format!("{}: its scheduler gives it jobs again", member.name),
+        ),
     };
     let detail = said.map(|(state, reason)| json!({ "state": state, "reason": reason }));
-    let event = NewEvent::node(now, format!("agent:{}", agent.name), kind, member.id, summary);
+    let event = NewEvent::node(
+        now,
+        format!("agent:{}", agent.name),
+        kind,
+        member.id,
+        summary,
+    );
     db::events::insert(conn, event.with(detail.unwrap_or_else(|| json!({})))).await
 }

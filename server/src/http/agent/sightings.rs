@@ -31,7 +31,12 @@ pub(super) async fn report(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn take(conn: &mut PgConnection, app: &App, agent: &Agent, sighting: &Sighting) -> Result<(), Error> {
+async fn take(
+    conn: &mut PgConnection,
+    app: &App,
+    agent: &Agent,
+    sighting: &Sighting,
+) -> Result<(), Error> {
     let now = app.clock.now();
     let actor = format!("agent:{}", agent.name);
     let node = match db::agents::find_node_by_mac(conn, sighting.mac).await? {
@@ -41,7 +46,11 @@ async fn take(conn: &mut PgConnection, app: &App, agent: &Agent, sighting: &Sigh
         None if sighting.what == Seen::Dhcp => {
             let node = db::agents::insert_discovered(conn, agent.site, sighting.mac, now).await?;
             let summary = format!("an unknown machine was seen: {}", sighting.mac);
-            db::events::insert(conn, NewEvent::node(now, &actor, "node.discovered", node, summary)).await?;
+            db::events::insert(
+                conn,
+                NewEvent::node(now, &actor, "node.discovered", node, summary),
+            )
+            .await?;
             Some(node)
         }
         None => return Ok(()),
@@ -54,9 +63,22 @@ async fn take(conn: &mut PgConnection, app: &App, agent: &Agent, sighting: &Sigh
         Seen::Report => ("boot.report", "reported its host key"),
         Seen::RogueDhcp => ("boot.rogue_dhcp", "was answered by another DHCP server"),
     };
-    let detail: String = sighting.detail.chars().filter(|c| !c.is_control()).take(200).collect();
-    let because = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
-    let whose = if node.is_some() { "" } else { ", and is of another site" };
+    let detail: String = sighting
+        .detail
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(200)
+        .collect();
+    let because = if detail.is_empty() {
+        String::new()
+    } else {
+        format!(" ({detail})")
+    };
+    let whose = if node.is_some() {
+        ""
+    } else {
+        ", and is of another site"
+    };
     let event = NewEvent {
         at: now,
         actor,
@@ -68,7 +90,10 @@ async fn take(conn: &mut PgConnection, app: &App, agent: &Agent, sighting: &Sigh
         summary: format!("{} {told}{because}{whose}", sighting.mac),
         detail: json!({}),
     };
-    let cap = |text: &Option<String>| text.as_ref().map(|text| text.chars().take(100).collect::<String>());
+    let cap = |text: &Option<String>| {
+        text.as_ref()
+            .map(|text| text.chars().take(100).collect::<String>())
+    };
     let seen = json!({ "mac": sighting.mac, "uuid": cap(&sighting.uuid), "serial": cap(&sighting.serial) });
     db::events::insert(conn, event.with(seen)).await
 }

@@ -23,11 +23,14 @@ pub(super) async fn poll(
     agent: Agent,
     Json(request): Json<SitePoll>,
 ) -> Result<Json<SiteConfig>, Error> {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(request.wait_s.min(MAX_WAIT_S));
+    let deadline =
+        tokio::time::Instant::now() + Duration::from_secs(request.wait_s.min(MAX_WAIT_S));
     loop {
         let woken = app.wake_sites.notified();
         let config = load(&app, &agent, request.epoch).await?;
-        if request.have.as_ref() != Some(&config.revision) || tokio::time::Instant::now() >= deadline {
+        if request.have.as_ref() != Some(&config.revision)
+            || tokio::time::Instant::now() >= deadline
+        {
             return Ok(Json(config));
         }
         tokio::select! {
@@ -68,25 +71,55 @@ async fn load(app: &App, agent: &Agent, epoch: i64) -> Result<SiteConfig, Error>
         conn.commit().await?;
         // Two that answered the same machines would take turns: one says what to boot, and the other to boot from disk.
         let (site, revision) = (agent.site_name.clone(), "standby".to_owned());
-        return Ok(SiteConfig { revision, site, subnets: Vec::new(), consoles: Vec::new() });
+        return Ok(SiteConfig {
+            revision,
+            site,
+            subnets: Vec::new(),
+            consoles: Vec::new(),
+        });
     }
     let reservations = db::agents::list_reservations(&mut conn, agent.site).await?;
     let mut subnets = Vec::new();
     for (id, name, spec) in db::agents::list_subnets(&mut conn, agent.site).await? {
-        let Document { network, agent_address, gateway, dns, mode, dynamic_range, relays } =
-            serde_json::from_value(spec).map_err(Error::internal)?;
-        let own = reservations.iter().filter(|row| row.subnet == id).map(|row| Reservation {
-            node: row.node,
-            name: row.name.clone(),
-            mac: row.mac,
-            address: row.address,
-        });
+        let Document {
+            network,
+            agent_address,
+            gateway,
+            dns,
+            mode,
+            dynamic_range,
+            relays,
+        } = serde_json::from_value(spec).map_err(Error::internal)?;
+        let own = reservations
+            .iter()
+            .filter(|row| row.subnet == id)
+            .map(|row| Reservation {
+                node: row.node,
+                name: row.name.clone(),
+                mac: row.mac,
+                address: row.address,
+            });
         let dynamic_range = dynamic_range.map(|range| (range.first, range.last));
         let reservations = own.collect();
-        subnets.push(Subnet { name, network, agent_address, gateway, dns, mode, dynamic_range, reservations, relays });
+        subnets.push(Subnet {
+            name,
+            network,
+            agent_address,
+            gateway,
+            dns,
+            mode,
+            dynamic_range,
+            reservations,
+            relays,
+        });
     }
     let consoles = db::consoles::list_targets(&mut conn, agent.site).await?;
     conn.commit().await?;
     let document = serde_json::to_vec(&(&subnets, &consoles)).map_err(Error::internal)?;
-    Ok(SiteConfig { revision: Digest::of(&document).hex(), site: agent.site_name.clone(), subnets, consoles })
+    Ok(SiteConfig {
+        revision: Digest::of(&document).hex(),
+        site: agent.site_name.clone(),
+        subnets,
+        consoles,
+    })
 }

@@ -14,7 +14,8 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig, SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig,
+    SignatureScheme,
 };
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -54,7 +55,11 @@ impl TlsListener {
         let (done, ready) = mpsc::channel(HANDSHAKES);
         let mut accepting = JoinSet::new();
         accepting.spawn(accept(socket, acceptor, done));
-        Ok(Self { local, ready, _accepting: accepting })
+        Ok(Self {
+            local,
+            ready,
+            _accepting: accepting,
+        })
     }
 }
 
@@ -78,13 +83,19 @@ impl axum::serve::Listener for TlsListener {
 impl Connected<IncomingStream<'_, TlsListener>> for Peer {
     fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Self {
         let (_, connection) = stream.io().get_ref();
-        let shown = connection.peer_certificates().and_then(|chain| chain.first());
+        let shown = connection
+            .peer_certificates()
+            .and_then(|chain| chain.first());
         // The verifier has read it before.
         Self(shown.and_then(|certificate| authority::read(certificate).ok()))
     }
 }
 
-async fn accept(socket: TcpListener, acceptor: TlsAcceptor, done: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>) {
+async fn accept(
+    socket: TcpListener,
+    acceptor: TlsAcceptor,
+    done: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>,
+) {
     let mut handshakes = JoinSet::new();
     loop {
         while handshakes.len() >= HANDSHAKES {
@@ -119,7 +130,10 @@ fn config(authority: &Authority) -> anyhow::Result<ServerConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(authority.certificate().clone())?;
     let inner = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-    let inner = inner.allow_unauthenticated().build().context("verify agents")?;
+    let inner = inner
+        .allow_unauthenticated()
+        .build()
+        .context("verify agents")?;
     let mut config = ServerConfig::builder_with_provider(provider as Arc<CryptoProvider>)
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(Arc::new(AtItsOwnTime(inner)))

@@ -17,9 +17,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Told<T> {
     type Rejection = Error;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Error> {
-        let bytes = Bytes::from_request(request, state).await.map_err(|_| Error::TooLarge)?;
+        let bytes = Bytes::from_request(request, state)
+            .await
+            .map_err(|_| Error::TooLarge)?;
         let parsed = serde_json::from_slice(&bytes);
-        let mut value = parsed.map_err(|error| Error::invalid("", "malformed_json", error.to_string()))?;
+        let mut value =
+            parsed.map_err(|error| Error::invalid("", "malformed_json", error.to_string()))?;
         strip(&mut value);
         document::typed(&value).map(Self)
     }
@@ -32,8 +35,10 @@ fn strip(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(strip),
         Value::Object(members) => {
             if members.keys().any(|key| key.contains('\0')) {
-                *members =
-                    std::mem::take(members).into_iter().map(|(key, value)| (key.replace('\0', ""), value)).collect();
+                *members = std::mem::take(members)
+                    .into_iter()
+                    .map(|(key, value)| (key.replace('\0', ""), value))
+                    .collect();
             }
             members.values_mut().for_each(strip);
         }

@@ -75,7 +75,15 @@ pub(in crate::http) async fn change(
         return Ok(false);
     }
     let (now, hold) = (app.clock.now(), wanted.hold.unwrap_or_default());
-    if !db::claims::set_spec(conn, claim.id, &spec, (wanted.wait_for.unwrap_or_default(), hold), now).await? {
+    if !db::claims::set_spec(
+        conn,
+        claim.id,
+        &spec,
+        (wanted.wait_for.unwrap_or_default(), hold),
+        now,
+    )
+    .await?
+    {
         return Err(release::over(claim));
     }
     let what = match (claim.hold, hold) {
@@ -83,7 +91,16 @@ pub(in crate::http) async fn change(
         (true, false) => "is not held any more",
         _ => "was changed",
     };
-    let event = actor.event(now, "claim.changed", Some(claim.node), format!("the claim {} {what}", claim.name));
-    db::events::insert(conn, event.with(json!({ "claim": claim.name, "hold": hold }))).await?;
+    let event = actor.event(
+        now,
+        "claim.changed",
+        Some(claim.node),
+        format!("the claim {} {what}", claim.name),
+    );
+    db::events::insert(
+        conn,
+        event.with(json!({ "claim": claim.name, "hold": hold })),
+    )
+    .await?;
     Ok(true)
 }

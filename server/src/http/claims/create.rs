@@ -38,10 +38,15 @@ pub(super) async fn create_claim(
     State(app): State<App>,
     actor: Actor,
     idempotency: IdempotencyKey,
-    Document { typed: request, raw }: Document<CreateClaim>,
+    Document {
+        typed: request,
+        raw,
+    }: Document<CreateClaim>,
 ) -> Result<Answer, Error> {
     writing::once(&app, &actor, idempotency, &request, async |conn| {
-        create(conn, &app, &actor, &request, raw).await.map(Effect::Done)
+        create(conn, &app, &actor, &request, raw)
+            .await
+            .map(Effect::Done)
     })
     .await
 }
@@ -64,11 +69,26 @@ pub(in crate::http) async fn create(
     let profile = profile(conn, pool.id).await?;
     let node = match (&request.spec.node, &request.spec.selector) {
         (Some(name), None) => named(conn, ("/spec/node", name), profile).await?,
-        (None, Some(labels)) => any(conn, &Fits { labels, profile, site: None }).await?.ok_or_else(|| {
+        (None, Some(labels)) => any(
+            conn,
+            &Fits {
+                labels,
+                profile,
+                site: None,
+            },
+        )
+        .await?
+        .ok_or_else(|| {
             let detail = "No available node fits; see `muster node list --filter state=available`.";
             Error::conflict("no_node_available", detail)
         })?,
-        _ => return Err(Error::unprocessable("/spec", "one_of", "Exactly one of node and selector.")),
+        _ => {
+            return Err(Error::unprocessable(
+                "/spec",
+                "one_of",
+                "Exactly one of node and selector.",
+            ));
+        }
     };
     let missing = || "No node of yours fits.".to_owned();
     both(conn, actor, "node", &node.name, missing).await?;
@@ -77,7 +97,10 @@ pub(in crate::http) async fn create(
         compatible(conn, &node, &pool).await?;
     }
     let id = ClaimId::new();
-    let name = request.name.as_ref().map_or_else(|| generated(&pool.name, id), ToString::to_string);
+    let name = request
+        .name
+        .as_ref()
+        .map_or_else(|| generated(&pool.name, id), ToString::to_string);
     let made = Made {
         id,
         name: &name,
@@ -88,13 +111,21 @@ pub(in crate::http) async fn create(
     };
     bind(conn, app, actor, &node, made, &pool).await?;
     let object = super::view::load(conn, &id.to_string()).await?;
-    let answer = Answer::ok(&object)?.status(StatusCode::CREATED).etag(object.generation);
+    let answer = Answer::ok(&object)?
+        .status(StatusCode::CREATED)
+        .etag(object.generation);
     Ok(answer.location(object.link))
 }
 
 /// Whether the pool's stack can go onto the node.
-async fn compatible(conn: &mut PgConnection, node: &LockedNode, pool: &ObjectRow) -> Result<(), Error> {
-    let Some((stack, image)) = compatibility::of_pool(conn, pool.id).await? else { return Ok(()) };
+async fn compatible(
+    conn: &mut PgConnection,
+    node: &LockedNode,
+    pool: &ObjectRow,
+) -> Result<(), Error> {
+    let Some((stack, image)) = compatibility::of_pool(conn, pool.id).await? else {
+        return Ok(());
+    };
     let seen = db::specs::find_node(conn, node.id).await?;
     let found = compatibility::findings(conn, &seen, (&stack, image.as_ref()), Onto::Image).await?;
     match compatibility::told(&node.name, &found) {
@@ -112,7 +143,11 @@ pub(super) async fn both(
     missing: impl FnOnce() -> String,
 ) -> Result<(), Error> {
     match actor.need(conn, "claim.create", Named { kind, key }).await {
-        Err(Error::NotFound(_)) => Err(Error::unprocessable(format!("/spec/{kind}"), "not_found", missing())),
+        Err(Error::NotFound(_)) => Err(Error::unprocessable(
+            format!("/spec/{kind}"),
+            "not_found",
+            missing(),
+        )),
         other => other,
     }
 }
@@ -125,8 +160,13 @@ pub(super) fn generated(pool: &str, id: ClaimId) -> String {
 }
 
 /// The hardware profile that nodes of the pool have, if it asks for one.
-pub(super) async fn profile(conn: &mut PgConnection, pool: ObjectId) -> Result<Option<ObjectId>, Error> {
-    Ok(db::objects::find_target(conn, pool, "/spec/profile").await?.map(|row| row.id))
+pub(super) async fn profile(
+    conn: &mut PgConnection,
+    pool: ObjectId,
+) -> Result<Option<ObjectId>, Error> {
+    Ok(db::objects::find_target(conn, pool, "/spec/profile")
+        .await?
+        .map(|row| row.id))
 }
 
 /// The node that is named, if it can be had now.
@@ -136,32 +176,57 @@ pub(super) async fn named(
     profile: Option<ObjectId>,
 ) -> Result<LockedNode, Error> {
     let node = db::nodes::find_for_update(conn, name).await?;
-    let missing = || Error::unprocessable(pointer, "not_found", format!("There is no node called {name:?}."));
+    let missing = || {
+        Error::unprocessable(
+            pointer,
+            "not_found",
+            format!("There is no node called {name:?}."),
+        )
+    };
     let node = node.ok_or_else(missing)?;
     // Read again under the lock: whoever held it may just have claimed the node.
-    let node = db::nodes::find_for_update(conn, &node.id.to_string()).await?.ok_or_else(missing)?;
+    let node = db::nodes::find_for_update(conn, &node.id.to_string())
+        .await?
+        .ok_or_else(missing)?;
     let refuse = |code, why: String| Err(Error::conflict(code, format!("{} {why}", node.name)));
     if node.protected {
         return refuse("protected", "is protected; clear that first.".into());
     }
     if node.claimed {
         let detail = format!("{} is claimed already.", node.name);
-        return Err(Error::taken(("claims_node_key", node.id.to_string()), "node_claimed", detail));
+        return Err(Error::taken(
+            ("claims_node_key", node.id.to_string()),
+            "node_claimed",
+            detail,
+        ));
     }
     if node.state != "available" || node.wish.is_some() {
-        return refuse("node_not_available", format!("is {}; only available nodes are claimed.", node.state));
+        return refuse(
+            "node_not_available",
+            format!("is {}; only available nodes are claimed.", node.state),
+        );
     }
     match (node.profile_id, profile) {
-        (None, _) => refuse("no_profile", "has no hardware profile, so its root disk cannot be told.".into()),
-        (Some(has), Some(wants)) if has != wants => refuse("other_profile", "is of another hardware profile.".into()),
+        (None, _) => refuse(
+            "no_profile",
+            "has no hardware profile, so its root disk cannot be told.".into(),
+        ),
+        (Some(has), Some(wants)) if has != wants => {
+            refuse("other_profile", "is of another hardware profile.".into())
+        }
         _ => Ok(node),
     }
 }
 
 /// Any node that fits; none when there is none.
-pub(super) async fn any(conn: &mut PgConnection, fits: &Fits<'_>) -> Result<Option<LockedNode>, Error> {
+pub(super) async fn any(
+    conn: &mut PgConnection,
+    fits: &Fits<'_>,
+) -> Result<Option<LockedNode>, Error> {
     for _ in 0..ROUNDS {
-        let Some(id) = db::claims::find_available(conn, fits).await? else { break };
+        let Some(id) = db::claims::find_available(conn, fits).await? else {
+            break;
+        };
         let node = db::nodes::find_for_update(conn, &id.to_string()).await?;
         if let Some(node) = node.filter(|node| !node.claimed && node.state == "available") {
             return Ok(Some(node));
@@ -191,14 +256,28 @@ pub(super) async fn bind(
     app: &App,
     actor: &Actor,
     node: &LockedNode,
-    Made { id, name, spec, wait_for, hold, replica }: Made<'_>,
+    Made {
+        id,
+        name,
+        spec,
+        wait_for,
+        hold,
+        replica,
+    }: Made<'_>,
     pool: &ObjectRow,
 ) -> Result<(), Error> {
     let now = app.clock.now();
     let epoch = node.epoch + 1;
-    let message = format!("claimed {} {}", if replica { "as a replica of" } else { "for" }, pool.name);
+    let message = format!(
+        "claimed {} {}",
+        if replica { "as a replica of" } else { "for" },
+        pool.name
+    );
     let summary = format!("{} {message} by {name}", node.name);
-    let new = NewOperation { claim: Some(id), ..actor.operation(now, "claim", node.id, message) };
+    let new = NewOperation {
+        claim: Some(id),
+        ..actor.operation(now, "claim", node.id, message)
+    };
     let operation = new.id;
     let claim = NewClaim {
         id,
@@ -217,7 +296,16 @@ pub(super) async fn bind(
     db::claims::insert(conn, &claim).await?;
     db::operations::insert(conn, &new).await?;
     db::nodes::set_assignment(conn, node.id, epoch, operation, now).await?;
-    record(conn, app, actor, node.id, operation, ("claim.created", summary), name).await
+    record(
+        conn,
+        app,
+        actor,
+        node.id,
+        operation,
+        ("claim.created", summary),
+        name,
+    )
+    .await
 }
 
 /// Writes what happened to a claim into its node's history.
@@ -230,7 +318,9 @@ pub(super) async fn record(
     (kind, summary): (&'static str, String),
     claim: &str,
 ) -> Result<(), Error> {
-    let event = actor.event(app.clock.now(), kind, Some(node), summary).under(Some(operation));
+    let event = actor
+        .event(app.clock.now(), kind, Some(node), summary)
+        .under(Some(operation));
     db::events::insert(conn, event.with(json!({ "claim": claim }))).await
 }
 
@@ -240,7 +330,12 @@ mod tests {
 
     #[test]
     fn a_generated_name_is_a_name() {
-        for pool in ["p", "a-pool", &"p".repeat(63), &format!("{}-x", "p".repeat(49))] {
+        for pool in [
+            "p",
+            "a-pool",
+            &"p".repeat(63),
+            &format!("{}-x", "p".repeat(49)),
+        ] {
             let name = generated(pool, ClaimId::new());
             assert!(name.parse::<muster_core::values::Name>().is_ok(), "{name}");
         }

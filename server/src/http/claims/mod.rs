@@ -34,7 +34,11 @@ use crate::error::Error;
 pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::default()
         .routes(routes!(list_claims, create::create_claim))
-        .routes(routes!(get_claim, change::patch_claim, release::delete_claim))
+        .routes(routes!(
+            get_claim,
+            change::patch_claim,
+            release::delete_claim
+        ))
         .routes(routes!(replace::replace_claim))
         .routes(routes!(undo::undo_release))
 }
@@ -65,17 +69,43 @@ struct ClaimsQuery {
     (status = 200, description = "The page", body = ref("#/components/schemas/ClaimPage")),
     (status = 422, description = "The filter names a field or value that does not exist", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn list_claims(State(app): State<App>, actor: Actor, Query(query): Query<ClaimsQuery>) -> Result<Answer, Error> {
-    let only = query.pool.map(|pool| Term::equal("pool", pool)).into_iter().collect();
-    let ClaimsQuery { limit, page_token, filter, sort, fields, count, .. } = query;
-    let query = ListQuery { limit, page_token, filter, sort, fields, count };
+async fn list_claims(
+    State(app): State<App>,
+    actor: Actor,
+    Query(query): Query<ClaimsQuery>,
+) -> Result<Answer, Error> {
+    let only = query
+        .pool
+        .map(|pool| Term::equal("pool", pool))
+        .into_iter()
+        .collect();
+    let ClaimsQuery {
+        limit,
+        page_token,
+        filter,
+        sort,
+        fields,
+        count,
+        ..
+    } = query;
+    let query = ListQuery {
+        limit,
+        page_token,
+        filter,
+        sort,
+        fields,
+        count,
+    };
     let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
         let rows = db::claims::list_by_id(conn, ids).await?;
         view::objects(conn, rows).await
     };
     let mut conn = app.pool.acquire().await?;
     let only = (only, &actor.sight());
-    paging::page(&mut conn, &CLAIMS, &query, only, load, |claim| (claim.id, claim.name.as_str())).await
+    paging::page(&mut conn, &CLAIMS, &query, only, load, |claim| {
+        (claim.id, claim.name.as_str())
+    })
+    .await
 }
 
 /// How long to wait.
@@ -98,7 +128,11 @@ async fn get_claim(
     Path(claim): Path<String>,
     Query(query): Query<WaitQuery>,
 ) -> Result<Answer, Error> {
-    let deadline = Instant::now() + query.wait.as_deref().map_or(Ok(Duration::ZERO), waiting::duration)?;
+    let deadline = Instant::now()
+        + query
+            .wait
+            .as_deref()
+            .map_or(Ok(Duration::ZERO), waiting::duration)?;
     let mut changes = app.wake_readers.subscribe();
     let mut key = claim;
     loop {

@@ -63,8 +63,14 @@ pub(super) async fn delete_claim(
     Query(query): Query<ReleaseQuery>,
     preconditions: Preconditions,
 ) -> Result<Answer, Error> {
-    let disks = if query.erase_now { Disks::ErasedNow } else { Disks::Kept };
-    begin(&app, &actor, &key, preconditions, disks).await.map(|(_, answer)| answer)
+    let disks = if query.erase_now {
+        Disks::ErasedNow
+    } else {
+        Disks::Kept
+    };
+    begin(&app, &actor, &key, preconditions, disks)
+        .await
+        .map(|(_, answer)| answer)
 }
 
 /// Releases as a page does, which says the generation it showed.
@@ -78,7 +84,15 @@ pub async fn release_claim(
     generation: i64,
     disks: Disks,
 ) -> Result<OperationId, Error> {
-    begin(app, actor, key, Preconditions::generation(generation), disks).await.map(|(operation, _)| operation)
+    begin(
+        app,
+        actor,
+        key,
+        Preconditions::generation(generation),
+        disks,
+    )
+    .await
+    .map(|(operation, _)| operation)
 }
 
 async fn begin(
@@ -95,9 +109,16 @@ async fn begin(
             _ if node.protected => return Err(protected(&node)),
             ("bound", _) => {
                 let pool = approvals::pool_of(conn, claim.pool_id).await?;
-                let wanted = Wanted { claim: &claim, replacement: None, disks, reason: None };
+                let wanted = Wanted {
+                    claim: &claim,
+                    replacement: None,
+                    disks,
+                    reason: None,
+                };
                 match approvals::needed(conn, app, actor, wanted, &pool).await? {
-                    Some((_, because)) if dry_run::asked() => return Err(approvals::alone(&because)),
+                    Some((_, because)) if dry_run::asked() => {
+                        return Err(approvals::alone(&because));
+                    }
                     // The request stays, and the answer says that it is one.
                     Some((id, because)) => return Ok(Err(Error::SecondPerson { id, because })),
                     None => release(conn, app, actor, (&node, &claim), &pool, disks).await?,
@@ -107,9 +128,16 @@ async fn begin(
                 if disks == Disks::ErasedNow && claim.undo_until.is_some() {
                     // As a release of its own: what was released to be kept, perhaps by somebody else, is not erased beyond a limit either.
                     let pool = approvals::pool_of(conn, claim.pool_id).await?;
-                    let wanted = Wanted { claim: &claim, replacement: None, disks, reason: None };
+                    let wanted = Wanted {
+                        claim: &claim,
+                        replacement: None,
+                        disks,
+                        reason: None,
+                    };
                     match approvals::needed(conn, app, actor, wanted, &pool).await? {
-                        Some((_, because)) if dry_run::asked() => return Err(approvals::alone(&because)),
+                        Some((_, because)) if dry_run::asked() => {
+                            return Err(approvals::alone(&because));
+                        }
                         Some((id, because)) => return Ok(Err(Error::SecondPerson { id, because })),
                         None => erase_now(conn, app, actor, &claim, operation).await?,
                     }
@@ -153,9 +181,14 @@ pub(in crate::http) async fn plan(
             if let Some(because) = approvals::beyond(&limits) {
                 return Err(approvals::alone(&because));
             }
-            let coming = coming(conn, claim.id).await?.map(|one| one.coming_node_name);
+            let coming = coming(conn, claim.id)
+                .await?
+                .map(|one| one.coming_node_name);
             release(conn, app, actor, (&node, &claim), &pool, disks).await?;
-            Ok(Some(Released { limits, nodes: [claim.node_name].into_iter().chain(coming).collect() }))
+            Ok(Some(Released {
+                limits,
+                nodes: [claim.node_name].into_iter().chain(coming).collect(),
+            }))
         }
         _ => Ok(None),
     }
@@ -176,13 +209,19 @@ pub(in crate::http) async fn approved(
         _ if node.protected => Err(protected(node)),
         "bound" => {
             let pool = approvals::pool_of(conn, claim.pool_id).await?;
-            let asker = Actor { name: asked.to_owned(), ..by.clone() };
+            let asker = Actor {
+                name: asked.to_owned(),
+                ..by.clone()
+            };
             release(conn, app, &asker, (node, claim), &pool, disks).await
         }
         // It was being released when somebody asked for its disks to be erased at once.
         "releasing" if disks == Disks::ErasedNow => {
             let operation = claim.operation.ok_or_else(|| over(claim))?;
-            let asker = Actor { name: asked.to_owned(), ..by.clone() };
+            let asker = Actor {
+                name: asked.to_owned(),
+                ..by.clone()
+            };
             erase_now(conn, app, &asker, claim, operation).await?;
             Ok(operation)
         }
@@ -192,31 +231,48 @@ pub(in crate::http) async fn approved(
 
 /// The claim, under the lock of its node, which orders releases; and of the node that is on its way for it, if one is. Which nodes these are can change until
 /// they are locked.
-pub(in crate::http) async fn locked(conn: &mut PgConnection, key: &str) -> Result<(LockedNode, ClaimRow), Error> {
+pub(in crate::http) async fn locked(
+    conn: &mut PgConnection,
+    key: &str,
+) -> Result<(LockedNode, ClaimRow), Error> {
     let missing = || Error::NotFound(format!("claim {key:?}"));
     let mut found = db::claims::find(conn, key).await?.ok_or_else(missing)?;
     for _ in 0..ROUNDS {
         let coming = db::replacements::find_coming(conn, found.id).await?;
-        let mut nodes: Vec<NodeId> = [found.node].into_iter().chain(coming.map(|(_, node)| node)).collect();
+        let mut nodes: Vec<NodeId> = [found.node]
+            .into_iter()
+            .chain(coming.map(|(_, node)| node))
+            .collect();
         // In one order, as whoever holds two of them.
         nodes.sort_by_key(|node| node.0);
         let mut own = None;
         for id in nodes {
-            let node = db::nodes::find_for_update(conn, &id.to_string()).await?.ok_or_else(missing)?;
+            let node = db::nodes::find_for_update(conn, &id.to_string())
+                .await?
+                .ok_or_else(missing)?;
             own = own.or(Some(node).filter(|node| node.id == found.node));
         }
-        let again = db::claims::find(conn, &found.id.to_string()).await?.ok_or_else(missing)?;
-        let stays = again.node == found.node && db::replacements::find_coming(conn, again.id).await? == coming;
+        let again = db::claims::find(conn, &found.id.to_string())
+            .await?
+            .ok_or_else(missing)?;
+        let stays = again.node == found.node
+            && db::replacements::find_coming(conn, again.id).await? == coming;
         match own.filter(|_| stays) {
             Some(node) => return Ok((node, again)),
             None => found = again,
         }
     }
-    Err(Error::conflict("contended", format!("The claim {} is changing nodes; try again.", found.name)))
+    Err(Error::conflict(
+        "contended",
+        format!("The claim {} is changing nodes; try again.", found.name),
+    ))
 }
 
 /// What brings another node for a claim, while it comes.
-pub(super) async fn coming(conn: &mut PgConnection, claim: ClaimId) -> Result<Option<Replacement>, Error> {
+pub(super) async fn coming(
+    conn: &mut PgConnection,
+    claim: ClaimId,
+) -> Result<Option<Replacement>, Error> {
     match db::replacements::find_coming(conn, claim).await? {
         Some((coming, _)) => db::replacements::find(conn, coming).await,
         None => Ok(None),
@@ -234,14 +290,21 @@ async fn erase_now(
     let now = app.clock.now();
     db::claims::end_undo(conn, claim.id).await?;
     db::lifecycle::make_due(conn, claim.node, now).await?;
-    let summary =
-        format!("the disks of {} are kept no longer: the claim {} is erased at once", claim.node_name, claim.name);
-    let event = actor.event(now, "claim.erase_now", Some(claim.node), summary).under(Some(operation));
+    let summary = format!(
+        "the disks of {} are kept no longer: the claim {} is erased at once",
+        claim.node_name, claim.name
+    );
+    let event = actor
+        .event(now, "claim.erase_now", Some(claim.node), summary)
+        .under(Some(operation));
     db::events::insert(conn, event.with(json!({ "claim": claim.name }))).await
 }
 
 pub(super) fn protected(node: &LockedNode) -> Error {
-    Error::conflict("protected", format!("{} is protected; clear that first.", node.name))
+    Error::conflict(
+        "protected",
+        format!("{} is protected; clear that first.", node.name),
+    )
 }
 
 pub(super) fn over(claim: &ClaimRow) -> Error {
@@ -258,7 +321,10 @@ async fn release(
 ) -> Result<OperationId, Error> {
     let now = app.clock.now();
     let message = format!("released by deleting the claim {}", claim.name);
-    let new = NewOperation { claim: Some(claim.id), ..actor.operation(now, "release", claim.node, message) };
+    let new = NewOperation {
+        claim: Some(claim.id),
+        ..actor.operation(now, "release", claim.node, message)
+    };
     let window = SignedDuration::from_secs(i64::from(pool.undo_window_s));
     let given = Given {
         claim: claim.id,
@@ -269,11 +335,17 @@ async fn release(
         undo_until: (disks == Disks::Kept && !window.is_zero()).then(|| now + window),
     };
     if let Some(one) = coming(conn, claim.id).await? {
-        let by = By { actor: &actor.name, request_id: actor.request_id.as_deref() };
+        let by = By {
+            actor: &actor.name,
+            request_id: actor.request_id.as_deref(),
+        };
         let why = format!("the claim {} is released", claim.name);
         replacements::give_back(conn, &one, by, &why, now).await?;
     }
-    let summary = format!("{} is released: the claim {} was deleted", claim.node_name, claim.name);
+    let summary = format!(
+        "{} is released: the claim {} was deleted",
+        claim.node_name, claim.name
+    );
     let event = actor.event(now, "claim.releasing", Some(claim.node), summary);
     match releases::begin(conn, &given, &new, event).await? {
         true => Ok(new.id),

@@ -38,9 +38,16 @@ const REASON: usize = 1000;
 /// What came of asking.
 enum Asked {
     /// This operation brings the node.
-    Begun { operation: OperationId, node: String },
+    Begun {
+        operation: OperationId,
+        node: String,
+    },
     /// A second person must agree first.
-    Waits { approval: Uuid, because: String, node: String },
+    Waits {
+        approval: Uuid,
+        because: String,
+        node: String,
+    },
 }
 
 /// Gives a claim another node: an available one of its pool and selector, or the one that is named, is installed and passes its gates; only once it serves
@@ -83,11 +90,15 @@ pub async fn replace(
         preconditions.allow_removal(claim.generation)?;
         let pool = approvals::pool_of(conn, claim.pool_id).await?;
         match ask(conn, app, actor, (&node, &claim), (&pool, body)).await? {
-            Asked::Begun { node, .. } if dry_run::asked() => Answer::ok(&told(&claim, &pool, &node)).map(Effect::Told),
+            Asked::Begun { node, .. } if dry_run::asked() => {
+                Answer::ok(&told(&claim, &pool, &node)).map(Effect::Told)
+            }
             Asked::Begun { operation, .. } => Ok(Effect::Begun(operation)),
             Asked::Waits { because, .. } if dry_run::asked() => Err(approvals::alone(&because)),
             // The request stays, and the answer says that it is one; it is not the answer to keep under the request's key.
-            Asked::Waits { approval, because, .. } => {
+            Asked::Waits {
+                approval, because, ..
+            } => {
                 let waits = Answer::ok(&json!({ "approval": approval, "because": because }))?;
                 Ok(Effect::Told(waits.status(StatusCode::CONFLICT)))
             }
@@ -98,24 +109,38 @@ pub async fn replace(
         return Ok(answer);
     }
     let text = |name: &str| answer.body[name].as_str().unwrap_or_default().to_owned();
-    Err(Error::SecondPerson { id: text("approval").parse().map_err(Error::internal)?, because: text("because") })
+    Err(Error::SecondPerson {
+        id: text("approval").parse().map_err(Error::internal)?,
+        because: text("because"),
+    })
 }
 
 /// What replacing would do, for a page: nothing stays.
 ///
 /// # Errors
 /// What refuses it, as [`replace_claim`] answers; that a second person must agree is told in the plan.
-pub async fn plan(app: &App, actor: &Actor, key: &str, body: &ReplaceClaim) -> Result<NodePlan, Error> {
+pub async fn plan(
+    app: &App,
+    actor: &Actor,
+    key: &str,
+    body: &ReplaceClaim,
+) -> Result<NodePlan, Error> {
     writing::tell(app, async |conn| {
         let (node, claim) = release::locked(conn, key).await?;
         let pool = approvals::pool_of(conn, claim.pool_id).await?;
-        Ok(match ask(conn, app, actor, (&node, &claim), (&pool, body)).await? {
-            Asked::Begun { node, .. } => told(&claim, &pool, &node),
-            Asked::Waits { because, node, .. } => {
-                let blockers = vec![format!("{because} Somebody else is asked to agree first.")];
-                NodePlan { blockers, ..told(&claim, &pool, &node) }
-            }
-        })
+        Ok(
+            match ask(conn, app, actor, (&node, &claim), (&pool, body)).await? {
+                Asked::Begun { node, .. } => told(&claim, &pool, &node),
+                Asked::Waits { because, node, .. } => {
+                    let blockers =
+                        vec![format!("{because} Somebody else is asked to agree first.")];
+                    NodePlan {
+                        blockers,
+                        ..told(&claim, &pool, &node)
+                    }
+                }
+            },
+        )
     })
     .await
 }
@@ -134,9 +159,20 @@ pub(in crate::http) async fn approved(
     if let Some((operation, _)) = under_way(conn, (node, claim), body).await? {
         return Ok(operation);
     }
-    let asker = Actor { name: asked.to_owned(), ..by.clone() };
+    let asker = Actor {
+        name: asked.to_owned(),
+        ..by.clone()
+    };
     let spare = find_spare(conn, by, claim, body).await?;
-    bind(conn, app, &asker, (node, claim), &spare, body.reason.as_deref()).await
+    bind(
+        conn,
+        app,
+        &asker,
+        (node, claim),
+        &spare,
+        body.reason.as_deref(),
+    )
+    .await
 }
 
 /// Begins, or finds that it has begun, or asks for a second person. The caller holds the claim's node.
@@ -147,20 +183,40 @@ async fn ask(
     (node, claim): (&LockedNode, &ClaimRow),
     (pool, body): (&PoolSpec, &ReplaceClaim),
 ) -> Result<Asked, Error> {
-    let reason = body.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
+    let reason = body
+        .reason
+        .as_deref()
+        .map(str::trim)
+        .filter(|reason| !reason.is_empty());
     if reason.is_some_and(|reason| reason.len() > REASON) {
-        return Err(Error::unprocessable("/reason", "out_of_range", format!("At most {REASON} bytes.")));
+        return Err(Error::unprocessable(
+            "/reason",
+            "out_of_range",
+            format!("At most {REASON} bytes."),
+        ));
     }
     if let Some((operation, node)) = under_way(conn, (node, claim), body).await? {
         return Ok(Asked::Begun { operation, node });
     }
     let spare = find_spare(conn, actor, claim, body).await?;
-    let wanted = Wanted { claim, replacement: Some(body.node.as_deref()), disks: Disks::Kept, reason };
+    let wanted = Wanted {
+        claim,
+        replacement: Some(body.node.as_deref()),
+        disks: Disks::Kept,
+        reason,
+    };
     if let Some((approval, because)) = approvals::needed(conn, app, actor, wanted, pool).await? {
-        return Ok(Asked::Waits { approval, because, node: spare.name });
+        return Ok(Asked::Waits {
+            approval,
+            because,
+            node: spare.name,
+        });
     }
     let operation = bind(conn, app, actor, (node, claim), &spare, reason).await?;
-    Ok(Asked::Begun { operation, node: spare.name })
+    Ok(Asked::Begun {
+        operation,
+        node: spare.name,
+    })
 }
 
 /// What brings a node for the claim already, with that node; an error where the claim cannot have another one, or another one than asked for comes.
@@ -173,17 +229,29 @@ async fn under_way(
         _ if node.protected => return Err(release::protected(node)),
         "bound" => {}
         "releasing" => {
-            let detail = format!("The claim {} is being released: it gets no other node.", claim.name);
+            let detail = format!(
+                "The claim {} is being released: it gets no other node.",
+                claim.name
+            );
             return Err(Error::conflict("releasing", detail));
         }
         _ => return Err(release::over(claim)),
     }
     if let Some(other) = &claim.replaces {
-        let detail = format!("{} is on its way for the claim {other}: it is not replaced itself.", claim.node_name);
+        let detail = format!(
+            "{} is on its way for the claim {other}: it is not replaced itself.",
+            claim.node_name
+        );
         return Err(Error::conflict("replacing", detail));
     }
-    let Some(one) = release::coming(conn, claim.id).await? else { return Ok(None) };
-    if body.node.as_ref().is_none_or(|name| *name == one.coming_node_name || *name == one.coming_node.to_string()) {
+    let Some(one) = release::coming(conn, claim.id).await? else {
+        return Ok(None);
+    };
+    if body
+        .node
+        .as_ref()
+        .is_none_or(|name| *name == one.coming_node_name || *name == one.coming_node.to_string())
+    {
         return Ok(Some((one.operation, one.coming_node_name)));
     }
     let detail = format!(
@@ -203,13 +271,26 @@ async fn find_spare(
     let profile = create::profile(conn, claim.pool_id).await?;
     let spare = match &body.node {
         Some(name) if *name == claim.node_name || *name == claim.node.to_string() => {
-            return Err(Error::unprocessable("/node", "same", format!("{} has this node.", claim.name)));
+            return Err(Error::unprocessable(
+                "/node",
+                "same",
+                format!("{} has this node.", claim.name),
+            ));
         }
         Some(name) => create::named(conn, ("/node", name), profile).await?,
         None => {
-            let spec: ClaimSpec = serde_json::from_value(claim.spec.clone()).map_err(Error::internal)?;
+            let spec: ClaimSpec =
+                serde_json::from_value(claim.spec.clone()).map_err(Error::internal)?;
             let labels = spec.selector.unwrap_or_default();
-            let found = create::any(conn, &Fits { labels: &labels, profile, site: None }).await?;
+            let found = create::any(
+                conn,
+                &Fits {
+                    labels: &labels,
+                    profile,
+                    site: None,
+                },
+            )
+            .await?;
             found.ok_or_else(|| Error::conflict("no_spare", no_spare(claim, &json!(labels))))?
         }
     };
@@ -223,7 +304,10 @@ async fn find_spare(
 /// What to do where nothing is to spare.
 fn no_spare(claim: &ClaimRow, labels: &Value) -> String {
     let fits = match labels.as_object().filter(|labels| !labels.is_empty()) {
-        Some(_) => format!("of the pool {}'s hardware profile with the labels {labels}", claim.pool),
+        Some(_) => format!(
+            "of the pool {}'s hardware profile with the labels {labels}",
+            claim.pool
+        ),
         None => format!("of the pool {}'s hardware profile", claim.pool),
     };
     format!(
@@ -243,9 +327,17 @@ async fn bind(
     reason: Option<&str>,
 ) -> Result<OperationId, Error> {
     let (now, id) = (app.clock.now(), ClaimId::new());
-    let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-    let message = format!("{} comes for the claim {} in the place of {}{because}", spare.name, claim.name, node.name);
-    let new = NewOperation { claim: Some(claim.id), ..actor.operation(now, "replace", spare.id, message.clone()) };
+    let because = reason
+        .map(|reason| format!(": {reason}"))
+        .unwrap_or_default();
+    let message = format!(
+        "{} comes for the claim {} in the place of {}{because}",
+        spare.name, claim.name, node.name
+    );
+    let new = NewOperation {
+        claim: Some(claim.id),
+        ..actor.operation(now, "replace", spare.id, message.clone())
+    };
     let operation = new.id;
     let coming = NewClaim {
         id,
@@ -264,9 +356,24 @@ async fn bind(
     db::claims::insert(conn, &coming).await?;
     db::operations::insert(conn, &new).await?;
     db::nodes::set_assignment(conn, spare.id, spare.epoch + 1, operation, now).await?;
-    let told = ("claim.created", format!("{} claimed for {} by {}", spare.name, claim.pool, coming.name));
+    let told = (
+        "claim.created",
+        format!(
+            "{} claimed for {} by {}",
+            spare.name, claim.pool, coming.name
+        ),
+    );
     create::record(conn, app, actor, spare.id, operation, told, &coming.name).await?;
-    create::record(conn, app, actor, node.id, operation, ("claim.replacing", message), &claim.name).await?;
+    create::record(
+        conn,
+        app,
+        actor,
+        node.id,
+        operation,
+        ("claim.replacing", message),
+        &claim.name,
+    )
+    .await?;
     Ok(operation)
 }
 
@@ -285,7 +392,9 @@ fn told(claim: &ClaimRow, pool: &PoolSpec, spare: &str) -> NodePlan {
                 pool.image, pool.suite
             ),
             format!("{name}: has {node} until {spare} is in service, and {spare} from then on"),
-            format!("{node}: is then drained and taken out of its cluster; {kept}all of its disks are wiped"),
+            format!(
+                "{node}: is then drained and taken out of its cluster; {kept}all of its disks are wiped"
+            ),
         ],
         blockers: Vec::new(),
     }

@@ -27,13 +27,19 @@ const BATCH: i64 = 20;
 ///
 /// # Errors
 /// When the database fails.
-pub(crate) async fn fill(conn: &mut PgConnection, app: &App, pool: &ObjectRow) -> Result<i64, Error> {
+pub(crate) async fn fill(
+    conn: &mut PgConnection,
+    app: &App,
+    pool: &ObjectRow,
+) -> Result<i64, Error> {
     let missing = wanted(pool)? - db::replicas::count(conn, pool.id).await?.claimed;
     let labels = BTreeMap::new();
     let fits = fits(conn, pool, &labels).await?;
     let mut made = 0;
     while made < missing.min(BATCH) {
-        let Some(node) = create::any(conn, &fits).await? else { break };
+        let Some(node) = create::any(conn, &fits).await? else {
+            break;
+        };
         let id = ClaimId::new();
         let spec = ClaimSpec::new(pool.name.clone(), None, Some(BTreeMap::new()));
         let made_of = Made {
@@ -61,18 +67,24 @@ pub(crate) async fn fill(conn: &mut PgConnection, app: &App, pool: &ObjectRow) -
 ///
 /// # Errors
 /// When the database fails.
-pub async fn standing(conn: &mut PgConnection, pool: &ObjectRow) -> Result<Option<PoolReplicas>, Error> {
+pub async fn standing(
+    conn: &mut PgConnection,
+    pool: &ObjectRow,
+) -> Result<Option<PoolReplicas>, Error> {
     let spec: PoolSpec = document::typed(&pool.spec)?;
-    let Some(wanted) = spec.replicas else { return Ok(None) };
+    let Some(wanted) = spec.replicas else {
+        return Ok(None);
+    };
     let made = db::replicas::count(conn, pool.id).await?;
     let missing = (i64::from(wanted) - made.claimed).max(0);
     let coming = i64::try_from(next_nodes(conn, pool).await?.len()).unwrap_or(missing);
     let short = missing - coming;
     let surplus = (made.claimed - i64::from(wanted)).max(0);
     let because = match (coming, short, surplus) {
-        (1.., _, _) if db::cautions::find_open(conn).await?.is_some() => {
-            Some("The database was put back: nothing is claimed until `muster caution confirm`.".to_owned())
-        }
+        (1.., _, _) if db::cautions::find_open(conn).await?.is_some() => Some(
+            "The database was put back: nothing is claimed until `muster caution confirm`."
+                .to_owned(),
+        ),
         (_, 1.., _) => Some(no_nodes(&spec, short, made.leaving)),
         (_, _, 1..) => Some(format!(
             "{surplus} more than it asks for, and nothing is released because a number was lowered: `muster claim delete` those that are to go."
@@ -100,7 +112,10 @@ pub async fn standing(conn: &mut PgConnection, pool: &ObjectRow) -> Result<Optio
 ///
 /// # Errors
 /// When the database fails.
-pub(in crate::http) async fn next_nodes(conn: &mut PgConnection, pool: &ObjectRow) -> Result<Vec<String>, Error> {
+pub(in crate::http) async fn next_nodes(
+    conn: &mut PgConnection,
+    pool: &ObjectRow,
+) -> Result<Vec<String>, Error> {
     let missing = wanted(pool)? - db::replicas::count(conn, pool.id).await?.claimed;
     if missing <= 0 {
         return Ok(Vec::new());
@@ -111,7 +126,9 @@ pub(in crate::http) async fn next_nodes(conn: &mut PgConnection, pool: &ObjectRo
 }
 
 fn wanted(pool: &ObjectRow) -> Result<i64, Error> {
-    Ok(document::typed::<PoolSpec>(&pool.spec)?.replicas.map_or(0, i64::from))
+    Ok(document::typed::<PoolSpec>(&pool.spec)?
+        .replicas
+        .map_or(0, i64::from))
 }
 
 /// Available nodes of the pool's hardware profile, at the site of its cluster: no other node could be admitted there, and whoever may ask for replicas may
@@ -122,17 +139,32 @@ async fn fits<'labels>(
     labels: &'labels BTreeMap<String, String>,
 ) -> Result<Fits<'labels>, Error> {
     let profile = create::profile(conn, pool.id).await?;
-    let missing = |what: &str| Error::internal(anyhow::anyhow!("the pool {} has no {what}", pool.name));
-    let cluster = db::objects::find_target(conn, pool.id, "/spec/cluster").await?.ok_or_else(|| missing("cluster"))?;
-    let site = db::objects::find_target(conn, cluster.id, "/spec/site").await?.ok_or_else(|| missing("site"))?;
-    Ok(Fits { labels, profile, site: Some(site.id) })
+    let missing =
+        |what: &str| Error::internal(anyhow::anyhow!("the pool {} has no {what}", pool.name));
+    let cluster = db::objects::find_target(conn, pool.id, "/spec/cluster")
+        .await?
+        .ok_or_else(|| missing("cluster"))?;
+    let site = db::objects::find_target(conn, cluster.id, "/spec/site")
+        .await?
+        .ok_or_else(|| missing("site"))?;
+    Ok(Fits {
+        labels,
+        profile,
+        site: Some(site.id),
+    })
 }
 
 fn no_nodes(spec: &PoolSpec, short: i64, leaving: i64) -> String {
-    let profile = spec.profile.as_ref().map(|name| format!(" with the hardware profile {name}")).unwrap_or_default();
+    let profile = spec
+        .profile
+        .as_ref()
+        .map(|name| format!(" with the hardware profile {name}"))
+        .unwrap_or_default();
     let leaving = match leaving {
         0 => String::new(),
-        count => format!(" {count} of its own are being released: their nodes count again once they are clean."),
+        count => format!(
+            " {count} of its own are being released: their nodes count again once they are clean."
+        ),
     };
     format!(
         "{short} more are asked for, and no node{profile} is available at the site of {}: `muster node list --filter state=available`.{leaving} It goes on \
@@ -141,11 +173,20 @@ fn no_nodes(spec: &PoolSpec, short: i64, leaving: i64) -> String {
     )
 }
 
-async fn begin(conn: &mut PgConnection, pool: &ObjectRow, short: i64, now: Timestamp) -> Result<(), Error> {
+async fn begin(
+    conn: &mut PgConnection,
+    pool: &ObjectRow,
+    short: i64,
+    now: Timestamp,
+) -> Result<(), Error> {
     if !db::replicas::begin_shortage(conn, pool.id, now).await? {
         return Ok(());
     }
-    let summary = format!("{} finds no node for {short} of the {} claims it asks for", pool.name, wanted(pool)?);
+    let summary = format!(
+        "{} finds no node for {short} of the {} claims it asks for",
+        pool.name,
+        wanted(pool)?
+    );
     tell(conn, pool, ("pool.short", summary), now).await
 }
 
@@ -153,7 +194,16 @@ async fn end(conn: &mut PgConnection, pool: &ObjectRow, now: Timestamp) -> Resul
     if !db::replicas::end_shortage(conn, pool.id).await? {
         return Ok(());
     }
-    tell(conn, pool, ("pool.filled", format!("{} lacks no node any more", pool.name)), now).await
+    tell(
+        conn,
+        pool,
+        (
+            "pool.filled",
+            format!("{} lacks no node any more", pool.name),
+        ),
+        now,
+    )
+    .await
 }
 
 async fn tell(
@@ -163,5 +213,9 @@ async fn tell(
     now: Timestamp,
 ) -> Result<(), Error> {
     let event = db::events::NewEvent::new(now, "muster", kind, summary).about(pool.id);
-    db::events::insert(conn, event.with(json!({ "pool": pool.name, "wanted": wanted(pool)? }))).await
+    db::events::insert(
+        conn,
+        event.with(json!({ "pool": pool.name, "wanted": wanted(pool)? })),
+    )
+    .await
 }

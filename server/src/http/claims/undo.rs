@@ -39,7 +39,12 @@ pub(super) async fn undo_release(
 ///
 /// # Errors
 /// As [`undo_release`] answers.
-pub async fn undo(app: &App, actor: &Actor, key: &str, idempotency: IdempotencyKey) -> Result<Answer, Error> {
+pub async fn undo(
+    app: &App,
+    actor: &Actor,
+    key: &str,
+    idempotency: IdempotencyKey,
+) -> Result<Answer, Error> {
     writing::once(app, actor, idempotency, &(), async |conn| {
         let (node, claim) = release::locked(conn, key).await?;
         if let ("bound", Some(operation)) = (claim.state.as_str(), claim.operation)
@@ -49,12 +54,17 @@ pub async fn undo(app: &App, actor: &Actor, key: &str, idempotency: IdempotencyK
         }
         let epoch = node.epoch + 1;
         if !db::claims::set_bound_again(conn, claim.id, epoch, app.clock.now()).await? {
-            let detail = format!("The claim {} is not being released, or its node is being wiped already.", claim.name);
+            let detail = format!(
+                "The claim {} is not being released, or its node is being wiped already.",
+                claim.name
+            );
             return Err(Error::conflict("not_undoable", detail));
         }
         // Whoever agreed afterwards to have the disks erased would begin a release anew.
         db::approvals::withdraw(conn, claim.id, &actor.name, app.clock.now()).await?;
-        write(conn, app, actor, &claim, epoch).await.map(Effect::Begun)
+        write(conn, app, actor, &claim, epoch)
+            .await
+            .map(Effect::Begun)
     })
     .await
 }
@@ -68,7 +78,10 @@ async fn write(
 ) -> Result<OperationId, Error> {
     let now = app.clock.now();
     let message = format!("the release of {} is undone", claim.name);
-    let new = NewOperation { claim: Some(claim.id), ..actor.operation(now, "undo", claim.node, message) };
+    let new = NewOperation {
+        claim: Some(claim.id),
+        ..actor.operation(now, "undo", claim.node, message)
+    };
     let operation = new.id;
     if let Some(former) = claim.operation {
         let message = format!("undone (operation {operation})");
@@ -85,7 +98,19 @@ async fn write(
     if let Some(stays) = stays {
         db::operations::end(conn, operation, "succeeded", &stays, now).await?;
     }
-    let summary = format!("{} is kept: the release of the claim {} was undone", claim.node_name, claim.name);
-    super::create::record(conn, app, actor, claim.node, operation, ("claim.undone", summary), &claim.name).await?;
+    let summary = format!(
+        "{} is kept: the release of the claim {} was undone",
+        claim.node_name, claim.name
+    );
+    super::create::record(
+        conn,
+        app,
+        actor,
+        claim.node,
+        operation,
+        ("claim.undone", summary),
+        &claim.name,
+    )
+    .await?;
     Ok(operation)
 }

@@ -33,7 +33,10 @@ pub(super) async fn load(conn: &mut PgConnection, key: &str) -> Result<ClaimObje
 ///
 /// # Errors
 /// When the database fails or a row is impossible.
-pub(super) async fn objects(conn: &mut PgConnection, rows: Vec<ClaimRow>) -> Result<Vec<ClaimObject>, Error> {
+pub(super) async fn objects(
+    conn: &mut PgConnection,
+    rows: Vec<ClaimRow>,
+) -> Result<Vec<ClaimObject>, Error> {
     let ids: Vec<Uuid> = rows.iter().map(|row| row.id.0).collect();
     let mut changes: BTreeMap<ClaimId, Vec<ChangeRow>> = BTreeMap::new();
     for change in db::replacements::list(conn, &ids).await? {
@@ -58,7 +61,8 @@ fn object(row: ClaimRow, changes: Vec<ChangeRow>) -> Result<ClaimObject, Error> 
     let wait_for: WaitFor = row.wait_for.parse().map_err(impossible)?;
     let node_state: State = row.node_state.parse().map_err(Error::internal)?;
     let stands = standing(wait_for, state, node_state);
-    let (coming, leaving): (Vec<ChangeRow>, Vec<ChangeRow>) = changes.into_iter().partition(|row| row.state == "bound");
+    let (coming, leaving): (Vec<ChangeRow>, Vec<ChangeRow>) =
+        changes.into_iter().partition(|row| row.state == "bound");
     let of_pool = |name: &str| row.pool_spec[name].as_str().unwrap_or_default().to_owned();
     let status = ClaimStatus {
         state,
@@ -66,9 +70,15 @@ fn object(row: ClaimRow, changes: Vec<ChangeRow>) -> Result<ClaimObject, Error> 
         stuck: stands == Standing::Stuck,
         epoch: row.epoch,
         released_at: row.released_at.map(|at| at.to_jiff()),
-        undo_until: row.undo_until.filter(|_| state == ClaimState::Releasing).map(|at| at.to_jiff()),
+        undo_until: row
+            .undo_until
+            .filter(|_| state == ClaimState::Releasing)
+            .map(|at| at.to_jiff()),
         // Once released, the node is busy with somebody else's.
-        operation: row.operation.filter(|_| state != ClaimState::Released).map(|id| id.0),
+        operation: row
+            .operation
+            .filter(|_| state != ClaimState::Released)
+            .map(|id| id.0),
         replacement: coming.into_iter().next().map(change),
         leaving: leaving.into_iter().map(change).collect(),
         effective_wait_for: wait_for.as_str().to_owned(),

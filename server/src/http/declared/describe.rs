@@ -2,7 +2,9 @@
 
 use muster_api::kind::Kind;
 use muster_api::object::{Draft, Object};
-use utoipa::openapi::path::{HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, Paths};
+use utoipa::openapi::path::{
+    HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, Paths,
+};
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::schema::{Array, Object as Plain, ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::{Content, Ref, RefOr, Required, ResponseBuilder};
@@ -15,8 +17,10 @@ type Schemas = Vec<(String, RefOr<Schema>)>;
 
 /// The schemas of a kind: its object, what a client writes, a page, and everything they are made of.
 pub(in crate::http) fn schemas<K: Kind>() -> Schemas {
-    let mut schemas =
-        vec![(K::name().into_owned(), K::schema()), (K::Status::name().into_owned(), K::Status::schema())];
+    let mut schemas = vec![
+        (K::name().into_owned(), K::schema()),
+        (K::Status::name().into_owned(), K::Status::schema()),
+    ];
     K::schemas(&mut schemas);
     K::Status::schemas(&mut schemas);
     <Object<K, K::Status> as ToSchema>::schemas(&mut schemas);
@@ -52,13 +56,18 @@ fn list<K: Kind>() -> Operation {
     for parameter in ListQuery::into_params(|| Some(ParameterIn::Query)) {
         operation = operation.parameter(parameter);
     }
-    operation.response("200", json("The page", &format!("{}Page", K::SCHEMA))).build()
+    operation
+        .response("200", json("The page", &format!("{}Page", K::SCHEMA)))
+        .build()
 }
 
 fn get<K: Kind>() -> Operation {
     operation::<K>("get", K::KIND, "One, by name or id")
         .parameter(name())
-        .response("200", json("The object; its generation is the ETag", K::SCHEMA))
+        .response(
+            "200",
+            json("The object; its generation is the ETag", K::SCHEMA),
+        )
         .response("404", problem("There is none"))
         .build()
 }
@@ -68,7 +77,10 @@ fn put<K: Kind>() -> Operation {
         .parameter(name())
         .parameter(header("If-Match", "The ETag that is replaced"))
         .parameter(header("If-None-Match", "`*`: create only"))
-        .request_body(Some(body("application/json", &format!("{}Draft", K::SCHEMA))))
+        .request_body(Some(body(
+            "application/json",
+            &format!("{}Draft", K::SCHEMA),
+        )))
         .response("200", json("Replaced, or as it was", K::SCHEMA))
         .response("201", json("Created", K::SCHEMA))
         .response("412", problem("The precondition does not hold"))
@@ -77,30 +89,38 @@ fn put<K: Kind>() -> Operation {
 }
 
 fn patch<K: Kind>() -> Operation {
-    operation::<K>("patch", K::KIND, "Applies a JSON merge patch (RFC 7396) to labels, annotations and spec")
-        .parameter(name())
-        .parameter(header("If-Match", "The ETag that is changed"))
-        .request_body(Some(
-            RequestBodyBuilder::new()
-                .content("application/merge-patch+json", Content::new(Some(any())))
-                .required(Some(Required::True))
-                .build(),
-        ))
-        .response("200", json("Changed, or as it was", K::SCHEMA))
-        .response("412", problem("The precondition does not hold"))
-        .response("422", problem("It cannot be meant: pointers say where"))
-        .build()
+    operation::<K>(
+        "patch",
+        K::KIND,
+        "Applies a JSON merge patch (RFC 7396) to labels, annotations and spec",
+    )
+    .parameter(name())
+    .parameter(header("If-Match", "The ETag that is changed"))
+    .request_body(Some(
+        RequestBodyBuilder::new()
+            .content("application/merge-patch+json", Content::new(Some(any())))
+            .required(Some(Required::True))
+            .build(),
+    ))
+    .response("200", json("Changed, or as it was", K::SCHEMA))
+    .response("412", problem("The precondition does not hold"))
+    .response("422", problem("It cannot be meant: pointers say where"))
+    .build()
 }
 
 fn delete<K: Kind>() -> Operation {
-    operation::<K>("delete", K::KIND, "Removes it, unless something refers to it")
-        .parameter(name())
-        .parameter(header("If-Match", "Required: the ETag that is removed"))
-        .response("204", ResponseBuilder::new().description("Removed").build())
-        .response("409", problem("Something refers to it"))
-        .response("412", problem("The precondition does not hold"))
-        .response("428", problem("If-Match is missing"))
-        .build()
+    operation::<K>(
+        "delete",
+        K::KIND,
+        "Removes it, unless something refers to it",
+    )
+    .parameter(name())
+    .parameter(header("If-Match", "Required: the ETag that is removed"))
+    .response("204", ResponseBuilder::new().description("Removed").build())
+    .response("409", problem("Something refers to it"))
+    .response("412", problem("The precondition does not hold"))
+    .response("428", problem("If-Match is missing"))
+    .build()
 }
 
 fn operation<K: Kind>(verb: &str, noun: &str, summary: &str) -> OperationBuilder {
@@ -142,15 +162,24 @@ fn any() -> Schema {
 }
 
 fn body(media: &str, schema: &str) -> utoipa::openapi::request_body::RequestBody {
-    RequestBodyBuilder::new().content(media, referring(schema)).required(Some(Required::True)).build()
+    RequestBodyBuilder::new()
+        .content(media, referring(schema))
+        .required(Some(Required::True))
+        .build()
 }
 
 fn json(description: &str, schema: &str) -> utoipa::openapi::Response {
-    ResponseBuilder::new().description(description).content("application/json", referring(schema)).build()
+    ResponseBuilder::new()
+        .description(description)
+        .content("application/json", referring(schema))
+        .build()
 }
 
 fn problem(description: &str) -> utoipa::openapi::Response {
-    ResponseBuilder::new().description(description).content("application/problem+json", referring("Problem")).build()
+    ResponseBuilder::new()
+        .description(description)
+        .content("application/problem+json", referring("Problem"))
+        .build()
 }
 
 fn referring(schema: &str) -> Content {

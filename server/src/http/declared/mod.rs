@@ -69,7 +69,12 @@ pub trait Declared: Kind {
     ///
     /// # Errors
     /// [`Error::Forbidden`], or when a target cannot be read any more.
-    fn allow_actor(&self, _actor: &Actor, _before: Option<&Self>, _targets: &Targets) -> Result<(), Error> {
+    fn allow_actor(
+        &self,
+        _actor: &Actor,
+        _before: Option<&Self>,
+        _targets: &Targets,
+    ) -> Result<(), Error> {
         Ok(())
     }
 
@@ -123,7 +128,11 @@ pub struct Reference<'spec> {
 impl<'spec> Reference<'spec> {
     /// A reference at `pointer` to the object of `kind` called `name`.
     pub fn new(pointer: impl Into<String>, kind: &'static str, name: &'spec str) -> Self {
-        Self { pointer: pointer.into(), kind, name }
+        Self {
+            pointer: pointer.into(),
+            kind,
+            name,
+        }
     }
 }
 
@@ -144,7 +153,11 @@ impl Targets {
 
 /// A single fault of meaning.
 pub fn fault(pointer: impl Into<String>, code: &'static str, detail: impl Into<String>) -> Fault {
-    Fault { pointer: pointer.into(), code, detail: detail.into() }
+    Fault {
+        pointer: pointer.into(),
+        code,
+        detail: detail.into(),
+    }
 }
 
 /// Somebody who may write objects of the kind.
@@ -154,7 +167,9 @@ impl<K: Declared> FromRequestParts<App> for Writer<K> {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        auth::authorise(parts, app).await.map(|actor| Self(actor, std::marker::PhantomData))
+        auth::authorise(parts, app)
+            .await
+            .map(|actor| Self(actor, std::marker::PhantomData))
     }
 }
 
@@ -166,25 +181,41 @@ pub fn routes<K: Declared>() -> OpenApiRouter<App> {
         .patch(write::patch::<K>)
         .delete(write::delete::<K>)
         .layer(DefaultBodyLimit::max(K::BODY_LIMIT));
-    OpenApiRouter::default().routes((schemas, list_paths, get(read::list::<K>))).routes((Vec::new(), one_paths, one))
+    OpenApiRouter::default()
+        .routes((schemas, list_paths, get(read::list::<K>)))
+        .routes((Vec::new(), one_paths, one))
 }
 
 /// What is wrong with labels and annotations: they end in filters, metrics and pages.
-pub fn label_faults(labels: &BTreeMap<String, String>, annotations: &BTreeMap<String, String>) -> Vec<Fault> {
+pub fn label_faults(
+    labels: &BTreeMap<String, String>,
+    annotations: &BTreeMap<String, String>,
+) -> Vec<Fault> {
     let mut faults = Vec::new();
     let key = |text: &str| {
-        (1..=63).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-/".contains(&b))
+        (1..=63).contains(&text.len())
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"._-/".contains(&b))
     };
-    for (map, member, longest) in [(labels, "labels", 63), (annotations, "annotations", 16 << 10)] {
+    for (map, member, longest) in [
+        (labels, "labels", 63),
+        (annotations, "annotations", 16 << 10),
+    ] {
         if map.len() > 64 {
             faults.push(fault(format!("/{member}"), "too_many", "At most 64."));
         }
         for (name, value) in map {
             let pointer = format!("/{member}/{}", super::document::escape(name));
             if !key(name) {
-                faults.push(fault(pointer, "invalid_label", "A name is 1 to 63 of A-Z a-z 0-9 . _ - /."));
+                faults.push(fault(
+                    pointer,
+                    "invalid_label",
+                    "A name is 1 to 63 of A-Z a-z 0-9 . _ - /.",
+                ));
             } else if value.len() > longest || value.chars().any(char::is_control) {
-                let detail = format!("A value is at most {longest} bytes, without control characters.");
+                let detail =
+                    format!("A value is at most {longest} bytes, without control characters.");
                 faults.push(fault(pointer, "invalid_label", detail));
             }
         }

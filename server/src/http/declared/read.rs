@@ -24,7 +24,11 @@ pub(super) async fn list<K: Declared>(
     Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
     // What lies nowhere is everybody's who may read anything.
-    let sight = if routes::lies(K::KIND) { actor.sight() } else { Sight::new() };
+    let sight = if routes::lies(K::KIND) {
+        actor.sight()
+    } else {
+        Sight::new()
+    };
     let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
         let rows = db::objects::list_by_id(conn, ids).await?;
         let mut items = Vec::with_capacity(rows.len());
@@ -35,7 +39,15 @@ pub(super) async fn list<K: Declared>(
     };
     let mut conn = app.pool.acquire().await?;
     let list = filter::objects(K::KIND);
-    paging::page(&mut conn, &list, &query, (Vec::new(), &sight), load, |one| (one.id, one.name.as_str())).await
+    paging::page(
+        &mut conn,
+        &list,
+        &query,
+        (Vec::new(), &sight),
+        load,
+        |one| (one.id, one.name.as_str()),
+    )
+    .await
 }
 
 pub(super) async fn get_one<K: Declared>(
@@ -44,7 +56,9 @@ pub(super) async fn get_one<K: Declared>(
     Path(name): Path<String>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
-    let row = db::objects::find(&mut conn, K::KIND, &name).await?.ok_or_else(|| missing::<K>(&name))?;
+    let row = db::objects::find(&mut conn, K::KIND, &name)
+        .await?
+        .ok_or_else(|| missing::<K>(&name))?;
     answer::<K>(&app, &mut conn, row).await
 }
 

@@ -65,15 +65,28 @@ pub(super) async fn delete<K: Declared>(
     preconditions: Preconditions,
 ) -> Result<Response, Error> {
     writing::write(&app, &actor, async |conn| {
-        let row = db::objects::find_for_update(conn, K::KIND, &name).await?.ok_or_else(|| missing::<K>(&name))?;
+        let row = db::objects::find_for_update(conn, K::KIND, &name)
+            .await?
+            .ok_or_else(|| missing::<K>(&name))?;
         preconditions.allow_removal(row.generation)?;
         let referrers = db::objects::list_referrers(conn, row.id, REFERRERS).await?;
         if !referrers.is_empty() {
-            let detail = format!("{} is referred to by {}; remove that first.", row.name, referrers.join(", "));
+            let detail = format!(
+                "{} is referred to by {}; remove that first.",
+                row.name,
+                referrers.join(", ")
+            );
             return Err(Error::conflict("in_use", detail));
         }
         db::objects::delete(conn, row.id).await?;
-        record(conn, &app, &actor, ("object.removed", "removed"), (&row, Value::Null)).await
+        record(
+            conn,
+            &app,
+            &actor,
+            ("object.removed", "removed"),
+            (&row, Value::Null),
+        )
+        .await
     })
     .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -94,17 +107,30 @@ pub(in crate::http) async fn write<K: Declared>(
     refuse_faults(draft.spec.faults_beside(&targets)?)?;
     let content = content(&draft, raw);
     let secret = draft.spec.secret();
-    if draft.spec.references().iter().any(|reference| reference.kind == "credential") {
+    if draft
+        .spec
+        .references()
+        .iter()
+        .any(|reference| reference.kind == "credential")
+    {
         actor.need_everywhere("credential.use")?;
     }
     let (row, former, told, status) = match current {
         None => {
             draft.spec.allow_actor(actor, None, &targets)?;
-            let name: Name = name.parse().map_err(|error: muster_core::values::InvalidValue| {
-                Error::invalid("name", "invalid_name", error.why)
-            })?;
-            let row = db::objects::insert(conn, K::KIND, name.as_str(), &content, app.clock.now()).await?;
-            (row, None, ("object.created", "created"), StatusCode::CREATED)
+            let name: Name = name
+                .parse()
+                .map_err(|error: muster_core::values::InvalidValue| {
+                    Error::invalid("name", "invalid_name", error.why)
+                })?;
+            let row = db::objects::insert(conn, K::KIND, name.as_str(), &content, app.clock.now())
+                .await?;
+            (
+                row,
+                None,
+                ("object.created", "created"),
+                StatusCode::CREATED,
+            )
         }
         Some(former) => {
             if same(&former, &content) && same_secret(app, conn, &former, secret).await? {
@@ -113,34 +139,78 @@ pub(in crate::http) async fn write<K: Declared>(
             let before = document::typed::<K>(&former.spec)?;
             before.allow_change(&draft.spec)?;
             if let Some(verb) = before.loosened(&draft.spec) {
-                actor.need(conn, verb, Named { kind: K::KIND, key: &former.id.to_string() }).await?;
+                actor
+                    .need(
+                        conn,
+                        verb,
+                        Named {
+                            kind: K::KIND,
+                            key: &former.id.to_string(),
+                        },
+                    )
+                    .await?;
             }
             draft.spec.allow_actor(actor, Some(&before), &targets)?;
             let row = db::objects::set_content(conn, former.id, &content, app.clock.now()).await?;
-            (row, Some(former), ("object.changed", "changed"), StatusCode::OK)
+            (
+                row,
+                Some(former),
+                ("object.changed", "changed"),
+                StatusCode::OK,
+            )
         }
     };
-    let refs: Vec<RefRow> =
-        targets.0.iter().map(|(pointer, to)| RefRow { pointer: pointer.clone(), to: to.id }).collect();
+    let refs: Vec<RefRow> = targets
+        .0
+        .iter()
+        .map(|(pointer, to)| RefRow {
+            pointer: pointer.clone(),
+            to: to.id,
+        })
+        .collect();
     db::objects::set_refs(conn, row.id, &refs).await?;
     let verb = format!("{}.write", K::KIND);
-    allow(conn, actor, &verb, Named { kind: K::KIND, key: &row.id.to_string() }).await?;
+    allow(
+        conn,
+        actor,
+        &verb,
+        Named {
+            kind: K::KIND,
+            key: &row.id.to_string(),
+        },
+    )
+    .await?;
     K::allow_beside(conn, former.as_ref(), &row).await?;
     if let Some(secret) = secret {
-        let sealed = app.keys.master.seal(&secret_place(row.id), secret.reveal().as_bytes());
+        let sealed = app
+            .keys
+            .master
+            .seal(&secret_place(row.id), secret.reveal().as_bytes());
         db::keys::set_secret(conn, row.id, &sealed.map_err(Error::internal)?).await?;
     }
     K::written(app, conn, &row).await?;
     record(conn, app, actor, told, (&row, draft.spec.noted())).await?;
     let location = format!("/v1/{}/{}", K::COLLECTION, row.name);
-    Ok(answer::<K>(app, conn, row).await?.status(status).location(location))
+    Ok(answer::<K>(app, conn, row)
+        .await?
+        .status(status)
+        .location(location))
 }
 
 /// The object as it is now must be theirs to write as well: what it refers to lies where they may.
-async fn allow(conn: &mut PgConnection, actor: &Actor, verb: &str, object: Named<'_>) -> Result<(), Error> {
+async fn allow(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    verb: &str,
+    object: Named<'_>,
+) -> Result<(), Error> {
     match actor.need(conn, verb, object).await {
         // No word on whether it exists.
-        Err(Error::NotFound(_)) => Err(Error::unprocessable("/spec", "not_found", "It refers to what does not exist.")),
+        Err(Error::NotFound(_)) => Err(Error::unprocessable(
+            "/spec",
+            "not_found",
+            "It refers to what does not exist.",
+        )),
         other => other,
     }
 }
@@ -151,11 +221,17 @@ fn content<K: Declared>(draft: &Draft<K>, mut raw: Value) -> Content {
     if let (Some(_), Some(members)) = (draft.spec.secret(), spec.as_object_mut()) {
         members.remove("secret");
     }
-    Content { labels: draft.labels.clone(), annotations: draft.annotations.clone(), spec }
+    Content {
+        labels: draft.labels.clone(),
+        annotations: draft.annotations.clone(),
+        spec,
+    }
 }
 
 fn same(row: &ObjectRow, content: &Content) -> bool {
-    row.labels.0 == content.labels && row.annotations.0 == content.annotations && row.spec == content.spec
+    row.labels.0 == content.labels
+        && row.annotations.0 == content.annotations
+        && row.spec == content.spec
 }
 
 /// Whether a write brings no other secret than the one that is stored.
@@ -165,10 +241,21 @@ async fn same_secret(
     row: &ObjectRow,
     secret: Option<&Secret>,
 ) -> Result<bool, Error> {
-    let Some(secret) = secret else { return Ok(true) };
-    let Some(sealed) = db::keys::find_secret(conn, row.id).await? else { return Ok(false) };
-    let stored = app.keys.master.open(&secret_place(row.id), &sealed).map_err(Error::internal)?;
-    Ok(aws_lc_rs::constant_time::verify_slices_are_equal(&stored, secret.reveal().as_bytes()).is_ok())
+    let Some(secret) = secret else {
+        return Ok(true);
+    };
+    let Some(sealed) = db::keys::find_secret(conn, row.id).await? else {
+        return Ok(false);
+    };
+    let stored = app
+        .keys
+        .master
+        .open(&secret_place(row.id), &sealed)
+        .map_err(Error::internal)?;
+    Ok(
+        aws_lc_rs::constant_time::verify_slices_are_equal(&stored, secret.reveal().as_bytes())
+            .is_ok(),
+    )
 }
 
 /// Finds what every reference names; each that names nothing is a fault of its own.
@@ -179,7 +266,10 @@ async fn resolve<K: Declared>(conn: &mut PgConnection, spec: &K) -> Result<Targe
         match db::objects::find_for_reference(conn, reference.kind, reference.name).await? {
             Some(row) => drop(targets.0.insert(reference.pointer, row)),
             None => {
-                let detail = format!("There is no {} called {:?}.", reference.kind, reference.name);
+                let detail = format!(
+                    "There is no {} called {:?}.",
+                    reference.kind, reference.name
+                );
                 faults.push(fault(reference.pointer, "not_found", detail));
             }
         }

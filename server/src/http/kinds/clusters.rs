@@ -15,16 +15,34 @@ impl Declared for ClusterSpec {
     fn faults(&self) -> Vec<Fault> {
         let Self::Slurm(slurm) = self;
         let mut faults = Vec::new();
-        for (pointer, path) in [("/spec/conf", &slurm.conf), ("/spec/include_dir", &slurm.include_dir)] {
+        for (pointer, path) in [
+            ("/spec/conf", &slurm.conf),
+            ("/spec/include_dir", &slurm.include_dir),
+        ] {
             if !path.starts_with('/') || path.contains("..") || path.chars().any(char::is_control) {
-                faults.push(fault(pointer, "invalid_path", "An absolute path without .."));
+                faults.push(fault(
+                    pointer,
+                    "invalid_path",
+                    "An absolute path without ..",
+                ));
             }
         }
-        let word =
-            |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-:".contains(&b));
-        for (pointer, text) in [("/spec/partition", &slurm.partition), ("/spec/address", &slurm.address)] {
+        let word = |text: &str| {
+            !text.is_empty()
+                && text
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"._-:".contains(&b))
+        };
+        for (pointer, text) in [
+            ("/spec/partition", &slurm.partition),
+            ("/spec/address", &slurm.address),
+        ] {
             if !word(text) {
-                faults.push(fault(pointer, "invalid_value", "Letters, digits and . _ - :"));
+                faults.push(fault(
+                    pointer,
+                    "invalid_value",
+                    "Letters, digits and . _ - :",
+                ));
             }
         }
         faults

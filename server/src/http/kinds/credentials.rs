@@ -17,11 +17,24 @@ const LONGEST: usize = 64 << 10;
 impl Declared for CredentialSpec {
     fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
-        if self.purpose == CredentialPurpose::Bmc && self.user.as_deref().is_none_or(str::is_empty) {
-            faults.push(fault("/spec/user", "required", "A BMC's credential names its account."));
+        if self.purpose == CredentialPurpose::Bmc && self.user.as_deref().is_none_or(str::is_empty)
+        {
+            faults.push(fault(
+                "/spec/user",
+                "required",
+                "A BMC's credential names its account.",
+            ));
         }
-        if self.secret.as_ref().is_some_and(|secret| !(1..=LONGEST).contains(&secret.reveal().len())) {
-            faults.push(fault("/spec/secret", "out_of_range", format!("1 to {LONGEST} bytes")));
+        if self
+            .secret
+            .as_ref()
+            .is_some_and(|secret| !(1..=LONGEST).contains(&secret.reveal().len()))
+        {
+            faults.push(fault(
+                "/spec/secret",
+                "out_of_range",
+                format!("1 to {LONGEST} bytes"),
+            ));
         }
         faults
     }
@@ -30,10 +43,23 @@ impl Declared for CredentialSpec {
         self.secret.as_ref()
     }
 
-    async fn status(app: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<CredentialStatus, Error> {
+    async fn status(
+        app: &App,
+        conn: &mut PgConnection,
+        row: &ObjectRow,
+    ) -> Result<CredentialStatus, Error> {
         let place = secret_place(row.id);
-        let Some(sealed) = db::keys::find_secret(conn, row.id).await? else { return Ok(CredentialStatus::default()) };
-        let secret = app.keys.master.open(&place, &sealed).map_err(Error::internal)?;
-        Ok(CredentialStatus { set: true, secret_hash: Some(app.keys.master.keyed_hash(&place, &secret)) })
+        let Some(sealed) = db::keys::find_secret(conn, row.id).await? else {
+            return Ok(CredentialStatus::default());
+        };
+        let secret = app
+            .keys
+            .master
+            .open(&place, &sealed)
+            .map_err(Error::internal)?;
+        Ok(CredentialStatus {
+            set: true,
+            secret_hash: Some(app.keys.master.keyed_hash(&place, &secret)),
+        })
     }
 }

@@ -49,9 +49,18 @@ pub(super) async fn check_pools(
     for pool in db::objects::list_referring_pools(conn, written.id).await? {
         let targets = named(conn, &pool).await?;
         let mut former = targets.clone();
-        former.0.values_mut().filter(|target| target.id == before.id).for_each(|target| target.clone_from(before));
-        let told =
-            |found: Fault| fault("/spec", found.code, format!("The pool {} uses it. {}", pool.name, found.detail));
+        former
+            .0
+            .values_mut()
+            .filter(|target| target.id == before.id)
+            .for_each(|target| target.clone_from(before));
+        let told = |found: Fault| {
+            fault(
+                "/spec",
+                found.code,
+                format!("The pool {} uses it. {}", pool.name, found.detail),
+            )
+        };
         wrong.extend(faults(&targets, &former)?.into_iter().map(told));
     }
     refuse(wrong)
@@ -64,7 +73,9 @@ async fn named(conn: &mut PgConnection, pool: &ObjectRow) -> Result<Targets, Err
     for reference in spec.references() {
         if reference.pointer == PROFILE || SUITES.contains(&reference.pointer.as_str()) {
             let target = db::objects::find(conn, reference.kind, reference.name).await?;
-            targets.0.extend(target.map(|target| (reference.pointer, target)));
+            targets
+                .0
+                .extend(target.map(|target| (reference.pointer, target)));
         }
     }
     Ok(targets)
@@ -72,18 +83,29 @@ async fn named(conn: &mut PgConnection, pool: &ObjectRow) -> Result<Targets, Err
 
 /// What is wrong with a pool's suites on its profile that was not before, each where the pool names the suite.
 fn faults(targets: &Targets, former: &Targets) -> Result<Vec<Fault>, Error> {
-    let Some(profile) = targets.spec::<HardwareProfile>(PROFILE)? else { return Ok(Vec::new()) };
+    let Some(profile) = targets.spec::<HardwareProfile>(PROFILE)? else {
+        return Ok(Vec::new());
+    };
     let its_former = former.spec::<HardwareProfile>(PROFILE)?;
     let mut faults = Vec::new();
     for pointer in SUITES {
-        let Some(suite) = targets.spec::<Suite>(pointer)? else { continue };
+        let Some(suite) = targets.spec::<Suite>(pointer)? else {
+            continue;
+        };
         let before = former.spec::<Suite>(pointer)?.zip(its_former.as_ref());
-        let known = before.map(|(suite, profile)| lint_with(&suite, profile)).unwrap_or_default();
+        let known = before
+            .map(|(suite, profile)| lint_with(&suite, profile))
+            .unwrap_or_default();
         let told = |problem: String| {
-            let detail = format!("The suite {} on nodes of {}: {problem}.", suite.name, profile.model);
+            let detail = format!(
+                "The suite {} on nodes of {}: {problem}.",
+                suite.name, profile.model
+            );
             fault(pointer, "unsound_gate", detail)
         };
-        let new = lint_with(&suite, &profile).into_iter().filter(|problem| !known.contains(problem));
+        let new = lint_with(&suite, &profile)
+            .into_iter()
+            .filter(|problem| !known.contains(problem));
         faults.extend(new.take(MOST).map(told));
     }
     Ok(faults)

@@ -30,8 +30,18 @@ impl Declared for ImageManifest {
         faults
     }
 
-    async fn status(app: &App, _: &mut PgConnection, row: &ObjectRow) -> Result<ImageStatus, Error> {
-        let digest = row.spec.get("digest").and_then(|digest| digest.as_str()).and_then(|text| text.parse().ok());
-        Ok(ImageStatus { blob_present: blobs::present(app, digest).await })
+    async fn status(
+        app: &App,
+        _: &mut PgConnection,
+        row: &ObjectRow,
+    ) -> Result<ImageStatus, Error> {
+        let digest = row
+            .spec
+            .get("digest")
+            .and_then(|digest| digest.as_str())
+            .and_then(|text| text.parse().ok());
+        Ok(ImageStatus {
+            blob_present: blobs::present(app, digest).await,
+        })
     }
 }

@@ -16,6 +16,9 @@ impl Declared for NetworkProfile {
             true => fault("/spec", "invalid_network", why),
             false => fault(format!("/spec/{at}"), "invalid_network", why),
         };
-        NetworkProfile::faults(self).into_iter().map(pointed).collect()
+        NetworkProfile::faults(self)
+            .into_iter()
+            .map(pointed)
+            .collect()
     }
 }

@@ -23,32 +23,60 @@ impl Declared for PoolSpec {
             Reference::new("/spec/suite", "suite", &self.suite),
             Reference::new("/spec/cluster", "cluster", &self.cluster),
         ];
-        let sweep = self.health.as_ref().and_then(|health| health.sweep.as_ref());
+        let sweep = self
+            .health
+            .as_ref()
+            .and_then(|health| health.sweep.as_ref());
         references.extend(sweep.map(|name| Reference::new("/spec/health/sweep", "suite", name)));
-        let smoke = self.health.as_ref().and_then(|health| health.smoke.as_ref());
+        let smoke = self
+            .health
+            .as_ref()
+            .and_then(|health| health.smoke.as_ref());
         references.extend(smoke.map(|name| Reference::new("/spec/health/smoke", "suite", name)));
-        references
-            .extend(self.profile.iter().map(|name| Reference::new("/spec/profile", "hardware_profile", name.as_str())));
+        references.extend(
+            self.profile
+                .iter()
+                .map(|name| Reference::new("/spec/profile", "hardware_profile", name.as_str())),
+        );
         let network = self.network_profile.iter();
-        references.extend(network.map(|name| Reference::new("/spec/network_profile", "network_profile", name)));
+        references.extend(
+            network.map(|name| Reference::new("/spec/network_profile", "network_profile", name)),
+        );
         references
     }
 
     fn faults(&self) -> Vec<Fault> {
         let detail = format!("At most {LONGEST_UNDO_WINDOW_S} seconds: a week.");
         let long = self.undo_window_s > LONGEST_UNDO_WINDOW_S;
-        let mut faults: Vec<Fault> =
-            long.then(|| fault("/spec/undo_window_s", "out_of_range", detail)).into_iter().collect();
+        let mut faults: Vec<Fault> = long
+            .then(|| fault("/spec/undo_window_s", "out_of_range", detail))
+            .into_iter()
+            .collect();
         if self.replicas.is_some_and(|count| count > MOST_REPLICAS) {
-            faults.push(fault("/spec/replicas", "out_of_range", format!("At most {MOST_REPLICAS}.")));
+            faults.push(fault(
+                "/spec/replicas",
+                "out_of_range",
+                format!("At most {MOST_REPLICAS}."),
+            ));
         }
-        let Some(health) = &self.health else { return faults };
+        let Some(health) = &self.health else {
+            return faults;
+        };
         if !(1..=720).contains(&health.sweep_every_h) {
-            faults.push(fault("/spec/health/sweep_every_h", "out_of_range", "1 to 720 hours.".to_owned()));
+            faults.push(fault(
+                "/spec/health/sweep_every_h",
+                "out_of_range",
+                "1 to 720 hours.".to_owned(),
+            ));
         }
         let wrong = health.recovery.iter().flat_map(|policy| policy.faults());
-        let pointed =
-            |(member, why): (&str, String)| fault(format!("/spec/health/recovery/{member}"), "out_of_range", why);
+        let pointed = |(member, why): (&str, String)| {
+            fault(
+                format!("/spec/health/recovery/{member}"),
+                "out_of_range",
+                why,
+            )
+        };
         faults.extend(wrong.map(pointed));
         faults
     }
@@ -61,13 +89,24 @@ impl Declared for PoolSpec {
     }
 
     /// Whoever has a pool claim more nodes, or those of another site, could claim each of them.
-    fn allow_actor(&self, actor: &Actor, before: Option<&Self>, targets: &Targets) -> Result<(), Error> {
+    fn allow_actor(
+        &self,
+        actor: &Actor,
+        before: Option<&Self>,
+        targets: &Targets,
+    ) -> Result<(), Error> {
         let many = |spec: &Self| spec.replicas.unwrap_or(0);
-        let more = before.is_none_or(|before| many(self) > many(before) || self.cluster != before.cluster);
-        let (true, Some(ClusterSpec::Slurm(cluster))) = (more && many(self) > 0, targets.spec("/spec/cluster")?) else {
+        let more =
+            before.is_none_or(|before| many(self) > many(before) || self.cluster != before.cluster);
+        let (true, Some(ClusterSpec::Slurm(cluster))) =
+            (more && many(self) > 0, targets.spec("/spec/cluster")?)
+        else {
             return Ok(());
         };
-        let whole = Place { site: Some(cluster.site), ..Place::default() };
+        let whole = Place {
+            site: Some(cluster.site),
+            ..Place::default()
+        };
         match actor.holding.there("claim.create", &whole) {
             true => Ok(()),
             false => Err(Error::Forbidden(format!(
@@ -80,23 +119,39 @@ impl Declared for PoolSpec {
 
     fn faults_beside(&self, targets: &Targets) -> Result<Vec<Fault>, Error> {
         let mut faults = Vec::new();
-        let Some(stack) = targets.spec::<StackSpec>("/spec/stack")? else { return Ok(faults) };
+        let Some(stack) = targets.spec::<StackSpec>("/spec/stack")? else {
+            return Ok(faults);
+        };
         if stack.image != self.image {
-            let detail = format!("The stack {:?} lies over the image {:?}.", self.stack, stack.image);
+            let detail = format!(
+                "The stack {:?} lies over the image {:?}.",
+                self.stack, stack.image
+            );
             faults.push(fault("/spec/stack", "other_image", detail));
         }
         if stack.lock.is_none() {
-            let detail = format!("The stack {:?} is not locked: run `muster stack lock`.", self.stack);
+            let detail = format!(
+                "The stack {:?} is not locked: run `muster stack lock`.",
+                self.stack
+            );
             faults.push(fault("/spec/stack", "not_locked", detail));
         }
         Ok(faults)
     }
 
-    async fn allow_beside(conn: &mut PgConnection, before: Option<&ObjectRow>, row: &ObjectRow) -> Result<(), Error> {
+    async fn allow_beside(
+        conn: &mut PgConnection,
+        before: Option<&ObjectRow>,
+        row: &ObjectRow,
+    ) -> Result<(), Error> {
         fits::check_pool(conn, before, row).await
     }
 
-    async fn status(_: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<PoolStatus, Error> {
+    async fn status(
+        _: &App,
+        conn: &mut PgConnection,
+        row: &ObjectRow,
+    ) -> Result<PoolStatus, Error> {
         let spec: PoolSpec = document::typed(&row.spec)?;
         Ok(PoolStatus {
             effective_undo_window_s: spec.undo_window_s,

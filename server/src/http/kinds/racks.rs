@@ -20,14 +20,20 @@ impl Declared for RackSpec {
             faults.push(fault("/spec/units", "out_of_range", "1 to 60 U"));
         }
         if self.power_budget_w > 1_000_000 {
-            faults.push(fault("/spec/power_budget_w", "out_of_range", "at most 1,000,000 W"));
+            faults.push(fault(
+                "/spec/power_budget_w",
+                "out_of_range",
+                "at most 1,000,000 W",
+            ));
         }
         if self.cables.len() > cabling::CABLES_MAX {
             let most = format!("at most {} cables", cabling::CABLES_MAX);
             faults.push(fault("/spec/cables", "too_many", &most));
         } else {
             let wrong = cabling::lint(&self.cables).into_iter().take(FAULTS_MAX);
-            faults.extend(wrong.map(|(at, why)| fault(format!("/spec/cables/{at}"), "invalid", &why)));
+            faults.extend(
+                wrong.map(|(at, why)| fault(format!("/spec/cables/{at}"), "invalid", &why)),
+            );
         }
         faults
     }

@@ -8,6 +8,8 @@ use crate::http::declared::{Declared, fault};
 impl Declared for SiteSpec {
     fn faults(&self) -> Vec<Fault> {
         let wrong = self.xid.iter().flat_map(|xid| xid.faults());
-        wrong.map(|(member, why)| fault(format!("/spec/xid/{member}"), "out_of_range", why)).collect()
+        wrong
+            .map(|(member, why)| fault(format!("/spec/xid/{member}"), "out_of_range", why))
+            .collect()
     }
 }

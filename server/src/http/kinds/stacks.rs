@@ -18,7 +18,12 @@ use crate::http::{blobs, document};
 /// Of all that a locked stack says. What is empty is left out: a member that a later version adds changes no stack that does without it.
 fn promised(stack: &StackSpec) -> Digest {
     let document = serde_json::to_value(stack).expect("a stack is JSON");
-    Digest::of(document_without_empties(document).unwrap_or_default().to_string().as_bytes())
+    Digest::of(
+        document_without_empties(document)
+            .unwrap_or_default()
+            .to_string()
+            .as_bytes(),
+    )
 }
 
 /// Nothing where nothing is left. Places in a list are kept.
@@ -27,12 +32,18 @@ fn document_without_empties(document: Value) -> Option<Value> {
         Value::Null | Value::Bool(false) => None,
         Value::String(text) if text.is_empty() => None,
         Value::Array(items) if items.is_empty() => None,
-        Value::Array(items) => {
-            Some(items.into_iter().map(|item| document_without_empties(item).unwrap_or_default()).collect())
-        }
+        Value::Array(items) => Some(
+            items
+                .into_iter()
+                .map(|item| document_without_empties(item).unwrap_or_default())
+                .collect(),
+        ),
         Value::Object(members) => {
-            let kept = members.into_iter().filter_map(|(name, value)| Some((name, document_without_empties(value)?)));
-            Some(Value::Object(kept.collect())).filter(|kept| kept.as_object().is_some_and(|kept| !kept.is_empty()))
+            let kept = members
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, document_without_empties(value)?)));
+            Some(Value::Object(kept.collect()))
+                .filter(|kept| kept.as_object().is_some_and(|kept| !kept.is_empty()))
         }
         kept => Some(kept),
     }
@@ -66,7 +77,8 @@ impl Declared for StackSpec {
     fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (at, file) in self.files.iter().enumerate() {
-            let plain = file.path.starts_with('/') && !file.path.split('/').any(|part| matches!(part, "." | ".."));
+            let plain = file.path.starts_with('/')
+                && !file.path.split('/').any(|part| matches!(part, "." | ".."));
             if !plain || file.path.chars().any(char::is_control) {
                 faults.push(fault(
                     format!("/spec/files/{at}/path"),
@@ -75,7 +87,11 @@ impl Declared for StackSpec {
                 ));
             }
             if u32::from_str_radix(&file.mode, 8).map_or(true, |mode| mode > 0o7777) {
-                faults.push(fault(format!("/spec/files/{at}/mode"), "invalid_mode", "Octal, as \"0644\""));
+                faults.push(fault(
+                    format!("/spec/files/{at}/mode"),
+                    "invalid_mode",
+                    "Octal, as \"0644\"",
+                ));
             }
         }
         faults
@@ -83,19 +99,31 @@ impl Declared for StackSpec {
 
     fn faults_beside(&self, targets: &Targets) -> Result<Vec<Fault>, Error> {
         let image: Option<ImageManifest> = targets.spec("/spec/image")?;
-        let subject = Subject { stack: self, image: image.as_ref(), facts: None };
-        let refused = rules::findings(subject).into_iter().filter(|finding| finding.level == Level::Refused);
+        let subject = Subject {
+            stack: self,
+            image: image.as_ref(),
+            facts: None,
+        };
+        let refused = rules::findings(subject)
+            .into_iter()
+            .filter(|finding| finding.level == Level::Refused);
         let mut faults: Vec<Fault> = refused.map(|finding| refusal(self, &finding)).collect();
         if let (Some(lock), Some(image)) = (&self.lock, image)
             && lock.image_digest != image.digest
         {
-            let detail =
-                format!("The lock was made over {}, the image is {}: lock it again.", lock.image_digest, image.digest);
+            let detail = format!(
+                "The lock was made over {}, the image is {}: lock it again.",
+                lock.image_digest, image.digest
+            );
             faults.push(fault("/spec/lock/image_digest", "other_image", detail));
         }
         for (pointer, credential) in targets.0.iter().filter(|(_, row)| row.kind == "credential") {
             if credential.spec["purpose"] != "stack" {
-                faults.push(fault(pointer.clone(), "wrong_purpose", "Only credentials for stacks go into files."));
+                faults.push(fault(
+                    pointer.clone(),
+                    "wrong_purpose",
+                    "Only credentials for stacks go into files.",
+                ));
             }
         }
         Ok(faults)
@@ -105,7 +133,10 @@ impl Declared for StackSpec {
         match self.lock.is_some() && self.version == new.version && self != new {
             true => Err(Error::conflict(
                 "immutable",
-                format!("Version {} is locked and stays as it is; publish another version.", self.version),
+                format!(
+                    "Version {} is locked and stays as it is; publish another version.",
+                    self.version
+                ),
             )),
             false => Ok(()),
         }
@@ -136,7 +167,11 @@ impl Declared for StackSpec {
         }
     }
 
-    async fn status(app: &App, _: &mut PgConnection, row: &ObjectRow) -> Result<StackStatus, Error> {
+    async fn status(
+        app: &App,
+        _: &mut PgConnection,
+        row: &ObjectRow,
+    ) -> Result<StackStatus, Error> {
         let spec: StackSpec = document::typed(&row.spec)?;
         Ok(StackStatus {
             lock_digest: spec.lock.as_ref().map(|lock| lock.digest()),
@@ -167,7 +202,10 @@ mod tests {
         );
         let more = json!({ "a": 1, "gained": { "x": [], "y": null, "z": false, "w": "" } });
         assert_eq!(document_without_empties(more), Some(json!({ "a": 1 })));
-        let started = StackSpec { version: "2".into(), ..stack.clone() };
+        let started = StackSpec {
+            version: "2".into(),
+            ..stack.clone()
+        };
         assert_ne!(promised(&stack), promised(&started));
     }
 }

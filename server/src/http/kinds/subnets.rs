@@ -24,20 +24,34 @@ impl Declared for SubnetSpec {
             faults.push(fault("/spec/network", "host_bits", detail));
         }
         if !(8..=30).contains(&network.prefix_len()) {
-            faults.push(fault("/spec/network", "out_of_range", "A prefix of 8 to 30."));
+            faults.push(fault(
+                "/spec/network",
+                "out_of_range",
+                "A prefix of 8 to 30.",
+            ));
         }
         let mut inside = |pointer: &str, address: Ipv4Addr| {
             if !is_host(self, address) {
-                faults.push(fault(pointer, "outside_network", format!("{address} is no host of {network}.")));
+                faults.push(fault(
+                    pointer,
+                    "outside_network",
+                    format!("{address} is no host of {network}."),
+                ));
             }
         };
         inside("/spec/agent_address", self.agent_address);
-        self.gateway.iter().for_each(|gateway| inside("/spec/gateway", *gateway));
+        self.gateway
+            .iter()
+            .for_each(|gateway| inside("/spec/gateway", *gateway));
         if let Some(range) = self.dynamic_range {
             inside("/spec/dynamic_range/first", range.first);
             inside("/spec/dynamic_range/last", range.last);
             if range.first > range.last {
-                faults.push(fault("/spec/dynamic_range", "reversed", "The first address is behind the last."));
+                faults.push(fault(
+                    "/spec/dynamic_range",
+                    "reversed",
+                    "The first address is behind the last.",
+                ));
             }
         }
         for (member, list) in [("dns", &self.dns), ("relays", &self.relays)] {
@@ -50,9 +64,15 @@ impl Declared for SubnetSpec {
 
     /// Whose an address is must be one subnet's to say: a site has one wire to provision by.
     async fn written(_: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
-        let Some(other) = db::taken::find_overlapping(conn, row.id).await? else { return Ok(()) };
+        let Some(other) = db::taken::find_overlapping(conn, row.id).await? else {
+            return Ok(());
+        };
         let detail = "Another subnet of the site has addresses of this network.";
-        Err(Error::taken(("objects_name_key", format!("subnet, {other}")), "network_taken", detail))
+        Err(Error::taken(
+            ("objects_name_key", format!("subnet, {other}")),
+            "network_taken",
+            detail,
+        ))
     }
 }
 

@@ -10,10 +10,17 @@ use crate::http::declared::{Declared, fault};
 
 impl Declared for Suite {
     fn faults(&self) -> Vec<Fault> {
-        lint(self).into_iter().map(|problem| fault("/spec/gates", "unsound_gate", problem)).collect()
+        lint(self)
+            .into_iter()
+            .map(|problem| fault("/spec/gates", "unsound_gate", problem))
+            .collect()
     }
 
-    async fn allow_beside(conn: &mut PgConnection, before: Option<&ObjectRow>, row: &ObjectRow) -> Result<(), Error> {
+    async fn allow_beside(
+        conn: &mut PgConnection,
+        before: Option<&ObjectRow>,
+        row: &ObjectRow,
+    ) -> Result<(), Error> {
         fits::check_pools(conn, before, row).await
     }
 }

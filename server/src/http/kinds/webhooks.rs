@@ -21,7 +21,10 @@ const TOPICS: usize = 50;
 
 impl Declared for WebhookSpec {
     fn references(&self) -> Vec<Reference<'_>> {
-        self.site.iter().map(|site| Reference::new("/spec/site", "site", site)).collect()
+        self.site
+            .iter()
+            .map(|site| Reference::new("/spec/site", "site", site))
+            .collect()
     }
 
     fn faults(&self) -> Vec<Fault> {
@@ -30,7 +33,11 @@ impl Declared for WebhookSpec {
             faults.push(fault("/spec/url", "invalid_url", why));
         }
         if !(1..=TOPICS).contains(&self.topics.len()) {
-            faults.push(fault("/spec/topics", "out_of_range", format!("1 to {TOPICS}")));
+            faults.push(fault(
+                "/spec/topics",
+                "out_of_range",
+                format!("1 to {TOPICS}"),
+            ));
         }
         for (at, topic) in self.topics.iter().enumerate() {
             if !webhooks::is_topic(topic) {
@@ -38,10 +45,22 @@ impl Declared for WebhookSpec {
                 faults.push(fault(format!("/spec/topics/{at}"), "invalid_topic", detail));
             }
         }
-        if self.description.as_ref().is_some_and(|text| text.chars().count() > LONGEST_TEXT) {
-            faults.push(fault("/spec/description", "too_long", format!("At most {LONGEST_TEXT} characters.")));
+        if self
+            .description
+            .as_ref()
+            .is_some_and(|text| text.chars().count() > LONGEST_TEXT)
+        {
+            faults.push(fault(
+                "/spec/description",
+                "too_long",
+                format!("At most {LONGEST_TEXT} characters."),
+            ));
         }
-        if let Some(Err(why)) = self.secret.as_ref().map(|secret| webhooks::secrets(secret.reveal())) {
+        if let Some(Err(why)) = self
+            .secret
+            .as_ref()
+            .map(|secret| webhooks::secrets(secret.reveal()))
+        {
             faults.push(fault("/spec/secret", "invalid_secret", why));
         }
         faults
@@ -54,21 +73,35 @@ impl Declared for WebhookSpec {
     /// It goes on from the end of the history, or where it was; whatever stopped it may be mended by the change.
     async fn written(app: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
         let spec = read(row)?;
-        let url = url(&spec.url).map_err(|why| Error::unprocessable("/spec/url", "invalid_url", why))?;
+        let url =
+            url(&spec.url).map_err(|why| Error::unprocessable("/spec/url", "invalid_url", why))?;
         let refused = |why| Error::unprocessable("/spec/url", "address_refused", why);
         app.outbound.check(&url).map_err(refused)?;
         if db::keys::find_secret(conn, row.id).await?.is_none() {
-            return Err(Error::unprocessable("/spec/secret", "required", "Without one nobody can tell who sends."));
+            return Err(Error::unprocessable(
+                "/spec/secret",
+                "required",
+                "Without one nobody can tell who sends.",
+            ));
         }
         let most = i64::try_from(MOST).unwrap_or(i64::MAX);
         if db::objects::count(conn, Self::KIND).await? > most {
-            return Err(Error::conflict("too_many", format!("There may be {MOST} webhooks; each has its own sender.")));
+            return Err(Error::conflict(
+                "too_many",
+                format!("There may be {MOST} webhooks; each has its own sender."),
+            ));
         }
         db::webhooks::start(conn, row.id, app.clock.now()).await
     }
 
-    async fn status(app: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<WebhookStatus, Error> {
-        let Some(state) = db::webhooks::find_state(conn, row.id).await? else { return Ok(WebhookStatus::default()) };
+    async fn status(
+        app: &App,
+        conn: &mut PgConnection,
+        row: &ObjectRow,
+    ) -> Result<WebhookStatus, Error> {
+        let Some(state) = db::webhooks::find_state(conn, row.id).await? else {
+            return Ok(WebhookStatus::default());
+        };
         let enabled = read(row)?.enabled.unwrap_or(true);
         let word = match (enabled, &state.stopped_because, state.attempts) {
             (false, _, _) => WebhookState::Disabled,
@@ -80,7 +113,11 @@ impl Declared for WebhookSpec {
         let hash = match db::keys::find_secret(conn, row.id).await? {
             None => None,
             Some(sealed) => {
-                let secret = app.keys.master.open(&place, &sealed).map_err(Error::internal)?;
+                let secret = app
+                    .keys
+                    .master
+                    .open(&place, &sealed)
+                    .map_err(Error::internal)?;
                 Some(app.keys.master.keyed_hash(&place, &secret))
             }
         };
@@ -112,9 +149,15 @@ fn url(text: &str) -> Result<Url, String> {
     }
     let url = Url::parse(text).map_err(|error| error.to_string())?;
     let bare = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
-    match (url.scheme(), url.host_str().is_some_and(|host| !host.is_empty()), bare) {
+    match (
+        url.scheme(),
+        url.host_str().is_some_and(|host| !host.is_empty()),
+        bare,
+    ) {
         ("http" | "https", true, true) => Ok(url),
-        ("http" | "https", true, false) => Err("No user, password or fragment: the secret is what signs.".into()),
+        ("http" | "https", true, false) => {
+            Err("No user, password or fragment: the secret is what signs.".into())
+        }
         _ => Err("https://HOST/PATH".into()),
     }
 }

@@ -65,7 +65,14 @@ pub(super) async fn act_on_node(
     // A release is its claim's end.
     let wish: Option<Wish> = action.parse().ok().filter(|wish| *wish != Wish::Release);
     let wish = wish.ok_or_else(|| Error::NotFound(format!("The action {action:?}")))?;
-    ask(&app, &actor, &key, (idempotency, preconditions, &body), wish).await
+    ask(
+        &app,
+        &actor,
+        &key,
+        (idempotency, preconditions, &body),
+        wish,
+    )
+    .await
 }
 
 /// Asks, as the API and the pages do.
@@ -86,9 +93,18 @@ pub async fn ask(
         _ => None,
     };
     if let Some(more) = more {
-        return Err(Error::unprocessable("action", "incomplete", format!("To {wish} takes {more}; use its own form.")));
+        return Err(Error::unprocessable(
+            "action",
+            "incomplete",
+            format!("To {wish} takes {more}; use its own form."),
+        ));
     }
-    let asked = Asked { wish, reason: body.reason.as_deref(), until: body.until, suite: body.suite.as_deref() };
+    let asked = Asked {
+        wish,
+        reason: body.reason.as_deref(),
+        until: body.until,
+        suite: body.suite.as_deref(),
+    };
     check(asked, app.clock.now())?;
     writing::once(app, actor, idempotency, body, async |conn| {
         let node = write::find(conn, key).await?;
@@ -102,26 +118,45 @@ pub async fn ask(
                 return Ok(Effect::Held(held));
             }
         }
-        write_wish(conn, app, actor, &node, asked).await.map(Effect::Begun)
+        write_wish(conn, app, actor, &node, asked)
+            .await
+            .map(Effect::Begun)
     })
     .await
 }
 
 pub(super) fn check(asked: Asked<'_>, now: Timestamp) -> Result<(), Error> {
-    let Asked { wish, reason, until, suite } = asked;
+    let Asked {
+        wish,
+        reason,
+        until,
+        suite,
+    } = asked;
     if suite.is_some() && wish != Wish::RunGates {
-        return Err(Error::unprocessable("/suite", "out_of_range", "A suite is of run-gates only."));
+        return Err(Error::unprocessable(
+            "/suite",
+            "out_of_range",
+            "A suite is of run-gates only.",
+        ));
     }
     if until.is_some_and(|until| wish != Wish::Maintain || until <= now) {
-        return Err(Error::unprocessable("/until", "out_of_range", "A time to come, and of a maintenance only."));
+        return Err(Error::unprocessable(
+            "/until",
+            "out_of_range",
+            "A time to come, and of a maintenance only.",
+        ));
     }
     match reason.map(str::trim) {
-        None | Some("") if needs_reason(wish) => {
-            Err(Error::unprocessable("/reason", "required", format!("To {wish}, say why: the next person will ask.")))
-        }
-        Some(reason) if reason.len() > REASON => {
-            Err(Error::unprocessable("/reason", "out_of_range", format!("At most {REASON} bytes.")))
-        }
+        None | Some("") if needs_reason(wish) => Err(Error::unprocessable(
+            "/reason",
+            "required",
+            format!("To {wish}, say why: the next person will ask."),
+        )),
+        Some(reason) if reason.len() > REASON => Err(Error::unprocessable(
+            "/reason",
+            "out_of_range",
+            format!("At most {REASON} bytes."),
+        )),
         _ => Ok(()),
     }
 }
@@ -150,7 +185,12 @@ pub(in crate::http) async fn write_wish(
     app: &App,
     actor: &Actor,
     node: &LockedNode,
-    Asked { wish, reason, until, suite }: Asked<'_>,
+    Asked {
+        wish,
+        reason,
+        until,
+        suite,
+    }: Asked<'_>,
 ) -> Result<OperationId, Error> {
     allow(node, wish)?;
     match wish {
@@ -164,9 +204,18 @@ pub(in crate::http) async fn write_wish(
     };
     let now = app.clock.now();
     // What erases disks under a claim is counted for its pool.
-    let claim = if erases(wish) { db::claims::find_bound(conn, node.id).await?.map(|held| held.id) } else { None };
+    let claim = if erases(wish) {
+        db::claims::find_bound(conn, node.id)
+            .await?
+            .map(|held| held.id)
+    } else {
+        None
+    };
     let message = reason.unwrap_or_default().to_owned();
-    let new = NewOperation { claim, ..actor.operation(now, wish.as_str(), node.id, message) };
+    let new = NewOperation {
+        claim,
+        ..actor.operation(now, wish.as_str(), node.id, message)
+    };
     let operation = new.id;
     if let Some(former) = node.operation_id {
         // A wish turns the node round: what it was busy with is over, and says so.
@@ -181,23 +230,44 @@ pub(in crate::http) async fn write_wish(
     if wish == Wish::Maintain {
         db::nodes::set_maintenance_end(conn, node.id, until).await?;
     }
-    let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let because = reason
+        .map(|reason| format!(": {reason}"))
+        .unwrap_or_default();
     let summary = format!("{} was asked to {wish}{because}", node.name);
-    let event = actor.event(now, "node.asked", Some(node.id), summary).under(Some(operation));
-    db::events::insert(conn, event.with(json!({ "wish": wish.as_str(), "reason": reason }))).await?;
+    let event = actor
+        .event(now, "node.asked", Some(node.id), summary)
+        .under(Some(operation));
+    db::events::insert(
+        conn,
+        event.with(json!({ "wish": wish.as_str(), "reason": reason })),
+    )
+    .await?;
     Ok(operation)
 }
 
 /// The suite to run: the one that is named, or that of the pool that holds the node.
-async fn suite_for(conn: &mut PgConnection, node: &LockedNode, named: Option<&str>) -> Result<String, Error> {
+async fn suite_for(
+    conn: &mut PgConnection,
+    node: &LockedNode,
+    named: Option<&str>,
+) -> Result<String, Error> {
     let wrong = |code, detail: String| Error::unprocessable("/suite", code, detail);
     let Some(key) = named else {
         let own = db::specs::find_pool_suite(conn, node.id).await?;
-        return own
-            .ok_or_else(|| wrong("required", format!("Nothing holds {}, so no pool names one: name it.", node.name)));
+        return own.ok_or_else(|| {
+            wrong(
+                "required",
+                format!(
+                    "Nothing holds {}, so no pool names one: name it.",
+                    node.name
+                ),
+            )
+        });
     };
     let found = db::objects::find_for_reference(conn, "suite", key).await?;
-    found.map(|row| row.name).ok_or_else(|| wrong("not_found", format!("There is no suite called {key:?}.")))
+    found
+        .map(|row| row.name)
+        .ok_or_else(|| wrong("not_found", format!("There is no suite called {key:?}.")))
 }
 
 /// How a node stands, for whoever asks something of it.
@@ -227,7 +297,8 @@ pub fn bar(node: Standing<'_>, wish: Wish) -> Option<Bar> {
     // would go on beside the jobs of a node that is given back.
     let looks = [Wish::Inspect, Wish::CheckDrift, Wish::Sweep];
     let serves_on = looks.contains(&wish) || wish == Wish::RotateBmc;
-    let gives_way = |look: &Wish| node.pending == Some(look.as_str()) && !(*look == Wish::Sweep && serves_on);
+    let gives_way =
+        |look: &Wish| node.pending == Some(look.as_str()) && !(*look == Wish::Sweep && serves_on);
     let looked_at = node.state == NodeState::InService && looks.iter().any(gives_way);
     // Whatever powers, drains or erases is refused on a protected node; what lets it go on is not.
     let harmless = matches!(
@@ -274,24 +345,38 @@ pub(in crate::http) fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error>
         protected: node.protected,
     };
     let name = &node.name;
-    let Some(bar) = bar(standing, wish) else { return Ok(()) };
+    let Some(bar) = bar(standing, wish) else {
+        return Ok(());
+    };
     Err(match (bar, pending) {
         (Bar::Pending, Some((pending, operation))) => {
-            let detail = format!("{name} was asked to {pending} and is not done; try again shortly.");
+            let detail =
+                format!("{name} was asked to {pending} and is not done; try again shortly.");
             Error::Busy { detail, operation }
         }
         (Bar::Pending | Bar::State, _) => {
-            let states: Vec<&str> = states_for(wish).iter().map(|state| state.as_str()).collect();
-            let detail = format!("{name} is {state}; {wish} is possible in: {}.", states.join(", "));
+            let states: Vec<&str> = states_for(wish)
+                .iter()
+                .map(|state| state.as_str())
+                .collect();
+            let detail = format!(
+                "{name} is {state}; {wish} is possible in: {}.",
+                states.join(", ")
+            );
             Error::conflict("state", detail)
         }
         (Bar::NotClaimed, _) => {
-            let detail = format!("Nothing holds {name}: there is no pool that says what to install.");
+            let detail =
+                format!("Nothing holds {name}: there is no pool that says what to install.");
             Error::conflict("node_not_claimed", detail)
         }
-        (Bar::Releasing, _) => {
-            Error::conflict("releasing", format!("{name} is being released, and only that goes on."))
-        }
-        (Bar::Protected, _) => Error::conflict("protected", format!("{name} is protected; clear that first.")),
+        (Bar::Releasing, _) => Error::conflict(
+            "releasing",
+            format!("{name} is being released, and only that goes on."),
+        ),
+        (Bar::Protected, _) => Error::conflict(
+            "protected",
+            format!("{name} is protected; clear that first."),
+        ),
     })
 }

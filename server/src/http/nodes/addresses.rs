@@ -35,11 +35,19 @@ pub(super) async fn reserve(
 ) -> Result<Vec<MacRow>, Error> {
     let mut rows = Vec::new();
     if !(1..=MOST).contains(&spec.macs.len()) {
-        faults.push(fault("/spec/macs", "out_of_range", format!("1 to {MOST} interfaces")));
+        faults.push(fault(
+            "/spec/macs",
+            "out_of_range",
+            format!("1 to {MOST} interfaces"),
+        ));
         return Ok(rows);
     }
     let mut subnets: BTreeMap<&str, Option<Held>> = BTreeMap::new();
-    let mut names: Vec<&str> = spec.macs.iter().filter_map(|mac| mac.subnet.as_deref()).collect();
+    let mut names: Vec<&str> = spec
+        .macs
+        .iter()
+        .filter_map(|mac| mac.subnet.as_deref())
+        .collect();
     // In one order everywhere: two registrations never wait for each other in a circle.
     names.sort_unstable();
     names.dedup();
@@ -49,11 +57,18 @@ pub(super) async fn reserve(
     let mut seen = BTreeSet::new();
     for (at, mac) in spec.macs.iter().enumerate() {
         if !seen.insert(mac.mac) {
-            faults.push(fault(format!("/spec/macs/{at}/mac"), "twice", "The interface is listed twice."));
+            faults.push(fault(
+                format!("/spec/macs/{at}/mac"),
+                "twice",
+                "The interface is listed twice.",
+            ));
             continue;
         }
         match lease(&mut subnets, at, mac, &spec.site) {
-            Ok(lease) => rows.push(MacRow { mac: mac.mac, lease }),
+            Ok(lease) => rows.push(MacRow {
+                mac: mac.mac,
+                lease,
+            }),
             Err(wrong) => faults.push(wrong),
         }
     }
@@ -61,10 +76,20 @@ pub(super) async fn reserve(
 }
 
 async fn hold(conn: &mut PgConnection, name: &str) -> Result<Option<Held>, Error> {
-    let Some(row) = db::objects::find_for_update(conn, "subnet", name).await? else { return Ok(None) };
+    let Some(row) = db::objects::find_for_update(conn, "subnet", name).await? else {
+        return Ok(None);
+    };
     let spec = crate::http::document::typed(&row.spec)?;
-    let taken = db::nodes::list_taken(conn, row.id).await?.into_iter().collect();
-    Ok(Some(Held { id: row.id, spec, taken, given: BTreeSet::new() }))
+    let taken = db::nodes::list_taken(conn, row.id)
+        .await?
+        .into_iter()
+        .collect();
+    Ok(Some(Held {
+        id: row.id,
+        spec,
+        taken,
+        given: BTreeSet::new(),
+    }))
 }
 
 fn lease(
@@ -77,19 +102,38 @@ fn lease(
     let Some(name) = mac.subnet.as_deref() else {
         return match mac.address {
             None => Ok(None),
-            Some(_) => Err(fault(pointer("subnet"), "required", "An address belongs to a subnet.")),
+            Some(_) => Err(fault(
+                pointer("subnet"),
+                "required",
+                "An address belongs to a subnet.",
+            )),
         };
     };
     let Some(Some(held)) = subnets.get_mut(name) else {
-        return Err(fault(pointer("subnet"), "not_found", format!("There is no subnet called {name:?}.")));
+        return Err(fault(
+            pointer("subnet"),
+            "not_found",
+            format!("There is no subnet called {name:?}."),
+        ));
     };
     if held.spec.site != site {
-        return Err(fault(pointer("subnet"), "other_site", format!("{name} belongs to another site.")));
+        return Err(fault(
+            pointer("subnet"),
+            "other_site",
+            format!("{name} belongs to another site."),
+        ));
     }
     let address = match mac.address {
-        Some(address) => wanted(held, address).map_err(|why| fault(pointer("address"), "not_free", why))?,
-        None => pick(held, mac.mac)
-            .ok_or_else(|| fault(pointer("subnet"), "exhausted", format!("{name} has no free address.")))?,
+        Some(address) => {
+            wanted(held, address).map_err(|why| fault(pointer("address"), "not_free", why))?
+        }
+        None => pick(held, mac.mac).ok_or_else(|| {
+            fault(
+                pointer("subnet"),
+                "exhausted",
+                format!("{name} has no free address."),
+            )
+        })?,
     };
     held.taken.insert(mac.mac, IpAddr::V4(address));
     held.given.insert(address);
@@ -102,7 +146,9 @@ fn wanted(held: &Held, address: Ipv4Addr) -> Result<Ipv4Addr, String> {
         return Err(format!("{address} is no host of {}.", held.spec.network));
     }
     if reserved(&held.spec, address) {
-        return Err(format!("{address} is the agent's, the gateway's, or lent to unknown machines."));
+        return Err(format!(
+            "{address} is the agent's, the gateway's, or lent to unknown machines."
+        ));
     }
     match held.given.contains(&address) {
         true => Err(format!("{address} is there twice.")),
@@ -116,12 +162,16 @@ fn pick(held: &Held, mac: Mac) -> Option<Ipv4Addr> {
         return Some(*had);
     }
     let taken: BTreeSet<IpAddr> = held.taken.values().copied().collect();
-    let free = |address: &Ipv4Addr| !reserved(&held.spec, *address) && !taken.contains(&IpAddr::V4(*address));
+    let free = |address: &Ipv4Addr| {
+        !reserved(&held.spec, *address) && !taken.contains(&IpAddr::V4(*address))
+    };
     held.spec.network.hosts().find(free)
 }
 
 fn reserved(subnet: &SubnetSpec, address: Ipv4Addr) -> bool {
-    let lent = subnet.dynamic_range.is_some_and(|range| (range.first..=range.last).contains(&address));
+    let lent = subnet
+        .dynamic_range
+        .is_some_and(|range| (range.first..=range.last).contains(&address));
     lent || address == subnet.agent_address || subnet.gateway == Some(address)
 }
 
@@ -136,16 +186,33 @@ mod tests {
             "site": "s", "network": "10.0.0.0/29", "agent_address": "10.0.0.1", "mode": "authoritative",
             "dynamic_range": {"first": "10.0.0.5", "last": "10.0.0.6"}
         });
-        let taken = taken.iter().map(|(mac, ip)| (mac.parse().unwrap(), ip.parse().unwrap())).collect();
-        Held { id: ObjectId::new(), spec: serde_json::from_value(spec).unwrap(), taken, given: BTreeSet::new() }
+        let taken = taken
+            .iter()
+            .map(|(mac, ip)| (mac.parse().unwrap(), ip.parse().unwrap()))
+            .collect();
+        Held {
+            id: ObjectId::new(),
+            spec: serde_json::from_value(spec).unwrap(),
+            taken,
+            given: BTreeSet::new(),
+        }
     }
 
     #[test]
     fn the_lowest_free_address_is_picked_and_kept() {
-        let (a, b): (Mac, Mac) = ("52:54:00:00:00:0a".parse().unwrap(), "52:54:00:00:00:0b".parse().unwrap());
+        let (a, b): (Mac, Mac) = (
+            "52:54:00:00:00:0a".parse().unwrap(),
+            "52:54:00:00:00:0b".parse().unwrap(),
+        );
         assert_eq!(pick(&held(&[]), a), Some(Ipv4Addr::new(10, 0, 0, 2)));
-        assert_eq!(pick(&held(&[("52:54:00:00:00:0b", "10.0.0.2")]), a), Some(Ipv4Addr::new(10, 0, 0, 3)));
-        assert_eq!(pick(&held(&[("52:54:00:00:00:0b", "10.0.0.4")]), b), Some(Ipv4Addr::new(10, 0, 0, 4)));
+        assert_eq!(
+            pick(&held(&[("52:54:00:00:00:0b", "10.0.0.2")]), a),
+            Some(Ipv4Addr::new(10, 0, 0, 3))
+        );
+        assert_eq!(
+            pick(&held(&[("52:54:00:00:00:0b", "10.0.0.4")]), b),
+            Some(Ipv4Addr::new(10, 0, 0, 4))
+        );
         let full = held(&[
             ("52:54:00:00:00:01", "10.0.0.2"),
             ("52:54:00:00:00:02", "10.0.0.3"),
@@ -156,8 +223,13 @@ mod tests {
 
     #[test]
     fn a_wanted_address_must_be_free_and_a_host() {
-        let held = Held { given: [Ipv4Addr::new(10, 0, 0, 2)].into(), ..held(&[]) };
-        for bad in ["10.0.0.0", "10.0.0.7", "10.0.0.1", "10.0.0.5", "10.0.0.2", "10.0.1.2"] {
+        let held = Held {
+            given: [Ipv4Addr::new(10, 0, 0, 2)].into(),
+            ..held(&[])
+        };
+        for bad in [
+            "10.0.0.0", "10.0.0.7", "10.0.0.1", "10.0.0.5", "10.0.0.2", "10.0.1.2",
+        ] {
             assert!(wanted(&held, bad.parse().unwrap()).is_err(), "{bad}");
         }
         assert!(wanted(&held, Ipv4Addr::new(10, 0, 0, 3)).is_ok());

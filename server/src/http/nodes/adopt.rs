@@ -62,7 +62,9 @@ pub async fn adopt(
         if how.dry_run {
             return Ok(Effect::Told(Answer::ok(&plan(&node, &adoption, body))?));
         }
-        begin(conn, app, actor, &node, &adoption, body.reason.as_deref()).await.map(Effect::Begun)
+        begin(conn, app, actor, &node, &adoption, body.reason.as_deref())
+            .await
+            .map(Effect::Begun)
     })
     .await
 }
@@ -75,7 +77,12 @@ async fn begin(
     adoption: &Adoption,
     reason: Option<&str>,
 ) -> Result<OperationId, Error> {
-    let asked = Asked { wish: Wish::Adopt, reason, until: None, suite: None };
+    let asked = Asked {
+        wish: Wish::Adopt,
+        reason,
+        until: None,
+        suite: None,
+    };
     actions::check(asked, app.clock.now())?;
     let operation = actions::write_wish(conn, app, actor, node, asked).await?;
     db::adoptions::set(conn, adoption, app.clock.now()).await?;
@@ -92,13 +99,38 @@ async fn resolve(
 ) -> Result<Adoption, Error> {
     let mut faults: Vec<Fault> = Vec::new();
     let pool = target(conn, &mut faults, "/pool", "pool", Some(&body.pool)).await?;
-    let credential = target(conn, &mut faults, "/credential", "credential", Some(&body.credential)).await?;
-    if credential.as_ref().is_some_and(|row| row.spec["purpose"] != "adopt") {
-        faults.push(fault("/credential", "wrong_purpose", "A credential whose purpose is adopt."));
+    let credential = target(
+        conn,
+        &mut faults,
+        "/credential",
+        "credential",
+        Some(&body.credential),
+    )
+    .await?;
+    if credential
+        .as_ref()
+        .is_some_and(|row| row.spec["purpose"] != "adopt")
+    {
+        faults.push(fault(
+            "/credential",
+            "wrong_purpose",
+            "A credential whose purpose is adopt.",
+        ));
     }
-    let fingerprint = |text: &str| text.strip_prefix("SHA256:").is_some_and(|hash| hash.len() == 43);
-    if body.host_key.as_deref().is_some_and(|text| !fingerprint(text)) {
-        faults.push(fault("/host_key", "invalid_value", "A fingerprint as ssh-keygen -l prints it: SHA256:…"));
+    let fingerprint = |text: &str| {
+        text.strip_prefix("SHA256:")
+            .is_some_and(|hash| hash.len() == 43)
+    };
+    if body
+        .host_key
+        .as_deref()
+        .is_some_and(|text| !fingerprint(text))
+    {
+        faults.push(fault(
+            "/host_key",
+            "invalid_value",
+            "A fingerprint as ssh-keygen -l prints it: SHA256:…",
+        ));
     }
     let claim = match &body.claim {
         None => node.name.clone(),
@@ -111,10 +143,23 @@ async fn resolve(
         },
     };
     if node.profile_id.is_none() {
-        faults.push(fault("/pool", "no_profile", format!("{} has no hardware profile to be held against.", node.name)));
+        faults.push(fault(
+            "/pool",
+            "no_profile",
+            format!("{} has no hardware profile to be held against.", node.name),
+        ));
     }
     if let Some(pool) = &pool {
-        actor.need(conn, "claim.create", Named { kind: "pool", key: &pool.name }).await?;
+        actor
+            .need(
+                conn,
+                "claim.create",
+                Named {
+                    kind: "pool",
+                    key: &pool.name,
+                },
+            )
+            .await?;
     }
     actor.need_everywhere("credential.use")?;
     match (pool, credential, faults.is_empty()) {
@@ -136,7 +181,10 @@ async fn resolve(
 fn plan(node: &LockedNode, adoption: &Adoption, body: &AdoptNode) -> NodePlan {
     let mut blockers = Vec::new();
     if node.state != "discovered" {
-        blockers.push(format!("{} is {}; only a discovered node is adopted.", node.name, node.state));
+        blockers.push(format!(
+            "{} is {}; only a discovered node is adopted.",
+            node.name, node.state
+        ));
     }
     if body.host_key.is_none() {
         blockers

@@ -40,12 +40,25 @@ pub(super) async fn get_node_console(
 ) -> Result<Answer, Error> {
     let limit = query.limit.unwrap_or(MOST);
     if !(1..=MOST).contains(&limit) {
-        return Err(Error::invalid("limit", "out_of_range", format!("1 to {MOST}")));
+        return Err(Error::invalid(
+            "limit",
+            "out_of_range",
+            format!("1 to {MOST}"),
+        ));
     }
     let mut conn = app.pool.acquire().await?;
-    let id = db::nodes::find_id(&mut conn, &node).await?.ok_or_else(|| Error::NotFound(format!("node {node:?}")))?;
+    let id = db::nodes::find_id(&mut conn, &node)
+        .await?
+        .ok_or_else(|| Error::NotFound(format!("node {node:?}")))?;
     let rows = db::consoles::tail(&mut conn, id, query.after, i64::from(limit)).await?;
     let last_id = rows.last().map_or(query.after.unwrap_or(0), |row| row.id);
-    let items = rows.into_iter().map(|row| ConsoleChunk { id: row.id, at: row.at, text: row.text }).collect();
+    let items = rows
+        .into_iter()
+        .map(|row| ConsoleChunk {
+            id: row.id,
+            at: row.at,
+            text: row.text,
+        })
+        .collect();
     Answer::ok(&ConsoleLog { items, last_id })
 }

@@ -26,12 +26,20 @@ pub(super) async fn held(
     asked: Asked<'_>,
 ) -> Result<Option<Error>, Error> {
     let pool = match db::claims::find_bound(conn, node.id).await? {
-        Some(claim) => Some((claim.pool_id, claim.pool, approvals::pool_of(conn, claim.pool_id).await?)),
+        Some(claim) => Some((
+            claim.pool_id,
+            claim.pool,
+            approvals::pool_of(conn, claim.pool_id).await?,
+        )),
         None => None,
     };
-    let of = pool.as_ref().map(|(id, name, spec)| (*id, name.as_str(), spec));
+    let of = pool
+        .as_ref()
+        .map(|(id, name, spec)| (*id, name.as_str(), spec));
     let limits = approvals::limits(conn, app, actor, of).await?;
-    let Some(because) = approvals::beyond(&limits) else { return Ok(None) };
+    let Some(because) = approvals::beyond(&limits) else {
+        return Ok(None);
+    };
     if dry_run::asked() {
         return Err(approvals::alone(&because));
     }
@@ -48,9 +56,16 @@ pub(super) async fn held(
         expires_at: now + approvals::WAITS,
     };
     let id = db::approvals::ask_for_erasure(conn, &request).await?;
-    let summary = format!("to {} {} waits for a second person: {because}", asked.wish, node.name);
+    let summary = format!(
+        "to {} {} waits for a second person: {because}",
+        asked.wish, node.name
+    );
     let event = actor.event(now, "approval.asked", Some(node.id), summary);
-    db::events::insert(conn, event.with(json!({ "wish": asked.wish.as_str(), "reason": asked.reason }))).await?;
+    db::events::insert(
+        conn,
+        event.with(json!({ "wish": asked.wish.as_str(), "reason": asked.reason })),
+    )
+    .await?;
     Ok(Some(Error::SecondPerson { id, because }))
 }
 
@@ -66,16 +81,28 @@ pub(in crate::http) async fn approved(
     row: &ApprovalRow,
 ) -> Result<OperationId, Error> {
     if row.epoch != Some(node.epoch) {
-        let detail = format!("{} was claimed or released since this was asked for; ask again.", node.name);
+        let detail = format!(
+            "{} was claimed or released since this was asked for; ask again.",
+            node.name
+        );
         return Err(Error::conflict("decided", detail));
     }
-    let asker = Actor { name: row.requested_by.clone(), ..by.clone() };
-    let asked = Asked { wish: wish(row)?, reason: row.reason.as_deref(), until: None, suite: None };
+    let asker = Actor {
+        name: row.requested_by.clone(),
+        ..by.clone()
+    };
+    let asked = Asked {
+        wish: wish(row)?,
+        reason: row.reason.as_deref(),
+        until: None,
+        suite: None,
+    };
     actions::write_wish(conn, app, &asker, node, asked).await
 }
 
 /// What a request is for.
 pub(in crate::http) fn wish(row: &ApprovalRow) -> Result<Wish, Error> {
     let word = row.wish.as_deref().unwrap_or_default();
-    word.parse().map_err(|error| Error::internal(anyhow::anyhow!("approval {}: {error}", row.id)))
+    word.parse()
+        .map_err(|error| Error::internal(anyhow::anyhow!("approval {}: {error}", row.id)))
 }

@@ -30,7 +30,9 @@ const EVENTS: i64 = 500;
 const STEPS: i64 = 500;
 
 async fn find(conn: &mut PgConnection, key: &str) -> Result<NodeId, Error> {
-    db::nodes::find_id(conn, key).await?.ok_or_else(|| Error::NotFound(format!("node {key:?}")))
+    db::nodes::find_id(conn, key)
+        .await?
+        .ok_or_else(|| Error::NotFound(format!("node {key:?}")))
 }
 
 /// What inspection saw last.
@@ -47,12 +49,19 @@ pub(super) async fn get_node_facts(
     let id = find(&mut conn, &node).await?;
     let seen = db::facts::latest(&mut conn, id).await?;
     let seen = seen.ok_or_else(|| Error::NotFound(format!("facts of node {node:?}")))?;
-    let bmc = db::firmware::latest(&mut conn, id).await?.map(|said| NodeInventory {
-        since: said.first_seen,
-        observed_at: said.last_seen,
-        inventory: said.inventory,
-    });
-    Answer::ok(&NodeFacts { source: seen.source, observed_at: seen.observed_at, facts: seen.facts, bmc })
+    let bmc = db::firmware::latest(&mut conn, id)
+        .await?
+        .map(|said| NodeInventory {
+            since: said.first_seen,
+            observed_at: said.last_seen,
+            inventory: said.inventory,
+        });
+    Answer::ok(&NodeFacts {
+        source: seen.source,
+        observed_at: seen.observed_at,
+        facts: seen.facts,
+        bmc,
+    })
 }
 
 /// Runs of suites on a node, with what each gate measured; newest first unless `created_at` is asked for, 20 where no limit is. They are filtered by
@@ -84,9 +93,20 @@ pub(super) async fn list_node_gate_runs(
         }
         Ok(items)
     };
-    let query = ListQuery { limit: query.limit.or(Some(RUNS)), ..query };
+    let query = ListQuery {
+        limit: query.limit.or(Some(RUNS)),
+        ..query
+    };
     let only = (vec![Term::equal("node", id.to_string())], &Sight::new());
-    paging::page(&mut conn, &GATE_RUNS, &query, only, load, |run: &GateRun| (run.id, "")).await
+    paging::page(
+        &mut conn,
+        &GATE_RUNS,
+        &query,
+        only,
+        load,
+        |run: &GateRun| (run.id, ""),
+    )
+    .await
 }
 
 /// Where to read on.
@@ -111,10 +131,16 @@ pub(super) async fn list_node_events(
     Query(query): Query<NodeEventsQuery>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
-    let filter = EventFilter { node: Some(find(&mut conn, &node).await?), ..EventFilter::default() };
+    let filter = EventFilter {
+        node: Some(find(&mut conn, &node).await?),
+        ..EventFilter::default()
+    };
     let rows = db::events::list_on(&mut conn, &filter, query.after, EVENTS).await?;
     let last_seq = rows.last().map_or(query.after, |row| row.seq);
-    Answer::ok(&Events { items: rows.into_iter().map(event).collect(), last_seq })
+    Answer::ok(&Events {
+        items: rows.into_iter().map(event).collect(),
+        last_seq,
+    })
 }
 
 /// What led a node to where it is: its newest events and the steps of its work with the time each took, oldest first.
@@ -128,15 +154,23 @@ pub(super) async fn get_node_timeline(
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let id = find(&mut conn, &node).await?;
-    timeline(&mut conn, id).await.and_then(|timeline| Answer::ok(&timeline))
+    timeline(&mut conn, id)
+        .await
+        .and_then(|timeline| Answer::ok(&timeline))
 }
 
 /// The timeline of a node; pages show the same.
 ///
 /// # Errors
 /// When the database fails.
-pub(in crate::http) async fn timeline(conn: &mut PgConnection, node: NodeId) -> Result<Timeline, Error> {
-    let filter = EventFilter { node: Some(node), ..EventFilter::default() };
+pub(in crate::http) async fn timeline(
+    conn: &mut PgConnection,
+    node: NodeId,
+) -> Result<Timeline, Error> {
+    let filter = EventFilter {
+        node: Some(node),
+        ..EventFilter::default()
+    };
     let events = db::events::latest(conn, &filter, EVENTS).await?;
     let steps = db::operations::list_node_steps(conn, node, STEPS).await?;
     let mut items: Vec<TimelineEntry> = events
@@ -160,7 +194,10 @@ pub(in crate::http) async fn timeline(conn: &mut PgConnection, node: NodeId) -> 
 fn step(row: StepRow) -> Option<TimelineEntry> {
     let started = row.started_at?.to_jiff();
     let finished = row.finished_at.map(|at| at.to_jiff());
-    let failure = row.failure.as_ref().and_then(|failure| failure["message"].as_str());
+    let failure = row
+        .failure
+        .as_ref()
+        .and_then(|failure| failure["message"].as_str());
     let outcome = match failure {
         Some(message) => format!("{}: {message}", row.state),
         None => row.state,
@@ -171,7 +208,8 @@ fn step(row: StepRow) -> Option<TimelineEntry> {
         kind: row.kind,
         summary: format!("{} {outcome}", row.step.replace('_', " ")),
         actor: None,
-        duration_ms: finished.map(|at| i64::try_from(at.duration_since(started).as_millis()).unwrap_or(i64::MAX)),
+        duration_ms: finished
+            .map(|at| i64::try_from(at.duration_since(started).as_millis()).unwrap_or(i64::MAX)),
         operation: row.operation.map(|id| id.0),
     })
 }

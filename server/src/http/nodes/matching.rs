@@ -53,17 +53,30 @@ pub(super) async fn match_node(
             false => preconditions.allow_removal(machine.generation)?,
         }
         let seen = db::matches::list_macs(conn, machine.id).await?;
-        let facts = db::facts::latest(conn, machine.id).await?.map(|seen| seen.facts.smbios);
+        let facts = db::facts::latest(conn, machine.id)
+            .await?
+            .map(|seen| seen.facts.smbios);
         let spec = wanted(&node.spec, &seen, body.replaces.as_deref(), facts.as_ref())?;
         let changes = changes(&machine, &node, &spec);
         let blockers = blockers(&machine, &node);
         if dry_run::asked() {
-            let plan = NodePlan { effect: Cost::None.to_string(), changes, blockers };
+            let plan = NodePlan {
+                effect: Cost::None.to_string(),
+                changes,
+                blockers,
+            };
             return Answer::ok(&plan).map(Effect::Told);
         }
         place::refuse(&blockers)?;
         bind(conn, &app, &actor, (&machine, &node), spec).await?;
-        done(conn, &app, &actor, (&machine, &node), (&seen, &changes, body.reason.as_deref())).await
+        done(
+            conn,
+            &app,
+            &actor,
+            (&machine, &node),
+            (&seen, &changes, body.reason.as_deref()),
+        )
+        .await
     })
     .await
 }
@@ -75,13 +88,35 @@ async fn both(
     machine: &str,
     node: &str,
 ) -> Result<(LockedNode, LockedNode), Error> {
-    let missing = || Error::unprocessable("/to", "not_found", format!("There is no node called {node:?}."));
-    let found = db::nodes::find_id(conn, machine).await?.ok_or_else(|| Error::NotFound(format!("node {machine:?}")))?;
+    let missing = || {
+        Error::unprocessable(
+            "/to",
+            "not_found",
+            format!("There is no node called {node:?}."),
+        )
+    };
+    let found = db::nodes::find_id(conn, machine)
+        .await?
+        .ok_or_else(|| Error::NotFound(format!("node {machine:?}")))?;
     let to = db::nodes::find_id(conn, node).await?.ok_or_else(missing)?;
     if found == to {
-        return Err(Error::unprocessable("/to", "same", "A node is not matched with itself."));
+        return Err(Error::unprocessable(
+            "/to",
+            "same",
+            "A node is not matched with itself.",
+        ));
     }
-    match actor.need(conn, "node.match", Named { kind: "node", key: &to.to_string() }).await {
+    match actor
+        .need(
+            conn,
+            "node.match",
+            Named {
+                kind: "node",
+                key: &to.to_string(),
+            },
+        )
+        .await
+    {
         Err(Error::NotFound(_)) => return Err(missing()),
         other => other?,
     }
@@ -100,15 +135,28 @@ async fn both(
 /// What keeps them apart.
 fn blockers(machine: &LockedNode, node: &LockedNode) -> Vec<String> {
     let mut blockers: Vec<String> = [machine, node].into_iter().filter_map(held).collect();
-    let was_declared = machine.spec["power"].get("manual").is_none() || machine.profile_id.is_some();
+    let was_declared =
+        machine.spec["power"].get("manual").is_none() || machine.profile_id.is_some();
     if was_declared {
-        blockers.push(format!("{} was declared itself; only a machine that was discovered is matched.", machine.name));
+        blockers.push(format!(
+            "{} was declared itself; only a machine that was discovered is matched.",
+            machine.name
+        ));
     }
     if machine.site_id != node.site_id {
-        blockers.push(format!("{} was seen in another site than {}'s.", machine.name, node.name));
+        blockers.push(format!(
+            "{} was seen in another site than {}'s.",
+            machine.name, node.name
+        ));
     }
-    if matches!(node.state.parse(), Ok(NodeState::Available | NodeState::Retired)) {
-        blockers.push(format!("{} is {}: it waits for no machine.", node.name, node.state));
+    if matches!(
+        node.state.parse(),
+        Ok(NodeState::Available | NodeState::Retired)
+    ) {
+        blockers.push(format!(
+            "{} is {}: it waits for no machine.",
+            node.name, node.state
+        ));
     }
     blockers
 }
@@ -122,17 +170,33 @@ fn held(node: &LockedNode) -> Option<String> {
         () if node.claimed => Some(format!("{name} is claimed; delete its claim first.")),
         () if node.state == NodeState::InService.as_str() => Some(format!("{name} is in service.")),
         () if !resting => {
-            let wish = node.wish.as_deref().map(|wish| format!(" and was asked to {wish}")).unwrap_or_default();
-            Some(format!("{name} is {}{wish}; wait until that is over, or quarantine it.", node.state))
+            let wish = node
+                .wish
+                .as_deref()
+                .map(|wish| format!(" and was asked to {wish}"))
+                .unwrap_or_default();
+            Some(format!(
+                "{name} is {}{wish}; wait until that is over, or quarantine it.",
+                node.state
+            ))
         }
         () => None,
     }
 }
 
 /// The declared node's spec with the machine's MACs, in the places of those that no machine has; and its serial and UUID where others were declared.
-fn wanted(declared: &Value, seen: &[Mac], replaces: Option<&[Mac]>, smbios: Option<&Smbios>) -> Result<Value, Error> {
+fn wanted(
+    declared: &Value,
+    seen: &[Mac],
+    replaces: Option<&[Mac]>,
+    smbios: Option<&Smbios>,
+) -> Result<Value, Error> {
     let mut macs = declared["macs"].as_array().cloned().unwrap_or_default();
-    let of = |entry: &Value| entry["mac"].as_str().and_then(|mac| mac.parse::<Mac>().ok());
+    let of = |entry: &Value| {
+        entry["mac"]
+            .as_str()
+            .and_then(|mac| mac.parse::<Mac>().ok())
+    };
     let replaced = match (replaces, macs.as_slice()) {
         (Some(named), _) => named.to_vec(),
         (None, [only]) => of(only).into_iter().collect(),
@@ -144,9 +208,16 @@ fn wanted(declared: &Value, seen: &[Mac], replaces: Option<&[Mac]>, smbios: Opti
             return Err(Error::unprocessable("/replaces", "required", detail));
         }
     };
-    if let Some(at) = replaced.iter().position(|mac| !macs.iter().any(|entry| of(entry) == Some(*mac))) {
+    if let Some(at) = replaced
+        .iter()
+        .position(|mac| !macs.iter().any(|entry| of(entry) == Some(*mac)))
+    {
         let detail = format!("{} is not declared for the node.", replaced[at]);
-        return Err(Error::unprocessable(format!("/replaces/{at}"), "not_found", detail));
+        return Err(Error::unprocessable(
+            format!("/replaces/{at}"),
+            "not_found",
+            detail,
+        ));
     }
     let mut seen = seen.iter();
     macs.retain_mut(|entry| {
@@ -159,8 +230,12 @@ fn wanted(declared: &Value, seen: &[Mac], replaces: Option<&[Mac]>, smbios: Opti
     macs.extend(seen.map(|mac| json!({ "mac": mac })));
     let mut spec = declared.clone();
     spec["macs"] = macs.into();
-    let smbios = |part: fn(&Smbios) -> &Option<String>| smbios.and_then(|smbios| part(smbios).clone());
-    for (member, told) in [("serial", smbios(|it| &it.serial)), ("smbios_uuid", smbios(|it| &it.uuid))] {
+    let smbios =
+        |part: fn(&Smbios) -> &Option<String>| smbios.and_then(|smbios| part(smbios).clone());
+    for (member, told) in [
+        ("serial", smbios(|it| &it.serial)),
+        ("smbios_uuid", smbios(|it| &it.uuid)),
+    ] {
         if let (Some(told), Some(before)) = (told, declared.get(member).and_then(Value::as_str))
             && !before.eq_ignore_ascii_case(&told)
         {
@@ -175,15 +250,24 @@ fn changes(machine: &LockedNode, node: &LockedNode, spec: &Value) -> Vec<String>
     let mut changes = Vec::new();
     for member in ["serial", "smbios_uuid"] {
         if node.spec.get(member) != spec.get(member) {
-            changes.push(format!("{member}: {} → {}", text(&node.spec[member]), text(&spec[member])));
+            changes.push(format!(
+                "{member}: {} → {}",
+                text(&node.spec[member]),
+                text(&spec[member])
+            ));
         }
     }
     let macs = |spec: &Value| {
         let macs = spec["macs"].as_array().into_iter().flatten();
-        macs.map(|mac| text(&mac["mac"])).collect::<Vec<_>>().join(", ")
+        macs.map(|mac| text(&mac["mac"]))
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     changes.push(format!("macs: {} → {}", macs(&node.spec), macs(spec)));
-    changes.push(format!("{} is gone, and what was observed of it is {}'s", machine.name, node.name));
+    changes.push(format!(
+        "{} is gone, and what was observed of it is {}'s",
+        machine.name, node.name
+    ));
     changes
 }
 
@@ -203,7 +287,9 @@ async fn bind(
     let raw = json!({ "labels": node.labels, "annotations": node.annotations, "spec": spec });
     let draft = document::typed(&raw)?;
     let id = node.id.to_string();
-    write::write(app, conn, actor, (&id, Some(node.clone())), draft, raw).await.map(drop)
+    write::write(app, conn, actor, (&id, Some(node.clone())), draft, raw)
+        .await
+        .map(drop)
 }
 
 /// Writes down that it was done, of both.
@@ -215,12 +301,16 @@ async fn done(
     (macs, changes, reason): (&[Mac], &[String], Option<&str>),
 ) -> Result<Effect, Error> {
     let now = app.clock.now();
-    let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let because = reason
+        .map(|reason| format!(": {reason}"))
+        .unwrap_or_default();
     let operation = actor.operation(now, "match", node.id, changes.join(", "));
     db::operations::insert_done(conn, &operation).await?;
     let summary = format!("{} turned out to be {}{because}", machine.name, node.name);
     for (kind, id) in [("node.matched", node.id), ("node.unregistered", machine.id)] {
-        let event = actor.event(now, kind, Some(id), summary.clone()).under(Some(operation.id));
+        let event = actor
+            .event(now, kind, Some(id), summary.clone())
+            .under(Some(operation.id));
         let detail = json!({ "from": machine.id, "to": node.id, "macs": macs, "changes": changes });
         db::events::insert(conn, event.with(detail)).await?;
     }
@@ -237,30 +327,54 @@ mod tests {
 
     fn macs(spec: &Value) -> Vec<(String, String)> {
         let macs = spec["macs"].as_array().unwrap().iter();
-        macs.map(|mac| (text(&mac["mac"])[15..].to_owned(), text(&mac["address"]))).collect()
+        macs.map(|mac| (text(&mac["mac"])[15..].to_owned(), text(&mac["address"])))
+            .collect()
     }
 
     #[test]
     fn the_machines_macs_take_the_places_of_those_that_are_named() {
         let one = json!({ "macs": [{ "mac": mac(1), "subnet": "prov", "address": "10.0.0.1" }] });
         let pair = |mac: &str, address: &str| (mac.to_owned(), address.to_owned());
-        let after =
-            |spec: &Value, seen: &[Mac], replaces: Option<&[Mac]>| macs(&wanted(spec, seen, replaces, None).unwrap());
+        let after = |spec: &Value, seen: &[Mac], replaces: Option<&[Mac]>| {
+            macs(&wanted(spec, seen, replaces, None).unwrap())
+        };
         assert_eq!(after(&one, &[mac(9)], None), [pair("09", "10.0.0.1")]);
-        assert_eq!(after(&one, &[mac(9), mac(8)], None), [pair("09", "10.0.0.1"), pair("08", "none")]);
-        assert_eq!(after(&one, &[mac(9)], Some(&[])), [pair("01", "10.0.0.1"), pair("09", "none")]);
+        assert_eq!(
+            after(&one, &[mac(9), mac(8)], None),
+            [pair("09", "10.0.0.1"), pair("08", "none")]
+        );
+        assert_eq!(
+            after(&one, &[mac(9)], Some(&[])),
+            [pair("01", "10.0.0.1"), pair("09", "none")]
+        );
         let two = json!({ "macs": [{ "mac": mac(1), "subnet": "prov", "address": "10.0.0.1" }, { "mac": mac(2) }] });
-        assert_eq!(after(&two, &[mac(9)], Some(&[mac(2)])), [pair("01", "10.0.0.1"), pair("09", "none")]);
-        assert_eq!(after(&two, &[mac(9)], Some(&[mac(1), mac(2)])), [pair("09", "10.0.0.1")]);
-        assert!(wanted(&two, &[mac(9)], None, None).is_err(), "which of them is for a person to say");
+        assert_eq!(
+            after(&two, &[mac(9)], Some(&[mac(2)])),
+            [pair("01", "10.0.0.1"), pair("09", "none")]
+        );
+        assert_eq!(
+            after(&two, &[mac(9)], Some(&[mac(1), mac(2)])),
+            [pair("09", "10.0.0.1")]
+        );
+        assert!(
+            wanted(&two, &[mac(9)], None, None).is_err(),
+            "which of them is for a person to say"
+        );
         assert!(wanted(&two, &[mac(9)], Some(&[mac(3)]), None).is_err());
     }
 
     #[test]
     fn what_was_declared_and_is_not_so_is_corrected_and_nothing_is_declared_unasked() {
-        let seen = Smbios { serial: Some("S2".into()), uuid: Some("U2".into()), ..Smbios::default() };
+        let seen = Smbios {
+            serial: Some("S2".into()),
+            uuid: Some("U2".into()),
+            ..Smbios::default()
+        };
         let declared = json!({ "macs": [{ "mac": mac(1) }], "serial": "S1" });
         let spec = wanted(&declared, &[mac(9)], None, Some(&seen)).unwrap();
-        assert_eq!((&spec["serial"], spec.get("smbios_uuid")), (&json!("S2"), None));
+        assert_eq!(
+            (&spec["serial"], spec.get("smbios_uuid")),
+            (&json!("S2"), None)
+        );
     }
 }

@@ -25,7 +25,12 @@ use crate::app::App;
 pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::default()
         .routes(routes!(read::list_nodes))
-        .routes(routes!(read::get_node, write::put_node, write::patch_node, write::delete_node))
+        .routes(routes!(
+            read::get_node,
+            write::put_node,
+            write::patch_node,
+            write::delete_node
+        ))
         .routes(routes!(actions::act_on_node))
         .routes(routes!(adopt::adopt_node))
         .routes(routes!(parts::replace_parts))

@@ -63,7 +63,9 @@ pub async fn ask(
 ) -> Result<Answer, Error> {
     writing::once(app, actor, idempotency, body, async |conn| {
         let node = write::find(conn, key).await?;
-        replace(conn, app, actor, &node, body).await.map(Effect::Begun)
+        replace(conn, app, actor, &node, body)
+            .await
+            .map(Effect::Begun)
     })
     .await
 }
@@ -76,28 +78,56 @@ async fn replace(
     body: &ReplaceParts,
 ) -> Result<OperationId, Error> {
     if !(1..=MOST).contains(&body.parts.len()) {
-        return Err(Error::unprocessable("/parts", "out_of_range", format!("1 to {MOST} parts")));
+        return Err(Error::unprocessable(
+            "/parts",
+            "out_of_range",
+            format!("1 to {MOST} parts"),
+        ));
     }
     let now = app.clock.now();
-    let asked = Asked { wish: Wish::ReplaceParts, reason: Some(&body.reason), until: None, suite: None };
+    let asked = Asked {
+        wish: Wish::ReplaceParts,
+        reason: Some(&body.reason),
+        until: None,
+        suite: None,
+    };
     actions::check(asked, now)?;
     let operation = actions::write_wish(conn, app, actor, node, asked).await?;
     for (at, part) in body.parts.iter().enumerate() {
         check(at, part)?;
         let (kind, old, new) = (part.kind, part.old.trim(), part.new.trim());
         if !db::components::replace(conn, node.id, (kind, old, new), &body.reason, now).await? {
-            let detail = format!("{} never had a {kind} with serial {old:?}; see its components.", node.name);
-            return Err(Error::unprocessable(format!("/parts/{at}/old"), "not_found", detail));
+            let detail = format!(
+                "{} never had a {kind} with serial {old:?}; see its components.",
+                node.name
+            );
+            return Err(Error::unprocessable(
+                format!("/parts/{at}/old"),
+                "not_found",
+                detail,
+            ));
         }
         if matches!(kind, PartKind::Chassis | PartKind::Board) {
             db::components::repin(conn, node.id, old, new).await?;
         }
-        let summary = format!("{}: {kind} {old} was replaced by {new}: {}", node.name, body.reason);
-        let event = actor.event(now, "node.part_replaced", Some(node.id), summary).under(Some(operation));
-        db::events::insert(conn, event.with(json!({ "kind": kind, "old": old, "new": new }))).await?;
+        let summary = format!(
+            "{}: {kind} {old} was replaced by {new}: {}",
+            node.name, body.reason
+        );
+        let event = actor
+            .event(now, "node.part_replaced", Some(node.id), summary)
+            .under(Some(operation));
+        db::events::insert(
+            conn,
+            event.with(json!({ "kind": kind, "old": old, "new": new })),
+        )
+        .await?;
     }
     db::gates::void(conn, node.id, now).await?;
-    let summary = format!("{}: every disk it had is out of it; none is left to wipe", node.name);
+    let summary = format!(
+        "{}: every disk it had is out of it; none is left to wipe",
+        node.name
+    );
     if disks_gone(conn, node).await? {
         let event = actor.event(now, "node.disks_out", Some(node.id), summary);
         db::events::insert(conn, event.under(Some(operation))).await?;
@@ -107,11 +137,15 @@ async fn replace(
 
 fn check(at: usize, part: &ReplacedPart) -> Result<(), Error> {
     let fits = |text: &str| (1..=128).contains(&text.trim().len());
-    let fault = |member: &str, code, detail| Error::unprocessable(format!("/parts/{at}/{member}"), code, detail);
+    let fault = |member: &str, code, detail| {
+        Error::unprocessable(format!("/parts/{at}/{member}"), code, detail)
+    };
     match (fits(&part.old), fits(&part.new)) {
         (false, _) => Err(fault("old", "out_of_range", "1 to 128 bytes")),
         (_, false) => Err(fault("new", "out_of_range", "1 to 128 bytes")),
-        _ if part.old.trim() == part.new.trim() => Err(fault("new", "same", "It is the part that is out.")),
+        _ if part.old.trim() == part.new.trim() => {
+            Err(fault("new", "same", "It is the part that is out."))
+        }
         _ => Ok(()),
     }
 }
@@ -136,9 +170,19 @@ pub(super) async fn list_node_components(
     Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
-    let id = db::nodes::find_id(&mut conn, &key).await?.ok_or_else(|| Error::NotFound(format!("node {key:?}")))?;
+    let id = db::nodes::find_id(&mut conn, &key)
+        .await?
+        .ok_or_else(|| Error::NotFound(format!("node {key:?}")))?;
     let only = (vec![Term::equal("node", id.to_string())], &Sight::new());
-    paging::page(&mut conn, &COMPONENTS, &query, only, load, |part: &Component| (part.id, "")).await
+    paging::page(
+        &mut conn,
+        &COMPONENTS,
+        &query,
+        only,
+        load,
+        |part: &Component| (part.id, ""),
+    )
+    .await
 }
 
 /// Which parts to list.
@@ -171,16 +215,46 @@ pub(super) async fn list_components(
     actor: Actor,
     Query(query): Query<ComponentsQuery>,
 ) -> Result<Answer, Error> {
-    let ComponentsQuery { limit, page_token, filter, sort, fields, count, serial } = query;
-    let only = serial.map(|serial| Term::equal("serial", serial.trim())).into_iter().collect();
-    let query = ListQuery { limit, page_token, filter, sort, fields, count };
+    let ComponentsQuery {
+        limit,
+        page_token,
+        filter,
+        sort,
+        fields,
+        count,
+        serial,
+    } = query;
+    let only = serial
+        .map(|serial| Term::equal("serial", serial.trim()))
+        .into_iter()
+        .collect();
+    let query = ListQuery {
+        limit,
+        page_token,
+        filter,
+        sort,
+        fields,
+        count,
+    };
     let mut conn = app.pool.acquire().await?;
     let only = (only, &actor.sight());
-    paging::page(&mut conn, &COMPONENTS, &query, only, load, |part: &Component| (part.id, "")).await
+    paging::page(
+        &mut conn,
+        &COMPONENTS,
+        &query,
+        only,
+        load,
+        |part: &Component| (part.id, ""),
+    )
+    .await
 }
 
 async fn load(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Component>, Error> {
-    Ok(db::components::list_by_id(conn, ids).await?.into_iter().map(component).collect())
+    Ok(db::components::list_by_id(conn, ids)
+        .await?
+        .into_iter()
+        .map(component)
+        .collect())
 }
 
 pub(super) fn component(row: ComponentRow) -> Component {

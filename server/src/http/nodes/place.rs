@@ -29,7 +29,9 @@ pub struct DryRun {
 impl DryRun {
     /// As the request says.
     pub(super) fn asked() -> Self {
-        Self { dry_run: dry_run::asked() }
+        Self {
+            dry_run: dry_run::asked(),
+        }
     }
 }
 
@@ -55,18 +57,34 @@ pub(super) async fn rename_node(
         let node = write::find(conn, &key).await?;
         let mut blockers = Vec::new();
         if node.claimed {
-            blockers.push(format!("{} is claimed: its host name and its name in the scheduler stay.", node.name));
+            blockers.push(format!(
+                "{} is claimed: its host name and its name in the scheduler stay.",
+                node.name
+            ));
         }
         let changes = vec![format!("name: {} → {name}", node.name)];
         if how.dry_run {
-            if name.as_str() != node.name && db::nodes::find_id(conn, name.as_str()).await?.is_some() {
+            if name.as_str() != node.name
+                && db::nodes::find_id(conn, name.as_str()).await?.is_some()
+            {
                 blockers.push(format!("The name {name} is taken."));
             }
-            return told(NodePlan { effect: "in_place".into(), changes, blockers });
+            return told(NodePlan {
+                effect: "in_place".into(),
+                changes,
+                blockers,
+            });
         }
         refuse(&blockers)?;
         db::nodes::set_name(conn, node.id, name.as_str(), app.clock.now()).await?;
-        done(conn, &app, &actor, &node, ("rename", &changes, body.reason.as_deref())).await
+        done(
+            conn,
+            &app,
+            &actor,
+            &node,
+            ("rename", &changes, body.reason.as_deref()),
+        )
+        .await
     })
     .await
 }
@@ -90,20 +108,42 @@ pub(super) async fn move_node(
     let how = DryRun::asked();
     writing::once(&app, &actor, idempotency, &body, async |conn| {
         let node = write::find(conn, &key).await?;
-        let mut raw = json!({ "labels": node.labels, "annotations": node.annotations, "spec": node.spec });
-        let site = body.site.clone().map_or_else(|| node.spec["site"].clone(), Value::from);
-        document::merge(&mut raw, &json!({ "spec": { "site": site, "rack": body.rack, "rack_unit": body.rack_unit } }));
+        let mut raw =
+            json!({ "labels": node.labels, "annotations": node.annotations, "spec": node.spec });
+        let site = body
+            .site
+            .clone()
+            .map_or_else(|| node.spec["site"].clone(), Value::from);
+        document::merge(
+            &mut raw,
+            &json!({ "spec": { "site": site, "rack": body.rack, "rack_unit": body.rack_unit } }),
+        );
         let changes = changes(&node.spec, &raw["spec"]);
         let blockers = no_power(conn, &node, &body.rack).await?;
         if how.dry_run {
-            let effect = if changes.is_empty() { "none" } else { "in_place" };
-            return told(NodePlan { effect: effect.into(), changes, blockers });
+            let effect = if changes.is_empty() {
+                "none"
+            } else {
+                "in_place"
+            };
+            return told(NodePlan {
+                effect: effect.into(),
+                changes,
+                blockers,
+            });
         }
         refuse(&blockers)?;
         let draft = document::typed(&raw)?;
         let id = node.id.to_string();
         write::write(&app, conn, &actor, (&id, Some(node.clone())), draft, raw).await?;
-        done(conn, &app, &actor, &node, ("move", &changes, body.reason.as_deref())).await
+        done(
+            conn,
+            &app,
+            &actor,
+            &node,
+            ("move", &changes, body.reason.as_deref()),
+        )
+        .await
     })
     .await
 }
@@ -121,17 +161,29 @@ fn changes(before: &Value, after: &Value) -> Vec<String> {
     ["site", "rack", "rack_unit"]
         .into_iter()
         .filter(|member| before[*member] != after[*member])
-        .map(|member| format!("{member}: {} → {}", told(&before[member]), told(&after[member])))
+        .map(|member| {
+            format!(
+                "{member}: {} → {}",
+                told(&before[member]),
+                told(&after[member])
+            )
+        })
         .collect()
 }
 
 /// Why another rack cannot take the power that is reserved for the node. The rack is held until the transaction ends.
-async fn no_power(conn: &mut PgConnection, node: &LockedNode, rack: &str) -> Result<Vec<String>, Error> {
+async fn no_power(
+    conn: &mut PgConnection,
+    node: &LockedNode,
+    rack: &str,
+) -> Result<Vec<String>, Error> {
     if node.power_reserved_w == 0 || node.spec["rack"] == rack {
         return Ok(Vec::new());
     }
     // A rack that does not exist is told with everything else that is wrong.
-    let Some(row) = db::objects::find_for_reference(conn, "rack", rack).await? else { return Ok(Vec::new()) };
+    let Some(row) = db::objects::find_for_reference(conn, "rack", rack).await? else {
+        return Ok(Vec::new());
+    };
     let (budget, committed) = db::power::hold_rack(conn, row.id).await?;
     let wanted = i64::from(node.power_reserved_w);
     Ok(match budget.map(i64::from) {
@@ -159,12 +211,24 @@ async fn done(
     (kind, changes, reason): (&'static str, &[String], Option<&str>),
 ) -> Result<Effect, Error> {
     let now = app.clock.now();
-    let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-    let told = if changes.is_empty() { "nothing to change".to_owned() } else { changes.join(", ") };
+    let because = reason
+        .map(|reason| format!(": {reason}"))
+        .unwrap_or_default();
+    let told = if changes.is_empty() {
+        "nothing to change".to_owned()
+    } else {
+        changes.join(", ")
+    };
     let operation = actor.operation(now, kind, node.id, told.clone());
     db::operations::insert_done(conn, &operation).await?;
     let summary = format!("{}: {told}{because}", node.name);
-    let event = actor.event(now, "node.placed", Some(node.id), summary).under(Some(operation.id));
-    db::events::insert(conn, event.with(json!({ "kind": kind, "changes": changes }))).await?;
+    let event = actor
+        .event(now, "node.placed", Some(node.id), summary)
+        .under(Some(operation.id));
+    db::events::insert(
+        conn,
+        event.with(json!({ "kind": kind, "changes": changes })),
+    )
+    .await?;
     Ok(Effect::Begun(operation.id))
 }

@@ -33,7 +33,10 @@ pub(super) async fn list_nodes(
     };
     let mut conn = app.pool.acquire().await?;
     let also = (Vec::new(), &actor.sight());
-    paging::page(&mut conn, &filter::NODES, &query, also, load, |node| (node.id, node.name.as_str())).await
+    paging::page(&mut conn, &filter::NODES, &query, also, load, |node| {
+        (node.id, node.name.as_str())
+    })
+    .await
 }
 
 /// One node, by name or id.
@@ -41,7 +44,11 @@ pub(super) async fn list_nodes(
     (status = 200, description = "The node; its generation is the ETag", body = ref("#/components/schemas/Node")),
     (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
 ))]
-pub(super) async fn get_node(State(app): State<App>, _: Actor, Path(node): Path<String>) -> Result<Answer, Error> {
+pub(super) async fn get_node(
+    State(app): State<App>,
+    _: Actor,
+    Path(node): Path<String>,
+) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let object = view::load_one(&mut conn, &node, app.clock.now()).await?;
     Ok(Answer::ok(&object)?.etag(object.generation))
@@ -51,7 +58,11 @@ pub(super) async fn get_node(State(app): State<App>, _: Actor, Path(node): Path<
 #[utoipa::path(get, path = "/v1/nodes/{node}/why", tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "In one sentence, and as data", body = Why),
 ))]
-pub(super) async fn get_node_why(State(app): State<App>, _: Actor, Path(node): Path<String>) -> Result<Answer, Error> {
+pub(super) async fn get_node_why(
+    State(app): State<App>,
+    _: Actor,
+    Path(node): Path<String>,
+) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let object = view::load_one(&mut conn, &node, app.clock.now()).await?;
     Answer::ok(&object.status.why)

@@ -32,12 +32,26 @@ pub(super) async fn list_node_recoveries(
     Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
-    let id = db::nodes::find_id(&mut conn, &node).await?.ok_or_else(|| Error::NotFound(format!("node {node:?}")))?;
+    let id = db::nodes::find_id(&mut conn, &node)
+        .await?
+        .ok_or_else(|| Error::NotFound(format!("node {node:?}")))?;
     let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
-        Ok(db::recoveries::list_by_id(conn, ids).await?.into_iter().map(|row| object(id, row)).collect())
+        Ok(db::recoveries::list_by_id(conn, ids)
+            .await?
+            .into_iter()
+            .map(|row| object(id, row))
+            .collect())
     };
     let only = (vec![Term::equal("node", id.to_string())], &Sight::new());
-    paging::page(&mut conn, &RECOVERIES, &query, only, load, |one: &Recovery| (one.id, "")).await
+    paging::page(
+        &mut conn,
+        &RECOVERIES,
+        &query,
+        only,
+        load,
+        |one: &Recovery| (one.id, ""),
+    )
+    .await
 }
 
 /// As the API and the pages show it.

@@ -24,7 +24,11 @@ pub type NodeObject = Object<Value, NodeStatus>;
 ///
 /// # Errors
 /// When the database fails.
-pub async fn load(conn: &mut PgConnection, ids: &[NodeId], now: Timestamp) -> Result<Vec<NodeObject>, Error> {
+pub async fn load(
+    conn: &mut PgConnection,
+    ids: &[NodeId],
+    now: Timestamp,
+) -> Result<Vec<NodeObject>, Error> {
     let rows = db::nodes::list(conn, ids).await?;
     let mut addresses: BTreeMap<NodeId, Vec<AddressRow>> = BTreeMap::new();
     for row in db::nodes::list_addresses(conn, ids).await? {
@@ -42,7 +46,11 @@ pub async fn load(conn: &mut PgConnection, ids: &[NodeId], now: Timestamp) -> Re
 ///
 /// # Errors
 /// 404, or the database's.
-pub async fn load_one(conn: &mut PgConnection, key: &str, now: Timestamp) -> Result<NodeObject, Error> {
+pub async fn load_one(
+    conn: &mut PgConnection,
+    key: &str,
+    now: Timestamp,
+) -> Result<NodeObject, Error> {
     let missing = || Error::NotFound(format!("node {key:?}"));
     let id = db::nodes::find_id(conn, key).await?.ok_or_else(missing)?;
     load(conn, &[id], now).await?.pop().ok_or_else(missing)
@@ -65,10 +73,18 @@ fn object(row: NodeRow, addresses: Vec<AddressRow>, now: Timestamp) -> Result<No
 }
 
 fn status(row: &NodeRow, addresses: Vec<AddressRow>, now: Timestamp) -> NodeStatus {
-    let last_gate_run = match (row.gate_run_id, &row.gate_run_suite, &row.gate_run_verdict, row.gate_run_finished_at) {
-        (Some(id), Some(suite), Some(verdict), Some(at)) => {
-            Some(LastGateRun { id, suite: suite.clone(), verdict: verdict.clone(), finished_at: at.to_jiff() })
-        }
+    let last_gate_run = match (
+        row.gate_run_id,
+        &row.gate_run_suite,
+        &row.gate_run_verdict,
+        row.gate_run_finished_at,
+    ) {
+        (Some(id), Some(suite), Some(verdict), Some(at)) => Some(LastGateRun {
+            id,
+            suite: suite.clone(),
+            verdict: verdict.clone(),
+            finished_at: at.to_jiff(),
+        }),
         _ => None,
     };
     NodeStatus {
@@ -88,7 +104,11 @@ fn status(row: &NodeRow, addresses: Vec<AddressRow>, now: Timestamp) -> NodeStat
             .into_iter()
             .filter_map(|row| {
                 let (subnet, address) = row.subnet.zip(row.address)?;
-                Some(NodeAddress { mac: row.mac, subnet, address })
+                Some(NodeAddress {
+                    mac: row.mac,
+                    subnet,
+                    address,
+                })
             })
             .collect(),
         effective_bmc_port: bmc_port(&row.spec),
@@ -101,7 +121,10 @@ fn status(row: &NodeRow, addresses: Vec<AddressRow>, now: Timestamp) -> NodeStat
 fn bmc_port(spec: &Value) -> Option<u16> {
     let of = |way: &str, usual: u16| {
         let bmc = spec.pointer(&format!("/power/{way}/bmc"))?;
-        let said = bmc.get("port").and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
+        let said = bmc
+            .get("port")
+            .and_then(Value::as_u64)
+            .and_then(|port| u16::try_from(port).ok());
         Some(said.unwrap_or(usual))
     };
     of("redfish", 443).or_else(|| of("ipmi", 623))
@@ -111,14 +134,21 @@ fn bmc_port(spec: &Value) -> Option<u16> {
 fn conditions(row: &NodeRow, now: Timestamp) -> Vec<Condition> {
     let condition = |name: &str, holds: bool, since| {
         let value = if holds { "true" } else { "false" };
-        Condition { condition: name.into(), value: value.into(), since }
+        Condition {
+            condition: name.into(),
+            value: value.into(),
+            since,
+        }
     };
     let deadline = row.deadline_at.map(|at| at.to_jiff());
     let overdue = deadline.filter(|at| *at < now);
     let heard = row.agent_seen.map(|at| at.to_jiff());
     let agent = heard.is_some_and(|at| now.duration_since(at).as_secs() < AGENT_AWAY_S);
     let seen = row.power_seen_at.map(|at| at.to_jiff());
-    let power = row.power_seen.as_deref().map(|power| condition("powered_on", power == "on", seen));
+    let power = row
+        .power_seen
+        .as_deref()
+        .map(|power| condition("powered_on", power == "on", seen));
     let conditions = vec![
         condition("in_cluster", row.in_cluster, None),
         condition("live_image", row.live, None),
@@ -129,9 +159,18 @@ fn conditions(row: &NodeRow, now: Timestamp) -> Vec<Condition> {
     ];
     // Told while they hold: of most nodes they are nothing to read.
     let serves = row.state == "in_service";
-    let drifted = (serves && row.drift_items.is_some_and(|items| items > 0)).then(|| condition("drifted", true, None));
-    let out = row.out_since.filter(|_| serves).map(|since| condition("out_in_scheduler", true, Some(since.to_jiff())));
-    conditions.into_iter().chain(power).chain(drifted).chain(out).collect()
+    let drifted = (serves && row.drift_items.is_some_and(|items| items > 0))
+        .then(|| condition("drifted", true, None));
+    let out = row
+        .out_since
+        .filter(|_| serves)
+        .map(|since| condition("out_in_scheduler", true, Some(since.to_jiff())));
+    conditions
+        .into_iter()
+        .chain(power)
+        .chain(drifted)
+        .chain(out)
+        .collect()
 }
 
 /// "Why is this node not moving?"
@@ -161,7 +200,10 @@ fn why(row: &NodeRow) -> Why {
         add(format!("; next: {next}"));
     }
     if let Some(deadline) = row.deadline_at {
-        add(format!("; it counts as stuck from {}", deadline.to_jiff().strftime("%F %T UTC")));
+        add(format!(
+            "; it counts as stuck from {}",
+            deadline.to_jiff().strftime("%F %T UTC")
+        ));
     }
     sentence.push('.');
     Why {

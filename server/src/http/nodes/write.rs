@@ -96,22 +96,38 @@ pub(super) async fn delete_node(
         preconditions.allow_removal(node.generation)?;
         allow_unregistering(&node)?;
         db::nodes::delete(conn, node.id).await?;
-        record(conn, &app, &actor, "node.unregistered", (node.id, &node.name), "unregistered").await
+        record(
+            conn,
+            &app,
+            &actor,
+            "node.unregistered",
+            (node.id, &node.name),
+            "unregistered",
+        )
+        .await
     })
     .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 pub(super) async fn find(conn: &mut PgConnection, key: &str) -> Result<LockedNode, Error> {
-    db::nodes::find_for_update(conn, key).await?.ok_or_else(|| Error::NotFound(format!("node {key:?}")))
+    db::nodes::find_for_update(conn, key)
+        .await?
+        .ok_or_else(|| Error::NotFound(format!("node {key:?}")))
 }
 
 fn allow_unregistering(node: &LockedNode) -> Result<(), Error> {
     if node.protected {
-        return Err(Error::conflict("protected", format!("{} is protected; clear that first.", node.name)));
+        return Err(Error::conflict(
+            "protected",
+            format!("{} is protected; clear that first.", node.name),
+        ));
     }
     if node.claimed {
-        return Err(Error::conflict("node_claimed", format!("{} is claimed; delete its claim first.", node.name)));
+        return Err(Error::conflict(
+            "node_claimed",
+            format!("{} is claimed; delete its claim first.", node.name),
+        ));
     }
     let state: NodeState = node.state.parse().map_err(Error::internal)?;
     match state.is_resting() {
@@ -149,7 +165,16 @@ pub(in crate::http) async fn write(
             allow_change(node, &content)?;
             if node.protected && !content.protected {
                 // Whoever may write nodes by the hundred cannot lift by mistake what keeps one from them.
-                actor.need(conn, "node.unprotect", Named { kind: "node", key: &id.to_string() }).await?;
+                actor
+                    .need(
+                        conn,
+                        "node.unprotect",
+                        Named {
+                            kind: "node",
+                            key: &id.to_string(),
+                        },
+                    )
+                    .await?;
             }
             db::nodes::set_content(conn, id, &content, now).await?;
             (node.name.clone(), StatusCode::OK)
@@ -163,7 +188,16 @@ pub(in crate::http) async fn write(
     };
     db::nodes::set_macs(conn, id, &macs).await?;
     // As it is now it must be theirs to write as well; and whoever chooses a BMC is shown the credential.
-    actor.need(conn, "node.write", Named { kind: "node", key: &id.to_string() }).await?;
+    actor
+        .need(
+            conn,
+            "node.write",
+            Named {
+                kind: "node",
+                key: &id.to_string(),
+            },
+        )
+        .await?;
     let power = |spec: &Value| spec.get("power").cloned();
     if power(&content.spec) != current.as_ref().and_then(|node| power(&node.spec))
         && !matches!(content.power, Power::Manual { .. })
@@ -175,13 +209,28 @@ pub(in crate::http) async fn write(
         _ => ("node.changed", "changed"),
     };
     record(conn, app, actor, kind, (id, &name), verb).await?;
-    if current.is_none() && content.spec.get("accept").is_none_or(|accept| accept == true) {
-        let node = db::nodes::find_for_update(conn, &name).await?.ok_or_else(|| Error::NotFound(name.clone()))?;
-        let asked = Asked { wish: Wish::Accept, reason: None, until: None, suite: None };
+    if current.is_none()
+        && content
+            .spec
+            .get("accept")
+            .is_none_or(|accept| accept == true)
+    {
+        let node = db::nodes::find_for_update(conn, &name)
+            .await?
+            .ok_or_else(|| Error::NotFound(name.clone()))?;
+        let asked = Asked {
+            wish: Wish::Accept,
+            reason: None,
+            until: None,
+            suite: None,
+        };
         actions::write_wish(conn, app, actor, &node, asked).await?;
     }
     let object = view::load_one(conn, &name, now).await?;
-    Ok(Answer::ok(&object)?.etag(object.generation).status(status).location(object.link.clone()))
+    Ok(Answer::ok(&object)?
+        .etag(object.generation)
+        .status(status)
+        .location(object.link.clone()))
 }
 
 /// What must not change under a claim: the OS on the node was written for it.
@@ -189,8 +238,10 @@ fn allow_change(node: &LockedNode, content: &Content) -> Result<(), Error> {
     let moved = |member: &str| node.spec.get(member) != content.spec.get(member);
     match node.claimed && ["site", "macs", "profile"].into_iter().any(moved) {
         true => {
-            let detail =
-                format!("{} is claimed: its site, MACs, addresses and profile stay until it is released.", node.name);
+            let detail = format!(
+                "{} is claimed: its site, MACs, addresses and profile stay until it is released.",
+                node.name
+            );
             Err(Error::conflict("node_claimed", detail))
         }
         false => Ok(()),
@@ -206,8 +257,22 @@ async fn resolve(
     let spec = draft.spec;
     let mut faults = label_faults(&draft.labels, &draft.annotations);
     let site = target(conn, &mut faults, "/spec/site", "site", Some(&spec.site)).await?;
-    let rack = target(conn, &mut faults, "/spec/rack", "rack", spec.rack.as_deref()).await?;
-    let profile = target(conn, &mut faults, "/spec/profile", "hardware_profile", spec.profile.as_deref()).await?;
+    let rack = target(
+        conn,
+        &mut faults,
+        "/spec/rack",
+        "rack",
+        spec.rack.as_deref(),
+    )
+    .await?;
+    let profile = target(
+        conn,
+        &mut faults,
+        "/spec/profile",
+        "hardware_profile",
+        spec.profile.as_deref(),
+    )
+    .await?;
     check_place(&mut faults, &spec, rack.as_ref());
     let power = power(conn, &mut faults, &spec.power).await?;
     let macs = addresses::reserve(conn, &mut faults, &spec).await?;
@@ -225,7 +290,9 @@ async fn resolve(
         serial: spec.serial,
         smbios_uuid: spec.smbios_uuid,
         power,
-        console: spec.console.map(|NodeConsole::Tcp { address, port }| (address, port)),
+        console: spec
+            .console
+            .map(|NodeConsole::Tcp { address, port }| (address, port)),
         protected: spec.protected,
     };
     Ok((content, macs))
@@ -242,7 +309,11 @@ pub(super) async fn target(
     let Some(name) = name else { return Ok(None) };
     let row = db::objects::find_for_reference(conn, kind, name).await?;
     if row.is_none() {
-        faults.push(fault(pointer, "not_found", format!("There is no {kind} called {name:?}.")));
+        faults.push(fault(
+            pointer,
+            "not_found",
+            format!("There is no {kind} called {name:?}."),
+        ));
     }
     Ok(row)
 }
@@ -250,53 +321,109 @@ pub(super) async fn target(
 fn check_place(faults: &mut Vec<Fault>, spec: &NodeSpec, rack: Option<&ObjectRow>) {
     if let Some(rack) = rack {
         if rack.spec["site"] != spec.site.as_str() {
-            faults.push(fault("/spec/rack", "other_site", format!("{} stands in another site.", rack.name)));
+            faults.push(fault(
+                "/spec/rack",
+                "other_site",
+                format!("{} stands in another site.", rack.name),
+            ));
         }
         let units = rack.spec["units"].as_u64().unwrap_or(0);
-        if spec.rack_unit.is_some_and(|unit| unit == 0 || u64::from(unit) > units) {
-            faults.push(fault("/spec/rack_unit", "out_of_range", format!("{} has the units 1 to {units}.", rack.name)));
+        if spec
+            .rack_unit
+            .is_some_and(|unit| unit == 0 || u64::from(unit) > units)
+        {
+            faults.push(fault(
+                "/spec/rack_unit",
+                "out_of_range",
+                format!("{} has the units 1 to {units}.", rack.name),
+            ));
         }
     } else if spec.rack_unit.is_some() && spec.rack.is_none() {
-        faults.push(fault("/spec/rack_unit", "no_rack", "A unit without a rack."));
+        faults.push(fault(
+            "/spec/rack_unit",
+            "no_rack",
+            "A unit without a rack.",
+        ));
     }
     if matches!(spec.console, Some(NodeConsole::Tcp { port: 0, .. })) {
-        faults.push(fault("/spec/console/tcp/port", "out_of_range", "1 to 65535"));
+        faults.push(fault(
+            "/spec/console/tcp/port",
+            "out_of_range",
+            "1 to 65535",
+        ));
     }
-    if spec.serial.as_deref().is_some_and(|serial| !(1..=128).contains(&serial.len())) {
+    if spec
+        .serial
+        .as_deref()
+        .is_some_and(|serial| !(1..=128).contains(&serial.len()))
+    {
         faults.push(fault("/spec/serial", "out_of_range", "1 to 128 bytes"));
     }
 }
 
-async fn power(conn: &mut PgConnection, faults: &mut Vec<Fault>, power: &NodePower) -> Result<Option<Power>, Error> {
+async fn power(
+    conn: &mut PgConnection,
+    faults: &mut Vec<Fault>,
+    power: &NodePower,
+) -> Result<Option<Power>, Error> {
     match power {
         NodePower::Redfish { bmc } => {
             let pointer = "/spec/power/redfish/bmc";
-            let fits =
-                |id: &str| (1..=128).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic() && b != b'/');
+            let fits = |id: &str| {
+                (1..=128).contains(&id.len())
+                    && id.bytes().all(|b| b.is_ascii_graphic() && b != b'/')
+            };
             if bmc.system.as_deref().is_some_and(|id| !fits(id)) {
-                let detail = "The Id of a computer system: 1 to 128 printable characters, no slash.";
+                let detail =
+                    "The Id of a computer system: 1 to 128 printable characters, no slash.";
                 faults.push(fault(format!("{pointer}/system"), "invalid", detail));
             }
-            let credential = bmc_credential(conn, faults, pointer, &bmc.credential, bmc.port).await?;
+            let credential =
+                bmc_credential(conn, faults, pointer, &bmc.credential, bmc.port).await?;
             let (address, port, system) = (bmc.address, bmc.port, bmc.system.clone());
-            Ok(credential.map(|row| Power::Redfish { address, port, credential: row.id, system }))
+            Ok(credential.map(|row| Power::Redfish {
+                address,
+                port,
+                credential: row.id,
+                system,
+            }))
         }
         NodePower::Ipmi { bmc } => {
             let pointer = "/spec/power/ipmi/bmc";
-            let credential = bmc_credential(conn, faults, pointer, &bmc.credential, bmc.port).await?;
-            let user = credential.as_ref().and_then(|row| row.spec["user"].as_str());
+            let credential =
+                bmc_credential(conn, faults, pointer, &bmc.credential, bmc.port).await?;
+            let user = credential
+                .as_ref()
+                .and_then(|row| row.spec["user"].as_str());
             if user.is_some_and(|user| user.len() > IPMI_USER_BYTES) {
-                let detail = format!("An IPMI user has at most {IPMI_USER_BYTES} bytes, and its password 20.");
-                faults.push(fault(format!("{pointer}/credential"), "out_of_range", detail));
+                let detail = format!(
+                    "An IPMI user has at most {IPMI_USER_BYTES} bytes, and its password 20."
+                );
+                faults.push(fault(
+                    format!("{pointer}/credential"),
+                    "out_of_range",
+                    detail,
+                ));
             }
             let (address, port, firmware) = (bmc.address, bmc.port, bmc.firmware);
-            Ok(credential.map(|row| Power::Ipmi { address, port, credential: row.id, firmware }))
+            Ok(credential.map(|row| Power::Ipmi {
+                address,
+                port,
+                credential: row.id,
+                firmware,
+            }))
         }
         NodePower::Manual { person } => {
             if !(1..=200).contains(&person.len()) {
-                faults.push(fault("/spec/power/manual/person", "out_of_range", "1 to 200 bytes"));
+                faults.push(fault(
+                    "/spec/power/manual/person",
+                    "out_of_range",
+                    "1 to 200 bytes",
+                ));
             }
-            Ok(Some(Power::Manual { person: person.clone() }))
+            Ok(Some(Power::Manual {
+                person: person.clone(),
+            }))
         }
     }
 }
@@ -317,7 +444,11 @@ async fn bmc_credential(
     Ok(credential.filter(|row| {
         let fits = row.spec["purpose"] == "bmc";
         if !fits {
-            faults.push(fault(&pointer, "wrong_purpose", "A credential whose purpose is bmc."));
+            faults.push(fault(
+                &pointer,
+                "wrong_purpose",
+                "A credential whose purpose is bmc.",
+            ));
         }
         fits
     }))

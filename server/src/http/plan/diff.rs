@@ -16,24 +16,48 @@ pub(super) fn of(before: Option<&Value>, after: &Value) -> Vec<Difference> {
     found
 }
 
-fn compare(pointer: String, before: Option<&Value>, after: Option<&Value>, found: &mut Vec<Difference>) {
+fn compare(
+    pointer: String,
+    before: Option<&Value>,
+    after: Option<&Value>,
+    found: &mut Vec<Difference>,
+) {
     match (before, after) {
         _ if before == after || found.len() >= MOST => {}
         (Some(Value::Object(old)), Some(Value::Object(new))) => {
             for (key, value) in new {
-                compare(format!("{pointer}/{}", escape(key)), old.get(key), Some(value), found);
+                compare(
+                    format!("{pointer}/{}", escape(key)),
+                    old.get(key),
+                    Some(value),
+                    found,
+                );
             }
             for (key, value) in old.iter().filter(|(key, _)| !new.contains_key(*key)) {
-                compare(format!("{pointer}/{}", escape(key)), Some(value), None, found);
+                compare(
+                    format!("{pointer}/{}", escape(key)),
+                    Some(value),
+                    None,
+                    found,
+                );
             }
         }
         // Each member on its own line: that is how it is read.
         (None, Some(Value::Object(new))) if !new.is_empty() => {
             for (key, value) in new {
-                compare(format!("{pointer}/{}", escape(key)), None, Some(value), found);
+                compare(
+                    format!("{pointer}/{}", escape(key)),
+                    None,
+                    Some(value),
+                    found,
+                );
             }
         }
-        _ => found.push(Difference { pointer, before: before.cloned(), after: after.cloned() }),
+        _ => found.push(Difference {
+            pointer,
+            before: before.cloned(),
+            after: after.cloned(),
+        }),
     }
 }
 
@@ -46,7 +70,10 @@ mod tests {
     #[test]
     fn each_value_that_differs_is_pointed_at() {
         let told = |before: Value, after: Value| {
-            of(Some(&before), &after).into_iter().map(|one| (one.pointer, one.before, one.after)).collect::<Vec<_>>()
+            of(Some(&before), &after)
+                .into_iter()
+                .map(|one| (one.pointer, one.before, one.after))
+                .collect::<Vec<_>>()
         };
         assert_eq!(told(json!({"a": {"b": [1]}}), json!({"a": {"b": [1]}})), []);
         let (one, two) = (Some(json!(1)), Some(json!(2)));
@@ -54,8 +81,17 @@ mod tests {
             told(json!({"a": {"b/c": 1}}), json!({"a": {"b/c": 2}})),
             [("/a/b~1c".into(), one.clone(), two.clone())]
         );
-        assert_eq!(told(json!({"a": 1}), json!({"b": 2})), [("/b".into(), None, two), ("/a".into(), one, None)]);
-        assert_eq!(told(json!({"a": null}), json!({})), [("/a".into(), Some(Value::Null), None)]);
-        assert_eq!(of(None, &json!({"labels": {}, "spec": {"units": 1}})).len(), 2);
+        assert_eq!(
+            told(json!({"a": 1}), json!({"b": 2})),
+            [("/b".into(), None, two), ("/a".into(), one, None)]
+        );
+        assert_eq!(
+            told(json!({"a": null}), json!({})),
+            [("/a".into(), Some(Value::Null), None)]
+        );
+        assert_eq!(
+            of(None, &json!({"labels": {}, "spec": {"units": 1}})).len(),
+            2
+        );
     }
 }

@@ -13,13 +13,22 @@ use crate::error::Error;
 const MOST: usize = 500;
 
 /// Of nodes that are held, with the stack and image that their pools then ask for.
-pub(super) async fn held(conn: &mut PgConnection, nodes: &[String], onto: Onto) -> Result<Vec<NodesFinding>, Error> {
+pub(super) async fn held(
+    conn: &mut PgConnection,
+    nodes: &[String],
+    onto: Onto,
+) -> Result<Vec<NodesFinding>, Error> {
     let mut found = Found::default();
     for name in nodes.iter().take(MOST) {
-        let Some(id) = db::nodes::find_id(conn, name).await? else { continue };
+        let Some(id) = db::nodes::find_id(conn, name).await? else {
+            continue;
+        };
         let node = db::specs::find_node(conn, id).await?;
         let Some(stack) = &node.stack else { continue };
-        found.add(name, compatibility::findings(conn, &node, (stack, node.image.as_ref()), onto).await?);
+        found.add(
+            name,
+            compatibility::findings(conn, &node, (stack, node.image.as_ref()), onto).await?,
+        );
     }
     Ok(found.told(nodes))
 }
@@ -30,12 +39,19 @@ pub(super) async fn coming(
     nodes: &[String],
     pool: &ObjectRow,
 ) -> Result<Vec<NodesFinding>, Error> {
-    let Some((stack, image)) = compatibility::of_pool(conn, pool.id).await? else { return Ok(Vec::new()) };
+    let Some((stack, image)) = compatibility::of_pool(conn, pool.id).await? else {
+        return Ok(Vec::new());
+    };
     let mut found = Found::default();
     for name in nodes.iter().take(MOST) {
-        let Some(id) = db::nodes::find_id(conn, name).await? else { continue };
+        let Some(id) = db::nodes::find_id(conn, name).await? else {
+            continue;
+        };
         let node = db::specs::find_node(conn, id).await?;
-        found.add(name, compatibility::findings(conn, &node, (&stack, image.as_ref()), Onto::Image).await?);
+        found.add(
+            name,
+            compatibility::findings(conn, &node, (&stack, image.as_ref()), Onto::Image).await?,
+        );
     }
     Ok(found.told(nodes))
 }
@@ -46,18 +62,26 @@ struct Found(Vec<NodesFinding>);
 
 impl Found {
     fn add(&mut self, node: &str, findings: Vec<Finding>) {
-        for finding in findings.into_iter().filter(|finding| finding.level > Level::Note) {
+        for finding in findings
+            .into_iter()
+            .filter(|finding| finding.level > Level::Note)
+        {
             match self.0.iter_mut().find(|known| known.finding == finding) {
                 Some(known) => known.nodes.push(node.to_owned()),
-                None => self.0.push(NodesFinding { finding, nodes: vec![node.to_owned()] }),
+                None => self.0.push(NodesFinding {
+                    finding,
+                    nodes: vec![node.to_owned()],
+                }),
             }
         }
     }
 
     fn told(mut self, nodes: &[String]) -> Vec<NodesFinding> {
         if let Some(others) = nodes.get(MOST..).filter(|others| !others.is_empty()) {
-            let sentence =
-                format!("of {} more nodes the rules were not asked: more than {MOST} are reached", others.len());
+            let sentence = format!(
+                "of {} more nodes the rules were not asked: more than {MOST} are reached",
+                others.len()
+            );
             let finding = Finding {
                 rule: "selector".into(),
                 level: Level::Unknown,
@@ -65,9 +89,13 @@ impl Found {
                 source: String::new(),
                 about: "selector".into(),
             };
-            self.0.push(NodesFinding { finding, nodes: others.to_vec() });
+            self.0.push(NodesFinding {
+                finding,
+                nodes: others.to_vec(),
+            });
         }
-        self.0.sort_by_key(|found| std::cmp::Reverse(found.finding.level));
+        self.0
+            .sort_by_key(|found| std::cmp::Reverse(found.finding.level));
         self.0
     }
 }

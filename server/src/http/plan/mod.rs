@@ -50,7 +50,9 @@ const BODY_LIMIT: usize = 32 << 20;
 
 /// The route of plans.
 pub fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(make_plan)).layer(DefaultBodyLimit::max(BODY_LIMIT))
+    OpenApiRouter::default()
+        .routes(routes!(make_plan))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
 }
 
 /// What writing these objects would do: what differs, what it costs which nodes, what is in the way. Nothing is written.
@@ -58,7 +60,11 @@ pub fn router() -> OpenApiRouter<App> {
     (status = 200, description = "The plan; what is in the way is part of it", body = Plan),
     (status = 422, description = "There is no such kind, or one object is there twice", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn make_plan(State(app): State<App>, actor: Actor, Json(request): Json<MakePlan>) -> Result<Answer, Error> {
+async fn make_plan(
+    State(app): State<App>,
+    actor: Actor,
+    Json(request): Json<MakePlan>,
+) -> Result<Answer, Error> {
     let objects = ordered(request.objects)?;
     let planned = writing::tell(&app, async |conn| {
         let mut planned = Vec::with_capacity(objects.len());
@@ -68,22 +74,40 @@ async fn make_plan(State(app): State<App>, actor: Actor, Json(request): Json<Mak
         Ok(planned)
     })
     .await?;
-    let dearest = planned.iter().filter_map(|object| object.effect.parse::<Effect>().ok()).max();
+    let dearest = planned
+        .iter()
+        .filter_map(|object| object.effect.parse::<Effect>().ok())
+        .max();
     let effect = dearest.unwrap_or(Effect::None).to_string();
-    Answer::ok(&Plan { effect, objects: planned })
+    Answer::ok(&Plan {
+        effect,
+        objects: planned,
+    })
 }
 
 /// In the order in which kinds build on each other.
 fn ordered(mut objects: Vec<Desired>) -> Result<Vec<Desired>, Error> {
     if objects.len() > MOST {
-        return Err(Error::unprocessable("/objects", "too_many", format!("At most {MOST}.")));
+        return Err(Error::unprocessable(
+            "/objects",
+            "too_many",
+            format!("At most {MOST}."),
+        ));
     }
-    let place = |object: &Desired| kind::COLLECTIONS.iter().position(|(kind, _)| *kind == object.kind);
+    let place = |object: &Desired| {
+        kind::COLLECTIONS
+            .iter()
+            .position(|(kind, _)| *kind == object.kind)
+    };
     let mut seen = std::collections::BTreeSet::new();
     for (at, object) in objects.iter().enumerate() {
         let pointer = format!("/objects/{at}/kind");
         if place(object).is_none() {
-            return Err(Error::unprocessable(pointer, "unknown_kind", format!("{:?} is no kind.", object.kind)));
+            return Err(Error::unprocessable(
+                pointer,
+                "unknown_kind",
+                format!("{:?} is no kind.", object.kind),
+            ));
         }
         if !seen.insert((object.kind.as_str(), object.name.as_str())) {
             let detail = format!("{} {} is there twice.", object.kind, object.name);
@@ -95,7 +119,12 @@ fn ordered(mut objects: Vec<Desired>) -> Result<Vec<Desired>, Error> {
 }
 
 /// One object. What refuses it is told in its plan; the others are planned without it.
-async fn plan(app: &App, conn: &mut PgConnection, actor: &Actor, object: &Desired) -> Result<PlannedObject, Error> {
+async fn plan(
+    app: &App,
+    conn: &mut PgConnection,
+    actor: &Actor,
+    object: &Desired,
+) -> Result<PlannedObject, Error> {
     // Alone, so that a refusal by the database ends no more than this one.
     let mut alone = conn.begin().await?;
     match plan_kind(app, &mut alone, actor, object).await {
@@ -104,7 +133,9 @@ async fn plan(app: &App, conn: &mut PgConnection, actor: &Actor, object: &Desire
             alone.commit().await?;
             Ok(planned)
         }
-        Err(error @ (Error::Internal(_) | Error::Unavailable(_) | Error::Contended(_))) => Err(error),
+        Err(error @ (Error::Internal(_) | Error::Unavailable(_) | Error::Contended(_))) => {
+            Err(error)
+        }
         Err(error) => {
             alone.rollback().await?;
             Ok(blocked(object, &taken::named(conn, actor, error).await))
@@ -120,9 +151,11 @@ async fn plan_kind(
 ) -> Result<PlannedObject, Error> {
     match object.kind.as_str() {
         ClaimSpec::KIND if object.absent => plan_release(app, conn, actor, object).await,
-        _ if object.absent => {
-            Err(Error::unprocessable("/absent", "not_planned", "Only a claim touches a machine as it goes."))
-        }
+        _ if object.absent => Err(Error::unprocessable(
+            "/absent",
+            "not_planned",
+            "Only a claim touches a machine as it goes.",
+        )),
         SiteSpec::KIND => plan_declared::<SiteSpec>(app, conn, actor, object).await,
         RackSpec::KIND => plan_declared::<RackSpec>(app, conn, actor, object).await,
         SubnetSpec::KIND => plan_declared::<SubnetSpec>(app, conn, actor, object).await,
@@ -138,7 +171,11 @@ async fn plan_kind(
         RoleBindingSpec::KIND => plan_declared::<RoleBindingSpec>(app, conn, actor, object).await,
         NodeSpec::KIND => plan_node(app, conn, actor, object).await,
         ClaimSpec::KIND => plan_claim(app, conn, actor, object).await,
-        other => Err(Error::unprocessable("/kind", "unknown_kind", format!("{other:?} is no kind."))),
+        other => Err(Error::unprocessable(
+            "/kind",
+            "unknown_kind",
+            format!("{other:?} is no kind."),
+        )),
     }
 }
 
@@ -152,26 +189,56 @@ async fn plan_declared<K: Declared>(
     actor.need_somewhere(&verb)?;
     let before = db::objects::find_for_update(conn, K::KIND, &object.name).await?;
     if let Some(row) = &before {
-        actor.need(conn, &verb, Named { kind: K::KIND, key: &row.id.to_string() }).await?;
+        actor
+            .need(
+                conn,
+                &verb,
+                Named {
+                    kind: K::KIND,
+                    key: &row.id.to_string(),
+                },
+            )
+            .await?;
     }
-    let was = before.as_ref().map(|row| parts(&json!(row.labels), &json!(row.annotations), &row.spec));
-    let (generation, spec) = (before.as_ref().map(|row| row.generation), before.as_ref().map(|row| row.spec.clone()));
-    let raw = parts(&json!(object.labels), &json!(object.annotations), &object.spec);
+    let was = before
+        .as_ref()
+        .map(|row| parts(&json!(row.labels), &json!(row.annotations), &row.spec));
+    let (generation, spec) = (
+        before.as_ref().map(|row| row.generation),
+        before.as_ref().map(|row| row.spec.clone()),
+    );
+    let raw = parts(
+        &json!(object.labels),
+        &json!(object.annotations),
+        &object.spec,
+    );
     let draft: Draft<K> = document::typed(&raw)?;
     // Before it is written: what a pool names may be what it named.
     let reach = Reach::of(conn, K::KIND, spec.as_ref(), &object.spec).await?;
-    let answer = declared::write::write(app, conn, actor, (&object.name, before), draft, raw).await?;
+    let answer =
+        declared::write::write(app, conn, actor, (&object.name, before), draft, raw).await?;
     let written = &answer.body;
-    let is = parts(&written["labels"], &written["annotations"], &written["spec"]);
+    let is = parts(
+        &written["labels"],
+        &written["annotations"],
+        &written["spec"],
+    );
     let mut differences = diff::of(was.as_ref(), &is);
     let changed = written["generation"].as_i64() != generation;
     if changed && generation.is_some() && differences.is_empty() {
         // All that can differ and is not shown.
-        differences = diff::of(Some(&json!({ "spec": {} })), &json!({ "spec": { "secret": "changed" } }));
+        differences = diff::of(
+            Some(&json!({ "spec": {} })),
+            &json!({ "spec": { "secret": "changed" } }),
+        );
     }
     let planned = planned(object, (generation.is_some(), changed), differences);
     let planned = match changed && generation.is_some() {
-        true => reach.told(conn, written["id"].as_str().unwrap_or_default(), planned).await?,
+        true => {
+            reach
+                .told(conn, written["id"].as_str().unwrap_or_default(), planned)
+                .await?
+        }
         false => planned,
     };
     match changed && K::KIND == PoolSpec::KIND {
@@ -189,17 +256,35 @@ async fn plan_node(
     actor.need_somewhere("node.write")?;
     let before = db::nodes::find_for_update(conn, &object.name).await?;
     if let Some(node) = &before {
-        actor.need(conn, "node.write", Named { kind: "node", key: &node.id.to_string() }).await?;
+        actor
+            .need(
+                conn,
+                "node.write",
+                Named {
+                    kind: "node",
+                    key: &node.id.to_string(),
+                },
+            )
+            .await?;
     }
-    let was = before.as_ref().map(|row| parts(&json!(row.labels), &json!(row.annotations), &row.spec));
+    let was = before
+        .as_ref()
+        .map(|row| parts(&json!(row.labels), &json!(row.annotations), &row.spec));
     let generation = before.as_ref().map(|row| row.generation);
     let claimed = before.as_ref().is_some_and(|node| node.claimed);
-    let raw = parts(&json!(object.labels), &json!(object.annotations), &object.spec);
+    let raw = parts(
+        &json!(object.labels),
+        &json!(object.annotations),
+        &object.spec,
+    );
     let draft: Draft<NodeSpec> = document::typed(&raw)?;
     let accepted = draft.spec.accept;
-    let answer = nodes::write::write(app, conn, actor, (&object.name, before), draft, raw.clone()).await?;
+    let answer =
+        nodes::write::write(app, conn, actor, (&object.name, before), draft, raw.clone()).await?;
     let differences = diff::of(was.as_ref(), &raw);
-    let relabelled = differences.iter().any(|difference| difference.pointer.starts_with("/labels"));
+    let relabelled = differences
+        .iter()
+        .any(|difference| difference.pointer.starts_with("/labels"));
     let changed = answer.body["generation"].as_i64() != generation;
     let (effect, begins) = match generation {
         // It is inspected at once, in the live image.
@@ -233,29 +318,81 @@ async fn plan_claim(
     let spec: ClaimSpec = document::typed::<Draft<ClaimSpec>>(&raw)?.spec;
     if let Some(row) = db::claims::find(conn, &object.name).await? {
         // Under the name that was sent: the id would tell of one that lies elsewhere.
-        actor.need(conn, "fleet.read", Named { kind: "claim", key: &object.name }).await?;
+        actor
+            .need(
+                conn,
+                "fleet.read",
+                Named {
+                    kind: "claim",
+                    key: &object.name,
+                },
+            )
+            .await?;
         if row.spec == object.spec {
             return Ok(planned(object, (true, false), Vec::new()));
         }
-        actor.need(conn, "claim.release", Named { kind: "claim", key: &object.name }).await?;
+        actor
+            .need(
+                conn,
+                "claim.release",
+                Named {
+                    kind: "claim",
+                    key: &object.name,
+                },
+            )
+            .await?;
         let (_, claim) = claims::release::locked(conn, &row.id.to_string()).await?;
         let changed = claims::change::change(conn, app, actor, &claim, raw).await?;
-        let differences = diff::of(Some(&json!({ "spec": claim.spec })), &json!({ "spec": object.spec }));
+        let differences = diff::of(
+            Some(&json!({ "spec": claim.spec })),
+            &json!({ "spec": object.spec }),
+        );
         return Ok(planned(object, (true, changed), differences));
     }
-    let wrong = |error: muster_core::values::InvalidValue| Error::invalid("/name", "invalid_name", error.why);
+    let wrong = |error: muster_core::values::InvalidValue| {
+        Error::invalid("/name", "invalid_name", error.why)
+    };
     let name: Name = object.name.parse().map_err(wrong)?;
     let pool = spec.pool.clone();
-    let answer = claims::create::create(conn, app, actor, &CreateClaim { name: Some(name), spec }, raw).await?;
-    let node = answer.body["status"]["node"].as_str().unwrap_or_default().to_owned();
-    let pools: Vec<_> = db::objects::find(conn, "pool", &pool).await?.into_iter().map(|row| row.id).collect();
-    let planned = planned(object, (false, true), diff::of(None, &json!({ "spec": object.spec })));
+    let answer = claims::create::create(
+        conn,
+        app,
+        actor,
+        &CreateClaim {
+            name: Some(name),
+            spec,
+        },
+        raw,
+    )
+    .await?;
+    let node = answer.body["status"]["node"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    let pools: Vec<_> = db::objects::find(conn, "pool", &pool)
+        .await?
+        .into_iter()
+        .map(|row| row.id)
+        .collect();
+    let planned = planned(
+        object,
+        (false, true),
+        diff::of(None, &json!({ "spec": object.spec })),
+    );
     let gates = reach::gates(conn, &pools).await?;
     let nodes = vec![node];
     // In this transaction the claim is there.
     let findings = fit::held(conn, &nodes, Onto::Image).await?;
     let effect = Effect::Reinstall.to_string();
-    Ok(PlannedObject { effect, begins: true, nodes, node_count: 1, gates, findings, ..planned })
+    Ok(PlannedObject {
+        effect,
+        begins: true,
+        nodes,
+        node_count: 1,
+        gates,
+        findings,
+        ..planned
+    })
 }
 
 /// A release, begun and taken back: what it counts and what refuses it are the release's own.
@@ -267,18 +404,44 @@ async fn plan_release(
 ) -> Result<PlannedObject, Error> {
     actor.need_somewhere("claim.release")?;
     let nothing = planned(object, (true, false), Vec::new());
-    let Some(claim) = db::claims::find(conn, &object.name).await? else { return Ok(nothing) };
-    match actor.need(conn, "claim.release", Named { kind: "claim", key: &object.name }).await {
+    let Some(claim) = db::claims::find(conn, &object.name).await? else {
+        return Ok(nothing);
+    };
+    match actor
+        .need(
+            conn,
+            "claim.release",
+            Named {
+                kind: "claim",
+                key: &object.name,
+            },
+        )
+        .await
+    {
         // As one that there is not.
         Err(Error::NotFound(_)) => return Ok(nothing),
         allowed => allowed?,
     }
-    let disks = if object.erase_now { claims::release::Disks::ErasedNow } else { claims::release::Disks::Kept };
-    let Some(told) = claims::release::plan(app, conn, actor, &claim, disks).await? else { return Ok(nothing) };
+    let disks = if object.erase_now {
+        claims::release::Disks::ErasedNow
+    } else {
+        claims::release::Disks::Kept
+    };
+    let Some(told) = claims::release::plan(app, conn, actor, &claim, disks).await? else {
+        return Ok(nothing);
+    };
     let effect = Effect::Wipe.to_string();
     let node_count = i64::try_from(told.nodes.len()).unwrap_or(i64::MAX);
     let (nodes, limits) = (told.nodes, told.limits);
-    Ok(PlannedObject { change: "delete".into(), effect, begins: true, nodes, node_count, limits, ..nothing })
+    Ok(PlannedObject {
+        change: "delete".into(),
+        effect,
+        begins: true,
+        nodes,
+        node_count,
+        limits,
+        ..nothing
+    })
 }
 
 fn parts(labels: &Value, annotations: &Value, spec: &Value) -> Value {
@@ -321,9 +484,15 @@ fn blocked(object: &Desired, error: &Error) -> PlannedObject {
     };
     let blockers = match faults.is_empty() {
         true => vec![fault("", code, detail)],
-        false => faults.iter().map(|one| fault(&one.pointer, one.code, one.detail.clone())).collect(),
+        false => faults
+            .iter()
+            .map(|one| fault(&one.pointer, one.code, one.detail.clone()))
+            .collect(),
     };
-    PlannedObject { blockers, ..planned(object, (true, false), Vec::new()) }
+    PlannedObject {
+        blockers,
+        ..planned(object, (true, false), Vec::new())
+    }
 }
 
 #[cfg(test)]
@@ -332,8 +501,15 @@ mod tests {
     #[test]
     fn every_kind_is_planned() {
         let source = include_str!("mod.rs");
-        let arms = source.split("async fn plan_kind").nth(1).and_then(|rest| rest.split("\nasync fn").next());
+        let arms = source
+            .split("async fn plan_kind")
+            .nth(1)
+            .and_then(|rest| rest.split("\nasync fn").next());
         let arms = arms.unwrap().matches("::KIND => ").count();
-        assert_eq!(arms, muster_api::kind::COLLECTIONS.len(), "each kind has its arm in plan_kind");
+        assert_eq!(
+            arms,
+            muster_api::kind::COLLECTIONS.len(),
+            "each kind has its arm in plan_kind"
+        );
     }
 }

@@ -37,27 +37,51 @@ impl Reach {
         before: Option<&Value>,
         after: &Value,
     ) -> Result<Self, Error> {
-        let nothing = Self { effect: Effect::None, gated: false };
-        let Some(before) = before else { return Ok(nothing) };
+        let nothing = Self {
+            effect: Effect::None,
+            gated: false,
+        };
+        let Some(before) = before else {
+            return Ok(nothing);
+        };
         Ok(match kind {
-            "image" => Self::costing(both::<ImageManifest>(before, after).map(|(a, b)| effects::of_image(&a, &b))),
-            "stack" => Self::costing(both::<StackSpec>(before, after).map(|(a, b)| diff::effect_of(&a, &b))),
+            "image" => Self::costing(
+                both::<ImageManifest>(before, after).map(|(a, b)| effects::of_image(&a, &b)),
+            ),
+            "stack" => Self::costing(
+                both::<StackSpec>(before, after).map(|(a, b)| diff::effect_of(&a, &b)),
+            ),
             "pool" => match both::<PoolSpec>(before, after) {
                 Some((before, after)) => of_pool(conn, &before, &after).await?,
                 None => nothing,
             },
             // Nodes that run keep the network they were installed with: it is written with the next image, which gates follow anyhow.
-            "network_profile" if before != after => Self { effect: Effect::Reinstall, gated: true },
-            "suite" => Self { effect: Effect::None, gated: before != after },
-            "cluster" if before != after => Self { effect: Effect::InPlace, gated: false },
-            "credential" if before["purpose"] == "stack" => Self { effect: Effect::InPlace, gated: false },
+            "network_profile" if before != after => Self {
+                effect: Effect::Reinstall,
+                gated: true,
+            },
+            "suite" => Self {
+                effect: Effect::None,
+                gated: before != after,
+            },
+            "cluster" if before != after => Self {
+                effect: Effect::InPlace,
+                gated: false,
+            },
+            "credential" if before["purpose"] == "stack" => Self {
+                effect: Effect::InPlace,
+                gated: false,
+            },
             _ => nothing,
         })
     }
 
     fn costing(effect: Option<Effect>) -> Self {
         let effect = effect.unwrap_or(Effect::None);
-        Self { effect, gated: effect != Effect::None }
+        Self {
+            effect,
+            gated: effect != Effect::None,
+        }
     }
 
     /// The plan of the object with this id, with whom it reaches.
@@ -76,32 +100,64 @@ impl Reach {
         if node_count == 0 {
             return Ok(planned);
         }
-        let gates = if self.gated { gates(conn, &pools).await? } else { Vec::new() };
-        let onto = if self.effect >= Effect::Reinstall { Onto::Image } else { Onto::System };
+        let gates = if self.gated {
+            gates(conn, &pools).await?
+        } else {
+            Vec::new()
+        };
+        let onto = if self.effect >= Effect::Reinstall {
+            Onto::Image
+        } else {
+            Onto::System
+        };
         let findings = match self.effect {
             Effect::None => Vec::new(),
             _ => fit::held(conn, &nodes, onto).await?,
         };
-        Ok(PlannedObject { effect: self.effect.to_string(), nodes, node_count, gates, findings, ..planned })
+        Ok(PlannedObject {
+            effect: self.effect.to_string(),
+            nodes,
+            node_count,
+            gates,
+            findings,
+            ..planned
+        })
     }
 }
 
-async fn of_pool(conn: &mut PgConnection, before: &PoolSpec, after: &PoolSpec) -> Result<Reach, Error> {
-    let mut effect = if before.cluster == after.cluster { Effect::None } else { Effect::InPlace };
+async fn of_pool(
+    conn: &mut PgConnection,
+    before: &PoolSpec,
+    after: &PoolSpec,
+) -> Result<Reach, Error> {
+    let mut effect = if before.cluster == after.cluster {
+        Effect::None
+    } else {
+        Effect::InPlace
+    };
     if before.stack != after.stack {
         let old = spec::<StackSpec>(conn, "stack", &before.stack).await?;
         let new = spec::<StackSpec>(conn, "stack", &after.stack).await?;
-        effect = effect.max(old.zip(new).map_or(Effect::None, |(old, new)| diff::effect_of(&old, &new)));
+        effect = effect.max(
+            old.zip(new)
+                .map_or(Effect::None, |(old, new)| diff::effect_of(&old, &new)),
+        );
     }
     if before.image != after.image {
         let old = spec::<ImageManifest>(conn, "image", &before.image).await?;
         let new = spec::<ImageManifest>(conn, "image", &after.image).await?;
-        effect = effect.max(old.zip(new).map_or(Effect::None, |(old, new)| effects::of_image(&old, &new)));
+        effect = effect.max(
+            old.zip(new)
+                .map_or(Effect::None, |(old, new)| effects::of_image(&old, &new)),
+        );
     }
     if before.network_profile != after.network_profile {
         effect = effect.max(Effect::Reinstall);
     }
-    Ok(Reach { effect, gated: effect != Effect::None || before.suite != after.suite })
+    Ok(Reach {
+        effect,
+        gated: effect != Effect::None || before.suite != after.suite,
+    })
 }
 
 /// The plan of a pool, with the nodes that it then claims by itself; by name, those that this one may see.
@@ -110,18 +166,35 @@ pub(super) async fn claiming(
     actor: &Actor,
     planned: PlannedObject,
 ) -> Result<PlannedObject, Error> {
-    let Some(pool) = db::objects::find(conn, PoolSpec::KIND, &planned.name).await? else { return Ok(planned) };
+    let Some(pool) = db::objects::find(conn, PoolSpec::KIND, &planned.name).await? else {
+        return Ok(planned);
+    };
     let coming = replicas::next_nodes(conn, &pool).await?;
     if coming.is_empty() {
         return Ok(planned);
     }
-    let effect = planned.effect.parse().unwrap_or(Effect::None).max(Effect::Reinstall).to_string();
+    let effect = planned
+        .effect
+        .parse()
+        .unwrap_or(Effect::None)
+        .max(Effect::Reinstall)
+        .to_string();
     let gates = gates(conn, &[pool.id]).await?;
     let claims = u32::try_from(coming.len()).unwrap_or(u32::MAX);
     let node_count = planned.node_count + i64::from(claims);
     let mut nodes = planned.nodes.clone();
     for name in coming {
-        match actor.need(conn, "fleet.read", Named { kind: "node", key: &name }).await {
+        match actor
+            .need(
+                conn,
+                "fleet.read",
+                Named {
+                    kind: "node",
+                    key: &name,
+                },
+            )
+            .await
+        {
             Ok(()) => nodes.push(name),
             Err(Error::NotFound(_) | Error::Forbidden(_)) => {}
             Err(other) => return Err(other),
@@ -130,15 +203,34 @@ pub(super) async fn claiming(
     let mut findings = fit::coming(conn, &nodes[planned.nodes.len()..], &pool).await?;
     findings.splice(0..0, planned.findings.clone());
     nodes.truncate(usize::try_from(NAMED).unwrap_or(usize::MAX));
-    Ok(PlannedObject { effect, begins: true, nodes, node_count, gates, findings, claims, ..planned })
+    Ok(PlannedObject {
+        effect,
+        begins: true,
+        nodes,
+        node_count,
+        gates,
+        findings,
+        claims,
+        ..planned
+    })
 }
 
 /// The gates of the suites that pools name.
-pub(super) async fn gates(conn: &mut PgConnection, pools: &[muster_core::ids::ObjectId]) -> Result<Vec<String>, Error> {
+pub(super) async fn gates(
+    conn: &mut PgConnection,
+    pools: &[muster_core::ids::ObjectId],
+) -> Result<Vec<String>, Error> {
     let mut gates = Vec::new();
     for suite in db::plans::list_suites(conn, pools).await? {
         let suite: Suite = serde_json::from_value(suite).map_err(Error::internal)?;
-        gates.extend(suite.gates.into_iter().map(|gate| gate.id).filter(|id| !gates.contains(id)).collect::<Vec<_>>());
+        gates.extend(
+            suite
+                .gates
+                .into_iter()
+                .map(|gate| gate.id)
+                .filter(|id| !gates.contains(id))
+                .collect::<Vec<_>>(),
+        );
     }
     Ok(gates)
 }
@@ -148,7 +240,11 @@ fn both<T: DeserializeOwned>(before: &Value, after: &Value) -> Option<(T, T)> {
     T::deserialize(before).ok().zip(T::deserialize(after).ok())
 }
 
-async fn spec<T: DeserializeOwned>(conn: &mut PgConnection, kind: &str, name: &str) -> Result<Option<T>, Error> {
+async fn spec<T: DeserializeOwned>(
+    conn: &mut PgConnection,
+    kind: &str,
+    name: &str,
+) -> Result<Option<T>, Error> {
     let row = db::objects::find(conn, kind, name).await?;
     Ok(row.and_then(|row| T::deserialize(&row.spec).ok()))
 }

@@ -49,22 +49,39 @@ pub(in crate::ui) struct Action {
 }
 
 /// Every action, those that apply first.
-pub(super) fn offered(node: &NodeObject, machine: &MachineRow, actor: &Actor) -> Result<Vec<Action>, Error> {
+pub(super) fn offered(
+    node: &NodeObject,
+    machine: &MachineRow,
+    actor: &Actor,
+) -> Result<Vec<Action>, Error> {
     let state: NodeState = node.status.state.parse().map_err(Error::internal)?;
     // The form for replaced parts stands beside the parts.
     let wishes = Wish::ALL.iter().filter(|wish| **wish != Wish::ReplaceParts);
-    let mut actions: Vec<Action> = wishes.map(|&wish| action(node, machine, actor, state, wish)).collect();
+    let mut actions: Vec<Action> = wishes
+        .map(|&wish| action(node, machine, actor, state, wish))
+        .collect();
     actions.sort_by_key(|action| !action.refused.is_empty());
     Ok(actions)
 }
 
 /// Why a wish cannot be asked now; empty when it can.
-pub(super) fn refused(node: &NodeObject, machine: &MachineRow, actor: &Actor, wish: Wish) -> Result<String, Error> {
+pub(super) fn refused(
+    node: &NodeObject,
+    machine: &MachineRow,
+    actor: &Actor,
+    wish: Wish,
+) -> Result<String, Error> {
     let state: NodeState = node.status.state.parse().map_err(Error::internal)?;
     Ok(refusal(node, machine, actor, state, wish).unwrap_or_default())
 }
 
-fn action(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeState, wish: Wish) -> Action {
+fn action(
+    node: &NodeObject,
+    machine: &MachineRow,
+    actor: &Actor,
+    state: NodeState,
+    wish: Wish,
+) -> Action {
     let (title, tells) = words(wish);
     Action {
         wish: wish.as_str(),
@@ -74,8 +91,16 @@ fn action(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSta
         reason_needed: needs_reason(wish),
         timed: wish == Wish::Maintain,
         suited: wish == Wish::RunGates,
-        typed: if erases(wish) { node.name.to_string() } else { String::new() },
-        danger: erases(wish) || matches!(wish, Wish::Quarantine | Wish::Retire | Wish::Reject | Wish::PowerOff),
+        typed: if erases(wish) {
+            node.name.to_string()
+        } else {
+            String::new()
+        },
+        danger: erases(wish)
+            || matches!(
+                wish,
+                Wish::Quarantine | Wish::Retire | Wish::Reject | Wish::PowerOff
+            ),
         generation: node.generation,
         claim: machine
             .claim_id
@@ -86,10 +111,19 @@ fn action(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSta
     }
 }
 
-fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeState, wish: Wish) -> Option<String> {
+fn refusal(
+    node: &NodeObject,
+    machine: &MachineRow,
+    actor: &Actor,
+    state: NodeState,
+    wish: Wish,
+) -> Option<String> {
     let verb = format!("node.{wish}");
     if !actor.holding.somewhere(&verb) {
-        return Some(format!("needs {verb}, which the role {} has not", actor.role.as_str()));
+        return Some(format!(
+            "needs {verb}, which the role {} has not",
+            actor.role.as_str()
+        ));
     }
     // A release is asked of the claim, which is what says whether there is anything to release.
     if wish == Wish::Release && wish_allowed(state, wish) && node.status.claim.is_none() {
@@ -100,12 +134,22 @@ fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSt
         pending: machine.wish.as_deref(),
         claimed: node.status.claim.is_some(),
         releasing: machine.claim_state.as_deref() == Some("releasing"),
-        protected: node.spec.get("protected").and_then(serde_json::Value::as_bool).unwrap_or(false),
+        protected: node
+            .spec
+            .get("protected")
+            .and_then(serde_json::Value::as_bool)
+            .unwrap_or(false),
     };
     Some(match bar(standing, wish)? {
-        Bar::Pending => format!("it was asked to {} and is not done", machine.wish.as_deref().unwrap_or_default()),
+        Bar::Pending => format!(
+            "it was asked to {} and is not done",
+            machine.wish.as_deref().unwrap_or_default()
+        ),
         Bar::State => {
-            let words: Vec<String> = states_for(wish).iter().map(|state| state.as_str().replace('_', " ")).collect();
+            let words: Vec<String> = states_for(wish)
+                .iter()
+                .map(|state| state.as_str().replace('_', " "))
+                .collect();
             format!("possible when {}", words.join(", "))
         }
         Bar::NotClaimed => "nothing holds it: no pool says what to install".to_owned(),
@@ -117,40 +161,69 @@ fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSt
 fn words(wish: Wish) -> (&'static str, &'static str) {
     match wish {
         Wish::Accept => ("Accept", "Inspect this machine and make it available."),
-        Wish::Adopt => ("Adopt", "It runs already: take it into service as it is, without a reboot."),
+        Wish::Adopt => (
+            "Adopt",
+            "It runs already: take it into service as it is, without a reboot.",
+        ),
         Wish::Reject => ("Reject", "Do not take this machine; it is remembered."),
-        Wish::Inspect => {
-            ("Inspect", "Take the inventory again: in the live image, or beside its jobs where it is in service.")
-        }
+        Wish::Inspect => (
+            "Inspect",
+            "Take the inventory again: in the live image, or beside its jobs where it is in service.",
+        ),
         Wish::Release => (
             "Release",
             "Drain it, take it out of the scheduler, wipe its disks, inspect it. The claim ends. Until the wipe it can be undone, on the page of claims.",
         ),
-        Wish::Retry => ("Retry", "Begin the phase that failed again, from its start."),
-        Wish::Quarantine => ("Quarantine", "Stop what runs and use it for nothing until a person decides."),
+        Wish::Retry => (
+            "Retry",
+            "Begin the phase that failed again, from its start.",
+        ),
+        Wish::Quarantine => (
+            "Quarantine",
+            "Stop what runs and use it for nothing until a person decides.",
+        ),
         Wish::Recover => (
             "Recover",
             "In service: drain it, then try its pool's ladder, verified by gates. In quarantine: run the gates again, or inspect it when nobody holds it.",
         ),
-        Wish::Wipe => ("Wipe", "Erase every disk and read back that they are empty."),
+        Wish::Wipe => (
+            "Wipe",
+            "Erase every disk and read back that they are empty.",
+        ),
         Wish::Drain => ("Drain", "Take no new jobs; running ones end by themselves."),
         Wish::Undrain => ("Undrain", "Take jobs again."),
-        Wish::Maintain => ("Maintenance", "Give it to a person; Muster leaves it alone."),
+        Wish::Maintain => (
+            "Maintenance",
+            "Give it to a person; Muster leaves it alone.",
+        ),
         Wish::Resume => ("Resume", "Take it back from maintenance and inspect it."),
         Wish::Retire => ("Retire", "Out of the fleet; it is remembered."),
-        Wish::Reinstate => ("Reinstate", "Back into the fleet, beginning with an inspection."),
-        Wish::CheckDrift => ("Compare", "Hold it against its stack, beside its jobs; nothing is changed."),
+        Wish::Reinstate => (
+            "Reinstate",
+            "Back into the fleet, beginning with an inspection.",
+        ),
+        Wish::CheckDrift => (
+            "Compare",
+            "Hold it against its stack, beside its jobs; nothing is changed.",
+        ),
         Wish::PowerOn => ("Power on", "By its BMC; it boots from its own disk."),
-        Wish::PowerOff => ("Power off", "Shut it down, and cut its power where its system does not answer."),
+        Wish::PowerOff => (
+            "Power off",
+            "Shut it down, and cut its power where its system does not answer.",
+        ),
         Wish::PowerCycle => ("Power cycle", "Reset it by its BMC, whatever runs there."),
         Wish::RunGates => (
             "Run gates",
             "In its own system, or in the live image where it has none. Nothing is decided by what they say.",
         ),
-        Wish::Converge => ("Converge", "Drain it, install its stack over what it runs, and take it through its gates."),
-        Wish::Reinstall => {
-            ("Reinstall", "Drain it, write its image onto its root disk, and take it through its gates.")
-        }
+        Wish::Converge => (
+            "Converge",
+            "Drain it, install its stack over what it runs, and take it through its gates.",
+        ),
+        Wish::Reinstall => (
+            "Reinstall",
+            "Drain it, write its image onto its root disk, and take it through its gates.",
+        ),
         Wish::RotateBmc => (
             "Rotate BMC",
             "Give its BMC another password, beside its jobs. The former is kept until the BMC has taken the other.",
@@ -159,7 +232,10 @@ fn words(wish: Wish) -> (&'static str, &'static str) {
             "Sweep",
             "Run its pool's sweep: all of it while it is idle, else beside its jobs. A node that fails is drained.",
         ),
-        Wish::ReplaceParts => ("A part was replaced", "Inspect it for the new serials; earlier gate runs are void."),
+        Wish::ReplaceParts => (
+            "A part was replaced",
+            "Inspect it for the new serials; earlier gate runs are void.",
+        ),
     }
 }
 
@@ -188,7 +264,9 @@ pub(in crate::ui) async fn act_on_node(
     Path((node, wish)): Path<(String, String)>,
     axum::Form(asked): axum::Form<Fields>,
 ) -> Result<Redirect, Error> {
-    let wish: Wish = wish.parse().map_err(|_| Error::NotFound(format!("The action {wish:?}")))?;
+    let wish: Wish = wish
+        .parse()
+        .map_err(|_| Error::NotFound(format!("The action {wish:?}")))?;
     if erases(wish) && asked.typed.trim() != node {
         return Err(Error::unprocessable(
             "typed",
@@ -199,16 +277,36 @@ pub(in crate::ui) async fn act_on_node(
     let reason = Some(asked.reason.trim().to_owned()).filter(|reason| !reason.is_empty());
     match (wish, asked.claim.zip(asked.generation)) {
         (Wish::Release, Some((claim, generation))) => {
-            release_claim(&app, &actor, &claim, generation, Disks::Kept).await.map(drop)?;
+            release_claim(&app, &actor, &claim, generation, Disks::Kept)
+                .await
+                .map(drop)?;
         }
-        (Wish::Release, None) => return Err(Error::unprocessable("claim", "required", "The claim that is to end.")),
+        (Wish::Release, None) => {
+            return Err(Error::unprocessable(
+                "claim",
+                "required",
+                "The claim that is to end.",
+            ));
+        }
         _ => {
             let suite = Some(asked.suite.trim().to_owned()).filter(|suite| !suite.is_empty());
-            let action = NodeAction { reason, until: end(asked.hours.trim(), app.clock.now())?, suite };
+            let action = NodeAction {
+                reason,
+                until: end(asked.hours.trim(), app.clock.now())?,
+                suite,
+            };
             // What can be taken back is asked of the node as it is; what cannot, of the one that was shown.
             let seen = asked.generation.filter(|_| erases(wish));
             let seen = seen.map(Preconditions::generation).unwrap_or_default();
-            ask(&app, &actor, &node, (IdempotencyKey::none(), seen, &action), wish).await.map(drop)?;
+            ask(
+                &app,
+                &actor,
+                &node,
+                (IdempotencyKey::none(), seen, &action),
+                wish,
+            )
+            .await
+            .map(drop)?;
         }
     }
     Ok(Redirect::to(&format!("/nodes/{node}")))
@@ -216,7 +314,13 @@ pub(in crate::ui) async fn act_on_node(
 
 /// So many hours from now; nothing typed is no end.
 fn end(hours: &str, now: Timestamp) -> Result<Option<Timestamp>, Error> {
-    let wrong = || Error::unprocessable("hours", "out_of_range", format!("1 to {MOST_HOURS} hours, or none."));
+    let wrong = || {
+        Error::unprocessable(
+            "hours",
+            "out_of_range",
+            format!("1 to {MOST_HOURS} hours, or none."),
+        )
+    };
     match hours {
         "" => Ok(None),
         hours => match hours.parse() {

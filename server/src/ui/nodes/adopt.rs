@@ -71,13 +71,23 @@ pub(in crate::ui) struct Plan {
 
 impl Form {
     /// Nothing answered yet.
-    pub(super) async fn empty(conn: &mut PgConnection, sight: &Sight, node: &str) -> Result<Self, Error> {
+    pub(super) async fn empty(
+        conn: &mut PgConnection,
+        sight: &Sight,
+        node: &str,
+    ) -> Result<Self, Error> {
         let pools = db::objects::list(conn, "pool", sight, MOST).await?;
         let credentials = db::adoptions::list_credentials(conn, MOST).await?;
         Ok(Self {
             node: node.to_owned(),
-            pool: Choice { names: pools.into_iter().map(|row| row.name).collect(), ..Choice::default() },
-            credential: Choice { names: credentials, ..Choice::default() },
+            pool: Choice {
+                names: pools.into_iter().map(|row| row.name).collect(),
+                ..Choice::default()
+            },
+            credential: Choice {
+                names: credentials,
+                ..Choice::default()
+            },
             ..Self::default()
         })
     }
@@ -115,7 +125,11 @@ impl Form {
             true => format!("Ask {} for its host key", self.node),
             false => format!("Adopt {}", self.node),
         };
-        self.plan = Some(Plan { changes: plan.changes, blockers: plan.blockers, button });
+        self.plan = Some(Plan {
+            changes: plan.changes,
+            blockers: plan.blockers,
+            button,
+        });
         self
     }
 }
@@ -154,23 +168,39 @@ pub(in crate::ui) async fn adopt_node(
     Path(name): Path<String>,
     axum::Form(given): axum::Form<Answers>,
 ) -> Result<Response, Error> {
-    let how = DryRun { dry_run: given.step != "adopt" };
-    let answer = adopt(&app, &actor, &name, (IdempotencyKey::none(), how), &given.body()).await;
-    let form = Form::empty(&mut *app.pool.acquire().await?, &actor.sight(), &name).await?.answered(given);
+    let how = DryRun {
+        dry_run: given.step != "adopt",
+    };
+    let answer = adopt(
+        &app,
+        &actor,
+        &name,
+        (IdempotencyKey::none(), how),
+        &given.body(),
+    )
+    .await;
+    let form = Form::empty(&mut *app.pool.acquire().await?, &actor.sight(), &name)
+        .await?
+        .answered(given);
     let (status, form) = match answer {
         Ok(_) if !how.dry_run => return Ok(Redirect::to(&format!("/nodes/{name}")).into_response()),
         Ok(answer) => {
             let plan = serde_json::from_value(answer.body).map_err(Error::internal)?;
             (StatusCode::OK, form.planned(plan))
         }
-        Err(error @ Error::Unprocessable(_)) => (StatusCode::UNPROCESSABLE_ENTITY, form.refused(&error)),
+        Err(error @ Error::Unprocessable(_)) => {
+            (StatusCode::UNPROCESSABLE_ENTITY, form.refused(&error))
+        }
         Err(error @ (Error::Conflict { .. } | Error::Taken(_) | Error::Busy { .. })) => {
             (StatusCode::CONFLICT, form.refused(&error))
         }
         Err(other) => return Err(other),
     };
     let frame = Frame::new(&visit, &actor, Section::Nodes, format!("Adopt {name}"))
-        .by_hand(format!("muster node adopt {name}"), &format!("/v1/nodes/{name}"))
+        .by_hand(
+            format!("muster node adopt {name}"),
+            &format!("/v1/nodes/{name}"),
+        )
         .live(crate::ui::frame::Live::Never);
     Ok((status, Page { frame, name, form }).into_response())
 }

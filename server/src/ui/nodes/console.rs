@@ -60,18 +60,32 @@ pub(in crate::ui) async fn show_console(
     Query(query): Query<ConsoleQuery>,
 ) -> Result<Response, Error> {
     let mut conn = app.pool.acquire().await?;
-    let id = db::nodes::find_id(&mut conn, &key).await?.ok_or_else(|| Error::NotFound(format!("node {key:?}")))?;
+    let id = db::nodes::find_id(&mut conn, &key)
+        .await?
+        .ok_or_else(|| Error::NotFound(format!("node {key:?}")))?;
     let chunks = db::consoles::tail(&mut conn, id, query.after, CHUNKS).await?;
-    let last = chunks.last().map_or(query.after.unwrap_or(0), |chunk| chunk.id);
-    let tail =
-        Tail { text: text(&chunks), more: format!("/nodes/{id}/console?after={last}"), first: query.after.is_none() };
+    let last = chunks
+        .last()
+        .map_or(query.after.unwrap_or(0), |chunk| chunk.id);
+    let tail = Tail {
+        text: text(&chunks),
+        more: format!("/nodes/{id}/console?after={last}"),
+        first: query.after.is_none(),
+    };
     if visit.part {
         return Ok(Part { tail }.into_response());
     }
     let frame = Frame::new(&visit, &actor, Section::Nodes, format!("Console of {key}"));
-    let frame =
-        frame.by_hand(format!("muster node console {}", format::shell(&key)), &format!("/v1/nodes/{key}/console"));
-    Ok(Page { frame: frame.live(Live::Never), node: key, tail }.into_response())
+    let frame = frame.by_hand(
+        format!("muster node console {}", format::shell(&key)),
+        &format!("/v1/nodes/{key}/console"),
+    );
+    Ok(Page {
+        frame: frame.live(Live::Never),
+        node: key,
+        tail,
+    }
+    .into_response())
 }
 
 /// Plain text: what would move a cursor, colour or ring is left out.

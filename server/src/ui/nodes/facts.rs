@@ -39,47 +39,91 @@ pub(super) fn table(seen: SeenFacts, said: Option<SeenInventory>, now: Timestamp
         Firmware::Bios => "BIOS",
         Firmware::Uefi => "UEFI",
     };
-    let installed =
-        facts.memory.installed_bytes.map(|size| format!(" of {} installed", format::bytes(size))).unwrap_or_default();
+    let installed = facts
+        .memory
+        .installed_bytes
+        .map(|size| format!(" of {} installed", format::bytes(size)))
+        .unwrap_or_default();
     let pairs = vec![
-        pair("Machine", format!("{} {}", text(&smbios.manufacturer), text(&smbios.product))),
+        pair(
+            "Machine",
+            format!("{} {}", text(&smbios.manufacturer), text(&smbios.product)),
+        ),
         pair("Serial", text(&smbios.serial)),
-        pair("Board, chassis", format!("{}, {}", text(&smbios.board_serial), text(&smbios.chassis_serial))),
-        pair("Firmware", format!("{firmware} {}", text(&smbios.bios_version))),
+        pair(
+            "Board, chassis",
+            format!(
+                "{}, {}",
+                text(&smbios.board_serial),
+                text(&smbios.chassis_serial)
+            ),
+        ),
+        pair(
+            "Firmware",
+            format!("{firmware} {}", text(&smbios.bios_version)),
+        ),
         pair("Processors", processors(&facts.cpus)),
         pair("NUMA nodes", facts.numa_nodes.to_string()),
-        pair("Memory", format!("{}{installed}", format::bytes(facts.memory.total_bytes))),
+        pair(
+            "Memory",
+            format!("{}{installed}", format::bytes(facts.memory.total_bytes)),
+        ),
         pair("Kernel", facts.kernel.clone()),
         pair("Boot id", facts.boot_id.clone()),
         pair("PCI functions", facts.pci.len().to_string()),
     ];
     Facts {
         at: format::moment(seen.observed_at, now),
-        source: if seen.source == "live" { "live image" } else { "installed system" },
+        source: if seen.source == "live" {
+            "live image"
+        } else {
+            "installed system"
+        },
         stale: now.duration_since(seen.observed_at).as_hours() >= STALE_H,
         pairs,
         tables: [gpus(&seen), disks(&seen), nics(&seen), neighbours(&seen)]
             .into_iter()
-            .chain(said.iter().flat_map(|said| [firmware_table(said, now), bios_table(said)]))
+            .chain(
+                said.iter()
+                    .flat_map(|said| [firmware_table(said, now), bios_table(said)]),
+            )
             .collect(),
     }
 }
 
 /// What the BMC lists, with what it could not tell.
 fn firmware_table(said: &SeenInventory, now: Timestamp) -> Table {
-    let BmcInventory { firmware, unread, .. } = &said.inventory;
+    let BmcInventory {
+        firmware, unread, ..
+    } = &said.inventory;
     let row = |seen: &SeenFirmware| {
-        vec![format::cut(&seen.id, 80), format::cut(&seen.name, 60), format::cut(&seen.version, 80)]
+        vec![
+            format::cut(&seen.id, 80),
+            format::cut(&seen.name, 60),
+            format::cut(&seen.version, 80),
+        ]
     };
-    let unknown = unread.iter().map(|why| vec!["unknown".to_owned(), format::cut(why, 200), "–".to_owned()]);
+    let unknown = unread
+        .iter()
+        .map(|why| vec!["unknown".to_owned(), format::cut(why, 200), "–".to_owned()]);
     let all = firmware.len() + unread.len();
-    let title = format!("Firmware, as its BMC said {}", format::moment(said.last_seen, now).relative);
-    build(&title, vec!["Id", "Name", "Version"], all, unknown.chain(firmware.iter().map(row)))
+    let title = format!(
+        "Firmware, as its BMC said {}",
+        format::moment(said.last_seen, now).relative
+    );
+    build(
+        &title,
+        vec!["Id", "Name", "Version"],
+        all,
+        unknown.chain(firmware.iter().map(row)),
+    )
 }
 
 fn bios_table(said: &SeenInventory) -> Table {
     let bios = &said.inventory.bios;
-    let rows = bios.iter().map(|(name, value)| vec![format::cut(name, 80), format::cut(&value.to_string(), 80)]);
+    let rows = bios
+        .iter()
+        .map(|(name, value)| vec![format::cut(name, 80), format::cut(&value.to_string(), 80)]);
     let all = bios.len();
     // They are looked up by name, and there may be a thousand.
     Table {
@@ -95,7 +139,11 @@ fn processors(cpus: &[Cpu]) -> String {
         Some(first) => {
             let cores: u32 = cpus.iter().map(|cpu| cpu.cores).sum();
             let threads: u32 = cpus.iter().map(|cpu| cpu.threads).sum();
-            format!("{} × {}, {cores} cores, {threads} threads", cpus.len(), format::cut(&first.model, 80))
+            format!(
+                "{} × {}, {cores} cores, {threads} threads",
+                cpus.len(),
+                format::cut(&first.model, 80)
+            )
         }
     }
 }
@@ -109,7 +157,12 @@ fn gpus(seen: &SeenFacts) -> Table {
             gpu.memory_bytes.map_or("–".to_owned(), format::bytes),
         ]
     };
-    build("GPUs", vec!["PCI", "Model", "Serial", "Memory"], seen.facts.gpus.len(), seen.facts.gpus.iter().map(row))
+    build(
+        "GPUs",
+        vec!["PCI", "Model", "Serial", "Memory"],
+        seen.facts.gpus.len(),
+        seen.facts.gpus.iter().map(row),
+    )
 }
 
 fn disks(seen: &SeenFacts) -> Table {
@@ -132,12 +185,18 @@ fn disks(seen: &SeenFacts) -> Table {
 
 fn nics(seen: &SeenFacts) -> Table {
     let row = |nic: &muster_core::facts::Nic| {
-        let speed = nic.speed_mbps.map_or("–".to_owned(), |mbps| format!("{} Gb/s", f64::from(mbps) / 1000.0));
+        let speed = nic.speed_mbps.map_or("–".to_owned(), |mbps| {
+            format!("{} Gb/s", f64::from(mbps) / 1000.0)
+        });
         vec![
             format::cut(&nic.name, 30),
             nic.mac.to_string(),
             format::cut(nic.driver.as_deref().unwrap_or("–"), 30),
-            if nic.link_up { "up".to_owned() } else { "down".to_owned() },
+            if nic.link_up {
+                "up".to_owned()
+            } else {
+                "down".to_owned()
+            },
             speed,
         ]
     };
@@ -153,15 +212,45 @@ fn neighbours(seen: &SeenFacts) -> Table {
     let row = |neighbour: &muster_core::facts::Neighbour| {
         vec![
             format::cut(&neighbour.nic, 30),
-            format::cut(neighbour.system_name.as_deref().unwrap_or(&neighbour.chassis), 60),
-            format::cut(neighbour.port_description.as_ref().unwrap_or(&neighbour.port), 60),
+            format::cut(
+                neighbour
+                    .system_name
+                    .as_deref()
+                    .unwrap_or(&neighbour.chassis),
+                60,
+            ),
+            format::cut(
+                neighbour
+                    .port_description
+                    .as_ref()
+                    .unwrap_or(&neighbour.port),
+                60,
+            ),
         ]
     };
     let all = &seen.facts.neighbours;
-    build("Switch ports", vec!["Interface", "Switch", "Port"], all.len(), all.iter().map(row))
+    build(
+        "Switch ports",
+        vec!["Interface", "Switch", "Port"],
+        all.len(),
+        all.iter().map(row),
+    )
 }
 
-fn build(title: &str, heads: Vec<&'static str>, all: usize, rows: impl Iterator<Item = Vec<String>>) -> Table {
-    let title = if all > MOST { format!("{title}: {MOST} of {all}") } else { format!("{title}: {all}") };
-    Table { title, heads, rows: rows.take(MOST).collect() }
+fn build(
+    title: &str,
+    heads: Vec<&'static str>,
+    all: usize,
+    rows: impl Iterator<Item = Vec<String>>,
+) -> Table {
+    let title = if all > MOST {
+        format!("{title}: {MOST} of {all}")
+    } else {
+        format!("{title}: {all}")
+    };
+    Table {
+        title,
+        heads,
+        rows: rows.take(MOST).collect(),
+    }
 }

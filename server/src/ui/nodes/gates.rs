@@ -99,10 +99,11 @@ pub(super) async fn load(
         // Of this node's alone: whoever may see it may not see every other one.
         Some(id) => {
             let found = runs.iter().find(|run| run.id.0 == id).cloned();
-            Some(
-                found
-                    .ok_or_else(|| Error::NotFound(format!("gate run {id} among the newest {SEARCHED} of the node")))?,
-            )
+            Some(found.ok_or_else(|| {
+                Error::NotFound(format!(
+                    "gate run {id} among the newest {SEARCHED} of the node"
+                ))
+            })?)
         }
     };
     let results = match &shown {
@@ -111,9 +112,15 @@ pub(super) async fn load(
     };
     runs.truncate(RUNS);
     let waivers = db::waivers::list(conn, node).await?;
-    let waivers = waivers.into_iter().map(|row| waivers::object(row, now)).collect::<Result<Vec<_>, _>>()?;
+    let waivers = waivers
+        .into_iter()
+        .map(|row| waivers::object(row, now))
+        .collect::<Result<Vec<_>, _>>()?;
     Ok(Gates {
-        waivers: waivers.into_iter().filter_map(|waiver| waived(waiver, now)).collect(),
+        waivers: waivers
+            .into_iter()
+            .filter_map(|waiver| waived(waiver, now))
+            .collect(),
         runs: runs.into_iter().map(|row| run(row, now)).collect(),
         shown: shown.map(|row| run(row, now)),
         results: results.into_iter().take(200).map(gate).collect(),
@@ -127,13 +134,16 @@ pub(super) async fn cause(
     (reason, entered): (&str, Timestamp),
 ) -> Result<Option<String>, Error> {
     let runs = db::gates::list(conn, node, SEARCHED).await?;
-    let Some(run) = runs.into_iter().find(|run| run.finished_at <= entered && run.verdict != "pass") else {
+    let Some(run) = runs
+        .into_iter()
+        .find(|run| run.finished_at <= entered && run.verdict != "pass")
+    else {
         return Ok(None);
     };
     let results = db::gates::results(conn, run.id).await?;
-    let named = results
-        .iter()
-        .any(|result| result.verdict != Verdict::Pass && reason.contains(&format!("gate {}: ", result.gate)));
+    let named = results.iter().any(|result| {
+        result.verdict != Verdict::Pass && reason.contains(&format!("gate {}: ", result.gate))
+    });
     Ok(named.then(|| run.id.to_string()))
 }
 
@@ -144,12 +154,18 @@ fn waived(waiver: Waived, now: Timestamp) -> Option<Waiver> {
         WaiverState::Asked => "asked",
         WaiverState::Denied | WaiverState::Over | WaiverState::Ended => return None,
     };
-    let agreed = waiver.decided_by.map(|by| format!(", {by} agreed")).unwrap_or_default();
+    let agreed = waiver
+        .decided_by
+        .map(|by| format!(", {by} agreed"))
+        .unwrap_or_default();
     Some(Waiver {
         gate: format::cut(&waiver.gate, 80),
         chip: chips::outcome(state),
         until: format::moment(waiver.until, now),
-        told: format::cut(&format!("{} asked{agreed}: {}", waiver.requested_by, waiver.reason), 400),
+        told: format::cut(
+            &format!("{} asked{agreed}: {}", waiver.requested_by, waiver.reason),
+            400,
+        ),
     })
 }
 
@@ -166,8 +182,17 @@ fn run(row: GateRun, now: Timestamp) -> Run {
 
 fn gate(result: GateResult) -> Gate {
     let evidence = result.evidence;
-    let versions = evidence.versions.iter().take(20).map(|(tool, version)| format!("{tool} {version}"));
-    let command: Vec<String> = evidence.argv.iter().take(200).map(|word| format::shell(word)).collect();
+    let versions = evidence
+        .versions
+        .iter()
+        .take(20)
+        .map(|(tool, version)| format!("{tool} {version}"));
+    let command: Vec<String> = evidence
+        .argv
+        .iter()
+        .take(200)
+        .map(|word| format::shell(word))
+        .collect();
     let passed = result.verdict.as_str() == "pass";
     Gate {
         id: format::cut(&result.gate, 80),
@@ -181,13 +206,21 @@ fn gate(result: GateResult) -> Gate {
             (false, true) => "",
             (false, false) => " · optional",
         },
-        waived: result.waived.map(|waived| waiver_told(&waived, result.verdict.as_str())).unwrap_or_default(),
+        waived: result
+            .waived
+            .map(|waived| waiver_told(&waived, result.verdict.as_str()))
+            .unwrap_or_default(),
         reason: format::cut(&result.reason, 600),
         finding: format::cut(&result.finding, 600),
-        duration: format::duration(SignedDuration::from_millis(i64::try_from(result.duration_ms).unwrap_or(i64::MAX))),
+        duration: format::duration(SignedDuration::from_millis(
+            i64::try_from(result.duration_ms).unwrap_or(i64::MAX),
+        )),
         measured: result.measured.iter().take(64).map(value).collect(),
         command: format::cut(&command.join(" "), 1000),
-        exit: evidence.exit.map(|code| code.to_string()).unwrap_or_default(),
+        exit: evidence
+            .exit
+            .map(|code| code.to_string())
+            .unwrap_or_default(),
         blocks: blocks(&evidence, passed),
         versions: format::cut(&versions.collect::<Vec<_>>().join(", "), 400),
         open: !passed,
@@ -196,12 +229,30 @@ fn gate(result: GateResult) -> Gate {
 
 /// What is shown of the evidence; the kernel's log only where something is wrong.
 fn blocks(evidence: &Evidence, passed: bool) -> Vec<Block> {
-    let kernel = if passed { "" } else { evidence.kernel_log.as_str() };
-    let streams = [("Output", evidence.stdout.as_str()), ("Errors", evidence.stderr.as_str())];
-    let files = evidence.files.iter().take(FILES).map(|(name, text)| (name.as_str(), text.as_str()));
-    let all = streams.into_iter().chain(files).chain([("Kernel log", kernel)]);
+    let kernel = if passed {
+        ""
+    } else {
+        evidence.kernel_log.as_str()
+    };
+    let streams = [
+        ("Output", evidence.stdout.as_str()),
+        ("Errors", evidence.stderr.as_str()),
+    ];
+    let files = evidence
+        .files
+        .iter()
+        .take(FILES)
+        .map(|(name, text)| (name.as_str(), text.as_str()));
+    let all = streams
+        .into_iter()
+        .chain(files)
+        .chain([("Kernel log", kernel)]);
     let told = all.filter(|(_, text)| !text.is_empty());
-    told.map(|(name, text)| Block { name: format::cut(name, 120), text: format::tail(text, EVIDENCE) }).collect()
+    told.map(|(name, text)| Block {
+        name: format::cut(name, 120),
+        text: format::tail(text, EVIDENCE),
+    })
+    .collect()
 }
 
 fn waiver_told(waived: &muster_core::gates::Waived, verdict: &str) -> String {
@@ -229,7 +280,9 @@ fn value(measured: &Measured) -> Value {
 
 fn limit(limit: &Limit) -> String {
     match limit {
-        Limit::Number(number) if number.fract() == 0.0 && number.abs() < 1e15 => format!("{number:.0}"),
+        Limit::Number(number) if number.fract() == 0.0 && number.abs() < 1e15 => {
+            format!("{number:.0}")
+        }
         Limit::Number(number) => format!("{number:.3}"),
         Limit::Text(text) => format::cut(text, 120),
     }

@@ -79,7 +79,14 @@ pub(in crate::ui) async fn list_nodes(
     let terms = query.terms()?;
     let rows = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
     let from = (filter::BY_NAME[0], Some(query.after.as_str()));
-    let ids = filter::list_ids(&mut conn, &filter::NODES, (&terms, &actor.sight()), from, rows).await?;
+    let ids = filter::list_ids(
+        &mut conn,
+        &filter::NODES,
+        (&terms, &actor.sight()),
+        from,
+        rows,
+    )
+    .await?;
     let mut ids: Vec<NodeId> = ids.into_iter().map(NodeId).collect();
     let text = query.q.trim();
     if ids.is_empty()
@@ -101,16 +108,33 @@ pub(in crate::ui) async fn list_nodes(
             format!("/v1/nodes?filter={}", format::escape(text)),
         ),
     };
-    let next = nodes.last().filter(|_| more).map(|last| query.page(&last.name)).unwrap_or_default();
+    let next = nodes
+        .last()
+        .filter(|_| more)
+        .map(|last| query.page(&last.name))
+        .unwrap_or_default();
     let plus = if more { "+" } else { "" };
     Ok(Page {
-        frame: Frame::new(&visit, &actor, Section::Nodes, "Nodes").by_hand(cli, &path).live(Live::Shown),
+        frame: Frame::new(&visit, &actor, Section::Nodes, "Nodes")
+            .by_hand(cli, &path)
+            .live(Live::Shown),
         states: states(&query.state),
-        told: format!("{}{plus} {}", nodes.len(), if nodes.len() == 1 { "node" } else { "nodes" }),
+        told: format!(
+            "{}{plus} {}",
+            nodes.len(),
+            if nodes.len() == 1 { "node" } else { "nodes" }
+        ),
         filtered: !terms.is_empty(),
         next,
-        first: if query.after.is_empty() { String::new() } else { query.page("") },
-        rows: nodes.into_iter().map(|node| row(node, &addresses, visit.now)).collect(),
+        first: if query.after.is_empty() {
+            String::new()
+        } else {
+            query.page("")
+        },
+        rows: nodes
+            .into_iter()
+            .map(|node| row(node, &addresses, visit.now))
+            .collect(),
         form: query,
     }
     .into_response())
@@ -129,7 +153,13 @@ impl NodesQuery {
     /// The bar and the grammar together.
     fn terms(&self) -> Result<Vec<Term>, Error> {
         let mut terms = filter::parse(&self.filter)?;
-        let mut add = |field: &str, op, value: String| terms.push(Term { field: field.into(), op, value });
+        let mut add = |field: &str, op, value: String| {
+            terms.push(Term {
+                field: field.into(),
+                op,
+                value,
+            })
+        };
         if !self.state.is_empty() {
             add("state", Op::Equal, self.state.clone());
         }
@@ -160,10 +190,17 @@ impl NodesQuery {
 
     /// The same list after a name.
     fn page(&self, after: &str) -> String {
-        let members =
-            [("state", &*self.state), ("rack", &self.rack), ("q", &self.q), ("filter", &self.filter), ("after", after)];
+        let members = [
+            ("state", &*self.state),
+            ("rack", &self.rack),
+            ("q", &self.q),
+            ("filter", &self.filter),
+            ("after", after),
+        ];
         let given = members.iter().filter(|(_, value)| !value.is_empty());
-        let query: Vec<String> = given.map(|(name, value)| format!("{name}={}", format::escape(value))).collect();
+        let query: Vec<String> = given
+            .map(|(name, value)| format!("{name}={}", format::escape(value)))
+            .collect();
         match query.is_empty() {
             true => "/nodes".to_owned(),
             false => format!("/nodes?{}", query.join("&")),
@@ -177,7 +214,10 @@ fn row(node: NodeRow, addresses: &[AddressRow], now: Timestamp) -> Row {
         "quarantined" | "failed" => node.reason.clone().or(waiting),
         _ => waiting.or_else(|| node.reason.clone()),
     };
-    let address = addresses.iter().filter(|row| row.node == node.id).find_map(|row| row.address);
+    let address = addresses
+        .iter()
+        .filter(|row| row.node == node.id)
+        .find_map(|row| row.address);
     Row {
         id: node.id.to_string(),
         chip: chips::state(&node.state),
@@ -187,7 +227,9 @@ fn row(node: NodeRow, addresses: &[AddressRow], now: Timestamp) -> Row {
         claim: node.claim.unwrap_or_default(),
         pool: node.pool.unwrap_or_default(),
         rack: format::cut(member(&node.spec, "rack"), 63),
-        address: address.map(|address| address.to_string()).unwrap_or_default(),
+        address: address
+            .map(|address| address.to_string())
+            .unwrap_or_default(),
         name: node.name,
     }
 }
@@ -207,9 +249,15 @@ mod tests {
         };
         let terms = query.terms().unwrap();
         let text = query.grammar(&terms);
-        assert_eq!(text, r#"pool="p" AND state="failed" AND rack~"r1*" AND name~"*gpu*""#);
+        assert_eq!(
+            text,
+            r#"pool="p" AND state="failed" AND rack~"r1*" AND name~"*gpu*""#
+        );
         assert_eq!(filter::parse(&text).unwrap(), terms);
-        assert_eq!(query.page("gpu-9"), "/nodes?state=failed&rack=r1%2A&q=%20gpu%20&filter=pool%3Dp&after=gpu-9");
+        assert_eq!(
+            query.page("gpu-9"),
+            "/nodes?state=failed&rack=r1%2A&q=%20gpu%20&filter=pool%3Dp&after=gpu-9"
+        );
         assert_eq!(NodesQuery::default().page(""), "/nodes");
     }
 }

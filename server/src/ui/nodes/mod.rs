@@ -68,7 +68,10 @@ pub(super) struct Pair {
 }
 
 pub(super) fn pair(name: &'static str, value: impl Into<String>) -> Pair {
-    Pair { name, value: format::cut(&value.into(), 300) }
+    Pair {
+        name,
+        value: format::cut(&value.into(), 300),
+    }
 }
 
 struct Head {
@@ -124,9 +127,14 @@ pub(super) async fn show_node(
     let node = view::load_one(&mut conn, &key, now).await?;
     let id = NodeId(node.id);
     let missing = || Error::NotFound(format!("node {key:?}"));
-    let machine = db::pages::nodes::find_machine(&mut conn, id).await?.ok_or_else(missing)?;
+    let machine = db::pages::nodes::find_machine(&mut conn, id)
+        .await?
+        .ok_or_else(missing)?;
     let steps = db::operations::list_node_steps(&mut conn, id, timeline::STEPS).await?;
-    let of_node = EventFilter { node: Some(id), ..EventFilter::default() };
+    let of_node = EventFilter {
+        node: Some(id),
+        ..EventFilter::default()
+    };
     let events = db::events::latest(&mut conn, &of_node, timeline::EVENTS).await?;
     let look = db::drift::find_look(&mut conn, id).await?;
     let facts = db::facts::latest(&mut conn, id).await?;
@@ -138,16 +146,28 @@ pub(super) async fn show_node(
     let recoveries = recoveries::load(&mut conn, id, now).await?;
     let name = node.name.to_string();
     let mut actions = actions::offered(&node, &machine, &actor)?;
-    for action in actions.iter_mut().filter(|action| action.wish == "adopt" && action.refused.is_empty()) {
+    for action in actions
+        .iter_mut()
+        .filter(|action| action.wish == "adopt" && action.refused.is_empty())
+    {
         action.adopt = Some(adopt::Form::empty(&mut conn, &actor.sight(), &name).await?);
     }
-    let running = steps.iter().find(|step| step.state == "leased").and_then(|step| progress::of(step, now));
+    let running = steps
+        .iter()
+        .find(|step| step.state == "leased")
+        .and_then(|step| progress::of(step, now));
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Nodes, name.clone())
-            .by_hand(format!("muster node why {name}"), &format!("/v1/nodes/{name}"))
+            .by_hand(
+                format!("muster node why {name}"),
+                &format!("/v1/nodes/{name}"),
+            )
             .live(Live::Shown),
         id: node.id.to_string(),
-        head: Head { cause, ..head(&node.status, &machine, running, now) },
+        head: Head {
+            cause,
+            ..head(&node.status, &machine, running, now)
+        },
         conditions: conditions(&node.status, now),
         timeline: timeline::merge(&name, events, steps, &query.order, now),
         gates,
@@ -165,7 +185,12 @@ pub(super) async fn show_node(
     })
 }
 
-fn head(status: &NodeStatus, machine: &MachineRow, progress: Option<progress::Progress>, now: Timestamp) -> Head {
+fn head(
+    status: &NodeStatus,
+    machine: &MachineRow,
+    progress: Option<progress::Progress>,
+    now: Timestamp,
+) -> Head {
     let detail = match (&status.purpose, &status.failed_phase) {
         (Some(purpose), _) => format!("for {purpose}"),
         (None, Some(phase)) => format!("in {phase}"),
@@ -195,7 +220,11 @@ fn head(status: &NodeStatus, machine: &MachineRow, progress: Option<progress::Pr
 }
 
 /// The gate run that took a node out, where one did.
-async fn cause(conn: &mut PgConnection, node: NodeId, status: &NodeStatus) -> Result<Option<String>, Error> {
+async fn cause(
+    conn: &mut PgConnection,
+    node: NodeId,
+    status: &NodeStatus,
+) -> Result<Option<String>, Error> {
     let out = ["draining", "repairing", "quarantined", "failed"].contains(&status.state.as_str());
     match (&status.reason, status.entered_at) {
         (Some(reason), Some(entered)) if out => gates::cause(conn, node, (reason, entered)).await,
@@ -205,8 +234,15 @@ async fn cause(conn: &mut PgConnection, node: NodeId, status: &NodeStatus) -> Re
 
 /// Why it is where it is, without the times that stand beside it.
 fn sentence(status: &NodeStatus) -> String {
-    let reason = status.reason.as_deref().map(|reason| format!("Because {reason}"));
-    let waiting = status.why.waiting_for.as_deref().map(|condition| format!("Waits for {condition}"));
+    let reason = status
+        .reason
+        .as_deref()
+        .map(|reason| format!("Because {reason}"));
+    let waiting = status
+        .why
+        .waiting_for
+        .as_deref()
+        .map(|condition| format!("Waits for {condition}"));
     let parts: Vec<String> = reason.into_iter().chain(waiting).collect();
     match parts.is_empty() {
         true => "It has just arrived here; what it waits for is decided in a moment.".to_owned(),
@@ -225,13 +261,26 @@ fn conditions(status: &NodeStatus, now: Timestamp) -> Vec<Condition> {
 
 fn network(node: &NodeObject) -> Vec<Address> {
     let none = Vec::new();
-    let declared = node.spec.get("macs").and_then(serde_json::Value::as_array).unwrap_or(&none);
+    let declared = node
+        .spec
+        .get("macs")
+        .and_then(serde_json::Value::as_array)
+        .unwrap_or(&none);
     let one = |entry: &serde_json::Value| {
         let mac = member(entry, "mac").to_ascii_lowercase();
-        let reserved = node.status.addresses.iter().find(|address| address.mac.to_string() == mac);
+        let reserved = node
+            .status
+            .addresses
+            .iter()
+            .find(|address| address.mac.to_string() == mac);
         Address {
-            address: reserved.map_or_else(|| "none reserved".to_owned(), |found| found.address.to_string()),
-            subnet: reserved.map(|found| found.subnet.clone()).unwrap_or_default(),
+            address: reserved.map_or_else(
+                || "none reserved".to_owned(),
+                |found| found.address.to_string(),
+            ),
+            subnet: reserved
+                .map(|found| found.subnet.clone())
+                .unwrap_or_default(),
             mac,
         }
     };
@@ -247,16 +296,29 @@ fn bmc_pairs(machine: &MachineRow, address: IpAddr) -> Vec<Pair> {
             vec![pair("BMC", format!("IPMI at {place}, boots by {firmware}"))]
         }
         (None, system) => {
-            let system = system.as_ref().map_or_else(String::new, |system| format!(", system {system}"));
-            let certificate = machine.bmc_certificate.clone().unwrap_or_else(|| "not pinned yet".into());
-            vec![pair("BMC", format!("Redfish at https://{place}{system}")), pair("BMC certificate", certificate)]
+            let system = system
+                .as_ref()
+                .map_or_else(String::new, |system| format!(", system {system}"));
+            let certificate = machine
+                .bmc_certificate
+                .clone()
+                .unwrap_or_else(|| "not pinned yet".into());
+            vec![
+                pair("BMC", format!("Redfish at https://{place}{system}")),
+                pair("BMC certificate", certificate),
+            ]
         }
     }
 }
 
 fn machine_pairs(node: &NodeObject, machine: &MachineRow) -> Vec<Pair> {
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "not known yet".to_owned());
-    let place = match (member(&node.spec, "rack"), node.spec.get("rack_unit").and_then(serde_json::Value::as_u64)) {
+    let place = match (
+        member(&node.spec, "rack"),
+        node.spec
+            .get("rack_unit")
+            .and_then(serde_json::Value::as_u64),
+    ) {
         ("", _) => "in no rack".to_owned(),
         (rack, None) => rack.to_owned(),
         (rack, Some(unit)) => format!("{rack}, U{unit}"),
@@ -266,10 +328,15 @@ fn machine_pairs(node: &NodeObject, machine: &MachineRow) -> Vec<Pair> {
         pair("Place", place),
         pair(
             "Hardware profile",
-            Some(member(&node.spec, "profile")).filter(|text| !text.is_empty()).unwrap_or("none declared"),
+            Some(member(&node.spec, "profile"))
+                .filter(|text| !text.is_empty())
+                .unwrap_or("none declared"),
         ),
         pair("Serial", text(&machine.serial)),
-        pair("SMBIOS UUID", text(&machine.smbios_uuid.map(|id| id.to_string()))),
+        pair(
+            "SMBIOS UUID",
+            text(&machine.smbios_uuid.map(|id| id.to_string())),
+        ),
     ];
     match (&machine.bmc_address, &machine.power_person) {
         (Some(address), _) => {
@@ -278,13 +345,19 @@ fn machine_pairs(node: &NodeObject, machine: &MachineRow) -> Vec<Pair> {
         }
         (None, person) => pairs.push(pair("Power", format!("by hand: {}", text(person)))),
     }
-    pairs.push(pair("Power reserved", format!("{} W", machine.power_reserved_w)));
+    pairs.push(pair(
+        "Power reserved",
+        format!("{} W", machine.power_reserved_w),
+    ));
     pairs.push(pair("Root disk", text(&machine.root_disk_serial)));
     pairs.push(pair("OS host key", text(&machine.os_host_key)));
     pairs.push(pair("OS boot id", text(&machine.os_boot_id)));
     pairs.push(pair(
         "Revision",
-        format!("version {}, stay {}, assignment epoch {}", machine.version, machine.visit, node.status.epoch),
+        format!(
+            "version {}, stay {}, assignment epoch {}",
+            machine.version, machine.visit, node.status.epoch
+        ),
     ));
     pairs
 }

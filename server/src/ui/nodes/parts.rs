@@ -27,8 +27,16 @@ pub(super) struct PartIn {
 }
 
 pub(super) fn parts_in(rows: &[ComponentRow]) -> Vec<PartIn> {
-    let inside = rows.iter().filter(|row| row.replaced_at.is_none()).take(MOST);
-    inside.map(|row| PartIn { kind: row.kind.clone(), serial: row.serial.clone() }).collect()
+    let inside = rows
+        .iter()
+        .filter(|row| row.replaced_at.is_none())
+        .take(MOST);
+    inside
+        .map(|row| PartIn {
+            kind: row.kind.clone(),
+            serial: row.serial.clone(),
+        })
+        .collect()
 }
 
 pub(super) fn table(rows: &[ComponentRow]) -> Table {
@@ -36,8 +44,16 @@ pub(super) fn table(rows: &[ComponentRow]) -> Table {
     let row = |row: &ComponentRow| {
         let text = |value: &Option<String>| format::cut(value.as_deref().unwrap_or("–"), 60);
         let out = row.replaced_at.map(|at| {
-            let because = row.replaced_reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-            format!("{} by {}{because}", day(at.to_jiff()), text(&row.replaced_by))
+            let because = row
+                .replaced_reason
+                .as_ref()
+                .map(|why| format!(": {why}"))
+                .unwrap_or_default();
+            format!(
+                "{} by {}{because}",
+                day(at.to_jiff()),
+                text(&row.replaced_by)
+            )
         });
         vec![
             row.kind.clone(),
@@ -56,7 +72,15 @@ pub(super) fn table(rows: &[ComponentRow]) -> Table {
     };
     Table {
         title,
-        heads: vec!["Kind", "Slot", "Serial", "Model", "First seen", "Last seen", "Replaced"],
+        heads: vec![
+            "Kind",
+            "Slot",
+            "Serial",
+            "Model",
+            "First seen",
+            "Last seen",
+            "Replaced",
+        ],
         rows: rows.iter().take(MOST).map(row).collect(),
     }
 }
@@ -77,10 +101,23 @@ pub(in crate::ui) async fn replace_part(
     Path(node): Path<String>,
     Form(form): Form<Replaced>,
 ) -> Result<Redirect, Error> {
-    let wrong = || Error::unprocessable("part", "not_found", "A kind and a serial, as the page shows them.");
+    let wrong = || {
+        Error::unprocessable(
+            "part",
+            "not_found",
+            "A kind and a serial, as the page shows them.",
+        )
+    };
     let (kind, old) = form.part.split_once(':').ok_or_else(wrong)?;
-    let part = ReplacedPart { kind: kind.parse().map_err(|_| wrong())?, old: old.into(), new: form.new };
-    let body = ReplaceParts { reason: form.reason, parts: vec![part] };
+    let part = ReplacedPart {
+        kind: kind.parse().map_err(|_| wrong())?,
+        old: old.into(),
+        new: form.new,
+    };
+    let body = ReplaceParts {
+        reason: form.reason,
+        parts: vec![part],
+    };
     parts::ask(&app, &actor, &node, IdempotencyKey::none(), &body).await?;
     Ok(Redirect::to(&format!("/nodes/{node}#parts")))
 }

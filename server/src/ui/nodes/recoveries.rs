@@ -31,21 +31,31 @@ pub(super) struct Step {
 }
 
 /// The newest of a node, newest first.
-pub(super) async fn load(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<Vec<Recovery>, Error> {
+pub(super) async fn load(
+    conn: &mut PgConnection,
+    node: NodeId,
+    now: Timestamp,
+) -> Result<Vec<Recovery>, Error> {
     let rows = db::recoveries::list(conn, node, SHOWN).await?;
     Ok(rows.into_iter().map(|row| shown(row, now)).collect())
 }
 
 fn shown(row: RecoveryRow, now: Timestamp) -> Recovery {
     let rung = |(at, word): (usize, &String)| {
-        let title = word.parse::<Rung>().map_or_else(|_| word.clone(), |rung| rung.title().to_owned());
+        let title = word
+            .parse::<Rung>()
+            .map_or_else(|_| word.clone(), |rung| rung.title().to_owned());
         match row.went.0.get(at) {
             Some(tried) => Step {
                 title,
                 chip: chips::outcome(tried.outcome.as_str()),
                 why: format::cut(tried.why.as_deref().unwrap_or_default(), 300),
             },
-            None => Step { title, chip: chips::outcome("not tried"), why: String::new() },
+            None => Step {
+                title,
+                chip: chips::outcome("not tried"),
+                why: String::new(),
+            },
         }
     };
     Recovery {

@@ -32,25 +32,46 @@ pub(super) struct Item {
     pub after: String,
 }
 
-pub(super) fn of(node: &NodeObject, machine: &MachineRow, look: Option<Look>, now: Timestamp) -> Stack {
+pub(super) fn of(
+    node: &NodeObject,
+    machine: &MachineRow,
+    look: Option<Look>,
+    now: Timestamp,
+) -> Stack {
     let mut pairs = Vec::new();
     if let Some(pool) = &node.status.pool {
         pairs.push(pair("Pool", pool.clone()));
     }
     if let Some(spec) = &machine.pool_spec {
-        for (name, of) in [("Image", "image"), ("Stack", "stack"), ("Suite", "suite"), ("Cluster", "cluster")] {
+        for (name, of) in [
+            ("Image", "image"),
+            ("Stack", "stack"),
+            ("Suite", "suite"),
+            ("Cluster", "cluster"),
+        ] {
             pairs.push(pair(name, member(spec, of)));
         }
     }
-    Stack { claim: node.status.claim.clone().unwrap_or_default(), pairs, converged: look.map(|look| report(look, now)) }
+    Stack {
+        claim: node.status.claim.clone().unwrap_or_default(),
+        pairs,
+        converged: look.map(|look| report(look, now)),
+    }
 }
 
 fn report(look: Look, now: Timestamp) -> Converged {
     let report = look.report;
-    let mut items: Vec<_> = report.items.iter().filter(|item| item.outcome != ItemOutcome::Unchanged).collect();
+    let mut items: Vec<_> = report
+        .items
+        .iter()
+        .filter(|item| item.outcome != ItemOutcome::Unchanged)
+        .collect();
     // What is wrong now comes first.
     items.sort_by_key(|item| item.outcome != ItemOutcome::Differs);
-    let differ = items.iter().filter(|item| item.outcome == ItemOutcome::Differs).count();
+    let differ = items
+        .iter()
+        .filter(|item| item.outcome == ItemOutcome::Differs)
+        .count();
     let changed = items.len() - differ;
     let reboot = match report.reboot_for.len() {
         0 => String::new(),
@@ -63,10 +84,19 @@ fn report(look: Look, now: Timestamp) -> Converged {
     );
     let item = |item: &&ItemReport| Item {
         name: format::cut(&item.item, 160),
-        outcome: if item.outcome == ItemOutcome::Changed { "changed" } else { "differs" },
+        outcome: if item.outcome == ItemOutcome::Changed {
+            "changed"
+        } else {
+            "differs"
+        },
         before: format::cut(item.before.as_deref().unwrap_or("–"), 120),
         after: format::cut(item.after.as_deref().unwrap_or("–"), 120),
     };
     let items = items.iter().take(ITEMS).map(item).collect();
-    Converged { at: format::moment(look.observed_at, now), told, differs: differ > 0, items }
+    Converged {
+        at: format::moment(look.observed_at, now),
+        told,
+        differs: differ > 0,
+        items,
+    }
 }

@@ -27,17 +27,35 @@ pub(in crate::ui) struct Item {
 }
 
 pub(in crate::ui) enum What {
-    Event { kind: String, summary: String, actor: String, operation: Option<String> },
-    Transition { from: Chip, to: Chip, reason: String },
+    Event {
+        kind: String,
+        summary: String,
+        actor: String,
+        operation: Option<String>,
+    },
+    Transition {
+        from: Chip,
+        to: Chip,
+        reason: String,
+    },
     Step(Box<Step>),
 }
 
 /// One line of time out of both.
-pub(super) fn merge(name: &str, events: Vec<EventRow>, steps: Vec<StepRow>, order: &str, now: Timestamp) -> Timeline {
+pub(super) fn merge(
+    name: &str,
+    events: Vec<EventRow>,
+    steps: Vec<StepRow>,
+    order: &str,
+    now: Timestamp,
+) -> Timeline {
     let newest_first = order != "oldest";
     let cut = i64::try_from(events.len()).is_ok_and(|count| count == EVENTS);
-    let older =
-        events.last().filter(|_| cut).map(|row| format!("/events?node={name}&before={}", row.seq)).unwrap_or_default();
+    let older = events
+        .last()
+        .filter(|_| cut)
+        .map(|row| format!("/events?node={name}&before={}", row.seq))
+        .unwrap_or_default();
     let mut items: Vec<(Timestamp, Item)> = events
         .into_iter()
         // A step's own row says it was queued and how it ended; its failures stay, because a later round overwrites them there.
@@ -46,15 +64,29 @@ pub(super) fn merge(name: &str, events: Vec<EventRow>, steps: Vec<StepRow>, orde
         .collect();
     items.extend(steps.into_iter().map(|row| {
         let at = row.started_at.map_or(row.created_at, |at| at.to_jiff());
-        (at, Item { at: format::moment(at, now), what: What::Step(Box::new(step::of(row, now))) })
+        (
+            at,
+            Item {
+                at: format::moment(at, now),
+                what: What::Step(Box::new(step::of(row, now))),
+            },
+        )
     }));
     items.sort_by_key(|(at, _)| *at);
     if newest_first {
         items.reverse();
     }
-    let turn =
-        if newest_first { format!("/nodes/{name}?order=oldest#timeline") } else { format!("/nodes/{name}#timeline") };
-    Timeline { items: items.into_iter().map(|(_, item)| item).collect(), newest_first, turn, older }
+    let turn = if newest_first {
+        format!("/nodes/{name}?order=oldest#timeline")
+    } else {
+        format!("/nodes/{name}#timeline")
+    };
+    Timeline {
+        items: items.into_iter().map(|(_, item)| item).collect(),
+        newest_first,
+        turn,
+        older,
+    }
 }
 
 fn event(row: EventRow, name: &str, now: Timestamp) -> Item {
@@ -65,8 +97,12 @@ fn event(row: EventRow, name: &str, now: Timestamp) -> Item {
             reason: format::cut(member(&row.detail, "reason"), 300),
         },
         _ => {
-            let summary =
-                row.summary.strip_prefix(name).map_or(row.summary.as_str(), |rest| rest.trim_start_matches([':', ' ']));
+            let summary = row
+                .summary
+                .strip_prefix(name)
+                .map_or(row.summary.as_str(), |rest| {
+                    rest.trim_start_matches([':', ' '])
+                });
             What::Event {
                 kind: row.kind.replace(['.', '_'], " "),
                 summary: format::cut(summary, 400),
@@ -75,5 +111,8 @@ fn event(row: EventRow, name: &str, now: Timestamp) -> Item {
             }
         }
     };
-    Item { at: format::moment(row.at, now), what }
+    Item {
+        at: format::moment(row.at, now),
+        what,
+    }
 }

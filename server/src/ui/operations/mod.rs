@@ -69,23 +69,39 @@ pub(super) async fn list_operations(
     Query(query): Query<OperationsQuery>,
 ) -> Result<ListPage, Error> {
     let state = Some(query.state.clone()).filter(|state| !state.is_empty());
-    let terms: Vec<Term> = state.iter().map(|state| Term::equal("state", state)).collect();
+    let terms: Vec<Term> = state
+        .iter()
+        .map(|state| Term::equal("state", state))
+        .collect();
     let before = query.before.map(|id| id.to_string());
     let rows = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
     let mut conn = app.pool.acquire().await?;
     let from = (OPERATIONS.sorts[0], before.as_deref());
-    let mut ids = filter::list_ids(&mut conn, &OPERATIONS, (&terms, &actor.sight()), from, rows).await?;
+    let mut ids =
+        filter::list_ids(&mut conn, &OPERATIONS, (&terms, &actor.sight()), from, rows).await?;
     let more = ids.len() > ROWS;
     ids.truncate(ROWS);
     let mut rows = db::operations::list_by_id(&mut conn, &ids).await?;
     rows.sort_by_key(|row| std::cmp::Reverse(row.id));
-    let suffix = state.as_ref().map(|state| format!("state={state}")).unwrap_or_default();
-    let next =
-        rows.last().filter(|_| more).map(|last| format!("/operations?{suffix}&before={}", last.id)).unwrap_or_default();
+    let suffix = state
+        .as_ref()
+        .map(|state| format!("state={state}"))
+        .unwrap_or_default();
+    let next = rows
+        .last()
+        .filter(|_| more)
+        .map(|last| format!("/operations?{suffix}&before={}", last.id))
+        .unwrap_or_default();
     let cli = state
         .as_ref()
-        .map_or("muster operation list".to_owned(), |state| format!("muster operation list --state {state}"));
-    let path = if suffix.is_empty() { "/v1/operations".to_owned() } else { format!("/v1/operations?{suffix}") };
+        .map_or("muster operation list".to_owned(), |state| {
+            format!("muster operation list --state {state}")
+        });
+    let path = if suffix.is_empty() {
+        "/v1/operations".to_owned()
+    } else {
+        format!("/v1/operations?{suffix}")
+    };
     Ok(ListPage {
         frame: Frame::new(&visit, &actor, Section::Operations, "Operations").by_hand(cli, &path),
         states: choices(&query.state),
@@ -96,10 +112,27 @@ pub(super) async fn list_operations(
 }
 
 fn choices(chosen: &str) -> Vec<Choice> {
-    let all = Choice { word: "all", href: "/operations".into(), chosen: chosen.is_empty() };
-    let states = ["queued", "running", "succeeded", "failed", "cancelled", "unknown"];
-    let one = |word: &'static str| Choice { word, href: format!("/operations?state={word}"), chosen: word == chosen };
-    std::iter::once(all).chain(states.into_iter().map(one)).collect()
+    let all = Choice {
+        word: "all",
+        href: "/operations".into(),
+        chosen: chosen.is_empty(),
+    };
+    let states = [
+        "queued",
+        "running",
+        "succeeded",
+        "failed",
+        "cancelled",
+        "unknown",
+    ];
+    let one = |word: &'static str| Choice {
+        word,
+        href: format!("/operations?state={word}"),
+        chosen: word == chosen,
+    };
+    std::iter::once(all)
+        .chain(states.into_iter().map(one))
+        .collect()
 }
 
 fn line(row: OperationRow, now: Timestamp) -> Row {
@@ -119,14 +152,26 @@ fn line(row: OperationRow, now: Timestamp) -> Row {
 /// What an operation says of itself: what it waits for while it runs, its error when it failed.
 fn told(row: &OperationRow) -> String {
     let running = matches!(row.state.as_str(), "queued" | "running" | "unknown");
-    let error = row.error.as_ref().map(|error| member(error, "message").to_owned()).filter(|text| !text.is_empty());
-    let waiting = row.waiting_for.as_deref().filter(|_| running).map(waits_for);
+    let error = row
+        .error
+        .as_ref()
+        .map(|error| member(error, "message").to_owned())
+        .filter(|text| !text.is_empty());
+    let waiting = row
+        .waiting_for
+        .as_deref()
+        .filter(|_| running)
+        .map(waits_for);
     error.or(waiting).unwrap_or_else(|| row.message.clone())
 }
 
 fn lasted(row: &OperationRow, now: Timestamp) -> Option<SignedDuration> {
     let started = row.started_at?.to_jiff();
-    Some(row.finished_at.map_or(now, |at| at.to_jiff()).duration_since(started))
+    Some(
+        row.finished_at
+            .map_or(now, |at| at.to_jiff())
+            .duration_since(started),
+    )
 }
 
 #[derive(Template, WebTemplate)]
@@ -159,42 +204,66 @@ pub(super) async fn show_operation(
     Path(id): Path<OperationId>,
 ) -> Result<Page, Error> {
     let mut conn = app.pool.acquire().await?;
-    let row = db::operations::find(&mut conn, id).await?.ok_or_else(|| Error::NotFound(format!("operation {id}")))?;
+    let row = db::operations::find(&mut conn, id)
+        .await?
+        .ok_or_else(|| Error::NotFound(format!("operation {id}")))?;
     let steps = db::operations::list_steps(&mut conn, &[id]).await?;
     let stands = operations::load(&mut conn, id).await?;
     let now = visit.now;
     let running = matches!(row.state.as_str(), "queued" | "running" | "unknown");
-    let deadline = row.deadline_at.filter(|_| running).map(|at| at.to_jiff().duration_since(now));
+    let deadline = row
+        .deadline_at
+        .filter(|_| running)
+        .map(|at| at.to_jiff().duration_since(now));
     let live = if running { Live::Any } else { Live::Never };
     let kind = format::cut(&row.kind.replace('_', " "), 40);
     Ok(Page {
-        frame: Frame::new(&visit, &actor, Section::Operations, format!("Operation: {kind}"))
-            .by_hand(format!("muster operation get {id}"), &format!("/v1/operations/{id}"))
-            .live(live),
+        frame: Frame::new(
+            &visit,
+            &actor,
+            Section::Operations,
+            format!("Operation: {kind}"),
+        )
+        .by_hand(
+            format!("muster operation get {id}"),
+            &format!("/v1/operations/{id}"),
+        )
+        .live(live),
         id: id.to_string(),
         node_id: row.node.map(|id| id.to_string()).unwrap_or_default(),
         chip: chips::outcome(&row.state),
         message: format::cut(&told(&row), 600),
-        blocked: stands.blocked_by.map(|blocked| format::cut(&blocked.by.replace('_', " "), 40)).unwrap_or_default(),
+        blocked: stands
+            .blocked_by
+            .map(|blocked| format::cut(&blocked.by.replace('_', " "), 40))
+            .unwrap_or_default(),
         results: results(stands.result.unwrap_or_default()),
         asked_by: format::cut(row.request_id.as_deref().unwrap_or_default(), 80),
         created: format::moment(row.created_at, now),
         duration: lasted(&row, now).map(format::duration).unwrap_or_default(),
         deadline: match deadline {
             None => String::new(),
-            Some(left) if left.is_negative() => format!("overdue by {}", format::duration(left.abs())),
+            Some(left) if left.is_negative() => {
+                format!("overdue by {}", format::duration(left.abs()))
+            }
             Some(left) => format!("{} left until it counts as stuck", format::duration(left)),
         },
         actor: format::cut(&row.actor, 80),
         node: row.node_name.unwrap_or_default(),
         kind,
-        steps: steps.into_iter().take(200).map(|row| step::of(row, now)).collect(),
+        steps: steps
+            .into_iter()
+            .take(200)
+            .map(|row| step::of(row, now))
+            .collect(),
     })
 }
 
 /// What a person has not seen on the page already.
 fn results(result: OperationResult) -> Vec<String> {
-    let told =
-        |link: ResultLink| link.told.map(|told| format::cut(&format!("{}: {told}", link.of.replace('_', " ")), 200));
+    let told = |link: ResultLink| {
+        link.told
+            .map(|told| format::cut(&format!("{}: {told}", link.of.replace('_', " ")), 200))
+    };
     result.links.into_iter().filter_map(told).collect()
 }

@@ -32,14 +32,30 @@ pub(in crate::ui) fn of(step: &StepRow, now: Timestamp) -> Option<Progress> {
         "bytes" | "B" => format::bytes(number),
         _ => format::count(i64::try_from(number).unwrap_or(i64::MAX)),
     };
-    let bar = reported.done.zip(reported.total).filter(|(_, total)| *total > 0).map(|(done, total)| {
-        let done = done.min(total);
-        let unit =
-            if matches!(unit, "bytes" | "B" | "") { String::new() } else { format!(" {}", format::cut(unit, 20)) };
-        let percent = u64::try_from(u128::from(done) * 100 / u128::from(total)).unwrap_or(0);
-        Bar { done, total, percent, told: format!("{} of {}{unit}", amount(done), amount(total)) }
-    });
-    Some(Progress { message: format::cut(&reported.message, 200), bar, at: format::moment(reported.at, now) })
+    let bar = reported
+        .done
+        .zip(reported.total)
+        .filter(|(_, total)| *total > 0)
+        .map(|(done, total)| {
+            let done = done.min(total);
+            let unit = if matches!(unit, "bytes" | "B" | "") {
+                String::new()
+            } else {
+                format!(" {}", format::cut(unit, 20))
+            };
+            let percent = u64::try_from(u128::from(done) * 100 / u128::from(total)).unwrap_or(0);
+            Bar {
+                done,
+                total,
+                percent,
+                told: format!("{} of {}{unit}", amount(done), amount(total)),
+            }
+        });
+    Some(Progress {
+        message: format::cut(&reported.message, 200),
+        bar,
+        at: format::moment(reported.at, now),
+    })
 }
 
 #[cfg(test)]
@@ -69,9 +85,12 @@ mod tests {
     #[test]
     fn almost_done_is_not_done() {
         let at = "1970-01-01T00:00:00Z";
-        let reported =
-            |done: u64, total: u64| json!({ "at": at, "message": "m", "done": done, "total": total, "unit": "bytes" });
-        let bar = |done, total| of(&step(reported(done, total)), Timestamp::UNIX_EPOCH).unwrap().bar;
+        let reported = |done: u64, total: u64| json!({ "at": at, "message": "m", "done": done, "total": total, "unit": "bytes" });
+        let bar = |done, total| {
+            of(&step(reported(done, total)), Timestamp::UNIX_EPOCH)
+                .unwrap()
+                .bar
+        };
         assert_eq!(bar(999, 1000).unwrap().percent, 99);
         assert_eq!(bar(u64::MAX, u64::MAX).unwrap().percent, 100);
         assert_eq!(bar(7, 5).unwrap().percent, 100);

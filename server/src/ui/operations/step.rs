@@ -40,14 +40,25 @@ pub(in crate::ui) fn of(row: StepRow, now: Timestamp) -> Step {
     Step {
         job: row.job.to_string(),
         progress: progress::of(&row, now).filter(|_| running),
-        title: title.map_or_else(|_| row.step.replace('_', " "), |step| step.title().to_owned()),
+        title: title.map_or_else(
+            |_| row.step.replace('_', " "),
+            |step| step.title().to_owned(),
+        ),
         chip: chips::outcome(&row.state),
         at: format::moment(started.unwrap_or(row.created_at), now),
         duration: duration.unwrap_or_default(),
         tries: tries.join(", "),
         running,
-        waiting: row.waiting_for.filter(|_| running).map(|text| format::cut(&text, 200)).unwrap_or_default(),
-        failure: row.failure.as_ref().map(|failure| format::cut(member(failure, "message"), 600)).unwrap_or_default(),
+        waiting: row
+            .waiting_for
+            .filter(|_| running)
+            .map(|text| format::cut(&text, 200))
+            .unwrap_or_default(),
+        failure: row
+            .failure
+            .as_ref()
+            .map(|failure| format::cut(member(failure, "message"), 600))
+            .unwrap_or_default(),
         has_log: row.attempt > 0,
     }
 }

@@ -34,22 +34,50 @@ pub(crate) struct Pair {
 impl Pair {
     /// Both; with `synchronous`, no commit is acknowledged that the standby does not have.
     pub(crate) fn start(synchronous: bool) -> Self {
-        std::thread::spawn(move || Self::start_here(synchronous)).join().unwrap()
+        std::thread::spawn(move || Self::start_here(synchronous))
+            .join()
+            .unwrap()
     }
 
     fn start_here(synchronous: bool) -> Self {
         let template = template();
         let (first, second) = (directory(), directory());
         copy(&template, &first.join("data"));
-        let first = Member { _running: run(&first, &SETTINGS, "postgres"), dir: first };
+        let first = Member {
+            _running: run(&first, &SETTINGS, "postgres"),
+            dir: first,
+        };
         own(&second);
         let mut backup = unprivileged("pg_basebackup");
-        backup.extend(["-U", "muster", "-R", "-X", "stream", "-c", "fast", "--no-sync", "-h"].map(str::to_owned));
-        backup.extend([first.dir.display().to_string(), "-D".into(), second.join("data").display().to_string()]);
+        backup.extend(
+            [
+                "-U",
+                "muster",
+                "-R",
+                "-X",
+                "stream",
+                "-c",
+                "fast",
+                "--no-sync",
+                "-h",
+            ]
+            .map(str::to_owned),
+        );
+        backup.extend([
+            first.dir.display().to_string(),
+            "-D".into(),
+            second.join("data").display().to_string(),
+        ]);
         command(&backup);
-        let second = Member { _running: run(&second, &SETTINGS, TEMPLATE), dir: second };
+        let second = Member {
+            _running: run(&second, &SETTINGS, TEMPLATE),
+            dir: second,
+        };
         if synchronous {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             runtime.block_on(first.alter("ALTER SYSTEM SET synchronous_standby_names = '*'"));
         }
         Self { first, second }
@@ -60,7 +88,10 @@ impl Member {
     /// As a power cut would: its processes are gone, nothing is said to anybody.
     pub(crate) fn kill(&self) {
         let pid = std::fs::read_to_string(self.dir.join("data/postmaster.pid")).unwrap();
-        let status = Command::new("kill").args(["-9", pid.lines().next().unwrap()]).status().unwrap();
+        let status = Command::new("kill")
+            .args(["-9", pid.lines().next().unwrap()])
+            .status()
+            .unwrap();
         assert!(status.success());
     }
 
@@ -72,16 +103,21 @@ impl Member {
     }
 
     pub(crate) async fn read_only(&self) {
-        self.alter("ALTER SYSTEM SET default_transaction_read_only = on").await;
+        self.alter("ALTER SYSTEM SET default_transaction_read_only = on")
+            .await;
     }
 
     pub(crate) async fn writable(&self) {
-        self.alter("ALTER SYSTEM SET default_transaction_read_only = off").await;
+        self.alter("ALTER SYSTEM SET default_transaction_read_only = off")
+            .await;
     }
 
     pub(crate) async fn count(&self, query: &'static str) -> i64 {
         let mut conn = self.connect().await;
-        sqlx::query_scalar(query).fetch_one(&mut conn).await.unwrap()
+        sqlx::query_scalar(query)
+            .fetch_one(&mut conn)
+            .await
+            .unwrap()
     }
 
     async fn alter(&self, statement: &'static str) {
@@ -96,10 +132,23 @@ impl Member {
 }
 
 fn directory() -> PathBuf {
-    tempfile::Builder::new().prefix("muster-pg-").tempdir().unwrap().keep()
+    tempfile::Builder::new()
+        .prefix("muster-pg-")
+        .tempdir()
+        .unwrap()
+        .keep()
 }
 
 fn command(argv: &[String]) {
-    let output = Command::new(&argv[0]).args(&argv[1..]).current_dir(Path::new("/")).output().unwrap();
-    assert!(output.status.success(), "{}: {}", argv[0], String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(&argv[0])
+        .args(&argv[1..])
+        .current_dir(Path::new("/"))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}: {}",
+        argv[0],
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

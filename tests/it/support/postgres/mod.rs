@@ -60,14 +60,25 @@ pub(crate) async fn empty_database() -> PgPool {
 }
 
 fn running() -> &'static Running {
-    RUNNING.get_or_init(|| std::thread::spawn(start).join().expect("the thread that starts Postgres does not panic"))
+    RUNNING.get_or_init(|| {
+        std::thread::spawn(start)
+            .join()
+            .expect("the thread that starts Postgres does not panic")
+    })
 }
 
 async fn database_like(template: &str) -> PgPool {
     let running = running();
     let name = format!("test_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
-    let mut admin = connect(&running.socket_dir, "postgres").await.expect("Postgres was seen to answer");
-    admin.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name} TEMPLATE {template}"))).await.unwrap();
+    let mut admin = connect(&running.socket_dir, "postgres")
+        .await
+        .expect("Postgres was seen to answer");
+    admin
+        .execute(sqlx::AssertSqlSafe(format!(
+            "CREATE DATABASE {name} TEMPLATE {template}"
+        )))
+        .await
+        .unwrap();
     PgPoolOptions::new()
         .max_connections(20)
         .acquire_timeout(Duration::from_secs(20))
@@ -87,8 +98,15 @@ impl Backup {
 
     pub(crate) fn of(pool: &PgPool) -> Self {
         let name = pool.connect_options().get_database().unwrap().to_owned();
-        let output = Command::new(binary("pg_dump")).args(client(&name)).output().unwrap();
-        assert!(output.status.success(), "pg_dump: {}", String::from_utf8_lossy(&output.stderr));
+        let output = Command::new(binary("pg_dump"))
+            .args(client(&name))
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "pg_dump: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         Self(output.stdout)
     }
 
@@ -99,9 +117,15 @@ impl Backup {
         let dump = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(dump.path(), &self.0).unwrap();
         let mut psql = Command::new(binary("psql"));
-        psql.args(client(&name)).args(["-q", "-v", "ON_ERROR_STOP=1", "-f"]).arg(dump.path());
+        psql.args(client(&name))
+            .args(["-q", "-v", "ON_ERROR_STOP=1", "-f"])
+            .arg(dump.path());
         let output = psql.output().unwrap();
-        assert!(output.status.success(), "psql: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "psql: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         pool
     }
 }
@@ -109,11 +133,22 @@ impl Backup {
 /// How a program of Postgres reaches a database.
 fn client(database: &str) -> [String; 6] {
     let socket_dir = running().socket_dir.display().to_string();
-    ["-h".into(), socket_dir, "-U".into(), "muster".into(), "-d".into(), database.into()]
+    [
+        "-h".into(),
+        socket_dir,
+        "-U".into(),
+        "muster".into(),
+        "-d".into(),
+        database.into(),
+    ]
 }
 
 fn options(socket_dir: &Path, database: &str) -> PgConnectOptions {
-    PgConnectOptions::new().socket(socket_dir).username("muster").database(database).disable_statement_logging()
+    PgConnectOptions::new()
+        .socket(socket_dir)
+        .username("muster")
+        .database(database)
+        .disable_statement_logging()
 }
 
 async fn connect(socket_dir: &Path, database: &str) -> sqlx::Result<PgConnection> {
@@ -122,7 +157,11 @@ async fn connect(socket_dir: &Path, database: &str) -> sqlx::Result<PgConnection
 
 fn start() -> Running {
     let template = template();
-    let dir = tempfile::Builder::new().prefix("muster-pg-").tempdir().unwrap().keep();
+    let dir = tempfile::Builder::new()
+        .prefix("muster-pg-")
+        .tempdir()
+        .unwrap()
+        .keep();
     copy(&template, &dir.join("data"));
     run(&dir, &SETTINGS, "postgres")
 }
@@ -157,13 +196,25 @@ fn run_under(by: &[&str], dir: &Path, settings: &[&str], database: &str) -> Runn
         .current_dir("/")
         .spawn()
         .unwrap();
-    let running = Running { socket_dir: dir.to_path_buf(), _keeper: keeper };
+    let running = Running {
+        socket_dir: dir.to_path_buf(),
+        _keeper: keeper,
+    };
     let deadline = Instant::now() + START_TIMEOUT;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     while let Err(error) = runtime.block_on(connect(dir, database)) {
         let mut text = String::new();
-        File::open(dir.join("postgres.log")).unwrap().read_to_string(&mut text).unwrap();
-        assert!(Instant::now() < deadline, "Postgres does not answer: {error}\n{text}");
+        File::open(dir.join("postgres.log"))
+            .unwrap()
+            .read_to_string(&mut text)
+            .unwrap();
+        assert!(
+            Instant::now() < deadline,
+            "Postgres does not answer: {error}\n{text}"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     running
@@ -171,27 +222,64 @@ fn run_under(by: &[&str], dir: &Path, settings: &[&str], database: &str) -> Runn
 
 /// A stopped cluster with the migrated template database; made by the first test process that needs it.
 fn template() -> PathBuf {
-    let schema: Vec<u8> = muster_server::MIGRATOR.iter().flat_map(|migration| migration.checksum.to_vec()).collect();
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("pg-{}", &Digest::of(&schema).hex()[..16]));
+    let schema: Vec<u8> = muster_server::MIGRATOR
+        .iter()
+        .flat_map(|migration| migration.checksum.to_vec())
+        .collect();
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("pg-{}", &Digest::of(&schema).hex()[..16]));
     let lock = File::create(place.with_extension("lock")).unwrap();
     lock.lock().unwrap();
     if !place.exists() {
         // Under a socket directory of its own: the path of a target directory may be too long for a socket's.
-        let work = tempfile::Builder::new().prefix("muster-pg-").tempdir().unwrap().keep();
+        let work = tempfile::Builder::new()
+            .prefix("muster-pg-")
+            .tempdir()
+            .unwrap()
+            .keep();
         own(&work);
         let mut init = unprivileged("initdb");
-        init.extend(["-D", "data", "-A", "trust", "-U", "muster", "-E", "UTF8", "--no-sync"].map(str::to_owned));
+        init.extend(
+            [
+                "-D",
+                "data",
+                "-A",
+                "trust",
+                "-U",
+                "muster",
+                "-E",
+                "UTF8",
+                "--no-sync",
+            ]
+            .map(str::to_owned),
+        );
         init.extend(["--locale".to_owned(), "C.UTF-8".to_owned()]);
-        let output = Command::new(&init[0]).args(&init[1..]).current_dir(&work).output().unwrap();
-        assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
+        let output = Command::new(&init[0])
+            .args(&init[1..])
+            .current_dir(&work)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "initdb: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let running = run(&work, &SETTINGS, "postgres");
         migrate(&running.socket_dir);
         let data = work.join("data");
         let mut stop = unprivileged("pg_ctl");
         stop.extend(["stop", "-m", "fast", "-D"].map(str::to_owned));
         stop.push(data.display().to_string());
-        let output = Command::new(&stop[0]).args(&stop[1..]).current_dir("/").output().unwrap();
-        assert!(output.status.success(), "pg_ctl: {}", String::from_utf8_lossy(&output.stderr));
+        let output = Command::new(&stop[0])
+            .args(&stop[1..])
+            .current_dir("/")
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "pg_ctl: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let partial = place.with_extension("partial");
         std::fs::remove_dir_all(&partial).ok();
         copy(&data, &partial);
@@ -201,10 +289,16 @@ fn template() -> PathBuf {
 }
 
 fn migrate(socket_dir: &Path) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let mut admin = connect(socket_dir, "postgres").await.unwrap();
-        admin.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {TEMPLATE}"))).await.unwrap();
+        admin
+            .execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {TEMPLATE}")))
+            .await
+            .unwrap();
         let mut conn = connect(socket_dir, TEMPLATE).await.unwrap();
         muster_server::MIGRATOR.run(&mut conn).await.unwrap();
         conn.close().await.unwrap();
@@ -213,7 +307,12 @@ fn migrate(socket_dir: &Path) {
 
 /// `cp -a`: keeps owner and modes, and shares blocks where the file system can.
 fn copy(from: &Path, to: &Path) {
-    let status = Command::new("cp").args(["-a", "--reflink=auto"]).arg(from).arg(to).status().unwrap();
+    let status = Command::new("cp")
+        .args(["-a", "--reflink=auto"])
+        .arg(from)
+        .arg(to)
+        .status()
+        .unwrap();
     assert!(status.success(), "cp {} {}", from.display(), to.display());
 }
 
@@ -225,7 +324,11 @@ fn is_root() -> bool {
 /// Gives a directory to the user that Postgres runs as.
 fn own(dir: &Path) {
     if is_root() {
-        let status = Command::new("chown").arg("postgres:").arg(dir).status().unwrap();
+        let status = Command::new("chown")
+            .arg("postgres:")
+            .arg(dir)
+            .status()
+            .unwrap();
         assert!(status.success(), "chown {}", dir.display());
     }
 }
@@ -234,7 +337,15 @@ fn own(dir: &Path) {
 fn unprivileged(program: &str) -> Vec<String> {
     let mut argv: Vec<String> = Vec::new();
     if is_root() {
-        argv.extend(["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"].map(str::to_owned));
+        argv.extend(
+            [
+                "setpriv",
+                "--reuid=postgres",
+                "--regid=postgres",
+                "--clear-groups",
+            ]
+            .map(str::to_owned),
+        );
     }
     argv.push(binary(program));
     argv
@@ -250,5 +361,7 @@ fn binary(program: &str) -> String {
         .filter(|path| path.exists())
         .collect();
     versions.sort();
-    versions.pop().map_or_else(|| program.to_owned(), |path| path.display().to_string())
+    versions
+        .pop()
+        .map_or_else(|| program.to_owned(), |path| path.display().to_string())
 }

@@ -46,7 +46,9 @@ impl Sim {
             sensors += &format!(
                 "sensor_add 0x20 0 {number} {kind} 0x01\nmain_sdr_add 0x20 {record}\nsensor_set_value 0x20 0 {number} {value} 0\n"
             );
-            sensors += &format!("sensor_set_event_support 0x20 0 {number} enable scanning per-state {none}\n");
+            sensors += &format!(
+                "sensor_set_event_support 0x20 0 {number} enable scanning per-state {none}\n"
+            );
         }
         Self::with(&sensors).await
     }
@@ -60,7 +62,12 @@ impl Sim {
         let port = free_udp_port();
         std::fs::copy(beside("chassis"), folder.path().join("chassis")).unwrap();
         let emulated = format!("{LOG}{sensors}");
-        for (file, text) in [("power", "0"), ("boot", "none"), ("log", ""), ("emu", &emulated)] {
+        for (file, text) in [
+            ("power", "0"),
+            ("boot", "none"),
+            ("log", ""),
+            ("emu", &emulated),
+        ] {
             std::fs::write(folder.path().join(file), text).unwrap();
         }
         let lan = format!(
@@ -72,10 +79,17 @@ impl Sim {
         );
         std::fs::write(folder.path().join("lan"), lan).unwrap();
         let mut command = Command::new(PROGRAM);
-        command.arg("-n").args(["-c", "lan", "-f", "emu", "-s", "."]).current_dir(folder.path());
+        command
+            .arg("-n")
+            .args(["-c", "lan", "-f", "emu", "-s", "."])
+            .current_dir(folder.path());
         let mut simulator = Simulator::start(&mut command);
         simulator.wait_for_udp(port).await;
-        Some(Self { folder, port, simulator })
+        Some(Self {
+            folder,
+            port,
+            simulator,
+        })
     }
 
     fn bmc(&self) -> Bmc {
@@ -88,67 +102,121 @@ impl Sim {
     }
 
     fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args([signal, &self.simulator.0.id().to_string()]).status().unwrap();
+        let sent = Command::new("kill")
+            .args([signal, &self.simulator.0.id().to_string()])
+            .status()
+            .unwrap();
         assert!(sent.success());
     }
 }
 
 fn told(folder: &Path) -> Vec<String> {
     let log = std::fs::read_to_string(folder.join("log")).unwrap();
-    log.lines().filter(|line| line.starts_with("set")).map(str::to_owned).collect()
+    log.lines()
+        .filter(|line| line.starts_with("set"))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[tokio::test]
 async fn powers_a_machine_and_sets_its_boot() {
-    let Some(sim) = Sim::start().await else { return };
+    let Some(sim) = Sim::start().await else {
+        return;
+    };
     let bmc = sim.bmc();
     assert_eq!(bmc.observe().await.unwrap().power, PowerState::Off);
     let set = bmc.set_boot_once(BootOnce::Pxe).await.unwrap();
-    assert!(set.network() && set.enabled == OverrideEnabled::Unknown, "the valid bit is lost, and that shows: {set}");
+    assert!(
+        set.network() && set.enabled == OverrideEnabled::Unknown,
+        "the valid bit is lost, and that shows: {set}"
+    );
     bmc.reset(Reset::On).await.unwrap();
     bmc.wait_power(PowerState::On, &patience()).await.unwrap();
     assert!(bmc.set_boot_once(BootOnce::None).await.unwrap().local());
     bmc.reset(Reset::ForceRestart).await.unwrap();
-    assert!(bmc.wait_restart(std::time::Duration::from_secs(15), &patience()).await.unwrap(), "off was seen");
+    assert!(
+        bmc.wait_restart(std::time::Duration::from_secs(15), &patience())
+            .await
+            .unwrap(),
+        "off was seen"
+    );
     bmc.reset(Reset::GracefulShutdown).await.unwrap();
     bmc.reset(Reset::ForceOff).await.unwrap();
     bmc.wait_power(PowerState::Off, &patience()).await.unwrap();
     let told = sim.told();
-    let power: Vec<&str> = told.iter().map(String::as_str).filter(|line| !line.contains("boot")).collect();
+    let power: Vec<&str> = told
+        .iter()
+        .map(String::as_str)
+        .filter(|line| !line.contains("boot"))
+        .collect();
     assert_eq!(power[0], "set power 1");
     assert!(power.contains(&"set shutdown 1"), "{power:?}");
-    assert!(told.contains(&"set boot pxe".to_owned()) && told.contains(&"set boot none".to_owned()), "{told:?}");
+    assert!(
+        told.contains(&"set boot pxe".to_owned()) && told.contains(&"set boot none".to_owned()),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]
 async fn its_event_log_is_read_and_a_repository_without_sensors_is_left_alone() {
-    let Some(sim) = Sim::start().await else { return };
+    let Some(sim) = Sim::start().await else {
+        return;
+    };
     let log = sim.bmc().event_log(2).await.unwrap();
     let messages: Vec<&str> = log.iter().map(|entry| entry.message.as_str()).collect();
     assert_eq!(
         messages,
-        ["Temperature #0x30, Upper Critical going high, Asserted", "Memory #0x10, Uncorrectable ECC, Asserted"]
+        [
+            "Temperature #0x30, Upper Critical going high, Asserted",
+            "Memory #0x10, Uncorrectable ECC, Asserted"
+        ]
     );
     assert_eq!(log[0].at, None, "before its clock was set");
     let sensors = sim.bmc().sensors().await.unwrap_err();
-    assert!(matches!(&sensors, BmcError::Unsupported { what } if what == "it lists no sensors"), "{sensors}");
+    assert!(
+        matches!(&sensors, BmcError::Unsupported { what } if what == "it lists no sensors"),
+        "{sensors}"
+    );
 }
 
 #[tokio::test]
 async fn its_sensors_are_read() {
-    let Some(sim) = Sim::with_sensors().await else { return };
+    let Some(sim) = Sim::with_sensors().await else {
+        return;
+    };
     let told = sim.bmc().sensors().await.unwrap();
     let told: Vec<_> = told
         .iter()
-        .map(|sensor| (sensor.name.as_str(), sensor.reading, sensor.unit.as_str(), sensor.health.as_deref()))
+        .map(|sensor| {
+            (
+                sensor.name.as_str(),
+                sensor.reading,
+                sensor.unit.as_str(),
+                sensor.health.as_deref(),
+            )
+        })
         .collect();
-    assert_eq!(told, [("Inlet Temp", 24.0, "Cel", Some("OK")), ("Fan 1", 500.0, "RPM", Some("OK"))]);
-    assert!(matches!(sim.bmc().power_watts().await, Err(BmcError::Unsupported { .. })), "unknown is not zero");
+    assert_eq!(
+        told,
+        [
+            ("Inlet Temp", 24.0, "Cel", Some("OK")),
+            ("Fan 1", 500.0, "RPM", Some("OK"))
+        ]
+    );
+    assert!(
+        matches!(
+            sim.bmc().power_watts().await,
+            Err(BmcError::Unsupported { .. })
+        ),
+        "unknown is not zero"
+    );
 }
 
 #[tokio::test]
 async fn what_is_wrong_with_an_account_is_told_apart_from_a_bmc_that_is_away() {
-    let Some(sim) = Sim::start().await else { return };
+    let Some(sim) = Sim::start().await else {
+        return;
+    };
     let right = ipmi_target(sim.port);
     let with = |user: &str, password: &str| {
         let mut target = right.clone();
@@ -165,14 +233,22 @@ async fn what_is_wrong_with_an_account_is_told_apart_from_a_bmc_that_is_away() {
     }
     let mut absent = right.clone();
     absent.port = free_udp_port();
-    let error = bmcs().open(&absent, job()).unwrap().observe().await.unwrap_err();
+    let error = bmcs()
+        .open(&absent, job())
+        .unwrap()
+        .observe()
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), "bmc_unreachable", "{error}");
 
     let bmc = sim.bmc();
     bmc.observe().await.unwrap();
     sim.signal("-STOP");
     let error = bmc.reset(Reset::On).await.unwrap_err();
-    assert!(error.code() == "bmc_unreachable", "no session, so nothing was sent: {error}");
+    assert!(
+        error.code() == "bmc_unreachable",
+        "no session, so nothing was sent: {error}"
+    );
     sim.signal("-CONT");
     bmc.observe().await.unwrap();
     assert_eq!(sim.told(), [""; 0], "a power act that failed was not sent");
@@ -181,30 +257,59 @@ async fn what_is_wrong_with_an_account_is_told_apart_from_a_bmc_that_is_away() {
 /// It is the one that logs in which is changed, and not its neighbour; the former password is none any more.
 #[tokio::test]
 async fn its_account_gets_another_password() {
-    let Some(sim) = Sim::start().await else { return };
+    let Some(sim) = Sim::start().await else {
+        return;
+    };
     // As long as those that the server makes, and with all that they are made of.
     let next = Secret::new("aB3-kF7-pQ9_xZ2.");
     sim.bmc().set_password(&next).await.unwrap();
-    let with =
-        |password: &Secret| bmcs().open(&IpmiTarget { password: password.clone(), ..ipmi_target(sim.port) }, job());
-    assert_eq!(with(&next).unwrap().observe().await.unwrap().power, PowerState::Off);
-    let refused = with(&Secret::new("secret")).unwrap().observe().await.unwrap_err();
+    let with = |password: &Secret| {
+        bmcs().open(
+            &IpmiTarget {
+                password: password.clone(),
+                ..ipmi_target(sim.port)
+            },
+            job(),
+        )
+    };
+    assert_eq!(
+        with(&next).unwrap().observe().await.unwrap().power,
+        PowerState::Off
+    );
+    let refused = with(&Secret::new("secret"))
+        .unwrap()
+        .observe()
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), "bmc_credentials", "{refused}");
-    with(&next).unwrap().set_password(&Secret::new("secret")).await.unwrap();
+    with(&next)
+        .unwrap()
+        .set_password(&Secret::new("secret"))
+        .await
+        .unwrap();
     sim.bmc().observe().await.unwrap();
 }
 
 /// The machine is switched on, and the answer is lost on the way.
 #[tokio::test]
 async fn a_lost_reply_is_not_sent_again() {
-    let Some(sim) = Sim::start().await else { return };
+    let Some(sim) = Sim::start().await else {
+        return;
+    };
     let relay = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = relay.local_addr().unwrap().port();
-    let task = tokio::spawn(relay_until_told(relay, sim.port, sim.folder.path().to_owned()));
+    let task = tokio::spawn(relay_until_told(
+        relay,
+        sim.port,
+        sim.folder.path().to_owned(),
+    ));
     let bmc = bmcs().open(&ipmi_target(port), job()).unwrap();
     bmc.observe().await.unwrap();
     let error = bmc.reset(Reset::On).await.unwrap_err();
-    assert!(matches!(error, BmcError::Timeout { .. }), "whether it acted is unknown: {error}");
+    assert!(
+        matches!(error, BmcError::Timeout { .. }),
+        "whether it acted is unknown: {error}"
+    );
     task.abort();
     assert_eq!(sim.told(), ["set power 1"], "it was asked once");
     assert_eq!(sim.bmc().observe().await.unwrap().power, PowerState::On);
@@ -241,7 +346,9 @@ async fn relay_until_told(relay: UdpSocket, port: u16, folder: std::path::PathBu
 /// The password is in no argument of the program that is run, where everybody on the machine could read it.
 #[tokio::test]
 async fn the_password_is_in_no_argument() {
-    let Some(sim) = Sim::start().await else { return };
+    let Some(sim) = Sim::start().await else {
+        return;
+    };
     sim.signal("-STOP");
     let bmc = sim.bmc();
     let asking = tokio::spawn(async move { bmc.observe().await });
@@ -249,9 +356,10 @@ async fn the_password_is_in_no_argument() {
         let found = children().into_iter().find_map(|child| {
             let read = |file: &str| std::fs::read(format!("/proc/{child}/{file}")).ok();
             let arguments = String::from_utf8_lossy(&read("cmdline")?).replace('\0', " ");
-            arguments
-                .starts_with("ipmitool")
-                .then_some((arguments, String::from_utf8_lossy(&read("environ")?).into_owned()))
+            arguments.starts_with("ipmitool").then_some((
+                arguments,
+                String::from_utf8_lossy(&read("environ")?).into_owned(),
+            ))
         });
         match found {
             Some(found) => break found,
@@ -262,13 +370,23 @@ async fn the_password_is_in_no_argument() {
         }
     };
     assert!(environment.contains("IPMI_PASSWORD=secret"), "{arguments}");
-    assert!(arguments.contains("-E") && !arguments.contains("secret"), "{arguments}");
+    assert!(
+        arguments.contains("-E") && !arguments.contains("secret"),
+        "{arguments}"
+    );
     sim.signal("-CONT");
     asking.await.unwrap().ok();
 }
 
 fn children() -> Vec<u32> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok());
-    lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+    let lists =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok());
+    lists
+        .flat_map(|list| {
+            list.split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<_>>()
+        })
+        .collect()
 }

@@ -24,22 +24,32 @@ const START: Duration = Duration::from_secs(30);
 
 /// Where `tests/bmcs/install` puts what Debian has no package of.
 fn installed(program: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../.cache/bmcs/bin").join(program)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../.cache/bmcs/bin")
+        .join(program)
 }
 
 /// A file beside the installer.
 fn beside(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/bmcs").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/bmcs")
+        .join(name)
 }
 
 /// Whether the programs are here. In CI they must be: a test that does not run guards nothing.
 fn have(programs: &[&Path]) -> bool {
-    let missing: Vec<String> =
-        programs.iter().filter(|program| !program.exists()).map(|program| program.display().to_string()).collect();
+    let missing: Vec<String> = programs
+        .iter()
+        .filter(|program| !program.exists())
+        .map(|program| program.display().to_string())
+        .collect();
     if missing.is_empty() {
         return true;
     }
-    let why = format!("NOT RUN: {} missing; install with tests/bmcs/install", missing.join(" and "));
+    let why = format!(
+        "NOT RUN: {} missing; install with tests/bmcs/install",
+        missing.join(" and ")
+    );
     assert!(std::env::var_os("CI").is_none(), "{why}");
     eprintln!("{why}");
     false
@@ -57,7 +67,13 @@ impl Drop for Simulator {
 
 impl Simulator {
     fn start(command: &mut Command) -> Self {
-        Self(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap())
+        Self(
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        )
     }
 
     /// Waits for the line it prints when it listens.
@@ -71,7 +87,10 @@ impl Simulator {
     async fn wait_for_udp(&mut self, port: u16) {
         let until = Instant::now() + START;
         let sign = format!(":{port:04X} ");
-        while !std::fs::read_to_string("/proc/net/udp").unwrap().contains(&sign) {
+        while !std::fs::read_to_string("/proc/net/udp")
+            .unwrap()
+            .contains(&sign)
+        {
             assert_eq!(self.0.try_wait().unwrap(), None, "it ended");
             assert!(Instant::now() < until, "it does not listen");
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -80,23 +99,44 @@ impl Simulator {
 }
 
 fn free_tcp_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 fn free_udp_port() -> u16 {
-    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 /// As in production, but for pauses that only spare hardware.
 fn bmcs() -> Bmcs {
     let (spacing, poll) = (Duration::from_millis(1), Duration::from_millis(100));
-    Bmcs::new(Limits { spacing, poll, settle: Duration::from_secs(1), ..Limits::default() })
+    Bmcs::new(Limits {
+        spacing,
+        poll,
+        settle: Duration::from_secs(1),
+        ..Limits::default()
+    })
 }
 
 fn ipmi_target(port: u16) -> IpmiTarget {
     let password = Secret::new("secret");
     let (address, user) = (Ipv4Addr::LOCALHOST.into(), "admin".into());
-    IpmiTarget { address, port, user, password, firmware: Firmware::Uefi, also: None, machine: None }
+    IpmiTarget {
+        address,
+        port,
+        user,
+        password,
+        firmware: Firmware::Uefi,
+        also: None,
+        machine: None,
+    }
 }
 
 fn job() -> JobId {
@@ -105,5 +145,9 @@ fn job() -> JobId {
 
 /// Longer than any of them takes.
 fn patience() -> Watch {
-    Watch::new(Instant::now() + Duration::from_secs(60), CancellationToken::new(), |_| {})
+    Watch::new(
+        Instant::now() + Duration::from_secs(60),
+        CancellationToken::new(),
+        |_| {},
+    )
 }

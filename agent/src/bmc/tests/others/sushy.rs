@@ -43,9 +43,15 @@ impl Sushy {
         }
         let folder = tempfile::tempdir().unwrap();
         let (here, port) = (folder.path().display(), free_tcp_port());
-        let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["bmc".to_owned()]).unwrap();
+        let rcgen::CertifiedKey { cert, signing_key } =
+            rcgen::generate_simple_self_signed(["bmc".to_owned()]).unwrap();
         let systems: Vec<String> = (0..SYSTEMS)
-            .map(|n| format!("{{'uuid': '{}', 'name': 'n{n}', 'power_state': 'Off', 'nics': []}}", system(n)))
+            .map(|n| {
+                format!(
+                    "{{'uuid': '{}', 'name': 'n{n}', 'power_state': 'Off', 'nics': []}}",
+                    system(n)
+                )
+            })
             .collect();
         let config = format!(
             "SUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\nSUSHY_EMULATOR_LISTEN_PORT = {port}\nSUSHY_EMULATOR_FAKE_DRIVER = True\n\
@@ -63,18 +69,39 @@ impl Sushy {
         }
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
         let mut command = Command::new(program);
-        command.arg("--config").arg(folder.path().join("conf")).current_dir(folder.path()).stderr(log);
+        command
+            .arg("--config")
+            .arg(folder.path().join("conf"))
+            .current_dir(folder.path())
+            .stderr(log);
         let mut simulator = Simulator::start(&mut command);
         wait_for_tcp(&mut simulator, port).await;
         let (user, password) = ("admin".to_owned(), Secret::new("secret"));
         let address = "127.0.0.1".parse().unwrap();
-        let target =
-            BmcTarget { address, port, user, password, certificate: None, system: None, also: None, machine: None };
-        Some(Self { folder, target, certificate: Digest::of(cert.der()), bmcs: bmcs(), _simulator: simulator })
+        let target = BmcTarget {
+            address,
+            port,
+            user,
+            password,
+            certificate: None,
+            system: None,
+            also: None,
+            machine: None,
+        };
+        Some(Self {
+            folder,
+            target,
+            certificate: Digest::of(cert.der()),
+            bmcs: bmcs(),
+            _simulator: simulator,
+        })
     }
 
     fn system(&self, number: u128) -> Bmc {
-        let target = BmcTarget { system: Some(system(number)), ..self.target.clone() };
+        let target = BmcTarget {
+            system: Some(system(number)),
+            ..self.target.clone()
+        };
         self.bmcs.open(&target, job()).unwrap()
     }
 
@@ -90,7 +117,10 @@ impl Sushy {
 
 async fn wait_for_tcp(simulator: &mut Simulator, port: u16) {
     let until = Instant::now() + START;
-    while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+    while tokio::net::TcpStream::connect(("127.0.0.1", port))
+        .await
+        .is_err()
+    {
         assert_eq!(simulator.0.try_wait().unwrap(), None, "it ended");
         assert!(Instant::now() < until, "it does not listen");
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -99,29 +129,54 @@ async fn wait_for_tcp(simulator: &mut Simulator, port: u16) {
 
 #[tokio::test]
 async fn one_of_two_hundred_systems_is_powered_and_no_other() {
-    let Some(sushy) = Sushy::start().await else { return };
-    let any = sushy.bmcs.open(&sushy.target, job()).unwrap().observe().await.unwrap_err();
-    assert!(matches!(&any, BmcError::Unsupported { what } if what.contains("200 systems")), "{any}");
+    let Some(sushy) = Sushy::start().await else {
+        return;
+    };
+    let any = sushy
+        .bmcs
+        .open(&sushy.target, job())
+        .unwrap()
+        .observe()
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&any, BmcError::Unsupported { what } if what.contains("200 systems")),
+        "{any}"
+    );
     let unknown = sushy.system(SYSTEMS).observe().await.unwrap_err();
-    assert!(matches!(&unknown, BmcError::Unsupported { what } if what.contains(&system(SYSTEMS))), "{unknown}");
+    assert!(
+        matches!(&unknown, BmcError::Unsupported { what } if what.contains(&system(SYSTEMS))),
+        "{unknown}"
+    );
 
     let one = sushy.system(117);
     assert_eq!(one.certificate(), None);
     let view = one.observe().await.unwrap();
-    assert_eq!((one.certificate(), view.uuid), (Some(sushy.certificate), Some(system(117))));
+    assert_eq!(
+        (one.certificate(), view.uuid),
+        (Some(sushy.certificate), Some(system(117)))
+    );
     let set = one.set_boot_once(BootOnce::Pxe).await.unwrap();
-    assert!(set.network() && set.enabled == OverrideEnabled::Continuous, "it says so whatever was asked: {set}");
+    assert!(
+        set.network() && set.enabled == OverrideEnabled::Continuous,
+        "it says so whatever was asked: {set}"
+    );
     one.reset(Reset::On).await.unwrap();
     one.wait_power(PowerState::On, &patience()).await.unwrap();
 
     for other in [0, 116, 118, SYSTEMS - 1] {
-        assert_eq!(sushy.system(other).observe().await.unwrap().power, PowerState::Off);
+        assert_eq!(
+            sushy.system(other).observe().await.unwrap().power,
+            PowerState::Off
+        );
     }
 }
 
 #[tokio::test]
 async fn late_power_a_restart_and_an_override_that_cannot_be_disabled() {
-    let Some(sushy) = Sushy::start().await else { return };
+    let Some(sushy) = Sushy::start().await else {
+        return;
+    };
     let bmc = sushy.system(0);
     bmc.reset(Reset::On).await.unwrap();
     bmc.wait_power(PowerState::On, &patience()).await.unwrap();
@@ -132,64 +187,126 @@ async fn late_power_a_restart_and_an_override_that_cannot_be_disabled() {
     );
     bmc.reset(Reset::ForceRestart).await.unwrap();
     // It shows off for eleven seconds or for none: it throws dice.
-    bmc.wait_restart(Duration::from_secs(15), &patience()).await.unwrap();
+    bmc.wait_restart(Duration::from_secs(15), &patience())
+        .await
+        .unwrap();
     assert_eq!(bmc.observe().await.unwrap().power, PowerState::On);
     bmc.reset(Reset::GracefulShutdown).await.unwrap();
     bmc.wait_power(PowerState::Off, &patience()).await.unwrap();
     let sensors = bmc.sensors().await.unwrap();
-    assert!(sensors.iter().any(|sensor| sensor.name == "CPU Temp" && sensor.unit == "Cel"), "{sensors:?}");
-    for error in [bmc.event_log(10).await.unwrap_err(), bmc.power_watts().await.unwrap_err()] {
+    assert!(
+        sensors
+            .iter()
+            .any(|sensor| sensor.name == "CPU Temp" && sensor.unit == "Cel"),
+        "{sensors:?}"
+    );
+    for error in [
+        bmc.event_log(10).await.unwrap_err(),
+        bmc.power_watts().await.unwrap_err(),
+    ] {
         assert!(matches!(error, BmcError::Unsupported { .. }), "{error}");
     }
 }
 
 #[tokio::test]
 async fn a_wrong_password_is_tried_once_and_another_certificate_not_at_all() {
-    let Some(sushy) = Sushy::start().await else { return };
+    let Some(sushy) = Sushy::start().await else {
+        return;
+    };
     let pinned = Digest::of(b"another");
-    let other = BmcTarget { certificate: Some(pinned), ..sushy.target.clone() };
-    let error = sushy.bmcs.open(&other, job()).unwrap().observe().await.unwrap_err();
-    assert_eq!(error, BmcError::CertificateChanged { pinned, seen: sushy.certificate });
+    let other = BmcTarget {
+        certificate: Some(pinned),
+        ..sushy.target.clone()
+    };
+    let error = sushy
+        .bmcs
+        .open(&other, job())
+        .unwrap()
+        .observe()
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error,
+        BmcError::CertificateChanged {
+            pinned,
+            seen: sushy.certificate
+        }
+    );
     assert_eq!(sushy.calls("GET /redfish"), 0, "nothing was sent");
 
-    let wrong = BmcTarget { password: Secret::new("wrong"), ..sushy.target.clone() };
+    let wrong = BmcTarget {
+        password: Secret::new("wrong"),
+        ..sushy.target.clone()
+    };
     let bmc = sushy.bmcs.open(&wrong, job()).unwrap();
     for _ in 0..3 {
         let error = bmc.observe().await.unwrap_err();
         assert!(matches!(error, BmcError::BadCredentials { .. }), "{error}");
     }
-    assert_eq!((sushy.calls("GET /redfish"), sushy.calls("\" 401 -")), (1, 1), "one knock");
+    assert_eq!(
+        (sushy.calls("GET /redfish"), sushy.calls("\" 401 -")),
+        (1, 1),
+        "one knock"
+    );
     sushy.system(0).observe().await.unwrap();
 }
 
 #[tokio::test]
 async fn it_has_no_accounts_whose_password_could_be_changed() {
-    let Some(sushy) = Sushy::start().await else { return };
-    let error = sushy.system(0).set_password(&Secret::new("another")).await.unwrap_err();
-    assert!(matches!(&error, BmcError::Unsupported { what } if what.contains("no account service")), "{error}");
+    let Some(sushy) = Sushy::start().await else {
+        return;
+    };
+    let error = sushy
+        .system(0)
+        .set_password(&Secret::new("another"))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&error, BmcError::Unsupported { what } if what.contains("no account service")),
+        "{error}"
+    );
 }
 
 /// The fake driver has no BIOS and lists no firmware; what it has is not lost with them.
 #[tokio::test]
 async fn what_it_does_not_tell_is_said_piece_by_piece() {
-    let Some(sushy) = Sushy::start().await else { return };
+    let Some(sushy) = Sushy::start().await else {
+        return;
+    };
     let seen = sushy.system(0).inventory().await.unwrap();
-    let told: Vec<(&str, &str)> = seen.firmware.iter().map(|one| (one.id.as_str(), one.version.as_str())).collect();
+    let told: Vec<(&str, &str)> = seen
+        .firmware
+        .iter()
+        .map(|one| (one.id.as_str(), one.version.as_str()))
+        .collect();
     assert_eq!((told, seen.bios.len()), (vec![("bmc", "1.00")], 0));
-    let [bios, firmware] = &seen.unread[..] else { panic!("{:?}", seen.unread) };
-    assert_eq!(bios, "BIOS attributes: the BMC cannot do this: its system names no BIOS");
-    let missing =
-        "the firmware inventory: the BMC cannot do this: GET /redfish/v1/UpdateService/FirmwareInventory: HTTP 404";
+    let [bios, firmware] = &seen.unread[..] else {
+        panic!("{:?}", seen.unread)
+    };
+    assert_eq!(
+        bios,
+        "BIOS attributes: the BMC cannot do this: its system names no BIOS"
+    );
+    let missing = "the firmware inventory: the BMC cannot do this: GET /redfish/v1/UpdateService/FirmwareInventory: HTTP 404";
     assert!(firmware.starts_with(missing), "{firmware}");
-    let wanted = [("SriovGlobalEnable".to_owned(), BiosValue::Text("Enabled".into()))].into();
+    let wanted = [(
+        "SriovGlobalEnable".to_owned(),
+        BiosValue::Text("Enabled".into()),
+    )]
+    .into();
     let error = sushy.system(0).set_bios(&wanted).await.unwrap_err();
     assert!(matches!(error, BmcError::Unsupported { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn one_that_speaks_no_tls_is_sent_nothing_and_told() {
-    let Some(sushy) = Sushy::start_over("").await else { return };
+    let Some(sushy) = Sushy::start_over("").await else {
+        return;
+    };
     let error = sushy.system(0).observe().await.unwrap_err();
-    assert!(matches!(&error, BmcError::Unreachable { why } if why.contains("speaks no TLS")), "{error}");
+    assert!(
+        matches!(&error, BmcError::Unreachable { why } if why.contains("speaks no TLS")),
+        "{error}"
+    );
     assert_eq!(sushy.calls("GET /redfish"), 0);
 }

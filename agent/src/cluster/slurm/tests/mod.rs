@@ -25,7 +25,11 @@ fn with(text: &str, from: &str, to: &str) -> NodeView {
 
 /// The idle node in another state, for that reason.
 fn held(state: &str, reason: &str) -> NodeView {
-    with(IDLE, "State=IDLE ThreadsPerCore=1", &format!("State={state} ThreadsPerCore=1\n   Reason={reason}\n  "))
+    with(
+        IDLE,
+        "State=IDLE ThreadsPerCore=1",
+        &format!("State={state} ThreadsPerCore=1\n   Reason={reason}\n  "),
+    )
 }
 
 fn wanted() -> SlurmNode {
@@ -46,7 +50,12 @@ fn wanted() -> SlurmNode {
 fn reads_recorded_views() {
     let view = NodeView::parse(IDLE).unwrap();
     assert_eq!(
-        (view.base, view.cpus, view.real_memory, view.address.as_str()),
+        (
+            view.base,
+            view.cpus,
+            view.real_memory,
+            view.address.as_str()
+        ),
         (BaseState::Idle, 2, 2000, "127.0.0.1")
     );
     assert_eq!(view.version.as_deref(), Some("22.05.8"));
@@ -54,13 +63,23 @@ fn reads_recorded_views() {
     assert_eq!(view.boot_time.as_deref(), Some("2026-11-21T03:10:45"));
 
     let unregistered = NodeView::parse(UNREGISTERED).unwrap();
-    assert_eq!(unregistered.base, BaseState::Idle, "22.05 shows a node idle that it has never heard of");
-    assert_eq!(unregistered.complaints(&wanted()), ["its slurmd has not registered, or does not answer"]);
+    assert_eq!(
+        unregistered.base,
+        BaseState::Idle,
+        "22.05 shows a node idle that it has never heard of"
+    );
+    assert_eq!(
+        unregistered.complaints(&wanted()),
+        ["its slurmd has not registered, or does not answer"]
+    );
 }
 
 #[test]
 fn only_our_drains_and_lost_sight_may_be_lifted() {
-    let ours = held("IDLE+DRAIN", "muster: release of claim 7 [root@2026-11-20T09:19:17]");
+    let ours = held(
+        "IDLE+DRAIN",
+        "muster: release of claim 7 [root@2026-11-20T09:19:17]",
+    );
     assert!(ours.ours_to_resume() && ours.idle_for_good() && ours.draining());
     assert_eq!(ours.to_string(), "IDLE+DRAIN (muster: release of claim 7)");
     assert!(held("DOWN", "Not responding [slurm@2026-11-21T03:43:22]").ours_to_resume());
@@ -69,7 +88,10 @@ fn only_our_drains_and_lost_sight_may_be_lifted() {
         ("IDLE+DRAIN", "Low RealMemory [slurm@2026-11-20T09:19:17]"),
         ("DOWN", "broken fan [alice@2026-11-20T09:19:17]"),
         ("DOWN+DRAIN", "Not responding [slurm@2026-11-20T09:19:17]"),
-        ("DOWN+NOT_RESPONDING", "Not responding [slurm@2026-11-20T09:19:17]"),
+        (
+            "DOWN+NOT_RESPONDING",
+            "Not responding [slurm@2026-11-20T09:19:17]",
+        ),
         ("IDLE", "not muster: at all"),
     ] {
         let view = held(state, reason);
@@ -89,15 +111,34 @@ fn what_is_not_understood_is_an_error_and_what_is_not_clean_is_said() {
         ("AllocTRES=", "nonsense"),
     ] {
         let text = IDLE.replace(from, to);
-        assert!(matches!(NodeView::parse(&text), Err(SlurmError::Garbage { .. })), "{from:?} -> {to:?}");
+        assert!(
+            matches!(NodeView::parse(&text), Err(SlurmError::Garbage { .. })),
+            "{from:?} -> {to:?}"
+        );
     }
-    assert!(matches!(NodeView::parse(""), Err(SlurmError::Garbage { .. })));
-    let lost_memory = held("IDLE+DRAIN+INVALID_REG", "Low RealMemory [slurm@2026-11-21T03:43:22]");
-    assert_eq!(lost_memory.complaints(&wanted()), ["the controller shows it IDLE+DRAIN+INVALID_REG (Low RealMemory)"]);
-    let gpus = SlurmNode { gpus: Some(("h100".into(), 8)), ..wanted() };
+    assert!(matches!(
+        NodeView::parse(""),
+        Err(SlurmError::Garbage { .. })
+    ));
+    let lost_memory = held(
+        "IDLE+DRAIN+INVALID_REG",
+        "Low RealMemory [slurm@2026-11-21T03:43:22]",
+    );
+    assert_eq!(
+        lost_memory.complaints(&wanted()),
+        ["the controller shows it IDLE+DRAIN+INVALID_REG (Low RealMemory)"]
+    );
+    let gpus = SlurmNode {
+        gpus: Some(("h100".into(), 8)),
+        ..wanted()
+    };
     let complaints = with(IDLE, "Gres=(null)", "Gres=gpu:h100:7(S:0-1)").complaints(&gpus);
     assert_eq!(complaints, ["Gres is gpu:h100:7 instead of gpu:h100:8"]);
-    assert!(with(IDLE, "Gres=(null)", "Gres=gpu:h100:8(S:0-1)").complaints(&gpus).is_empty());
+    assert!(
+        with(IDLE, "Gres=(null)", "Gres=gpu:h100:8(S:0-1)")
+            .complaints(&gpus)
+            .is_empty()
+    );
     assert!(with(IDLE, "State=IDLE ", "State=MIXED+COMPLETING ").busy());
 }
 
@@ -121,23 +162,39 @@ async fn names_that_are_lists_or_lines_are_refused_before_anything_runs() {
     let (watch, _) = within(Duration::from_secs(1));
     for name in ["n[1-9]", "n1,n2", "ALL n2", "", "-n1", "n1\nSlurmUser=root"] {
         let refused = controller.drain(name, "x", &watch).await;
-        assert!(matches!(refused, Err(SlurmError::Unwritable { .. })), "{name:?}: {refused:?}");
-        let node = SlurmNode { name: name.into(), ..wanted() };
+        assert!(
+            matches!(refused, Err(SlurmError::Unwritable { .. })),
+            "{name:?}: {refused:?}"
+        );
+        let node = SlurmNode {
+            name: name.into(),
+            ..wanted()
+        };
         let refused = controller.admit(&[node], name, &watch).await;
-        assert!(matches!(refused, Err(SlurmError::Unwritable { .. })), "{name:?}: {refused:?}");
+        assert!(
+            matches!(refused, Err(SlurmError::Unwritable { .. })),
+            "{name:?}: {refused:?}"
+        );
     }
 }
 
 fn quick() -> Controllers {
     let (command, poll) = (Duration::from_secs(20), Duration::from_millis(200));
-    Controllers::new(Limits { command, poll, restart: Duration::from_secs(20) })
+    Controllers::new(Limits {
+        command,
+        poll,
+        restart: Duration::from_secs(20),
+    })
 }
 
 fn within(time: Duration) -> (Watch, Arc<Mutex<Vec<String>>>) {
     let said = Arc::new(Mutex::new(Vec::new()));
     let tell = Arc::clone(&said);
     let tell = move |sentence| tell.lock().unwrap().push(sentence);
-    (Watch::new(Instant::now() + time, CancellationToken::new(), tell), said)
+    (
+        Watch::new(Instant::now() + time, CancellationToken::new(), tell),
+        said,
+    )
 }
 
 const LONG: Duration = Duration::from_secs(40);
@@ -148,7 +205,11 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
     let controller = quick().open(&slurm.cluster);
     let node = slurm.this_machine("n1").await;
     let nodes = [node];
-    assert_eq!(slurm.run("sinfo", &["-h", "-N"]).await, "", "a cluster without nodes");
+    assert_eq!(
+        slurm.run("sinfo", &["-h", "-N"]).await,
+        "",
+        "a cluster without nodes"
+    );
     slurm.keep_slurmd("n1");
 
     let (watch, _) = within(LONG);
@@ -159,43 +220,109 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
     );
     install_hook(&slurm);
     let (watch, said) = within(LONG);
-    let view = controller.admit(&nodes, "n1", &watch).await.unwrap_or_else(|error| panic!("{error}\n{}", slurm.log()));
+    let view = controller
+        .admit(&nodes, "n1", &watch)
+        .await
+        .unwrap_or_else(|error| panic!("{error}\n{}", slurm.log()));
     assert!(view.present() && view.base == BaseState::Idle, "{view}");
-    assert!(said.lock().unwrap().iter().any(|sentence| sentence.contains("restarting slurmctld 22.05")), "{said:?}");
-    assert_eq!(slurm.run("srun", &["-w", "n1", "echo", "passed muster"]).await, "passed muster\n");
+    assert!(
+        said.lock()
+            .unwrap()
+            .iter()
+            .any(|sentence| sentence.contains("restarting slurmctld 22.05")),
+        "{said:?}"
+    );
+    assert_eq!(
+        slurm
+            .run("srun", &["-w", "n1", "echo", "passed muster"])
+            .await,
+        "passed muster\n"
+    );
     let starts = slurm.log().matches("slurmctld version").count();
     controller.admit(&nodes, "n1", &watch).await.unwrap();
-    assert_eq!(slurm.log().matches("slurmctld version").count(), starts, "what is so already is left alone");
+    assert_eq!(
+        slurm.log().matches("slurmctld version").count(),
+        starts,
+        "what is so already is left alone"
+    );
 
     let early = controller.remove(&[], "n1", &watch).await;
-    assert!(matches!(&early, Err(SlurmError::InUse { seen, .. }) if seen.starts_with("IDLE")), "{early:?}");
-    let stale = SlurmNode { name: "n2".into(), address: Ipv4Addr::new(127, 0, 0, 2).into(), ..nodes[0].clone() };
+    assert!(
+        matches!(&early, Err(SlurmError::InUse { seen, .. }) if seen.starts_with("IDLE")),
+        "{early:?}"
+    );
+    let stale = SlurmNode {
+        name: "n2".into(),
+        address: Ipv4Addr::new(127, 0, 0, 2).into(),
+        ..nodes[0].clone()
+    };
     let stale = [stale];
     let harmful = controller.admit(&stale, "n2", &watch).await;
-    assert!(matches!(&harmful, Err(SlurmError::WouldRemove { names }) if names.starts_with("n1 (IDLE")), "{harmful:?}");
+    assert!(
+        matches!(&harmful, Err(SlurmError::WouldRemove { names }) if names.starts_with("n1 (IDLE")),
+        "{harmful:?}"
+    );
     controller.note_members(7, &nodes);
     controller.note_members(6, &stale);
     let (short, _) = within(Duration::from_secs(1));
     let outdated = controller.admit(&stale, "n2", &short).await;
-    assert!(matches!(&outdated, Err(SlurmError::DeadlinePassed { .. })), "an older list is not written: {outdated:?}");
+    assert!(
+        matches!(&outdated, Err(SlurmError::DeadlinePassed { .. })),
+        "an older list is not written: {outdated:?}"
+    );
 
-    slurm.run("sbatch", &["-w", "n1", "-o", "/dev/null", "--wrap", "sleep 2"]).await;
+    slurm
+        .run(
+            "sbatch",
+            &["-w", "n1", "-o", "/dev/null", "--wrap", "sleep 2"],
+        )
+        .await;
     slurm.until("squeue", &["-h", "-o", "%T"], "RUNNING").await;
-    controller.drain("n1", "release of claim 7", &watch).await.unwrap();
-    assert_eq!(slurm.run("squeue", &["-h"]).await, "", "the job has ended by itself");
-    let told = said.lock().unwrap().iter().any(|sentence| sentence.starts_with("waiting for jobs to end on n1: job "));
+    controller
+        .drain("n1", "release of claim 7", &watch)
+        .await
+        .unwrap();
+    assert_eq!(
+        slurm.run("squeue", &["-h"]).await,
+        "",
+        "the job has ended by itself"
+    );
+    let told = said
+        .lock()
+        .unwrap()
+        .iter()
+        .any(|sentence| sentence.starts_with("waiting for jobs to end on n1: job "));
     assert!(told, "{said:?}");
     let drained = controller.view("n1").await.unwrap().unwrap();
-    assert_eq!(drained.to_string(), "IDLE+DRAIN (muster: release of claim 7)");
-    controller.admit(&nodes, "n1", &watch).await.expect("our own drain is lifted");
+    assert_eq!(
+        drained.to_string(),
+        "IDLE+DRAIN (muster: release of claim 7)"
+    );
+    controller
+        .admit(&nodes, "n1", &watch)
+        .await
+        .expect("our own drain is lifted");
 
-    controller.drain("n1", "release of claim 8", &watch).await.unwrap();
+    controller
+        .drain("n1", "release of claim 8", &watch)
+        .await
+        .unwrap();
     controller.remove(&[], "n1", &watch).await.unwrap();
     assert_eq!(slurm.run("sinfo", &["-h", "-N"]).await, "");
     slurm.restart().await;
-    assert_eq!(slurm.run("sinfo", &["-h", "-N"]).await, "", "also after a restart");
-    controller.remove(&[], "n1", &watch).await.expect("gone is gone");
-    controller.drain("n1", "x", &watch).await.expect("no node, no jobs");
+    assert_eq!(
+        slurm.run("sinfo", &["-h", "-N"]).await,
+        "",
+        "also after a restart"
+    );
+    controller
+        .remove(&[], "n1", &watch)
+        .await
+        .expect("gone is gone");
+    controller
+        .drain("n1", "x", &watch)
+        .await
+        .expect("no node, no jobs");
 }
 
 #[tokio::test]
@@ -206,54 +333,152 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
     let mut nodes = [slurm.this_machine("n1").await];
     slurm.keep_slurmd("n1");
     let (watch, _) = within(LONG);
-    controller.admit(&nodes, "n1", &watch).await.unwrap_or_else(|error| panic!("{error}\n{}", slurm.log()));
+    controller
+        .admit(&nodes, "n1", &watch)
+        .await
+        .unwrap_or_else(|error| panic!("{error}\n{}", slurm.log()));
 
-    slurm.run("scontrol", &["update", "nodename=n1", "state=drain", "reason=NHC: fan 3"]).await;
+    slurm
+        .run(
+            "scontrol",
+            &["update", "nodename=n1", "state=drain", "reason=NHC: fan 3"],
+        )
+        .await;
     let (short, said) = within(Duration::from_secs(1));
     let held = controller.admit(&nodes, "n1", &short).await;
     assert!(
         matches!(&held, Err(SlurmError::DeadlinePassed { seen }) if seen.contains("IDLE+DRAIN (NHC: fan 3)")),
         "{held:?}"
     );
-    assert!(said.lock().unwrap()[0].starts_with("waiting for Slurm to see n1 clean: the controller shows it"));
+    assert!(
+        said.lock().unwrap()[0]
+            .starts_with("waiting for Slurm to see n1 clean: the controller shows it")
+    );
     controller.drain("n1", "ours", &watch).await.unwrap();
     assert_eq!(
-        controller.view("n1").await.unwrap().unwrap().reason.as_deref(),
+        controller
+            .view("n1")
+            .await
+            .unwrap()
+            .unwrap()
+            .reason
+            .as_deref(),
         Some("NHC: fan 3"),
         "and keeps its reason"
     );
     // Given back after it was measured, it stays out for whoever drained it, its own health check among them.
-    for other in ["NHC: fan 3", "muster: gate kernel.new: kernel.xid_fatal is 1 events"] {
-        slurm.run("scontrol", &["update", "nodename=n1", "state=drain", &format!("reason={other}")]).await;
-        let back = controller.give_back(&nodes, "n1", MEASURED, &watch).await.unwrap();
-        assert_eq!((back.draining(), back.reason.as_deref()), (true, Some(other)));
+    for other in [
+        "NHC: fan 3",
+        "muster: gate kernel.new: kernel.xid_fatal is 1 events",
+    ] {
+        slurm
+            .run(
+                "scontrol",
+                &[
+                    "update",
+                    "nodename=n1",
+                    "state=drain",
+                    &format!("reason={other}"),
+                ],
+            )
+            .await;
+        let back = controller
+            .give_back(&nodes, "n1", MEASURED, &watch)
+            .await
+            .unwrap();
+        assert_eq!(
+            (back.draining(), back.reason.as_deref()),
+            (true, Some(other))
+        );
     }
-    slurm.run("scontrol", &["update", "nodename=n1", "state=resume"]).await;
+    slurm
+        .run("scontrol", &["update", "nodename=n1", "state=resume"])
+        .await;
     controller.drain("n1", MEASURED, &watch).await.unwrap();
-    let back = controller.give_back(&nodes, "n1", MEASURED, &watch).await.unwrap();
+    let back = controller
+        .give_back(&nodes, "n1", MEASURED, &watch)
+        .await
+        .unwrap();
     assert!(!back.draining(), "{back}");
     // Drained for good from there, it is lifted by that reason; what its health check found meanwhile stays.
     for reason in [MEASURED, LEAVING] {
         controller.drain("n1", reason, &watch).await.unwrap();
-        assert_eq!(controller.view("n1").await.unwrap().unwrap().reason.as_deref(), Some(reason));
+        assert_eq!(
+            controller
+                .view("n1")
+                .await
+                .unwrap()
+                .unwrap()
+                .reason
+                .as_deref(),
+            Some(reason)
+        );
     }
     let fault = "muster: gate kernel.new: kernel.xid_fatal is 1 events";
-    slurm.run("scontrol", &["update", "nodename=n1", "state=drain", &format!("reason={fault}")]).await;
-    let undone = controller.give_back(&nodes, "n1", LEAVING, &watch).await.unwrap();
-    assert_eq!((undone.draining(), undone.reason.as_deref()), (true, Some(fault)));
-    slurm.run("scontrol", &["update", "nodename=n1", "state=drain", &format!("reason={LEAVING}")]).await;
-    let undone = controller.give_back(&nodes, "n1", LEAVING, &watch).await.unwrap();
+    slurm
+        .run(
+            "scontrol",
+            &[
+                "update",
+                "nodename=n1",
+                "state=drain",
+                &format!("reason={fault}"),
+            ],
+        )
+        .await;
+    let undone = controller
+        .give_back(&nodes, "n1", LEAVING, &watch)
+        .await
+        .unwrap();
+    assert_eq!(
+        (undone.draining(), undone.reason.as_deref()),
+        (true, Some(fault))
+    );
+    slurm
+        .run(
+            "scontrol",
+            &[
+                "update",
+                "nodename=n1",
+                "state=drain",
+                &format!("reason={LEAVING}"),
+            ],
+        )
+        .await;
+    let undone = controller
+        .give_back(&nodes, "n1", LEAVING, &watch)
+        .await
+        .unwrap();
     assert!(!undone.draining(), "{undone}");
     // One that was adopted is in no list of ours: it is given back all the same, and what somebody else keeps out stays out.
     controller.drain("n1", MEASURED, &watch).await.unwrap();
-    let back = controller.give_back(&[], "n1", MEASURED, &watch).await.unwrap();
+    let back = controller
+        .give_back(&[], "n1", MEASURED, &watch)
+        .await
+        .unwrap();
     assert!(!back.draining(), "{back}");
-    slurm.run("scontrol", &["update", "nodename=n1", "state=drain", "reason=NHC: fan 3"]).await;
-    let back = controller.give_back(&[], "n1", MEASURED, &watch).await.unwrap();
-    assert_eq!((back.draining(), back.reason.as_deref()), (true, Some("NHC: fan 3")));
+    slurm
+        .run(
+            "scontrol",
+            &["update", "nodename=n1", "state=drain", "reason=NHC: fan 3"],
+        )
+        .await;
+    let back = controller
+        .give_back(&[], "n1", MEASURED, &watch)
+        .await
+        .unwrap();
+    assert_eq!(
+        (back.draining(), back.reason.as_deref()),
+        (true, Some("NHC: fan 3"))
+    );
     let nobodys = controller.give_back(&[], "n2", MEASURED, &watch).await;
-    assert!(matches!(nobodys, Err(SlurmError::NotListed { .. })), "{nobodys:?}");
-    slurm.run("scontrol", &["update", "nodename=n1", "state=resume"]).await;
+    assert!(
+        matches!(nobodys, Err(SlurmError::NotListed { .. })),
+        "{nobodys:?}"
+    );
+    slurm
+        .run("scontrol", &["update", "nodename=n1", "state=resume"])
+        .await;
 
     // The profile asks for more memory than the machine has: the controller itself refuses the node.
     nodes[0].real_memory *= 100;
@@ -266,5 +491,9 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
         admitted = controller.admit(&nodes, "n1", &short).await;
     }
     let refused = admitted.unwrap_err();
-    assert!(refused.to_string().contains("Low RealMemory"), "{refused}\n{}", slurm.log());
+    assert!(
+        refused.to_string().contains("Low RealMemory"),
+        "{refused}\n{}",
+        slurm.log()
+    );
 }

@@ -31,13 +31,18 @@ impl PrivateSlurm {
     /// Starts a controller without nodes.
     pub(super) async fn start() -> Self {
         for program in ["munged", "slurmctld", "slurmd", "scontrol", "srun"] {
-            let found = ["/usr/sbin", "/usr/bin"].iter().any(|dir| Path::new(dir).join(program).exists());
+            let found = ["/usr/sbin", "/usr/bin"]
+                .iter()
+                .any(|dir| Path::new(dir).join(program).exists());
             assert!(
                 found,
                 "{program} is missing: apt-get install munge slurmctld slurmd slurm-client slurm-wlm-basic-plugins"
             );
         }
-        let dir = tempfile::Builder::new().prefix("muster-slurm").tempdir().unwrap();
+        let dir = tempfile::Builder::new()
+            .prefix("muster-slurm")
+            .tempdir()
+            .unwrap();
         let etc = dir.path().join("etc");
         for sub in ["etc", "run", "log", "state", "spool"] {
             std::fs::create_dir(dir.path().join(sub)).unwrap();
@@ -52,8 +57,17 @@ impl PrivateSlurm {
             partition: "cpu".into(),
             address: "127.0.0.1".into(),
         };
-        let tasks = vec![tokio::spawn(keep_slurmctld(dir.path().to_owned(), Arc::clone(&stop_slurmctld)))];
-        let slurm = Self { dir, cluster, stop_slurmctld, tasks, _munged: munged };
+        let tasks = vec![tokio::spawn(keep_slurmctld(
+            dir.path().to_owned(),
+            Arc::clone(&stop_slurmctld),
+        ))];
+        let slurm = Self {
+            dir,
+            cluster,
+            stop_slurmctld,
+            tasks,
+            _munged: munged,
+        };
         slurm.until("scontrol", &["ping"], "is UP").await;
         slurm
     }
@@ -63,7 +77,10 @@ impl PrivateSlurm {
         let (dir, conf) = (self.dir.path().to_owned(), self.cluster.conf.clone());
         self.tasks.push(tokio::spawn(async move {
             loop {
-                let mut slurmd = quiet("slurmd", &dir).args(["-D", "-N", name, "-f", &conf]).spawn().unwrap();
+                let mut slurmd = quiet("slurmd", &dir)
+                    .args(["-D", "-N", name, "-f", &conf])
+                    .spawn()
+                    .unwrap();
                 _ = slurmd.wait().await;
                 tokio::time::sleep(Duration::from_millis(300)).await;
             }
@@ -73,8 +90,13 @@ impl PrivateSlurm {
     /// Has slurmctld ended and started again.
     pub(super) async fn restart(&self) {
         let before = self.run("scontrol", &["show", "config"]).await;
-        let boot =
-            |config: &str| config.lines().find(|line| line.starts_with("BOOT_TIME")).unwrap_or_default().to_owned();
+        let boot = |config: &str| {
+            config
+                .lines()
+                .find(|line| line.starts_with("BOOT_TIME"))
+                .unwrap_or_default()
+                .to_owned()
+        };
         // The controller's start is told to the second.
         tokio::time::sleep(Duration::from_millis(1100)).await;
         self.stop_slurmctld.notify_one();
@@ -91,9 +113,17 @@ impl PrivateSlurm {
     /// Output of one of Slurm's programs, errors included.
     pub(super) async fn run(&self, program: &str, arguments: &[&str]) -> String {
         let mut command = Command::new(program);
-        command.args(arguments).env("SLURM_CONF", &self.cluster.conf).current_dir(self.dir.path()).kill_on_drop(true);
-        let output = tokio::time::timeout(Duration::from_secs(30), command.output()).await.expect("in time").unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+        command
+            .args(arguments)
+            .env("SLURM_CONF", &self.cluster.conf)
+            .current_dir(self.dir.path())
+            .kill_on_drop(true);
+        let output = tokio::time::timeout(Duration::from_secs(30), command.output())
+            .await
+            .expect("in time")
+            .unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr)
     }
 
     pub(super) async fn until(&self, program: &str, arguments: &[&str], wanted: &str) {
@@ -105,7 +135,10 @@ impl PrivateSlurm {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        panic!("{program} {arguments:?} never showed {wanted:?}: {seen}\n{}", self.log());
+        panic!(
+            "{program} {arguments:?} never showed {wanted:?}: {seen}\n{}",
+            self.log()
+        );
     }
 
     pub(super) fn log(&self) -> String {
@@ -120,7 +153,10 @@ impl PrivateSlurm {
     pub(super) async fn this_machine(&self, name: &str) -> SlurmNode {
         let text = self.run("slurmd", &["-C"]).await;
         let number = |field: &str| {
-            let word = text.split_whitespace().find_map(|word| word.strip_prefix(field)).expect(field);
+            let word = text
+                .split_whitespace()
+                .find_map(|word| word.strip_prefix(field))
+                .expect(field);
             word.parse::<u32>().unwrap()
         };
         SlurmNode {
@@ -139,14 +175,24 @@ impl PrivateSlurm {
 
 fn quiet(program: &str, dir: &Path) -> Command {
     let mut command = Command::new(program);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir(dir).kill_on_drop(true);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .current_dir(dir)
+        .kill_on_drop(true);
     command
 }
 
 async fn start_munged(dir: &Path) -> Child {
     use std::os::unix::fs::OpenOptionsExt as _;
     let key = dir.join("etc/munge.key");
-    let mut file = std::fs::OpenOptions::new().create_new(true).write(true).mode(0o400).open(&key).unwrap();
+    let mut file = std::fs::OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(0o400)
+        .open(&key)
+        .unwrap();
     std::io::Write::write_all(&mut file, &rand::random::<[u8; 128]>()).unwrap();
     let option = |name: &str, path: &str| format!("--{name}={}", dir.join(path).display());
     let munged = quiet("munged", dir)
@@ -156,7 +202,10 @@ async fn start_munged(dir: &Path) -> Child {
             option("socket", "run/munge.socket"),
             option("pid-file", "run/munged.pid"),
         ])
-        .args([option("log-file", "log/munged.log"), option("seed-file", "state/munge.seed")])
+        .args([
+            option("log-file", "log/munged.log"),
+            option("seed-file", "state/munge.seed"),
+        ])
         .spawn()
         .unwrap();
     for _ in 0..50 {
@@ -165,14 +214,21 @@ async fn start_munged(dir: &Path) -> Child {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("munged did not start: {}", std::fs::read_to_string(dir.join("log/munged.log")).unwrap_or_default());
+    panic!(
+        "munged did not start: {}",
+        std::fs::read_to_string(dir.join("log/munged.log")).unwrap_or_default()
+    );
 }
 
 /// Starts slurmctld again whenever it ends, as a service manager does.
 async fn keep_slurmctld(dir: PathBuf, stop: Arc<Notify>) {
     loop {
         let conf = dir.join("etc/slurm.conf");
-        let mut slurmctld = quiet("slurmctld", &dir).args(["-D", "-f"]).arg(conf).spawn().unwrap();
+        let mut slurmctld = quiet("slurmctld", &dir)
+            .args(["-D", "-f"])
+            .arg(conf)
+            .spawn()
+            .unwrap();
         tokio::select! {
             _ = slurmctld.wait() => {}
             () = stop.notified() => {
@@ -186,13 +242,20 @@ async fn keep_slurmctld(dir: PathBuf, stop: Arc<Notify>) {
 }
 
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 fn write_configuration(dir: &Path) {
     let host = nix::unistd::gethostname().unwrap().into_string().unwrap();
     let host = host.split('.').next().unwrap();
-    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid())
+        .unwrap()
+        .unwrap()
+        .name;
     let (controller, slurmd, dir_text) = (free_port(), free_port(), dir.display());
     let etc = dir.join("etc");
     let conf = format!(
@@ -215,6 +278,10 @@ ReturnToService=0\nSlurmdTimeout=30\nTreeWidth=65533\nInclude muster-nodes.conf\
 /// The hook a site installs, in the words of a site whose service manager starts slurmctld again by itself.
 pub(super) fn install_hook(slurm: &PrivateSlurm) {
     use std::os::unix::fs::PermissionsExt as _;
-    std::fs::write(slurm.hook(), "#!/bin/sh\nexec scontrol shutdown slurmctld\n").unwrap();
+    std::fs::write(
+        slurm.hook(),
+        "#!/bin/sh\nexec scontrol shutdown slurmctld\n",
+    )
+    .unwrap();
     std::fs::set_permissions(slurm.hook(), std::fs::Permissions::from_mode(0o755)).unwrap();
 }

@@ -10,7 +10,11 @@ use crate::bmc::tests::hardware::{Hardware, Mood};
 
 fn fast() -> Limits {
     let soon = Duration::from_millis(400);
-    Limits { update: soon, boot: soon, ..limits() }
+    Limits {
+        update: soon,
+        boot: soon,
+        ..limits()
+    }
 }
 
 /// What is wanted of the fake, which has BIOS 2.1, BMC 1.0, no SR-IOV.
@@ -21,13 +25,24 @@ struct Wish {
 
 fn update(component: &str, version: &str, class: UpdateClass) -> Wish {
     let image = Some(Digest::of(b"image"));
-    let firmware = vec![WantedFirmware { component: component.into(), version: version.into(), image, class }];
-    Wish { firmware, bios: BTreeMap::new() }
+    let firmware = vec![WantedFirmware {
+        component: component.into(),
+        version: version.into(),
+        image,
+        class,
+    }];
+    Wish {
+        firmware,
+        bios: BTreeMap::new(),
+    }
 }
 
 fn sriov() -> Wish {
     let bios = [("Sriov".to_owned(), BiosValue::Text("Enabled".into()))].into();
-    Wish { firmware: Vec::new(), bios }
+    Wish {
+        firmware: Vec::new(),
+        bios,
+    }
 }
 
 async fn fake(mood: Mood) -> FakeBmc {
@@ -63,14 +78,22 @@ impl World {
 /// What the job ended with: what was changed, or why not.
 fn told(outcome: Outcome) -> Result<Vec<String>, Failure> {
     match outcome {
-        Outcome::Succeeded { result: JobResult::Firmware { changed, .. } } => Ok(changed),
+        Outcome::Succeeded {
+            result: JobResult::Firmware { changed, .. },
+        } => Ok(changed),
         Outcome::Failed { failure } => Err(failure),
         other => panic!("{other:?}"),
     }
 }
 
 fn former(act: &str) -> ActRecord {
-    ActRecord { attempt: 1, act: act.into(), before: "power off".into(), started_at: Timestamp::UNIX_EPOCH, age_s: 40 }
+    ActRecord {
+        attempt: 1,
+        act: act.into(),
+        before: "power off".into(),
+        started_at: Timestamp::UNIX_EPOCH,
+        age_s: 40,
+    }
 }
 
 #[tokio::test]
@@ -80,11 +103,24 @@ async fn settings_are_asked_for_hold_after_one_restart_and_are_left_alone_then()
     bmc.state().power = "On";
     let changed = told(world.set(&bmc.target, sriov(), Vec::new()).await).unwrap();
     assert_eq!(changed, ["bios Sriov is Enabled, it was Disabled"]);
-    assert_eq!(bmc.state().resets, ["ForceOff", "On"], "off first, then on by the one act");
+    assert_eq!(
+        bmc.state().resets,
+        ["ForceOff", "On"],
+        "off first, then on by the one act"
+    );
     let sent = bmc.state().hardware.as_ref().unwrap().settings.clone();
-    assert_eq!((sent.len(), sent[0]["@Redfish.SettingsApplyTime"]["ApplyTime"].as_str()), (1, Some("OnReset")));
+    assert_eq!(
+        (
+            sent.len(),
+            sent[0]["@Redfish.SettingsApplyTime"]["ApplyTime"].as_str()
+        ),
+        (1, Some("OnReset"))
+    );
     assert_eq!(world.acts().len(), 1);
-    assert_eq!(told(world.set(&bmc.target, sriov(), Vec::new()).await).unwrap(), [] as [&str; 0]);
+    assert_eq!(
+        told(world.set(&bmc.target, sriov(), Vec::new()).await).unwrap(),
+        [] as [&str; 0]
+    );
     assert_eq!(bmc.state().resets.len(), 2, "what holds is not touched");
 }
 
@@ -93,32 +129,70 @@ async fn a_look_changes_nothing_and_says_what_it_could_not_see() {
     let mut world = World::new(fast()).await;
     let bmc = fake(Mood::Well).await;
     let look = world.order(&bmc.target, sriov(), None);
-    let Outcome::Succeeded { result: JobResult::Firmware { inventory, changed } } =
-        world.outcome_of(look.clone(), Vec::new()).await
+    let Outcome::Succeeded {
+        result: JobResult::Firmware { inventory, changed },
+    } = world.outcome_of(look.clone(), Vec::new()).await
     else {
         panic!("it looks")
     };
-    assert_eq!((inventory.firmware.len(), changed.len(), inventory.unread.len()), (3, 0, 0));
-    assert!(bmc.state().resets.is_empty() && bmc.state().hardware.as_ref().unwrap().settings.is_empty());
+    assert_eq!(
+        (
+            inventory.firmware.len(),
+            changed.len(),
+            inventory.unread.len()
+        ),
+        (3, 0, 0)
+    );
+    assert!(
+        bmc.state().resets.is_empty() && bmc.state().hardware.as_ref().unwrap().settings.is_empty()
+    );
     bmc.state().password = "changed".into();
-    let Outcome::Succeeded { result: JobResult::Firmware { inventory, .. } } = world.outcome_of(look, Vec::new()).await
+    let Outcome::Succeeded {
+        result: JobResult::Firmware { inventory, .. },
+    } = world.outcome_of(look, Vec::new()).await
     else {
         panic!("a BMC that is not heard stops no look")
     };
-    assert!(inventory.unread[0].contains("refuses these credentials"), "{inventory:?}");
+    assert!(
+        inventory.unread[0].contains("refuses these credentials"),
+        "{inventory:?}"
+    );
     // Nor does one that is not there, of a machine that is known; one that is another machine's is no witness.
-    let known = |uuid: &str| Some(Machine { uuid: Some(uuid.into()), serial: None });
-    let [own, other] = ["4c4c4544-0043-4810-8052-b4c04f4e3132", "4c4c4544-0043-4810-8052-b4c04f4e3133"];
-    let silent = BmcTarget { port: 1, machine: known(own), ..bmc.target.clone() };
+    let known = |uuid: &str| {
+        Some(Machine {
+            uuid: Some(uuid.into()),
+            serial: None,
+        })
+    };
+    let [own, other] = [
+        "4c4c4544-0043-4810-8052-b4c04f4e3132",
+        "4c4c4544-0043-4810-8052-b4c04f4e3133",
+    ];
+    let silent = BmcTarget {
+        port: 1,
+        machine: known(own),
+        ..bmc.target.clone()
+    };
     let look = world.order(&silent, sriov(), None);
-    let Outcome::Succeeded { result: JobResult::Firmware { inventory, .. } } = world.outcome_of(look, Vec::new()).await
+    let Outcome::Succeeded {
+        result: JobResult::Firmware { inventory, .. },
+    } = world.outcome_of(look, Vec::new()).await
     else {
         panic!("a BMC that is not there stops no look")
     };
     assert_eq!(inventory.unread.len(), 1, "{inventory:?}");
     bmc.state().password = "secret".into();
-    let look = world.order(&BmcTarget { machine: known(other), ..bmc.target.clone() }, sriov(), None);
-    let Outcome::Failed { failure } = world.outcome_of(look, Vec::new()).await else { panic!("another machine") };
+    let look = world.order(
+        &BmcTarget {
+            machine: known(other),
+            ..bmc.target.clone()
+        },
+        sriov(),
+        None,
+    );
+    let Outcome::Failed { failure } = world.outcome_of(look, Vec::new()).await else {
+        panic!("another machine")
+    };
     assert_eq!(failure.code, "identity_mismatch");
 }
 
@@ -127,52 +201,139 @@ async fn settings_that_are_dropped_or_lost_fail_with_both_values() {
     let mut world = World::new(fast()).await;
     let bmc = fake(Mood::SettingsDropped).await;
     let failure = told(world.set(&bmc.target, sriov(), Vec::new()).await).unwrap_err();
-    assert_eq!((failure.code.as_str(), failure.retryable), ("bios_settings_dropped", false), "{}", failure.message);
-    assert!(failure.message.contains("Sriov as Disabled"), "{}", failure.message);
+    assert_eq!(
+        (failure.code.as_str(), failure.retryable),
+        ("bios_settings_dropped", false),
+        "{}",
+        failure.message
+    );
+    assert!(
+        failure.message.contains("Sriov as Disabled"),
+        "{}",
+        failure.message
+    );
     assert!(bmc.state().resets.is_empty(), "no restart for nothing");
 
     let bmc = fake(Mood::SettingsLost).await;
     let failure = told(world.set(&bmc.target, sriov(), Vec::new()).await).unwrap_err();
-    assert_eq!((failure.code.as_str(), failure.retryable), ("firmware_unchanged", false));
-    assert!(failure.message.contains("bios Sriov is Disabled, wanted Enabled"), "{}", failure.message);
+    assert_eq!(
+        (failure.code.as_str(), failure.retryable),
+        ("firmware_unchanged", false)
+    );
+    assert!(
+        failure
+            .message
+            .contains("bios Sriov is Disabled, wanted Enabled"),
+        "{}",
+        failure.message
+    );
     assert_eq!(bmc.state().resets, ["On"], "and no second one");
 }
 
 #[tokio::test]
 async fn an_update_is_fetched_from_the_site_followed_and_read_back() {
     let mut world = World::new(fast()).await;
-    for (mood, restarts) in [(Mood::Well, 0), (Mood::BusyMeanwhile, 0), (Mood::NoTargets, 0)] {
+    for (mood, restarts) in [
+        (Mood::Well, 0),
+        (Mood::BusyMeanwhile, 0),
+        (Mood::NoTargets, 0),
+    ] {
         let bmc = fake(mood).await;
-        let changed = told(world.set(&bmc.target, update("BMC", "1.1", UpdateClass::None), Vec::new()).await).unwrap();
+        let changed = told(
+            world
+                .set(
+                    &bmc.target,
+                    update("BMC", "1.1", UpdateClass::None),
+                    Vec::new(),
+                )
+                .await,
+        )
+        .unwrap();
         assert_eq!(changed, ["firmware BMC is 1.1, it was 1.0"], "{mood:?}");
         let sent = bmc.state().hardware.as_ref().unwrap().updates.clone();
-        let image = format!("http://10.77.0.1:8090/boot/v1/blob/sha256/{}", Digest::of(b"image").hex());
-        assert_eq!((sent.len(), sent[0]["ImageURI"].as_str()), (1, Some(image.as_str())), "{mood:?}");
+        let image = format!(
+            "http://10.77.0.1:8090/boot/v1/blob/sha256/{}",
+            Digest::of(b"image").hex()
+        );
+        assert_eq!(
+            (sent.len(), sent[0]["ImageURI"].as_str()),
+            (1, Some(image.as_str())),
+            "{mood:?}"
+        );
         assert_eq!(sent[0]["Targets"].is_null(), mood == Mood::NoTargets);
-        assert_eq!(bmc.state().resets.len(), restarts, "a BMC restarts by itself");
+        assert_eq!(
+            bmc.state().resets.len(),
+            restarts,
+            "a BMC restarts by itself"
+        );
     }
     let bmc = fake(Mood::Well).await;
     bmc.state().hardware.as_mut().unwrap().brings = ("BIOS", "2.2");
-    let changed = told(world.set(&bmc.target, update("bios", "2.2", UpdateClass::Reboot), Vec::new()).await).unwrap();
+    let changed = told(
+        world
+            .set(
+                &bmc.target,
+                update("bios", "2.2", UpdateClass::Reboot),
+                Vec::new(),
+            )
+            .await,
+    )
+    .unwrap();
     assert_eq!(changed, ["firmware bios is 2.2, it was 2.1"]);
-    assert_eq!(bmc.state().resets, ["On"], "it was off, and is started for it");
+    assert_eq!(
+        bmc.state().resets,
+        ["On"],
+        "it was off, and is started for it"
+    );
     let acts: Vec<String> = world.acts().into_iter().map(|(act, _)| act).collect();
-    assert!(acts.ends_with(&["update bios".to_owned(), "power_on".to_owned()]), "{acts:?}");
+    assert!(
+        acts.ends_with(&["update bios".to_owned(), "power_on".to_owned()]),
+        "{acts:?}"
+    );
 }
 
 #[tokio::test]
 async fn an_update_that_goes_wrong_says_what_the_bmc_said_and_is_not_tried_again() {
     let mut world = World::new(fast()).await;
     for (mood, code, says) in [
-        (Mood::TaskFails, "firmware_update_failed", "The image's signature is not valid."),
-        (Mood::TaskNeverEnds, "firmware_update_endless", "cut no power"),
-        (Mood::Unchanged, "firmware_unchanged", "firmware BMC is 1.0, wanted 1.1"),
+        (
+            Mood::TaskFails,
+            "firmware_update_failed",
+            "The image's signature is not valid.",
+        ),
+        (
+            Mood::TaskNeverEnds,
+            "firmware_update_endless",
+            "cut no power",
+        ),
+        (
+            Mood::Unchanged,
+            "firmware_unchanged",
+            "firmware BMC is 1.0, wanted 1.1",
+        ),
     ] {
         let bmc = fake(mood).await;
-        let failure =
-            told(world.set(&bmc.target, update("BMC", "1.1", UpdateClass::None), Vec::new()).await).unwrap_err();
-        assert_eq!((failure.code.as_str(), failure.retryable), (code, false), "{mood:?}: {}", failure.message);
-        assert!(failure.message.contains(says), "{mood:?}: {}", failure.message);
+        let failure = told(
+            world
+                .set(
+                    &bmc.target,
+                    update("BMC", "1.1", UpdateClass::None),
+                    Vec::new(),
+                )
+                .await,
+        )
+        .unwrap_err();
+        assert_eq!(
+            (failure.code.as_str(), failure.retryable),
+            (code, false),
+            "{mood:?}: {}",
+            failure.message
+        );
+        assert!(
+            failure.message.contains(says),
+            "{mood:?}: {}",
+            failure.message
+        );
         let updates = bmc.state().hardware.as_ref().unwrap().updates.len();
         assert_eq!((updates, bmc.state().resets.len()), (1, 0), "{mood:?}");
     }
@@ -185,26 +346,56 @@ async fn a_successor_reads_what_is_there_and_sends_nothing_twice() {
     let wish = || update("BMC", "1.1", UpdateClass::None);
     let bmc = fake(Mood::Well).await;
     bmc.state().hardware.as_mut().unwrap().runs = true;
-    let changed = told(world.set(&bmc.target, wish(), vec![former("update BMC")]).await).unwrap();
+    let changed = told(
+        world
+            .set(&bmc.target, wish(), vec![former("update BMC")])
+            .await,
+    )
+    .unwrap();
     assert_eq!(changed, ["firmware BMC is 1.1, it was 1.0"]);
-    assert!(bmc.state().hardware.as_ref().unwrap().updates.is_empty(), "it is followed");
+    assert!(
+        bmc.state().hardware.as_ref().unwrap().updates.is_empty(),
+        "it is followed"
+    );
 
     let done = fake(Mood::Well).await;
-    done.state().hardware.as_mut().unwrap().versions.insert("BMC", "1.1".into());
-    let changed = told(world.set(&done.target, wish(), vec![former("update BMC")]).await).unwrap();
+    done.state()
+        .hardware
+        .as_mut()
+        .unwrap()
+        .versions
+        .insert("BMC", "1.1".into());
+    let changed = told(
+        world
+            .set(&done.target, wish(), vec![former("update BMC")])
+            .await,
+    )
+    .unwrap();
     assert_eq!(changed, [] as [&str; 0]);
 
     // Off, with the restart committed: the half that is left is to switch it on.
     let halved = fake(Mood::Well).await;
     halved.state().hardware.as_mut().unwrap().mood = Mood::Well;
     let bios = json_settings("Enabled");
-    let (status, _) =
-        halved.state().hardware.as_mut().unwrap().serve("PATCH", "/redfish/v1/Systems/1/Bios/Settings", &bios);
+    let (status, _) = halved.state().hardware.as_mut().unwrap().serve(
+        "PATCH",
+        "/redfish/v1/Systems/1/Bios/Settings",
+        &bios,
+    );
     assert_eq!(status, 200);
-    let changed = told(world.set(&halved.target, sriov(), vec![former("power_on")]).await).unwrap();
+    let changed = told(
+        world
+            .set(&halved.target, sriov(), vec![former("power_on")])
+            .await,
+    )
+    .unwrap();
     assert_eq!(changed, ["bios Sriov is Enabled, it was Disabled"]);
     assert_eq!(halved.state().resets, ["On"]);
-    assert_eq!(halved.state().hardware.as_ref().unwrap().settings.len(), 1, "they were pending already");
+    assert_eq!(
+        halved.state().hardware.as_ref().unwrap().settings.len(),
+        1,
+        "they were pending already"
+    );
 }
 
 fn json_settings(sriov: &str) -> serde_json::Value {
@@ -215,15 +406,33 @@ fn json_settings(sriov: &str) -> serde_json::Value {
 #[tokio::test]
 async fn what_writes_firmware_is_not_stopped_and_a_look_is() {
     let (server, pause) = (FakeServer::start().await, Duration::from_millis(200));
-    let limits = Limits { ask_again: pause, update: pause * 20, ..fast() };
+    let limits = Limits {
+        ask_again: pause,
+        update: pause * 20,
+        ..fast()
+    };
     // It hears of it within a tenth of a second, and the update takes several.
     let (agent, _dir) = agent_with(&server, Duration::from_millis(300), Bmcs::new(limits)).await;
-    let mut world = World { server, agent, _dir };
+    let mut world = World {
+        server,
+        agent,
+        _dir,
+    };
     world.server.ledger.lock().unwrap().cancel = true;
     let bmc = fake(Mood::Well).await;
-    let outcome = world.set(&bmc.target, update("BMC", "1.1", UpdateClass::None), Vec::new()).await;
+    let outcome = world
+        .set(
+            &bmc.target,
+            update("BMC", "1.1", UpdateClass::None),
+            Vec::new(),
+        )
+        .await;
     assert_eq!(told(outcome).unwrap(), ["firmware BMC is 1.1, it was 1.0"]);
     let look = world.order(&bmc.target, sriov(), None);
     assert!(crate::work::jobs::may_be_stopped(&look));
-    assert!(!crate::work::jobs::may_be_stopped(&world.order(&bmc.target, sriov(), Some(PermitId::new()))));
+    assert!(!crate::work::jobs::may_be_stopped(&world.order(
+        &bmc.target,
+        sriov(),
+        Some(PermitId::new())
+    )));
 }

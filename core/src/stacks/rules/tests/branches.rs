@@ -24,12 +24,22 @@ const BRANCHES: [(&str, &str, &str, u32); 13] = [
 
 /// The whole Hopper stack with another driver, toolkit and DCGM.
 fn packages(driver: &str, toolkit: &str, dcgm: u32) -> Value {
-    let mut packages = json!({ "cuda-toolkit-12-8": null, "datacenter-gpu-manager-4-cuda13": null });
-    let parts = ["nvidia-open", "nvidia-kernel-open-dkms", "libcuda1", "nvidia-modprobe"];
-    for part in parts.into_iter().chain(["nvidia-fabricmanager", "libnvidia-nscq", "libnvsdm"]) {
+    let mut packages =
+        json!({ "cuda-toolkit-12-8": null, "datacenter-gpu-manager-4-cuda13": null });
+    let parts = [
+        "nvidia-open",
+        "nvidia-kernel-open-dkms",
+        "libcuda1",
+        "nvidia-modprobe",
+    ];
+    for part in parts
+        .into_iter()
+        .chain(["nvidia-fabricmanager", "libnvidia-nscq", "libnvsdm"])
+    {
         packages[part] = json!(format!("{driver}-1"));
     }
-    packages[format!("cuda-toolkit-{}", toolkit.replace('.', "-"))] = json!(format!("{toolkit}.0-1"));
+    packages[format!("cuda-toolkit-{}", toolkit.replace('.', "-"))] =
+        json!(format!("{toolkit}.0-1"));
     packages[format!("datacenter-gpu-manager-4-cuda{dcgm}")] = json!("1:4.6.0-1");
     packages
 }
@@ -40,8 +50,17 @@ fn every_branch_goes_with_its_cuda_and_dcgm_and_with_nothing_newer() {
         let whole = stack(&packages(driver, toolkit, major), &json!({}));
         assert_eq!(refused(&whole), Vec::new(), "{driver} with CUDA {toolkit}");
         let step = refused(&stack(&packages(driver, newer, major), &json!({})));
-        assert!(step.iter().any(|(rule, _)| rule == "R2"), "{driver} with CUDA {newer}: {step:?}");
-        let other = refused(&stack(&packages(driver, toolkit, if major == 12 { 13 } else { 12 }), &json!({})));
-        assert!(other.iter().any(|(rule, _)| rule == "R11"), "{driver} with DCGM of another CUDA: {other:?}");
+        assert!(
+            step.iter().any(|(rule, _)| rule == "R2"),
+            "{driver} with CUDA {newer}: {step:?}"
+        );
+        let other = refused(&stack(
+            &packages(driver, toolkit, if major == 12 { 13 } else { 12 }),
+            &json!({}),
+        ));
+        assert!(
+            other.iter().any(|(rule, _)| rule == "R11"),
+            "{driver} with DCGM of another CUDA: {other:?}"
+        );
     }
 }

@@ -31,7 +31,12 @@ fn stack(packages: &Value, change: &Value) -> StackSpec {
     });
     for (name, version) in packages.as_object().expect("packages") {
         match version {
-            Value::Null => _ = stack["packages"].as_object_mut().expect("packages").remove(name),
+            Value::Null => {
+                _ = stack["packages"]
+                    .as_object_mut()
+                    .expect("packages")
+                    .remove(name)
+            }
             version => stack["packages"][name] = version.clone(),
         }
     }
@@ -42,13 +47,28 @@ fn stack(packages: &Value, change: &Value) -> StackSpec {
 }
 
 fn refused(stack: &StackSpec) -> Vec<(String, String)> {
-    let subject = Subject { stack, image: None, facts: None };
-    let found = findings(subject).into_iter().filter(|finding| finding.level == Level::Refused);
-    found.map(|finding| (finding.rule, finding.sentence)).collect()
+    let subject = Subject {
+        stack,
+        image: None,
+        facts: None,
+    };
+    let found = findings(subject)
+        .into_iter()
+        .filter(|finding| finding.level == Level::Refused);
+    found
+        .map(|finding| (finding.rule, finding.sentence))
+        .collect()
 }
 
 /// The rule, packages that differ from the whole Hopper stack, what else differs, and what the sentence must say. And the same set right.
-type Tuple = (&'static str, Value, Value, &'static [&'static str], Value, Value);
+type Tuple = (
+    &'static str,
+    Value,
+    Value,
+    &'static [&'static str],
+    Value,
+    Value,
+);
 
 #[expect(clippy::too_many_lines, reason = "a table, a row for each tuple")]
 fn wrong_tuples() -> Vec<Tuple> {
@@ -78,7 +98,12 @@ fn wrong_tuples() -> Vec<Tuple> {
             "libnvidia-nscq",
             "libnvsdm",
         ];
-        Value::Object(names.into_iter().map(|name| (name.to_owned(), json!(version))).collect())
+        Value::Object(
+            names
+                .into_iter()
+                .map(|name| (name.to_owned(), json!(version)))
+                .collect(),
+        )
     };
     let mut old = all("550.90.07-1");
     old["datacenter-gpu-manager-4-cuda12"] = json!("1:4.6.0-1");
@@ -87,13 +112,25 @@ fn wrong_tuples() -> Vec<Tuple> {
     let newer = |toolkit: &str| {
         let mut packages = new.clone();
         packages["cuda-toolkit-12-8"] = Value::Null;
-        packages[toolkit] = json!(format!("{}.0-1", toolkit.trim_start_matches("cuda-toolkit-").replace('-', ".")));
+        packages[toolkit] = json!(format!(
+            "{}.0-1",
+            toolkit
+                .trim_start_matches("cuda-toolkit-")
+                .replace('-', ".")
+        ));
         packages
     };
     let peermem = || json!({ "modules_load": ["nvidia_peermem"] });
     let built = "linux-modules-nvidia-580-server-open-6.1.0-40-amd64";
     vec![
-        ("R1", old, none(), &["cuda-toolkit-12-8 12.8.1-1", "570.124.06", "550.90.07-1"], new.clone(), none()),
+        (
+            "R1",
+            old,
+            none(),
+            &["cuda-toolkit-12-8 12.8.1-1", "570.124.06", "550.90.07-1"],
+            new.clone(),
+            none(),
+        ),
         (
             "R2",
             newer("cuda-toolkit-12-9"),
@@ -110,15 +147,47 @@ fn wrong_tuples() -> Vec<Tuple> {
             none(),
             none(),
         ),
-        ("R4", json!({ "libnvidia-nscq": "580.95.05-1" }), none(), &["libnvidia-nscq 580.95.05-1"], none(), none()),
-        ("R5", none(), blackwell(&["mlx5_core"]), &["nvlsm, infiniband diags"], nvlsm(), blackwell(&["mlx5_core"])),
-        ("R5", nvlsm(), blackwell(&[]), &["mlx5_core in modules_load"], nvlsm(), blackwell(&["mlx5-core"])),
-        ("R5", json!({ "nvidia-fabricmanager": null }), none(), &["fabric manager"], none(), none()),
+        (
+            "R4",
+            json!({ "libnvidia-nscq": "580.95.05-1" }),
+            none(),
+            &["libnvidia-nscq 580.95.05-1"],
+            none(),
+            none(),
+        ),
+        (
+            "R5",
+            none(),
+            blackwell(&["mlx5_core"]),
+            &["nvlsm, infiniband diags"],
+            nvlsm(),
+            blackwell(&["mlx5_core"]),
+        ),
+        (
+            "R5",
+            nvlsm(),
+            blackwell(&[]),
+            &["mlx5_core in modules_load"],
+            nvlsm(),
+            blackwell(&["mlx5-core"]),
+        ),
+        (
+            "R5",
+            json!({ "nvidia-fabricmanager": null }),
+            none(),
+            &["fabric manager"],
+            none(),
+            none(),
+        ),
         (
             "R6",
             json!({ "nvidia-open": null, "nvidia-kernel-open-dkms": null, "cuda-drivers": "580.126.20-1", "nvlsm": "1", "infiniband-diags": "1" }),
             blackwell(&["mlx5_core"]),
-            &["cuda-drivers 580.126.20-1", "open kernel modules only", "blackwell"],
+            &[
+                "cuda-drivers 580.126.20-1",
+                "open kernel modules only",
+                "blackwell",
+            ],
             nvlsm(),
             blackwell(&["mlx5_core"]),
         ),
@@ -253,8 +322,22 @@ fn wrong_tuples() -> Vec<Tuple> {
             large(),
             grace(both),
         ),
-        ("R14", large(), grace(channel), &["NVreg_CoherentGPUMemoryMode=driver"], large(), grace(both)),
-        ("R14", json!({}), grace(channel), &["kernel 64k"], large(), grace(both)),
+        (
+            "R14",
+            large(),
+            grace(channel),
+            &["NVreg_CoherentGPUMemoryMode=driver"],
+            large(),
+            grace(both),
+        ),
+        (
+            "R14",
+            json!({}),
+            grace(channel),
+            &["kernel 64k"],
+            large(),
+            grace(both),
+        ),
         (
             "R15",
             json!({ "slurmd": "24.11.5-1" }),
@@ -291,7 +374,11 @@ fn wrong_tuples() -> Vec<Tuple> {
             "R17",
             json!({ "rocm": "6.1.3.60103-122~22.04", "amdgpu-dkms": "1:6.12.12.60404-2202139.22.04" }),
             none(),
-            &["rocm 6.1.3.60103-122~22.04", "amdgpu-dkms 1:6.12.12.60404-2202139.22.04", "ROCm 6.2 to 7.1"],
+            &[
+                "rocm 6.1.3.60103-122~22.04",
+                "amdgpu-dkms 1:6.12.12.60404-2202139.22.04",
+                "ROCm 6.2 to 7.1",
+            ],
             json!({ "rocm": "6.4.4.60404-129~22.04", "amdgpu-dkms": "1:6.12.12.60404-2202139.22.04" }),
             none(),
         ),
@@ -308,25 +395,52 @@ fn wrong_tuples() -> Vec<Tuple> {
 
 #[test]
 fn every_rule_refuses_its_wrong_tuple_and_takes_the_right_one() {
-    let tuples = [wrong_tuples(), modules::wrong_tuples(), storage::wrong_tuples()];
+    let tuples = [
+        wrong_tuples(),
+        modules::wrong_tuples(),
+        storage::wrong_tuples(),
+    ];
     for (rule, packages, change, says, right, right_change) in tuples.into_iter().flatten() {
         let wrong = refused(&stack(&packages, &change));
-        let by_rule: Vec<&String> = wrong.iter().filter(|(by, _)| by == rule).map(|(_, sentence)| sentence).collect();
-        let fits = by_rule.iter().any(|sentence| says.iter().all(|word| sentence.contains(word)));
-        assert!(fits, "{rule} {packages} {change} must be refused saying {says:?}: {wrong:#?}");
+        let by_rule: Vec<&String> = wrong
+            .iter()
+            .filter(|(by, _)| by == rule)
+            .map(|(_, sentence)| sentence)
+            .collect();
+        let fits = by_rule
+            .iter()
+            .any(|sentence| says.iter().all(|word| sentence.contains(word)));
+        assert!(
+            fits,
+            "{rule} {packages} {change} must be refused saying {says:?}: {wrong:#?}"
+        );
         let right = refused(&stack(&right, &right_change));
         // The old driver of R1 and R2 brings what other rules ask for; a right tuple is right by every rule.
-        assert!(right.iter().all(|(by, _)| by != rule), "{rule} must take the right one: {right:#?}");
+        assert!(
+            right.iter().all(|(by, _)| by != rule),
+            "{rule} must take the right one: {right:#?}"
+        );
     }
-    assert_eq!(refused(&stack(&json!({}), &json!({}))), [], "the whole stack is right");
+    assert_eq!(
+        refused(&stack(&json!({}), &json!({}))),
+        [],
+        "the whole stack is right"
+    );
 }
 
 #[test]
 fn every_rule_of_the_book_is_in_the_table() {
-    let tested: std::collections::BTreeSet<&str> =
-        [wrong_tuples(), storage::wrong_tuples()].iter().flatten().map(|(rule, ..)| *rule).collect();
+    let tested: std::collections::BTreeSet<&str> = [wrong_tuples(), storage::wrong_tuples()]
+        .iter()
+        .flatten()
+        .map(|(rule, ..)| *rule)
+        .collect();
     for rule in &book().rules {
-        assert!(tested.contains(rule.id.as_str()), "{} has no wrong tuple", rule.id);
+        assert!(
+            tested.contains(rule.id.as_str()),
+            "{} has no wrong tuple",
+            rule.id
+        );
         assert!(!rule.source.is_empty() && !rule.title.is_empty());
     }
     for number in 1..=16 {
@@ -334,7 +448,11 @@ fn every_rule_of_the_book_is_in_the_table() {
     }
     // A word of a rule that is no component would never hold, and never be missed.
     let text = include_str!("../rules.toml");
-    for word in text.split("of = \"").skip(1).filter_map(|rest| rest.split('"').next()) {
+    for word in text
+        .split("of = \"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+    {
         assert!(book().components.contains_key(word), "{word}");
     }
 }
@@ -351,12 +469,26 @@ fn locked(stack: &StackSpec) -> StackSpec {
     let packages = stack.packages.iter().map(package).collect();
     let (image_digest, arch) = (Digest::of(b"image"), "amd64".into());
     let (firmware, bios) = (stack.firmware.clone(), stack.bios.clone());
-    let lock = StackLock { image_digest, arch, packages, firmware, bios, repositories: Vec::new() };
-    StackSpec { lock: Some(lock), ..stack.clone() }
+    let lock = StackLock {
+        image_digest,
+        arch,
+        packages,
+        firmware,
+        bios,
+        repositories: Vec::new(),
+    };
+    StackSpec {
+        lock: Some(lock),
+        ..stack.clone()
+    }
 }
 
 fn level(stack: &StackSpec, rule: &str) -> Vec<Level> {
-    let found = findings(Subject { stack, image: None, facts: None });
+    let found = findings(Subject {
+        stack,
+        image: None,
+        facts: None,
+    });
     found
         .into_iter()
         .filter(|finding| finding.rule == rule && finding.level > Level::Note)
@@ -369,10 +501,16 @@ fn what_is_not_known_is_never_fine() {
     // Whose Fabric Manager it is cannot be said without the driver: told before it is locked, refused after.
     let alone = json!({ "version": "1", "image": "i", "packages": { "nvidia-fabricmanager": "580.126.20-1" } });
     let alone: StackSpec = serde_json::from_value(alone).expect("a stack");
-    assert_eq!((level(&alone, "R3"), level(&locked(&alone), "R3")), (vec![Level::Unknown], vec![Level::Refused]));
+    assert_eq!(
+        (level(&alone, "R3"), level(&locked(&alone), "R3")),
+        (vec![Level::Unknown], vec![Level::Refused])
+    );
     // No family: the flavour cannot be judged.
     let nowhere = stack(&json!({}), &json!({ "selector": {} }));
-    assert_eq!((level(&nowhere, "R6"), level(&locked(&nowhere), "R6")), (vec![Level::Unknown], vec![Level::Refused]));
+    assert_eq!(
+        (level(&nowhere, "R6"), level(&locked(&nowhere), "R6")),
+        (vec![Level::Unknown], vec![Level::Refused])
+    );
     // A branch that is not written down, with a toolkit that no older one had.
     let future = stack(
         &json!({ "nvidia-open": "610.57.04-1", "nvidia-kernel-open-dkms": "610.57.04-1", "libcuda1": "610.57.04-1", "cuda-toolkit-12-8": null, "cuda-toolkit-13-3": "13.3.0-1" }),
@@ -401,10 +539,22 @@ fn image(change: &Value) -> ImageManifest {
 
 fn machine(device: &str) -> Facts {
     let address = "0000:1b:00.0".to_owned();
-    let pci =
-        PciDevice { address: address.clone(), vendor: "10de".into(), device: device.into(), ..PciDevice::default() };
-    let gpu = Gpu { pci_address: address, vendor: "10de".into(), ..Gpu::default() };
-    Facts { pci: vec![pci], gpus: vec![gpu], ..Facts::default() }
+    let pci = PciDevice {
+        address: address.clone(),
+        vendor: "10de".into(),
+        device: device.into(),
+        ..PciDevice::default()
+    };
+    let gpu = Gpu {
+        pci_address: address,
+        vendor: "10de".into(),
+        ..Gpu::default()
+    };
+    Facts {
+        pci: vec![pci],
+        gpus: vec![gpu],
+        ..Facts::default()
+    }
 }
 
 #[test]
@@ -413,8 +563,15 @@ fn a_stack_is_for_its_image_and_its_gpus() {
         &json!({}),
         &json!({ "firmware": [{ "component": "bios", "version": "2.1", "source": "the maker" }, { "component": "bmc", "version": "1" }] }),
     );
-    let told = |image: Option<&ImageManifest>, facts: Option<&Facts>, rule: &str| -> Vec<(Level, String)> {
-        let found = findings(Subject { stack: &stack, image, facts });
+    let told = |image: Option<&ImageManifest>,
+                facts: Option<&Facts>,
+                rule: &str|
+     -> Vec<(Level, String)> {
+        let found = findings(Subject {
+            stack: &stack,
+            image,
+            facts,
+        });
         found
             .into_iter()
             .filter(|finding| finding.rule == rule)
@@ -426,20 +583,42 @@ fn a_stack_is_for_its_image_and_its_gpus() {
     let other = image(&json!({ "os": "ubuntu", "os_version": "24.04", "arch": "arm64" }));
     assert_eq!(told(Some(&other), None, "selector").len(), 3);
     let blackwell = told(Some(&right), Some(&machine("2901")), "selector");
-    assert_eq!(blackwell, [(Level::Refused, "the stack is for hopper GPUs, and the node has blackwell".to_owned())]);
-    assert_eq!(told(Some(&right), Some(&machine("ffff")), "selector")[0].0, Level::Unknown);
-    assert_eq!(told(Some(&right), Some(&Facts::default()), "selector")[0].0, Level::Refused);
+    assert_eq!(
+        blackwell,
+        [(
+            Level::Refused,
+            "the stack is for hopper GPUs, and the node has blackwell".to_owned()
+        )]
+    );
+    assert_eq!(
+        told(Some(&right), Some(&machine("ffff")), "selector")[0].0,
+        Level::Unknown
+    );
+    assert_eq!(
+        told(Some(&right), Some(&Facts::default()), "selector")[0].0,
+        Level::Refused
+    );
 
     let mut old = hopper.clone();
     old.smbios.bios_version = Some("1.9".into());
     let firmware = told(None, Some(&old), "firmware");
-    assert!(firmware.contains(&(Level::Note, "the bios is 1.9, wanted 2.1".to_owned())), "{firmware:?}");
     assert!(
-        firmware.iter().any(|(level, sentence)| *level == Level::Unknown && sentence.contains("bmc")),
+        firmware.contains(&(Level::Note, "the bios is 1.9, wanted 2.1".to_owned())),
         "{firmware:?}"
     );
     assert!(
-        refusal(Subject { stack: &stack, image: Some(&right), facts: Some(&old) }).is_none(),
+        firmware
+            .iter()
+            .any(|(level, sentence)| *level == Level::Unknown && sentence.contains("bmc")),
+        "{firmware:?}"
+    );
+    assert!(
+        refusal(Subject {
+            stack: &stack,
+            image: Some(&right),
+            facts: Some(&old)
+        })
+        .is_none(),
         "firmware stops nothing"
     );
 }
@@ -462,7 +641,11 @@ fn what_no_node_would_take_is_heard_before_one_has_it() {
             ],
         }),
     );
-    let said = refused(&wrong).into_iter().map(|(_, sentence)| sentence).collect::<Vec<_>>().join("\n");
+    let said = refused(&wrong)
+        .into_iter()
+        .map(|(_, sentence)| sentence)
+        .collect::<Vec<_>>()
+        .join("\n");
     for word in [
         "runc",
         "both wanted and absent",
@@ -487,8 +670,12 @@ fn the_page_is_what_the_book_says() {
     let (head, rest) = written.split_once(begin).expect("the place of the rules");
     let (held, tail) = rest.split_once(end).expect("the end of the rules");
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, format!("{head}{begin}{page}{end}{tail}")).expect("docs/stacks.md is written");
+        std::fs::write(&path, format!("{head}{begin}{page}{end}{tail}"))
+            .expect("docs/stacks.md is written");
         return;
     }
-    assert!(held == page, "docs/stacks.md is not what the book says: UPDATE_DOCS=1 writes it");
+    assert!(
+        held == page,
+        "docs/stacks.md is not what the book says: UPDATE_DOCS=1 writes it"
+    );
 }

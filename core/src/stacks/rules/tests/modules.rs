@@ -8,9 +8,10 @@ const DRIVER: &str = "580.126.20-1";
 
 /// Without the open modules of the whole stack, and with these.
 fn instead(packages: &[&str]) -> Value {
-    let mut changed =
-        json!({ "nvidia-open": null, "nvidia-kernel-open-dkms": null, "nvlsm": "1", "infiniband-diags": "1" });
-    packages.iter().for_each(|name| changed[*name] = json!(DRIVER));
+    let mut changed = json!({ "nvidia-open": null, "nvidia-kernel-open-dkms": null, "nvlsm": "1", "infiniband-diags": "1" });
+    packages
+        .iter()
+        .for_each(|name| changed[*name] = json!(DRIVER));
     changed
 }
 
@@ -39,14 +40,22 @@ pub(super) fn wrong_tuples() -> Vec<Tuple> {
             instead(&["nvidia-driver-580-server"]),
             blackwell(),
             &["nvidia-driver-580-server 580.126.20-1"],
-            instead(&["nvidia-open", "nvidia-driver-open", "nvidia-dkms-open", "nvidia-kernel-source-open"]),
+            instead(&[
+                "nvidia-open",
+                "nvidia-driver-open",
+                "nvidia-dkms-open",
+                "nvidia-kernel-source-open",
+            ]),
             blackwell(),
         ),
         (
             "R6",
             instead(&["nvidia-dkms-open"]),
             volta(),
-            &["nvidia-dkms-open 580.126.20-1", "proprietary kernel modules only"],
+            &[
+                "nvidia-dkms-open 580.126.20-1",
+                "proprietary kernel modules only",
+            ],
             instead(&["nvidia-dkms-580"]),
             volta(),
         ),
@@ -55,7 +64,10 @@ pub(super) fn wrong_tuples() -> Vec<Tuple> {
             // Built for two kernels, and for the one that runs by another name alone.
             json!({ "gpfs.base": "6.0.0-2", "gpfs.gplbin-6.1.0-40-amd64": "6.0.0-2", "lustre-client-modules-6.1.0-39-amd64": "2.15.8-1" }),
             json!({}),
-            &["lustre-client-modules-6.1.0-39-amd64", "build for 6.1.0-40-amd64"],
+            &[
+                "lustre-client-modules-6.1.0-39-amd64",
+                "build for 6.1.0-40-amd64",
+            ],
             json!({ "lustre-client-modules-6.1.0-39-amd64": "2.15.8-1", "lustre-client-modules-6.1.0-40-amd64": "2.15.8-1" }),
             json!({}),
         ),
@@ -69,10 +81,18 @@ fn a_metapackage_beside_the_modules_of_the_kernel_is_no_module() {
         "linux-modules-nvidia-580-server-open-generic-hwe-24.04",
     );
     let with = |names: &[&str]| stack(&instead(names), &json!({}));
-    assert_eq!(refused(&locked(&with(&[built, meta]))), [], "the right build, and what asks for it");
+    assert_eq!(
+        refused(&locked(&with(&[built, meta]))),
+        [],
+        "the right build, and what asks for it"
+    );
     // Before it is locked, a metapackage may bring what lacks; after, it has not.
     assert_eq!(level(&with(&[meta]), "R7"), [Level::Unknown]);
     assert_eq!(level(&locked(&with(&[meta])), "R7"), [Level::Refused]);
     let other = "linux-modules-nvidia-580-server-open-6.1.0-39-amd64";
-    assert_eq!(level(&with(&[meta, other]), "R7"), [Level::Refused], "what names another kernel is for none that runs");
+    assert_eq!(
+        level(&with(&[meta, other]), "R7"),
+        [Level::Refused],
+        "what names another kernel is for none that runs"
+    );
 }

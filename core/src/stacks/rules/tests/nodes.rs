@@ -8,13 +8,28 @@ use crate::images::ImageManifest;
 use crate::stacks::StackSpec;
 use crate::stacks::rules::{Level, Subject, findings_of_node, refusal};
 
-fn told(stack: &StackSpec, image: Option<&ImageManifest>, facts: Option<&Facts>) -> Vec<(Level, String)> {
-    let found = findings_of_node(Subject { stack, image, facts }).into_iter();
-    found.map(|finding| (finding.level, finding.to_string())).filter(|(level, _)| *level > Level::Note).collect()
+fn told(
+    stack: &StackSpec,
+    image: Option<&ImageManifest>,
+    facts: Option<&Facts>,
+) -> Vec<(Level, String)> {
+    let found = findings_of_node(Subject {
+        stack,
+        image,
+        facts,
+    })
+    .into_iter();
+    found
+        .map(|finding| (finding.level, finding.to_string()))
+        .filter(|(level, _)| *level > Level::Note)
+        .collect()
 }
 
 fn refused(told: &[(Level, String)]) -> Vec<&str> {
-    told.iter().filter(|(level, _)| *level == Level::Refused).map(|(_, sentence)| sentence.as_str()).collect()
+    told.iter()
+        .filter(|(level, _)| *level == Level::Refused)
+        .map(|(_, sentence)| sentence.as_str())
+        .collect()
 }
 
 #[test]
@@ -24,43 +39,82 @@ fn what_is_fine_for_a_family_in_general_is_refused_for_the_one_that_the_node_has
     let closed = locked(&stack(&closed, &json!({ "selector": { "gpu": "hopper" } })));
     let (over, hopper) = (image(&json!({})), machine("2330"));
     assert_eq!(told(&closed, Some(&over), Some(&hopper)), []);
-    for (device, family) in [("2342", "grace hopper"), ("2901", "blackwell"), ("2941", "grace blackwell")] {
+    for (device, family) in [
+        ("2342", "grace hopper"),
+        ("2901", "blackwell"),
+        ("2941", "grace blackwell"),
+    ] {
         let told = told(&closed, Some(&over), Some(&machine(device)));
         let refused = refused(&told);
-        let flavour = refused.iter().find(|sentence| sentence.starts_with("R6")).expect(family);
-        assert!(flavour.contains(family) && flavour.contains("cuda-drivers 580.126.20-1"), "{flavour}");
-        assert!(flavour.contains("open kernel modules only") && flavour.contains("docs.nvidia.com"), "{flavour}");
+        let flavour = refused
+            .iter()
+            .find(|sentence| sentence.starts_with("R6"))
+            .expect(family);
+        assert!(
+            flavour.contains(family) && flavour.contains("cuda-drivers 580.126.20-1"),
+            "{flavour}"
+        );
+        assert!(
+            flavour.contains("open kernel modules only") && flavour.contains("docs.nvidia.com"),
+            "{flavour}"
+        );
     }
     // Rules of one family are asked by the node's: Grace Blackwell needs its IMEX channel and pages.
     let grace = told(&closed, Some(&over), Some(&machine("2941")));
-    assert!(refused(&grace).iter().any(|sentence| sentence.starts_with("R14")), "{grace:?}");
+    assert!(
+        refused(&grace)
+            .iter()
+            .any(|sentence| sentence.starts_with("R14")),
+        "{grace:?}"
+    );
     // A family that nobody wrote down is told, and nobody has looked is told.
     let other = told(&closed, Some(&over), Some(&machine("ffff")));
-    assert!(refused(&other).is_empty() && other.iter().any(|(level, _)| *level == Level::Unknown), "{other:?}");
+    assert!(
+        refused(&other).is_empty() && other.iter().any(|(level, _)| *level == Level::Unknown),
+        "{other:?}"
+    );
     let nobody = told(&closed, Some(&over), None);
-    assert!(refused(&nobody).is_empty() && nobody[0].1.contains("nobody has looked"), "{nobody:?}");
-    let plain: StackSpec = serde_json::from_value(json!({ "version": "1", "image": "i" })).expect("a stack");
-    assert_eq!(told(&plain, Some(&over), None), [], "of hardware it asks nothing");
+    assert!(
+        refused(&nobody).is_empty() && nobody[0].1.contains("nobody has looked"),
+        "{nobody:?}"
+    );
+    let plain: StackSpec =
+        serde_json::from_value(json!({ "version": "1", "image": "i" })).expect("a stack");
+    assert_eq!(
+        told(&plain, Some(&over), None),
+        [],
+        "of hardware it asks nothing"
+    );
 }
 
 #[test]
 fn what_the_image_brings_counts_with_what_the_stack_does() {
-    let parts = json!({ "datacenter-gpu-manager-4-core": null, "datacenter-gpu-manager-4-cuda13": null });
+    let parts =
+        json!({ "datacenter-gpu-manager-4-core": null, "datacenter-gpu-manager-4-cuda13": null });
     let stack = locked(&stack(&parts, &json!({})));
     let with = |cuda: &str| {
         let dcgm = |part: &str| json!({ "name": format!("datacenter-gpu-manager-4-{part}"), "version": "1:4.6.0-1", "arch": "amd64" });
         image(&json!({ "packages": [dcgm("core"), dcgm(cuda)] }))
     };
-    assert_eq!(told(&stack, Some(&with("cuda13")), Some(&machine("2330"))), []);
+    assert_eq!(
+        told(&stack, Some(&with("cuda13")), Some(&machine("2330"))),
+        []
+    );
     let old = told(&stack, Some(&with("cuda12")), Some(&machine("2330")));
-    assert!(refused(&old)[0].starts_with("R11: datacenter-gpu-manager-4-cuda12"), "{old:?}");
+    assert!(
+        refused(&old)[0].starts_with("R11: datacenter-gpu-manager-4-cuda12"),
+        "{old:?}"
+    );
 }
 
 /// A node that somebody else installed, with this driver on its GPU.
 fn adopted(driver: Option<&str>) -> Facts {
     let mut facts = machine("2330");
     facts.kernel = "6.1.0-44-amd64".into();
-    facts.pci[0] = PciDevice { driver: driver.map(str::to_owned), ..facts.pci[0].clone() };
+    facts.pci[0] = PciDevice {
+        driver: driver.map(str::to_owned),
+        ..facts.pci[0].clone()
+    };
     facts
 }
 
@@ -74,33 +128,70 @@ fn of_a_system_that_somebody_else_installed_only_what_was_seen_counts() {
     // DCGM for a driver that the stack does not bring: over an image it is refused.
     let without = change(none.clone());
     let over = image(&json!({}));
-    assert!(refusal(Subject { stack: &without, image: Some(&over), facts: Some(&adopted(None)) }).is_some());
+    assert!(
+        refusal(Subject {
+            stack: &without,
+            image: Some(&over),
+            facts: Some(&adopted(None))
+        })
+        .is_some()
+    );
     // Where one runs, its version is not known; where none runs, there is none.
     let runs = told(&without, None, Some(&adopted(Some("nvidia"))));
     assert!(refused(&runs).is_empty(), "{runs:?}");
     assert!(
-        runs.iter()
-            .any(|(_, sentence)| sentence.contains("the driver nvidia that runs on the node (version not known)")),
+        runs.iter().any(|(_, sentence)| sentence
+            .contains("the driver nvidia that runs on the node (version not known)")),
         "{runs:?}"
     );
-    assert!(runs.iter().any(|(_, sentence)| sentence.contains("somebody else installed")), "{runs:?}");
+    assert!(
+        runs.iter()
+            .any(|(_, sentence)| sentence.contains("somebody else installed")),
+        "{runs:?}"
+    );
     let lacks = told(&without, None, Some(&adopted(None)));
-    assert!(refused(&lacks).iter().any(|sentence| sentence.contains("and no driver")), "{lacks:?}");
+    assert!(
+        refused(&lacks)
+            .iter()
+            .any(|sentence| sentence.contains("and no driver")),
+        "{lacks:?}"
+    );
 
     // Modules that are built there: for the kernel that runs there, whose headers it may have.
     let mut dkms = none.clone();
-    for name in ["nvidia-open", "nvidia-kernel-open-dkms", "libcuda1", "nvidia-fabricmanager"] {
+    for name in [
+        "nvidia-open",
+        "nvidia-kernel-open-dkms",
+        "libcuda1",
+        "nvidia-fabricmanager",
+    ] {
         dkms[name] = json!("580.126.20-1");
     }
-    let told_of = |packages: &Value| told(&change(packages.clone()), None, Some(&adopted(Some("nvidia"))));
+    let told_of = |packages: &Value| {
+        told(
+            &change(packages.clone()),
+            None,
+            Some(&adopted(Some("nvidia"))),
+        )
+    };
     let built = told_of(&dkms);
     assert!(refused(&built).is_empty(), "{built:?}");
-    assert!(built.iter().any(|(_, sentence)| sentence.contains("linux-headers-6.1.0-44-amd64")), "{built:?}");
+    assert!(
+        built
+            .iter()
+            .any(|(_, sentence)| sentence.contains("linux-headers-6.1.0-44-amd64")),
+        "{built:?}"
+    );
     // Made for another kernel than the one that runs there, it is known to be wrong.
     dkms["nvidia-kernel-open-dkms"] = Value::Null;
     dkms["linux-modules-nvidia-580-server-open-6.1.0-40-amd64"] = json!("580.126.20-1");
     let other = told_of(&dkms);
-    assert!(refused(&other).iter().any(|sentence| sentence.contains("6.1.0-44-amd64")), "{other:?}");
+    assert!(
+        refused(&other)
+            .iter()
+            .any(|sentence| sentence.contains("6.1.0-44-amd64")),
+        "{other:?}"
+    );
 }
 
 #[test]
@@ -108,10 +199,17 @@ fn the_boards_of_one_family_are_all_of_it() {
     let (hopper, over) = (locked(&stack(&json!({}), &json!({}))), image(&json!({})));
     // H100 NVL, H20, H100 PCIe.
     for device in ["2321", "2329", "2331"] {
-        assert_eq!(told(&hopper, Some(&over), Some(&machine(device))), [], "{device}");
+        assert_eq!(
+            told(&hopper, Some(&over), Some(&machine(device))),
+            [],
+            "{device}"
+        );
     }
     // L40S: another family, which either flavour of modules serves.
     let ada = told(&hopper, Some(&over), Some(&machine("26b9")));
     let refused = refused(&ada);
-    assert!(refused.len() == 1 && refused[0].contains("hopper GPUs, and the node has ada"), "{ada:?}");
+    assert!(
+        refused.len() == 1 && refused[0].contains("hopper GPUs, and the node has ada"),
+        "{ada:?}"
+    );
 }

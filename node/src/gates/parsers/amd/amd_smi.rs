@@ -33,8 +33,18 @@ const PLACES: [(&str, &str, &str, &str); 9] = [
     ("pcie", "width", "gpu.pcie_width", ""),
     ("pcie", "speed", "gpu.pcie_speed", "GT/s"),
     ("pcie", "replay_count", "gpu.pcie_replays", ""),
-    ("ecc", "total_correctable_count", "gpu.ecc_corrected_volatile", ""),
-    ("ecc", "total_uncorrectable_count", "gpu.ecc_uncorrected_volatile", ""),
+    (
+        "ecc",
+        "total_correctable_count",
+        "gpu.ecc_corrected_volatile",
+        "",
+    ),
+    (
+        "ecc",
+        "total_uncorrectable_count",
+        "gpu.ecc_uncorrected_volatile",
+        "",
+    ),
     ("usage", "gfx_activity", "gpu.utilization", "%"),
 ];
 
@@ -52,7 +62,10 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     reading.count("gpu.count", gpus.len());
     for (index, gpu) in gpus.iter().enumerate() {
         if gpu.gpu != index {
-            return Err(format!("it tells of GPU {} where GPU {index} should be", gpu.gpu));
+            return Err(format!(
+                "it tells of GPU {} where GPU {index} should be",
+                gpu.gpu
+            ));
         }
         let entity = format!("GPU {index}");
         for (section, key, metric, unit) in PLACES {
@@ -66,8 +79,22 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
             add(&mut reading, &entity, metric, held, key, unit)?;
         }
         // Its MB are 2^20 bytes: 192 GiB of memory are shown as 196592.
-        add(&mut reading, &entity, "gpu.memory_total", &gpu.mem_usage, "total_vram", "MB")?;
-        add(&mut reading, &entity, "gpu.memory_used", &gpu.mem_usage, "used_vram", "MB")?;
+        add(
+            &mut reading,
+            &entity,
+            "gpu.memory_total",
+            &gpu.mem_usage,
+            "total_vram",
+            "MB",
+        )?;
+        add(
+            &mut reading,
+            &entity,
+            "gpu.memory_used",
+            &gpu.mem_usage,
+            "used_vram",
+            "MB",
+        )?;
     }
     Ok(reading)
 }
@@ -84,7 +111,9 @@ fn add(
     if held.as_str() == Some("N/A") {
         return Ok(());
     }
-    let value = held.get(key).ok_or_else(|| format!("{entity} does not tell {key}"))?;
+    let value = held
+        .get(key)
+        .ok_or_else(|| format!("{entity} does not tell {key}"))?;
     let unknown = || format!("{entity}: {key} is {}", scan::word(&value.to_string()));
     let number = match (value.get("value"), value.get("unit")) {
         (Some(number), Some(stated)) if stated.as_str() == Some(unit) => number,

@@ -21,9 +21,24 @@ struct Card(#[serde(deserialize_with = "members")] BTreeMap<String, Value>);
 
 /// Keys of older and newer versions, and the metric; numbers are divided by the last.
 const NUMBERS: [(&[&str], &str, f64); 8] = [
-    (&["Temperature (Sensor junction) (C)"], "gpu.temperature", 1.0),
-    (&["Temperature (Sensor memory) (C)"], "gpu.memory_temperature", 1.0),
-    (&["Average Graphics Package Power (W)", "Current Socket Graphics Package Power (W)"], "gpu.power_draw", 1.0),
+    (
+        &["Temperature (Sensor junction) (C)"],
+        "gpu.temperature",
+        1.0,
+    ),
+    (
+        &["Temperature (Sensor memory) (C)"],
+        "gpu.memory_temperature",
+        1.0,
+    ),
+    (
+        &[
+            "Average Graphics Package Power (W)",
+            "Current Socket Graphics Package Power (W)",
+        ],
+        "gpu.power_draw",
+        1.0,
+    ),
     (&["Max Graphics Package Power (W)"], "gpu.power_limit", 1.0),
     (&["GPU use (%)"], "gpu.utilization", 1.0),
     (&["VRAM Total Memory (B)"], "gpu.memory_total", MEBIBYTE),
@@ -37,7 +52,10 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     }
     let Document(document) = json(answer.text)?;
     let mut reading = Reading::default();
-    let driver = document.get("system").and_then(|system| system.0.get("Driver version")).and_then(Value::as_str);
+    let driver = document
+        .get("system")
+        .and_then(|system| system.0.get("Driver version"))
+        .and_then(Value::as_str);
     let driver = driver.ok_or("it does not tell the driver's version")?;
     if !["5.", "6."].iter().any(|major| driver.starts_with(major)) {
         return Err(format!("driver {:?} is not known", scan::word(driver)));
@@ -45,15 +63,23 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     reading.version("driver", &scan::word(driver));
     let mut cards = 0;
     for (name, card) in document.iter().filter(|(name, _)| *name != "system") {
-        if name.strip_prefix("card").is_none_or(|number| number.parse::<u16>().is_err()) || cards == CARDS_MAX {
+        if name
+            .strip_prefix("card")
+            .is_none_or(|number| number.parse::<u16>().is_err())
+            || cards == CARDS_MAX
+        {
             return Err(format!("{:?} is no card", scan::word(name)));
         }
         add(&mut reading, name, card)?;
         cards += 1;
     }
     // Cards are numbered without a gap: one that is missing among the others fell out.
-    if let Some(missing) = (0..cards).find(|number| !document.contains_key(&format!("card{number}"))) {
-        return Err(format!("it tells of {cards} cards and not of card{missing}"));
+    if let Some(missing) =
+        (0..cards).find(|number| !document.contains_key(&format!("card{number}")))
+    {
+        return Err(format!(
+            "it tells of {cards} cards and not of card{missing}"
+        ));
     }
     if cards == 0 {
         return Err("it tells of no card".into());
@@ -63,20 +89,30 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
 }
 
 fn add(reading: &mut Reading, name: &str, Card(card): &Card) -> Result<(), String> {
-    let text = |key: &str| card.get(key).and_then(Value::as_str).filter(|text| *text != "N/A");
-    let entity = text("PCI Bus").and_then(scan::pci_address).ok_or_else(|| format!("{name} has no PCI address"))?;
+    let text = |key: &str| {
+        card.get(key)
+            .and_then(Value::as_str)
+            .filter(|text| *text != "N/A")
+    };
+    let entity = text("PCI Bus")
+        .and_then(scan::pci_address)
+        .ok_or_else(|| format!("{name} has no PCI address"))?;
     if reading.samples.iter().any(|sample| sample.entity == entity) {
         return Err(format!("GPU {entity} stands there twice"));
     }
     for (keys, metric, divisor) in NUMBERS {
-        let Some(key) = keys.iter().find(|key| card.contains_key(**key)) else { continue };
+        let Some(key) = keys.iter().find(|key| card.contains_key(**key)) else {
+            continue;
+        };
         let Some(value) = text(key) else { continue };
-        let number = scan::number(value).ok_or_else(|| format!("{name}: {key} is {:?}", scan::word(value)))?;
+        let number = scan::number(value)
+            .ok_or_else(|| format!("{name}: {key} is {:?}", scan::word(value)))?;
         reading.add_of(metric, &entity, number / divisor);
     }
-    for (keys, metric) in
-        [(["Card series", "Card Series"], "gpu.name"), (["VBIOS version", "VBIOS version"], "gpu.vbios")]
-    {
+    for (keys, metric) in [
+        (["Card series", "Card Series"], "gpu.name"),
+        (["VBIOS version", "VBIOS version"], "gpu.vbios"),
+    ] {
         if let Some(value) = keys.iter().find_map(|key| text(key)) {
             reading.add_word(metric, &entity, value);
         }

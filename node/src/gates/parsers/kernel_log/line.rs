@@ -18,7 +18,10 @@ pub(super) fn message(line: &str) -> Option<&str> {
 /// (`print_caller` of kernel/printk/printk.c), and dmesg prints it behind the time.
 fn behind_caller(message: &str) -> Option<&str> {
     let (caller, rest) = message.trim_start().strip_prefix('[')?.split_once(']')?;
-    let known = caller.trim_start().strip_prefix(['T', 'C']).is_some_and(digits);
+    let known = caller
+        .trim_start()
+        .strip_prefix(['T', 'C'])
+        .is_some_and(digits);
     known.then(|| rest.strip_prefix(' ').unwrap_or(rest))
 }
 
@@ -29,18 +32,25 @@ pub(super) fn is_remark(line: &str) -> bool {
 
 /// `dmesg -x`: `kern  :err   : [   12.345678] message`
 fn decoded(line: &str) -> Option<&str> {
-    const FACILITIES: [&str; 8] = ["kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news"];
+    const FACILITIES: [&str; 8] = [
+        "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news",
+    ];
     let (facility, rest) = line.split_once(':')?;
     let (level, rest) = rest.split_once(':')?;
-    let known = FACILITIES.contains(&facility.trim()) && level.trim().chars().all(|c| c.is_ascii_lowercase());
-    known.then(|| bracketed(rest.trim_start()).or_else(|| dated(rest.trim_start()))).flatten()
+    let known = FACILITIES.contains(&facility.trim())
+        && level.trim().chars().all(|c| c.is_ascii_lowercase());
+    known
+        .then(|| bracketed(rest.trim_start()).or_else(|| dated(rest.trim_start())))
+        .flatten()
 }
 
 /// `[   12.345678] message`, `[Sun Feb 23 16:24:18 2025] message`
 fn bracketed(line: &str) -> Option<&str> {
     let (time, message) = line.strip_prefix('[')?.split_once(']')?;
     let time = time.trim();
-    let seconds = time.split_once('.').is_some_and(|(seconds, rest)| digits(seconds) && digits(rest));
+    let seconds = time
+        .split_once('.')
+        .is_some_and(|(seconds, rest)| digits(seconds) && digits(rest));
     let words: Vec<&str> = time.split_whitespace().collect();
     let date = matches!(words[..], [day, month, number, clock, year]
         if day.len() == 3 && month.len() == 3 && digits(number) && clock.split(':').all(digits) && digits(year));
@@ -51,8 +61,9 @@ fn bracketed(line: &str) -> Option<&str> {
 fn dated(line: &str) -> Option<&str> {
     let (time, message) = line.split_once(' ')?;
     let (date, clock) = time.split_once('T')?;
-    let known =
-        date.split('-').count() == 3 && date.split('-').all(digits) && clock.starts_with(|c: char| c.is_ascii_digit());
+    let known = date.split('-').count() == 3
+        && date.split('-').all(digits)
+        && clock.starts_with(|c: char| c.is_ascii_digit());
     let message = match message.split_once(" kernel: ") {
         Some((host, message)) if !host.contains(' ') => message,
         _ => message,
@@ -64,8 +75,7 @@ fn dated(line: &str) -> Option<&str> {
 fn syslog(line: &str) -> Option<&str> {
     let (before, message) = line.split_once(" kernel: ")?;
     let words: Vec<&str> = before.split_whitespace().collect();
-    let known =
-        matches!(words[..], [month, day, clock, _] if month.len() == 3 && digits(day) && clock.split(':').all(digits));
+    let known = matches!(words[..], [month, day, clock, _] if month.len() == 3 && digits(day) && clock.split(':').all(digits));
     known.then_some(message)
 }
 
@@ -105,9 +115,12 @@ mod tests {
         for line in lines {
             assert_eq!(message(line), Some("NVRM: message"), "{line}");
         }
-        for line in
-            ["", "NVRM: message", "[soon] NVRM: message", "dmesg: read kernel buffer failed: Operation not permitted"]
-        {
+        for line in [
+            "",
+            "NVRM: message",
+            "[soon] NVRM: message",
+            "dmesg: read kernel buffer failed: Operation not permitted",
+        ] {
             assert_eq!(message(line), None, "{line}");
         }
     }
@@ -144,12 +157,31 @@ mod tests {
             "3,339,514,-;m",
         ] {
             assert_eq!(message(line), Some("m"), "{line}");
-            assert_eq!(message(&format!("  {line}")), None, "{line}: what another one's line goes on with");
+            assert_eq!(
+                message(&format!("  {line}")),
+                None,
+                "{line}: what another one's line goes on with"
+            );
         }
-        assert_eq!(message("2025-02-23T16:24:18 a b kernel: m"), Some("a b kernel: m"), "the kernel's own words");
+        assert_eq!(
+            message("2025-02-23T16:24:18 a b kernel: m"),
+            Some("a b kernel: m"),
+            "the kernel's own words"
+        );
         assert_eq!(message("3,339,514,-,caller=T1;m"), Some("m"));
-        for own in ["[Hardware Error]: m", "[drm:amdgpu] m", "[T] m", "[X1] m", "[T1x] m", "[T1"] {
-            assert_eq!(message(&format!("[   12.345678] {own}")), Some(own), "no caller");
+        for own in [
+            "[Hardware Error]: m",
+            "[drm:amdgpu] m",
+            "[T] m",
+            "[X1] m",
+            "[T1x] m",
+            "[T1",
+        ] {
+            assert_eq!(
+                message(&format!("[   12.345678] {own}")),
+                Some(own),
+                "no caller"
+            );
         }
     }
 }

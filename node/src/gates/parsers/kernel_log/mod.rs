@@ -47,11 +47,18 @@ pub(in crate::gates::parsers) fn parse(
     overrides: Option<&XidOverrides>,
 ) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("the log was not read: {}", scan::word(answer.messages)));
+        return Err(format!(
+            "the log was not read: {}",
+            scan::word(answer.messages)
+        ));
     }
     scan::whole(answer.text)?;
     let mut reading = counted(answer.text, overrides)?;
-    let begins = answer.text.lines().filter_map(line::message).any(|message| message.starts_with(BANNER));
+    let begins = answer
+        .text
+        .lines()
+        .filter_map(line::message)
+        .any(|message| message.starts_with(BANNER));
     reading.count("kernel.beginning_lost", usize::from(!begins));
     match reading.number("kernel.lines", "") {
         Some(lines) if lines > 0.0 => Ok(reading),
@@ -60,8 +67,12 @@ pub(in crate::gates::parsers) fn parse(
 }
 
 /// What was said since the last look of the plan's suite. Where some of it was lost, a count of nothing says nothing, and is not told.
-pub(in crate::gates::parsers) fn measure(gate: &Gate, bench: &Bench<'_>) -> Result<Reading, String> {
-    let look = cursor::look(&bench.machine, &bench.plan.suite.name).map_err(|failure| failure.message)?;
+pub(in crate::gates::parsers) fn measure(
+    gate: &Gate,
+    bench: &Bench<'_>,
+) -> Result<Reading, String> {
+    let look =
+        cursor::look(&bench.machine, &bench.plan.suite.name).map_err(|failure| failure.message)?;
     let mut reading = counted(&look.text, bench.plan.xid.as_ref())?;
     if !look.since.is_whole() {
         let none = |sample: &Sample| match &sample.value {
@@ -84,14 +95,16 @@ pub(in crate::gates::parsers) fn measure(gate: &Gate, bench: &Bench<'_>) -> Resu
 
 /// Everything that is counted in a text; of one without a line, that there was nothing.
 fn counted(text: &str, overrides: Option<&XidOverrides>) -> Result<Reading, String> {
-    let mut counts: BTreeMap<&'static str, usize> = METRICS.iter().map(|metric| (*metric, 0)).collect();
+    let mut counts: BTreeMap<&'static str, usize> =
+        METRICS.iter().map(|metric| (*metric, 0)).collect();
     let mut events = xid::Events::default();
     let mut notes = Vec::new();
     let records = records(text)?;
     let mut of_previous_boot = false;
     for record in &records {
         // The firmware tells once more what the machine was reset from (drivers/acpi/apei/bert.c).
-        of_previous_boot = record.starts_with(BOOT_ERRORS) || of_previous_boot && record.starts_with(HARDWARE_ERROR);
+        of_previous_boot = record.starts_with(BOOT_ERRORS)
+            || of_previous_boot && record.starts_with(HARDWARE_ERROR);
         if events.note(record) {
             continue;
         }
@@ -101,7 +114,11 @@ fn counted(text: &str, overrides: Option<&XidOverrides>) -> Result<Reading, Stri
         }
         let sign = signs::of(first).or_else(|| more.iter().find_map(|line| signs::of(line)));
         if let Some(metric) = sign {
-            let metric = if of_previous_boot { "kernel.previous_boot_errors" } else { metric };
+            let metric = if of_previous_boot {
+                "kernel.previous_boot_errors"
+            } else {
+                metric
+            };
             *counts.entry(metric).or_default() += 1;
             if metric != "kernel.link_downs" && notes.len() < NOTES_MAX {
                 notes.push(scan::word(record));
@@ -119,7 +136,12 @@ fn counted(text: &str, overrides: Option<&XidOverrides>) -> Result<Reading, Stri
     if let Some(overrides) = overrides {
         reading.version("xid-overrides", &overrides.version);
     }
-    reading.notes = found.notes.into_iter().chain(notes).take(NOTES_MAX).collect();
+    reading.notes = found
+        .notes
+        .into_iter()
+        .chain(notes)
+        .take(NOTES_MAX)
+        .collect();
     Ok(reading)
 }
 
@@ -131,7 +153,14 @@ fn lines(record: &str) -> (&str, Vec<&str>) {
     }
     let mut lines = record.split(LINE_END);
     let first = lines.next().unwrap_or(record);
-    (first, if first.starts_with("NVRM:") { lines.collect() } else { Vec::new() })
+    (
+        first,
+        if first.starts_with("NVRM:") {
+            lines.collect()
+        } else {
+            Vec::new()
+        },
+    )
 }
 
 /// The messages of a log. One of several lines goes on without a time: dmesg and journalctl indent what follows, /dev/kmsg writes [`LINE_END`], and so
@@ -145,7 +174,12 @@ fn records(text: &str) -> Result<Vec<String>, String> {
                 last.push_str(LINE_END);
                 last.push_str(text.trim());
             }
-            (None, _) => return Err(format!("{:?} is no line of a kernel's log", scan::word(text))),
+            (None, _) => {
+                return Err(format!(
+                    "{:?} is no line of a kernel's log",
+                    scan::word(text)
+                ));
+            }
         }
     }
     Ok(records)
@@ -158,7 +192,16 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Reading {
-        parse(&Answer { exit: 0, text, messages: "", serial: None }, None).unwrap()
+        parse(
+            &Answer {
+                exit: 0,
+                text,
+                messages: "",
+                serial: None,
+            },
+            None,
+        )
+        .unwrap()
     }
 
     #[test]
@@ -170,13 +213,19 @@ mod tests {
             "NVRM: fallen off the bus and is not responding to commands.",
         ];
         for text in [
-            format!("[   12.345678] {first}\n               {second}\n               {third}\n[   12.4] quiet\n"),
+            format!(
+                "[   12.345678] {first}\n               {second}\n               {third}\n[   12.4] quiet\n"
+            ),
             format!(
                 "[   12.345678] [ T3919] {first}\n                       {second}\n                       {third}\n"
             ),
             format!("3,339,5140900,-;{first}\\x0a{second}\\x0a{third}\n SUBSYSTEM=pci\n"),
         ] {
-            assert_eq!(read(&text).number("kernel.gpu_lost", ""), Some(1.0), "{text}");
+            assert_eq!(
+                read(&text).number("kernel.gpu_lost", ""),
+                Some(1.0),
+                "{text}"
+            );
         }
         let xid = "NVRM: Xid (PCI:0000:b3:00): 79, pid=1, name=x, GPU has fallen off the bus.";
         let reading = read(&format!("[   12.345678] {first}\n               {xid}\n"));
@@ -186,10 +235,17 @@ mod tests {
     #[test]
     fn a_log_without_its_beginning_says_so() {
         let lost = |text: &str| read(text).number("kernel.beginning_lost", "");
-        let banner = "[    0.000000] Linux version 6.1.0-31-amd64 (debian-kernel@lists.debian.org)\n";
-        assert_eq!((lost(banner), lost("[   12.3] quiet\n")), (Some(0.0), Some(1.0)));
+        let banner =
+            "[    0.000000] Linux version 6.1.0-31-amd64 (debian-kernel@lists.debian.org)\n";
+        assert_eq!(
+            (lost(banner), lost("[   12.3] quiet\n")),
+            (Some(0.0), Some(1.0))
+        );
         // What names it is not it.
-        assert_eq!(lost("[   12.3] loadable module for Linux version 6.1.0\n"), Some(1.0));
+        assert_eq!(
+            lost("[   12.3] loadable module for Linux version 6.1.0\n"),
+            Some(1.0)
+        );
     }
 
     #[test]
@@ -199,14 +255,19 @@ mod tests {
             "[   12.3] NVRM: Xid (PCI:0000:b3:00): 13, pid=1, name=a\n           I/O error, Graphics SM Warp Exception\n",
             "6,339,514,-;traps: a\\x0aI/O error[4242] general protection fault ip:401136\n",
         ] {
-            assert_eq!(read(text).number("kernel.io_errors", ""), Some(0.0), "{text}");
+            assert_eq!(
+                read(text).number("kernel.io_errors", ""),
+                Some(0.0),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn only_the_driver_goes_on_as_the_driver() {
         let lost = "NVRM: Xid (PCI:0000:9b:00): 79, pid=1, name=x, GPU has fallen off the bus.";
-        let words = "NVRM: Xid (PCI:0000:9b:00): 154, changed from 0x1 (GPU Reset Required) to 0x0 (None)'";
+        let words =
+            "NVRM: Xid (PCI:0000:9b:00): 154, changed from 0x1 (GPU Reset Required) to 0x0 (None)'";
         for said in [
             "overlayfs: failed to resolve 'X",
             "NVRM: API mismatch: the client has the version X",
@@ -221,50 +282,89 @@ mod tests {
                 format!("3,1,514,-;{lost}\n3,2,515,-;{said}\\x0a{words}\n"),
             ] {
                 let reading = read(&text);
-                let found = ["kernel.xid", "kernel.xid_fatal"].map(|metric| reading.number(metric, ""));
+                let found =
+                    ["kernel.xid", "kernel.xid_fatal"].map(|metric| reading.number(metric, ""));
                 assert_eq!(found, [Some(1.0), Some(1.0)], "{text}");
             }
-            let forged = read(&format!("[   12.4] {said}\n           {lost}\n           I/O error\n"));
+            let forged = read(&format!(
+                "[   12.4] {said}\n           {lost}\n           I/O error\n"
+            ));
             let found = ["kernel.xid", "kernel.io_errors"].map(|metric| forged.number(metric, ""));
             assert_eq!(found, [Some(0.0), Some(0.0)], "{said}");
         }
         // What follows in /dev/kmsg is no part of a message.
-        let fatal =
-            "3,1,514,-;mlx5_core 0000:97:00.0: poll_health:800:(pid 0): Fatal error 1 detected\n SUBSYSTEM=pci\n";
+        let fatal = "3,1,514,-;mlx5_core 0000:97:00.0: poll_health:800:(pid 0): Fatal error 1 detected\n SUBSYSTEM=pci\n";
         assert_eq!(read(fatal).number("kernel.mlx5_fatal", ""), Some(1.0));
     }
 
     #[test]
     fn errors_of_the_boot_before_are_told_apart() {
         let of = |lines: &[&str]| {
-            let reading = read(&lines.iter().map(|line| format!("[    1.2] {line}\n")).collect::<String>());
-            ["kernel.previous_boot_errors", "kernel.mce_uncorrected"].map(|metric| reading.number(metric, ""))
+            let reading = read(
+                &lines
+                    .iter()
+                    .map(|line| format!("[    1.2] {line}\n"))
+                    .collect::<String>(),
+            );
+            ["kernel.previous_boot_errors", "kernel.mce_uncorrected"]
+                .map(|metric| reading.number(metric, ""))
         };
         let bert = "BERT: Error records from previous boot:";
-        let block = ["[Hardware Error]: event severity: fatal", "[Hardware Error]:  Error 0, type: fatal"];
+        let block = [
+            "[Hardware Error]: event severity: fatal",
+            "[Hardware Error]:  Error 0, type: fatal",
+        ];
         assert_eq!(of(&[bert, block[0], block[1]]), [Some(1.0), Some(0.0)]);
-        assert_eq!(of(&[bert, block[0], block[1], "quiet", block[0]]), [Some(1.0), Some(1.0)], "one of now");
+        assert_eq!(
+            of(&[bert, block[0], block[1], "quiet", block[0]]),
+            [Some(1.0), Some(1.0)],
+            "one of now"
+        );
         let now = "{1}[Hardware Error]: event severity: fatal";
-        assert_eq!(of(&[bert, block[0], now]), [Some(1.0), Some(1.0)], "told as it happens");
+        assert_eq!(
+            of(&[bert, block[0], now]),
+            [Some(1.0), Some(1.0)],
+            "told as it happens"
+        );
     }
 
     #[test]
     fn an_xid_that_is_not_known_in_full_is_counted() {
         let xid = |rest: &str| read(&format!("[   12.3] NVRM: Xid (PCI:0000:b3:00): {rest}\n"));
-        for rest in ["79 pid=1, GPU has fallen off the bus.", "?, pid=1", "4242, pid=1, name=x, words", "79", ""] {
-            let (unknown, fatal) =
-                (xid(rest).number("kernel.xid_unknown", ""), xid(rest).number("kernel.xid_fatal", ""));
-            assert_eq!(unknown.zip(fatal).map(|(unknown, fatal)| unknown + fatal), Some(1.0), "{rest:?}");
+        for rest in [
+            "79 pid=1, GPU has fallen off the bus.",
+            "?, pid=1",
+            "4242, pid=1, name=x, words",
+            "79",
+            "",
+        ] {
+            let (unknown, fatal) = (
+                xid(rest).number("kernel.xid_unknown", ""),
+                xid(rest).number("kernel.xid_fatal", ""),
+            );
+            assert_eq!(
+                unknown.zip(fatal).map(|(unknown, fatal)| unknown + fatal),
+                Some(1.0),
+                "{rest:?}"
+            );
         }
     }
 
     #[test]
     fn a_sites_own_row_decides_and_its_version_is_told() {
         let text = "[   12.345678] NVRM: Xid (PCI:0000:9b:00): 63, pid=1, name=x, Row Remapper\n";
-        let answer = Answer { exit: 0, text, messages: "", serial: None };
+        let answer = Answer {
+            exit: 0,
+            text,
+            messages: "",
+            serial: None,
+        };
         let fatal = |overrides: Option<&XidOverrides>| {
             let reading = parse(&answer, overrides).unwrap();
-            (reading.number("kernel.xid_fatal", ""), reading.versions.get("xid-overrides").cloned())
+            (
+                reading.number("kernel.xid_fatal", ""),
+                reading.versions.get("xid-overrides").cloned(),
+            )
         };
         let row = Row {
             code: 63,
@@ -274,11 +374,21 @@ mod tests {
             stated: false,
             source: "our maker".into(),
         };
-        let ours = XidOverrides { version: "site-3".into(), xid: vec![row], sxid: vec![] };
+        let ours = XidOverrides {
+            version: "site-3".into(),
+            xid: vec![row],
+            sxid: vec![],
+        };
         let (shipped, told) = fatal(None);
         assert_eq!(told, None);
         assert_eq!(fatal(Some(&ours)), (Some(1.0), Some("site-3".into())));
-        let harmless = XidOverrides { xid: vec![Row { action: Action::Ignore, ..ours.xid[0].clone() }], ..ours };
+        let harmless = XidOverrides {
+            xid: vec![Row {
+                action: Action::Ignore,
+                ..ours.xid[0].clone()
+            }],
+            ..ours
+        };
         assert_eq!(fatal(Some(&harmless)).0, Some(0.0), "shipped: {shipped:?}");
     }
 }

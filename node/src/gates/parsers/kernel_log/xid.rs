@@ -54,11 +54,18 @@ impl Events {
         };
         if event.code == RECOVERY_ACTION_CHANGED && !is_switch {
             // `… changed from 0x0 (None) to 0x4 (Drain and Reset)`
-            let word = message.rsplit_once(" to ").and_then(|(_, to)| scan::between(to, "(", ")"));
+            let word = message
+                .rsplit_once(" to ")
+                .and_then(|(_, to)| scan::between(to, "(", ")"));
             let action = word.map_or(Action::Inspect, Action::recommended);
-            self.recommended.insert(event.device.clone(), (action, self.xids.len() + 1));
+            self.recommended
+                .insert(event.device.clone(), (action, self.xids.len() + 1));
         }
-        let events = if is_switch { &mut self.sxids } else { &mut self.xids };
+        let events = if is_switch {
+            &mut self.sxids
+        } else {
+            &mut self.xids
+        };
         if events.len() < EVENTS_MAX {
             events.push(event);
         }
@@ -73,9 +80,16 @@ impl Events {
 
     pub(super) fn judge(mut self, overrides: Option<&XidOverrides>) -> Found {
         let none = Vec::new();
-        let (xid_rows, sxid_rows) = overrides.map_or((&none, &none), |rows| (&rows.xid, &rows.sxid));
-        let (xid, sxid) = (XidPolicy::xid().with(xid_rows), XidPolicy::sxid().with(sxid_rows));
-        let (xids, sxids) = (std::mem::take(&mut self.xids), std::mem::take(&mut self.sxids));
+        let (xid_rows, sxid_rows) =
+            overrides.map_or((&none, &none), |rows| (&rows.xid, &rows.sxid));
+        let (xid, sxid) = (
+            XidPolicy::xid().with(xid_rows),
+            XidPolicy::sxid().with(sxid_rows),
+        );
+        let (xids, sxids) = (
+            std::mem::take(&mut self.xids),
+            std::mem::take(&mut self.sxids),
+        );
         let recommended = std::mem::take(&mut self.recommended);
         let (mut fatal, mut switch_fatal, mut hardest) = (0, 0, Action::Ignore);
         for (at, event) in xids.iter().enumerate() {
@@ -96,7 +110,11 @@ impl Events {
             ("kernel.sxid", sxids.len()),
             ("kernel.sxid_fatal", switch_fatal),
         ];
-        Found { counts, action: hardest, notes: self.notes }
+        Found {
+            counts,
+            action: hardest,
+            notes: self.notes,
+        }
     }
 
     /// 1 for an event that is fatal.
@@ -126,26 +144,40 @@ fn read(message: &str) -> Option<Event> {
         return None;
     }
     let rest = past_the_name(rest);
-    let stated = |word: &str| rest.split([' ', ',']).any(|candidate| candidate.eq_ignore_ascii_case(word));
+    let stated = |word: &str| {
+        rest.split([' ', ','])
+            .any(|candidate| candidate.eq_ignore_ascii_case(word))
+    };
     let stated = match (stated("Non-fatal") || stated("Nonfatal"), stated("Fatal")) {
         (true, _) => Some(false),
         (false, true) => Some(true),
         (false, false) => None,
     };
     let device = device.trim_start_matches("PCI:").to_ascii_lowercase();
-    Some(Event { device, code: code.parse().ok()?, stated, message: scan::word(message) })
+    Some(Event {
+        device,
+        code: code.parse().ok()?,
+        stated,
+        message: scan::word(message),
+    })
 }
 
 /// What stands behind the name of the process that an event is told of. Its user chose the name, and it may hold any words; it has
 /// [`NAME_MAX`] bytes at most, each of which may be told as `\x0a` (`dmesg`) or `\012`.
 fn past_the_name(rest: &str) -> &str {
-    let Some((_, named)) = rest.split_once("name=") else { return rest };
+    let Some((_, named)) = rest.split_once("name=") else {
+        return rest;
+    };
     let mut behind = named;
     for _ in 0..NAME_MAX {
-        let escaped =
-            behind.strip_prefix('\\').is_some_and(|code| code.starts_with(|c: char| c == 'x' || c.is_ascii_digit()));
+        let escaped = behind
+            .strip_prefix('\\')
+            .is_some_and(|code| code.starts_with(|c: char| c == 'x' || c.is_ascii_digit()));
         let length = if escaped { 4 } else { 1 };
-        behind = behind.char_indices().nth(length).map_or("", |(at, _)| &behind[at..]);
+        behind = behind
+            .char_indices()
+            .nth(length)
+            .map_or("", |(at, _)| &behind[at..]);
     }
     behind
 }
@@ -170,25 +202,59 @@ mod tests {
 
     #[test]
     fn a_process_cannot_speak_for_the_driver() {
-        let event = |code: u32, name: &str, words: &str| format!("{GPU} {code}, pid=4242, name={name}, {words}");
-        for name in ["a Non-fatal b", "Nonfatal", ", Non-fatal, ", "a\\x0a Non-fatal "] {
-            assert_eq!(fatal(event(79, name, "GPU has fallen off the bus.")), 1, "{name}");
+        let event = |code: u32, name: &str, words: &str| {
+            format!("{GPU} {code}, pid=4242, name={name}, {words}")
+        };
+        for name in [
+            "a Non-fatal b",
+            "Nonfatal",
+            ", Non-fatal, ",
+            "a\\x0a Non-fatal ",
+        ] {
+            assert_eq!(
+                fatal(event(79, name, "GPU has fallen off the bus.")),
+                1,
+                "{name}"
+            );
         }
-        for name in ["a Fatal", "Fatal", "a, Fatal, b", "\\x01\\x02\\x03\\x04\\x05 Fatal"] {
-            assert_eq!(fatal(event(13, name, "Graphics SM Warp Exception on (GPC 1, TPC 0)")), 0, "{name}");
+        for name in [
+            "a Fatal",
+            "Fatal",
+            "a, Fatal, b",
+            "\\x01\\x02\\x03\\x04\\x05 Fatal",
+        ] {
+            assert_eq!(
+                fatal(event(
+                    13,
+                    name,
+                    "Graphics SM Warp Exception on (GPC 1, TPC 0)"
+                )),
+                0,
+                "{name}"
+            );
         }
-        assert_eq!(fatal(event(149, "x", "NETIR_LINK_EVT Fatal XC0 i0 Link 08")), 1, "the driver's own word");
+        assert_eq!(
+            fatal(event(149, "x", "NETIR_LINK_EVT Fatal XC0 i0 Link 08")),
+            1,
+            "the driver's own word"
+        );
     }
 
     #[test]
     fn that_nothing_needs_to_be_done_is_said_of_what_had_come() {
         let of = |code: u32, words: &str| format!("{GPU} {code}, {words}");
-        let (lost, none) =
-            (of(79, "GPU has fallen off the bus."), of(154, "changed from 0x1 (GPU Reset Required) to 0x0 (None)"));
+        let (lost, none) = (
+            of(79, "GPU has fallen off the bus."),
+            of(154, "changed from 0x1 (GPU Reset Required) to 0x0 (None)"),
+        );
         assert_eq!(found(&[lost.clone(), none.clone()]).action, Action::Ignore);
         assert!(found(&[none.clone(), lost.clone()]).action.is_fatal());
         let reboot = of(154, "changed from 0x0 (None) to 0x2 (Node Reboot Required)");
         let after = found(&[none, reboot, of(63, "Row Remapper")]);
-        assert_eq!(after.action, Action::RebootNode, "it stands until another is told");
+        assert_eq!(
+            after.action,
+            Action::RebootNode,
+            "it stands until another is told"
+        );
     }
 }

@@ -60,14 +60,28 @@ struct Test {
 pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading, String> {
     let report: V4 = json(document(answer.text)?)?;
     known(&report.metadata.version, "4.")?;
-    let listed = report.entity_groups.iter().filter(|group| group.entity_group == "GPU");
-    let gpus: BTreeSet<u64> = listed.flat_map(|group| group.entities.iter().map(|entity| entity.entity_id)).collect();
+    let listed = report
+        .entity_groups
+        .iter()
+        .filter(|group| group.entity_group == "GPU");
+    let gpus: BTreeSet<u64> = listed
+        .flat_map(|group| group.entities.iter().map(|entity| entity.entity_id))
+        .collect();
     let mut tests = Vec::new();
-    for test in report.diagnostic.test_categories.into_iter().flat_map(|category| category.tests) {
+    for test in report
+        .diagnostic
+        .test_categories
+        .into_iter()
+        .flat_map(|category| category.tests)
+    {
         let (mut results, mut warnings) = (Vec::new(), Vec::new());
         // Of a test that was not run there is no summary.
         let (summary, notes) = match test.test_summary {
-            Some(V4Summary { status, info, warnings: of_all }) => {
+            Some(V4Summary {
+                status,
+                info,
+                warnings: of_all,
+            }) => {
                 warnings.extend(of_all.iter().map(said));
                 (Status::read(&status)?, info.iter().map(said).collect())
             }
@@ -85,7 +99,13 @@ pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading
             results.push((gpu, Status::read(&result.status)?));
             warnings.extend(result.warnings.iter().map(said));
         }
-        tests.push(Test { name: scan::word(&test.name), results, summary: Some(summary), warnings, notes });
+        tests.push(Test {
+            name: scan::word(&test.name),
+            results,
+            summary: Some(summary),
+            warnings,
+            notes,
+        });
     }
     let mut reading = tally(answer, &gpus, tests)?;
     reading.version("dcgm", &report.metadata.version);
@@ -96,11 +116,19 @@ pub(in crate::gates::parsers) fn parse_v3(answer: &Answer<'_>) -> Result<Reading
     let report: V3 = json(document(answer.text)?)?;
     let diagnostic = report.diagnostic;
     // dcgmi puts it beside what nvvs tells, which puts it inside.
-    let version = diagnostic.version.or(report.version).ok_or("it tells no version")?;
+    let version = diagnostic
+        .version
+        .or(report.version)
+        .ok_or("it tells no version")?;
     known(&version, "3.")?;
     let (mut tests, mut gpus) = (Vec::new(), BTreeSet::new());
     // Its writer leaves nulls between tests.
-    for test in diagnostic.test_categories.into_iter().flat_map(|category| category.tests).flatten() {
+    for test in diagnostic
+        .test_categories
+        .into_iter()
+        .flat_map(|category| category.tests)
+        .flatten()
+    {
         let (mut results, mut warnings, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         for result in test.results {
             let status = Status::read(&result.status)?;
@@ -116,7 +144,13 @@ pub(in crate::gates::parsers) fn parse_v3(answer: &Answer<'_>) -> Result<Reading
             warnings.extend(result.warnings.iter().map(said));
             notes.extend(result.info.iter().map(said));
         }
-        tests.push(Test { name: scan::word(&test.name), results, summary: None, warnings, notes });
+        tests.push(Test {
+            name: scan::word(&test.name),
+            results,
+            summary: None,
+            warnings,
+            notes,
+        });
     }
     let mut reading = tally(answer, &gpus, tests)?;
     reading.version("dcgm", &version);
@@ -142,31 +176,53 @@ fn tally(answer: &Answer<'_>, gpus: &BTreeSet<u64>, tests: Vec<Test>) -> Result<
         }
         let results = test.results.iter().map(|(_, status)| *status).max();
         // A failure that only the summary tells is one result more.
-        if let Some(summary) = test.summary.filter(|summary| results.is_none_or(|results| *summary > results)) {
+        if let Some(summary) = test
+            .summary
+            .filter(|summary| results.is_none_or(|results| *summary > results))
+        {
             *by_status.entry(summary).or_default() += 1;
         }
-        let worst = results.max(test.summary).ok_or_else(|| format!("test {} has no result", test.name))?;
+        let worst = results
+            .max(test.summary)
+            .ok_or_else(|| format!("test {} has no result", test.name))?;
         reading.add_word("dcgm.status", &test.name, worst.as_str());
         warnings += test.warnings.len();
         let mut notes: Vec<&String> = test.warnings.iter().collect();
         if worst != Status::Pass {
             notes.extend(&test.notes);
         }
-        reading.notes.extend(notes.into_iter().map(|note| format!("{}: {note}", test.name)));
+        reading.notes.extend(
+            notes
+                .into_iter()
+                .map(|note| format!("{}: {note}", test.name)),
+        );
         if matches!(worst, Status::Skip | Status::NotRun) {
             // It says nothing of the GPUs: a package may be missing.
-            reading.notes.push(format!("{}: {}", test.name, worst.as_str()));
+            reading
+                .notes
+                .push(format!("{}: {}", test.name, worst.as_str()));
             continue;
         }
-        let passed = test.results.iter().filter(|(_, status)| *status == Status::Pass).filter_map(|(gpu, _)| *gpu);
-        reading.count_of("dcgm.gpus_passed", &test.name, passed.collect::<BTreeSet<_>>().len());
+        let passed = test
+            .results
+            .iter()
+            .filter(|(_, status)| *status == Status::Pass)
+            .filter_map(|(gpu, _)| *gpu);
+        reading.count_of(
+            "dcgm.gpus_passed",
+            &test.name,
+            passed.collect::<BTreeSet<_>>().len(),
+        );
     }
     reading.notes.truncate(NOTES_MAX);
     let of = |status: Status| by_status.get(&status).copied().unwrap_or_default();
     let failures = of(Status::Fail);
     // Some versions exit with 0 after a failure, none with anything else after success.
     if answer.exit != 0 && failures == 0 {
-        return Err(format!("no failure goes with its exit status: {}", scan::word(answer.messages)));
+        return Err(format!(
+            "no failure goes with its exit status: {}",
+            scan::word(answer.messages)
+        ));
     }
     reading.count("dcgm.tests", tests.len());
     reading.count("dcgm.passed", of(Status::Pass));
@@ -190,10 +246,18 @@ fn covers(test: &Test, gpus: &BTreeSet<u64>) -> Result<(), String> {
     if test.results.is_empty() && test.summary.is_none_or(|summary| summary == Status::Pass) {
         return Err(format!("test {} has no result", test.name));
     }
-    let failed = test.results.iter().any(|(_, status)| *status == Status::Fail);
+    let failed = test
+        .results
+        .iter()
+        .any(|(_, status)| *status == Status::Fail);
     match told.is_empty() || failed || distinct == *gpus {
         true => Ok(()),
-        false => Err(format!("test {} tells of {} of {} GPUs", test.name, told.len(), gpus.len())),
+        false => Err(format!(
+            "test {} tells of {} of {} GPUs",
+            test.name,
+            told.len(),
+            gpus.len()
+        )),
     }
 }
 
@@ -207,17 +271,24 @@ fn known(version: &str, major: &str) -> Result<(), String> {
 /// The document without the warnings before it.
 fn document(text: &str) -> Result<&str, String> {
     let start = text.find('{').ok_or("there is no JSON in it")?;
-    text.get(start..).ok_or_else(|| "there is no JSON in it".into())
+    text.get(start..)
+        .ok_or_else(|| "there is no JSON in it".into())
 }
 
 /// `"0,1,2"`, `"0"` or `0`.
 fn numbers(ids: &Value) -> Result<Vec<u64>, String> {
-    let unknown = || format!("gpu_ids {} are not understood", scan::word(&ids.to_string()));
+    let unknown = || {
+        format!(
+            "gpu_ids {} are not understood",
+            scan::word(&ids.to_string())
+        )
+    };
     match ids {
         Value::Number(id) => id.as_u64().map(|id| vec![id]).ok_or_else(unknown),
-        Value::String(ids) => {
-            ids.split(',').map(|id| id.trim().parse().map_err(|_| unknown())).collect::<Result<Vec<u64>, String>>()
-        }
+        Value::String(ids) => ids
+            .split(',')
+            .map(|id| id.trim().parse().map_err(|_| unknown()))
+            .collect::<Result<Vec<u64>, String>>(),
         _ => Err(unknown()),
     }
 }
@@ -227,7 +298,10 @@ fn said(warning: &Value) -> String {
     match warning {
         Value::String(text) => scan::word(text),
         Value::Object(fields) => {
-            let text = fields.get("warning").and_then(Value::as_str).unwrap_or_default();
+            let text = fields
+                .get("warning")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             scan::word(text)
         }
         _ => String::new(),

@@ -20,9 +20,18 @@ pub(super) enum Kind {
     Banks,
 }
 
-const YES_NO: Kind = Kind::Flag { off: "No", on: "Yes" };
-const ACTIVE: Kind = Kind::Flag { off: "Not Active", on: "Active" };
-const TRUE: Kind = Kind::Flag { off: "False", on: "True" };
+const YES_NO: Kind = Kind::Flag {
+    off: "No",
+    on: "Yes",
+};
+const ACTIVE: Kind = Kind::Flag {
+    off: "Not Active",
+    on: "Active",
+};
+const TRUE: Kind = Kind::Flag {
+    off: "False",
+    on: "True",
+};
 
 /// One metric.
 #[derive(Debug)]

@@ -27,25 +27,47 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     if last.percent < 100.0 {
         return Err(format!("it ended at {} %", last.percent));
     }
-    if let Some(idle) = last.processed.iter().position(|processed| *processed == Some(0.0)) {
+    if let Some(idle) = last
+        .processed
+        .iter()
+        .position(|processed| *processed == Some(0.0))
+    {
         return Err(format!("GPU {idle} computed nothing"));
     }
     let mut reading = Reading::default();
     reading.count("burn.gpus", verdicts.len());
     let (dead, living): (Vec<_>, Vec<_>) = (0..verdicts.len()).partition(died);
-    reading.notes.extend(dead.iter().map(|gpu| format!("the process on GPU {gpu} died")));
+    reading.notes.extend(
+        dead.iter()
+            .map(|gpu| format!("the process on GPU {gpu} died")),
+    );
     let stuck = stuck(&history, &living);
-    reading.notes.extend(stuck.iter().map(|gpu| format!("GPU {gpu} stood still over the end of the run")));
+    reading.notes.extend(
+        stuck
+            .iter()
+            .map(|gpu| format!("GPU {gpu} stood still over the end of the run")),
+    );
     let bad = |gpu: &usize| verdicts[*gpu] || stuck.contains(gpu) || died(gpu);
     reading.count("burn.faulty", (0..verdicts.len()).filter(bad).count());
     let fastest = last.speeds.iter().copied().fold(0.0, f64::max);
     let slowest = last.speeds.iter().copied().fold(f64::MAX, f64::min);
-    reading.add("burn.spread", if fastest > 0.0 { (fastest - slowest) / fastest * 100.0 } else { 100.0 });
+    reading.add(
+        "burn.spread",
+        if fastest > 0.0 {
+            (fastest - slowest) / fastest * 100.0
+        } else {
+            100.0
+        },
+    );
     for gpu in 0..verdicts.len() {
         let entity = format!("GPU {gpu}");
         // Counts of errors show on the lines that came to be printed; its own verdict knows of all, but those before a death.
         if verdicts[gpu] != (errors[gpu] > 0.0) && !died(&gpu) {
-            reading.notes.push(format!("{entity} is called {} with {} errors", called(verdicts[gpu]), errors[gpu]));
+            reading.notes.push(format!(
+                "{entity} is called {} with {} errors",
+                called(verdicts[gpu]),
+                errors[gpu]
+            ));
             if errors[gpu] > 0.0 {
                 return Err(format!("{entity} is called OK with {} errors", errors[gpu]));
             }
@@ -67,7 +89,10 @@ pub(in crate::gates::parsers) fn is_superseded(former: &[u8], latest: &[u8]) -> 
 }
 
 fn whole_percent(piece: &[u8]) -> Option<&str> {
-    let (percent, _) = std::str::from_utf8(piece).ok()?.trim_start().split_once("%  proc'd:")?;
+    let (percent, _) = std::str::from_utf8(piece)
+        .ok()?
+        .trim_start()
+        .split_once("%  proc'd:")?;
     percent.split('.').next()
 }
 
@@ -78,16 +103,23 @@ fn called(faulty: bool) -> &'static str {
 /// The list at the end: whether each GPU is faulty.
 fn verdicts(text: &str) -> Result<Vec<bool>, String> {
     let mut lines = text.lines().skip_while(|line| !line.starts_with("Tested "));
-    let count = lines.next().and_then(|line| scan::between(line, "Tested ", " GPUs:"));
-    let count = count.and_then(scan::count).ok_or("it does not list the GPUs that it tested")? as usize;
+    let count = lines
+        .next()
+        .and_then(|line| scan::between(line, "Tested ", " GPUs:"));
+    let count = count
+        .and_then(scan::count)
+        .ok_or("it does not list the GPUs that it tested")? as usize;
     if count == 0 || count > GPUS_MAX {
         return Err(format!("it tested {count} GPUs"));
     }
     let mut verdicts = Vec::new();
     for line in lines.filter(|line| !line.trim().is_empty()) {
         let unknown = || format!("{:?} is not understood", scan::word(line));
-        let (index, verdict) =
-            line.trim().strip_prefix("GPU ").and_then(|rest| rest.split_once(": ")).ok_or_else(unknown)?;
+        let (index, verdict) = line
+            .trim()
+            .strip_prefix("GPU ")
+            .and_then(|rest| rest.split_once(": "))
+            .ok_or_else(unknown)?;
         if index.parse() != Ok(verdicts.len()) {
             return Err(unknown());
         }
@@ -99,7 +131,10 @@ fn verdicts(text: &str) -> Result<Vec<bool>, String> {
     }
     match verdicts.len() == count {
         true => Ok(verdicts),
-        false => Err(format!("it tested {count} GPUs and lists {}", verdicts.len())),
+        false => Err(format!(
+            "it tested {count} GPUs and lists {}",
+            verdicts.len()
+        )),
     }
 }
 
@@ -112,11 +147,20 @@ fn stuck(history: &[Done], gpus: &[usize]) -> Vec<usize> {
     const LATE: f64 = 75.0;
     /// So many steps in a quarter are more than chance leaves out.
     const STEPS: usize = 3;
-    let late = history.iter().position(|(percent, _)| *percent > LATE).unwrap_or(history.len()).saturating_sub(1);
+    let late = history
+        .iter()
+        .position(|(percent, _)| *percent > LATE)
+        .unwrap_or(history.len())
+        .saturating_sub(1);
     let (before, after) = (&history[..history.len().min(late + 1)], &history[late..]);
-    let steps = |of: &[Done], gpu: usize| of.windows(2).filter(|pair| pair[1].1[gpu] > pair[0].1[gpu]).count();
+    let steps = |of: &[Done], gpu: usize| {
+        of.windows(2)
+            .filter(|pair| pair[1].1[gpu] > pair[0].1[gpu])
+            .count()
+    };
     let most = gpus.iter().map(|gpu| steps(after, *gpu)).max().unwrap_or(0);
-    let stands = |gpu: &usize| steps(after, *gpu) == 0 && most.max(steps(before, *gpu) / 3) >= STEPS;
+    let stands =
+        |gpu: &usize| steps(after, *gpu) == 0 && most.max(steps(before, *gpu) / 3) >= STEPS;
     gpus.iter().copied().filter(stands).collect()
 }
 
@@ -125,9 +169,14 @@ fn progress(text: &str, gpus: usize) -> Result<(Progress, Vec<f64>, Vec<Done>), 
     let (mut total, mut last, mut history) = (vec![0.0; gpus], None::<Progress>, Vec::new());
     for piece in text.split(['\r', '\n']) {
         if piece.contains("proc'd:") {
-            let mut progress = read(piece).ok_or_else(|| format!("{:?} is not understood", scan::word(piece)))?;
-            let counts =
-                [progress.processed.len(), progress.speeds.len(), progress.errors.len(), progress.temperatures.len()];
+            let mut progress =
+                read(piece).ok_or_else(|| format!("{:?} is not understood", scan::word(piece)))?;
+            let counts = [
+                progress.processed.len(),
+                progress.speeds.len(),
+                progress.errors.len(),
+                progress.temperatures.len(),
+            ];
             if counts != [gpus; 4] {
                 return Err(format!("it tested {gpus} GPUs and tells of {counts:?}"));
             }
@@ -142,12 +191,16 @@ fn progress(text: &str, gpus: usize) -> Result<(Progress, Vec<f64>, Vec<Done>), 
         }
     }
     settle(&mut total, last.as_mut());
-    last.map(|last| (last, total, history)).ok_or_else(|| "it tells of no progress".into())
+    last.map(|last| (last, total, history))
+        .ok_or_else(|| "it tells of no progress".into())
 }
 
 /// Adds what was counted up to a summary, from which it counts anew.
 fn settle(total: &mut [f64], last: Option<&mut Progress>) {
-    for (total, errors) in total.iter_mut().zip(last.into_iter().flat_map(|last| last.errors.iter_mut())) {
+    for (total, errors) in total
+        .iter_mut()
+        .zip(last.into_iter().flat_map(|last| last.errors.iter_mut()))
+    {
         *total += *errors;
         *errors = 0.0;
     }
@@ -158,15 +211,23 @@ fn read(line: &str) -> Option<Progress> {
     let (processed, rest) = rest.split_once("proc'd:")?.1.split_once("errors:")?;
     let (errors, rest) = rest.split_once("temps:")?;
     // Newer ones tell the power too.
-    let temperatures = rest.split_once("power:").map_or(rest, |(temperatures, _)| temperatures);
+    let temperatures = rest
+        .split_once("power:")
+        .map_or(rest, |(temperatures, _)| temperatures);
     let (mut done, mut speeds) = (Vec::new(), Vec::new());
     for gpu in processed.split(" - ") {
         let (count, speed) = gpu.trim().split_once(" (")?;
-        done.push(if count == "-1" { None } else { Some(scan::count(count)?) });
+        done.push(if count == "-1" {
+            None
+        } else {
+            Some(scan::count(count)?)
+        });
         speeds.push(scan::quantity(speed.strip_suffix(')')?, "Gflop/s")?);
     }
     let words = |text: &'_ str| -> Vec<String> {
-        text.split_whitespace().map(|word| word.trim_end_matches('-').to_owned()).collect()
+        text.split_whitespace()
+            .map(|word| word.trim_end_matches('-').to_owned())
+            .collect()
     };
     let mut counts = Vec::new();
     for word in words(errors).iter().filter(|word| !word.is_empty()) {
@@ -187,7 +248,13 @@ fn read(line: &str) -> Option<Progress> {
             text => degrees.push(Some(scan::quantity(text, "C")?)),
         }
     }
-    Some(Progress { percent: scan::number(percent)?, processed: done, speeds, errors: counts, temperatures: degrees })
+    Some(Progress {
+        percent: scan::number(percent)?,
+        processed: done,
+        speeds,
+        errors: counts,
+        temperatures: degrees,
+    })
 }
 
 #[cfg(test)]
@@ -205,7 +272,13 @@ mod tests {
         let text = format!(
             "{lines}Killing processes with SIGTERM (soft kill)\ndone\n\nTested 2 GPUs:\n\tGPU 0: OK\n\tGPU 1: OK\n"
         );
-        parse(&Answer { exit: 0, text: &text, messages: "", serial: None }).unwrap_or_else(|why| panic!("{why}"))
+        parse(&Answer {
+            exit: 0,
+            text: &text,
+            messages: "",
+            serial: None,
+        })
+        .unwrap_or_else(|why| panic!("{why}"))
     }
 
     /// An hour of it: a line for each of its nvidia-smi's, and a summary every tenth of the run.
@@ -231,15 +304,33 @@ mod tests {
         );
         let mut output = crate::tool::Output::new(1 << 20, Some(is_superseded));
         // However it is cut into reads.
-        text.as_bytes().chunks(997).for_each(|chunk| output.push(chunk));
+        text.as_bytes()
+            .chunks(997)
+            .for_each(|chunk| output.push(chunk));
         let (kept, truncated) = output.take();
         let kept = String::from_utf8(kept).unwrap();
-        assert!(!truncated && kept.len() < 32 << 10 && text.len() > 2 << 20, "{} of {}", kept.len(), text.len());
-        let read = |text: &str| parse(&Answer { exit: 0, text, messages: "", serial: None }).unwrap();
+        assert!(
+            !truncated && kept.len() < 32 << 10 && text.len() > 2 << 20,
+            "{} of {}",
+            kept.len(),
+            text.len()
+        );
+        let read = |text: &str| {
+            parse(&Answer {
+                exit: 0,
+                text,
+                messages: "",
+                serial: None,
+            })
+            .unwrap()
+        };
         let reading = read(&kept);
         assert_eq!(reading, read(&text));
         assert_eq!(
-            (reading.number("burn.errors", "GPU 0"), reading.number("burn.faulty", "")),
+            (
+                reading.number("burn.errors", "GPU 0"),
+                reading.number("burn.faulty", "")
+            ),
             (Some(56.0), Some(2.0))
         );
         assert_eq!(reading.notes, ["GPU 1 stood still over the end of the run"]);
@@ -257,7 +348,13 @@ mod tests {
                  \r100.0%  proc'd: 405 (52045 Gflop/s) - -1 (0 Gflop/s)   errors: 0 - 0  (DIED!)  temps: 69 C - -- \n\
                  Killing processes with SIGTERM (soft kill)\ndone\n\nTested 2 GPUs:\n\tGPU 0: OK\n\tGPU 1: {called}\n"
             );
-            parse(&Answer { exit: 0, text: &text, messages: "", serial: None }).unwrap_or_else(|why| panic!("{why}"))
+            parse(&Answer {
+                exit: 0,
+                text: &text,
+                messages: "",
+                serial: None,
+            })
+            .unwrap_or_else(|why| panic!("{why}"))
         };
         for (errors, after, called, kept) in [
             ("0", "0", "OK", 0.0),
@@ -272,7 +369,10 @@ mod tests {
                 (Some(1.0), Some(kept)),
                 "{errors} {after}"
             );
-            assert_eq!((of("burn.errors", "GPU 0"), of("burn.gpus", "")), (Some(0.0), Some(2.0)));
+            assert_eq!(
+                (of("burn.errors", "GPU 0"), of("burn.gpus", "")),
+                (Some(0.0), Some(2.0))
+            );
             assert_eq!(reading.notes, ["the process on GPU 1 died"]);
         }
     }
@@ -291,6 +391,9 @@ mod tests {
         hung[13..].iter_mut().for_each(|done| done.1 = 650);
         assert_eq!(run(&hung).number("burn.faulty", ""), Some(2.0));
         // Too few lines say nothing of it.
-        assert_eq!(run(&[going(50), (100, 900, 450)]).number("burn.faulty", ""), Some(0.0));
+        assert_eq!(
+            run(&[going(50), (100, 900, 450)]).number("burn.faulty", ""),
+            Some(0.0)
+        );
     }
 }

@@ -18,9 +18,18 @@ struct Gpu {
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     scan::whole(answer.text)?;
     let lines: Vec<&str> = answer.text.lines().map(str::trim).collect();
-    let detected = lines.iter().filter(|line| line.starts_with("Detected GPU #")).count();
-    let healthy = lines.iter().filter(|line| **line == "All GPUs seem healthy").count();
-    let unhealthy = lines.iter().filter(|line| **line == "Some GPUs are not healthy. Reasons:").count();
+    let detected = lines
+        .iter()
+        .filter(|line| line.starts_with("Detected GPU #"))
+        .count();
+    let healthy = lines
+        .iter()
+        .filter(|line| **line == "All GPUs seem healthy")
+        .count();
+    let unhealthy = lines
+        .iter()
+        .filter(|line| **line == "Some GPUs are not healthy. Reasons:")
+        .count();
     match (healthy, unhealthy, answer.exit) {
         (1, 0, 0) | (0, 1, 1..) => {}
         _ => {
@@ -33,7 +42,10 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     }
     let gpus = results(&lines)?;
     if gpus.is_empty() || gpus.len() != detected {
-        return Err(format!("it detected {detected} GPUs and tells of {}", gpus.len()));
+        return Err(format!(
+            "it detected {detected} GPUs and tells of {}",
+            gpus.len()
+        ));
     }
     let mut reading = Reading::default();
     reading.count("fryer.gpus", gpus.len());
@@ -48,35 +60,56 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         reading.add_of("fryer.temperature", &entity, gpu.temperature);
         reading.add_of("fryer.throttled", &entity, u8::from(gpu.throttled));
     }
-    reading.notes =
-        lines.iter().filter(|line| line.starts_with("- GPU ")).take(10).map(|line| scan::word(line)).collect();
+    reading.notes = lines
+        .iter()
+        .filter(|line| line.starts_with("- GPU "))
+        .take(10)
+        .map(|line| scan::word(line))
+        .collect();
     Ok(reading)
 }
 
 /// Three lines for each GPU, in the order of their numbers.
 fn results(lines: &[&str]) -> Result<Vec<Gpu>, String> {
-    let starts = lines.iter().enumerate().filter(|(_, line)| line.starts_with("GPU #") && line.contains(" Gflops/s ("));
+    let starts = lines
+        .iter()
+        .enumerate()
+        .filter(|(_, line)| line.starts_with("GPU #") && line.contains(" Gflops/s ("));
     let mut gpus = Vec::new();
     for (at, line) in starts {
         let unknown = || format!("{:?} is not understood", scan::word(line));
-        let (index, rest) = line.strip_prefix("GPU #").and_then(|rest| rest.split_once(": ")).ok_or_else(unknown)?;
+        let (index, rest) = line
+            .strip_prefix("GPU #")
+            .and_then(|rest| rest.split_once(": "))
+            .ok_or_else(unknown)?;
         if index.parse() != Ok(gpus.len()) || gpus.len() >= GPUS_MAX {
             return Err(unknown());
         }
         let (speed, rest) = rest.trim().split_once(" Gflops/s ").ok_or_else(unknown)?;
-        let [slowest, fastest, precisely] = numbers(rest, ["min", "max", "dev"]).ok_or_else(unknown)?;
+        let [slowest, fastest, precisely] =
+            numbers(rest, ["min", "max", "dev"]).ok_or_else(unknown)?;
         let speed = scan::number(speed).ok_or_else(unknown)?;
         if speed <= 0.0 || fastest <= 0.0 {
             return Err(format!("GPU {index} computed nothing"));
         }
         // The average stands there twice, once without its fraction.
-        if (speed - precisely).abs() > 0.51 || slowest > precisely + 0.01 || precisely > fastest + 0.01 {
+        if (speed - precisely).abs() > 0.51
+            || slowest > precisely + 0.01
+            || precisely > fastest + 0.01
+        {
             return Err(format!("{:?} contradicts itself", scan::word(line)));
         }
         let below = |by: usize| lines.get(at + by).copied().unwrap_or_default();
-        let temperature = temperature(below(1)).ok_or_else(|| format!("it tells no temperature of GPU {index}"))?;
-        let throttled = throttled(below(2)).ok_or_else(|| format!("it tells nothing of GPU {index}'s throttling"))?;
-        gpus.push(Gpu { speed: precisely, slowest, temperature, throttled });
+        let temperature = temperature(below(1))
+            .ok_or_else(|| format!("it tells no temperature of GPU {index}"))?;
+        let throttled = throttled(below(2))
+            .ok_or_else(|| format!("it tells nothing of GPU {index}'s throttling"))?;
+        gpus.push(Gpu {
+            speed: precisely,
+            slowest,
+            temperature,
+            throttled,
+        });
     }
     Ok(gpus)
 }
@@ -104,6 +137,9 @@ fn throttled(line: &str) -> Option<bool> {
     let rest = line.strip_prefix("Throttling HW: ")?;
     let (hw, rest) = rest.split_once(", Thermal SW: ")?;
     let (thermal_sw, thermal_hw) = rest.split_once(", Thermal HW: ")?;
-    let flags: Option<Vec<bool>> = [hw, thermal_sw, thermal_hw].iter().map(|word| word.parse().ok()).collect();
+    let flags: Option<Vec<bool>> = [hw, thermal_sw, thermal_hw]
+        .iter()
+        .map(|word| word.parse().ok())
+        .collect();
     flags.map(|flags| flags.contains(&true))
 }

@@ -7,7 +7,12 @@ use super::fields::{FIELDS, Field, Kind};
 use crate::gates::parsers::{Reading, scan};
 
 /// How nvidia-smi says that a card does not have something.
-const UNAVAILABLE: [&str; 4] = ["N/A", "Not Supported", "Requested functionality has been deprecated", "Not Available"];
+const UNAVAILABLE: [&str; 4] = [
+    "N/A",
+    "Not Supported",
+    "Requested functionality has been deprecated",
+    "Not Available",
+];
 /// What NVML says of a GPU that it cannot ask any more (nvmlErrorString: NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED).
 const UNREACHABLE: [&str; 2] = ["GPU is lost", "GPU requires reset"];
 /// Values of one GPU by their path or column; a path that stands there twice is [`TWICE`].
@@ -18,16 +23,30 @@ const TWICE: &str = "(two values)";
 /// Keeps a value; of two for one path neither is believed.
 pub(super) fn keep(leaves: &mut Leaves, path: String, value: &str) {
     let known = leaves.contains_key(&path);
-    leaves.insert(path, if known { TWICE.to_owned() } else { value.trim().to_owned() });
+    leaves.insert(
+        path,
+        if known {
+            TWICE.to_owned()
+        } else {
+            value.trim().to_owned()
+        },
+    );
 }
 
 /// Which of a field's paths a format uses.
 pub(super) type Places = fn(&Field) -> &'static [&'static [&'static str]];
 
 /// Adds all that one GPU tells.
-pub(super) fn add(reading: &mut Reading, entity: &str, leaves: &Leaves, places: Places) -> Result<(), String> {
+pub(super) fn add(
+    reading: &mut Reading,
+    entity: &str,
+    leaves: &Leaves,
+    places: Places,
+) -> Result<(), String> {
     for field in FIELDS {
-        let stated = places(field).iter().find(|paths| paths.iter().all(|path| leaves.contains_key(*path)));
+        let stated = places(field)
+            .iter()
+            .find(|paths| paths.iter().all(|path| leaves.contains_key(*path)));
         let Some(paths) = stated else { continue };
         let mut sum = Some(0.0);
         for path in *paths {
@@ -47,9 +66,13 @@ pub(super) fn add(reading: &mut Reading, entity: &str, leaves: &Leaves, places: 
         }
     }
     lost_lanes(reading, entity);
-    let unreachable = leaves.iter().find(|(_, text)| UNREACHABLE.contains(&bare(text)));
+    let unreachable = leaves
+        .iter()
+        .find(|(_, text)| UNREACHABLE.contains(&bare(text)));
     reading.add_of("gpu.unreachable", entity, u8::from(unreachable.is_some()));
-    reading.notes.extend(unreachable.map(|(path, text)| format!("{entity}: {} is {text:?}", scan::word(path))));
+    reading.notes.extend(
+        unreachable.map(|(path, text)| format!("{entity}: {} is {text:?}", scan::word(path))),
+    );
     Ok(())
 }
 
@@ -69,7 +92,9 @@ enum Leaf {
 
 /// CSV puts what is no value in brackets.
 fn bare(text: &str) -> &str {
-    text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text)
+    text.strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+        .unwrap_or(text)
 }
 
 fn read(text: &str, kind: Kind) -> Result<Leaf, String> {
@@ -77,7 +102,11 @@ fn read(text: &str, kind: Kind) -> Result<Leaf, String> {
     if UNAVAILABLE.contains(&bare) || UNREACHABLE.contains(&bare) {
         return Ok(Leaf::Nothing);
     }
-    let number = |number: Option<f64>, wanted: &str| number.map(Leaf::Number).ok_or_else(|| format!("no {wanted}"));
+    let number = |number: Option<f64>, wanted: &str| {
+        number
+            .map(Leaf::Number)
+            .ok_or_else(|| format!("no {wanted}"))
+    };
     match kind {
         Kind::Word if bare.is_empty() || bare == TWICE || trouble(bare) => Err("no answer".into()),
         Kind::Word => Ok(Leaf::Word(scan::word(bare))),
@@ -95,7 +124,10 @@ fn read(text: &str, kind: Kind) -> Result<Leaf, String> {
         }
         // °C with its unit in the long formats, bare in CSV.
         Kind::Degrees => number(scan::number(bare.strip_suffix(" C").unwrap_or(bare)), "°C"),
-        Kind::Banks => number(scan::count(bare.strip_suffix(" bank(s)").unwrap_or(bare)), "number of banks"),
+        Kind::Banks => number(
+            scan::count(bare.strip_suffix(" bank(s)").unwrap_or(bare)),
+            "number of banks",
+        ),
         Kind::Flag { off, on } => match bare {
             _ if bare == off => Ok(Leaf::Number(0.0)),
             _ if bare == on => Ok(Leaf::Number(1.0)),
@@ -107,7 +139,14 @@ fn read(text: &str, kind: Kind) -> Result<Leaf, String> {
 /// Words that stand for a failure of the driver to answer.
 fn trouble(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
-    ["unknown error", "gpu is lost", "err!", "requires reset", "insufficient permissions", "error"]
-        .iter()
-        .any(|word| lower.contains(word))
+    [
+        "unknown error",
+        "gpu is lost",
+        "err!",
+        "requires reset",
+        "insufficient permissions",
+        "error",
+    ]
+    .iter()
+    .any(|word| lower.contains(word))
 }

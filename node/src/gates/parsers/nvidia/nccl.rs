@@ -31,7 +31,10 @@ impl Run {
         let best = self.rows.iter().map(|row| row.1).fold(0.0, f64::max);
         let wrong: f64 = self.rows.iter().map(|row| row.2).sum();
         if (wrong > 0.0) != (self.out_of_bounds > 0.0) {
-            return Err(format!("{wrong} wrong values do not go with {} out of bounds", self.out_of_bounds));
+            return Err(format!(
+                "{wrong} wrong values do not go with {} out of bounds",
+                self.out_of_bounds
+            ));
         }
         let mut reading = Reading::default();
         reading.count("nccl.ranks", self.ranks);
@@ -63,13 +66,22 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         };
         let words = comment.split_whitespace().collect::<Vec<_>>().join(" ");
         match comment {
-            _ if comment.starts_with("nThread ") => expected = Some(Sizes::read(&words).ok_or_else(unknown)?),
+            _ if comment.starts_with("nThread ") => {
+                expected = Some(Sizes::read(&words).ok_or_else(unknown)?)
+            }
             _ if comment.starts_with("Reducing maxBytes to ") => {
-                let to = words.split(' ').nth(3).and_then(scan::count).ok_or_else(unknown)?;
+                let to = words
+                    .split(' ')
+                    .nth(3)
+                    .and_then(scan::count)
+                    .ok_or_else(unknown)?;
                 expected = expected.map(|sizes| Sizes { max: to, ..sizes });
             }
             _ if comment.starts_with("Rank ") => {
-                let rank = words.split(' ').nth(1).and_then(|rank| rank.parse::<usize>().ok());
+                let rank = words
+                    .split(' ')
+                    .nth(1)
+                    .and_then(|rank| rank.parse::<usize>().ok());
                 if rank != Some(run.ranks) {
                     return Err(unknown());
                 }
@@ -90,14 +102,22 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
             return Err("it has more sizes than anybody asks for".into());
         }
     }
-    let expected = expected.and_then(|sizes| sizes.count()).ok_or("it does not say which sizes it tries")?;
-    let ((out_of_bounds, good), (average, fast)) =
-        (bounds.ok_or("it does not sum up what was out of bounds")?, average.ok_or("it tells no average")?);
+    let expected = expected
+        .and_then(|sizes| sizes.count())
+        .ok_or("it does not say which sizes it tries")?;
+    let ((out_of_bounds, good), (average, fast)) = (
+        bounds.ok_or("it does not sum up what was out of bounds")?,
+        average.ok_or("it tells no average")?,
+    );
     if !units || run.rows.len() != expected {
         return Err(format!("{} sizes of {expected} in GB/s", run.rows.len()));
     }
-    if good != Some(out_of_bounds == 0.0) || (answer.exit != 0 && good == Some(true) && fast != Some(false)) {
-        return Err(format!("{out_of_bounds} values out of bounds do not go with its exit status"));
+    if good != Some(out_of_bounds == 0.0)
+        || (answer.exit != 0 && good == Some(true) && fast != Some(false))
+    {
+        return Err(format!(
+            "{out_of_bounds} values out of bounds do not go with its exit status"
+        ));
     }
     (run.out_of_bounds, run.average) = (out_of_bounds, average);
     let mut reading = run.into_reading()?;
@@ -110,8 +130,21 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
 /// `33554432 8388608 float sum -1 344.8 97.32 170.31 0 349.5 95.99 167.99 0`
 fn row(line: &str) -> Option<(f64, f64, f64)> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [size, count, kind, operation, root, time, algorithm, bus, wrong, in_time, in_algorithm, in_bus, in_wrong] =
-        words[..]
+    let [
+        size,
+        count,
+        kind,
+        operation,
+        root,
+        time,
+        algorithm,
+        bus,
+        wrong,
+        in_time,
+        in_algorithm,
+        in_bus,
+        in_wrong,
+    ] = words[..]
     else {
         return None;
     };
@@ -120,8 +153,14 @@ fn row(line: &str) -> Option<(f64, f64, f64)> {
         return None;
     }
     let all = [count, time, algorithm, bus, in_time, in_algorithm];
-    all.iter().all(|word| scan::number(word).is_some()).then_some(())?;
-    Some((scan::count(size)?, scan::number(in_bus)?, scan::count(wrong)? + scan::count(in_wrong)?))
+    all.iter()
+        .all(|word| scan::number(word).is_some())
+        .then_some(())?;
+    Some((
+        scan::count(size)?,
+        scan::number(in_bus)?,
+        scan::count(wrong)? + scan::count(in_wrong)?,
+    ))
 }
 
 /// `Out of bounds values : 0 OK`, `Avg bus bandwidth : 210.99`: a number, and what it thinks of it.
@@ -156,13 +195,26 @@ impl Sizes {
             "bytes)" => false,
             _ => return None,
         };
-        let (min, max) = (scan::count(after("minBytes ")?)?, scan::count(after("maxBytes ")?)?);
-        Some(Self { min, max, step: scan::count(step)?, multiplied })
+        let (min, max) = (
+            scan::count(after("minBytes ")?)?,
+            scan::count(after("maxBytes ")?)?,
+        );
+        Some(Self {
+            min,
+            max,
+            step: scan::count(step)?,
+            multiplied,
+        })
     }
 
     /// How many sizes there are from the least to the greatest.
     fn count(self) -> Option<usize> {
-        let Self { min, max, step, multiplied } = self;
+        let Self {
+            min,
+            max,
+            step,
+            multiplied,
+        } = self;
         if min <= 0.0 || max < min || (multiplied && step < 2.0) {
             return None;
         }

@@ -75,8 +75,16 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     if report.config.validation == 0 {
         return Err("nothing was checked: run it without `-c 0`".into());
     }
-    let devices = if report.devices.is_empty() { &report.config.devices } else { &report.devices };
-    if devices.iter().enumerate().any(|(index, device)| device.rank != index) {
+    let devices = if report.devices.is_empty() {
+        &report.config.devices
+    } else {
+        &report.devices
+    };
+    if devices
+        .iter()
+        .enumerate()
+        .any(|(index, device)| device.rank != index)
+    {
         return Err("its ranks are not numbered in order".into());
     }
     let good = flag(&report.out_of_bounds.okay);
@@ -86,11 +94,19 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
             report.out_of_bounds.count, report.out_of_bounds.okay
         ));
     }
-    if answer.exit != 0 && good == Some(true) && flag(&report.average_bus_bandwidth.okay) != Some(false) {
+    if answer.exit != 0
+        && good == Some(true)
+        && flag(&report.average_bus_bandwidth.okay) != Some(false)
+    {
         return Err("no failure goes with its exit status".into());
     }
-    let rows =
-        report.results.iter().map(|row| (row.size, row.in_place.bus_bw, row.in_place.nwrong + row.out_of_place.nwrong));
+    let rows = report.results.iter().map(|row| {
+        (
+            row.size,
+            row.in_place.bus_bw,
+            row.in_place.nwrong + row.out_of_place.nwrong,
+        )
+    });
     let run = Run {
         ranks: devices.len(),
         rows: rows.collect(),
@@ -99,7 +115,15 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     };
     let mut reading = run.into_reading()?;
     let version = report.nccl_version;
-    reading.version("nccl", &format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100));
+    reading.version(
+        "nccl",
+        &format!(
+            "{}.{}.{}",
+            version / 10_000,
+            version / 100 % 100,
+            version % 100
+        ),
+    );
     Ok(reading)
 }
 

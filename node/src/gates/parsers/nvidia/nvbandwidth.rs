@@ -11,15 +11,60 @@ const GPUS_MAX: usize = 256;
 
 /// A test, its metric, what its description must say it measured in, and whether it copies between GPUs.
 const TESTS: [(&str, &str, &str, bool); 9] = [
-    ("host_to_device_memcpy_ce", "nvbandwidth.host_to_device", "(GB/s)", false),
-    ("device_to_host_memcpy_ce", "nvbandwidth.device_to_host", "(GB/s)", false),
-    ("host_to_device_bidirectional_memcpy_ce", "nvbandwidth.host_to_device_bidirectional", "(GB/s)", false),
-    ("device_to_host_bidirectional_memcpy_ce", "nvbandwidth.device_to_host_bidirectional", "(GB/s)", false),
-    ("device_to_device_memcpy_read_ce", "nvbandwidth.device_to_device_read", "(GB/s)", true),
-    ("device_to_device_memcpy_write_ce", "nvbandwidth.device_to_device_write", "(GB/s)", true),
-    ("device_local_copy", "nvbandwidth.device_local_copy", "(GB/s)", false),
-    ("host_device_latency_sm", "nvbandwidth.host_device_latency", "(ns)", false),
-    ("device_to_device_latency_sm", "nvbandwidth.device_to_device_latency", "(ns)", true),
+    (
+        "host_to_device_memcpy_ce",
+        "nvbandwidth.host_to_device",
+        "(GB/s)",
+        false,
+    ),
+    (
+        "device_to_host_memcpy_ce",
+        "nvbandwidth.device_to_host",
+        "(GB/s)",
+        false,
+    ),
+    (
+        "host_to_device_bidirectional_memcpy_ce",
+        "nvbandwidth.host_to_device_bidirectional",
+        "(GB/s)",
+        false,
+    ),
+    (
+        "device_to_host_bidirectional_memcpy_ce",
+        "nvbandwidth.device_to_host_bidirectional",
+        "(GB/s)",
+        false,
+    ),
+    (
+        "device_to_device_memcpy_read_ce",
+        "nvbandwidth.device_to_device_read",
+        "(GB/s)",
+        true,
+    ),
+    (
+        "device_to_device_memcpy_write_ce",
+        "nvbandwidth.device_to_device_write",
+        "(GB/s)",
+        true,
+    ),
+    (
+        "device_local_copy",
+        "nvbandwidth.device_local_copy",
+        "(GB/s)",
+        false,
+    ),
+    (
+        "host_device_latency_sm",
+        "nvbandwidth.host_device_latency",
+        "(ns)",
+        false,
+    ),
+    (
+        "device_to_device_latency_sm",
+        "nvbandwidth.device_to_device_latency",
+        "(ns)",
+        true,
+    ),
 ];
 
 #[derive(Deserialize)]
@@ -55,7 +100,10 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         return Err(scan::word(&error));
     }
     if !body.version.starts_with("v0.") {
-        return Err(format!("version {:?} is not known", scan::word(&body.version)));
+        return Err(format!(
+            "version {:?} is not known",
+            scan::word(&body.version)
+        ));
     }
     if body.testcases.is_empty() {
         return Err("it ran no test".into());
@@ -63,11 +111,17 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     let mut reading = Reading::default();
     reading.version("nvbandwidth", &scan::word(&body.version));
     reading.version("driver", &scan::word(&body.driver));
-    reading.version("cuda", &format!("{}.{}", body.cuda / 1000, body.cuda % 1000 / 10));
+    reading.version(
+        "cuda",
+        &format!("{}.{}", body.cuda / 1000, body.cuda % 1000 / 10),
+    );
     let (mut passed, mut failed, mut waived, mut names) = (0, 0, 0, BTreeSet::new());
     for case in &body.testcases {
         if !names.insert(case.name.as_str()) {
-            return Err(format!("test {} stands there twice", scan::word(&case.name)));
+            return Err(format!(
+                "test {} stands there twice",
+                scan::word(&case.name)
+            ));
         }
         match case.status.as_str() {
             "Passed" => {
@@ -76,14 +130,19 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
             }
             "Failed" | "Error" => {
                 failed += 1;
-                reading.notes.push(format!("{} failed", scan::word(&case.name)));
+                reading
+                    .notes
+                    .push(format!("{} failed", scan::word(&case.name)));
             }
             "Waived" => waived += 1,
             other => return Err(format!("status {:?} is not known", scan::word(other))),
         }
     }
     if answer.exit != 0 && failed == 0 {
-        return Err(format!("no failure goes with its exit status: {}", scan::word(answer.messages)));
+        return Err(format!(
+            "no failure goes with its exit status: {}",
+            scan::word(answer.messages)
+        ));
     }
     reading.notes.truncate(10);
     reading.count("nvbandwidth.tests", body.testcases.len());
@@ -96,9 +155,16 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
 /// One test's matrix, of every test that passed: what nobody asks for must be readable too.
 fn measure(case: &Case, reading: &mut Reading) -> Result<(), String> {
     let name = scan::word(&case.name);
-    let matrix = case.bandwidth_matrix.as_deref().ok_or_else(|| format!("{name} passed without a matrix"))?;
+    let matrix = case
+        .bandwidth_matrix
+        .as_deref()
+        .ok_or_else(|| format!("{name} passed without a matrix"))?;
     let columns = matrix.first().map_or(0, Vec::len);
-    if columns == 0 || columns > GPUS_MAX || matrix.len() > GPUS_MAX || matrix.iter().any(|row| row.len() != columns) {
+    if columns == 0
+        || columns > GPUS_MAX
+        || matrix.len() > GPUS_MAX
+        || matrix.iter().any(|row| row.len() != columns)
+    {
         return Err(format!("{name}: its matrix has no shape"));
     }
     let known = TESTS.iter().find(|(test, ..)| *test == case.name);
@@ -118,13 +184,24 @@ fn measure(case: &Case, reading: &mut Reading) -> Result<(), String> {
                 _ => return Err(format!("{name}: {:?} is no value", scan::word(cell))),
             };
             let kept = &mut slowest[if between { row } else { column }];
-            *kept = Some(kept.map_or(value, |kept| if latency { kept.max(value) } else { kept.min(value) }));
+            *kept = Some(kept.map_or(value, |kept| {
+                if latency {
+                    kept.max(value)
+                } else {
+                    kept.min(value)
+                }
+            }));
         }
     }
-    let Some((_, metric, unit, _)) = known else { return Ok(()) };
+    let Some((_, metric, unit, _)) = known else {
+        return Ok(());
+    };
     let description = case.bandwidth_description.as_deref().unwrap_or_default();
     if !description.trim_end().ends_with(unit) {
-        return Err(format!("{name}: {:?} is not in {unit}", scan::word(description)));
+        return Err(format!(
+            "{name}: {:?} is not in {unit}",
+            scan::word(description)
+        ));
     }
     for (gpu, value) in slowest.into_iter().enumerate() {
         let value = value.ok_or_else(|| format!("{name}: GPU {gpu} has no value"))?;

@@ -12,7 +12,10 @@ struct Gpu {
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("nvidia-smi failed: {}", scan::word(answer.messages)));
+        return Err(format!(
+            "nvidia-smi failed: {}",
+            scan::word(answer.messages)
+        ));
     }
     scan::whole(answer.text)?;
     let mut gpus: Vec<(String, Gpu)> = Vec::new();
@@ -29,8 +32,11 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
             continue;
         }
         let (_, gpu) = gpus.last_mut().ok_or_else(unknown)?;
-        let (index, state) =
-            line.trim().strip_prefix("Link ").and_then(|rest| rest.split_once(": ")).ok_or_else(unknown)?;
+        let (index, state) = line
+            .trim()
+            .strip_prefix("Link ")
+            .and_then(|rest| rest.split_once(": "))
+            .ok_or_else(unknown)?;
         // Links are numbered from 0 without a gap.
         let known = gpu.speeds.len() + gpu.inactive;
         if index.parse() != Ok(known) || known >= LINKS_MAX {
@@ -38,7 +44,9 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         }
         match state {
             "<inactive>" => gpu.inactive += 1,
-            speed => gpu.speeds.push(scan::quantity(speed, "GB/s").ok_or_else(unknown)?),
+            speed => gpu
+                .speeds
+                .push(scan::quantity(speed, "GB/s").ok_or_else(unknown)?),
         }
     }
     if gpus.is_empty() {

@@ -11,14 +11,19 @@ const LINES_MAX: usize = 3600;
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("dcgmproftester failed: {}", scan::word(answer.messages)));
+        return Err(format!(
+            "dcgmproftester failed: {}",
+            scan::word(answer.messages)
+        ));
     }
     scan::whole(answer.text)?;
     let mut gpus: BTreeMap<u32, (Vec<f64>, bool)> = BTreeMap::new();
     let mut ended = 0;
     for line in answer.text.lines().map(str::trim) {
         ended += usize::from(line == "Skipping UnwatchFields() since DCGM validation is disabled");
-        let Some(rest) = line.strip_prefix("Worker ") else { continue };
+        let Some(rest) = line.strip_prefix("Worker ") else {
+            continue;
+        };
         let unknown = || format!("{:?} is not understood", scan::word(line));
         let (gpu, said) = worker(rest).ok_or_else(unknown)?;
         let (speeds, initialised) = gpus.entry(gpu).or_default();
@@ -28,8 +33,12 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
                 return Err(unknown());
             }
         } else {
-            let speed = said.rsplit_once(" gflops)").and_then(|(before, _)| before.rsplit_once('('));
-            let speed = speed.and_then(|(_, number)| speed_of(number)).ok_or_else(unknown)?;
+            let speed = said
+                .rsplit_once(" gflops)")
+                .and_then(|(before, _)| before.rsplit_once('('));
+            let speed = speed
+                .and_then(|(_, number)| speed_of(number))
+                .ok_or_else(unknown)?;
             if speeds.len() >= LINES_MAX {
                 return Err("it says more than an hour of it".into());
             }
@@ -46,8 +55,13 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     reading.count("proftester.gpus", gpus.len());
     for (gpu, (mut speeds, initialised)) in gpus {
         speeds.sort_by(f64::total_cmp);
-        let middle = speeds.get(speeds.len() / 2).copied().filter(|speed| *speed > 0.0);
-        let middle = middle.filter(|_| initialised).ok_or_else(|| format!("GPU {gpu} computed nothing"))?;
+        let middle = speeds
+            .get(speeds.len() / 2)
+            .copied()
+            .filter(|speed| *speed > 0.0);
+        let middle = middle
+            .filter(|_| initialised)
+            .ok_or_else(|| format!("GPU {gpu} computed nothing"))?;
         let entity = format!("GPU {gpu}");
         reading.count_of("proftester.reports", &entity, speeds.len());
         reading.add_of("proftester.speed", &entity, middle);
@@ -62,12 +76,20 @@ fn worker(rest: &str) -> Option<(u32, &str)> {
     let (who, field) = who.split_once('[')?;
     let (gpu, worker) = who.trim_end().split_once(':')?;
     let known = worker == "0" && scan::count(field).is_some();
-    known.then(|| gpu.parse().ok()).flatten().map(|gpu| (gpu, said))
+    known
+        .then(|| gpu.parse().ok())
+        .flatten()
+        .map(|gpu| (gpu, said))
 }
 
 /// `250362.2`, `1.78e+05`
 fn speed_of(text: &str) -> Option<f64> {
-    let Some((digits, power)) = text.split_once("e+") else { return scan::number(text) };
-    let power: i32 = power.parse().ok().filter(|_| power.len() == 2 && power.bytes().all(|b| b.is_ascii_digit()))?;
+    let Some((digits, power)) = text.split_once("e+") else {
+        return scan::number(text);
+    };
+    let power: i32 = power
+        .parse()
+        .ok()
+        .filter(|_| power.len() == 2 && power.bytes().all(|b| b.is_ascii_digit()))?;
     Some(scan::number(digits)? * 10_f64.powi(power))
 }

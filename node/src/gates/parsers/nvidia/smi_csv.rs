@@ -9,7 +9,10 @@ const GPUS_MAX: usize = 256;
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("nvidia-smi failed: {}", scan::word(answer.messages)));
+        return Err(format!(
+            "nvidia-smi failed: {}",
+            scan::word(answer.messages)
+        ));
     }
     scan::whole(answer.text)?;
     let mut lines = answer.text.lines();
@@ -20,19 +23,26 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     for line in lines {
         let values: Vec<&str> = line.split(',').map(str::trim).collect();
         if values.len() != columns.len() {
-            return Err(format!("a row has {} values for {} columns", values.len(), columns.len()));
+            return Err(format!(
+                "a row has {} values for {} columns",
+                values.len(),
+                columns.len()
+            ));
         }
         let mut leaves = Leaves::new();
         for ((name, unit), value) in columns.iter().zip(values) {
             keep(&mut leaves, (*name).to_owned(), &with_unit(value, *unit));
         }
-        let address =
-            leaves.get("pci.bus_id").and_then(|id| scan::pci_address(id)).ok_or("a row has no PCI address")?;
+        let address = leaves
+            .get("pci.bus_id")
+            .and_then(|id| scan::pci_address(id))
+            .ok_or("a row has no PCI address")?;
         if gpus.len() >= GPUS_MAX || gpus.contains(&address) {
             return Err(format!("GPU {address} stands there twice"));
         }
         if let Some(count) = leaves.get("count") {
-            stated = Some(scan::count(count).ok_or_else(|| format!("count {count:?} is no count"))?);
+            stated =
+                Some(scan::count(count).ok_or_else(|| format!("count {count:?} is no count"))?);
         }
         match (&driver, leaves.get("driver_version")) {
             (None, Some(version)) => driver = Some(scan::word(version)),
@@ -45,7 +55,11 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         gpus.push(address);
     }
     if gpus.is_empty() || stated.is_some_and(|stated| stated != gpus.len() as f64) {
-        return Err(format!("it tells of {} GPUs and counts {}", gpus.len(), stated.unwrap_or(0.0)));
+        return Err(format!(
+            "it tells of {} GPUs and counts {}",
+            gpus.len(),
+            stated.unwrap_or(0.0)
+        ));
     }
     reading.count("gpu.count", gpus.len());
     if let Some(driver) = driver.filter(|driver| driver.starts_with(|c: char| c.is_ascii_digit())) {
@@ -64,14 +78,23 @@ fn columns(header: &str) -> Result<Vec<(&str, Option<&str>)>, String> {
             None => (column.trim(), None),
         })
         .collect();
-    let plain = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_'));
+    let plain = |name: &str| {
+        name.chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_'))
+    };
     if let Some((odd, _)) = columns.iter().find(|(name, _)| !plain(name)) {
         return Err(format!("{:?} is no column", scan::word(odd)));
     }
-    let addressed = columns.iter().filter(|(name, _)| *name == "pci.bus_id").count();
+    let addressed = columns
+        .iter()
+        .filter(|(name, _)| *name == "pci.bus_id")
+        .count();
     match addressed {
         1 if columns.len() <= COLUMNS_MAX => Ok(columns),
-        _ => Err("it has no header with a column pci.bus_id: ask for that column, and not for noheader".into()),
+        _ => Err(
+            "it has no header with a column pci.bus_id: ask for that column, and not for noheader"
+                .into(),
+        ),
     }
 }
 

@@ -16,7 +16,10 @@ struct Gpu {
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("nvidia-smi failed: {}", scan::word(answer.messages)));
+        return Err(format!(
+            "nvidia-smi failed: {}",
+            scan::word(answer.messages)
+        ));
     }
     scan::whole(answer.text)?;
     let mut lines = answer.text.lines().filter(|line| !line.trim().is_empty());
@@ -24,20 +27,30 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         return Err("it does not begin as `nvidia-smi -q` does".into());
     }
     let (head, gpus) = read(lines)?;
-    let stated = |key: &str| head.get(key).map(String::as_str).ok_or_else(|| format!("there is no {key:?}"));
+    let stated = |key: &str| {
+        head.get(key)
+            .map(String::as_str)
+            .ok_or_else(|| format!("there is no {key:?}"))
+    };
     let driver = scan::word(stated("Driver Version")?);
     if !driver.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(format!("{driver:?} is no driver version"));
     }
     let attached = scan::count(stated("Attached GPUs")?).ok_or("Attached GPUs is no count")?;
     if attached != gpus.len() as f64 || gpus.is_empty() {
-        return Err(format!("{attached} GPUs are attached, it tells of {}", gpus.len()));
+        return Err(format!(
+            "{attached} GPUs are attached, it tells of {}",
+            gpus.len()
+        ));
     }
     let mut reading = Reading::default();
     reading.version("driver", &driver);
     reading.add("gpu.count", attached);
     reading.add_word("gpu.driver", "", &driver);
-    if let Some(cuda) = head.get("CUDA Version").filter(|version| version.starts_with(|c: char| c.is_ascii_digit())) {
+    if let Some(cuda) = head
+        .get("CUDA Version")
+        .filter(|version| version.starts_with(|c: char| c.is_ascii_digit()))
+    {
         reading.add_word("gpu.cuda", "", cuda);
     }
     for gpu in &gpus {
@@ -53,11 +66,16 @@ fn read<'a>(lines: impl Iterator<Item = &'a str>) -> Result<(Leaves, Vec<Gpu>), 
     let (mut head, mut gpus, mut path) = (Leaves::new(), Vec::<Gpu>::new(), Vec::<&str>::new());
     for line in lines {
         if let Some(id) = line.strip_prefix("GPU ") {
-            let address = scan::pci_address(id.trim()).ok_or_else(|| format!("{:?} is no GPU", scan::word(id)))?;
+            let address = scan::pci_address(id.trim())
+                .ok_or_else(|| format!("{:?} is no GPU", scan::word(id)))?;
             if gpus.len() >= GPUS_MAX || gpus.iter().any(|gpu| gpu.address == address) {
                 return Err(format!("GPU {address} stands there twice"));
             }
-            gpus.push(Gpu { address, leaves: Leaves::new(), processes: None });
+            gpus.push(Gpu {
+                address,
+                leaves: Leaves::new(),
+                processes: None,
+            });
             path = vec!["GPU"];
             continue;
         }
@@ -79,7 +97,10 @@ fn read<'a>(lines: impl Iterator<Item = &'a str>) -> Result<(Leaves, Vec<Gpu>), 
         };
         // Below a GPU everything is indented once; what stands at its level again is nothing of it.
         let Some(below) = path.get(1..).filter(|below| !below.is_empty()) else {
-            return Err(format!("{:?} is neither a GPU nor of one", scan::word(line)));
+            return Err(format!(
+                "{:?} is neither a GPU nor of one",
+                scan::word(line)
+            ));
         };
         match below {
             ["Processes"] => gpu.processes = Some(0),

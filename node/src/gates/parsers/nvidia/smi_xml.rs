@@ -9,13 +9,20 @@ use super::leaf::{self, Leaves, keep};
 use crate::gates::parsers::{Answer, Reading, scan};
 
 const ROOT: &str = "nvidia_smi_log";
-const DOCUMENT_TYPES: [&str; 2] =
-    ["nvidia_smi_log SYSTEM \"nvsmi_device_v12.dtd\"", "nvidia_smi_log SYSTEM \"nvsmi_device_v13.dtd\""];
+const DOCUMENT_TYPES: [&str; 2] = [
+    "nvidia_smi_log SYSTEM \"nvsmi_device_v12.dtd\"",
+    "nvidia_smi_log SYSTEM \"nvsmi_device_v13.dtd\"",
+];
 /// Deeper than any document of the tool.
 const DEPTH_MAX: usize = 16;
 const GPUS_MAX: usize = 256;
 /// Below a GPU.
-const LISTS: [&str; 4] = ["processes", "accounted_processes", "supported_clocks", "mig_devices"];
+const LISTS: [&str; 4] = [
+    "processes",
+    "accounted_processes",
+    "supported_clocks",
+    "mig_devices",
+];
 const NAME_BEGINS: &str = "<process_name>";
 const NAME_ENDS: &str = "</process_name>";
 
@@ -39,28 +46,42 @@ struct Gpu {
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("nvidia-smi failed: {}", scan::word(answer.messages)));
+        return Err(format!(
+            "nvidia-smi failed: {}",
+            scan::word(answer.messages)
+        ));
     }
     let text = without_names(answer.text);
     if text.contains(char::REPLACEMENT_CHARACTER) {
         return Err("it is not UTF-8".into());
     }
     let document = read(&text)?;
-    let head = |name: &str| document.head.get(name).map(String::as_str).ok_or_else(|| format!("there is no {name}"));
+    let head = |name: &str| {
+        document
+            .head
+            .get(name)
+            .map(String::as_str)
+            .ok_or_else(|| format!("there is no {name}"))
+    };
     let driver = scan::word(head("driver_version")?);
     if !driver.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(format!("{driver:?} is no driver version"));
     }
     let attached = scan::count(head("attached_gpus")?).ok_or("attached_gpus is no count")?;
     if attached != document.gpus.len() as f64 || document.gpus.is_empty() {
-        return Err(format!("{attached} GPUs are attached, it tells of {}", document.gpus.len()));
+        return Err(format!(
+            "{attached} GPUs are attached, it tells of {}",
+            document.gpus.len()
+        ));
     }
     let mut reading = Reading::default();
     reading.version("driver", &driver);
     reading.add("gpu.count", attached);
     reading.add_word("gpu.driver", "", &driver);
-    if let Some(cuda) =
-        document.head.get("cuda_version").filter(|version| version.starts_with(|c: char| c.is_ascii_digit()))
+    if let Some(cuda) = document
+        .head
+        .get("cuda_version")
+        .filter(|version| version.starts_with(|c: char| c.is_ascii_digit()))
     {
         reading.add_word("gpu.cuda", "", cuda);
     }
@@ -91,7 +112,9 @@ fn read(text: &str) -> Result<Document, String> {
     let mut path: Vec<String> = Vec::new();
     let mut held = String::new();
     loop {
-        let event = reader.read_event().map_err(|error| format!("it is not XML: {error}"))?;
+        let event = reader
+            .read_event()
+            .map_err(|error| format!("it is not XML: {error}"))?;
         match event {
             Event::DocType(kind) => {
                 let kind: &str = &kind;
@@ -119,8 +142,12 @@ fn read(text: &str) -> Result<Document, String> {
             }
             Event::Text(text) => held.push_str(&text),
             // What each stands for is not looked at.
-            Event::GeneralRef(name) if ["amp", "lt", "gt", "quot", "apos"].contains(&&*name) => held.push('&'),
-            Event::GeneralRef(name) => return Err(format!("entity {:?} is not expanded", scan::word(&name))),
+            Event::GeneralRef(name) if ["amp", "lt", "gt", "quot", "apos"].contains(&&*name) => {
+                held.push('&')
+            }
+            Event::GeneralRef(name) => {
+                return Err(format!("entity {:?} is not expanded", scan::word(&name)));
+            }
             Event::Decl(_) if path.is_empty() => {}
             // Two processes could hide all that stands between their names in one of these.
             Event::Decl(_) | Event::Comment(_) | Event::CData(_) | Event::PI(_) => {
@@ -136,7 +163,11 @@ fn read(text: &str) -> Result<Document, String> {
     }
 }
 
-fn open(document: &mut Document, path: &mut Vec<String>, tag: &BytesStart<'_>) -> Result<(), String> {
+fn open(
+    document: &mut Document,
+    path: &mut Vec<String>,
+    tag: &BytesStart<'_>,
+) -> Result<(), String> {
     let name = tag.name().into_inner().to_owned();
     if path.is_empty() && (name != ROOT || document.finished) {
         return Err(format!("its root is {:?}, not {ROOT}", scan::word(&name)));
@@ -147,15 +178,26 @@ fn open(document: &mut Document, path: &mut Vec<String>, tag: &BytesStart<'_>) -
     // A GPU has its id, nothing else has any: in the value of another one, too, all could be hidden that stands between two names.
     let attributes: Vec<_> = tag.attributes().with_checks(false).take(2).collect();
     if path.len() == 1 && name == "gpu" {
-        let [Ok(id)] = attributes.as_slice() else { return Err("a GPU has no id, or more than that".into()) };
-        let address = Some(id).filter(|id| id.key.into_inner() == "id").and_then(|id| scan::pci_address(&id.value));
+        let [Ok(id)] = attributes.as_slice() else {
+            return Err("a GPU has no id, or more than that".into());
+        };
+        let address = Some(id)
+            .filter(|id| id.key.into_inner() == "id")
+            .and_then(|id| scan::pci_address(&id.value));
         let address = address.ok_or("a GPU's id is no PCI address")?;
-        if document.gpus.len() >= GPUS_MAX || document.gpus.iter().any(|gpu| gpu.address == address) {
+        if document.gpus.len() >= GPUS_MAX || document.gpus.iter().any(|gpu| gpu.address == address)
+        {
             return Err(format!("GPU {address} stands there twice"));
         }
-        document.gpus.push(Gpu { address, ..Gpu::default() });
+        document.gpus.push(Gpu {
+            address,
+            ..Gpu::default()
+        });
     } else if !attributes.is_empty() {
-        return Err(format!("{:?} has what nvidia-smi does not write", scan::word(&name)));
+        return Err(format!(
+            "{:?} has what nvidia-smi does not write",
+            scan::word(&name)
+        ));
     }
     if let Some(gpu) = within_gpu(document, path) {
         match (path.len(), name.as_str()) {
@@ -187,10 +229,14 @@ fn close(document: &mut Document, path: &mut Vec<String>, held: &str) -> Result<
         }
         _ => {}
     }
-    path.pop().map(|_| ()).ok_or_else(|| "it closes what was never opened".to_owned())
+    path.pop()
+        .map(|_| ())
+        .ok_or_else(|| "it closes what was never opened".to_owned())
 }
 
 /// The GPU that the path leads through.
 fn within_gpu<'a>(document: &'a mut Document, path: &[String]) -> Option<&'a mut Gpu> {
-    path.get(1).filter(|name| *name == "gpu").and_then(|_| document.gpus.last_mut())
+    path.get(1)
+        .filter(|name| *name == "gpu")
+        .and_then(|_| document.gpus.last_mut())
 }

@@ -6,8 +6,11 @@ use crate::gates::parsers::{Answer, Reading, scan};
 /// GPUs and NICs of the largest boards, several times over.
 const DEVICES_MAX: usize = 256;
 /// What follows the matrix, as older and newer ones have it.
-const TAILS: [&[&str]; 3] =
-    [&["CPU Affinity"], &["CPU Affinity", "NUMA Affinity"], &["CPU Affinity", "NUMA Affinity", "GPU NUMA ID"]];
+const TAILS: [&[&str]; 3] = [
+    &["CPU Affinity"],
+    &["CPU Affinity", "NUMA Affinity"],
+    &["CPU Affinity", "NUMA Affinity", "GPU NUMA ID"],
+];
 
 /// How two devices reach each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,7 +26,10 @@ enum Path {
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("nvidia-smi failed: {}", scan::word(answer.messages)));
+        return Err(format!(
+            "nvidia-smi failed: {}",
+            scan::word(answer.messages)
+        ));
     }
     scan::whole(answer.text)?;
     let text = plain(answer.text);
@@ -38,7 +44,10 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     for (at, row) in rows.iter().enumerate() {
         let odd = |to: usize| row[to] != rows[to][at] || (row[to] == Path::Itself) != (to == at);
         if let Some(to) = (0..names.len()).find(|to| odd(*to)) {
-            return Err(format!("{} and {} reach each other differently", names[at], names[to]));
+            return Err(format!(
+                "{} and {} reach each other differently",
+                names[at], names[to]
+            ));
         }
     }
     read(&names, &rows)
@@ -56,13 +65,30 @@ fn read(names: &[String], rows: &[Vec<Path>]) -> Result<Reading, String> {
     reading.count("topo.nics", nics.len());
     for &gpu in &gpus {
         let entity = format!("GPU {}", names[gpu].trim_start_matches("GPU"));
-        let links = |to: usize| if let Path::NvLink(links) = rows[gpu][to] { links } else { 0.0 };
-        let others: Vec<f64> = gpus.iter().filter(|to| **to != gpu).map(|to| links(*to)).collect();
-        reading.count_of("topo.gpus_by_nvlink", &entity, others.iter().filter(|links| **links > 0.0).count());
+        let links = |to: usize| {
+            if let Path::NvLink(links) = rows[gpu][to] {
+                links
+            } else {
+                0.0
+            }
+        };
+        let others: Vec<f64> = gpus
+            .iter()
+            .filter(|to| **to != gpu)
+            .map(|to| links(*to))
+            .collect();
+        reading.count_of(
+            "topo.gpus_by_nvlink",
+            &entity,
+            others.iter().filter(|links| **links > 0.0).count(),
+        );
         if let Some(fewest) = others.iter().copied().reduce(f64::min) {
             reading.add_of("topo.nvlinks", &entity, fewest);
         }
-        let near = nics.iter().filter(|nic| rows[gpu][**nic] == Path::Switch).count();
+        let near = nics
+            .iter()
+            .filter(|nic| rows[gpu][**nic] == Path::Switch)
+            .count();
         reading.count_of("topo.nics_near", &entity, near);
     }
     Ok(reading)
@@ -73,7 +99,10 @@ fn plain(text: &str) -> String {
     let mut pieces = text.split("\u{1b}[");
     let mut plain = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
-        let style = piece.len() - piece.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').len();
+        let style = piece.len()
+            - piece
+                .trim_start_matches(|c: char| c.is_ascii_digit() || c == ';')
+                .len();
         plain.push_str(piece[style..].strip_prefix('m').unwrap_or(piece));
     }
     plain
@@ -83,20 +112,35 @@ fn plain(text: &str) -> String {
 fn heads(line: &str) -> Result<Vec<String>, String> {
     let unknown = || format!("{:?} are not the columns of a topology", scan::word(line));
     let cells: Vec<&str> = line.split('\t').map(str::trim).collect();
-    let [first, cells @ ..] = cells.as_slice() else { return Err(unknown()) };
-    let cells: Vec<&str> = cells.iter().copied().filter(|cell| !cell.is_empty()).collect();
-    let devices = cells.iter().position(|cell| *cell == "CPU Affinity").ok_or_else(unknown)?;
+    let [first, cells @ ..] = cells.as_slice() else {
+        return Err(unknown());
+    };
+    let cells: Vec<&str> = cells
+        .iter()
+        .copied()
+        .filter(|cell| !cell.is_empty())
+        .collect();
+    let devices = cells
+        .iter()
+        .position(|cell| *cell == "CPU Affinity")
+        .ok_or_else(unknown)?;
     let (devices, tail) = cells.split_at(devices);
-    let gpus = devices.iter().take_while(|name| name.starts_with("GPU")).count();
+    let gpus = devices
+        .iter()
+        .take_while(|name| name.starts_with("GPU"))
+        .count();
     let numbered = |prefix: &str, from: &[&str]| {
-        from.iter()
-            .enumerate()
-            .all(|(at, name)| name.strip_prefix(prefix).and_then(|rest| rest.parse().ok()) == Some(at))
+        from.iter().enumerate().all(|(at, name)| {
+            name.strip_prefix(prefix).and_then(|rest| rest.parse().ok()) == Some(at)
+        })
     };
     let known = first.is_empty() && TAILS.contains(&tail) && devices.len() <= DEVICES_MAX;
     // NICs are numbered, or called by their names by older ones.
     let nics = &devices[gpus..];
-    if !known || !numbered("GPU", &devices[..gpus]) || !(numbered("NIC", nics) || numbered("mlx5_", nics)) {
+    if !known
+        || !numbered("GPU", &devices[..gpus])
+        || !(numbered("NIC", nics) || numbered("mlx5_", nics))
+    {
         return Err(unknown());
     }
     Ok(devices.iter().map(|name| (*name).to_owned()).collect())
@@ -108,7 +152,10 @@ fn row(line: &str, name: &str, devices: usize) -> Result<Vec<Path>, String> {
     if cells.first() != Some(&name) || cells.len() <= devices {
         return Err(unknown());
     }
-    cells[1..=devices].iter().map(|cell| path(cell).ok_or_else(unknown)).collect()
+    cells[1..=devices]
+        .iter()
+        .map(|cell| path(cell).ok_or_else(unknown))
+        .collect()
 }
 
 fn path(cell: &str) -> Option<Path> {
@@ -116,7 +163,11 @@ fn path(cell: &str) -> Option<Path> {
         "X" => Some(Path::Itself),
         "PIX" | "PXB" => Some(Path::Switch),
         "PHB" | "NODE" | "SYS" => Some(Path::Host),
-        other => other.strip_prefix("NV").and_then(scan::count).filter(|links| *links > 0.0).map(Path::NvLink),
+        other => other
+            .strip_prefix("NV")
+            .and_then(scan::count)
+            .filter(|links| *links > 0.0)
+            .map(Path::NvLink),
     }
 }
 
@@ -129,8 +180,11 @@ fn legend(rest: &[&str], names: &[String]) -> Result<(), String> {
         return Err(format!("{:?} is a row too many", scan::word(word)));
     }
     for nic in names.iter().filter(|name| name.starts_with("NIC")) {
-        let named =
-            rest.iter().filter(|line| line.trim().strip_prefix(nic.as_str()).is_some_and(|rest| rest.starts_with(':')));
+        let named = rest.iter().filter(|line| {
+            line.trim()
+                .strip_prefix(nic.as_str())
+                .is_some_and(|rest| rest.starts_with(':'))
+        });
         if named.count() != 1 {
             return Err(format!("its legend does not name {nic} once"));
         }

@@ -19,11 +19,20 @@ struct Found {
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
-        return Err(format!("/proc/mdstat was not read: {}", scan::word(answer.messages)));
+        return Err(format!(
+            "/proc/mdstat was not read: {}",
+            scan::word(answer.messages)
+        ));
     }
     scan::whole(answer.text)?;
-    let lines: Vec<&str> = answer.text.lines().filter(|line| !line.trim().is_empty()).collect();
-    let [first, lines @ .., last] = lines.as_slice() else { return Err("it has no two lines".into()) };
+    let lines: Vec<&str> = answer
+        .text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let [first, lines @ .., last] = lines.as_slice() else {
+        return Err("it has no two lines".into());
+    };
     if !first.starts_with("Personalities : ") || !last.starts_with("unused devices: ") {
         return Err("it does not begin and end as /proc/mdstat does".into());
     }
@@ -35,12 +44,15 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
             continue;
         }
         let one = head(line).ok_or_else(unknown)?;
-        if found.len() >= ARRAYS_MAX || found.iter().any(|other| other.array.name == one.array.name) {
+        if found.len() >= ARRAYS_MAX || found.iter().any(|other| other.array.name == one.array.name)
+        {
             return Err(unknown());
         }
         found.push(one);
     }
-    let arrays = found.into_iter().filter(|one| !(one.array.inactive && one.container));
+    let arrays = found
+        .into_iter()
+        .filter(|one| !(one.array.inactive && one.container));
     arrays.map(settled).collect::<Result<_, _>>().map(told)
 }
 
@@ -53,10 +65,18 @@ fn head(line: &str) -> Option<Found> {
         "inactive" => true,
         _ => return None,
     };
-    while words.next_if(|word| ["(read-only)", "(auto-read-only)"].contains(word)).is_some() {}
+    while words
+        .next_if(|word| ["(read-only)", "(auto-read-only)"].contains(word))
+        .is_some()
+    {}
     let level = match inactive {
         true => None,
-        false => Some(words.next().filter(|level| REDUNDANT.contains(level) || PLAIN.contains(level))?.to_owned()),
+        false => Some(
+            words
+                .next()
+                .filter(|level| REDUNDANT.contains(level) || PLAIN.contains(level))?
+                .to_owned(),
+        ),
     };
     let (mut devices, mut failed) = (0, 0);
     for word in words {
@@ -72,20 +92,45 @@ fn head(line: &str) -> Option<Found> {
         }
     }
     let name = name.starts_with("md").then(|| scan::word(name))?;
-    let array = Array { name, level, inactive, devices, missing: None, failed, rebuilding: false };
-    Some(Found { array, counts: None, slots: None, container: false })
+    let array = Array {
+        name,
+        level,
+        inactive,
+        devices,
+        missing: None,
+        failed,
+        rebuilding: false,
+    };
+    Some(Found {
+        array,
+        counts: None,
+        slots: None,
+        container: false,
+    })
 }
 
 /// `10176 blocks super 1.2 [2/1] [U_]`, `[==>…]  recovery = 12.6% …`, `bitmap: 0/1 pages …`
 fn detail(found: &mut Found, line: &str) -> Option<()> {
-    let working = ["recovery =", "resync =", "reshape =", "resync=DELAYED", "resync=PENDING", "recovery=DELAYED"];
+    let working = [
+        "recovery =",
+        "resync =",
+        "reshape =",
+        "resync=DELAYED",
+        "resync=PENDING",
+        "recovery=DELAYED",
+    ];
     found.array.rebuilding |= working.iter().any(|sign| line.contains(sign));
     if !line.contains(" blocks") {
         return Some(());
     }
     for word in line.split_whitespace() {
         found.container |= CONTAINERS.contains(&word);
-        let Some(inner) = word.strip_prefix('[').and_then(|word| word.strip_suffix(']')) else { continue };
+        let Some(inner) = word
+            .strip_prefix('[')
+            .and_then(|word| word.strip_suffix(']'))
+        else {
+            continue;
+        };
         let told_twice = match inner.split_once('/') {
             Some((wanted, working)) => {
                 let counts = (wanted.parse().ok()?, working.parse().ok()?);
@@ -105,20 +150,36 @@ fn detail(found: &mut Found, line: &str) -> Option<()> {
 
 /// Both of its counts must agree, and a level that has none must tell none.
 fn settled(found: Found) -> Result<Array, String> {
-    let Found { mut array, counts, slots, .. } = found;
-    let redundant = array.level.as_deref().is_some_and(|level| REDUNDANT.contains(&level));
+    let Found {
+        mut array,
+        counts,
+        slots,
+        ..
+    } = found;
+    let redundant = array
+        .level
+        .as_deref()
+        .is_some_and(|level| REDUNDANT.contains(&level));
     match (redundant, counts, slots) {
         (true, Some((wanted, working)), Some(slots)) => {
             let up = slots.chars().filter(|slot| *slot == 'U').count();
             if slots.len() != wanted || up != working || working > wanted {
-                return Err(format!("{}: [{wanted}/{working}] does not go with [{slots}]", array.name));
+                return Err(format!(
+                    "{}: [{wanted}/{working}] does not go with [{slots}]",
+                    array.name
+                ));
             }
             (array.devices, array.missing) = (wanted, Some(wanted - working));
         }
         // One that runs has all of its devices.
         (false, None, None) if !array.inactive && array.devices > 0 => array.missing = Some(0),
         (false, None, None) if array.inactive => {}
-        _ => return Err(format!("{}: it does not say how many devices it has", array.name)),
+        _ => {
+            return Err(format!(
+                "{}: it does not say how many devices it has",
+                array.name
+            ));
+        }
     }
     Ok(array)
 }

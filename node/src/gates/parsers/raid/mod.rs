@@ -42,7 +42,9 @@ fn told(arrays: Vec<Array>) -> Reading {
             reading.notes.push(format!(
                 "{name}: {}{} of {} devices missing, {} failed",
                 if array.inactive { "does not run; " } else { "" },
-                array.missing.map_or("?".to_owned(), |missing| missing.to_string()),
+                array
+                    .missing
+                    .map_or("?".to_owned(), |missing| missing.to_string()),
                 array.devices,
                 array.failed
             ));

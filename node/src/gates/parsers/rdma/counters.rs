@@ -11,7 +11,11 @@ const COUNTERS: [(&str, &str, f64); 5] = [
     ("link_error_recovery", "ib.link_recoveries", 255.0),
     ("link_downed", "ib.link_downed", 255.0),
     ("local_link_integrity_errors", "ib.integrity_errors", 15.0),
-    ("excessive_buffer_overrun_errors", "ib.buffer_overruns", 15.0),
+    (
+        "excessive_buffer_overrun_errors",
+        "ib.buffer_overruns",
+        15.0,
+    ),
 ];
 /// Retries that were spent because the other end was not ready to receive; mlx5 tells it.
 const RETRIES: &str = "hw_counters/rnr_nak_retry_err";
@@ -21,7 +25,9 @@ pub(in crate::gates::parsers) fn measure(bench: &Bench<'_>) -> Result<Reading, S
     for port in ports::all(&bench.machine)? {
         match port.has("counters") {
             true => count(&port, &mut reading)?,
-            false => reading.notes.push(format!("{} counts no errors", port.name)),
+            false => reading
+                .notes
+                .push(format!("{} counts no errors", port.name)),
         }
     }
     match reading.samples.is_empty() {
@@ -36,7 +42,10 @@ fn count(port: &Port<'_>, reading: &mut Reading) -> Result<(), String> {
     };
     for (file, metric, end) in COUNTERS {
         let text = port.read(&format!("counters/{file}"))?;
-        let value = number(file, &text.ok_or_else(|| format!("{} does not tell {file}", port.name))?)?;
+        let value = number(
+            file,
+            &text.ok_or_else(|| format!("{} does not tell {file}", port.name))?,
+        )?;
         if value >= end {
             let name = &port.name;
             return Err(format!(

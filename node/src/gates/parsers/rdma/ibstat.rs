@@ -37,40 +37,59 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     let mut active: Layers<'_> = BTreeMap::new();
     for adapter in &adapters {
         let name = &adapter.name;
-        let stated = adapter.ports.ok_or_else(|| format!("{name} does not say how many ports it has"))?;
+        let stated = adapter
+            .ports
+            .ok_or_else(|| format!("{name} does not say how many ports it has"))?;
         if stated == 0 || stated != adapter.told.len() {
-            return Err(format!("{name} has {stated} ports and tells of {}", adapter.told.len()));
+            return Err(format!(
+                "{name} has {stated} ports and tells of {}",
+                adapter.told.len()
+            ));
         }
         for port in &adapter.told {
             let entity = format!("{name}/{}", port.number);
             let missing = |what: &str| format!("{entity} does not tell its {what}");
             let state = port.state.as_deref().ok_or_else(|| missing("state"))?;
-            let physical = port.physical.as_deref().ok_or_else(|| missing("physical state"))?;
+            let physical = port
+                .physical
+                .as_deref()
+                .ok_or_else(|| missing("physical state"))?;
             let rate = port.rate.ok_or_else(|| missing("rate"))?;
             let layer = port.layer.as_deref().ok_or_else(|| missing("link layer"))?;
             ports += 1;
             if state == "Active" && physical == "LinkUp" {
-                active.entry(layer).or_default().push((rate, entity.clone()));
+                active
+                    .entry(layer)
+                    .or_default()
+                    .push((rate, entity.clone()));
             }
             reading.add_word("ib.state", &entity, state);
             reading.add_word("ib.physical_state", &entity, physical);
             reading.add_of("ib.rate", &entity, rate);
             reading.add_word("ib.link_layer", &entity, layer);
             // Software adapters have neither; then nothing is said of them.
-            for (metric, text) in [("ib.adapter_type", &adapter.kind), ("ib.firmware", &adapter.firmware)] {
+            for (metric, text) in [
+                ("ib.adapter_type", &adapter.kind),
+                ("ib.firmware", &adapter.firmware),
+            ] {
                 if !text.is_empty() {
                     reading.add_word(metric, &entity, text);
                 }
             }
             if state != "Active" {
-                reading.notes.push(format!("{entity} is {state}, {physical}"));
+                reading
+                    .notes
+                    .push(format!("{entity} is {state}, {physical}"));
             }
         }
     }
     reading.notes.truncate(10);
     reading.count("ib.adapters", adapters.len());
     reading.count("ib.ports", ports);
-    reading.count("ib.ports_active", active.values().map(Vec::len).max().unwrap_or_default());
+    reading.count(
+        "ib.ports_active",
+        active.values().map(Vec::len).max().unwrap_or_default(),
+    );
     for (rate, entity) in fastest(active) {
         reading.add_of("ib.active_rate", &entity, rate);
     }
@@ -83,11 +102,16 @@ type Layers<'a> = BTreeMap<&'a str, Vec<(f64, String)>>;
 /// The fastest port, the second fastest, and so on, each of the link layer whose port at that place is the fastest: so the slowest of the first so many is
 /// what so many ports of one layer reach, whichever it is. Of equals, the layer that has more of them.
 fn fastest(mut layers: Layers<'_>) -> Vec<(f64, String)> {
-    layers.values_mut().for_each(|ports| ports.sort_by(|one, other| other.0.total_cmp(&one.0)));
+    layers
+        .values_mut()
+        .for_each(|ports| ports.sort_by(|one, other| other.0.total_cmp(&one.0)));
     let most = layers.values().map(Vec::len).max().unwrap_or_default();
     let at = |place: usize| {
-        let there = layers.values().filter_map(move |ports| Some((ports.get(place)?, ports.len())));
-        let best = there.max_by(|(one, some), (other, more)| one.0.total_cmp(&other.0).then(some.cmp(more)));
+        let there = layers
+            .values()
+            .filter_map(move |ports| Some((ports.get(place)?, ports.len())));
+        let best = there
+            .max_by(|(one, some), (other, more)| one.0.total_cmp(&other.0).then(some.cmp(more)));
         best.map(|(port, _)| port.clone())
     };
     (0..most).filter_map(at).collect()
@@ -97,12 +121,20 @@ fn read(text: &str) -> Result<Vec<Adapter>, String> {
     let mut adapters: Vec<Adapter> = Vec::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let unknown = || format!("{:?} is not understood", scan::word(line));
-        if let Some(name) = line.strip_prefix("CA '").and_then(|rest| rest.strip_suffix('\'')) {
-            if name.is_empty() || adapters.len() >= ADAPTERS_MAX || adapters.iter().any(|adapter| adapter.name == name)
+        if let Some(name) = line
+            .strip_prefix("CA '")
+            .and_then(|rest| rest.strip_suffix('\''))
+        {
+            if name.is_empty()
+                || adapters.len() >= ADAPTERS_MAX
+                || adapters.iter().any(|adapter| adapter.name == name)
             {
                 return Err(unknown());
             }
-            adapters.push(Adapter { name: scan::word(name), ..Adapter::default() });
+            adapters.push(Adapter {
+                name: scan::word(name),
+                ..Adapter::default()
+            });
             continue;
         }
         let adapter = adapters.last_mut().ok_or_else(unknown)?;
@@ -110,24 +142,35 @@ fn read(text: &str) -> Result<Vec<Adapter>, String> {
         let value = value.trim();
         if let Some(number) = key.strip_prefix("Port ").filter(|_| value.is_empty()) {
             let number = number.parse().map_err(|_| unknown())?;
-            if adapter.told.len() >= PORTS_MAX || adapter.told.iter().any(|port| port.number == number) {
+            if adapter.told.len() >= PORTS_MAX
+                || adapter.told.iter().any(|port| port.number == number)
+            {
                 return Err(unknown());
             }
-            adapter.told.push(Port { number, ..Port::default() });
+            adapter.told.push(Port {
+                number,
+                ..Port::default()
+            });
             continue;
         }
         match (key, adapter.told.last_mut()) {
             ("CA type", None) => adapter.kind = scan::word(value),
             ("Firmware version", None) => adapter.firmware = scan::word(value),
-            ("Number of ports", None) => adapter.ports = Some(value.parse().map_err(|_| unknown())?),
-            ("State", Some(port)) => once(&mut port.state, state(value).ok_or_else(unknown)?).ok_or_else(unknown)?,
+            ("Number of ports", None) => {
+                adapter.ports = Some(value.parse().map_err(|_| unknown())?)
+            }
+            ("State", Some(port)) => {
+                once(&mut port.state, state(value).ok_or_else(unknown)?).ok_or_else(unknown)?
+            }
             ("Physical state", Some(port)) => {
-                once(&mut port.physical, physical(value).ok_or_else(unknown)?).ok_or_else(unknown)?;
+                once(&mut port.physical, physical(value).ok_or_else(unknown)?)
+                    .ok_or_else(unknown)?;
             }
-            ("Rate", Some(port)) => {
-                once(&mut port.rate, scan::number(value).ok_or_else(unknown)?).ok_or_else(unknown)?
+            ("Rate", Some(port)) => once(&mut port.rate, scan::number(value).ok_or_else(unknown)?)
+                .ok_or_else(unknown)?,
+            ("Link layer", Some(port)) => {
+                once(&mut port.layer, scan::word(value)).ok_or_else(unknown)?
             }
-            ("Link layer", Some(port)) => once(&mut port.layer, scan::word(value)).ok_or_else(unknown)?,
             _ => {}
         }
     }
@@ -141,7 +184,9 @@ fn once<T>(kept: &mut Option<T>, value: T) -> Option<()> {
 
 /// Logical states (InfiniBand specification, 14.2.5.6), in the words of ibstat.c.
 fn state(word: &str) -> Option<String> {
-    ["???", "Down", "Initializing", "Armed", "Active"].contains(&word).then(|| word.to_owned())
+    ["???", "Down", "Initializing", "Armed", "Active"]
+        .contains(&word)
+        .then(|| word.to_owned())
 }
 
 /// Physical states, in the same words.

@@ -11,11 +11,27 @@ const COUNTERS: [(&str, &str, f64); 13] = [
     ("LinkErrorRecoveryCounter", "ib.link_recoveries", 255.0),
     ("LinkDownedCounter", "ib.link_downed", 255.0),
     ("PortRcvErrors", "ib.receive_errors", 65_535.0),
-    ("PortRcvRemotePhysicalErrors", "ib.receive_remote_errors", 65_535.0),
-    ("PortRcvSwitchRelayErrors", "ib.receive_switch_errors", 65_535.0),
+    (
+        "PortRcvRemotePhysicalErrors",
+        "ib.receive_remote_errors",
+        65_535.0,
+    ),
+    (
+        "PortRcvSwitchRelayErrors",
+        "ib.receive_switch_errors",
+        65_535.0,
+    ),
     ("PortXmitDiscards", "ib.transmit_discards", 65_535.0),
-    ("PortXmitConstraintErrors", "ib.transmit_constraint_errors", 255.0),
-    ("PortRcvConstraintErrors", "ib.receive_constraint_errors", 255.0),
+    (
+        "PortXmitConstraintErrors",
+        "ib.transmit_constraint_errors",
+        255.0,
+    ),
+    (
+        "PortRcvConstraintErrors",
+        "ib.receive_constraint_errors",
+        255.0,
+    ),
     ("LocalLinkIntegrityErrors", "ib.integrity_errors", 15.0),
     ("ExcessiveBufferOverrunErrors", "ib.buffer_overruns", 15.0),
     ("VL15Dropped", "ib.vl15_dropped", 65_535.0),
@@ -38,7 +54,11 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
             continue;
         }
         let (name, value) = line.split_once(':').ok_or_else(unknown)?;
-        if port.is_none() || counters.insert(name, value.trim_start_matches('.').trim()).is_some() {
+        if port.is_none()
+            || counters
+                .insert(name, value.trim_start_matches('.').trim())
+                .is_some()
+        {
             return Err(unknown());
         }
     }
@@ -72,15 +92,22 @@ fn settle(
     port: Option<(String, bool)>,
     counters: &mut BTreeMap<&str, &str>,
 ) -> Result<(), String> {
-    let Some((entity, wide)) = port else { return Ok(()) };
+    let Some((entity, wide)) = port else {
+        return Ok(());
+    };
     if reading.samples.iter().any(|sample| sample.entity == entity) {
         return Err(format!("port {entity} stands there twice"));
     }
     for (name, metric, end) in COUNTERS {
-        let text = counters.get(name).ok_or_else(|| format!("port {entity} does not tell {name}"))?;
-        let value = scan::count(text).ok_or_else(|| format!("{entity}: {name} is {:?}", scan::word(text)))?;
+        let text = counters
+            .get(name)
+            .ok_or_else(|| format!("port {entity} does not tell {name}"))?;
+        let value = scan::count(text)
+            .ok_or_else(|| format!("{entity}: {name} is {:?}", scan::word(text)))?;
         if !wide && value >= end {
-            return Err(format!("{entity}: {name} stands at its end, {value}; clear the counters, or ask for -x"));
+            return Err(format!(
+                "{entity}: {name} stands at its end, {value}; clear the counters, or ask for -x"
+            ));
         }
         reading.add_of(metric, &entity, value);
     }

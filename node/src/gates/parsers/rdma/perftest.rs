@@ -15,7 +15,10 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         return Err(format!("it failed: {}", scan::word(answer.messages)));
     }
     if answer.messages.contains(NO_CLOCK) {
-        return Err(format!("it could not measure its own clock: {}", scan::word(answer.messages)));
+        return Err(format!(
+            "it could not measure its own clock: {}",
+            scan::word(answer.messages)
+        ));
     }
     scan::whole(answer.text)?;
     let mut lines = answer.text.lines();
@@ -35,12 +38,18 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
             break;
         }
         let unknown = || format!("{:?} is not understood", scan::word(line));
-        let numbers: Vec<f64> =
-            words.iter().map(|word| scan::number(word)).collect::<Option<_>>().ok_or_else(unknown)?;
+        let numbers: Vec<f64> = words
+            .iter()
+            .map(|word| scan::number(word))
+            .collect::<Option<_>>()
+            .ok_or_else(unknown)?;
         let entity = format!("{} B", words.first().copied().unwrap_or_default());
         match (header.as_str(), &numbers[..]) {
             (BANDWIDTH, [_, iterations, _, 0.0, _]) if *iterations > 0.0 => {
-                return Err(format!("it sent something and measured no rate: {:?}", scan::word(line)));
+                return Err(format!(
+                    "it sent something and measured no rate: {:?}",
+                    scan::word(line)
+                ));
             }
             (BANDWIDTH, [_, iterations, _, average, rate]) => {
                 reading.add_of("rdma.iterations", &entity, *iterations);
@@ -56,7 +65,11 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
                 reading.add_of("rdma.latency_p999", &entity, *p999);
             }
             (BANDWIDTH | LATENCY, _) => return Err(unknown()),
-            (other, _) => return Err(format!("columns {other:?} are not known; ask for --report_gbits")),
+            (other, _) => {
+                return Err(format!(
+                    "columns {other:?} are not known; ask for --report_gbits"
+                ));
+            }
         }
         if scan::count(words[0]).is_none() || numbers[1] == 0.0 {
             return Err(format!("nothing was sent: {:?}", scan::word(line)));

@@ -56,7 +56,9 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
             let by_rate = rate * results.size as f64 * 8.0 / 1e3;
             // Both are printed with few digits.
             if (bandwidth - by_rate).abs() > by_rate * TOLERANCE + 0.02 {
-                return Err(format!("{bandwidth} is not {by_rate:.2} Gb/s; ask for --report_gbits"));
+                return Err(format!(
+                    "{bandwidth} is not {by_rate:.2} Gb/s; ask for --report_gbits"
+                ));
             }
             reading.add_of("rdma.bandwidth", &entity, bandwidth);
             reading.add_of("rdma.message_rate", &entity, rate);
@@ -70,7 +72,11 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
                 ("rdma.latency_p999", results.percentile_999),
             ];
             for (metric, value) in times {
-                reading.add_of(metric, &entity, value.ok_or_else(|| format!("it does not tell {metric}"))?);
+                reading.add_of(
+                    metric,
+                    &entity,
+                    value.ok_or_else(|| format!("it does not tell {metric}"))?,
+                );
             }
         }
         other => return Err(format!("test {:?} is not known", scan::word(other))),

@@ -23,14 +23,20 @@ pub(in crate::gates::parsers) fn measure(bench: &Bench<'_>) -> Result<Reading, S
     let told = match seen.len() {
         0 => return Err("no InfiniBand port is active".into()),
         1 => seen.into_keys().collect(),
-        _ => seen.iter().map(|(keys, ports)| format!("{keys} ({})", ports.join(", "))).collect::<Vec<_>>().join("; "),
+        _ => seen
+            .iter()
+            .map(|(keys, ports)| format!("{keys} ({})", ports.join(", ")))
+            .collect::<Vec<_>>()
+            .join("; "),
     };
     reading.add_word("ib.pkeys", "", &told);
     Ok(reading)
 }
 
 fn is(port: &Port<'_>, file: &str, wanted: &str) -> Result<bool, String> {
-    let text = port.read(file)?.ok_or_else(|| format!("{} does not tell its {file}", port.name))?;
+    let text = port
+        .read(file)?
+        .ok_or_else(|| format!("{} does not tell its {file}", port.name))?;
     Ok(text == wanted)
 }
 
@@ -38,17 +44,31 @@ fn is(port: &Port<'_>, file: &str, wanted: &str) -> Result<bool, String> {
 fn keys(port: &Port<'_>) -> Result<String, String> {
     let entries = port.list("pkeys")?;
     if entries.len() > KEYS_MAX {
-        return Err(format!("{} has {} partition keys, more than are read", port.name, entries.len()));
+        return Err(format!(
+            "{} has {} partition keys, more than are read",
+            port.name,
+            entries.len()
+        ));
     }
     let mut keys = BTreeSet::new();
     for entry in entries {
         let text = port.read(&format!("pkeys/{entry}"))?.unwrap_or_default();
-        let digits = text.strip_prefix("0x").and_then(|digits| u16::from_str_radix(digits, 16).ok());
-        keys.insert(digits.ok_or_else(|| format!("{}: a partition key is {:?}", port.name, scan::word(&text)))?);
+        let digits = text
+            .strip_prefix("0x")
+            .and_then(|digits| u16::from_str_radix(digits, 16).ok());
+        keys.insert(
+            digits.ok_or_else(|| {
+                format!("{}: a partition key is {:?}", port.name, scan::word(&text))
+            })?,
+        );
     }
     keys.remove(&INVALID);
     match keys.is_empty() {
         true => Err(format!("{} is in no partition", port.name)),
-        false => Ok(keys.into_iter().map(|key| format!("0x{key:04x}")).collect::<Vec<_>>().join(" ")),
+        false => Ok(keys
+            .into_iter()
+            .map(|key| format!("0x{key:04x}"))
+            .collect::<Vec<_>>()
+            .join(" ")),
     }
 }

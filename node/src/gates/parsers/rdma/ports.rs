@@ -24,13 +24,18 @@ impl Port<'_> {
     /// # Errors
     /// A sentence when it cannot be read.
     pub(super) fn read(&self, file: &str) -> Result<Option<String>, String> {
-        let read = self.machine.read(&format!("{}/{file}", self.path), VALUE_MAX).map_err(|failure| failure.message)?;
+        let read = self
+            .machine
+            .read(&format!("{}/{file}", self.path), VALUE_MAX)
+            .map_err(|failure| failure.message)?;
         Ok(read.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()))
     }
 
     /// Whether the port has this folder.
     pub(super) fn has(&self, folder: &str) -> bool {
-        self.machine.path(&format!("{}/{folder}", self.path)).is_dir()
+        self.machine
+            .path(&format!("{}/{folder}", self.path))
+            .is_dir()
     }
 
     /// The names in one of the port's folders.
@@ -52,7 +57,11 @@ pub(super) fn all(machine: &Machine) -> Result<Vec<Port<'_>>, String> {
         for device in names(machine, DEVICES)? {
             for number in names(machine, &format!("{DEVICES}/{device}/ports"))? {
                 let path = format!("{DEVICES}/{device}/ports/{number}");
-                ports.push(Port { name: format!("{device}/{number}"), path, machine });
+                ports.push(Port {
+                    name: format!("{device}/{number}"),
+                    path,
+                    machine,
+                });
             }
         }
     }

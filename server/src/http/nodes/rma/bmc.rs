@@ -23,7 +23,9 @@ pub(super) async fn files(conn: &mut PgConnection, node: NodeId) -> Result<[File
             "first_seen": seen.first_seen, "last_seen": seen.last_seen, "firmware": seen.inventory.firmware,
             "bios_attributes": seen.inventory.bios, "could_not_be_read": seen.inventory.unread, "log_lines": lines.len(),
         }),
-        None => json!({ "firmware": "not known: its BMC was never read", "log_lines": lines.len() }),
+        None => {
+            json!({ "firmware": "not known: its BMC was never read", "log_lines": lines.len() })
+        }
     };
     let log = match lines.is_empty() {
         true => {
@@ -31,11 +33,19 @@ pub(super) async fn files(conn: &mut PgConnection, node: NodeId) -> Result<[File
         }
         false => lines.iter().rev().map(line).collect(),
     };
-    Ok([super::json("bmc.json", &document)?, ("bmc-log.txt".to_owned(), log)])
+    Ok([
+        super::json("bmc.json", &document)?,
+        ("bmc-log.txt".to_owned(), log),
+    ])
 }
 
 fn line(line: &BmcLine) -> String {
-    format!("{}  {}  {}\n", line.at.strftime("%F %T UTC"), line.step, without_addresses(&line.text))
+    format!(
+        "{}  {}  {}\n",
+        line.at.strftime("%F %T UTC"),
+        line.step,
+        without_addresses(&line.text)
+    )
 }
 
 /// Logs of BMCs name who logged in, and from where: that is nothing to a maker.
@@ -44,9 +54,17 @@ fn without_addresses(text: &str) -> String {
         let bare = word.trim_matches(|c: char| c.is_ascii_punctuation());
         let address = bare.parse::<IpAddr>().is_ok() || bare.parse::<SocketAddr>().is_ok();
         // A single number with punctuation around it is none, though IPv6 has short ones.
-        if address && bare.len() > 3 { word.replace(bare, "[address]") } else { word.to_owned() }
+        if address && bare.len() > 3 {
+            word.replace(bare, "[address]")
+        } else {
+            word.to_owned()
+        }
     };
-    text.replace('\n', " ").split(' ').map(plain).collect::<Vec<_>>().join(" ")
+    text.replace('\n', " ")
+        .split(' ')
+        .map(plain)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[cfg(test)]
@@ -60,12 +78,22 @@ mod tests {
                 "BMC event log, 2026-01-05T07:59:30Z: OK: root logged in from 10.0.0.5.",
                 "root logged in from [address].",
             ),
-            ("session (10.0.0.5:443) closed", "session ([address]) closed"),
-            ("from fe80::1ff:fe23:4567:890a, by IPMI", "from [address], by IPMI"),
+            (
+                "session (10.0.0.5:443) closed",
+                "session ([address]) closed",
+            ),
+            (
+                "from fe80::1ff:fe23:4567:890a, by IPMI",
+                "from [address], by IPMI",
+            ),
             ("BMC sensor 12V: 12.1 V, OK", "12V: 12.1 V, OK"),
             ("two\nlines", "two lines"),
         ] {
-            assert!(without_addresses(said).ends_with(told), "{}", without_addresses(said));
+            assert!(
+                without_addresses(said).ends_with(told),
+                "{}",
+                without_addresses(said)
+            );
         }
     }
 }

@@ -50,19 +50,34 @@ pub(in crate::http) async fn get_node_rma(
     let (name, files) = files(&mut conn, &node, now).await?;
     drop(conn);
     // What machines printed is read through whole: nobody else waits for that.
-    let packed = tokio::task::spawn_blocking(move || zstd::encode_all(pack(&files, now).as_slice(), FAST)).await;
+    let packed =
+        tokio::task::spawn_blocking(move || zstd::encode_all(pack(&files, now).as_slice(), FAST))
+            .await;
     let packed = packed.map_err(Error::internal)?.map_err(Error::internal)?;
-    let file = format!("attachment; filename=\"rma-{name}-{}.tar.zst\"", now.strftime("%Y%m%dT%H%M%SZ"));
+    let file = format!(
+        "attachment; filename=\"rma-{name}-{}.tar.zst\"",
+        now.strftime("%Y%m%dT%H%M%SZ")
+    );
     let disposition = HeaderValue::from_str(&file).map_err(Error::internal)?;
     let kind = HeaderValue::from_static("application/zstd");
-    Ok(([(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, disposition)], packed).into_response())
+    Ok((
+        [
+            (header::CONTENT_TYPE, kind),
+            (header::CONTENT_DISPOSITION, disposition),
+        ],
+        packed,
+    )
+        .into_response())
 }
 
 /// A file by its name in the archive, as it was found.
 type File = (String, String);
 
 fn json(name: &str, document: &impl Serialize) -> Result<File, Error> {
-    Ok((name.to_owned(), serde_json::to_string_pretty(document).map_err(Error::internal)?))
+    Ok((
+        name.to_owned(),
+        serde_json::to_string_pretty(document).map_err(Error::internal)?,
+    ))
 }
 
 /// The archive, without secrets, and with a manifest: `sha256:…  name`, or why a file is not there.
@@ -75,8 +90,11 @@ fn pack(files: &[File], now: Timestamp) -> Vec<u8> {
             format!("left out: {name}, {} bytes", text.len())
         } else {
             archive.add(name, kept.as_bytes());
-            let cut =
-                if kept.len() < text.len() { format!("  (the last {} bytes)", kept.len()) } else { String::new() };
+            let cut = if kept.len() < text.len() {
+                format!("  (the last {} bytes)", kept.len())
+            } else {
+                String::new()
+            };
             format!("{}  {name}{cut}", Digest::of(kept.as_bytes()))
         };
         manifest.push_str(&line);
@@ -86,7 +104,11 @@ fn pack(files: &[File], now: Timestamp) -> Vec<u8> {
     archive.finish()
 }
 
-async fn files(conn: &mut PgConnection, key: &str, now: Timestamp) -> Result<(String, Vec<File>), Error> {
+async fn files(
+    conn: &mut PgConnection,
+    key: &str,
+    now: Timestamp,
+) -> Result<(String, Vec<File>), Error> {
     let node = view::load_one(conn, key, now).await?;
     let (id, name) = (NodeId(node.id), node.name.to_string());
     let machine = db::pages::nodes::find_machine(conn, id).await?;
@@ -100,26 +122,64 @@ async fn files(conn: &mut PgConnection, key: &str, now: Timestamp) -> Result<(St
     });
     let mut files = vec![json("node.json", &identity)?];
     let components = db::components::list(conn, id).await?;
-    files.push(json("components.json", &components.into_iter().map(parts::component).collect::<Vec<_>>())?);
+    files.push(json(
+        "components.json",
+        &components
+            .into_iter()
+            .map(parts::component)
+            .collect::<Vec<_>>(),
+    )?);
     if let Some(seen) = db::facts::latest(conn, id).await? {
-        let document = json!({ "seen_at": seen.observed_at, "source": seen.source, "facts": seen.facts });
+        let document =
+            json!({ "seen_at": seen.observed_at, "source": seen.source, "facts": seen.facts });
         files.push(json("facts.json", &document)?);
     }
     files.extend(bmc::files(conn, id).await?);
     let tried = db::recoveries::list(conn, id, recoveries::NEWEST).await?;
-    files.push(json("recoveries.json", &tried.into_iter().map(|row| recoveries::object(id, row)).collect::<Vec<_>>())?);
+    files.push(json(
+        "recoveries.json",
+        &tried
+            .into_iter()
+            .map(|row| recoveries::object(id, row))
+            .collect::<Vec<_>>(),
+    )?);
     let timeline = history::timeline(conn, id).await?;
     let line = |item: &muster_api::nodes::TimelineEntry| {
-        format!("{}  {}  {}\n", item.at.strftime("%F %T UTC"), item.kind, item.summary.replace('\n', " "))
+        format!(
+            "{}  {}  {}\n",
+            item.at.strftime("%F %T UTC"),
+            item.kind,
+            item.summary.replace('\n', " ")
+        )
     };
-    files.push(("timeline.txt".to_owned(), timeline.items.iter().map(line).collect::<String>()));
+    files.push((
+        "timeline.txt".to_owned(),
+        timeline.items.iter().map(line).collect::<String>(),
+    ));
     let console = db::consoles::tail(conn, id, None, CONSOLE).await?;
-    files.push(("console.txt".to_owned(), console.iter().map(|chunk| chunk.text.as_str()).collect::<String>()));
-    for (at, run) in db::gates::list(conn, id, RUNS).await?.into_iter().enumerate() {
+    files.push((
+        "console.txt".to_owned(),
+        console
+            .iter()
+            .map(|chunk| chunk.text.as_str())
+            .collect::<String>(),
+    ));
+    for (at, run) in db::gates::list(conn, id, RUNS)
+        .await?
+        .into_iter()
+        .enumerate()
+    {
         let results = db::gates::results(conn, run.id).await?;
-        let logs = results.iter().map(|result| result.evidence.kernel_log.as_str()).filter(|log| !log.is_empty());
+        let logs = results
+            .iter()
+            .map(|result| result.evidence.kernel_log.as_str())
+            .filter(|log| !log.is_empty());
         let log = logs.collect::<Vec<_>>().join("\n");
-        let folder = format!("gate-runs/{:02}-{}", at + 1, run.finished_at.strftime("%Y%m%dT%H%M%SZ"));
+        let folder = format!(
+            "gate-runs/{:02}-{}",
+            at + 1,
+            run.finished_at.strftime("%Y%m%dT%H%M%SZ")
+        );
         let document = json!({
             "suite": run.suite, "verdict": run.verdict, "step": run.step, "fingerprint": run.fingerprint,
             "finished_at": run.finished_at, "voided_at": run.voided_at.map(|at| at.to_jiff()), "results": results,

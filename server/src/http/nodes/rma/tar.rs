@@ -16,7 +16,10 @@ pub(super) struct Archive {
 impl Archive {
     /// An empty one; its files are of this time.
     pub(super) fn new(at: Timestamp) -> Self {
-        Self { bytes: Vec::new(), at }
+        Self {
+            bytes: Vec::new(),
+            at,
+        }
     }
 
     /// Bytes so far.
@@ -28,7 +31,8 @@ impl Archive {
     pub(super) fn add(&mut self, name: &str, content: &[u8]) {
         debug_assert!(name.len() < NAME_MAX && !name.starts_with('/') && !name.contains(".."));
         let mut header = [0_u8; BLOCK];
-        let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
+        let mut put =
+            |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
         put(0, &name[..name.len().min(NAME_MAX - 1)]);
         put(100, "0000644\0");
         put(108, "0000000\0");
@@ -44,7 +48,8 @@ impl Archive {
         header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
         self.bytes.extend_from_slice(&header);
         self.bytes.extend_from_slice(content);
-        self.bytes.resize(self.bytes.len().next_multiple_of(BLOCK), 0);
+        self.bytes
+            .resize(self.bytes.len().next_multiple_of(BLOCK), 0);
     }
 
     /// The archive, with its end.
