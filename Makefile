@@ -6,7 +6,15 @@ BUNDLE := $(CACHE)/stack/blobs
 NODE := target/x86_64-unknown-linux-gnu/release/muster-node
 export SQLX_OFFLINE := true
 
-.PHONY: demo test deps build terraform images stack fleet recoveries fabric pins e2e lint unit strangers fuzz bench clean
+.PHONY: demo test deps static build terraform images recipes prepare compile stack fleet recoveries fabric pins e2e lint unit strangers fuzz slow bench clean
+
+# `make test` compiles every crate once, for tests and lints: clippy's driver stands in the compiler's place, and a warning is an error. A part of it that
+# is run alone with CHECKS=1 uses what was compiled then.
+ifdef CHECKS
+export RUSTC_WORKSPACE_WRAPPER := clippy-driver
+export CLIPPY_ARGS := -Dwarnings__CLIPPY_HACKERY__
+export CARGO_INCREMENTAL := 0
+endif
 
 demo: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --port $(or $(PORT),8080) $(if $(ONCE),--once)
@@ -17,29 +25,41 @@ DEMO_ARGS = --muster-node $(NODE) --stack $(STACK) --bundle $(BUNDLE)
 deps:
 	.ci/install
 
-build: deps
-	cargo build --locked --workspace --bin muster --bin muster-lab
+static: deps
 	node/build-static
+
+build: static
+	cargo build --locked --workspace --bin muster --bin muster-lab
 
 # The Terraform provider, as people install it: see docs/terraform.md.
 terraform: deps
 	cargo build --locked --release -p terraform-provider-muster
 
-images: build
+images: static recipes
+
+# After `static`.
+recipes:
 	mkdir -p $(CACHE)/stack
 	$(AS_ROOT) images/ipxe/build
 	$(AS_ROOT) images/live/build --muster-node $(NODE)
 	$(AS_ROOT) images/debian-12/build
 	$(AS_ROOT) images/live/check
 
-stack: images
+stack: build recipes
 	target/debug/muster stack lock --update --stack stacks/cpu-slurm.toml --with stacks/parts/nfs.toml --image $(CACHE)/debian-12/manifest.json \
 		--status $(CACHE)/debian-12/dpkg-status --cache $(CACHE)/stack/apt --out $(STACK) --blobs $(BUNDLE)
 
+# What is linted while it compiles is in `compile`: `cargo clippy --workspace --all-targets` alone.
 lint: deps
 	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets -- -D warnings
 	docker-compose --file docker-compose.yml config --quiet
+
+# Every program and test, linted; and beside it, what compiles nothing: the images.
+prepare: static
+	$(MAKE) --jobs 2 --output-sync=line compile recipes
+
+compile:
+	cargo build --locked --workspace --all-targets
 
 unit: deps
 	tests/bmcs/install
@@ -87,7 +107,12 @@ bench: deps
 	cargo build --locked --release -p muster-bench -p muster -p muster-lab
 	$(AS_ROOT) env MUSTER_NODE="$$(node/build-static)" bench/run $(BENCH)
 
-test: lint unit strangers fuzz fleet e2e
+test:
+	CHECKS=1 .ci/checks deps lint prepare unit strangers fuzz fleet e2e
+
+# The tests beside a load that wants both cores and the disk, as on a slow day: five times, and the main job once. Hours; not in `make test`.
+slow:
+	CHECKS=1 .ci/slow $(or $(RUNS),5)
 
 clean:
 	$(AS_ROOT) rm -rf target .cache .demo .demo-e2e .demo-recoveries .demo-fabric .demo-pins .fleet

@@ -1,9 +1,10 @@
-//! One private Postgres per test process, and a database per test. The cluster is a copy of one that was made and migrated once per schema:
-//! a test process starts in a fraction of a second. A small shell outlives the process just long enough to stop the server and remove its
-//! files, however the process ended.
+//! A database for each test, on one Postgres server that all test processes of a run share (`shared`). The server's files are a copy of a
+//! cluster that is made and migrated once for each schema. Tests that kill, promote or fill a server start one of their own (`cluster`,
+//! `full`): a small shell stops such a server and removes its files when the test process ends, however the process ended.
 
 pub(crate) mod cluster; // Two servers, one a copy of the other
 pub(crate) mod full; // A server on a small disk
+mod shared; // The server that all test processes share
 
 use std::fs::File;
 use std::io::Read as _;
@@ -18,15 +19,12 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool};
 
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// One process's tests share it, and nothing in it outlives them.
-const SETTINGS: [&str; 8] = [
+/// Of the server that migrates the template.
+const SETTINGS: [&str; 5] = [
     "listen_addresses=",
     "fsync=off",
     "full_page_writes=off",
     "synchronous_commit=off",
-    "shared_buffers=32MB",
-    "max_connections=200",
-    "autovacuum=off",
     "jit=off",
 ];
 const TEMPLATE: &str = "muster_template";
@@ -46,7 +44,7 @@ struct Running {
     _keeper: Child,
 }
 
-static RUNNING: OnceLock<Running> = OnceLock::new();
+static RUNNING: OnceLock<shared::Shared> = OnceLock::new();
 static DATABASES: AtomicU32 = AtomicU32::new(0);
 
 /// A migrated, empty database that nobody else has.
@@ -59,9 +57,9 @@ pub(crate) async fn empty_database() -> PgPool {
     database_like("template1").await
 }
 
-fn running() -> &'static Running {
+fn running() -> &'static shared::Shared {
     RUNNING.get_or_init(|| {
-        std::thread::spawn(start)
+        std::thread::spawn(|| shared::join(&template()))
             .join()
             .expect("the thread that starts Postgres does not panic")
     })
@@ -69,13 +67,13 @@ fn running() -> &'static Running {
 
 async fn database_like(template: &str) -> PgPool {
     let running = running();
-    let name = format!("test_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
+    let name = shared::database_name(DATABASES.fetch_add(1, Ordering::Relaxed));
     let mut admin = connect(&running.socket_dir, "postgres")
         .await
         .expect("Postgres was seen to answer");
     admin
         .execute(sqlx::AssertSqlSafe(format!(
-            "CREATE DATABASE {name} TEMPLATE {template}"
+            "CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY"
         )))
         .await
         .unwrap();
@@ -155,17 +153,6 @@ async fn connect(socket_dir: &Path, database: &str) -> sqlx::Result<PgConnection
     PgConnection::connect_with(&options(socket_dir, database)).await
 }
 
-fn start() -> Running {
-    let template = template();
-    let dir = tempfile::Builder::new()
-        .prefix("muster-pg-")
-        .tempdir()
-        .unwrap()
-        .keep();
-    copy(&template, &dir.join("data"));
-    run(&dir, &SETTINGS, "postgres")
-}
-
 /// Starts the server of a directory, under its keeper, and waits until it answers for a database.
 fn run(dir: &Path, settings: &[&str], database: &str) -> Running {
     run_under(&[], dir, settings, database)
@@ -196,10 +183,15 @@ fn run_under(by: &[&str], dir: &Path, settings: &[&str], database: &str) -> Runn
         .current_dir("/")
         .spawn()
         .unwrap();
-    let running = Running {
+    wait_for_answer(dir, database);
+    Running {
         socket_dir: dir.to_path_buf(),
         _keeper: keeper,
-    };
+    }
+}
+
+/// Waits until the server of a directory, which also holds its log, answers for a database.
+fn wait_for_answer(dir: &Path, database: &str) {
     let deadline = Instant::now() + START_TIMEOUT;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -217,7 +209,6 @@ fn run_under(by: &[&str], dir: &Path, settings: &[&str], database: &str) -> Runn
         );
         std::thread::sleep(Duration::from_millis(20));
     }
-    running
 }
 
 /// A stopped cluster with the migrated template database; made by the first test process that needs it.

@@ -1,0 +1,150 @@
+//! The Postgres server that all test processes of a run share. The first process starts the server, from a copy of the migrated cluster.
+//! Each process holds a shared lock on the file `users` until its end, however the process ends. The keeper, a small shell, stops the server
+//! once no process held the lock for ten seconds. A database carries the pid of its process; the next process drops those of dead processes.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use muster_core::values::Digest;
+use sqlx::{Connection as _, Executor as _, PgConnection};
+
+use super::{connect, copy, own, unprivileged, wait_for_answer};
+
+const SETTINGS: [&str; 9] = [
+    "listen_addresses=",
+    "fsync=off",
+    "full_page_writes=off",
+    "synchronous_commit=off",
+    "shared_buffers=256MB",
+    "max_connections=600",
+    "autovacuum=off",
+    "jit=off",
+    "max_wal_size=4GB",
+];
+/// Keeps a server: stops it and removes its files after two looks, five seconds apart, that found no process with the shared lock.
+const KEEPER: &str = r#"trap '' INT TERM HUP
+dir=$1; exec 9<"$2"; shift 2
+"$@" 9<&- &
+server=$!
+idle=0
+while kill -0 "$server" 2>/dev/null; do
+  sleep 5
+  flock -xn 9 || { idle=0; continue; }
+  [ $idle = 0 ] || break
+  idle=1
+  flock -u 9
+done
+kill -INT "$server"
+wait "$server"
+rm -rf "$dir""#;
+
+/// This process's use of the server.
+pub(super) struct Shared {
+    pub(super) socket_dir: PathBuf,
+    _users: File,
+}
+
+/// Joins the users of the server, which this process starts where none answers. `template` is the stopped cluster to copy.
+pub(super) fn join(template: &Path) -> Shared {
+    let place = place(template);
+    let users = File::create(place.with_extension("users")).unwrap();
+    users.lock_shared().unwrap();
+    let starting = File::create(place.with_extension("starting")).unwrap();
+    starting.lock().unwrap();
+    let current = place.with_extension("current");
+    let running = std::fs::read_to_string(&current).map(PathBuf::from).ok();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let running = running.filter(|dir| runtime.block_on(connect(dir, "postgres")).is_ok());
+    let socket_dir = running.unwrap_or_else(|| {
+        let dir = start(template, &place.with_extension("users"));
+        std::fs::write(&current, dir.to_str().unwrap()).unwrap();
+        dir
+    });
+    drop(starting);
+    runtime.block_on(drop_abandoned(&socket_dir));
+    Shared {
+        socket_dir,
+        _users: users,
+    }
+}
+
+/// The name of a database of this process.
+pub(super) fn database_name(number: u32) -> String {
+    format!("test_{}_{number}", std::process::id())
+}
+
+/// Where the files of this checkout's server begin. In memory where there is room: a test then waits for no disk that others write to.
+fn place(template: &Path) -> PathBuf {
+    let key = &Digest::of(template.as_os_str().as_encoded_bytes()).hex()[..12];
+    folder().join(format!("muster-pg-{key}"))
+}
+
+fn folder() -> PathBuf {
+    const ENOUGH: u64 = 4 << 30;
+    let memory = Path::new("/dev/shm");
+    let free = nix::sys::statvfs::statvfs(memory)
+        .map_or(0, |fs| fs.blocks_available() * fs.fragment_size());
+    match free >= ENOUGH {
+        true => memory.to_path_buf(),
+        false => std::env::temp_dir(),
+    }
+}
+
+fn start(template: &Path, users: &Path) -> PathBuf {
+    let dir = tempfile::Builder::new()
+        .prefix("muster-pg-")
+        .tempdir_in(folder())
+        .unwrap()
+        .keep();
+    copy(template, &dir.join("data"));
+    own(&dir);
+    let mut server = unprivileged("postgres");
+    server.extend(["-D".into(), dir.join("data").display().to_string()]);
+    server.extend(["-k".into(), dir.display().to_string()]);
+    for setting in SETTINGS {
+        server.extend(["-c".to_owned(), setting.to_owned()]);
+    }
+    let log = File::create(dir.join("postgres.log")).unwrap();
+    // A session of its own: a test that runs out of time is ended with its process group.
+    Command::new("setsid")
+        .args(["sh", "-c", KEEPER, "keeper"])
+        .args([&dir, users])
+        .args(server)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .current_dir("/")
+        .spawn()
+        .unwrap();
+    wait_for_answer(&dir, "postgres");
+    dir
+}
+
+/// Drops the databases of processes that are gone, and those of an earlier process with this pid.
+async fn drop_abandoned(socket_dir: &Path) {
+    let mut admin = connect(socket_dir, "postgres").await.unwrap();
+    let names: Vec<String> =
+        sqlx::query_scalar("SELECT datname FROM pg_database WHERE datname LIKE 'test\\_%'")
+            .fetch_all(&mut admin)
+            .await
+            .unwrap();
+    for name in names.iter().filter(|name| is_abandoned(name)) {
+        drop_database(&mut admin, name).await;
+    }
+    admin.close().await.ok();
+}
+
+fn is_abandoned(database: &str) -> bool {
+    let pid = database.split('_').nth(1).unwrap_or_default();
+    pid == std::process::id().to_string() || !Path::new("/proc").join(pid).exists()
+}
+
+/// Two processes may drop the same database: the second one's error is ignored.
+async fn drop_database(admin: &mut PgConnection, name: &str) {
+    let statement = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+    admin.execute(sqlx::AssertSqlSafe(statement)).await.ok();
+}
