@@ -77,16 +77,13 @@ pub(in crate::ui) async fn list_nodes(
 ) -> Result<Response, Error> {
     let mut conn = app.pool.acquire().await?;
     let terms = query.terms()?;
-    let rows = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
-    let from = (filter::BY_NAME[0], Some(query.after.as_str()));
-    let ids = filter::list_ids(
-        &mut conn,
-        &filter::NODES,
-        (&terms, &actor.sight()),
-        from,
-        rows,
-    )
-    .await?;
+    let limit = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
+    let from = filter::Page {
+        sort: filter::BY_NAME[0],
+        after: Some(query.after.as_str()),
+        limit,
+    };
+    let ids = filter::list_ids(&mut conn, &filter::NODES, &terms, &actor.sight(), from).await?;
     let mut ids: Vec<NodeId> = ids.into_iter().map(NodeId).collect();
     let text = query.q.trim();
     if ids.is_empty()
