@@ -32,6 +32,7 @@ pub mod monitoring; // What monitoring asks of all nodes
 pub mod networks; // What the network of a node is rendered from
 pub mod nodes; // Nodes as clients declare and read them
 pub mod objects; // Declared objects and the references between them
+pub mod observed; // Columns of a node that jobs observe
 pub mod operations; // What was asked for, and how it stands
 pub mod pages; // What only the console reads
 pub mod pairs; // Runs of pairs

@@ -14,7 +14,7 @@ use super::{cabling, drift, firmware, waivers};
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::{CurrentJob, Ending};
-use crate::db::specs::SeenPower;
+use crate::db::observed::SeenPower;
 use crate::error::Error;
 
 /// Characters of an error text that are kept: it is shown in one place on a page.
@@ -255,12 +255,12 @@ async fn observe(
             inventory,
             ..
         } => {
-            db::specs::set_power(conn, job.node, SeenPower::On, now).await?;
+            db::observed::set_power(conn, job.node, SeenPower::On, now).await?;
             if let Some(inventory) = inventory {
                 firmware::see(conn, job, inventory, now).await?;
             }
             let certificate = bmc_certificate.map(|digest| digest.to_string());
-            db::specs::set_live(conn, job.node, host_key, boot_id, certificate.as_deref()).await
+            db::observed::set_live(conn, job.node, host_key, boot_id, certificate.as_deref()).await
         }
         JobResult::Facts { facts } => {
             let before = db::facts::latest_live(conn, job.node).await?;
@@ -269,7 +269,7 @@ async fn observe(
             db::components::see(conn, job.node, &parts::seen_in(facts), now).await
         }
         JobResult::ImageWritten(written) => {
-            db::specs::set_installed(
+            db::observed::set_installed(
                 conn,
                 job.node,
                 &written.host_key,
@@ -283,20 +283,20 @@ async fn observe(
             firmware::see(conn, job, inventory, now).await
         }
         JobResult::Adopted { host_key, boot_id } => {
-            db::specs::set_adopted(conn, job.node, host_key, boot_id).await
+            db::observed::set_adopted(conn, job.node, host_key, boot_id).await
         }
         JobResult::Booted { boot_id } => {
-            db::specs::set_power(conn, job.node, SeenPower::On, now).await?;
-            db::specs::set_os_boot(conn, job.node, boot_id).await
+            db::observed::set_power(conn, job.node, SeenPower::On, now).await?;
+            db::observed::set_os_boot(conn, job.node, boot_id).await
         }
         JobResult::PoweredOn => {
-            db::specs::set_power(conn, job.node, SeenPower::On, now).await?;
-            db::specs::forget_boot(conn, job.node).await
+            db::observed::set_power(conn, job.node, SeenPower::On, now).await?;
+            db::observed::forget_boot(conn, job.node).await
         }
         JobResult::BmcRotated => rotated(conn, job, now).await,
         JobResult::PoweredOff => {
-            db::specs::set_power(conn, job.node, SeenPower::Off, now).await?;
-            db::specs::forget_boot(conn, job.node).await
+            db::observed::set_power(conn, job.node, SeenPower::Off, now).await?;
+            db::observed::forget_boot(conn, job.node).await
         }
         JobResult::Gated {
             results,
