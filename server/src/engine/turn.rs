@@ -15,8 +15,8 @@ use sqlx::PgConnection;
 use super::{LOOK_AGAIN, moves, pairs, recoveries, waivers, work};
 use crate::app::App;
 use crate::db;
-use crate::db::jobs::StayStep;
 use crate::db::lifecycle::EngineNode;
+use crate::db::stays::StayStep;
 use crate::error::Error;
 
 /// A node whose turn went wrong gets another one after this time.
@@ -142,7 +142,7 @@ async fn give(
     let mut freed = None;
     for _ in 0..MOVES {
         let node = db::lifecycle::get(conn, id).await?;
-        let stay = db::jobs::list_stay(conn, node.id, node.visit, node.operation).await?;
+        let stay = db::stays::list(conn, node.id, node.visit, node.operation).await?;
         let decision = settle(conn, &node, &stay, now).await?;
         match persist(conn, &node, &stay, decision, now).await? {
             Done::Moved { freed_power } => freed = freed.or(node.rack.filter(|_| freed_power)),

@@ -13,9 +13,10 @@ use sqlx::PgConnection;
 use super::LOOK_AGAIN;
 use crate::db;
 use crate::db::events::NewEvent;
-use crate::db::jobs::{NewJob, StayStep};
+use crate::db::jobs::NewJob;
 use crate::db::lifecycle::{Begun, EngineNode};
 use crate::db::permits::NewPermit;
+use crate::db::stays::StayStep;
 use crate::error::Error;
 
 /// A permit outlives its step's timeout by this: redemption happens at the start of an attempt.

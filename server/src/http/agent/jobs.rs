@@ -110,7 +110,8 @@ async fn lease_now(
     }
     let rows = db::jobs::lease(
         &mut tx,
-        (agent.site, agent.id),
+        agent.site,
+        agent.id,
         steps,
         capacity,
         now,
@@ -275,8 +276,15 @@ pub(super) async fn renew(
         .clone()
         .or_else(|| request.progress.as_ref().map(sentence));
     let waiting_for = told.map(|text| text.chars().take(300).collect::<String>());
-    let told = (request.progress.as_ref(), waiting_for.as_deref());
-    db::jobs::renew(&mut tx, &current, lease_end(now), told, now).await?;
+    db::jobs::renew(
+        &mut tx,
+        &current,
+        lease_end(now),
+        request.progress.as_ref(),
+        waiting_for.as_deref(),
+        now,
+    )
+    .await?;
     db::jobs::append_log(&mut tx, job, request.attempt, &request.log).await?;
     tx.commit().await?;
     app.wake_readers.send_modify(|revision| *revision += 1);

@@ -14,7 +14,8 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::db::filter::{self, Op, Term};
-use crate::db::nodes::{AddressRow, NodeRow};
+use crate::db::macs::AddressRow;
+use crate::db::nodes::NodeRow;
 use crate::error::Error;
 use crate::http::extract::Query;
 use crate::ui::chips::{self, Chip};
@@ -96,7 +97,7 @@ pub(in crate::ui) async fn list_nodes(
     let more = ids.len() > ROWS;
     ids.truncate(ROWS);
     let nodes = db::nodes::list(&mut conn, &ids).await?;
-    let addresses = db::nodes::list_addresses(&mut conn, &ids).await?;
+    let addresses = db::macs::list(&mut conn, &ids).await?;
     let written = query.grammar(&terms);
     let (cli, path) = match written.as_str() {
         "" => ("muster node list".to_owned(), "/v1/nodes".to_owned()),
