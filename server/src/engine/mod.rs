@@ -6,8 +6,9 @@ pub mod compatibility; // Stacks held against the nodes they go onto
 mod drift; // Nodes that differ from their stack
 mod firmware; // What BMCs said of firmware and BIOS
 mod moves; // From one state to the next
-pub mod orders; // Builds what an agent is told, when it leases a job
-pub mod outcomes; // Applies what an agent reports
+mod observations; // Records the observations of a successful job
+pub mod orders; // Builds the order of a job when an agent leases the job
+pub mod outcomes; // Applies the outcomes that agents report
 mod pairs; // Nodes measured against each other
 pub mod permits; // Decides whether a permit may be redeemed
 mod recoveries; // What is tried on nodes that fail

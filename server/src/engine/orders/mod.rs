@@ -28,7 +28,7 @@ use crate::db;
 use crate::db::jobs::LeasedRow;
 use crate::db::specs::{OrderNode, Wiring};
 use crate::engine::compatibility::Onto;
-use crate::engine::outcomes::wanted;
+use crate::engine::observations::select_gates;
 use crate::engine::waivers;
 use crate::keys::Keys;
 
@@ -432,7 +432,7 @@ async fn gates(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GateP
         Some(Err(name)) => bail!("there is no suite {name} any more"),
         None => s.node.suite.clone().context("the pool names no suite")?,
     };
-    let only = wanted(&suite, &s.row.step);
+    let only = select_gates(&suite, &s.row.step);
     let site: SiteDocument =
         serde_json::from_value(s.node.site_spec.clone()).context("the site's spec")?;
     let address = |address: std::net::Ipv4Addr| address.to_string();

@@ -24,7 +24,7 @@ use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::LeasedRow;
-use crate::engine::outcomes::Applied;
+use crate::engine::outcomes::{Applied, Reporter};
 use crate::engine::{self, orders, outcomes, permits};
 use crate::error::Error;
 use crate::http::extract::{Json, Path};
@@ -342,7 +342,11 @@ async fn end(
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     agent.fence(&mut tx, report.epoch, app).await?;
-    let node = match outcomes::apply(&mut tx, (agent.id, &agent.name), job, report, now).await? {
+    let reporter = Reporter {
+        agent: agent.id,
+        name: &agent.name,
+    };
+    let node = match outcomes::apply(&mut tx, reporter, job, report, now).await? {
         Applied::Committed(node) => node,
         Applied::Stale => {
             tx.commit().await?;
