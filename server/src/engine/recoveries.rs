@@ -92,14 +92,16 @@ fn begun(decision: &Decision) -> Option<&Cause> {
 pub(super) async fn leave(
     conn: &mut PgConnection,
     node: &EngineNode,
-    (wanted, hold, decided): (&Decision, &Hold, &Decision),
+    wanted: &Decision,
+    hold: &Hold,
+    decided: &Decision,
     now: Timestamp,
 ) -> Result<(), Error> {
     let (Some(cause), Hold::Node(_), Decision::Advance(_)) = (begun(wanted), hold, decided) else {
         return Ok(());
     };
-    let id = db::recoveries::insert(conn, node.id, (cause, &[]), now).await?;
-    end(conn, node, id, (Ended::HeldBack, &[]), now).await
+    let id = db::recoveries::insert(conn, node.id, cause, &[], now).await?;
+    end(conn, node, id, Ended::HeldBack, &[], now).await
 }
 
 /// What a move does to the recovery of its node.
@@ -116,15 +118,15 @@ pub(super) async fn follow(
     match (&to.ladder, open) {
         (Some(Ladder::Begin(cause)), _) => begin(conn, node, cause, now).await,
         (Some(Ladder::Climb { tried, went }), Some(id)) => {
-            db::recoveries::climb(conn, id, (Some(*tried), went), None, now).await?;
-            tell(conn, node, id, went, now).await
+            db::recoveries::climb(conn, id, Some(*tried), went, None, now).await?;
+            record_rungs(conn, node, id, went, now).await
         }
         (Some(Ladder::End { how, went }), Some(id)) => {
-            tell(conn, node, id, went, now).await?;
-            end(conn, node, id, (*how, went), now).await
+            record_rungs(conn, node, id, went, now).await?;
+            end(conn, node, id, *how, went, now).await
         }
         (None, Some(id)) => match rests(node, to) {
-            Some(how) => end(conn, node, id, (how, &[]), now).await,
+            Some(how) => end(conn, node, id, how, &[], now).await,
             None => Ok(()),
         },
         (Some(Ladder::Climb { .. } | Ladder::End { .. }) | None, None) => Ok(()),
@@ -157,7 +159,7 @@ async fn begin(
     let left = rungs_for(cause.action, rungs);
     let shortened = left.len() < rungs.len();
     let rungs = left.as_slice();
-    let id = db::recoveries::insert(conn, node.id, (cause, rungs), now).await?;
+    let id = db::recoveries::insert(conn, node.id, cause, rungs, now).await?;
     let plan = match rungs {
         [] => "no rung: it is quarantined".to_owned(),
         rungs => rungs
@@ -184,7 +186,8 @@ async fn begin(
     db::events::insert(conn, event.with(detail)).await
 }
 
-async fn tell(
+/// Writes an event for each rung that was tried.
+async fn record_rungs(
     conn: &mut PgConnection,
     node: &EngineNode,
     recovery: Uuid,
@@ -212,11 +215,12 @@ async fn end(
     conn: &mut PgConnection,
     node: &EngineNode,
     recovery: Uuid,
-    (how, went): (Ended, &[Tried]),
+    how: Ended,
+    went: &[Tried],
     now: Timestamp,
 ) -> Result<(), Error> {
-    db::recoveries::climb(conn, recovery, (None, went), Some(how), now).await?;
-    let told = match how {
+    db::recoveries::climb(conn, recovery, None, went, Some(how), now).await?;
+    let result = match how {
         Ended::Recovered => "recovered: every gate passes",
         Ended::Spent => "its recovery ends: no rung is left",
         Ended::HeldBack => "its recovery is held back",
@@ -228,7 +232,7 @@ async fn end(
         "muster",
         "recovery.ended",
         node.id,
-        format!("{}: {told}", node.name),
+        format!("{}: {result}", node.name),
     );
     db::events::insert(
         conn,

@@ -181,7 +181,7 @@ async fn settle(
     if let Some(hold) = recoveries::hold(conn, node, &decision, now).await? {
         snapshot.hold = Some(hold.clone());
         let wanted = std::mem::replace(&mut decision, decide(&snapshot, now));
-        recoveries::leave(conn, node, (&wanted, &hold, &decision), now).await?;
+        recoveries::leave(conn, node, &wanted, &hold, &decision, now).await?;
     }
     let next = match &decision {
         Decision::Start(step) | Decision::Retry(step, _) => Some(*step),
@@ -350,7 +350,7 @@ async fn persist(
         Decision::Retry(step, not_before) => {
             let job = find(stay, step)
                 .ok_or_else(|| Error::internal(anyhow::anyhow!("{step} has no job to retry")))?;
-            work::retry(conn, node, job, step, (now, not_before))
+            work::retry(conn, node, job, step, not_before, now)
                 .await
                 .map(|()| Done::QueuedJob)
         }

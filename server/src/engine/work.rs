@@ -37,7 +37,7 @@ pub(super) async fn start(
         destroys: step.destroys(),
         holds_back: holds_back(node, step),
     };
-    db::lifecycle::begin(conn, node.id, &begun, &waits(step), (now, now + LOOK_AGAIN)).await?;
+    db::lifecycle::begin(conn, node.id, &begun, &waits(step), now + LOOK_AGAIN, now).await?;
     let id = queue(conn, node, step, operation, 1, now).await?;
     let started = NewEvent::node(
         now,
@@ -119,7 +119,8 @@ pub(super) async fn retry(
     node: &EngineNode,
     job: &StayStep,
     step: Step,
-    (now, not_before): (Timestamp, Timestamp),
+    not_before: Timestamp,
+    now: Timestamp,
 ) -> Result<(), Error> {
     let not_before = not_before.max(now);
     let operation = operation(conn, node, step, now).await?;
@@ -130,7 +131,7 @@ pub(super) async fn retry(
         destroys: false,
         holds_back: holds_back(node, step),
     };
-    db::lifecycle::begin(conn, node.id, &begun, &waits(step), (now, now + LOOK_AGAIN)).await?;
+    db::lifecycle::begin(conn, node.id, &begun, &waits(step), now + LOOK_AGAIN, now).await?;
     let ended_well = job.view.status == StepStatus::Succeeded;
     // What was asked for anew has its rounds anew.
     let round = if ended_well && !job.view.current {
