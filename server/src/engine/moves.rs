@@ -78,7 +78,7 @@ async fn adopted(conn: &mut PgConnection, node: &EngineNode, now: Timestamp) -> 
             node.name
         ))
     };
-    let claim = db::adoptions::finish(conn, (node.id, &node.name), node.epoch, now)
+    let claim = db::adoptions::finish(conn, node.id, &node.name, node.epoch, now)
         .await?
         .ok_or_else(missing)?;
     // It draws its power already, whether its rack was asked or not.

@@ -12,7 +12,7 @@ use sqlx::PgConnection;
 
 use super::Sources;
 use crate::db;
-use crate::db::bmc_passwords::Account;
+use crate::db::bmc_passwords::{Account, Prepared};
 use crate::keys::{MasterKey, Sealed};
 
 /// Characters of a password: as many as the oldest IPMI takes (2.0, section 22.30), from about 95 bits.
@@ -75,8 +75,12 @@ pub(super) async fn rotate(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::
     let fresh = master.seal(&place, make().reveal().as_bytes())?;
     // The one it has is kept beside it, whatever becomes of the credential.
     let before = master.seal(&place, current.reveal().as_bytes())?;
-    let next =
-        db::bmc_passwords::prepare(conn, &account, (&based_on, &before, &fresh), s.now).await?;
+    let prepared = Prepared {
+        based_on: &based_on,
+        current: &before,
+        fresh: &fresh,
+    };
+    let next = db::bmc_passwords::prepare(conn, &account, prepared, s.now).await?;
     let next = open(master, &place, &next)?;
     Ok(RotateBmc {
         power: target(s, account.user, current, kept)?,
