@@ -10,7 +10,7 @@ use muster_core::wire::bmc::{BmcTarget, IpmiTarget, Machine, RotateBmc};
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use sqlx::PgConnection;
 
-use super::Sources;
+use super::sources::Sources;
 use crate::db;
 use crate::db::bmc_passwords::{Account, Prepared};
 use crate::keys::{MasterKey, Sealed};
@@ -38,8 +38,11 @@ struct Passwords {
     based_on: Vec<u8>,
 }
 
-/// How the node of an order is powered.
-pub(super) async fn power(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Power> {
+/// The power control of a node: its BMC with passwords, or a person.
+pub(super) async fn resolve_power(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+) -> anyhow::Result<Power> {
     if s.node.bmc_address.is_none() || s.node.bmc_credential.is_none() {
         let person = s
             .node
