@@ -3,6 +3,7 @@
 mod cabling; // Cables that are not where they should be
 pub mod caution; // When the database is older than what others remember
 pub mod compatibility; // Stacks held against the nodes they go onto
+mod decisions; // The decision of a turn
 mod drift; // Nodes that differ from their stack
 mod firmware; // What BMCs said of firmware and BIOS
 mod moves; // From one state to the next
@@ -14,7 +15,8 @@ pub mod permits; // Decides whether a permit may be redeemed
 mod recoveries; // What is tried on nodes that fail
 pub mod releases; // A claim is given up
 pub mod replacements; // Claims that get another node
-mod turn; // One node's turn, in one transaction
+mod snapshot; // The snapshot that the lifecycle decides from
+mod turn; // A node's turn, in one transaction
 mod waivers; // Gates that count as passed all the same
 mod work; // Jobs and their permits
 

@@ -15,11 +15,11 @@ use crate::db::events::NewEvent;
 use crate::db::lifecycle::EngineNode;
 use crate::error::Error;
 
-/// Why nothing more may be tried on this node now, where the decision is to try something. Recoveries that begin wait for each other here.
+/// The reason against another rung on this node now, where the decision is a rung. Recoveries that begin lock each other out here.
 ///
 /// # Errors
 /// When the database fails.
-pub(super) async fn hold(
+pub(super) async fn find_hold(
     conn: &mut PgConnection,
     node: &EngineNode,
     decision: &Decision,
@@ -75,21 +75,23 @@ pub(super) async fn hold(
 
 /// What a decision begins a recovery for.
 fn begun(decision: &Decision) -> Option<&Cause> {
-    match decision {
-        Decision::Advance(Move {
-            ladder: Some(Ladder::Begin(cause)),
-            ..
-        }) => Some(cause),
-        _ => None,
+    if let Decision::Advance(Move {
+        ladder: Some(Ladder::Begin(cause)),
+        ..
+    }) = decision
+    {
+        Some(cause)
+    } else {
+        None
     }
 }
 
-/// A node that moves on to a person, where a recovery was to begin, has failed like those that are recovered: the breakers count it, or nodes that fail
-/// again and again would leave service one after the other, however many they are.
+/// Records a recovery that was held back on a node that moves on to a person. Breakers count the failure; without the record any number of
+/// nodes that fail again and again could leave service one after the other.
 ///
 /// # Errors
 /// When the database fails.
-pub(super) async fn leave(
+pub(super) async fn record_held_back(
     conn: &mut PgConnection,
     node: &EngineNode,
     wanted: &Decision,
@@ -135,13 +137,14 @@ pub(super) async fn follow(
 
 /// How a recovery ended whose node went where no ladder leads; nothing while it goes on.
 fn rests(node: &EngineNode, to: &Move) -> Option<Ended> {
-    match to.to {
-        State::InService if node.state == State::Admitting => Some(Ended::Recovered),
-        State::Failed if !to.effects.contains(&Effect::Stopped) => Some(Ended::Failed),
-        state if state.is_resting() || matches!(state, State::Wiping | State::Inspecting) => {
-            Some(Ended::Stopped)
-        }
-        _ => None,
+    if to.to == State::InService && node.state == State::Admitting {
+        Some(Ended::Recovered)
+    } else if to.to == State::Failed && !to.effects.contains(&Effect::Stopped) {
+        Some(Ended::Failed)
+    } else if to.to.is_resting() || matches!(to.to, State::Wiping | State::Inspecting) {
+        Some(Ended::Stopped)
+    } else {
+        None
     }
 }
 

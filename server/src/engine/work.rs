@@ -78,23 +78,22 @@ async fn queue(
         permit,
     };
     db::jobs::insert(conn, &job, now).await?;
-    note(conn, node, step, job.id).await?;
+    record_pairs_job(conn, node, step, job.id).await?;
     mint(conn, node, step, job.id, operation, permit, now).await?;
     Ok(job.id)
 }
 
-/// Tells the run of pairs that has the node which job does what it wanted.
-async fn note(
+/// Stores the job of a step that a run of pairs requested of the node.
+async fn record_pairs_job(
     conn: &mut PgConnection,
     node: &EngineNode,
     step: Step,
     job: JobId,
 ) -> Result<(), Error> {
-    match (node.state, step) {
-        (State::InService, Step::Hold | Step::Pair | Step::Admit) => {
-            db::pairs::ends::set_job(conn, node.id, step, job).await
-        }
-        _ => Ok(()),
+    if node.state == State::InService && matches!(step, Step::Hold | Step::Pair | Step::Admit) {
+        db::pairs::ends::set_job(conn, node.id, step, job).await
+    } else {
+        Ok(())
     }
 }
 
@@ -146,7 +145,7 @@ pub(super) async fn retry(
         let permit = permit_id(step);
         db::jobs::retry(conn, job.id, &nonce(), permit, operation, not_before).await?;
         mint(conn, node, step, job.id, operation, permit, not_before).await?;
-        note(conn, node, step, job.id).await?;
+        record_pairs_job(conn, node, step, job.id).await?;
         job.id
     };
     let summary = format!("{}: {} again, round {round}", node.name, step.title());
