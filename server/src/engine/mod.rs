@@ -90,7 +90,7 @@ pub async fn run_until_idle(app: &App) -> Result<u64, Error> {
             }
         }
         // Nodes that changed owners have their turn, and what a run of pairs decides, its nodes do in theirs.
-        if !(replacements::take(app).await? || pairs::round(app).await?) {
+        if !(replacements::take(app).await? || pairs::advance_runs(app).await?) {
             break;
         }
         turns += 1;

@@ -129,7 +129,7 @@ async fn find_pairing(
     now: Timestamp,
 ) -> Result<Option<Pairing>, Error> {
     if node.state == State::InService {
-        pairs::wanted(conn, node, now).await
+        pairs::find_pairing(conn, node, now).await
     } else {
         Ok(None)
     }
