@@ -200,7 +200,7 @@ pub async fn insert(conn: &mut PgConnection, claim: &NewClaim) -> Result<(), Err
     Ok(())
 }
 
-/// The members of a claim that a client may change.
+/// The members of a claim open to change by clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Changeable<'spec> {
     pub spec: &'spec Value,
@@ -208,7 +208,7 @@ pub struct Changeable<'spec> {
     pub hold: bool,
 }
 
-/// Changes a claim, which raises the generation; its node is left alone. `false`: the claim is released.
+/// Changes a claim and raises the generation; the node is left alone. `false`: the claim is released.
 ///
 /// # Errors
 /// When the database fails.

@@ -107,7 +107,7 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Com
     .await?)
 }
 
-/// A part that a person took out, and the part in its place.
+/// A removed part, and the part now in the slot.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange<'serial> {
     pub kind: PartKind,
@@ -115,7 +115,7 @@ pub struct Exchange<'serial> {
     pub new: &'serial str,
 }
 
-/// Records that a person replaced a part. `false`: the node never had the part.
+/// Records a replacement by a person. `false`: the node never had the part.
 ///
 /// # Errors
 /// When the database fails.

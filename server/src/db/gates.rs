@@ -36,7 +36,7 @@ pub struct NewRun<'text> {
     pub fingerprint: &'text str,
 }
 
-/// Stores a run and its results. A former run of the same job is removed first and stays in the events alone.
+/// Stores a run and the results. A former run of the same job is removed first and stays in the events alone.
 ///
 /// # Errors
 /// When the database fails.

@@ -1,4 +1,4 @@
-//! Boot MACs of nodes, and the address that each MAC has on a subnet.
+//! Boot MACs of nodes, and the address of each MAC on a subnet.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -20,14 +20,14 @@ pub struct AddressRow {
     pub address: Option<IpAddr>,
 }
 
-/// A boot MAC and its address.
+/// A boot MAC with address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MacRow {
     pub mac: Mac,
     pub lease: Option<(ObjectId, Ipv4Addr)>,
 }
 
-/// The boot MACs of nodes, and their addresses.
+/// The boot MACs of nodes, with addresses.
 ///
 /// # Errors
 /// When the database fails.
@@ -72,7 +72,7 @@ pub async fn set(conn: &mut PgConnection, node: NodeId, macs: &[MacRow]) -> Resu
     Ok(())
 }
 
-/// The addresses in use on a subnet, each with its MAC.
+/// The addresses in use on a subnet, each with the MAC.
 ///
 /// # Errors
 /// When the database fails.

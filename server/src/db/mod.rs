@@ -27,13 +27,13 @@ pub mod idempotency; // Answers under their keys
 pub mod jobs; // Units of work leased to agents
 pub mod keys; // Sealed keys and secrets
 pub mod lifecycle; // Due nodes, snapshots, the one guarded advance
-pub mod macs; // Boot MACs of nodes, and their addresses
+pub mod macs; // Boot MACs of nodes, with addresses
 pub mod matches; // Machines that turned out to be a declared node
 pub mod monitoring; // What monitoring asks of all nodes
 pub mod networks; // What the network of a node is rendered from
 pub mod nodes; // Nodes as clients declare and read them
 pub mod objects; // Declared objects and the references between them
-pub mod observed; // Columns of a node that jobs observe
+pub mod observed; // Columns of a node, observed by jobs
 pub mod operations; // What was asked for, and how it stands
 pub mod pages; // What only the console reads
 pub mod pairs; // Runs of pairs

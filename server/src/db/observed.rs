@@ -1,4 +1,4 @@
-//! Columns of a node that jobs observe: power, and the system that runs or is installed.
+//! Columns of a node, observed by jobs: power, and the running or installed system.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 
 use crate::error::Error;
 
-/// Records that the live image answers, and pins its host key for later logins.
+/// Records an answer of the live image, and pins the host key for later logins.
 ///
 /// # Errors
 /// When the database fails.
@@ -30,7 +30,7 @@ pub async fn set_live(
     Ok(())
 }
 
-/// Records the host key of an adopted machine: its first login succeeded.
+/// Records the host key of an adopted machine after the first login.
 ///
 /// # Errors
 /// When the database fails.
@@ -74,7 +74,7 @@ pub async fn set_installed(
     Ok(())
 }
 
-/// The power of a node, as a job observed it.
+/// The observed power of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeenPower {
     On,
@@ -106,7 +106,7 @@ pub async fn set_power(
     Ok(())
 }
 
-/// Clears the live image of a resting node whose power was switched. A node that is off gives its share of the rack's power back.
+/// Clears the live image of a resting node after a switch of power. A node without power gives back the reserved share of the rack's power.
 ///
 /// # Errors
 /// When the database fails.

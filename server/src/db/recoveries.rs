@@ -135,18 +135,18 @@ pub fn breaker_of_pool(signature: &str, pool: &str) -> String {
     format!("{signature} in pool {pool}")
 }
 
-/// A node and a signature whose recoveries are counted.
+/// The node and the signature of a count.
 struct Subject<'text> {
     node: NodeId,
     signature: &'text str,
     /// The pool of the node's claim.
     pool: Option<Uuid>,
-    /// The breaker of that pool.
+    /// The breaker of the pool.
     breaker_of_pool: Option<String>,
     now: Timestamp,
 }
 
-/// Other nodes that failed by the signature since the breaker was reset.
+/// Other nodes with failures of the signature since the breaker's reset.
 struct Failures {
     same_way: i64,
     unmended: i64,
@@ -154,7 +154,7 @@ struct Failures {
     unmended_of_pool: i64,
 }
 
-/// Recoveries and claims of now, and the breakers that are open.
+/// Current recoveries and claims, and open breakers.
 struct Totals {
     on_node: i64,
     under_way: i64,
@@ -164,7 +164,7 @@ struct Totals {
     open_of_pool: bool,
 }
 
-/// Counts nodes as unmended until they serve again or leave their pool. A node that its driver sent straight to the maker is not counted: the
+/// Counts nodes as unmended until they serve again or leave the pool. A node sent straight to the maker by the driver is not counted: the
 /// fault is known.
 async fn count_failures(conn: &mut PgConnection, of: &Subject<'_>) -> Result<Failures, Error> {
     Ok(sqlx::query_as!(
@@ -194,8 +194,8 @@ async fn count_failures(conn: &mut PgConnection, of: &Subject<'_>) -> Result<Fai
     .await?)
 }
 
-/// A share is of the nodes that pools hold, so that a pool in its first installation has a base. A recovery that was held back without a rung
-/// is not counted for its node.
+/// A share is of the nodes held by pools, which gives a pool in its first installation a base. A recovery held back without a rung is not
+/// counted for the node.
 async fn count_totals(
     conn: &mut PgConnection,
     of: &Subject<'_>,
@@ -225,7 +225,7 @@ fn seconds_before(now: Timestamp, seconds: i64) -> jiff_sqlx::Timestamp {
     (now - SignedDuration::from_secs(seconds)).to_sqlx()
 }
 
-/// The counts that the bounds of a recovery compare, for a node and a signature; and the name of the node's pool.
+/// The counts behind the bounds of a recovery, for a node and a signature; and the name of the node's pool.
 ///
 /// # Errors
 /// When the database fails.

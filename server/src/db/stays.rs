@@ -1,4 +1,4 @@
-//! The steps of a node's stay in a state, read from the jobs of that stay.
+//! The steps of a node's stay in a state, read from the jobs of the stay.
 
 use muster_core::ids::{JobId, NodeId, OperationId};
 use muster_core::lifecycle::snapshot::{StepStatus, StepView};
@@ -9,7 +9,7 @@ use sqlx::types::Json;
 
 use crate::error::Error;
 
-/// A step of a stay, with its result.
+/// A step of a stay, with the result.
 #[derive(Clone, Debug)]
 pub struct StayStep {
     pub id: JobId,
@@ -17,7 +17,7 @@ pub struct StayStep {
     pub result: Option<JobResult>,
 }
 
-/// The steps of one stay of a node, each marked where it belongs to the node's current operation.
+/// The steps of a node's stay; steps of the current operation are marked.
 ///
 /// # Errors
 /// When the database fails or a row is impossible.
@@ -41,7 +41,7 @@ pub async fn list(
         let impossible =
             |what: &str| Error::internal(anyhow::anyhow!("jobs row {}: {what}", row.id));
         let status = match row.state.as_str() {
-            // A round that has begun and is queued again: its worker went silent.
+            // A begun round in the queue again: the worker went silent.
             "queued" if row.started_at.is_some() => StepStatus::Lost,
             "queued" => StepStatus::Queued,
             "leased" => StepStatus::Running {

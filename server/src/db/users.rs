@@ -180,7 +180,7 @@ pub async fn set_last_seen(
     Ok(())
 }
 
-/// A person as an identity provider vouches for them.
+/// A person with the claims of an identity provider.
 #[derive(Clone, Copy, Debug)]
 pub struct Vouched<'claims> {
     pub issuer: &'claims str,
@@ -190,7 +190,7 @@ pub struct Vouched<'claims> {
     pub groups: &'claims [String],
 }
 
-/// Stores a vouched person with their current role and groups. Returns their id, and whether an administrator disabled them. A name of another
+/// Stores a person with the current role and groups. Returns the id, and whether an administrator disabled the person. A name of another
 /// person is a conflict.
 ///
 /// The name of the first sign-in stays: bindings, tokens, limits and requests for a second person refer to the name, and some providers let

@@ -1,4 +1,4 @@
-//! Events of cables that differ from their rack's plan, when an inspection of the node finds the difference for the first time.
+//! Events of cables that differ from the rack's plan, when an inspection finds the difference for the first time.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::db;
 use crate::db::events::NewEvent;
 use crate::error::Error;
 
-/// Writes an event for each wrong cable of a node after its facts were stored, unless the neighbours are the same as before.
+/// Writes an event for each wrong cable of a node after the facts were stored, unless the neighbours are the same as before.
 ///
 /// # Errors
 /// When the database fails.
@@ -38,7 +38,7 @@ pub(super) async fn record_faults(
         .into_iter()
         .map(|row| (row.node, row.neighbours))
         .collect();
-    // An installed system sees no neighbours; its facts are not compared with cables.
+    // An installed system sees no neighbours; such facts are not compared with cables.
     if heard.get(&name) != Some(&facts.neighbours) {
         return Ok(());
     }

@@ -63,7 +63,7 @@ fn needs_power(node: &EngineNode, decision: &Decision) -> bool {
     }
 }
 
-/// The claim of a node that is about to be held for a sweep.
+/// The claim of a node before a hold for a sweep.
 fn needs_room(node: &EngineNode, decision: &Decision) -> Option<ClaimId> {
     let (Decision::Start(Step::Hold) | Decision::Retry(Step::Hold, _)) = decision else {
         return None;

@@ -14,7 +14,7 @@ use crate::error::Error;
 /// Items that an event names; its node's page has all.
 const NAMED: usize = 5;
 
-/// Stores the number of items that differ, and writes an event where the number changed.
+/// Stores the number of different items, and writes an event where the number changed.
 ///
 /// # Errors
 /// When the database fails.

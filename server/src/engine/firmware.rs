@@ -17,8 +17,8 @@ const ATTRIBUTES: usize = 4096;
 const SENTENCES: usize = 64;
 const CHARS: usize = 300;
 
-/// Stores an inventory. Parts that a look beside the node's work could not read keep their former values: a BMC may be busy for a minute, and
-/// the next reading may come after the gates that compare firmware with the stack.
+/// Stores an inventory. Parts without a reading beside the node's work keep the former values: a BMC may be busy for a minute, and the next
+/// reading may come after the gates of firmware.
 ///
 /// # Errors
 /// When the database fails.

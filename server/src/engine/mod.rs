@@ -9,13 +9,13 @@ mod firmware; // What BMCs said of firmware and BIOS
 mod moves; // From one state to the next
 mod observations; // Records the observations of a successful job
 pub mod orders; // Builds the order of a job when an agent leases the job
-pub mod outcomes; // Applies the outcomes that agents report
+pub mod outcomes; // Applies the outcomes reported by agents
 mod pairs; // Nodes measured against each other
 pub mod permits; // Decides whether a permit may be redeemed
 mod recoveries; // What is tried on nodes that fail
 pub mod releases; // A claim is given up
 pub mod replacements; // Claims that get another node
-mod snapshot; // The snapshot that the lifecycle decides from
+mod snapshot; // The lifecycle's view of a node
 mod turn; // A node's turn, in one transaction
 mod waivers; // Gates that count as passed all the same
 mod work; // Jobs and their permits

@@ -175,7 +175,7 @@ pub(super) async fn refuse_wish(
     .await
 }
 
-/// Ends the operation of a request that was granted in the node's state.
+/// Ends the operation of a request granted in the node's state.
 pub(super) async fn grant(
     conn: &mut PgConnection,
     node: &EngineNode,
@@ -209,7 +209,7 @@ pub(super) async fn grant(
     db::lifecycle::make_due(conn, node.id, now).await
 }
 
-/// Ends the operation of a request that was refused.
+/// Ends the operation of a refused request.
 pub(super) async fn refuse(
     conn: &mut PgConnection,
     node: &EngineNode,

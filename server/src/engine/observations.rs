@@ -85,7 +85,7 @@ async fn record_facts(
     db::components::see(conn, job.node, &parts::seen_in(facts), now).await
 }
 
-/// Records that a job switched the power of a node.
+/// Records a switch of power by a job.
 async fn record_switch(
     conn: &mut PgConnection,
     job: &CurrentJob,
@@ -96,7 +96,7 @@ async fn record_switch(
     db::observed::forget_boot(conn, job.node).await
 }
 
-/// Stores a run of gates with the verdict of its suite.
+/// Stores a run of gates with the suite's verdict.
 async fn record_gates(
     conn: &mut PgConnection,
     job: &CurrentJob,
@@ -127,7 +127,7 @@ async fn record_gates(
     Ok(())
 }
 
-/// Records that the BMC took its next password: that password is the current one, and the former one is deleted.
+/// Records a change of the BMC's password: the next password becomes current, and the former password is deleted.
 async fn record_rotation(
     conn: &mut PgConnection,
     job: &CurrentJob,
@@ -146,7 +146,7 @@ async fn record_rotation(
     Ok(())
 }
 
-/// The gates of a step: those that a reboot may break after the reboot, otherwise the whole suite, as an empty list.
+/// The gates of a step: after a reboot the gates marked `after_reboot`, otherwise the whole suite, as an empty list.
 pub(super) fn select_gates(suite: &Suite, step: &str) -> Vec<String> {
     match step {
         "gates_after_reboot" => suite

@@ -1,4 +1,4 @@
-//! Applies the outcomes that agents report: ends the job, records the observations of the node. The lifecycle decides the consequences.
+//! Applies the outcomes reported by agents: ends the job, records the observations of the node. The lifecycle decides the consequences.
 
 use jiff::Timestamp;
 use muster_core::gates::GateResult;
@@ -18,10 +18,10 @@ use crate::error::Error;
 /// The longest error text in characters: the text is shown in one place on a page.
 const LONGEST_MESSAGE: usize = 2000;
 
-/// The failure code of an agent whose muster-node has worked for a later epoch or attempt.
+/// The failure code of a muster-node with work for a later epoch or attempt.
 const STALE_ON_NODE: &str = "stale_on_node";
 
-/// The agent that reports an outcome.
+/// The agent behind a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Reporter<'name> {
     pub agent: AgentId,
@@ -31,13 +31,13 @@ pub struct Reporter<'name> {
 /// The effect of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// The outcome is committed, and its node is due.
+    /// The outcome is committed, and the node is due.
     Committed(NodeId),
-    /// Another attempt is current: the outcome is kept as an event and changes nothing.
+    /// Another attempt is current: the outcome is kept as an event, without any change.
     Stale,
 }
 
-/// Commits an outcome under its attempt. The caller commits a stale outcome too, to keep its event.
+/// Commits an outcome under its attempt. The caller commits a stale outcome too, to keep the event.
 ///
 /// # Errors
 /// 422 when the result is not one of the job's step; otherwise when the database fails.
@@ -97,8 +97,8 @@ pub async fn apply(
     Ok(Applied::Committed(current.node))
 }
 
-/// Begins caution mode where a node has worked for a later epoch: the current attempt of the current epoch is behind its node only when the
-/// database was restored. Only steps of the live image count, which is Muster's own: the owner of an installed system could stop the fleet.
+/// Begins caution mode where a node has worked for a later epoch: the current attempt is behind the node only after a restore of the
+/// database. Only steps of the live image count: the live image is Muster's own, and the owner of an installed system could stop the fleet.
 async fn notice_older_database(
     conn: &mut PgConnection,
     job: &CurrentJob,
@@ -119,7 +119,7 @@ async fn notice_older_database(
     Ok(())
 }
 
-/// The outcome that is stored. A wipe succeeds when every permitted disk was read back; gate results get their waivers; an error text is cut.
+/// The outcome to store. A wipe succeeds when every permitted disk was read back. Gate results get waivers; an error text is cut.
 async fn verify(
     conn: &mut PgConnection,
     job: &CurrentJob,
@@ -170,7 +170,7 @@ fn failed(failure: Failure) -> Outcome {
     Outcome::Failed { failure }
 }
 
-/// The failure of a wipe that read no block back of a permitted disk.
+/// The failure of a wipe without a block read back from a permitted disk.
 async fn find_unverified(
     conn: &mut PgConnection,
     permit: PermitId,
@@ -214,7 +214,7 @@ async fn explain_gates(
     Ok(Ok(results))
 }
 
-/// Writes an event for the outcome of a replaced attempt: the outcome is never applied, and the event is its only trace.
+/// Writes an event for the outcome of a replaced attempt: the outcome is never applied, and the event is the only trace.
 async fn record_stale(
     conn: &mut PgConnection,
     reporter: Reporter<'_>,

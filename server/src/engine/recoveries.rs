@@ -15,7 +15,7 @@ use crate::db::events::NewEvent;
 use crate::db::lifecycle::EngineNode;
 use crate::error::Error;
 
-/// The reason against another rung on this node now, where the decision is a rung. Recoveries that begin lock each other out here.
+/// The reason against another rung on the node, where the decision is a rung. Beginning recoveries wait for a common lock.
 ///
 /// # Errors
 /// When the database fails.
@@ -86,8 +86,8 @@ fn begun(decision: &Decision) -> Option<&Cause> {
     }
 }
 
-/// Records a recovery that was held back on a node that moves on to a person. Breakers count the failure; without the record any number of
-/// nodes that fail again and again could leave service one after the other.
+/// Records a held-back recovery of a node that moves on to a person. Breakers count the failure. Without the record any number of failing
+/// nodes could leave service in turn.
 ///
 /// # Errors
 /// When the database fails.
@@ -189,7 +189,7 @@ async fn begin(
     db::events::insert(conn, event.with(detail)).await
 }
 
-/// Writes an event for each rung that was tried.
+/// Writes an event for each tried rung.
 async fn record_rungs(
     conn: &mut PgConnection,
     node: &EngineNode,

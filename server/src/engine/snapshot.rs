@@ -1,4 +1,4 @@
-//! The snapshot of a node that the lifecycle decides from: the node, its stay, and the rows that its state asks for.
+//! The lifecycle's view of a node: the node, the stay, and further rows where the state asks for them.
 
 use jiff::Timestamp;
 use muster_core::facts::Facts;
@@ -17,7 +17,7 @@ use crate::db::lifecycle::EngineNode;
 use crate::db::stays::StayStep;
 use crate::error::Error;
 
-/// Builds the snapshot. Power, room and hold need locks; the caller fills them in where the decision depends on them.
+/// Builds the snapshot. Power, room and hold need locks; the caller adds all three where the decision depends on the answer.
 ///
 /// # Errors
 /// When the database fails.
@@ -90,7 +90,7 @@ fn find_gates(stay: &[StayStep], step: Step) -> Vec<GateResult> {
     }
 }
 
-/// The newer report: a recheck follows its converge.
+/// The newer report: a recheck follows a converge.
 fn find_converged(stay: &[StayStep]) -> Option<ConvergeReport> {
     let result = find_result(stay, Step::Recheck).or_else(|| find_result(stay, Step::Converge))?;
     if let JobResult::Converged(report) = result {
@@ -108,7 +108,7 @@ fn find_facts(stay: &[StayStep]) -> Option<Facts> {
     }
 }
 
-/// Parts whose replacement is disputed matter where the node is inspected or quarantined.
+/// Disputed replacements of parts matter where the node is inspected or quarantined.
 async fn list_disputed(conn: &mut PgConnection, node: &EngineNode) -> Result<Vec<String>, Error> {
     if matches!(node.state, State::Inspecting | State::Quarantined) {
         db::components::list_disputed(conn, node.id).await

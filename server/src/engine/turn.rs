@@ -1,4 +1,4 @@
-//! A node's turn: load the locked node, decide, persist the decision with its event, commit.
+//! A node's turn: load the locked node, decide, persist the decision with an event, commit.
 
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::{NodeId, ObjectId};
@@ -18,7 +18,7 @@ use crate::error::Error;
 /// The pause after a failed turn.
 const AFTER_ERROR: SignedDuration = SignedDuration::from_secs(10);
 
-/// The most moves in one turn. A node that enters a state begins its work there in the same turn; no way without work has this many moves.
+/// The most moves in a turn. A node begins the work of a new state in the same turn; no way without work has as many moves.
 const MOVES: usize = 8;
 
 /// The result of a turn.
@@ -50,13 +50,13 @@ pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
             Ok(Some(turn))
         }
         Err(error @ Error::Unavailable(_)) => Err(error),
-        // The database chose another transaction over this turn: the node is still due and gets its turn again.
+        // The database preferred another transaction: the node is still due and gets another turn.
         Err(error @ Error::Contended(_)) => {
             tx.rollback().await?;
             tracing::info!(%node, error = ?error, "a node's turn is taken again");
             Ok(Some(Turn::Other))
         }
-        // The node that is due longest comes first, so a failing node is postponed, or all other nodes would wait.
+        // The longest due node comes first, so a failing node is postponed, or all other nodes would wait.
         Err(error) => {
             tx.rollback().await?;
             tracing::error!(%node, error = ?error, "a node's turn went wrong");
@@ -72,7 +72,7 @@ pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
     }
 }
 
-/// Reconciles the node inside the caller's transaction, which holds the node's row lock: the reaction commits with its cause.
+/// Reconciles the node inside the caller's transaction under the node's row lock: the reaction commits with the cause.
 ///
 /// # Errors
 /// When the turn fails; the caller must then roll the transaction back.
@@ -90,7 +90,7 @@ pub async fn take_at_once(
     })
 }
 
-/// A turn whose readers are woken after the commit.
+/// A turn with readers to wake after the commit.
 #[must_use]
 pub struct Taken {
     node: NodeId,
@@ -100,7 +100,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Wakes the agents, readers and nodes that waited for this turn.
+    /// Wakes the agents, readers and nodes waiting for the turn.
     ///
     /// # Errors
     /// When the database fails.
@@ -113,8 +113,8 @@ impl Taken {
     }
 }
 
-/// Wakes the nodes that wait for the rack's power, in a transaction of its own: the rack's lock blocks turns of the rack's nodes, so this
-/// transaction must hold no node. If it fails, the nodes check again after [`LOOK_AGAIN`].
+/// Wakes nodes waiting for the rack's power, in a separate transaction: the rack's lock blocks turns of the rack's nodes, so the
+/// transaction must hold no node. After a failure the nodes check again within [`LOOK_AGAIN`].
 async fn wake_rack(
     app: &App,
     freed: Option<ObjectId>,
@@ -129,7 +129,7 @@ async fn wake_rack(
     Ok(())
 }
 
-/// Decides and persists until the node waits. Returns the rack whose power was freed.
+/// Decides and persists until the node waits. Returns the rack with freed power.
 async fn reconcile(
     conn: &mut PgConnection,
     id: NodeId,
@@ -146,7 +146,7 @@ async fn reconcile(
             Done::Waits => return Ok((Turn::Other, freed)),
         }
     }
-    // The node is still due and goes on in its next turn.
+    // The node is still due and goes on in the next turn.
     Ok((Turn::Other, freed))
 }
 
@@ -200,7 +200,7 @@ async fn persist(
     }
 }
 
-/// Stores what the node waits for. A request that no step has begun for is refused.
+/// Stores the node's wait. A request without a begun step is refused.
 async fn persist_wait(
     conn: &mut PgConnection,
     node: &EngineNode,
@@ -227,7 +227,7 @@ fn has_begun(step: &StayStep) -> bool {
     open || step.view.current
 }
 
-/// Cancels the job of a step. A queued job is cancelled at once, a running job when its worker renews the lease: the node is due again soon.
+/// Cancels the job of a step. A queued job is cancelled at once, a running job at the next renewal of the lease: the node is due again soon.
 async fn persist_cancel(
     conn: &mut PgConnection,
     node: &EngineNode,

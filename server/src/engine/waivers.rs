@@ -86,7 +86,7 @@ fn counting(active: &[ActiveWaiver], result: &GateResult) -> Option<Waived> {
     })
 }
 
-/// Writes an event for each gate that blocks without its waiver.
+/// Writes an event for each gate that would block without a waiver.
 ///
 /// # Errors
 /// When the database fails.

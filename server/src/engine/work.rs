@@ -83,7 +83,7 @@ async fn queue(
     Ok(job.id)
 }
 
-/// Stores the job of a step that a run of pairs requested of the node.
+/// Stores the job of a step for the node's run of pairs.
 async fn record_pairs_job(
     conn: &mut PgConnection,
     node: &EngineNode,

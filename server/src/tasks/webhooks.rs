@@ -190,7 +190,7 @@ impl Receiver {
     }
 }
 
-/// A delivery before its first attempt, of an event or a ping.
+/// A delivery before the first attempt, of an event or a ping.
 pub fn delivery(
     reason: &str,
     seq: Option<i64>,
@@ -213,7 +213,7 @@ pub fn delivery(
     }
 }
 
-/// Sends the deliveries that people requested: once each, in every state of the webhook.
+/// Sends the deliveries requested by people: once each, in every state of the webhook.
 async fn send_requested(app: &App, webhook: ObjectId, lease: Uuid) -> Result<(), Error> {
     let mut conn = app.pool.acquire().await?;
     let Some(held) = db::webhooks::find_held(&mut conn, webhook, lease).await? else {
@@ -301,7 +301,7 @@ async fn stretch(app: &App, webhook: ObjectId, lease: Uuid) -> Result<bool, Erro
     Ok(full && goes_on)
 }
 
-/// Sends one event. `true`: the receiver took the event, and this sender still holds the unchanged webhook.
+/// Sends one event. `true`: the receiver took the event, and the sender still holds the unchanged webhook.
 async fn send_event(
     app: &App,
     held: &Held,
@@ -317,7 +317,7 @@ async fn send_event(
     };
     let (tried, later) = receiver.send(app, &message, planned).await;
     let mut tx = app.pool.begin().await?;
-    // The delivery comes first: its insert locks the webhook, as a change of the webhook does before reading the progress.
+    // The delivery comes first: the insert locks the webhook, as a change of the webhook does before reading the progress.
     db::webhooks::insert_delivery(&mut tx, held.webhook, &tried, KEPT).await?;
     let goes_on = match &tried.error {
         None => db::webhooks::set_taken(&mut tx, held, seq, app.clock.now() + LEASE).await?,

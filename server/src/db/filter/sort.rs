@@ -1,6 +1,6 @@
 //! The order of a list, and how many rows it counts.
 
-/// The column that a list is sorted by: unique in its rows and served by an index.
+/// The column for sorting: unique in the list and served by an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     Name,

@@ -1,4 +1,4 @@
-//! The whitelist: the SQL that a field of the grammar stands for, and the values that a field accepts.
+//! The whitelist: the SQL of each field of the grammar, and the values accepted for the field.
 
 use std::str::FromStr;
 
@@ -11,9 +11,9 @@ use crate::error::Error;
 pub(super) enum Field<'term> {
     /// A text expression.
     Text(&'static str),
-    /// A text expression in two parts, with the time of the reading bound between them.
+    /// A text expression in two parts, with the time of the reading bound in the middle.
     AsOf(&'static str, &'static str),
-    /// The object that a column refers to, by the object's name. An equal sign compares ids, which an index serves.
+    /// The object behind a column, by the object's name. An equal sign compares ids, with help of an index.
     Object {
         column: &'static str,
         kind: &'static str,
@@ -23,16 +23,16 @@ pub(super) enum Field<'term> {
         column: &'static str,
         ids: Vec<Uuid>,
     },
-    /// The node that a column refers to, by name or id.
+    /// The node behind a column, by name or id.
     Node { column: &'static str },
-    /// The row that a column refers to, by id.
+    /// The row behind a column, by id.
     Id { column: &'static str },
     /// Rows of another table, by name.
     Held {
         among: &'static str,
         name: &'static str,
     },
-    /// Rows of another table, by the name of the object that their column refers to.
+    /// Rows of another table, by the name of the object behind a column.
     HeldOf {
         among: &'static str,
         column: &'static str,
@@ -44,7 +44,7 @@ pub(super) enum Field<'term> {
     },
 }
 
-/// 422 for a field that a list does not have.
+/// 422 for a field outside the list's fields.
 pub(super) fn unknown(field: &str, known: &str) -> Error {
     Error::unprocessable(
         "filter",
@@ -53,7 +53,7 @@ pub(super) fn unknown(field: &str, known: &str) -> Error {
     )
 }
 
-/// A column whose words are a type: 422 for a word outside the type.
+/// A column of words with a type: 422 for a word outside the type.
 pub(super) fn word<'term, T: FromStr>(
     term: &Term,
     column: &'static str,
@@ -69,7 +69,7 @@ pub(super) fn word<'term, T: FromStr>(
     Ok(Field::Text(column))
 }
 
-/// A column whose words are a list: 422 for a word outside the list.
+/// A column of words from a list: 422 for a word outside the list.
 pub(super) fn one_of<'term>(
     term: &Term,
     words: &[&str],

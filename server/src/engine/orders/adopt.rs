@@ -1,4 +1,4 @@
-//! The first login to a machine that runs already, by a credential that a person gave for this login alone.
+//! The first login to a running machine, by a credential given for the login alone.
 
 use anyhow::Context;
 use muster_core::values::{Digest, Secret};
@@ -12,7 +12,7 @@ use super::logins::{SSH_PORT, principal};
 use super::sources::Sources;
 use crate::db;
 
-/// Comment of the line in authorized_keys, by which the next adoption finds and replaces the line.
+/// Comment of the line in authorized_keys: the next adoption finds and replaces the line.
 const COMMENT: &str = "muster-adopted";
 
 pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Adopt> {

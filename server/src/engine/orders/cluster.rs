@@ -1,4 +1,4 @@
-//! Members of a cluster for the scheduler: from the hardware profile, never from facts. And the orders that admit, drain and remove a member.
+//! Members of a cluster for the scheduler: from the hardware profile, never from facts. The orders admit, drain and remove a member.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use super::sources::Sources;
 use crate::db;
 use crate::error::Error;
 
-/// A cluster's members, without members that are being removed. The transaction holds a lock, so that lists are made one after the other.
+/// A cluster's members, without members in removal. The transaction locks the lists: two lists are never made at the same time.
 ///
 /// # Errors
 /// When the database fails.
@@ -90,8 +90,7 @@ pub(super) async fn order_remove(
     })
 }
 
-/// The reason of the only drain that the scheduler lifts; `None` lifts every drain, for a node that passed its gates. A drain of the node's
-/// health check, made meanwhile, stays.
+/// The reason of the drain to lift; `None` lifts every drain, for a node that passed the gates. A drain by the node's health check stays.
 fn lifted_drain(state: State) -> Option<&'static str> {
     match state {
         State::InService => Some(MEASURED),

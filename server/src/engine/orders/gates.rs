@@ -11,7 +11,7 @@ use crate::db;
 use crate::engine::observations::select_gates;
 use crate::engine::waivers;
 
-/// Gates run in the live image while one is pinned, otherwise in the installed system.
+/// Gates run in a pinned live image, otherwise in the installed system.
 pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<JobSpec> {
     let login = logins::live(conn, s)
         .await?
@@ -75,7 +75,7 @@ pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Re
     })
 }
 
-/// A sweep runs beside the node's jobs and skips gates that need a drained node, unless the scheduler holds the node and reports no job there.
+/// A sweep runs beside the node's jobs and skips gates for drained nodes. A node held by the scheduler, without a job, runs every gate.
 async fn plan_sweep(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GatePlan> {
     let suite = db::sweeps::find_suite(conn, s.row.node, "sweep")
         .await?

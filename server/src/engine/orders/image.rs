@@ -1,4 +1,4 @@
-//! The image that is written to the root disk.
+//! The image for the root disk.
 
 use anyhow::Context;
 use muster_core::wire::agent::JobSpec;
@@ -9,7 +9,7 @@ use super::sources::{Sources, SubnetDocument, boot_url, find_facts, operation, p
 use super::{logins, network, stack};
 use crate::engine::compatibility::Onto;
 
-/// A stack that the rules refuse is refused before the disk is written.
+/// A stack against the rules is refused before the disk is written.
 pub(super) async fn order(
     conn: &mut PgConnection,
     s: &Sources<'_>,

@@ -52,7 +52,7 @@ pub(super) fn installed(s: &Sources<'_>) -> anyhow::Result<Login> {
     })
 }
 
-/// A login to the system that runs now, if the server has a login at all: the live image before the installed system.
+/// A login to the running system, if there is a login: the live image before the installed system.
 pub(super) async fn running(
     conn: &mut PgConnection,
     s: &Sources<'_>,
@@ -70,7 +70,7 @@ pub(super) fn principal(s: &Sources<'_>) -> String {
     installed_principal(s, s.node.os_epoch)
 }
 
-/// The principal of a system that is installed under an assignment epoch.
+/// The principal of a system installed under an assignment epoch.
 pub(super) fn installed_principal(s: &Sources<'_>, epoch: i64) -> String {
     format!("muster:{}:{epoch}", s.node.id)
 }

@@ -3,18 +3,18 @@
 mod adopt; // The first login to a machine that runs already
 mod bmc; // BMCs, and their passwords
 mod boot; // Boots of the live image and of the installed system
-mod cluster; // Members, and their entry, drain and removal
+mod cluster; // Members: entry, drain and removal
 mod firmware; // Firmware and BIOS, as the stack wants them of this machine
 mod gates; // The gates of a suite, and the sweep of a pool
-mod image; // The image that is written to the root disk
+mod image; // The image for the root disk
 mod inventory; // The facts of a machine
 mod logins; // Logins to the live image and to the installed system
 mod network; // The network that a node is installed with
 mod pair; // Two nodes that measure each other
 mod power; // Power on, off and cycle
-mod sources; // The data that an order is built from
+mod sources; // The data behind an order
 mod stack; // The stack, resolved for one node
-mod wipe; // The disks that are erased
+mod wipe; // The disks to erase
 
 use jiff::Timestamp;
 use muster_core::clusters::{LEAVING, MEASURED};
@@ -66,7 +66,7 @@ pub async fn build(
     })
 }
 
-/// The time that an order itself allows: a suite with hours of load runs longer than the usual time of its step.
+/// The time allowed by an order: a suite with hours of load runs longer than the usual time of its step.
 fn longest_s(spec: &JobSpec) -> u64 {
     if let JobSpec::Gates { plan, .. } = spec {
         plan.suite.longest_s(&plan.only) + GATES_MARGIN_S
@@ -75,7 +75,7 @@ fn longest_s(spec: &JobSpec) -> u64 {
     }
 }
 
-/// The kind of a step's order. The server checks that an agent can read the kind before it builds the order.
+/// The kind of a step's order. Before building the order, the server checks that the agent can read the kind.
 pub fn kind(step: Step) -> &'static str {
     match step {
         Step::BootLive => "boot_live",

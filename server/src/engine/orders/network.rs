@@ -1,4 +1,4 @@
-//! The network that a node is installed with: one address, or the files of its pool's network profile.
+//! The network of an installed node: an address, or the files of the pool's network profile.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 use super::sources::{Sources, SubnetDocument};
 use crate::db;
 
-/// Fails where the profile does not fit this node, before anything is written.
+/// Fails before any write where the profile does not fit the node.
 pub(super) async fn build(
     conn: &mut PgConnection,
     s: &Sources<'_>,

@@ -1,4 +1,4 @@
-//! The data that an order is built from: the leased row, the node with everything declared around it, its wiring, and the server's keys.
+//! The data behind an order: the leased row, the node with related declarations, the wiring, and the server's keys.
 
 use anyhow::{Context, anyhow};
 use jiff::Timestamp;
@@ -17,7 +17,7 @@ use crate::keys::Keys;
 /// Port of the agent's boot listener.
 const BOOT_PORT: u16 = 8090;
 
-/// The data that an order is built from.
+/// The data behind an order.
 pub(super) struct Sources<'a> {
     pub keys: &'a Keys,
     pub row: &'a LeasedRow,
@@ -27,7 +27,7 @@ pub(super) struct Sources<'a> {
     pub now: Timestamp,
 }
 
-/// The members of a subnet's spec that orders need.
+/// The members of a subnet's spec for orders.
 #[derive(Deserialize)]
 pub(super) struct SubnetDocument {
     pub network: ipnet::Ipv4Net,
@@ -38,7 +38,7 @@ pub(super) struct SubnetDocument {
     pub dns: Vec<std::net::Ipv4Addr>,
 }
 
-/// The members of a site's spec that orders need.
+/// The members of a site's spec for orders.
 #[derive(Deserialize)]
 pub(super) struct SiteDocument {
     #[serde(default)]

@@ -28,7 +28,7 @@ pub(super) async fn order_converge(
     })
 }
 
-/// Compares the node with its stack and changes nothing.
+/// Compares the node with the stack, without a change.
 pub(super) async fn order_drift(
     conn: &mut PgConnection,
     s: &Sources<'_>,
@@ -43,7 +43,7 @@ pub(super) async fn order_drift(
     })
 }
 
-/// Refuses a stack that cannot work on this node: rules may be newer than the stack, and the hardware is known only now.
+/// Refuses a stack that cannot work on the node: rules may be newer than the stack, and the hardware is known only now.
 pub(super) async fn allow(
     conn: &mut PgConnection,
     s: &Sources<'_>,

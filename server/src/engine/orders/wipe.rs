@@ -1,4 +1,4 @@
-//! The disks that are erased: those of the newest inspection.
+//! The disks to erase: all disks of the newest inspection.
 
 use muster_core::facts::Facts;
 use muster_core::wire::agent::JobSpec;

@@ -1,4 +1,4 @@
-//! The result of a run in a sentence, and the nodes that the run blames.
+//! The result of a run in a sentence, and the blamed nodes.
 
 use muster_core::fabric::{EndVerdict, Verdicts};
 use serde_json::json;

@@ -4,7 +4,7 @@
 //! A step of a run locks the run's row, and locks nodes before other rows of the nodes. A node's turn locks the node; the turn only reads the
 //! run, and writes the run's rows of that node.
 
-mod findings; // The result of a run, and the nodes that it blames
+mod findings; // The result of a run, and the blamed nodes
 mod run; // A run with its nodes and measurements
 mod steps; // The steps of a run: gather, measure, stop, finish, give back
 mod trials; // The results of measurements

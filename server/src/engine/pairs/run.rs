@@ -1,4 +1,4 @@
-//! A run with its nodes and measurements, as one step of the run reads them.
+//! A run with nodes and measurements, as read by a step of the run.
 
 use jiff::Timestamp;
 use muster_core::fabric::{Pair, Trial};
@@ -20,7 +20,7 @@ pub(super) struct Run<'row> {
 }
 
 impl Run<'_> {
-    /// The nodes that are measured, by position.
+    /// The measured nodes, by position.
     pub(super) fn measured(&self) -> Vec<&EndRow> {
         self.ends
             .iter()
@@ -28,7 +28,7 @@ impl Run<'_> {
             .collect()
     }
 
-    /// The names of the nodes that are measured, by position.
+    /// The names of the measured nodes, by position.
     pub(super) fn names(&self) -> Vec<String> {
         self.measured().iter().map(|end| end.name.clone()).collect()
     }

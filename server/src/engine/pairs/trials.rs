@@ -1,4 +1,4 @@
-//! The results of measurements: a verdict for each pair whose job is over.
+//! The results of measurements: a verdict for each pair with a finished job.
 
 use muster_core::fabric::{Trial, both_ways, one_way};
 use muster_core::gates::{GateResult, Judged, Verdict};
@@ -12,7 +12,7 @@ use crate::db::pairs::ends::EndRow;
 use crate::db::pairs::trials::{Settled, TrialRow};
 use crate::error::Error;
 
-/// Stores the results of measurements that are over; returns whether any was.
+/// Stores the results of finished measurements; returns whether there was a result.
 pub(super) async fn settle(conn: &mut PgConnection, run: &Run<'_>) -> Result<bool, Error> {
     let mut any = false;
     for trial in run.trials.iter().filter(|trial| trial.verdict.is_none()) {
@@ -35,7 +35,7 @@ pub(super) fn unknown(why: &str) -> Settled {
     }
 }
 
-/// The result of a measurement; `None` while its job is under way. A measurement that was lost, stopped or answered in part is an error.
+/// The result of a measurement; `None` while the job is under way. A lost, stopped or partly answered measurement is an error.
 fn find_result(run: &Run<'_>, trial: &TrialRow) -> Option<Settled> {
     let left = [trial.a, trial.b].into_iter().find_map(|at| {
         let end = run.end(at)?;
@@ -48,7 +48,7 @@ fn find_result(run: &Run<'_>, trial: &TrialRow) -> Option<Settled> {
         (None, _, _) => left.and_then(error),
         (Some(_), Some("succeeded"), Some(result)) => {
             if let Some(why) = left {
-                // A node that left meanwhile worked on something else: the result says nothing about the path.
+                // A node that left had other work meanwhile: the result is no measurement of the path.
                 error(why)
             } else if let JobResult::Paired { ways } = &result.0 {
                 Some(judge(run, trial, ways))
@@ -119,7 +119,7 @@ fn counts(result: &GateResult) -> bool {
     !result.shadow
 }
 
-/// A sentence for each gate of one way that does not pass.
+/// A sentence for each failed gate of a way.
 fn describe_failures(from: &EndRow, to: &EndRow, way: &PairWay) -> Vec<String> {
     let wrong = way
         .results
