@@ -141,7 +141,8 @@ impl Error {
 
     /// What another object has already, by the key that names it.
     pub fn taken(
-        (constraint, key): (&str, impl Into<String>),
+        constraint: &str,
+        key: impl Into<String>,
         code: &'static str,
         detail: impl Into<String>,
     ) -> Self {
@@ -298,11 +299,9 @@ impl From<sqlx::Error> for Error {
             }
             sqlx::Error::Database(database) => match constraint(database.constraint()) {
                 Some((code, detail)) => match key(&**database) {
-                    Some(key) => Self::taken(
-                        (database.constraint().unwrap_or_default(), key),
-                        code,
-                        detail,
-                    ),
+                    Some(key) => {
+                        Self::taken(database.constraint().unwrap_or_default(), key, code, detail)
+                    }
                     None => Self::conflict(code, detail),
                 },
                 // A row that others refer to, by a constraint that has no words of its own.

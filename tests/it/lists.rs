@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use muster_api::access::Scope;
-use muster_server::db::filter::{Key, NODES, Order, list_ids, parse};
+use muster_server::db::filter::{Key, NODES, Order, Page, list_ids, parse};
 use serde_json::{Value, json};
 use sqlx::Connection as _;
 
@@ -525,7 +525,12 @@ async fn what_does_not_fit_is_not_fetched() {
             };
             let mut tx = conn.begin().await.unwrap();
             let before = rows_read(&mut tx).await;
-            let ids = list_ids(&mut tx, &NODES, (&terms, &sight), (*sort, Some(&after)), 40)
+            let page = Page {
+                sort: *sort,
+                after: Some(&after),
+                limit: 40,
+            };
+            let ids = list_ids(&mut tx, &NODES, &terms, &sight, page)
                 .await
                 .unwrap();
             let read = rows_read(&mut tx).await - before;

@@ -131,14 +131,7 @@ async fn enrol(app: &App, site: &str) -> anyhow::Result<Option<Secret>> {
     db::agents::delete_dev(&mut tx, site).await?;
     let minted = muster_server::auth::tokens::mint_agent(app.keys.authority.digest());
     let (now, name) = (app.clock.now(), format!("dev-{}", hex_of::<4>()));
-    db::enrolments::insert(
-        &mut tx,
-        site,
-        &name,
-        &minted.hash,
-        (now, now + ENROLS_WITHIN),
-    )
-    .await?;
+    db::enrolments::insert(&mut tx, site, &name, &minted.hash, now, now + ENROLS_WITHIN).await?;
     tx.commit().await?;
     Ok(Some(minted.secret))
 }

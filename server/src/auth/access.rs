@@ -205,7 +205,8 @@ impl Actor {
     pub(super) async fn need_for(
         &self,
         app: &crate::app::App,
-        (verb, whereabouts): (&str, Where),
+        verb: &str,
+        whereabouts: Where,
         parameters: &[(String, String)],
     ) -> Result<(), Error> {
         let key = |name: &str| {

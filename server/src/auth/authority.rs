@@ -147,7 +147,8 @@ impl Authority {
     pub fn certify(
         &self,
         key: &Requested,
-        (agent, site): (AgentId, ObjectId),
+        agent: AgentId,
+        site: ObjectId,
         now: Timestamp,
     ) -> anyhow::Result<Certificate> {
         // Certificates count whole seconds.
@@ -245,10 +246,10 @@ mod tests {
             .unwrap()
             .pem()
             .unwrap();
-        let ids = (AgentId::new(), ObjectId::new());
+        let (agent, site) = (AgentId::new(), ObjectId::new());
         let now: Timestamp = "2026-01-05T08:00:00.123Z".parse().unwrap();
         let issued = authority
-            .certify(&Requested::read(&request).unwrap(), ids, now)
+            .certify(&Requested::read(&request).unwrap(), agent, site, now)
             .unwrap();
         let said = read(&CertificateDer::from_pem_slice(issued.pem.as_bytes()).unwrap()).unwrap();
         let [from, to] =
@@ -256,8 +257,8 @@ mod tests {
         assert_eq!(
             said,
             Certified {
-                agent: ids.0,
-                site: ids.1,
+                agent,
+                site,
                 not_before: from,
                 not_after: to
             }

@@ -130,9 +130,7 @@ pub async fn authorise(parts: &mut Parts, app: &App) -> Result<Actor, Error> {
     let needed = routes::need(&parts.method, &route, &parameters);
     let (verb, whereabouts) =
         needed.ok_or_else(|| Error::Forbidden("This route is open to nobody.".into()))?;
-    actor
-        .need_for(app, (&verb, whereabouts), &parameters)
-        .await?;
+    actor.need_for(app, &verb, whereabouts, &parameters).await?;
     Ok(actor)
 }
 

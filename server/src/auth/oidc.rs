@@ -31,6 +31,7 @@ use super::sessions;
 use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
+use crate::db::users::Vouched;
 
 /// Of a login under way.
 const COOKIE: &str = "muster_sign_in";
@@ -212,9 +213,14 @@ impl Provider {
         let role = role(&self.settings.roles, groups);
         let now = app.clock.now();
         let mut tx = app.pool.begin().await?;
-        let identity = (self.settings.issuer.as_str(), subject);
-        let (user, disabled) =
-            db::users::set_vouched(&mut tx, identity, &name, role.as_str(), groups, now).await?;
+        let vouched = Vouched {
+            issuer: &self.settings.issuer,
+            subject,
+            name: &name,
+            role: role.as_str(),
+            groups,
+        };
+        let (user, disabled) = db::users::set_vouched(&mut tx, vouched, now).await?;
         anyhow::ensure!(!disabled, "{name} is kept out by an administrator");
         let session = sessions::open(&mut tx, app, headers, user).await?;
         let event = NewEvent::new(

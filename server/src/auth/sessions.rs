@@ -58,22 +58,26 @@ pub async fn sign_in(
     let cookie = match (user, refused) {
         (Some(user), None) => {
             let summary = format!("{} signed in by password", user.name);
-            tell(
+            record_login(
                 &mut tx,
                 app,
                 headers,
-                (&format!("user:{}", user.name), "user.signed_in", summary),
+                &format!("user:{}", user.name),
+                "user.signed_in",
+                summary,
             )
             .await?;
             Some(open(&mut tx, app, headers, user.id).await?)
         }
         (_, why) => {
             let summary = format!("a login failed: {}", why.unwrap_or_default());
-            tell(
+            record_login(
                 &mut tx,
                 app,
                 headers,
-                ("anonymous", "user.sign_in_failed", summary),
+                "anonymous",
+                "user.sign_in_failed",
+                summary,
             )
             .await?;
             None
@@ -83,12 +87,14 @@ pub async fn sign_in(
     Ok(cookie)
 }
 
-/// Writes a login into the history.
-async fn tell(
+/// Writes the event of a login.
+async fn record_login(
     conn: &mut PgConnection,
     app: &App,
     headers: &HeaderMap,
-    (actor, kind, summary): (&str, &'static str, String),
+    actor: &str,
+    kind: &'static str,
+    summary: String,
 ) -> Result<(), Error> {
     let event = NewEvent::new(app.clock.now(), actor.to_owned(), kind, summary)
         .asked(request_id::of(headers));

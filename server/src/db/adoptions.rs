@@ -90,7 +90,8 @@ pub async fn list_credentials(conn: &mut PgConnection, limit: i64) -> Result<Vec
 /// When the name of the claim is taken or the database fails.
 pub async fn finish(
     conn: &mut PgConnection,
-    (node, name): (NodeId, &str),
+    node: NodeId,
+    name: &str,
     epoch: i64,
     now: Timestamp,
 ) -> Result<Option<String>, Error> {

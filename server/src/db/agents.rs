@@ -55,7 +55,8 @@ pub struct SiteLease {
 /// When the database fails.
 pub async fn find_caller(
     conn: &mut PgConnection,
-    (agent, site): (AgentId, ObjectId),
+    agent: AgentId,
+    site: ObjectId,
     heard: Option<EventId>,
 ) -> Result<Option<Caller>, Error> {
     let row = sqlx::query!(

@@ -242,7 +242,8 @@ pub async fn decide(
     conn: &mut PgConnection,
     id: Uuid,
     by: &str,
-    (state, operation): (&str, Option<OperationId>),
+    state: &str,
+    operation: Option<OperationId>,
     now: Timestamp,
 ) -> Result<(), Error> {
     sqlx::query!(
@@ -295,7 +296,8 @@ pub struct Erased {
 /// When the database fails.
 pub async fn count_erased(
     conn: &mut PgConnection,
-    (actor, person): (&str, &str),
+    actor: &str,
+    person: &str,
     pool: Option<ObjectId>,
     since: Timestamp,
 ) -> Result<Erased, Error> {

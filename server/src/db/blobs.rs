@@ -15,7 +15,8 @@ pub async fn set_stored(
     conn: &mut PgConnection,
     digest: Digest,
     size: i64,
-    (by, now): (&str, Timestamp),
+    by: &str,
+    now: Timestamp,
 ) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO blobs (digest, size, stored_at, stored_by) VALUES ($1, $2, $3, $4)
@@ -38,7 +39,8 @@ pub async fn insert_found(
     conn: &mut PgConnection,
     digest: Digest,
     size: i64,
-    (by, now): (&str, Timestamp),
+    by: &str,
+    now: Timestamp,
 ) -> Result<bool, Error> {
     let done = sqlx::query!(
         "INSERT INTO blobs (digest, size, stored_at, stored_by) VALUES ($1, $2, $3, $4) ON CONFLICT (digest) DO NOTHING",

@@ -75,6 +75,16 @@ pub async fn find(
     }))
 }
 
+/// The passwords of an account before a change.
+#[derive(Clone, Copy, Debug)]
+pub struct Prepared<'sealed> {
+    /// SHA-256 of the credential's secret.
+    pub based_on: &'sealed [u8],
+    pub current: &'sealed Sealed,
+    /// The next password, if none is stored yet.
+    pub fresh: &'sealed Sealed,
+}
+
 /// Writes down what an account is to have next, before anybody is told it, and beside it what it has; one that was written down before stays, and is what this
 /// returns.
 ///
@@ -83,9 +93,14 @@ pub async fn find(
 pub async fn prepare(
     conn: &mut PgConnection,
     account: &Account,
-    (based_on, current, fresh): (&[u8], &Sealed, &Sealed),
+    prepared: Prepared<'_>,
     now: Timestamp,
 ) -> Result<Sealed, Error> {
+    let Prepared {
+        based_on,
+        current,
+        fresh,
+    } = prepared;
     Ok(sqlx::query_as!(
         Sealed,
         r#"INSERT INTO bmc_passwords AS p (address, port, user_name, based_on, key_id, wrapped_key, ciphertext, next_based_on, next_key_id,

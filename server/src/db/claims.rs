@@ -200,24 +200,31 @@ pub async fn insert(conn: &mut PgConnection, claim: &NewClaim) -> Result<(), Err
     Ok(())
 }
 
-/// Changes what of a claim can be changed, which raises the generation; its node goes on as it is. `false`: it is over.
+/// The members of a claim open to change by clients.
+#[derive(Clone, Copy, Debug)]
+pub struct Changeable<'spec> {
+    pub spec: &'spec Value,
+    pub wait_for: WaitFor,
+    pub hold: bool,
+}
+
+/// Changes a claim and raises the generation; the node is left alone. `false`: the claim is released.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn set_spec(
     conn: &mut PgConnection,
     id: ClaimId,
-    spec: &Value,
-    (wait_for, hold): (WaitFor, bool),
+    to: Changeable<'_>,
     now: Timestamp,
 ) -> Result<bool, Error> {
     let done = sqlx::query!(
         "UPDATE claims SET spec = $2, wait_for = $3, hold = $4, generation = generation + 1, updated_at = $5
          WHERE id = $1 AND state <> 'released'",
         id as ClaimId,
-        spec,
-        wait_for.as_str(),
-        hold,
+        to.spec,
+        to.wait_for.as_str(),
+        to.hold,
         now.to_sqlx() as _,
     )
     .execute(conn)

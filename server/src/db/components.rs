@@ -107,24 +107,32 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Com
     .await?)
 }
 
-/// A person says that a part was replaced. `false`: the node never had it.
+/// A removed part, and the part now in the slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Exchange<'serial> {
+    pub kind: PartKind,
+    pub old: &'serial str,
+    pub new: &'serial str,
+}
+
+/// Records a replacement by a person. `false`: the node never had the part.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn replace(
     conn: &mut PgConnection,
     node: NodeId,
-    (kind, old, new): (PartKind, &str, &str),
+    part: Exchange<'_>,
     reason: &str,
     now: Timestamp,
 ) -> Result<bool, Error> {
     let done = sqlx::query!(
         "UPDATE components SET replaced_at = $4, replaced_by = $5, replaced_reason = $6 WHERE node_id = $1 AND kind = $2 AND serial = $3",
         node as NodeId,
-        kind.as_str(),
-        old,
+        part.kind.as_str(),
+        part.old,
         now.to_sqlx() as _,
-        new,
+        part.new,
         reason,
     )
     .execute(conn)

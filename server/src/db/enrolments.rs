@@ -29,7 +29,8 @@ pub async fn insert(
     site: ObjectId,
     name: &str,
     token_hash: &[u8],
-    (now, until): (Timestamp, Timestamp),
+    now: Timestamp,
+    until: Timestamp,
 ) -> Result<AgentId, Error> {
     let id = sqlx::query_scalar!(
         r#"INSERT INTO agents AS a (id, site_id, name, token_hash, token_until) VALUES ($1, $2, $3, $4, $5)
@@ -47,7 +48,7 @@ pub async fn insert(
     .await?;
     id.ok_or_else(|| {
         let detail = "The name is taken by an agent that has a certificate; remove it first.";
-        Error::taken(("agents_name_key", name), "name_taken", detail)
+        Error::taken("agents_name_key", name, "name_taken", detail)
     })
 }
 
@@ -111,7 +112,8 @@ pub async fn use_token(conn: &mut PgConnection, agent: AgentId, key: &[u8]) -> R
 pub async fn set_certified(
     conn: &mut PgConnection,
     agent: AgentId,
-    (from, until): (Timestamp, Timestamp),
+    from: Timestamp,
+    until: Timestamp,
 ) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE agents SET certified_at = $2, certified_until = $3, late_told = false WHERE id = $1",

@@ -24,32 +24,40 @@ pub struct GateRun {
     pub voided_at: Option<jiff_sqlx::Timestamp>,
 }
 
-/// Stores a run and its results. A retried job replaces nothing: its former run was stored under the same job and is removed first, kept
-/// only in the events.
+/// A run to be stored.
+#[derive(Clone, Copy, Debug)]
+pub struct NewRun<'text> {
+    pub node: NodeId,
+    pub job: JobId,
+    /// Name and version.
+    pub suite: &'text str,
+    /// `pass`, `fail` or `unknown`.
+    pub verdict: &'text str,
+    pub fingerprint: &'text str,
+}
+
+/// Stores a run and the results. A former run of the same job is removed first and stays in the events alone.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn insert(
     conn: &mut PgConnection,
-    node: NodeId,
-    job: JobId,
-    run: (&str, &str, &str),
+    run: NewRun<'_>,
     results: &[GateResult],
     now: Timestamp,
 ) -> Result<GateRunId, Error> {
-    let (suite, verdict, fingerprint) = run;
     let id = GateRunId::new();
-    sqlx::query!("DELETE FROM gate_runs WHERE job_id = $1", job as JobId)
+    sqlx::query!("DELETE FROM gate_runs WHERE job_id = $1", run.job as JobId)
         .execute(&mut *conn)
         .await?;
     sqlx::query!(
         "INSERT INTO gate_runs (id, node_id, job_id, suite, verdict, fingerprint, finished_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
         id as GateRunId,
-        node as NodeId,
-        job as JobId,
-        suite,
-        verdict,
-        fingerprint,
+        run.node as NodeId,
+        run.job as JobId,
+        run.suite,
+        run.verdict,
+        run.fingerprint,
         now.to_sqlx() as _,
     )
     .execute(&mut *conn)

@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::{AgentId, JobId, NodeId, ObjectId, OperationId, PermitId};
-use muster_core::lifecycle::snapshot::{StepStatus, StepView};
 use muster_core::lifecycle::steps::Step;
 use muster_core::wire::agent::{JobResult, LogLine};
 use muster_core::wire::node::{Failure, Progress};
@@ -114,74 +113,6 @@ pub async fn cancel(conn: &mut PgConnection, job: JobId, now: Timestamp) -> Resu
     Ok(())
 }
 
-/// A step of a node's stay, with what it found.
-#[derive(Clone, Debug)]
-pub struct StayStep {
-    pub id: JobId,
-    pub view: StepView,
-    pub result: Option<JobResult>,
-}
-
-/// The steps of one stay of a node; those of its operation of now are told from those of earlier ones.
-///
-/// # Errors
-/// When the database fails or a row is impossible.
-pub async fn list_stay(
-    conn: &mut PgConnection,
-    node: NodeId,
-    visit: i64,
-    operation: Option<OperationId>,
-) -> Result<Vec<StayStep>, Error> {
-    let rows = sqlx::query!(
-        r#"SELECT id AS "id: JobId", operation_id AS "operation: OperationId", step, round, state, waiting_for, started_at, finished_at,
-                  result AS "result: Json<JobResult>", failure AS "failure: Json<Failure>"
-           FROM jobs WHERE node_id = $1 AND visit = $2 AND NOT superseded ORDER BY id"#,
-        node as NodeId,
-        visit,
-    )
-    .fetch_all(conn)
-    .await?;
-    let mut steps = Vec::with_capacity(rows.len());
-    for row in rows {
-        let impossible =
-            |what: &str| Error::internal(anyhow::anyhow!("jobs row {}: {what}", row.id));
-        let status = match row.state.as_str() {
-            // A round that was begun and lies in the queue again: nobody heard how it ended.
-            "queued" if row.started_at.is_some() => StepStatus::Lost,
-            "queued" => StepStatus::Queued,
-            "leased" => StepStatus::Running {
-                waiting_for: row.waiting_for,
-            },
-            "succeeded" => StepStatus::Succeeded,
-            "cancelled" => StepStatus::Cancelled,
-            "failed" => StepStatus::Failed {
-                at: row
-                    .finished_at
-                    .ok_or_else(|| impossible("failed without an end"))?
-                    .to_jiff(),
-                failure: row
-                    .failure
-                    .ok_or_else(|| impossible("failed without a failure"))?
-                    .0,
-            },
-            other => return Err(impossible(other)),
-        };
-        let step = row.step.parse().map_err(|_| impossible("unknown step"))?;
-        let view = StepView {
-            step,
-            round: row.round,
-            current: row.operation == operation,
-            status,
-        };
-        steps.push(StayStep {
-            id: row.id,
-            view,
-            result: row.result.map(|json| json.0),
-        });
-    }
-    Ok(steps)
-}
-
 /// A job as its lease finds it.
 #[derive(Clone, Debug)]
 pub struct LeasedRow {
@@ -204,7 +135,8 @@ pub struct LeasedRow {
 /// When the database fails.
 pub async fn lease(
     conn: &mut PgConnection,
-    (site, agent): (ObjectId, AgentId),
+    site: ObjectId,
+    agent: AgentId,
     steps: &[String],
     capacity: i64,
     now: Timestamp,
@@ -303,7 +235,8 @@ pub async fn renew(
     conn: &mut PgConnection,
     job: &CurrentJob,
     until: Timestamp,
-    (progress, waiting_for): (Option<&Progress>, Option<&str>),
+    progress: Option<&Progress>,
+    waiting_for: Option<&str>,
     now: Timestamp,
 ) -> Result<(), Error> {
     sqlx::query!(

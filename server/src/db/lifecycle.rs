@@ -1,5 +1,7 @@
 //! What the engine reads and writes of a node's way: due nodes, the snapshot, and the one guarded advance.
 
+use std::str::FromStr;
+
 use jiff::{SignedDuration, Timestamp};
 use jiff_sqlx::ToSqlx as _;
 use muster_core::claims::ClaimState;
@@ -7,7 +9,7 @@ use muster_core::gates::{Gate, Suite};
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
 use muster_core::lifecycle::decision::{Effect, Move, Wait};
 use muster_core::lifecycle::snapshot::SchedulerOut;
-use muster_core::lifecycle::state::{Purpose, State, Wish};
+use muster_core::lifecycle::state::{Purpose, State, UnknownWord, Wish};
 use muster_core::profiles::HardwareProfile;
 use muster_core::recovery::{Recovery, RecoveryPolicy};
 use sqlx::PgConnection;
@@ -202,8 +204,7 @@ impl TryFrom<Row> for EngineNode {
     fn try_from(row: Row) -> Result<Self, Error> {
         let impossible =
             |what: String| Error::internal(anyhow::anyhow!("nodes row {}: {what}", row.id));
-        let word =
-            |error: muster_core::lifecycle::state::UnknownWord| impossible(error.to_string());
+        let word = |error: UnknownWord| impossible(error.to_string());
         let claim_state = match row.claim_state.as_deref() {
             None => None,
             Some("bound") => Some(ClaimState::Bound),
@@ -212,24 +213,9 @@ impl TryFrom<Row> for EngineNode {
         };
         Ok(Self {
             state: row.state.parse().map_err(word)?,
-            purpose: row
-                .purpose
-                .as_deref()
-                .map(str::parse)
-                .transpose()
-                .map_err(word)?,
-            failed_phase: row
-                .failed_phase
-                .as_deref()
-                .map(str::parse)
-                .transpose()
-                .map_err(word)?,
-            wish: row
-                .wish
-                .as_deref()
-                .map(str::parse)
-                .transpose()
-                .map_err(word)?,
+            purpose: parse(row.purpose.as_deref()).map_err(word)?,
+            failed_phase: parse(row.failed_phase.as_deref()).map_err(word)?,
+            wish: parse(row.wish.as_deref()).map_err(word)?,
             claim: row.claim.zip(claim_state),
             undo_until: row.undo_until.map(|at| at.to_jiff()),
             entered_at: row.entered_at.to_jiff(),
@@ -274,6 +260,11 @@ impl TryFrom<Row> for EngineNode {
                 .map_err(word)?,
         })
     }
+}
+
+/// Reads a nullable column of words.
+fn parse<T: FromStr>(word: Option<&str>) -> Result<Option<T>, T::Err> {
+    word.map(str::parse).transpose()
 }
 
 /// Writes why a node waits, and when to look again. `since` moves only when the awaited thing does.
@@ -409,7 +400,8 @@ pub async fn begin(
     node: NodeId,
     begun: &Begun,
     wait: &Wait,
-    (now, due): (Timestamp, Timestamp),
+    due: Timestamp,
+    now: Timestamp,
 ) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET operation_id = $2, power_reserved_w = COALESCE($3, power_reserved_w), in_cluster = in_cluster OR $4,

@@ -27,11 +27,13 @@ pub mod idempotency; // Answers under their keys
 pub mod jobs; // Units of work leased to agents
 pub mod keys; // Sealed keys and secrets
 pub mod lifecycle; // Due nodes, snapshots, the one guarded advance
+pub mod macs; // Boot MACs of nodes, with addresses
 pub mod matches; // Machines that turned out to be a declared node
 pub mod monitoring; // What monitoring asks of all nodes
 pub mod networks; // What the network of a node is rendered from
 pub mod nodes; // Nodes as clients declare and read them
 pub mod objects; // Declared objects and the references between them
+pub mod observed; // Columns of a node, observed by jobs
 pub mod operations; // What was asked for, and how it stands
 pub mod pages; // What only the console reads
 pub mod pairs; // Runs of pairs
@@ -46,6 +48,7 @@ pub mod scheduler; // What schedulers say of nodes that take no jobs
 pub mod seals; // What makes the history provable
 pub mod seen; // The history for who may see a part of the fleet
 pub mod specs; // What a job's order is built from
+pub mod stays; // The steps of a node's stay in a state
 pub mod sweeps; // Which nodes are swept next
 pub mod taken; // Whose a natural key is
 pub mod tokens; // Tokens of machines

@@ -1,7 +1,7 @@
 //! Nodes as clients declare and read them. Where a node is on its way is written by the lifecycle alone.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 use jiff::Timestamp;
@@ -9,11 +9,9 @@ use jiff_sqlx::ToSqlx as _;
 use muster_core::facts::Firmware;
 use muster_core::ids::{NodeId, ObjectId, OperationId};
 use muster_core::lifecycle::state::Wish;
-use muster_core::values::Mac;
 use serde_json::Value;
 use sqlx::PgConnection;
 use sqlx::types::Json;
-use sqlx::types::mac_address::MacAddress;
 use uuid::Uuid;
 
 use crate::db::objects::Labels;
@@ -70,15 +68,6 @@ pub struct NodeRow {
     pub agent_seen: Option<jiff_sqlx::Timestamp>,
 }
 
-/// An address reserved for a node.
-#[derive(Clone, Debug)]
-pub struct AddressRow {
-    pub node: NodeId,
-    pub mac: Mac,
-    pub subnet: Option<String>,
-    pub address: Option<IpAddr>,
-}
-
 /// The client-owned part of a node, with its references resolved.
 #[derive(Clone, Debug)]
 pub struct Content {
@@ -115,13 +104,6 @@ pub enum Power {
     Manual {
         person: String,
     },
-}
-
-/// A boot MAC and its address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MacRow {
-    pub mac: Mac,
-    pub lease: Option<(ObjectId, Ipv4Addr)>,
 }
 
 /// A node as a writer must see it: under its lock.
@@ -216,37 +198,6 @@ pub async fn list(conn: &mut PgConnection, ids: &[NodeId]) -> Result<Vec<NodeRow
     )
     .fetch_all(conn)
     .await?)
-}
-
-/// The boot MACs of nodes, and their addresses.
-///
-/// # Errors
-/// When the database fails.
-pub async fn list_addresses(
-    conn: &mut PgConnection,
-    nodes: &[NodeId],
-) -> Result<Vec<AddressRow>, Error> {
-    let ids: Vec<Uuid> = nodes.iter().map(|id| id.0).collect();
-    let rows = sqlx::query!(
-        r#"SELECT m.node_id AS "node: NodeId", m.mac, s.name AS "subnet?", m.address
-           FROM node_macs m LEFT JOIN objects s ON s.id = m.subnet_id WHERE m.node_id = ANY($1) ORDER BY m.mac"#,
-        &ids,
-    )
-    .fetch_all(conn)
-    .await?;
-    let row = |row: _| {
-        let row: (NodeId, MacAddress, Option<String>, Option<IpNet>) = row;
-        AddressRow {
-            node: row.0,
-            mac: Mac(row.1.bytes()),
-            subnet: row.2,
-            address: row.3.map(|net| net.addr()),
-        }
-    };
-    Ok(rows
-        .into_iter()
-        .map(|found| row((found.node, found.mac, found.subnet, found.address)))
-        .collect())
 }
 
 /// Registers a node as discovered.
@@ -400,49 +351,6 @@ impl<'power> PowerColumns<'power> {
             },
         }
     }
-}
-
-/// Replaces the boot MACs of a node.
-///
-/// # Errors
-/// When the database fails or a MAC or address is taken.
-pub async fn set_macs(conn: &mut PgConnection, node: NodeId, macs: &[MacRow]) -> Result<(), Error> {
-    sqlx::query!("DELETE FROM node_macs WHERE node_id = $1", node as NodeId)
-        .execute(&mut *conn)
-        .await?;
-    for mac in macs {
-        sqlx::query!(
-            "INSERT INTO node_macs (mac, node_id, subnet_id, address) VALUES ($1, $2, $3, $4)",
-            MacAddress::new(mac.mac.0),
-            node as NodeId,
-            mac.lease.map(|(subnet, _)| subnet) as Option<ObjectId>,
-            mac.lease
-                .map(|(_, address)| IpNet::from(IpAddr::V4(address))) as Option<IpNet>,
-        )
-        .execute(&mut *conn)
-        .await?;
-    }
-    Ok(())
-}
-
-/// The addresses that are taken on a subnet, and by which MAC.
-///
-/// # Errors
-/// When the database fails.
-pub async fn list_taken(
-    conn: &mut PgConnection,
-    subnet: ObjectId,
-) -> Result<Vec<(Mac, IpAddr)>, Error> {
-    let rows = sqlx::query!(
-        r#"SELECT mac, address AS "address!" FROM node_macs WHERE subnet_id = $1"#,
-        subnet as ObjectId
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| (Mac(row.mac.bytes()), row.address.addr()))
-        .collect())
 }
 
 /// Gives a node another name. The caller holds the row's lock.

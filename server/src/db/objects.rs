@@ -157,9 +157,13 @@ pub async fn list(
     let ids = filter::list_ids(
         conn,
         &filter::objects(kind),
-        (&[], sight),
-        (filter::BY_NAME[0], None),
-        limit,
+        &[],
+        sight,
+        filter::Page {
+            sort: filter::BY_NAME[0],
+            after: None,
+            limit,
+        },
     )
     .await?;
     list_by_id(conn, &ids).await

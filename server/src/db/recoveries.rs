@@ -1,4 +1,4 @@
-//! Recoveries: what was tried on nodes that fail, and what the bounds are looked at by.
+//! Recoveries: the rungs tried on failed nodes, and the counts that bound further recoveries.
 
 use jiff::{SignedDuration, Timestamp};
 use jiff_sqlx::ToSqlx as _;
@@ -68,7 +68,8 @@ impl OpenRecovery {
 pub async fn insert(
     conn: &mut PgConnection,
     node: NodeId,
-    (cause, rungs): (&Cause, &[Rung]),
+    cause: &Cause,
+    rungs: &[Rung],
     now: Timestamp,
 ) -> Result<Uuid, Error> {
     let id = Uuid::now_v7();
@@ -97,7 +98,8 @@ pub async fn insert(
 pub async fn climb(
     conn: &mut PgConnection,
     recovery: Uuid,
-    (tried, went): (Option<usize>, &[Tried]),
+    tried: Option<usize>,
+    went: &[Tried],
     ended: Option<Ended>,
     now: Timestamp,
 ) -> Result<(), Error> {
@@ -133,30 +135,40 @@ pub fn breaker_of_pool(signature: &str, pool: &str) -> String {
     format!("{signature} in pool {pool}")
 }
 
-/// What the bounds are looked at by, for a node and a signature; and the node's pool. Nodes count as unmended until they serve again or leave their pool;
-/// those whose drivers sent them to their maker at once do not: what is wrong with them is known. Shares are of the nodes that pools hold: none of them
-/// serves while a pool is brought up. What was held back without a rung was no recovery of its node: nothing was tried.
-///
-/// # Errors
-/// When the database fails.
-pub async fn seen(
-    conn: &mut PgConnection,
+/// The node and the signature of a count.
+struct Subject<'text> {
     node: NodeId,
-    signature: &str,
-    within_h: u32,
+    signature: &'text str,
+    /// The pool of the node's claim.
+    pool: Option<Uuid>,
+    /// The breaker of the pool.
+    breaker_of_pool: Option<String>,
     now: Timestamp,
-) -> Result<(Seen, Option<String>), Error> {
-    let before = |seconds: i64| (now - SignedDuration::from_secs(seconds)).to_sqlx();
-    let pool = sqlx::query!(
-        "SELECT pool.id, pool.name FROM claims c JOIN objects pool ON pool.id = c.pool_id WHERE c.node_id = $1 AND c.state <> 'released'",
-        node as NodeId,
-    )
-    .fetch_optional(&mut *conn)
-    .await?;
-    let of_pool = pool
-        .as_ref()
-        .map(|pool| breaker_of_pool(signature, &pool.name));
-    let row = sqlx::query!(
+}
+
+/// Other nodes with failures of the signature since the breaker's reset.
+struct Failures {
+    same_way: i64,
+    unmended: i64,
+    same_way_of_pool: i64,
+    unmended_of_pool: i64,
+}
+
+/// Current recoveries and claims, and open breakers.
+struct Totals {
+    on_node: i64,
+    under_way: i64,
+    held: i64,
+    held_by_pool: i64,
+    open: bool,
+    open_of_pool: bool,
+}
+
+/// Counts nodes as unmended until they serve again or leave the pool. A node sent straight to the maker by the driver is not counted: the
+/// fault is known.
+async fn count_failures(conn: &mut PgConnection, of: &Subject<'_>) -> Result<Failures, Error> {
+    Ok(sqlx::query_as!(
+        Failures,
         r#"WITH reset AS (
                SELECT max(closed_at) FILTER (WHERE signature = $2) AS fleet, max(closed_at) AS pool FROM breakers WHERE signature IN ($2, $3)),
            failed AS (
@@ -171,16 +183,26 @@ pub async fn seen(
                   count(*) FILTER (WHERE same_way AND of_pool AND begun_at > COALESCE(reset.pool, $6)) AS "same_way_of_pool!",
                   count(*) FILTER (WHERE unmended AND of_pool AND begun_at > COALESCE(reset.pool, $6)) AS "unmended_of_pool!"
            FROM reset LEFT JOIN failed ON true"#,
-        node as NodeId,
-        signature,
-        of_pool.as_deref(),
-        pool.as_ref().map(|pool| pool.id),
-        before(WINDOW_S) as _,
-        before(UNMENDED_S) as _,
+        of.node as NodeId,
+        of.signature,
+        of.breaker_of_pool.as_deref(),
+        of.pool,
+        seconds_before(of.now, WINDOW_S) as _,
+        seconds_before(of.now, UNMENDED_S) as _,
     )
-    .fetch_one(&mut *conn)
-    .await?;
-    let bounds = sqlx::query!(
+    .fetch_one(conn)
+    .await?)
+}
+
+/// A share is of the nodes held by pools, which gives a pool in its first installation a base. A recovery held back without a rung is not
+/// counted for the node.
+async fn count_totals(
+    conn: &mut PgConnection,
+    of: &Subject<'_>,
+    within_h: u32,
+) -> Result<Totals, Error> {
+    Ok(sqlx::query_as!(
+        Totals,
         r#"SELECT (SELECT count(*) FROM recoveries WHERE node_id = $1 AND NOT asked AND begun_at > $2
                      AND (ended IS DISTINCT FROM 'held_back' OR rungs <> '{}')) AS "on_node!",
                   (SELECT count(*) FROM recoveries WHERE ended_at IS NULL AND node_id <> $1) AS "under_way!",
@@ -188,33 +210,65 @@ pub async fn seen(
                   (SELECT count(*) FROM claims WHERE pool_id = $3 AND state = 'bound') AS "held_by_pool!",
                   EXISTS (SELECT FROM breakers WHERE signature = $4 AND closed_at IS NULL AND (closes_at IS NULL OR closes_at > $6)) AS "open!",
                   EXISTS (SELECT FROM breakers WHERE signature = $5 AND closed_at IS NULL AND (closes_at IS NULL OR closes_at > $6)) AS "open_of_pool!""#,
-        node as NodeId,
-        before(i64::from(within_h) * 3600) as _,
-        pool.as_ref().map(|pool| pool.id),
-        signature,
-        of_pool.as_deref(),
-        now.to_sqlx() as _,
+        of.node as NodeId,
+        seconds_before(of.now, i64::from(within_h) * 3600) as _,
+        of.pool,
+        of.signature,
+        of.breaker_of_pool.as_deref(),
+        of.now.to_sqlx() as _,
     )
     .fetch_one(conn)
+    .await?)
+}
+
+fn seconds_before(now: Timestamp, seconds: i64) -> jiff_sqlx::Timestamp {
+    (now - SignedDuration::from_secs(seconds)).to_sqlx()
+}
+
+/// The counts behind the bounds of a recovery, for a node and a signature; and the name of the node's pool.
+///
+/// # Errors
+/// When the database fails.
+pub async fn seen(
+    conn: &mut PgConnection,
+    node: NodeId,
+    signature: &str,
+    within_h: u32,
+    now: Timestamp,
+) -> Result<(Seen, Option<String>), Error> {
+    let pool = sqlx::query!(
+        "SELECT pool.id, pool.name FROM claims c JOIN objects pool ON pool.id = c.pool_id WHERE c.node_id = $1 AND c.state <> 'released'",
+        node as NodeId,
+    )
+    .fetch_optional(&mut *conn)
     .await?;
+    let subject = Subject {
+        node,
+        signature,
+        pool: pool.as_ref().map(|pool| pool.id),
+        breaker_of_pool: pool
+            .as_ref()
+            .map(|pool| breaker_of_pool(signature, &pool.name)),
+        now,
+    };
+    let failures = count_failures(conn, &subject).await?;
+    let totals = count_totals(conn, &subject, within_h).await?;
     let count = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
-    let fleet = Out {
-        same_way: count(row.same_way),
-        unmended: count(row.unmended),
-        held: count(bounds.held),
-        open: bounds.open,
-    };
-    let of_pool = Out {
-        same_way: count(row.same_way_of_pool),
-        unmended: count(row.unmended_of_pool),
-        held: count(bounds.held_by_pool),
-        open: bounds.open_of_pool,
-    };
     let seen = Seen {
-        on_node: count(bounds.on_node),
-        under_way: count(bounds.under_way),
-        fleet,
-        pool: of_pool,
+        on_node: count(totals.on_node),
+        under_way: count(totals.under_way),
+        fleet: Out {
+            same_way: count(failures.same_way),
+            unmended: count(failures.unmended),
+            held: count(totals.held),
+            open: totals.open,
+        },
+        pool: Out {
+            same_way: count(failures.same_way_of_pool),
+            unmended: count(failures.unmended_of_pool),
+            held: count(totals.held_by_pool),
+            open: totals.open_of_pool,
+        },
     };
     Ok((seen, pool.map(|pool| pool.name)))
 }

@@ -73,7 +73,8 @@ pub async fn list_members(conn: &mut PgConnection, cluster: &str) -> Result<Vec<
 pub async fn set_out(
     conn: &mut PgConnection,
     node: NodeId,
-    (state, reason): (&str, Option<&str>),
+    state: &str,
+    reason: Option<&str>,
     now: Timestamp,
 ) -> Result<(), Error> {
     sqlx::query!(

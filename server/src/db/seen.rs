@@ -5,7 +5,7 @@ use muster_core::ids::{EventId, NodeId, ObjectId, OperationId};
 use sqlx::PgConnection;
 
 use super::events::{self, EventFilter, EventRow};
-use super::filter::{Order, event_seqs};
+use super::filter::{Order, Stretch, event_seqs};
 use crate::auth::access::Sight;
 use crate::error::Error;
 
@@ -28,7 +28,8 @@ pub struct Found {
 /// [`Error::CursorExpired`], or the database's.
 pub async fn list_on(
     conn: &mut PgConnection,
-    (filter, sight): (&EventFilter, &Sight),
+    filter: &EventFilter,
+    sight: &Sight,
     after: i64,
     limit: i64,
 ) -> Result<Found, Error> {
@@ -40,7 +41,7 @@ pub async fn list_on(
     if after > events::last(conn).await? {
         return Err(Error::CursorExpired);
     }
-    let (seqs, at) = search(conn, (filter, sight), after, limit).await?;
+    let (seqs, at) = search(conn, filter, sight, after, limit).await?;
     Ok(Found {
         rows: rows(conn, &seqs).await?,
         at,
@@ -57,7 +58,7 @@ pub async fn list_changed(
     after: i64,
     limit: i64,
 ) -> Result<(Vec<(i64, Option<NodeId>)>, i64), Error> {
-    let (seqs, at) = search(conn, (&EventFilter::default(), sight), after, limit).await?;
+    let (seqs, at) = search(conn, &EventFilter::default(), sight, after, limit).await?;
     if seqs.is_empty() {
         return Ok((Vec::new(), at));
     }
@@ -75,7 +76,8 @@ pub async fn list_changed(
 
 async fn search(
     conn: &mut PgConnection,
-    (filter, sight): (&EventFilter, &Sight),
+    filter: &EventFilter,
+    sight: &Sight,
     after: i64,
     limit: i64,
 ) -> Result<(Vec<i64>, i64), Error> {
@@ -86,7 +88,8 @@ async fn search(
             break;
         }
         let till = stretch(filter, at.saturating_add(STRETCH), whole).min(whole);
-        let found = event_seqs(conn, (filter, sight), (at, till), Order::Up, left).await?;
+        let range = Stretch { above: at, till };
+        let found = event_seqs(conn, filter, sight, range, Order::Up, left).await?;
         left -= i64::try_from(found.len()).unwrap_or(left);
         at = found.last().filter(|_| left <= 0).copied().unwrap_or(till);
         seqs.extend(found);
@@ -100,7 +103,8 @@ async fn search(
 /// When the database fails.
 pub async fn list_before(
     conn: &mut PgConnection,
-    (filter, sight): (&EventFilter, &Sight),
+    filter: &EventFilter,
+    sight: &Sight,
     before: i64,
     limit: i64,
 ) -> Result<Found, Error> {
@@ -111,7 +115,11 @@ pub async fn list_before(
             break;
         }
         let above = stretch(filter, at - 1 - STRETCH, 0).max(0);
-        let found = event_seqs(conn, (filter, sight), (above, at - 1), Order::Down, left).await?;
+        let range = Stretch {
+            above,
+            till: at - 1,
+        };
+        let found = event_seqs(conn, filter, sight, range, Order::Down, left).await?;
         left -= i64::try_from(found.len()).unwrap_or(left);
         at = found
             .last()

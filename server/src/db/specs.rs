@@ -1,10 +1,8 @@
-//! What a job's order is built from: the node with everything declared around it, and the few columns that outcomes set.
+//! The sources of a job's order: the node with everything declared around it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 
-use jiff::Timestamp;
-use jiff_sqlx::ToSqlx as _;
 use muster_core::clusters::ClusterSpec;
 use muster_core::gates::{Gate, Suite};
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
@@ -354,121 +352,6 @@ pub async fn suite_of(
     Ok((suite, found.profile))
 }
 
-/// The live image answers; its host key is pinned for what follows.
-///
-/// # Errors
-/// When the database fails.
-pub async fn set_live(
-    conn: &mut PgConnection,
-    node: NodeId,
-    host_key: &str,
-    boot_id: &str,
-    bmc_certificate: Option<&str>,
-) -> Result<(), Error> {
-    sqlx::query!(
-        "UPDATE nodes SET live_host_key = $2, live_boot_id = $3, bmc_certificate = COALESCE(bmc_certificate, $4) WHERE id = $1",
-        node as NodeId,
-        host_key,
-        boot_id,
-        bmc_certificate,
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// A machine that somebody else installed lets us in.
-///
-/// # Errors
-/// When the database fails.
-pub async fn set_adopted(
-    conn: &mut PgConnection,
-    node: NodeId,
-    host_key: &str,
-    boot_id: &str,
-) -> Result<(), Error> {
-    sqlx::query!(
-        "UPDATE nodes SET os_host_key = $2, os_boot_id = $3 WHERE id = $1",
-        node as NodeId,
-        host_key,
-        boot_id
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// An operating system lies on the node's disk, written under an assignment epoch.
-///
-/// # Errors
-/// When the database fails.
-pub async fn set_installed(
-    conn: &mut PgConnection,
-    node: NodeId,
-    host_key: &str,
-    disk_serial: &str,
-    epoch: i64,
-) -> Result<(), Error> {
-    sqlx::query!(
-        "UPDATE nodes SET os_host_key = $2, root_disk_serial = $3, os_epoch = $4, os_boot_id = NULL WHERE id = $1",
-        node as NodeId,
-        host_key,
-        disk_serial,
-        epoch,
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// What a job saw of a node's power.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SeenPower {
-    On,
-    Off,
-}
-
-/// Keeps it.
-///
-/// # Errors
-/// When the database fails.
-pub async fn set_power(
-    conn: &mut PgConnection,
-    node: NodeId,
-    seen: SeenPower,
-    now: Timestamp,
-) -> Result<(), Error> {
-    let word = match seen {
-        SeenPower::On => "on",
-        SeenPower::Off => "off",
-    };
-    sqlx::query!(
-        "UPDATE nodes SET power_seen = $2, power_seen_at = $3 WHERE id = $1",
-        node as NodeId,
-        word,
-        now.to_sqlx() as _,
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// A node that rests was switched: no live image of before runs there, and one that is off needs none of its rack's power.
-///
-/// # Errors
-/// When the database fails.
-pub async fn forget_boot(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
-    sqlx::query!(
-        "UPDATE nodes SET live_host_key = NULL, live_boot_id = NULL,
-                power_reserved_w = CASE WHEN power_seen = 'off' THEN 0 ELSE power_reserved_w END
-         WHERE id = $1 AND state IN ('available', 'quarantined', 'maintenance')",
-        node as NodeId,
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
 /// The name of the suite of the pool that a node is claimed for, if there is one.
 ///
 /// # Errors
@@ -504,23 +387,4 @@ pub async fn find_asked_suite(
     .fetch_optional(conn)
     .await?;
     Ok(row.map(|row| row.spec.map(|spec| spec.0).ok_or(row.name)))
-}
-
-/// The installed OS answers; no live image runs any more.
-///
-/// # Errors
-/// When the database fails.
-pub async fn set_os_boot(
-    conn: &mut PgConnection,
-    node: NodeId,
-    boot_id: &str,
-) -> Result<(), Error> {
-    sqlx::query!(
-        "UPDATE nodes SET os_boot_id = $2, live_host_key = NULL, live_boot_id = NULL WHERE id = $1",
-        node as NodeId,
-        boot_id,
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
 }

@@ -29,8 +29,8 @@ pub async fn find(
 ) -> Result<Option<Holder>, Error> {
     let (table, _) = constraint.split_once('_').unwrap_or((constraint, ""));
     match table {
-        "nodes" | "node" => node(conn, constraint, key).await,
-        "claims" => claim(conn, constraint, key).await,
+        "nodes" | "node" => find_node(conn, constraint, key).await,
+        "claims" => find_claim(conn, constraint, key).await,
         "objects" => {
             let Some((kind, name)) = key.split_once(", ") else {
                 return Ok(None);
@@ -100,22 +100,23 @@ pub async fn find_overlapping(
     Ok(other.fetch_optional(conn).await?)
 }
 
-async fn node(
+/// The node behind a key of a constraint on nodes or their MACs.
+async fn find_node_id(
     conn: &mut PgConnection,
     constraint: &str,
     key: &str,
-) -> Result<Option<Holder>, Error> {
+) -> Result<Option<Uuid>, Error> {
     let mut parts = key.splitn(3, ", ");
     let mut part = || parts.next().unwrap_or_default();
-    let id = match constraint {
+    Ok(match constraint {
         "nodes_name_key" => {
             sqlx::query_scalar!("SELECT id FROM nodes WHERE name = $1", key)
-                .fetch_optional(&mut *conn)
+                .fetch_optional(conn)
                 .await?
         }
         "nodes_serial_key" => {
             sqlx::query_scalar!("SELECT id FROM nodes WHERE serial = $1", key)
-                .fetch_optional(&mut *conn)
+                .fetch_optional(conn)
                 .await?
         }
         "nodes_smbios_uuid_key" => {
@@ -123,12 +124,12 @@ async fn node(
                 "SELECT id FROM nodes WHERE smbios_uuid = $1::text::uuid",
                 key
             );
-            found.fetch_optional(&mut *conn).await?
+            found.fetch_optional(conn).await?
         }
-        // By a trigger, which tells the other node's id.
+        // A trigger refuses with the other node's id.
         "nodes_bmc_system_named" => {
             let found = sqlx::query_scalar!("SELECT id FROM nodes WHERE id = $1::text::uuid", key);
-            found.fetch_optional(&mut *conn).await?
+            found.fetch_optional(conn).await?
         }
         "nodes_bmc_key" => {
             let found = sqlx::query_scalar!(
@@ -138,7 +139,7 @@ async fn node(
                 part(),
                 part(),
             );
-            found.fetch_optional(&mut *conn).await?
+            found.fetch_optional(conn).await?
         }
         "nodes_console_key" => {
             let found = sqlx::query_scalar!(
@@ -146,14 +147,14 @@ async fn node(
                 part(),
                 part(),
             );
-            found.fetch_optional(&mut *conn).await?
+            found.fetch_optional(conn).await?
         }
         "node_macs_mac_key" => {
             let found = sqlx::query_scalar!(
                 "SELECT node_id FROM node_macs WHERE mac = $1::text::macaddr",
                 key
             );
-            found.fetch_optional(&mut *conn).await?
+            found.fetch_optional(conn).await?
         }
         "node_macs_address_key" => {
             let found = sqlx::query_scalar!(
@@ -161,11 +162,20 @@ async fn node(
                 part(),
                 part(),
             );
-            found.fetch_optional(&mut *conn).await?
+            found.fetch_optional(conn).await?
         }
         _ => None,
+    })
+}
+
+async fn find_node(
+    conn: &mut PgConnection,
+    constraint: &str,
+    key: &str,
+) -> Result<Option<Holder>, Error> {
+    let Some(id) = find_node_id(conn, constraint, key).await? else {
+        return Ok(None);
     };
-    let Some(id) = id else { return Ok(None) };
     let name = sqlx::query_scalar!("SELECT name FROM nodes WHERE id = $1", id)
         .fetch_optional(conn)
         .await?;
@@ -177,7 +187,7 @@ async fn node(
     }))
 }
 
-async fn claim(
+async fn find_claim(
     conn: &mut PgConnection,
     constraint: &str,
     key: &str,

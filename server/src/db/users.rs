@@ -180,19 +180,27 @@ pub async fn set_last_seen(
     Ok(())
 }
 
-/// Writes down whom an identity provider vouches for, and what it says of them now; their id, and whether an administrator keeps them out. A name that somebody else has is a conflict.
+/// A person with the claims of an identity provider.
+#[derive(Clone, Copy, Debug)]
+pub struct Vouched<'claims> {
+    pub issuer: &'claims str,
+    pub subject: &'claims str,
+    pub name: &'claims str,
+    pub role: &'claims str,
+    pub groups: &'claims [String],
+}
+
+/// Stores a person with the current role and groups. Returns the id, and whether an administrator disabled the person. A name of another
+/// person is a conflict.
 ///
-/// The name stays what it was at the first sign-in: bindings, tokens, limits and requests for a second person are kept by it, and some providers let
+/// The name of the first sign-in stays: bindings, tokens, limits and requests for a second person refer to the name, and some providers let
 /// their users change it.
 ///
 /// # Errors
 /// When the database fails or the name is taken.
 pub async fn set_vouched(
     conn: &mut PgConnection,
-    (issuer, subject): (&str, &str),
-    name: &str,
-    role: &str,
-    groups: &[String],
+    vouched: Vouched<'_>,
     now: Timestamp,
 ) -> Result<(UserId, bool), Error> {
     let row = sqlx::query!(
@@ -200,11 +208,11 @@ pub async fn set_vouched(
            ON CONFLICT (issuer, subject) DO UPDATE SET role = excluded.role, groups = excluded.groups
            RETURNING id AS "id: UserId", disabled_at IS NOT NULL AS "disabled!""#,
         UserId::new() as UserId,
-        name,
-        role,
-        groups,
-        issuer,
-        subject,
+        vouched.name,
+        vouched.role,
+        vouched.groups,
+        vouched.issuer,
+        vouched.subject,
         now.to_sqlx() as _,
     )
     .fetch_one(conn)

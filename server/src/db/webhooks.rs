@@ -233,7 +233,8 @@ pub async fn set_failed(
     conn: &mut PgConnection,
     held: &Held,
     error: &str,
-    (now, due_at): (Timestamp, Timestamp),
+    due_at: Timestamp,
+    now: Timestamp,
 ) -> Result<bool, Error> {
     let done = sqlx::query!(
         "UPDATE webhook_states s SET attempts = s.attempts + 1, failing_since = coalesce(s.failing_since, $3), last_error = $4, due_at = $5

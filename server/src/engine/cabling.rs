@@ -1,4 +1,4 @@
-//! A cable that is not where its rack's plan has it is an event, when a look at its node finds it so for the first time.
+//! Events of cables that differ from the rack's plan, when an inspection finds the difference for the first time.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,15 @@ use crate::db;
 use crate::db::events::NewEvent;
 use crate::error::Error;
 
-/// Tells what is wrong with a node's cables after its facts were stored, unless it hears the same as before.
+/// Writes an event for each wrong cable of a node after the facts were stored, unless the neighbours are the same as before.
 ///
 /// # Errors
 /// When the database fails.
-pub(super) async fn tell(
+pub(super) async fn record_faults(
     conn: &mut PgConnection,
     node: NodeId,
-    (before, facts): (Option<&Facts>, &Facts),
+    before: Option<&Facts>,
+    facts: &Facts,
     now: Timestamp,
 ) -> Result<(), Error> {
     if before.is_some_and(|before| before.neighbours == facts.neighbours) {
@@ -37,7 +38,7 @@ pub(super) async fn tell(
         .into_iter()
         .map(|row| (row.node, row.neighbours))
         .collect();
-    // An installed system hears nothing, and its facts are not what cables are held against.
+    // An installed system sees no neighbours; such facts are not compared with cables.
     if heard.get(&name) != Some(&facts.neighbours) {
         return Ok(());
     }

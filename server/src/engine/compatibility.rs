@@ -27,7 +27,8 @@ pub enum Onto {
 pub async fn findings(
     conn: &mut PgConnection,
     node: &OrderNode,
-    (stack, image): (&StackSpec, Option<&ImageManifest>),
+    stack: &StackSpec,
+    image: Option<&ImageManifest>,
     onto: Onto,
 ) -> Result<Vec<Finding>, Error> {
     let seen = db::facts::latest(conn, node.id).await?;
@@ -84,7 +85,7 @@ pub async fn refusal(
     let Some(stack) = &node.stack else {
         return Ok(None);
     };
-    let found = findings(conn, node, (stack, node.image.as_ref()), onto).await?;
+    let found = findings(conn, node, stack, node.image.as_ref(), onto).await?;
     Ok(told(&node.name, &found))
 }
 

@@ -14,11 +14,11 @@ use crate::error::Error;
 /// Items that an event names; its node's page has all.
 const NAMED: usize = 5;
 
-/// Keeps what a look found, and tells of it where it is news.
+/// Stores the number of different items, and writes an event where the number changed.
 ///
 /// # Errors
 /// When the database fails.
-pub(super) async fn tell(
+pub(super) async fn record_items(
     conn: &mut PgConnection,
     job: &CurrentJob,
     report: &ConvergeReport,

@@ -17,12 +17,12 @@ const ATTRIBUTES: usize = 4096;
 const SENTENCES: usize = 64;
 const CHARS: usize = 300;
 
-/// Keeps what was said. What a look beside the node's work could not read stands as it was read before: a BMC that is busy for a minute is no reason to
-/// doubt a machine, and nobody asks it again before gates hold its firmware against the stack.
+/// Stores an inventory. Parts without a reading beside the node's work keep the former values: a BMC may be busy for a minute, and the next
+/// reading may come after the gates of firmware.
 ///
 /// # Errors
 /// When the database fails.
-pub(super) async fn see(
+pub(super) async fn record_inventory(
     conn: &mut PgConnection,
     job: &CurrentJob,
     inventory: &BmcInventory,
@@ -36,11 +36,11 @@ pub(super) async fn see(
     db::firmware::see(conn, job.node, &kept, now).await
 }
 
-/// Says what a job changed.
+/// Writes an event of a job's changes.
 ///
 /// # Errors
 /// When the database fails.
-pub(super) async fn tell(
+pub(super) async fn record_changes(
     conn: &mut PgConnection,
     job: &CurrentJob,
     changed: &[String],
@@ -49,13 +49,13 @@ pub(super) async fn tell(
     if changed.is_empty() {
         return Ok(());
     }
-    let told: Vec<String> = changed
+    let lines: Vec<String> = changed
         .iter()
         .take(SENTENCES)
         .map(|line| plain(line))
         .collect();
-    let more = if told.len() > 1 {
-        format!(", and {} more", told.len() - 1)
+    let more = if lines.len() > 1 {
+        format!(", and {} more", lines.len() - 1)
     } else {
         String::new()
     };
@@ -64,11 +64,11 @@ pub(super) async fn tell(
         "muster",
         "node.firmware_changed",
         job.node,
-        format!("{}{more}", told[0]),
+        format!("{}{more}", lines[0]),
     );
     db::events::insert(
         conn,
-        event.under(job.operation).with(json!({ "changed": told })),
+        event.under(job.operation).with(json!({ "changed": lines })),
     )
     .await
 }

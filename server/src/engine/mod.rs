@@ -3,17 +3,20 @@
 mod cabling; // Cables that are not where they should be
 pub mod caution; // When the database is older than what others remember
 pub mod compatibility; // Stacks held against the nodes they go onto
+mod decisions; // The decision of a turn
 mod drift; // Nodes that differ from their stack
 mod firmware; // What BMCs said of firmware and BIOS
 mod moves; // From one state to the next
-pub mod orders; // Builds what an agent is told, when it leases a job
-pub mod outcomes; // Applies what an agent reports
+mod observations; // Records the observations of a successful job
+pub mod orders; // Builds the order of a job when an agent leases the job
+pub mod outcomes; // Applies the outcomes reported by agents
 mod pairs; // Nodes measured against each other
 pub mod permits; // Decides whether a permit may be redeemed
 mod recoveries; // What is tried on nodes that fail
 pub mod releases; // A claim is given up
 pub mod replacements; // Claims that get another node
-mod turn; // One node's turn, in one transaction
+mod snapshot; // The lifecycle's view of a node
+mod turn; // A node's turn, in one transaction
 mod waivers; // Gates that count as passed all the same
 mod work; // Jobs and their permits
 
@@ -87,7 +90,7 @@ pub async fn run_until_idle(app: &App) -> Result<u64, Error> {
             }
         }
         // Nodes that changed owners have their turn, and what a run of pairs decides, its nodes do in theirs.
-        if !(replacements::take(app).await? || pairs::round(app).await?) {
+        if !(replacements::take(app).await? || pairs::advance_runs(app).await?) {
             break;
         }
         turns += 1;

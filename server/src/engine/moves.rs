@@ -37,7 +37,7 @@ pub(super) async fn advance(
         !to.effects.contains(&Effect::WishTaken) && !table::wish_allowed(to.to, *wish)
     }) {
         db::lifecycle::drop_wish(conn, node.id).await?;
-        refused(
+        refuse(
             conn,
             node,
             wish,
@@ -52,7 +52,7 @@ pub(super) async fn advance(
         db::claims::end(conn, claim, now).await?;
     }
     if to.effects.contains(&Effect::Adopted) {
-        adopted(conn, node, now).await?;
+        record_adoption(conn, node, now).await?;
     }
     let because = to
         .reason
@@ -71,14 +71,18 @@ pub(super) async fn advance(
 }
 
 /// The claim under which an adopted node serves begins with it.
-async fn adopted(conn: &mut PgConnection, node: &EngineNode, now: Timestamp) -> Result<(), Error> {
+async fn record_adoption(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    now: Timestamp,
+) -> Result<(), Error> {
     let missing = || {
         Error::internal(anyhow::anyhow!(
             "{} is adopted, and nobody asked for it",
             node.name
         ))
     };
-    let claim = db::adoptions::finish(conn, (node.id, &node.name), node.epoch, now)
+    let claim = db::adoptions::finish(conn, node.id, &node.name, node.epoch, now)
         .await?
         .ok_or_else(missing)?;
     // It draws its power already, whether its rack was asked or not.
@@ -122,7 +126,17 @@ async fn end_operation(
         State::Quarantined | State::Maintenance if wished || node.state == State::Draining => {
             ("succeeded", to.to.to_string())
         }
-        _ => (
+        State::Quarantined
+        | State::Maintenance
+        | State::Inspecting
+        | State::Imaging
+        | State::Installing
+        | State::Validating
+        | State::Admitting
+        | State::Draining
+        | State::Repairing
+        | State::Failed
+        | State::Wiping => (
             "failed",
             to.reason.clone().unwrap_or_else(|| to.to.to_string()),
         ),
@@ -151,7 +165,7 @@ pub(super) async fn refuse_wish(
         return Ok(());
     };
     db::lifecycle::drop_wish(conn, node.id).await?;
-    refused(
+    refuse(
         conn,
         node,
         wish,
@@ -161,8 +175,8 @@ pub(super) async fn refuse_wish(
     .await
 }
 
-/// Ends the operation of a wish that was granted where the node is.
-pub(super) async fn granted(
+/// Ends the operation of a request granted in the node's state.
+pub(super) async fn grant(
     conn: &mut PgConnection,
     node: &EngineNode,
     what: &str,
@@ -195,8 +209,8 @@ pub(super) async fn granted(
     db::lifecycle::make_due(conn, node.id, now).await
 }
 
-/// Ends the operation of a wish that was not granted.
-pub(super) async fn refused(
+/// Ends the operation of a refused request.
+pub(super) async fn refuse(
     conn: &mut PgConnection,
     node: &EngineNode,
     wish: Wish,

@@ -1,50 +1,56 @@
-//! Applies what an agent reports: ends the job, records what was observed, gives the node its turn. The lifecycle decides what it means.
+//! Applies the outcomes reported by agents: ends the job, records the observations of the node. The lifecycle decides the consequences.
 
 use jiff::Timestamp;
-use muster_core::gates::{Judged, Suite, judge};
-use muster_core::ids::{AgentId, JobId, NodeId};
+use muster_core::gates::GateResult;
+use muster_core::ids::{AgentId, JobId, NodeId, PermitId};
 use muster_core::lifecycle::steps::Step;
-use muster_core::parts;
 use muster_core::wire::agent::{JobResult, Outcome, ReportOutcome};
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, WipedDisk};
 use serde_json::json;
 use sqlx::PgConnection;
 
-use super::{cabling, drift, firmware, waivers};
+use super::{observations, waivers};
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::{CurrentJob, Ending};
-use crate::db::specs::SeenPower;
 use crate::error::Error;
 
-/// Characters of an error text that are kept: it is shown in one place on a page.
+/// The longest error text in characters: the text is shown in one place on a page.
 const LONGEST_MESSAGE: usize = 2000;
 
-/// What the agent reports when muster-node has worked for a later epoch or attempt.
+/// The failure code of a muster-node with work for a later epoch or attempt.
 const STALE_ON_NODE: &str = "stale_on_node";
 
-/// What became of an outcome.
+/// The agent behind a report.
+#[derive(Clone, Copy, Debug)]
+pub struct Reporter<'name> {
+    pub agent: AgentId,
+    pub name: &'name str,
+}
+
+/// The effect of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// Its node is to have a turn.
+    /// The outcome is committed, and the node is due.
     Committed(NodeId),
-    /// Another attempt is current: it is kept as an event and changes nothing.
+    /// Another attempt is current: the outcome is kept as an event, without any change.
     Stale,
 }
 
-/// Commits an outcome under its attempt. The caller commits a stale one too: its event is worth keeping.
+/// Commits an outcome under its attempt. The caller commits a stale outcome too, to keep the event.
 ///
 /// # Errors
 /// 422 when the result is not one of the job's step; otherwise when the database fails.
 pub async fn apply(
     conn: &mut PgConnection,
-    agent: (AgentId, &str),
+    reporter: Reporter<'_>,
     job: JobId,
     report: &ReportOutcome,
     now: Timestamp,
 ) -> Result<Applied, Error> {
-    let Some(current) = db::jobs::lock_current(conn, job, agent.0, report.attempt).await? else {
-        keep_stale(conn, agent, job, report, now).await?;
+    let current = db::jobs::lock_current(conn, job, reporter.agent, report.attempt).await?;
+    let Some(current) = current else {
+        record_stale(conn, reporter, job, report, now).await?;
         return Ok(Applied::Stale);
     };
     if let Outcome::Succeeded { result } = &report.outcome
@@ -56,21 +62,9 @@ pub async fn apply(
             format!("The job's step is {}.", current.step),
         ));
     }
-    if let Outcome::Failed { failure } = &report.outcome
-        && failure.code == STALE_ON_NODE
-        && matches!(current.step.parse(), Ok(Step::WriteImage | Step::Wipe))
-    {
-        // Said by the live image, which is ours: whoever has an installed system could stop the whole fleet by it.
-        // The current attempt of the current epoch cannot be behind its node, unless the database is.
-        let because = format!(
-            "A node says so of {}: {}.",
-            current.node,
-            short(&failure.message)
-        );
-        super::caution::notice(conn, &because, now).await?;
-    }
-    let outcome = settled(conn, &current, &report.outcome, now).await?;
-    let (ending, kind, told) = match &outcome {
+    notice_older_database(conn, &current, &report.outcome, now).await?;
+    let outcome = verify(conn, &current, &report.outcome, now).await?;
+    let (ending, kind, sentence) = match &outcome {
         Outcome::Succeeded { result } => (
             Ending::Succeeded(result),
             "step.succeeded",
@@ -85,7 +79,7 @@ pub async fn apply(
     };
     db::jobs::finish(conn, job, &ending, now).await?;
     if let Outcome::Succeeded { result } = &outcome {
-        observe(conn, &current, result, now).await?;
+        observations::record(conn, &current, result, now).await?;
     }
     let title = current
         .step
@@ -93,30 +87,45 @@ pub async fn apply(
         .map_or(current.step.as_str(), |step| step.title());
     let event = NewEvent::node(
         now,
-        format!("agent:{}", agent.1),
+        format!("agent:{}", reporter.name),
         kind,
         current.node,
-        format!("{title}: {told}"),
+        format!("{title}: {sentence}"),
     );
     let detail = json!({ "step": current.step, "job": job, "attempt": report.attempt, "round": current.round });
     db::events::insert(conn, event.under(current.operation).with(detail)).await?;
     Ok(Applied::Committed(current.node))
 }
 
-/// The outcome as it counts: a wipe is done when every disk it was permitted for was read back, and an error text has an end.
-async fn settled(
+/// Begins caution mode where a node has worked for a later epoch: the current attempt is behind the node only after a restore of the
+/// database. Only steps of the live image count: the live image is Muster's own, and the owner of an installed system could stop the fleet.
+async fn notice_older_database(
+    conn: &mut PgConnection,
+    job: &CurrentJob,
+    outcome: &Outcome,
+    now: Timestamp,
+) -> Result<(), Error> {
+    if let Outcome::Failed { failure } = outcome
+        && failure.code == STALE_ON_NODE
+        && matches!(job.step.parse(), Ok(Step::WriteImage | Step::Wipe))
+    {
+        let because = format!(
+            "A node says so of {}: {}.",
+            job.node,
+            short(&failure.message)
+        );
+        super::caution::notice(conn, &because, now).await?;
+    }
+    Ok(())
+}
+
+/// The outcome to store. A wipe succeeds when every permitted disk was read back. Gate results get waivers; an error text is cut.
+async fn verify(
     conn: &mut PgConnection,
     job: &CurrentJob,
     outcome: &Outcome,
     now: Timestamp,
 ) -> Result<Outcome, Error> {
-    let failed = |code: &str, message: String, retryable| Outcome::Failed {
-        failure: Failure {
-            code: code.chars().take(60).collect(),
-            message,
-            retryable,
-        },
-    };
     match (outcome, job.permit) {
         (
             Outcome::Succeeded {
@@ -124,20 +133,8 @@ async fn settled(
             },
             Some(permit),
         ) => {
-            let mut left = db::permits::find_disks(conn, permit).await?;
-            left.retain(|serial| {
-                !disks
-                    .iter()
-                    .any(|disk| disk.serial == *serial && disk.verified_blocks > 0)
-            });
-            match left.is_empty() {
-                true => Ok(outcome.clone()),
-                false => Ok(failed(
-                    "wipe_incomplete",
-                    format!("no block was read back of {}", left.join(", ")),
-                    false,
-                )),
-            }
+            let missing = find_unverified(conn, permit, disks).await?;
+            Ok(missing.map_or_else(|| outcome.clone(), failed))
         }
         (
             Outcome::Succeeded {
@@ -149,69 +146,105 @@ async fn settled(
             },
             _,
         ) => {
-            let Some(suite) = db::specs::suite_of(conn, job.node, &job.step, job.operation)
-                .await?
-                .0
-            else {
-                let gone = "the suite was removed while its gates ran: nothing says what they are held against";
-                return Ok(failed("suite_gone", gone.to_owned(), false));
-            };
-            let explained = results
-                .iter()
-                .map(|result| result.clone().explained(&suite));
-            let (mut results, fingerprint): (Vec<_>, _) = (explained.collect(), *fingerprint);
-            waivers::stamp(conn, job.node, &mut results, now).await?;
-            Ok(Outcome::Succeeded {
-                result: JobResult::Gated {
-                    results,
-                    fingerprint,
+            let judged = explain_gates(conn, job, results, now).await?;
+            Ok(match judged {
+                Ok(results) => Outcome::Succeeded {
+                    result: JobResult::Gated {
+                        results,
+                        fingerprint: *fingerprint,
+                    },
                 },
+                Err(gone) => failed(gone),
             })
         }
-        (Outcome::Failed { failure }, _) => Ok(failed(
-            &failure.code,
-            failure.message.chars().take(LONGEST_MESSAGE).collect(),
-            failure.retryable,
-        )),
+        (Outcome::Failed { failure }, _) => Ok(failed(Failure {
+            code: failure.code.chars().take(60).collect(),
+            message: failure.message.chars().take(LONGEST_MESSAGE).collect(),
+            retryable: failure.retryable,
+        })),
         (Outcome::Succeeded { .. } | Outcome::Cancelled, _) => Ok(outcome.clone()),
     }
 }
 
-/// What an attempt says that is not current any more: never applied, and the one trace of what it may have done.
-async fn keep_stale(
+fn failed(failure: Failure) -> Outcome {
+    Outcome::Failed { failure }
+}
+
+/// The failure of a wipe without a block read back from a permitted disk.
+async fn find_unverified(
     conn: &mut PgConnection,
-    (agent, name): (AgentId, &str),
+    permit: PermitId,
+    disks: &[WipedDisk],
+) -> Result<Option<Failure>, Error> {
+    let mut left = db::permits::find_disks(conn, permit).await?;
+    left.retain(|serial| {
+        !disks
+            .iter()
+            .any(|disk| disk.serial == *serial && disk.verified_blocks > 0)
+    });
+    Ok((!left.is_empty()).then(|| Failure {
+        code: "wipe_incomplete".to_owned(),
+        message: format!("no block was read back of {}", left.join(", ")),
+        retryable: false,
+    }))
+}
+
+/// Gate results with the suite's explanations and the waivers of now; a failure where the suite was removed.
+async fn explain_gates(
+    conn: &mut PgConnection,
+    job: &CurrentJob,
+    results: &[GateResult],
+    now: Timestamp,
+) -> Result<Result<Vec<GateResult>, Failure>, Error> {
+    let (suite, _) = db::specs::suite_of(conn, job.node, &job.step, job.operation).await?;
+    let Some(suite) = suite else {
+        let gone =
+            "the suite was removed while its gates ran: nothing says what they are held against";
+        return Ok(Err(Failure {
+            code: "suite_gone".to_owned(),
+            message: gone.to_owned(),
+            retryable: false,
+        }));
+    };
+    let mut results: Vec<GateResult> = results
+        .iter()
+        .map(|result| result.clone().explained(&suite))
+        .collect();
+    waivers::stamp(conn, job.node, &mut results, now).await?;
+    Ok(Ok(results))
+}
+
+/// Writes an event for the outcome of a replaced attempt: the outcome is never applied, and the event is the only trace.
+async fn record_stale(
+    conn: &mut PgConnection,
+    reporter: Reporter<'_>,
     job: JobId,
     report: &ReportOutcome,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let Some((node, operation)) = db::jobs::find(conn, job, agent).await? else {
+    let Some((node, operation)) = db::jobs::find(conn, job, reporter.agent).await? else {
         return Ok(());
     };
-    let told = match &report.outcome {
+    let sentence = match &report.outcome {
         Outcome::Succeeded { .. } => "done".to_owned(),
         Outcome::Failed { failure } => short(&failure.message),
         Outcome::Cancelled => "stopped".to_owned(),
     };
     let summary = format!(
-        "attempt {} was replaced and said afterwards: {told}",
+        "attempt {} was replaced and said afterwards: {sentence}",
         report.attempt
     );
-    let event = NewEvent::node(now, format!("agent:{name}"), "step.stale", node, summary);
-    db::events::insert(
-        conn,
-        event
-            .under(operation)
-            .with(json!({ "job": job, "attempt": report.attempt })),
-    )
-    .await
+    let actor = format!("agent:{}", reporter.name);
+    let event = NewEvent::node(now, actor, "step.stale", node, summary).under(operation);
+    let detail = json!({ "job": job, "attempt": report.attempt });
+    db::events::insert(conn, event.with(detail)).await
 }
 
 fn short(text: &str) -> String {
     text.chars().take(300).collect()
 }
 
-/// Whether a result is one that a step can have.
+/// Whether a result belongs to a step.
 fn answers(step: &str, result: &JobResult) -> bool {
     let Ok(step) = step.parse::<Step>() else {
         return false;
@@ -237,127 +270,5 @@ fn answers(step: &str, result: &JobResult) -> bool {
         JobResult::Wiped { .. } => step == Step::Wipe,
         JobResult::Adopted { .. } => step == Step::Adopt,
         JobResult::Firmware { .. } => matches!(step, Step::Firmware | Step::FirmwareLook),
-    }
-}
-
-/// Keeps what a step saw of its node.
-async fn observe(
-    conn: &mut PgConnection,
-    job: &CurrentJob,
-    result: &JobResult,
-    now: Timestamp,
-) -> Result<(), Error> {
-    match result {
-        JobResult::Live {
-            host_key,
-            boot_id,
-            bmc_certificate,
-            inventory,
-            ..
-        } => {
-            db::specs::set_power(conn, job.node, SeenPower::On, now).await?;
-            if let Some(inventory) = inventory {
-                firmware::see(conn, job, inventory, now).await?;
-            }
-            let certificate = bmc_certificate.map(|digest| digest.to_string());
-            db::specs::set_live(conn, job.node, host_key, boot_id, certificate.as_deref()).await
-        }
-        JobResult::Facts { facts } => {
-            let before = db::facts::latest_live(conn, job.node).await?;
-            db::facts::insert(conn, job.node, facts, now).await?;
-            cabling::tell(conn, job.node, (before.as_ref(), facts), now).await?;
-            db::components::see(conn, job.node, &parts::seen_in(facts), now).await
-        }
-        JobResult::ImageWritten(written) => {
-            db::specs::set_installed(
-                conn,
-                job.node,
-                &written.host_key,
-                &written.disk_serial,
-                job.epoch,
-            )
-            .await
-        }
-        JobResult::Firmware { inventory, changed } => {
-            firmware::tell(conn, job, changed, now).await?;
-            firmware::see(conn, job, inventory, now).await
-        }
-        JobResult::Adopted { host_key, boot_id } => {
-            db::specs::set_adopted(conn, job.node, host_key, boot_id).await
-        }
-        JobResult::Booted { boot_id } => {
-            db::specs::set_power(conn, job.node, SeenPower::On, now).await?;
-            db::specs::set_os_boot(conn, job.node, boot_id).await
-        }
-        JobResult::PoweredOn => {
-            db::specs::set_power(conn, job.node, SeenPower::On, now).await?;
-            db::specs::forget_boot(conn, job.node).await
-        }
-        JobResult::BmcRotated => rotated(conn, job, now).await,
-        JobResult::PoweredOff => {
-            db::specs::set_power(conn, job.node, SeenPower::Off, now).await?;
-            db::specs::forget_boot(conn, job.node).await
-        }
-        JobResult::Gated {
-            results,
-            fingerprint,
-        } => {
-            let (suite, profile) =
-                db::specs::suite_of(conn, job.node, &job.step, job.operation).await?;
-            let suite = suite.ok_or_else(|| {
-                Error::internal(anyhow::anyhow!("gates of {} ran without a suite", job.node))
-            })?;
-            let wanted = wanted(&suite, &job.step);
-            let by = Judged {
-                suite: &suite,
-                profile: profile.as_ref(),
-                wanted: &wanted,
-                now,
-            };
-            let name = format!("{} {}", suite.name, suite.version);
-            let run = (
-                name.as_str(),
-                judge(&by, results).as_str(),
-                fingerprint.to_string(),
-            );
-            waivers::tell(conn, job, (&suite, profile.as_ref()), results, now).await?;
-            db::gates::insert(conn, job.node, job.id, (run.0, run.1, &run.2), results, now).await?;
-            Ok(())
-        }
-        JobResult::Converged(report) => drift::tell(conn, job, report, now).await,
-        // Pairs: their run takes it from the job.
-        JobResult::Paired { .. }
-        | JobResult::Admitted { .. }
-        | JobResult::Drained
-        | JobResult::Removed
-        | JobResult::Wiped { .. } => Ok(()),
-    }
-}
-
-/// The BMC was seen to take the password that it was to have: from now on that is the one, and no other is known.
-async fn rotated(conn: &mut PgConnection, job: &CurrentJob, now: Timestamp) -> Result<(), Error> {
-    let Some(account) = db::bmc_passwords::find_account(conn, job.node).await? else {
-        return Ok(());
-    };
-    if db::bmc_passwords::promote(conn, &account, now).await? {
-        let summary =
-            format!("the password of {account} was changed, and the BMC was seen to take it");
-        let event =
-            NewEvent::node(now, "muster", "bmc.rotated", job.node, summary).under(job.operation);
-        db::events::insert(conn, event).await?;
-    }
-    Ok(())
-}
-
-/// The gates a step was to run: all of the suite, or those a reboot may break.
-pub(super) fn wanted(suite: &Suite, step: &str) -> Vec<String> {
-    match step {
-        "gates_after_reboot" => suite
-            .gates
-            .iter()
-            .filter(|gate| gate.after_reboot)
-            .map(|gate| gate.id.clone())
-            .collect(),
-        _ => Vec::new(),
     }
 }

@@ -15,11 +15,11 @@ use crate::db::events::NewEvent;
 use crate::db::lifecycle::EngineNode;
 use crate::error::Error;
 
-/// Why nothing more may be tried on this node now, where the decision is to try something. Recoveries that begin wait for each other here.
+/// The reason against another rung on the node, where the decision is a rung. Beginning recoveries wait for a common lock.
 ///
 /// # Errors
 /// When the database fails.
-pub(super) async fn hold(
+pub(super) async fn find_hold(
     conn: &mut PgConnection,
     node: &EngineNode,
     decision: &Decision,
@@ -75,31 +75,35 @@ pub(super) async fn hold(
 
 /// What a decision begins a recovery for.
 fn begun(decision: &Decision) -> Option<&Cause> {
-    match decision {
-        Decision::Advance(Move {
-            ladder: Some(Ladder::Begin(cause)),
-            ..
-        }) => Some(cause),
-        _ => None,
+    if let Decision::Advance(Move {
+        ladder: Some(Ladder::Begin(cause)),
+        ..
+    }) = decision
+    {
+        Some(cause)
+    } else {
+        None
     }
 }
 
-/// A node that moves on to a person, where a recovery was to begin, has failed like those that are recovered: the breakers count it, or nodes that fail
-/// again and again would leave service one after the other, however many they are.
+/// Records a held-back recovery of a node that moves on to a person. Breakers count the failure. Without the record any number of failing
+/// nodes could leave service in turn.
 ///
 /// # Errors
 /// When the database fails.
-pub(super) async fn leave(
+pub(super) async fn record_held_back(
     conn: &mut PgConnection,
     node: &EngineNode,
-    (wanted, hold, decided): (&Decision, &Hold, &Decision),
+    wanted: &Decision,
+    hold: &Hold,
+    decided: &Decision,
     now: Timestamp,
 ) -> Result<(), Error> {
     let (Some(cause), Hold::Node(_), Decision::Advance(_)) = (begun(wanted), hold, decided) else {
         return Ok(());
     };
-    let id = db::recoveries::insert(conn, node.id, (cause, &[]), now).await?;
-    end(conn, node, id, (Ended::HeldBack, &[]), now).await
+    let id = db::recoveries::insert(conn, node.id, cause, &[], now).await?;
+    end(conn, node, id, Ended::HeldBack, &[], now).await
 }
 
 /// What a move does to the recovery of its node.
@@ -116,15 +120,15 @@ pub(super) async fn follow(
     match (&to.ladder, open) {
         (Some(Ladder::Begin(cause)), _) => begin(conn, node, cause, now).await,
         (Some(Ladder::Climb { tried, went }), Some(id)) => {
-            db::recoveries::climb(conn, id, (Some(*tried), went), None, now).await?;
-            tell(conn, node, id, went, now).await
+            db::recoveries::climb(conn, id, Some(*tried), went, None, now).await?;
+            record_rungs(conn, node, id, went, now).await
         }
         (Some(Ladder::End { how, went }), Some(id)) => {
-            tell(conn, node, id, went, now).await?;
-            end(conn, node, id, (*how, went), now).await
+            record_rungs(conn, node, id, went, now).await?;
+            end(conn, node, id, *how, went, now).await
         }
         (None, Some(id)) => match rests(node, to) {
-            Some(how) => end(conn, node, id, (how, &[]), now).await,
+            Some(how) => end(conn, node, id, how, &[], now).await,
             None => Ok(()),
         },
         (Some(Ladder::Climb { .. } | Ladder::End { .. }) | None, None) => Ok(()),
@@ -133,13 +137,14 @@ pub(super) async fn follow(
 
 /// How a recovery ended whose node went where no ladder leads; nothing while it goes on.
 fn rests(node: &EngineNode, to: &Move) -> Option<Ended> {
-    match to.to {
-        State::InService if node.state == State::Admitting => Some(Ended::Recovered),
-        State::Failed if !to.effects.contains(&Effect::Stopped) => Some(Ended::Failed),
-        state if state.is_resting() || matches!(state, State::Wiping | State::Inspecting) => {
-            Some(Ended::Stopped)
-        }
-        _ => None,
+    if to.to == State::InService && node.state == State::Admitting {
+        Some(Ended::Recovered)
+    } else if to.to == State::Failed && !to.effects.contains(&Effect::Stopped) {
+        Some(Ended::Failed)
+    } else if to.to.is_resting() || matches!(to.to, State::Wiping | State::Inspecting) {
+        Some(Ended::Stopped)
+    } else {
+        None
     }
 }
 
@@ -157,7 +162,7 @@ async fn begin(
     let left = rungs_for(cause.action, rungs);
     let shortened = left.len() < rungs.len();
     let rungs = left.as_slice();
-    let id = db::recoveries::insert(conn, node.id, (cause, rungs), now).await?;
+    let id = db::recoveries::insert(conn, node.id, cause, rungs, now).await?;
     let plan = match rungs {
         [] => "no rung: it is quarantined".to_owned(),
         rungs => rungs
@@ -184,7 +189,8 @@ async fn begin(
     db::events::insert(conn, event.with(detail)).await
 }
 
-async fn tell(
+/// Writes an event for each tried rung.
+async fn record_rungs(
     conn: &mut PgConnection,
     node: &EngineNode,
     recovery: Uuid,
@@ -212,11 +218,12 @@ async fn end(
     conn: &mut PgConnection,
     node: &EngineNode,
     recovery: Uuid,
-    (how, went): (Ended, &[Tried]),
+    how: Ended,
+    went: &[Tried],
     now: Timestamp,
 ) -> Result<(), Error> {
-    db::recoveries::climb(conn, recovery, (None, went), Some(how), now).await?;
-    let told = match how {
+    db::recoveries::climb(conn, recovery, None, went, Some(how), now).await?;
+    let result = match how {
         Ended::Recovered => "recovered: every gate passes",
         Ended::Spent => "its recovery ends: no rung is left",
         Ended::HeldBack => "its recovery is held back",
@@ -228,7 +235,7 @@ async fn end(
         "muster",
         "recovery.ended",
         node.id,
-        format!("{}: {told}", node.name),
+        format!("{}: {result}", node.name),
     );
     db::events::insert(
         conn,

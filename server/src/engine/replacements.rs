@@ -111,17 +111,8 @@ async fn take_over(
         actor: &one.actor,
         request_id: one.request_id.as_deref(),
     };
-    release(
-        conn,
-        one,
-        &given,
-        (
-            by,
-            format!("{went} is released: the claim {claim} has {came} in its place"),
-        ),
-        now,
-    )
-    .await
+    let summary = format!("{went} is released: the claim {claim} has {came} in its place");
+    release(conn, one, &given, by, summary, now).await
 }
 
 /// The claim keeps its node; the one that was to come was nobody's yet and goes back.
@@ -151,14 +142,15 @@ pub async fn give_back(
     };
     let summary =
         format!("{came} is given back: it is not to take the place of {kept} any more ({why})");
-    release(conn, one, &given, (by, summary), now).await
+    release(conn, one, &given, by, summary, now).await
 }
 
 async fn release(
     conn: &mut PgConnection,
     one: &Replacement,
     given: &Given<'_>,
-    (by, summary): (By<'_>, String),
+    by: By<'_>,
+    summary: String,
     now: Timestamp,
 ) -> Result<(), Error> {
     let new = NewOperation {

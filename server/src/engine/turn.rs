@@ -1,66 +1,62 @@
-//! One node's turn: load it locked, decide, persist the answer and its event, commit.
+//! A node's turn: load the locked node, decide, persist the decision with an event, commit.
 
 use jiff::{SignedDuration, Timestamp};
-use muster_core::facts::Facts;
-use muster_core::gates::GateResult;
 use muster_core::ids::{NodeId, ObjectId};
-use muster_core::lifecycle::decide;
 use muster_core::lifecycle::decision::{Decision, Effect, Wait};
-use muster_core::lifecycle::snapshot::{PowerShare, Room, Snapshot, StepStatus};
-use muster_core::lifecycle::state::{State, Wish};
+use muster_core::lifecycle::snapshot::StepStatus;
+use muster_core::lifecycle::state::Wish;
 use muster_core::lifecycle::steps::Step;
-use muster_core::wire::agent::JobResult;
 use sqlx::PgConnection;
 
-use super::{LOOK_AGAIN, moves, pairs, recoveries, waivers, work};
+use super::{LOOK_AGAIN, decisions, moves, work};
 use crate::app::App;
 use crate::db;
-use crate::db::jobs::StayStep;
 use crate::db::lifecycle::EngineNode;
+use crate::db::stays::StayStep;
 use crate::error::Error;
 
-/// A node whose turn went wrong gets another one after this time.
+/// The pause after a failed turn.
 const AFTER_ERROR: SignedDuration = SignedDuration::from_secs(10);
 
-/// Moves in one turn: a node that enters a state begins its work there at once. More than a way without work in it can have.
+/// The most moves in a turn. A node begins the work of a new state in the same turn; no way without work has as many moves.
 const MOVES: usize = 8;
 
-/// What a turn did.
+/// The result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// An agent has something to do.
+    /// A job waits for an agent.
     QueuedJob,
     Other,
 }
 
-/// What became of a decision.
+/// The result of one decision.
 enum Done {
     Moved { freed_power: bool },
     QueuedJob,
     Waits,
 }
 
-/// Gives one due node its turn; `None` when none is due.
+/// Reconciles one due node; `None` when no node is due.
 pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     let Some(node) = db::lifecycle::lock_due(&mut tx, now).await? else {
         return Ok(None);
     };
-    match give(&mut tx, node, now).await {
+    match reconcile(&mut tx, node, now).await {
         Ok((turn, freed)) => {
             tx.commit().await?;
             wake_rack(app, freed, node, now).await?;
             Ok(Some(turn))
         }
         Err(error @ Error::Unavailable(_)) => Err(error),
-        // Somebody else was in the way, and the database let them pass: the node is still due, and has its turn again.
+        // The database preferred another transaction: the node is still due and gets another turn.
         Err(error @ Error::Contended(_)) => {
             tx.rollback().await?;
             tracing::info!(%node, error = ?error, "a node's turn is taken again");
             Ok(Some(Turn::Other))
         }
-        // The node that is due longest comes first: one whose turn goes wrong must not keep all others waiting.
+        // The longest due node comes first, so a failing node is postponed, or all other nodes would wait.
         Err(error) => {
             tx.rollback().await?;
             tracing::error!(%node, error = ?error, "a node's turn went wrong");
@@ -76,16 +72,16 @@ pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
     }
 }
 
-/// Gives a node its turn in the transaction that changed it, which holds it: the answer to what just came is committed with it.
+/// Reconciles the node inside the caller's transaction under the node's row lock: the reaction commits with the cause.
 ///
 /// # Errors
-/// When the turn goes wrong; the transaction must then not be committed.
+/// When the turn fails; the caller must then roll the transaction back.
 pub async fn take_at_once(
     conn: &mut PgConnection,
     node: NodeId,
     now: Timestamp,
 ) -> Result<Taken, Error> {
-    let (turn, freed) = give(conn, node, now).await?;
+    let (turn, freed) = reconcile(conn, node, now).await?;
     Ok(Taken {
         node,
         turn,
@@ -94,7 +90,7 @@ pub async fn take_at_once(
     })
 }
 
-/// A turn that is to be told once it is committed.
+/// A turn with readers to wake after the commit.
 #[must_use]
 pub struct Taken {
     node: NodeId,
@@ -104,7 +100,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Wakes those who may go on now.
+    /// Wakes the agents, readers and nodes waiting for the turn.
     ///
     /// # Errors
     /// When the database fails.
@@ -117,8 +113,8 @@ impl Taken {
     }
 }
 
-/// Wakes those who wait for power. Apart from the turn: it holds the rack, for which the turns of its nodes wait, and must hold no node meanwhile.
-/// Should it not come to this, they look again by themselves.
+/// Wakes nodes waiting for the rack's power, in a separate transaction: the rack's lock blocks turns of the rack's nodes, so the
+/// transaction must hold no node. After a failure the nodes check again within [`LOOK_AGAIN`].
 async fn wake_rack(
     app: &App,
     freed: Option<ObjectId>,
@@ -133,8 +129,8 @@ async fn wake_rack(
     Ok(())
 }
 
-/// One decision after the other, until there is something to wait for. The rack whose power was freed on the way.
-async fn give(
+/// Decides and persists until the node waits. Returns the rack with freed power.
+async fn reconcile(
     conn: &mut PgConnection,
     id: NodeId,
     now: Timestamp,
@@ -142,180 +138,16 @@ async fn give(
     let mut freed = None;
     for _ in 0..MOVES {
         let node = db::lifecycle::get(conn, id).await?;
-        let stay = db::jobs::list_stay(conn, node.id, node.visit, node.operation).await?;
-        let decision = settle(conn, &node, &stay, now).await?;
+        let stay = db::stays::list(conn, node.id, node.visit, node.operation).await?;
+        let decision = decisions::decide_node(conn, &node, &stay, now).await?;
         match persist(conn, &node, &stay, decision, now).await? {
             Done::Moved { freed_power } => freed = freed.or(node.rack.filter(|_| freed_power)),
             Done::QueuedJob => return Ok((Turn::QueuedJob, freed)),
             Done::Waits => return Ok((Turn::Other, freed)),
         }
     }
-    // Still due: it goes on in its next turn.
+    // The node is still due and goes on in the next turn.
     Ok((Turn::Other, freed))
-}
-
-/// What the lifecycle decides, as the rack's power and a caution allow it.
-async fn settle(
-    conn: &mut PgConnection,
-    node: &EngineNode,
-    stay: &[StayStep],
-    now: Timestamp,
-) -> Result<Decision, Error> {
-    let mut snapshot = snapshot(conn, node, stay, now).await?;
-    let mut decision = decide(&snapshot, now);
-    if let Decision::Start(step) | Decision::Retry(step, _) = decision
-        && step.powers_on()
-        && node.power_reserved_w == 0
-    {
-        // Decided again with the rack held: two nodes cannot share out the same watts.
-        snapshot.power = db::power::share(conn, node).await?;
-        decision = decide(&snapshot, now);
-    }
-    if let Decision::Start(Step::Hold) | Decision::Retry(Step::Hold, _) = decision
-        && let Some((claim, _)) = node.claim.filter(|_| node.wish == Some(Wish::Sweep))
-    {
-        // Decided again with the pool's other nodes counted: each spares so many and no more.
-        snapshot.room = db::sweeps::room(conn, claim).await?;
-        decision = decide(&snapshot, now);
-    }
-    if let Some(hold) = recoveries::hold(conn, node, &decision, now).await? {
-        snapshot.hold = Some(hold.clone());
-        let wanted = std::mem::replace(&mut decision, decide(&snapshot, now));
-        recoveries::leave(conn, node, (&wanted, &hold, &decision), now).await?;
-    }
-    let next = match &decision {
-        Decision::Start(step) | Decision::Retry(step, _) => Some(*step),
-        // Queued, and no agent is given it.
-        Decision::Wait(_) => snapshot
-            .active()
-            .filter(|view| view.status == StepStatus::Queued)
-            .map(|view| view.step),
-        Decision::Advance(_)
-        | Decision::Cancel(_)
-        | Decision::Granted(_)
-        | Decision::Refused(_) => None,
-    };
-    if let Some(step) = next.filter(|step| work::permit_kind(*step).is_some())
-        && let Some(caution) = db::cautions::find_open(conn).await?
-    {
-        return Ok(Decision::Wait(careful(step, caution.because)));
-    }
-    Ok(decision)
-}
-
-/// Why a step that powers or writes is not begun.
-fn careful(step: Step, because: String) -> Wait {
-    Wait {
-        condition: format!("caution mode: {because}"),
-        owner: "an administrator".into(),
-        next_action: format!("{} once `muster caution confirm` was run", step.title()),
-        until: None,
-    }
-}
-
-async fn snapshot(
-    conn: &mut PgConnection,
-    node: &EngineNode,
-    stay: &[StayStep],
-    now: Timestamp,
-) -> Result<Snapshot, Error> {
-    let result = |wanted: Step| {
-        stay.iter()
-            .find(|step| step.view.step == wanted)
-            .and_then(|step| step.result.as_ref())
-    };
-    let gates = |wanted| match result(wanted) {
-        Some(JobResult::Gated { results, .. }) => results.clone(),
-        _ => Vec::new(),
-    };
-    let converged = result(Step::Recheck)
-        .or_else(|| result(Step::Converge))
-        .and_then(|result| match result {
-            JobResult::Converged(report) => Some(report.clone()),
-            _ => None,
-        });
-    let facts: Option<Facts> = match result(Step::Inventory) {
-        Some(JobResult::Facts { facts }) => Some((**facts).clone()),
-        _ => None,
-    };
-    Ok(Snapshot {
-        name: node.name.clone(),
-        state: node.state,
-        entered_at: node.entered_at,
-        purpose: node.purpose,
-        failed_phase: node.failed_phase,
-        reason: node.reason.clone(),
-        wish: node.wish,
-        wish_reason: node.wish_reason.clone(),
-        claim: node.claim.map(|(_, state)| state),
-        undo_until: node.undo_until,
-        protected: node.protected,
-        held: node.held,
-        unsanitised: node.unsanitised,
-        until: node.maintenance_until,
-        stop: node.stop,
-        disputed_parts: match node.state {
-            State::Inspecting | State::Quarantined => {
-                db::components::list_disputed(conn, node.id).await?
-            }
-            _ => Vec::new(),
-        },
-        in_cluster: node.in_cluster,
-        live: node.live,
-        installed: node.installed,
-        off: node.off,
-        power_person: node.power_person.clone(),
-        sets_firmware: asks_for_firmware(node) && db::firmware::is_wanted(conn, node.id).await?,
-        has_network_profile: match node.state {
-            State::Imaging => db::networks::find_profile(conn, node.id).await?.is_some(),
-            _ => false,
-        },
-        // Asked for only when it decides.
-        power: PowerShare {
-            reserved: node.power_reserved_w > 0,
-            ..PowerShare::default()
-        },
-        steps: stay.iter().map(|step| step.view.clone()).collect(),
-        profile: node.profile.clone(),
-        facts,
-        converged,
-        suite: node.suite.clone(),
-        gates: still_waived(conn, node, gates(Step::Gates), now).await?,
-        gates_after_reboot: still_waived(conn, node, gates(Step::GatesAfterReboot), now).await?,
-        scheduler: node.scheduler.clone(),
-        sweep: node.sweep.clone(),
-        swept: gates(Step::Sweep),
-        recovery: node.recovery.as_ref().map(|(_, recovery)| recovery.clone()),
-        policy: node.policy.clone(),
-        // Asked for only when it decides.
-        hold: None,
-        held_back: node.held_back,
-        // Asked for only when it decides.
-        room: Room::Enough,
-        pairing: match node.state {
-            State::InService => pairs::wanted(conn, node, now).await?,
-            _ => None,
-        },
-    })
-}
-
-/// What gates found on the way into service, where a reboot lies between a run and what it is for.
-async fn still_waived(
-    conn: &mut PgConnection,
-    node: &EngineNode,
-    mut results: Vec<GateResult>,
-    now: Timestamp,
-) -> Result<Vec<GateResult>, Error> {
-    if node.state == State::Validating {
-        waivers::stamp_again(conn, node.id, &mut results, now).await?;
-    }
-    Ok(results)
-}
-
-/// Whether it decides something here what the stack wants of firmware and BIOS.
-fn asks_for_firmware(node: &EngineNode) -> bool {
-    let compares = node.state == State::InService && node.wish == Some(Wish::CheckDrift);
-    compares || matches!(node.state, State::Imaging | State::Installing)
 }
 
 async fn persist(
@@ -326,49 +158,18 @@ async fn persist(
     now: Timestamp,
 ) -> Result<Done, Error> {
     match decision {
-        Decision::Wait(wait) => {
-            let open = |step: &StayStep| {
-                matches!(
-                    step.view.status,
-                    StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost
-                )
-            };
-            // One that has begun waits for what is in its way.
-            let begun = |step: &StayStep| open(step) || step.view.current;
-            if !stay.iter().any(begun) {
-                moves::refuse_wish(conn, node, &wait, now).await?;
-            }
-            let begun = node.wish.is_some() && stay.iter().any(begun);
-            let again = (!node.state.is_steady() || begun).then(|| now + LOOK_AGAIN);
-            let due = wait.until.or(again);
-            db::lifecycle::set_waiting(conn, node.id, &wait, due, now).await?;
-            Ok(Done::Waits)
+        Decision::Wait(wait) => persist_wait(conn, node, stay, &wait, now).await,
+        Decision::Start(step) => {
+            work::start(conn, node, step, now).await?;
+            Ok(Done::QueuedJob)
         }
-        Decision::Start(step) => work::start(conn, node, step, now)
-            .await
-            .map(|()| Done::QueuedJob),
         Decision::Retry(step, not_before) => {
-            let job = find(stay, step)
+            let job = find_step(stay, step)
                 .ok_or_else(|| Error::internal(anyhow::anyhow!("{step} has no job to retry")))?;
-            work::retry(conn, node, job, step, (now, not_before))
-                .await
-                .map(|()| Done::QueuedJob)
+            work::retry(conn, node, job, step, not_before, now).await?;
+            Ok(Done::QueuedJob)
         }
-        Decision::Cancel(step) => {
-            if let Some(job) = find(stay, step) {
-                db::jobs::cancel(conn, job.id, now).await?;
-            }
-            let wait = Wait {
-                condition: format!("the running step to stop: {}", step.title()),
-                owner: "agent".into(),
-                next_action: "go on once it has stopped".into(),
-                until: None,
-            };
-            // Looked at again soon: a queued job is cancelled at once, a running one when its worker hears of it.
-            let soon = now + SignedDuration::from_secs(1);
-            db::lifecycle::set_waiting(conn, node.id, &wait, Some(soon), now).await?;
-            Ok(Done::Waits)
-        }
+        Decision::Cancel(step) => persist_cancel(conn, node, stay, step, now).await,
         Decision::Advance(to) => {
             moves::advance(conn, node, &to, now).await?;
             Ok(Done::Moved {
@@ -380,7 +181,7 @@ async fn persist(
                 db::pairs::ends::come_back(conn, node.id, None, now).await?;
             }
             db::sweeps::give_back(conn, node.id).await?;
-            moves::granted(conn, node, &what, now).await?;
+            moves::grant(conn, node, &what, now).await?;
             Ok(Done::Moved {
                 freed_power: may_have_freed(node.wish),
             })
@@ -389,7 +190,7 @@ async fn persist(
             db::sweeps::give_back(conn, node.id).await?;
             db::lifecycle::drop_wish(conn, node.id).await?;
             if let Some(wish) = node.wish {
-                moves::refused(conn, node, wish, &why, now).await?;
+                moves::refuse(conn, node, wish, &why, now).await?;
             }
             db::lifecycle::make_due(conn, node.id, now).await?;
             Ok(Done::Moved {
@@ -399,11 +200,60 @@ async fn persist(
     }
 }
 
-/// Whether a node that rests may be off since what was asked of it.
+/// Stores the node's wait. A request without a begun step is refused.
+async fn persist_wait(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    stay: &[StayStep],
+    wait: &Wait,
+    now: Timestamp,
+) -> Result<Done, Error> {
+    let begun = stay.iter().any(has_begun);
+    if !begun {
+        moves::refuse_wish(conn, node, wait, now).await?;
+    }
+    let looks_again = !node.state.is_steady() || (node.wish.is_some() && begun);
+    let due = wait.until.or(looks_again.then(|| now + LOOK_AGAIN));
+    db::lifecycle::set_waiting(conn, node.id, wait, due, now).await?;
+    Ok(Done::Waits)
+}
+
+/// Whether a step of the stay belongs to the current operation or is still open.
+fn has_begun(step: &StayStep) -> bool {
+    let open = matches!(
+        step.view.status,
+        StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost
+    );
+    open || step.view.current
+}
+
+/// Cancels the job of a step. A queued job is cancelled at once, a running job at the next renewal of the lease: the node is due again soon.
+async fn persist_cancel(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    stay: &[StayStep],
+    step: Step,
+    now: Timestamp,
+) -> Result<Done, Error> {
+    if let Some(job) = find_step(stay, step) {
+        db::jobs::cancel(conn, job.id, now).await?;
+    }
+    let wait = Wait {
+        condition: format!("the running step to stop: {}", step.title()),
+        owner: "agent".into(),
+        next_action: "go on once it has stopped".into(),
+        until: None,
+    };
+    let soon = now + SignedDuration::from_secs(1);
+    db::lifecycle::set_waiting(conn, node.id, &wait, Some(soon), now).await?;
+    Ok(Done::Waits)
+}
+
+/// Whether a granted or refused request may have switched a resting node off.
 fn may_have_freed(wish: Option<Wish>) -> bool {
     matches!(wish, Some(Wish::PowerOff | Wish::RunGates))
 }
 
-fn find(stay: &[StayStep], step: Step) -> Option<&StayStep> {
+fn find_step(stay: &[StayStep], step: Step) -> Option<&StayStep> {
     stay.iter().find(|known| known.view.step == step)
 }

@@ -86,14 +86,15 @@ fn counting(active: &[ActiveWaiver], result: &GateResult) -> Option<Waived> {
     })
 }
 
-/// Says on the node's timeline which gates would have been in the way.
+/// Writes an event for each gate that would block without a waiver.
 ///
 /// # Errors
 /// When the database fails.
-pub(super) async fn tell(
+pub(super) async fn record_use(
     conn: &mut PgConnection,
     job: &CurrentJob,
-    (suite, profile): (&Suite, Option<&HardwareProfile>),
+    suite: &Suite,
+    profile: Option<&HardwareProfile>,
     results: &[GateResult],
     now: Timestamp,
 ) -> Result<(), Error> {

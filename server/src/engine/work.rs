@@ -13,9 +13,10 @@ use sqlx::PgConnection;
 use super::LOOK_AGAIN;
 use crate::db;
 use crate::db::events::NewEvent;
-use crate::db::jobs::{NewJob, StayStep};
+use crate::db::jobs::NewJob;
 use crate::db::lifecycle::{Begun, EngineNode};
 use crate::db::permits::NewPermit;
+use crate::db::stays::StayStep;
 use crate::error::Error;
 
 /// A permit outlives its step's timeout by this: redemption happens at the start of an attempt.
@@ -36,7 +37,7 @@ pub(super) async fn start(
         destroys: step.destroys(),
         holds_back: holds_back(node, step),
     };
-    db::lifecycle::begin(conn, node.id, &begun, &waits(step), (now, now + LOOK_AGAIN)).await?;
+    db::lifecycle::begin(conn, node.id, &begun, &waits(step), now + LOOK_AGAIN, now).await?;
     let id = queue(conn, node, step, operation, 1, now).await?;
     let started = NewEvent::node(
         now,
@@ -77,23 +78,22 @@ async fn queue(
         permit,
     };
     db::jobs::insert(conn, &job, now).await?;
-    note(conn, node, step, job.id).await?;
+    record_pairs_job(conn, node, step, job.id).await?;
     mint(conn, node, step, job.id, operation, permit, now).await?;
     Ok(job.id)
 }
 
-/// Tells the run of pairs that has the node which job does what it wanted.
-async fn note(
+/// Stores the job of a step for the node's run of pairs.
+async fn record_pairs_job(
     conn: &mut PgConnection,
     node: &EngineNode,
     step: Step,
     job: JobId,
 ) -> Result<(), Error> {
-    match (node.state, step) {
-        (State::InService, Step::Hold | Step::Pair | Step::Admit) => {
-            db::pairs::ends::set_job(conn, node.id, step, job).await
-        }
-        _ => Ok(()),
+    if node.state == State::InService && matches!(step, Step::Hold | Step::Pair | Step::Admit) {
+        db::pairs::ends::set_job(conn, node.id, step, job).await
+    } else {
+        Ok(())
     }
 }
 
@@ -118,7 +118,8 @@ pub(super) async fn retry(
     node: &EngineNode,
     job: &StayStep,
     step: Step,
-    (now, not_before): (Timestamp, Timestamp),
+    not_before: Timestamp,
+    now: Timestamp,
 ) -> Result<(), Error> {
     let not_before = not_before.max(now);
     let operation = operation(conn, node, step, now).await?;
@@ -129,7 +130,7 @@ pub(super) async fn retry(
         destroys: false,
         holds_back: holds_back(node, step),
     };
-    db::lifecycle::begin(conn, node.id, &begun, &waits(step), (now, now + LOOK_AGAIN)).await?;
+    db::lifecycle::begin(conn, node.id, &begun, &waits(step), now + LOOK_AGAIN, now).await?;
     let ended_well = job.view.status == StepStatus::Succeeded;
     // What was asked for anew has its rounds anew.
     let round = if ended_well && !job.view.current {
@@ -144,7 +145,7 @@ pub(super) async fn retry(
         let permit = permit_id(step);
         db::jobs::retry(conn, job.id, &nonce(), permit, operation, not_before).await?;
         mint(conn, node, step, job.id, operation, permit, not_before).await?;
-        note(conn, node, step, job.id).await?;
+        record_pairs_job(conn, node, step, job.id).await?;
         job.id
     };
     let summary = format!("{}: {} again, round {round}", node.name, step.title());

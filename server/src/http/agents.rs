@@ -108,9 +108,8 @@ async fn enrol_agent(
         let site = find_site(conn, &site).await?;
         let now = app.clock.now();
         let minted = tokens::mint_agent(app.keys.authority.digest());
-        let times = (now, now + TOKEN_LASTS);
-        let id = db::enrolments::insert(conn, site.id, request.name.as_str(), &minted.hash, times)
-            .await?;
+        let (name, until) = (request.name.as_str(), now + TOKEN_LASTS);
+        let id = db::enrolments::insert(conn, site.id, name, &minted.hash, now, until).await?;
         let summary = format!("agent {} enrolled for {}", request.name, site.name);
         record(conn, &app, &actor, ("agent.enrolled", summary), &site).await?;
         let row = db::agents::list(conn, Some(&[site.id.0]))
@@ -122,7 +121,7 @@ async fn enrol_agent(
         let enrolled = EnrolledAgent {
             agent,
             token: minted.secret,
-            token_expires_at: times.1,
+            token_expires_at: until,
             authority,
         };
         Ok(Effect::Secret(

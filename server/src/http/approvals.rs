@@ -205,7 +205,7 @@ async fn decide_release(
         Disks::Kept
     };
     let what = told(row.replaces, disks);
-    let (ended, kind, word) = match decision {
+    let (state, begun, kind, word) = match decision {
         Decision::Approve => {
             let asked = (actor, row.requested_by.as_str());
             let begun = match row.replaces {
@@ -218,11 +218,11 @@ async fn decide_release(
                 }
                 false => release::approved(conn, app, asked, (&node, &claim), disks).await?,
             };
-            (("approved", Some(begun)), "approval.approved", "agreed to")
+            ("approved", Some(begun), "approval.approved", "agreed to")
         }
-        Decision::Deny => (("denied", None), "approval.denied", "turned down"),
+        Decision::Deny => ("denied", None, "approval.denied", "turned down"),
     };
-    db::approvals::decide(conn, id, &actor.name, ended, now).await?;
+    db::approvals::decide(conn, id, &actor.name, state, begun, now).await?;
     let summary = format!(
         "{} {word} the {what} of {} that {} asked for",
         actor.name, claim.node_name, row.requested_by
@@ -243,15 +243,15 @@ async fn decide_erasure(
         .await?
         .ok_or_else(missing)?;
     let row = open(conn, actor, id, decision, now).await?;
-    let (ended, kind, word) = match decision {
+    let (state, begun, kind, word) = match decision {
         Decision::Approve => {
             let begun = erasures::approved(conn, app, actor, &node, &row).await?;
-            (("approved", Some(begun)), "approval.approved", "agreed")
+            ("approved", Some(begun), "approval.approved", "agreed")
         }
-        Decision::Deny => (("denied", None), "approval.denied", "did not agree"),
+        Decision::Deny => ("denied", None, "approval.denied", "did not agree"),
     };
     let wish = erasures::wish(&row)?;
-    db::approvals::decide(conn, id, &actor.name, ended, now).await?;
+    db::approvals::decide(conn, id, &actor.name, state, begun, now).await?;
     let told = format!(
         "{} {word} to {wish} {}, as {} asked",
         actor.name, node.name, row.requested_by
@@ -281,7 +281,7 @@ async fn decide_waiver(
         Decision::Approve => ("approved", Some(&*actor.name), "waiver.agreed", "agreed to"),
         Decision::Deny => ("denied", None, "waiver.denied", "turned down"),
     };
-    db::approvals::decide(conn, id, &actor.name, (state, None), now).await?;
+    db::approvals::decide(conn, id, &actor.name, state, None, now).await?;
     db::waivers::decide(conn, waiver, by, now).await?;
     let told = format!(
         "{} {word} {} that {} asked for",
@@ -376,8 +376,8 @@ pub(super) async fn limits(
         return Ok(Vec::new());
     }
     let since = app.clock.now() - HOUR;
-    let by = (actor.name.as_str(), actor.person.as_str());
-    let count = db::approvals::count_erased(conn, by, pool.map(|(id, ..)| id), since).await?;
+    let of = pool.map(|(id, ..)| id);
+    let count = db::approvals::count_erased(conn, &actor.name, &actor.person, of, since).await?;
     let limit = |of: String, per_hour: Option<u32>, count: i64| {
         let left =
             |per_hour: u32| per_hour.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));

@@ -121,14 +121,14 @@ async fn record(
     came: Came,
 ) -> Result<(), Error> {
     let now = app.clock.now();
-    let (bytes, by) = (i64::try_from(size).unwrap_or(i64::MAX), (&*actor.name, now));
+    let (bytes, by) = (i64::try_from(size).unwrap_or(i64::MAX), &*actor.name);
     writing::write(app, actor, async |conn| {
         let word = match came {
             Came::Now => {
-                db::blobs::set_stored(conn, digest, bytes, by).await?;
+                db::blobs::set_stored(conn, digest, bytes, by, now).await?;
                 "stored"
             }
-            Came::Before if db::blobs::insert_found(conn, digest, bytes, by).await? => {
+            Came::Before if db::blobs::insert_found(conn, digest, bytes, by, now).await? => {
                 "was here already"
             }
             Came::Before => return Ok(()),

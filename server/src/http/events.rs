@@ -121,7 +121,7 @@ async fn list_events(
     loop {
         let mut conn = app.pool.acquire().await?;
         let Found { rows, at } =
-            db::seen::list_on(&mut conn, (&filter, &sight), last_seq, i64::from(limit)).await?;
+            db::seen::list_on(&mut conn, &filter, &sight, last_seq, i64::from(limit)).await?;
         drop(conn);
         last_seq = at;
         if !rows.is_empty() || Instant::now() >= deadline {
@@ -274,13 +274,8 @@ async fn batch(app: &App, reader: &Reader, after: i64) -> Result<Found, Error> {
         filter,
         sight,
     } = reader;
-    let found = db::seen::list_on(
-        &mut *app.pool.acquire().await?,
-        (filter, sight),
-        after,
-        BATCH,
-    )
-    .await?;
+    let found =
+        db::seen::list_on(&mut *app.pool.acquire().await?, filter, sight, after, BATCH).await?;
     // Asked after the read: a right that ended before these rows could be read does not see them.
     let actor = auth::authenticate(headers, app).await?;
     actor.need_somewhere("fleet.read")?;

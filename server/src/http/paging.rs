@@ -130,8 +130,12 @@ pub async fn page<T: Serialize>(
     let bound = format!("{} {terms:?}", sort.word());
     let position = Position::of(list.name, query.limit, query.page_token.as_deref(), &bound)?;
     let after = Some(position.after.as_str()).filter(|after| !after.is_empty());
-    let mut ids =
-        filter::list_ids(conn, list, (&terms, sight), (sort, after), position.rows()).await?;
+    let rows = filter::Page {
+        sort,
+        after,
+        limit: position.rows(),
+    };
+    let mut ids = filter::list_ids(conn, list, &terms, sight, rows).await?;
     let more = ids.len() > position.limit;
     ids.truncate(position.limit);
     let mut items = load(conn, &ids).await?;
@@ -147,7 +151,7 @@ pub async fn page<T: Serialize>(
         items,
         next_page_token,
     })?;
-    if let Some(count) = filter::count(conn, list, (&terms, sight), count).await? {
+    if let Some(count) = filter::count(conn, list, &terms, sight, count).await? {
         answer.body["count"] = count.into();
     }
     query.cut(&mut answer.body, list.parts)?;

@@ -91,7 +91,7 @@ async fn test_webhook(
 ) -> Result<Answer, Error> {
     writing::once(&app, &actor, idempotency, &(), async |conn| {
         let webhook = locked(conn, &name).await?;
-        let row = delivery("test", (None, EventId::new(), PING), app.clock.now());
+        let row = delivery("test", None, EventId::new(), PING, app.clock.now());
         queue(
             &app,
             conn,
@@ -131,7 +131,9 @@ async fn redeliver_event(
         let before = before.ok_or_else(unknown)?;
         let row = delivery(
             "redelivery",
-            (before.seq, before.event_id, &before.kind),
+            before.seq,
+            before.event_id,
+            &before.kind,
             app.clock.now(),
         );
         queue(

@@ -15,7 +15,7 @@ const PERIOD: SignedDuration = SignedDuration::from_hours(24);
 const REASON: &str = "the daily look";
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {
-    looks::run((app, Wish::CheckDrift), cancel, |app, after| async move {
+    looks::run(app, Wish::CheckDrift, cancel, |app, after| async move {
         round(&app, after).await
     })
     .await;

@@ -26,7 +26,8 @@ const FIRST: NodeId = NodeId(Uuid::nil());
 
 /// Runs rounds until cancelled, each from where the one before ended.
 pub(super) async fn run<R: Future<Output = Result<NodeId, Error>>>(
-    (app, what): (App, Wish),
+    app: App,
+    what: Wish,
     cancel: CancellationToken,
     round: impl Fn(App, NodeId) -> R,
 ) {

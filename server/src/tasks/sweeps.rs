@@ -12,7 +12,7 @@ use crate::error::Error;
 const REASON: &str = "its pool's sweep";
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {
-    looks::run((app, Wish::Sweep), cancel, |app, after| async move {
+    looks::run(app, Wish::Sweep, cancel, |app, after| async move {
         round(&app, after).await
     })
     .await;

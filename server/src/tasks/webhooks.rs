@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::hmac;
 use jiff::{SignedDuration, Timestamp};
 use muster_api::webhooks::WebhookSpec;
-use muster_core::ids::ObjectId;
+use muster_core::ids::{EventId, ObjectId};
 use reqwest::Url;
 use serde_json::json;
 use sqlx::PgConnection;
@@ -94,7 +94,7 @@ async fn take(app: &App, limit: usize) -> Result<Vec<(ObjectId, Uuid)>, Error> {
 /// Sends to one webhook until it has all, or fails, or the replica stops: what is under way then is sent again by another one.
 async fn serve(app: App, webhook: ObjectId, lease: Uuid, cancel: CancellationToken) {
     let sent = async {
-        asked(&app, webhook, lease).await?;
+        send_requested(&app, webhook, lease).await?;
         while stretch(&app, webhook, lease).await? {}
         Ok::<(), Error>(())
     };
@@ -190,10 +190,12 @@ impl Receiver {
     }
 }
 
-/// What is still to be tried, of an event or a ping.
+/// A delivery before the first attempt, of an event or a ping.
 pub fn delivery(
     reason: &str,
-    (seq, id, kind): (Option<i64>, muster_core::ids::EventId, &str),
+    seq: Option<i64>,
+    id: EventId,
+    kind: &str,
     at: Timestamp,
 ) -> DeliveryRow {
     DeliveryRow {
@@ -211,8 +213,8 @@ pub fn delivery(
     }
 }
 
-/// Sends what people asked for: once each, whatever state the webhook is in.
-async fn asked(app: &App, webhook: ObjectId, lease: Uuid) -> Result<(), Error> {
+/// Sends the deliveries requested by people: once each, in every state of the webhook.
+async fn send_requested(app: &App, webhook: ObjectId, lease: Uuid) -> Result<(), Error> {
     let mut conn = app.pool.acquire().await?;
     let Some(held) = db::webhooks::find_held(&mut conn, webhook, lease).await? else {
         return Ok(());
@@ -287,7 +289,7 @@ async fn stretch(app: &App, webhook: ObjectId, lease: Uuid) -> Result<bool, Erro
         if !webhooks::wants(&receiver.spec, &row.kind, site.as_deref()) {
             continue;
         }
-        if !tell(app, &held, &receiver, row, tried).await? {
+        if !send_event(app, &held, &receiver, row, tried).await? {
             return Ok(false);
         }
         tried = 0;
@@ -299,8 +301,8 @@ async fn stretch(app: &App, webhook: ObjectId, lease: Uuid) -> Result<bool, Erro
     Ok(full && goes_on)
 }
 
-/// Tells one event. `true`: it was taken, and the webhook is still ours and the same.
-async fn tell(
+/// Sends one event. `true`: the receiver took the event, and the sender still holds the unchanged webhook.
+async fn send_event(
     app: &App,
     held: &Held,
     receiver: &Receiver,
@@ -311,16 +313,16 @@ async fn tell(
     let message = Message::event(&event(row));
     let planned = DeliveryRow {
         attempt: tried,
-        ..delivery("event", (Some(seq), id, &kind), app.clock.now())
+        ..delivery("event", Some(seq), id, &kind, app.clock.now())
     };
     let (tried, later) = receiver.send(app, &message, planned).await;
     let mut tx = app.pool.begin().await?;
-    // First: it holds the webhook itself, as whoever changes it does before they look at how far it is.
+    // The delivery comes first: the insert locks the webhook, as a change of the webhook does before reading the progress.
     db::webhooks::insert_delivery(&mut tx, held.webhook, &tried, KEPT).await?;
     let goes_on = match &tried.error {
         None => db::webhooks::set_taken(&mut tx, held, seq, app.clock.now() + LEASE).await?,
         Some(error) => {
-            failed(app, &mut tx, held, (&tried, error, later)).await?;
+            record_failure(app, &mut tx, held, &tried, error, later).await?;
             false
         }
     };
@@ -328,18 +330,20 @@ async fn tell(
     Ok(goes_on)
 }
 
-/// After a failure: when it is tried again, or that it is not.
-async fn failed(
+/// Plans the next attempt after a failure, or stops the webhook.
+async fn record_failure(
     app: &App,
     conn: &mut PgConnection,
     held: &Held,
-    (tried, error, later): (&DeliveryRow, &str, Option<Later>),
+    tried: &DeliveryRow,
+    error: &str,
+    later: Option<Later>,
 ) -> Result<(), Error> {
     let now = app.clock.now();
-    // As the receiver wants it where that is later, and not later than anything is.
+    // The receiver's Retry-After extends the pause, up to the longest pause.
     let asked = later.map_or(SignedDuration::ZERO, |later| later.wait(now, LONGEST));
     let due_at = now + pause(tried.attempt, rand::random_range(0.8..1.2)).max(asked);
-    if !db::webhooks::set_failed(conn, held, error, (now, due_at)).await? {
+    if !db::webhooks::set_failed(conn, held, error, due_at, now).await? {
         return Ok(());
     }
     let since = held

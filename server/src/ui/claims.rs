@@ -98,16 +98,24 @@ pub(super) async fn list_claims(
         .map(|pool| Term::equal("pool", pool))
         .into_iter()
         .collect();
-    let from = (filter::BY_NAME[0], Some(query.after.as_str()));
-    let mut ids =
-        filter::list_ids(&mut conn, &filter::CLAIMS, (&terms, &sight), from, limit).await?;
+    let from = filter::Page {
+        sort: filter::BY_NAME[0],
+        after: Some(query.after.as_str()),
+        limit,
+    };
+    let mut ids = filter::list_ids(&mut conn, &filter::CLAIMS, &terms, &sight, from).await?;
     let more = ids.len() > ROWS;
     ids.truncate(ROWS);
     let claims = db::claims::list_by_id(&mut conn, &ids).await?;
     let changes = db::replacements::list(&mut conn, &ids).await?;
     let may_replace = actor.holding.somewhere("claim.release");
-    let (waits, oldest) = (filter::approvals(visit.now), (filter::OLDEST_FIRST, None));
-    let waiting = filter::list_ids(&mut conn, &waits, (&[], &sight), oldest, WAITING).await?;
+    let waits = filter::approvals(visit.now);
+    let oldest = filter::Page {
+        sort: filter::OLDEST_FIRST,
+        after: None,
+        limit: WAITING,
+    };
+    let waiting = filter::list_ids(&mut conn, &waits, &[], &sight, oldest).await?;
     let waiting = db::approvals::list_by_id(&mut conn, &waiting).await?;
     let pool_part = only
         .map(|name| format!("pool={}&", format::escape(name)))

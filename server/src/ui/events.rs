@@ -79,7 +79,7 @@ pub(super) async fn list_events(
     };
     let before = query.before.unwrap_or(i64::MAX);
     let Found { mut rows, at } =
-        db::seen::list_before(&mut conn, (&filter, &actor.sight()), before, limit).await?;
+        db::seen::list_before(&mut conn, &filter, &actor.sight(), before, limit).await?;
     // Where not all was looked at, what is before it is another page.
     let at = rows.get(ROWS).map_or(at, |_| rows[ROWS - 1].seq);
     rows.truncate(ROWS);

@@ -204,15 +204,12 @@ async fn breakers(
         return Ok(Vec::new());
     }
     let open = [Term::equal("state", "open")];
-    let from = (filter::OLDEST_FIRST, None);
-    let ids = filter::list_ids(
-        conn,
-        &filter::breakers(now),
-        (&open, &Sight::new()),
-        from,
-        ROWS,
-    )
-    .await?;
+    let from = filter::Page {
+        sort: filter::OLDEST_FIRST,
+        after: None,
+        limit: ROWS,
+    };
+    let ids = filter::list_ids(conn, &filter::breakers(now), &open, &Sight::new(), from).await?;
     let mut rows = db::breakers::list_by_id(conn, &ids).await?;
     rows.sort_by_key(|row| row.opened_at);
     let one = |row: BreakerRow| Breaker {
@@ -315,15 +312,12 @@ async fn map(
     (nodes, sight): (Option<&[Uuid]>, &Sight),
     total: i64,
 ) -> Result<(Vec<Rack>, bool), Error> {
-    let from = (filter::BY_NAME[0], None);
-    let mut racks = filter::list_ids(
-        conn,
-        &filter::objects("rack"),
-        (&[], sight),
-        from,
-        RACKS + 1,
-    )
-    .await?;
+    let from = filter::Page {
+        sort: filter::BY_NAME[0],
+        after: None,
+        limit: RACKS + 1,
+    };
+    let mut racks = filter::list_ids(conn, &filter::objects("rack"), &[], sight, from).await?;
     let more = cut(&mut racks, RACKS);
     let rows = db::pages::racks::list(conn, nodes, &racks).await?;
     let racks = match total <= NODES_ON_MAP {

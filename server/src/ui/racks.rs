@@ -96,15 +96,13 @@ pub(super) async fn list_racks(
         .map(|name| Term::equal("name", name))
         .into_iter()
         .collect();
-    let from = (filter::BY_NAME[0], Some(query.after.as_str()));
-    let mut racks = filter::list_ids(
-        &mut conn,
-        &filter::objects("rack"),
-        (&terms, &sight),
-        from,
+    let from = filter::Page {
+        sort: filter::BY_NAME[0],
+        after: Some(query.after.as_str()),
         limit,
-    )
-    .await?;
+    };
+    let mut racks =
+        filter::list_ids(&mut conn, &filter::objects("rack"), &terms, &sight, from).await?;
     let more = racks.len() > ROWS;
     racks.truncate(ROWS);
     let nodes = filter::seen(&mut conn, &filter::NODES, &sight).await?;

@@ -65,8 +65,12 @@ pub(super) async fn list_users(
 ) -> Result<Page, Error> {
     let mut conn = app.pool.acquire().await?;
     let limit = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
-    let from = (filter::BY_NAME[0], Some(query.after.as_str()));
-    let mut ids = filter::list_ids(&mut conn, &USERS, (&[], &Sight::new()), from, limit).await?;
+    let from = filter::Page {
+        sort: filter::BY_NAME[0],
+        after: Some(query.after.as_str()),
+        limit,
+    };
+    let mut ids = filter::list_ids(&mut conn, &USERS, &[], &Sight::new(), from).await?;
     let more = ids.len() > ROWS;
     ids.truncate(ROWS);
     let mut rows = db::users::list_by_id(&mut conn, &ids).await?;

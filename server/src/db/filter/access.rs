@@ -3,10 +3,9 @@
 use jiff::Timestamp;
 
 use super::sight::{NOWHERE, Place};
-use super::{
-    Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Term, WHOLE, by_id, one_of,
-    unknown, word,
-};
+use super::sort::{NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST};
+use super::whitelist::{Field, by_id, one_of, unknown, word};
+use super::{List, Term, WHOLE};
 use crate::error::Error;
 
 /// All agents; those of a site by its id.

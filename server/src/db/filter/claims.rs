@@ -3,9 +3,9 @@
 use muster_core::claims::ClaimState;
 
 use super::sight::{OF_NODE, Place};
-use super::{
-    Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Op, Term, WHOLE, one_of, unknown,
-};
+use super::sort::{NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST};
+use super::whitelist::{Field, one_of, unknown};
+use super::{List, Op, Term, WHOLE};
 use crate::error::Error;
 
 /// Claims that hold a node.

@@ -3,8 +3,8 @@
 
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 
-use super::Order;
 use super::sight::{Place, within};
+use super::sort::Order;
 use crate::auth::access::Sight;
 use crate::db::events::EventFilter;
 use crate::error::Error;
@@ -22,14 +22,22 @@ const PLACE: Place = Place {
     labels: "COALESCE(n.labels, o.labels)",
 };
 
-/// Of the events above `above` and up to `till`, the first so many that fit, or the last.
+/// A range of event numbers: above `above`, up to and with `till`.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch {
+    pub above: i64,
+    pub till: i64,
+}
+
+/// The numbers of the first `limit` matching events of a stretch, or of the last `limit`.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn event_seqs(
     conn: &mut PgConnection,
-    (filter, sight): (&EventFilter, &Sight),
-    (above, till): (i64, i64),
+    filter: &EventFilter,
+    sight: &Sight,
+    stretch: Stretch,
     order: Order,
     limit: i64,
 ) -> Result<Vec<i64>, Error> {
@@ -37,9 +45,9 @@ pub async fn event_seqs(
     query.push(if sight.is_empty() { "" } else { PLACE.joins });
     query
         .push(" WHERE e.seq > ")
-        .push_bind(above)
+        .push_bind(stretch.above)
         .push(" AND e.seq <= ")
-        .push_bind(till);
+        .push_bind(stretch.till);
     if let Some(node) = filter.node {
         query.push(" AND e.node_id = ").push_bind(node.0);
     }

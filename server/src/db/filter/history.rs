@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use muster_core::parts::PartKind;
 
 use super::sight::{NOWHERE, OF_NODE, Place};
-use super::{
-    Field, List, NEWEST_FIRST, OLDEST_FIRST, Sort, Term, WHOLE, by_id, one_of, unknown, word,
-};
+use super::sort::{NEWEST_FIRST, OLDEST_FIRST, Sort};
+use super::whitelist::{Field, by_id, one_of, unknown, word};
+use super::{List, Term, WHOLE};
 use crate::error::Error;
 
 /// The newest first, unless it is asked otherwise.

@@ -3,9 +3,9 @@
 use muster_core::lifecycle::state::State;
 
 use super::sight::OF_NODE;
-use super::{
-    Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Term, Twin, WHOLE, unknown, word,
-};
+use super::sort::{NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST};
+use super::whitelist::{Field, unknown, word};
+use super::{List, Term, Twin, WHOLE};
 use crate::error::Error;
 
 /// All nodes.

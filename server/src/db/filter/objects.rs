@@ -1,7 +1,9 @@
 //! Lists of what is declared.
 
 use super::sight::Place;
-use super::{BY_NAME, Field, List, NODES, Term, WHOLE, unknown};
+use super::sort::BY_NAME;
+use super::whitelist::{Field, unknown};
+use super::{List, NODES, Term, WHOLE};
 use crate::error::Error;
 
 /// What there is of a kind. There is little of any.

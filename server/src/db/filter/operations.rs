@@ -3,7 +3,9 @@
 use muster_api::operations::OperationState;
 
 use super::sight::{OF_NODE, Place};
-use super::{Field, List, NEWEST_FIRST, OLDEST_FIRST, Term, WHOLE, unknown, word};
+use super::sort::{NEWEST_FIRST, OLDEST_FIRST};
+use super::whitelist::{Field, unknown, word};
+use super::{List, Term, WHOLE};
 use crate::error::Error;
 
 /// All operations.

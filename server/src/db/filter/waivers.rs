@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 
 use super::sight::NOWHERE;
-use super::{Field, List, NEWEST_FIRST, OLDEST_FIRST, Term, WHOLE, one_of, unknown};
+use super::sort::{NEWEST_FIRST, OLDEST_FIRST};
+use super::whitelist::{Field, one_of, unknown};
+use super::{List, Term, WHOLE};
 use crate::error::Error;
 
 /// All waivers, as they stand now; for who may read the whole fleet.

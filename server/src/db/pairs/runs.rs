@@ -63,10 +63,42 @@ pub struct OpenRun {
     pub ended: Option<Ended>,
 }
 
-/// How measuring ended, and what it found.
+/// How the measurements of a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Every pair that was needed is measured.
+    Done,
+    /// The run's time was over.
+    Overdue,
+    /// A person asked to stop the run.
+    Stopped,
+    /// Fewer than two nodes could be held.
+    TooFew,
+}
+
+impl Ending {
+    /// The word of the column and of the event.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Overdue => "overdue",
+            Self::Stopped => "stopped",
+            Self::TooFew => "too_few",
+        }
+    }
+
+    fn parse(word: &str) -> Result<Self, Error> {
+        [Self::Done, Self::Overdue, Self::Stopped, Self::TooFew]
+            .into_iter()
+            .find(|ending| ending.as_str() == word)
+            .ok_or_else(|| Error::internal(anyhow::anyhow!("pair_runs.ended is {word:?}")))
+    }
+}
+
+/// The end of a run's measurements, with their verdicts.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    pub how: String,
+    pub how: Ending,
     pub at: Timestamp,
     pub verdicts: Verdicts,
 }
@@ -88,18 +120,23 @@ pub async fn lock_open(
     )
     .fetch_optional(conn)
     .await?;
-    Ok(row.map(|row| OpenRun {
+    let Some(row) = row else { return Ok(None) };
+    let ended = match row.ended.zip(row.ended_at) {
+        Some((how, at)) => Some(Ended {
+            how: Ending::parse(&how)?,
+            at: at.to_jiff(),
+            verdicts: row.verdicts.map(|json| json.0).unwrap_or_default(),
+        }),
+        None => None,
+    };
+    Ok(Some(OpenRun {
         id: row.id,
         pool: row.pool,
         pool_name: row.pool_name,
         suite: row.suite.0,
         deadline_at: row.deadline_at.to_jiff(),
         stop: row.stop,
-        ended: row.ended.zip(row.ended_at).map(|(how, at)| Ended {
-            how,
-            at: at.to_jiff(),
-            verdicts: row.verdicts.map(|json| json.0).unwrap_or_default(),
-        }),
+        ended,
     }))
 }
 
@@ -125,14 +162,14 @@ pub async fn close(conn: &mut PgConnection, run: OperationId, now: Timestamp) ->
 pub async fn end(
     conn: &mut PgConnection,
     run: OperationId,
-    how: &str,
+    how: Ending,
     verdicts: &Verdicts,
     now: Timestamp,
 ) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE pair_runs SET ended = $2, verdicts = $3, ended_at = $4 WHERE id = $1 AND ended_at IS NULL",
         run as OperationId,
-        how,
+        how.as_str(),
         Json(verdicts) as _,
         now.to_sqlx() as _,
     )

@@ -1,4 +1,4 @@
-//! The first login to a machine that runs already: by what a person gave for this once.
+//! The first login to a running machine, by a credential given for the login alone.
 
 use anyhow::Context;
 use muster_core::values::{Digest, Secret};
@@ -7,10 +7,12 @@ use muster_core::wire::adopt::Adopt;
 use muster_core::wire::node::Marker;
 use sqlx::PgConnection;
 
-use super::{SSH_PORT, Sources, principal, secret_place};
+use super::bmc::secret_place;
+use super::logins::{SSH_PORT, principal};
+use super::sources::Sources;
 use crate::db;
 
-/// Comment of the line in authorized_keys, by which the next one replaces it.
+/// Comment of the line in authorized_keys: the next adoption finds and replaces the line.
 const COMMENT: &str = "muster-adopted";
 
 pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Adopt> {
@@ -42,7 +44,7 @@ pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::R
             node: s.node.id,
             claim: adoption.claim,
             epoch: s.node.epoch,
-            // Somebody else installed it: nobody knows from which image.
+            // Another party installed the machine: the image is unknown.
             image: Digest([0; 32]),
         },
         user_key: s.keys.certify(&principal, &s.row.id.to_string())?,

@@ -10,9 +10,9 @@ use muster_core::wire::bmc::{BmcTarget, IpmiTarget, Machine, RotateBmc};
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use sqlx::PgConnection;
 
-use super::Sources;
+use super::sources::Sources;
 use crate::db;
-use crate::db::bmc_passwords::Account;
+use crate::db::bmc_passwords::{Account, Prepared};
 use crate::keys::{MasterKey, Sealed};
 
 /// Characters of a password: as many as the oldest IPMI takes (2.0, section 22.30), from about 95 bits.
@@ -38,8 +38,11 @@ struct Passwords {
     based_on: Vec<u8>,
 }
 
-/// How the node of an order is powered.
-pub(super) async fn power(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Power> {
+/// The power control of a node: its BMC with passwords, or a person.
+pub(super) async fn resolve_power(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+) -> anyhow::Result<Power> {
     if s.node.bmc_address.is_none() || s.node.bmc_credential.is_none() {
         let person = s
             .node
@@ -75,8 +78,12 @@ pub(super) async fn rotate(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::
     let fresh = master.seal(&place, make().reveal().as_bytes())?;
     // The one it has is kept beside it, whatever becomes of the credential.
     let before = master.seal(&place, current.reveal().as_bytes())?;
-    let next =
-        db::bmc_passwords::prepare(conn, &account, (&based_on, &before, &fresh), s.now).await?;
+    let prepared = Prepared {
+        based_on: &based_on,
+        current: &before,
+        fresh: &fresh,
+    };
+    let next = db::bmc_passwords::prepare(conn, &account, prepared, s.now).await?;
     let next = open(master, &place, &next)?;
     Ok(RotateBmc {
         power: target(s, account.user, current, kept)?,

@@ -1,17 +1,22 @@
-//! Members of a cluster as the scheduler must know them: from the hardware profile, never from facts.
+//! Members of a cluster for the scheduler: from the hardware profile, never from facts. The orders admit, drain and remove a member.
 
 use std::collections::HashMap;
 
-use muster_core::clusters::SlurmNode;
+use anyhow::Context;
+use muster_core::clusters::{ClusterSpec, LEAVING, MEASURED, SlurmCluster, SlurmNode};
+use muster_core::lifecycle::state::State;
 use muster_core::profiles::HardwareProfile;
 use muster_core::stacks::StackSpec;
+use muster_core::wire::agent::JobSpec;
 use muster_core::wire::members::ClusterMembers;
 use sqlx::PgConnection;
 
+use super::logins;
+use super::sources::Sources;
 use crate::db;
 use crate::error::Error;
 
-/// A cluster's members, without those that are on their way out. Lists are made one after the other until the transaction ends.
+/// A cluster's members, without members in removal. The transaction locks the lists: two lists are never made at the same time.
 ///
 /// # Errors
 /// When the database fails.
@@ -49,4 +54,70 @@ pub async fn members(conn: &mut PgConnection, cluster: &str) -> Result<ClusterMe
         revision,
         nodes: nodes.collect(),
     })
+}
+
+pub(super) async fn order_admit(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+) -> anyhow::Result<JobSpec> {
+    let revision = db::specs::next_revision(conn).await?;
+    Ok(JobSpec::SlurmAdmit {
+        cluster: slurm(s)?,
+        revision,
+        name: s.node.name.clone(),
+        login: logins::installed(s)?,
+        lifts: lifted_drain(s.node.state).map(str::to_owned),
+    })
+}
+
+pub(super) fn order_drain(s: &Sources<'_>, reason: &str) -> anyhow::Result<JobSpec> {
+    Ok(JobSpec::SlurmDrain {
+        cluster: slurm(s)?,
+        name: s.node.name.clone(),
+        reason: reason.to_owned(),
+    })
+}
+
+pub(super) async fn order_remove(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+) -> anyhow::Result<JobSpec> {
+    let revision = db::specs::next_revision(conn).await?;
+    Ok(JobSpec::SlurmRemove {
+        cluster: slurm(s)?,
+        revision,
+        name: s.node.name.clone(),
+    })
+}
+
+/// The reason of the drain to lift; `None` lifts every drain, for a node that passed the gates. A drain by the node's health check stays.
+fn lifted_drain(state: State) -> Option<&'static str> {
+    match state {
+        State::InService => Some(MEASURED),
+        State::Draining => Some(LEAVING),
+        State::Admitting
+        | State::Discovered
+        | State::Inspecting
+        | State::Available
+        | State::Imaging
+        | State::Installing
+        | State::Validating
+        | State::Repairing
+        | State::Quarantined
+        | State::Failed
+        | State::Wiping
+        | State::Maintenance
+        | State::Retired => None,
+    }
+}
+
+fn slurm(s: &Sources<'_>) -> anyhow::Result<SlurmCluster> {
+    match s
+        .node
+        .cluster
+        .clone()
+        .context("the pool names no cluster")?
+    {
+        ClusterSpec::Slurm(cluster) => Ok(cluster),
+    }
 }

@@ -1,15 +1,18 @@
-//! Firmware and BIOS, as the stack of a node's claim wants them of a machine of this product.
+//! Firmware and BIOS that the stack of a node's claim wants of a machine of this product.
 
 use muster_core::firmware::{Compared, Wanted};
 use muster_core::lifecycle::steps::Step;
 use muster_core::wire::firmware::SetFirmware;
 use sqlx::PgConnection;
 
-use super::{Sources, boot_url, installed, live, permit, power};
+use super::bmc::resolve_power;
+use super::sources::{Sources, boot_url, permit};
+use super::{logins, stack};
 use crate::db;
+use crate::engine::compatibility::Onto;
 
-/// What is wanted of the machine that was inspected.
-async fn wanted(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Wanted> {
+/// The firmware that the stack wants of the inspected machine.
+async fn find_wanted(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Wanted> {
     let facts = db::facts::latest_live(conn, s.row.node).await?;
     Ok(s.node
         .stack
@@ -18,15 +21,18 @@ async fn wanted(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Want
         .unwrap_or_default())
 }
 
-/// With a permit what is wanted is set; a look only looks.
+/// `Step::Firmware` has a permit and sets the firmware; `Step::FirmwareLook` only reads.
 pub(super) async fn order(
     conn: &mut PgConnection,
     s: &Sources<'_>,
     step: Step,
 ) -> anyhow::Result<SetFirmware> {
-    let power = power(conn, s).await?;
+    if step == Step::Firmware {
+        stack::allow(conn, s, Onto::System).await?;
+    }
+    let power = resolve_power(conn, s).await?;
     let images = boot_url(s, "blob/sha256");
-    let wanted = wanted(conn, s).await?;
+    let wanted = find_wanted(conn, s).await?;
     if step != Step::Firmware {
         return Ok(SetFirmware {
             power,
@@ -36,8 +42,8 @@ pub(super) async fn order(
             images,
         });
     }
-    // Its system is asked to shut down first, whichever it runs.
-    let login = live(conn, s).await?.or_else(|| installed(s).ok());
+    // The running system, live image or installed, is asked to shut down first.
+    let login = logins::running(conn, s).await?;
     Ok(SetFirmware {
         power,
         permit: Some(permit(s)?),
@@ -47,7 +53,7 @@ pub(super) async fn order(
     })
 }
 
-/// What is wanted beside what the BMC said last, for gates; nothing where no stack is promised.
+/// The wanted firmware beside the BMC's latest report, for gates; `None` without a claim.
 pub(super) async fn compared(
     conn: &mut PgConnection,
     s: &Sources<'_>,
@@ -57,7 +63,7 @@ pub(super) async fn compared(
     }
     let seen = db::firmware::latest(conn, s.row.node).await?;
     Ok(Some(
-        wanted(conn, s)
+        find_wanted(conn, s)
             .await?
             .compare(seen.as_ref().map(|seen| &seen.inventory)),
     ))

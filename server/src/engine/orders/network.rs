@@ -1,4 +1,4 @@
-//! The network that a node is installed with: one address, or what its pool's network profile comes to on it.
+//! The network of an installed node: an address, or the files of the pool's network profile.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use muster_core::network::{self, NetworkFile, Own, Subject};
 use muster_core::wire::node::StaticNetwork;
 use sqlx::PgConnection;
 
-use super::{Sources, SubnetDocument};
+use super::sources::{Sources, SubnetDocument};
 use crate::db;
 
-/// Fails where the profile does not fit this node: nothing of it has been written then.
-pub(super) async fn of(
+/// Fails before any write where the profile does not fit the node.
+pub(super) async fn build(
     conn: &mut PgConnection,
     s: &Sources<'_>,
     subnet: &SubnetDocument,

@@ -5,7 +5,8 @@ use muster_core::wire::node::GatePlan;
 use muster_core::wire::pair::{PairEnd, PairOrder};
 use sqlx::PgConnection;
 
-use super::{Sources, gates, installed, sources};
+use super::sources::Sources;
+use super::{gates, logins, sources};
 use crate::db;
 use crate::db::jobs::LeasedRow;
 use crate::db::pairs::trials::OrderRow;
@@ -19,7 +20,7 @@ pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::R
         operation: None,
         ..s.row.clone()
     };
-    let (other, _) = sources(s.keys, conn, &row, s.now).await?;
+    let (other, _) = sources::load(s.keys, conn, &row, s.now).await?;
     Ok(PairOrder {
         ends: [
             end(conn, s, &trial, &other).await?,
@@ -28,7 +29,7 @@ pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::R
     })
 }
 
-/// Held back from the scheduler: nobody's job runs there, so what needs a drained node may.
+/// The scheduler holds the node, so no job runs there: gates that need a drained node may run.
 async fn end(
     conn: &mut PgConnection,
     s: &Sources<'_>,
@@ -39,9 +40,9 @@ async fn end(
         suite: trial.suite.0.clone(),
         only: Vec::new(),
         health: None,
-        ..gates(conn, s).await?
+        ..gates::plan(conn, s).await?
     };
-    // Only what was asked for, and what leads to the other end: nobody's words stand for ours.
+    // The variables of the request, and the way to the other end. The server's own variables take precedence.
     let asked = trial
         .variables
         .0
@@ -54,7 +55,7 @@ async fn end(
     Ok(PairEnd {
         node: s.row.node,
         name: s.node.name.clone(),
-        login: installed(s)?,
+        login: logins::installed(s)?,
         plan,
     })
 }

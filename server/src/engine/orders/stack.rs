@@ -7,14 +7,43 @@ use muster_core::clusters::ClusterSpec;
 use muster_core::stacks::language;
 use muster_core::stacks::{ConvergePlan, FileItem, Part, PlannedFile};
 use muster_core::wire::PROTOCOL;
+use muster_core::wire::agent::JobSpec;
 use muster_core::wire::node::Marker;
 use sqlx::PgConnection;
 
-use super::{Sources, boot_url, principal, secret_place};
+use super::bmc::secret_place;
+use super::logins::{self, principal};
+use super::sources::{Sources, boot_url};
 use crate::db;
 use crate::engine::compatibility::{self, Onto};
 
-/// Refuses a stack that cannot work on this node: the rules may be newer than its publication, and only now its hardware is known.
+pub(super) async fn order_converge(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+) -> anyhow::Result<JobSpec> {
+    allow(conn, s, Onto::System).await?;
+    Ok(JobSpec::Converge {
+        login: logins::installed(s)?,
+        plan: plan(conn, s).await?,
+    })
+}
+
+/// Compares the node with the stack, without a change.
+pub(super) async fn order_drift(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+) -> anyhow::Result<JobSpec> {
+    let plan = ConvergePlan {
+        dry_run: true,
+        ..plan(conn, s).await?
+    };
+    Ok(JobSpec::Converge {
+        login: logins::installed(s)?,
+        plan,
+    })
+}
+
+/// Refuses a stack that cannot work on the node: rules may be newer than the stack, and the hardware is known only now.
 pub(super) async fn allow(
     conn: &mut PgConnection,
     s: &Sources<'_>,

@@ -117,14 +117,14 @@ async fn issue(
 ) -> Result<Issued, Error> {
     let authority = &app.keys.authority;
     let made = authority
-        .certify(key, (agent.id, agent.site), now)
+        .certify(key, agent.id, agent.site, now)
         .map_err(Error::internal)?;
     let Certificate {
         pem,
         not_before,
         not_after,
     } = made;
-    db::enrolments::set_certified(conn, agent.id, (not_before, not_after)).await?;
+    db::enrolments::set_certified(conn, agent.id, not_before, not_after).await?;
     Ok(Issued {
         agent: agent.id,
         site: agent.site_name.clone(),

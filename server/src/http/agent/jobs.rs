@@ -24,7 +24,7 @@ use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::LeasedRow;
-use crate::engine::outcomes::Applied;
+use crate::engine::outcomes::{Applied, Reporter};
 use crate::engine::{self, orders, outcomes, permits};
 use crate::error::Error;
 use crate::http::extract::{Json, Path};
@@ -110,7 +110,8 @@ async fn lease_now(
     }
     let rows = db::jobs::lease(
         &mut tx,
-        (agent.site, agent.id),
+        agent.site,
+        agent.id,
         steps,
         capacity,
         now,
@@ -275,8 +276,15 @@ pub(super) async fn renew(
         .clone()
         .or_else(|| request.progress.as_ref().map(sentence));
     let waiting_for = told.map(|text| text.chars().take(300).collect::<String>());
-    let told = (request.progress.as_ref(), waiting_for.as_deref());
-    db::jobs::renew(&mut tx, &current, lease_end(now), told, now).await?;
+    db::jobs::renew(
+        &mut tx,
+        &current,
+        lease_end(now),
+        request.progress.as_ref(),
+        waiting_for.as_deref(),
+        now,
+    )
+    .await?;
     db::jobs::append_log(&mut tx, job, request.attempt, &request.log).await?;
     tx.commit().await?;
     app.wake_readers.send_modify(|revision| *revision += 1);
@@ -334,7 +342,11 @@ async fn end(
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     agent.fence(&mut tx, report.epoch, app).await?;
-    let node = match outcomes::apply(&mut tx, (agent.id, &agent.name), job, report, now).await? {
+    let reporter = Reporter {
+        agent: agent.id,
+        name: &agent.name,
+    };
+    let node = match outcomes::apply(&mut tx, reporter, job, report, now).await? {
         Applied::Committed(node) => node,
         Applied::Stale => {
             tx.commit().await?;

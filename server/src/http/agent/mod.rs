@@ -135,7 +135,7 @@ impl FromRequestParts<App> for Agent {
         }
         let mut conn = app.pool.acquire().await?;
         let heard = marks::heard(parts)?;
-        let caller = db::agents::find_caller(&mut conn, (peer.agent, peer.site), heard).await?;
+        let caller = db::agents::find_caller(&mut conn, peer.agent, peer.site, heard).await?;
         let Caller {
             agent: row,
             lease,
@@ -212,7 +212,7 @@ impl Agent {
         epoch: i64,
         app: &App,
     ) -> Result<Standing, Error> {
-        let caller = db::agents::find_caller(conn, (self.id, self.site), None)
+        let caller = db::agents::find_caller(conn, self.id, self.site, None)
             .await?
             .ok_or_else(removed)?;
         self.admit(conn, epoch, (caller.agent.epoch, caller.lease), app)

@@ -85,7 +85,7 @@ async fn compare(
             (Some(_), Some((_, reason))) if member.reason == reason => again.push(member.id),
             (_, Some((state, reason))) => {
                 changed = true;
-                db::scheduler::set_out(conn, member.id, (&state, reason.as_deref()), now).await?;
+                db::scheduler::set_out(conn, member.id, &state, reason.as_deref(), now).await?;
                 tell(conn, agent, &member, Some((&state, reason.as_deref())), now).await?;
             }
             (Some(_), None) => {

@@ -11,7 +11,7 @@ use super::{release, view};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
-use crate::db::claims::ClaimRow;
+use crate::db::claims::{Changeable, ClaimRow};
 use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::extract::{Body, Path};
@@ -75,15 +75,12 @@ pub(in crate::http) async fn change(
         return Ok(false);
     }
     let (now, hold) = (app.clock.now(), wanted.hold.unwrap_or_default());
-    if !db::claims::set_spec(
-        conn,
-        claim.id,
-        &spec,
-        (wanted.wait_for.unwrap_or_default(), hold),
-        now,
-    )
-    .await?
-    {
+    let to = Changeable {
+        spec: &spec,
+        wait_for: wanted.wait_for.unwrap_or_default(),
+        hold,
+    };
+    if !db::claims::set_spec(conn, claim.id, to, now).await? {
         return Err(release::over(claim));
     }
     let what = match (claim.hold, hold) {

@@ -127,7 +127,7 @@ async fn compatible(
         return Ok(());
     };
     let seen = db::specs::find_node(conn, node.id).await?;
-    let found = compatibility::findings(conn, &seen, (&stack, image.as_ref()), Onto::Image).await?;
+    let found = compatibility::findings(conn, &seen, &stack, image.as_ref(), Onto::Image).await?;
     match compatibility::told(&node.name, &found) {
         None => Ok(()),
         Some(why) => Err(Error::conflict("incompatible", why)),
@@ -195,7 +195,8 @@ pub(super) async fn named(
     if node.claimed {
         let detail = format!("{} is claimed already.", node.name);
         return Err(Error::taken(
-            ("claims_node_key", node.id.to_string()),
+            "claims_node_key",
+            node.id.to_string(),
             "node_claimed",
             detail,
         ));

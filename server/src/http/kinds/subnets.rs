@@ -69,7 +69,8 @@ impl Declared for SubnetSpec {
         };
         let detail = "Another subnet of the site has addresses of this network.";
         Err(Error::taken(
-            ("objects_name_key", format!("subnet, {other}")),
+            "objects_name_key",
+            format!("subnet, {other}"),
             "network_taken",
             detail,
         ))

@@ -10,7 +10,7 @@ use muster_core::values::Mac;
 use sqlx::PgConnection;
 
 use crate::db;
-use crate::db::nodes::MacRow;
+use crate::db::macs::MacRow;
 use crate::error::{Error, Fault};
 use crate::http::declared::fault;
 use crate::http::kinds::is_host;
@@ -80,7 +80,7 @@ async fn hold(conn: &mut PgConnection, name: &str) -> Result<Option<Held>, Error
         return Ok(None);
     };
     let spec = crate::http::document::typed(&row.spec)?;
-    let taken = db::nodes::list_taken(conn, row.id)
+    let taken = db::macs::list_taken(conn, row.id)
         .await?
         .into_iter()
         .collect();

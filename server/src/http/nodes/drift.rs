@@ -44,9 +44,9 @@ pub(super) async fn get_node_drift(
     let firmware = wanted.compare(said.as_ref().map(|said| &said.inventory));
     let mut findings = match &declared.stack {
         Some(stack) => {
-            let over = (stack, declared.image.as_ref());
+            let image = declared.image.as_ref();
             let mut findings =
-                compatibility::findings(&mut conn, &declared, over, Onto::System).await?;
+                compatibility::findings(&mut conn, &declared, stack, image, Onto::System).await?;
             findings.extend(
                 seen.as_ref()
                     .map(|seen| rules::expectations(stack, &seen.facts, &seen.source))

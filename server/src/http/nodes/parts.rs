@@ -19,7 +19,7 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Sight;
 use crate::db;
-use crate::db::components::ComponentRow;
+use crate::db::components::{ComponentRow, Exchange};
 use crate::db::filter::{COMPONENTS, Term};
 use crate::db::nodes::LockedNode;
 use crate::error::Error;
@@ -96,7 +96,8 @@ async fn replace(
     for (at, part) in body.parts.iter().enumerate() {
         check(at, part)?;
         let (kind, old, new) = (part.kind, part.old.trim(), part.new.trim());
-        if !db::components::replace(conn, node.id, (kind, old, new), &body.reason, now).await? {
+        let exchange = Exchange { kind, old, new };
+        if !db::components::replace(conn, node.id, exchange, &body.reason, now).await? {
             let detail = format!(
                 "{} never had a {kind} with serial {old:?}; see its components.",
                 node.name

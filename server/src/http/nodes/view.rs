@@ -11,7 +11,8 @@ use serde_json::Value;
 use sqlx::PgConnection;
 
 use crate::db;
-use crate::db::nodes::{AddressRow, NodeRow};
+use crate::db::macs::AddressRow;
+use crate::db::nodes::NodeRow;
 use crate::error::Error;
 
 /// An agent that was not heard for this long counts as away. Seconds.
@@ -31,7 +32,7 @@ pub async fn load(
 ) -> Result<Vec<NodeObject>, Error> {
     let rows = db::nodes::list(conn, ids).await?;
     let mut addresses: BTreeMap<NodeId, Vec<AddressRow>> = BTreeMap::new();
-    for row in db::nodes::list_addresses(conn, ids).await? {
+    for row in db::macs::list(conn, ids).await? {
         addresses.entry(row.node).or_default().push(row);
     }
     rows.into_iter()

@@ -18,7 +18,8 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
 use crate::db;
-use crate::db::nodes::{Content, LockedNode, MacRow, Power};
+use crate::db::macs::MacRow;
+use crate::db::nodes::{Content, LockedNode, Power};
 use crate::db::objects::ObjectRow;
 use crate::error::{Error, Fault};
 use crate::http::answer::Answer;
@@ -186,7 +187,7 @@ pub(in crate::http) async fn write(
             (name.to_string(), StatusCode::CREATED)
         }
     };
-    db::nodes::set_macs(conn, id, &macs).await?;
+    db::macs::set(conn, id, &macs).await?;
     // As it is now it must be theirs to write as well; and whoever chooses a BMC is shown the credential.
     actor
         .need(

@@ -27,7 +27,7 @@ pub(super) async fn held(
         let Some(stack) = &node.stack else { continue };
         found.add(
             name,
-            compatibility::findings(conn, &node, (stack, node.image.as_ref()), onto).await?,
+            compatibility::findings(conn, &node, stack, node.image.as_ref(), onto).await?,
         );
     }
     Ok(found.told(nodes))
@@ -50,7 +50,7 @@ pub(super) async fn coming(
         let node = db::specs::find_node(conn, id).await?;
         found.add(
             name,
-            compatibility::findings(conn, &node, (&stack, image.as_ref()), Onto::Image).await?,
+            compatibility::findings(conn, &node, &stack, image.as_ref(), Onto::Image).await?,
         );
     }
     Ok(found.told(nodes))

@@ -14,7 +14,8 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::db::filter::{self, Op, Term};
-use crate::db::nodes::{AddressRow, NodeRow};
+use crate::db::macs::AddressRow;
+use crate::db::nodes::NodeRow;
 use crate::error::Error;
 use crate::http::extract::Query;
 use crate::ui::chips::{self, Chip};
@@ -77,16 +78,13 @@ pub(in crate::ui) async fn list_nodes(
 ) -> Result<Response, Error> {
     let mut conn = app.pool.acquire().await?;
     let terms = query.terms()?;
-    let rows = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
-    let from = (filter::BY_NAME[0], Some(query.after.as_str()));
-    let ids = filter::list_ids(
-        &mut conn,
-        &filter::NODES,
-        (&terms, &actor.sight()),
-        from,
-        rows,
-    )
-    .await?;
+    let limit = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
+    let from = filter::Page {
+        sort: filter::BY_NAME[0],
+        after: Some(query.after.as_str()),
+        limit,
+    };
+    let ids = filter::list_ids(&mut conn, &filter::NODES, &terms, &actor.sight(), from).await?;
     let mut ids: Vec<NodeId> = ids.into_iter().map(NodeId).collect();
     let text = query.q.trim();
     if ids.is_empty()
@@ -99,7 +97,7 @@ pub(in crate::ui) async fn list_nodes(
     let more = ids.len() > ROWS;
     ids.truncate(ROWS);
     let nodes = db::nodes::list(&mut conn, &ids).await?;
-    let addresses = db::nodes::list_addresses(&mut conn, &ids).await?;
+    let addresses = db::macs::list(&mut conn, &ids).await?;
     let written = query.grammar(&terms);
     let (cli, path) = match written.as_str() {
         "" => ("muster node list".to_owned(), "/v1/nodes".to_owned()),

@@ -74,11 +74,14 @@ pub(super) async fn list_operations(
         .map(|state| Term::equal("state", state))
         .collect();
     let before = query.before.map(|id| id.to_string());
-    let rows = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
+    let limit = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
     let mut conn = app.pool.acquire().await?;
-    let from = (OPERATIONS.sorts[0], before.as_deref());
-    let mut ids =
-        filter::list_ids(&mut conn, &OPERATIONS, (&terms, &actor.sight()), from, rows).await?;
+    let from = filter::Page {
+        sort: OPERATIONS.sorts[0],
+        after: before.as_deref(),
+        limit,
+    };
+    let mut ids = filter::list_ids(&mut conn, &OPERATIONS, &terms, &actor.sight(), from).await?;
     let more = ids.len() > ROWS;
     ids.truncate(ROWS);
     let mut rows = db::operations::list_by_id(&mut conn, &ids).await?;

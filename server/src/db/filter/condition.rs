@@ -1,0 +1,232 @@
+//! The SQL of a filter's terms. Expressions come from the whitelist; every value is bound.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use sqlx::{PgConnection, Postgres, QueryBuilder};
+use uuid::Uuid;
+
+use super::List;
+use super::grammar::{Op, Term};
+use super::sight;
+use super::whitelist::Field;
+use crate::auth::access::Sight;
+use crate::error::Error;
+
+/// The largest list of ids in a query: above any fleet's number of objects of a kind. The database looks larger sets up row by row.
+const MOST_NAMED: i64 = 10_000;
+
+/// The field of each term. Objects of a pattern are looked up first: with the ids in hand the planner knows how many rows match.
+pub(super) async fn find_fields<'term>(
+    conn: &mut PgConnection,
+    list: &List,
+    terms: &'term [Term],
+) -> Result<Vec<Field<'term>>, Error> {
+    let mut fields = Vec::with_capacity(terms.len());
+    for term in terms {
+        let field = (list.field)(term)?;
+        let Field::Object { column, kind } = field else {
+            fields.push(field);
+            continue;
+        };
+        let ids = match term.op {
+            Op::Like => objects_like(conn, kind, &term.value).await?,
+            Op::Equal | Op::NotEqual => None,
+        };
+        fields.push(
+            ids.map_or(Field::Object { column, kind }, |ids| Field::Among {
+                column,
+                ids,
+            }),
+        );
+    }
+    Ok(fields)
+}
+
+/// The ids of a kind's objects whose name matches; `None` above [`MOST_NAMED`].
+async fn objects_like(
+    conn: &mut PgConnection,
+    kind: &str,
+    value: &str,
+) -> Result<Option<Vec<Uuid>>, Error> {
+    let ids = sqlx::query_scalar!(
+        "SELECT id FROM objects WHERE kind = $1 AND name LIKE $2 LIMIT $3",
+        kind,
+        pattern(value),
+        MOST_NAMED + 1,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(i64::try_from(ids.len())
+        .is_ok_and(|found| found <= MOST_NAMED)
+        .then_some(ids))
+}
+
+/// Adds every term, and the limits of the reader's rights.
+pub(super) fn push_conditions(
+    query: &mut QueryBuilder<Postgres>,
+    list: &List,
+    terms: &[Term],
+    fields: Vec<Field<'_>>,
+    sight: &Sight,
+) {
+    for (term, field) in terms.iter().zip(fields) {
+        query.push(" AND ");
+        push_condition(query, field, term, list.as_of);
+    }
+    sight::within(query, &list.place, sight);
+}
+
+fn push_condition(
+    query: &mut QueryBuilder<Postgres>,
+    field: Field<'_>,
+    term: &Term,
+    as_of: Option<Timestamp>,
+) {
+    match field {
+        Field::Text(expression) => {
+            query.push(expression);
+            push_comparison(query, term.op, &term.value);
+        }
+        Field::AsOf(before, after) => {
+            query
+                .push(before)
+                .push_bind(as_of.unwrap_or_default().to_sqlx())
+                .push(after);
+            push_comparison(query, term.op, &term.value);
+        }
+        Field::Object { column, kind } => push_membership(query, column, term.op, |query| {
+            push_objects(query, kind, term)
+        }),
+        Field::Among { column, ids } => {
+            query.push(column).push(" = ANY (").push_bind(ids).push(")");
+        }
+        Field::Node { column } => push_node(query, column, term),
+        Field::Id { column } => push_id(query, column, term),
+        Field::Held { among, name } => push_exists(query, term.op, |query| {
+            query.push(among).push(" AND ").push(name);
+            push_comparison(query, affirmative(term.op), &term.value);
+        }),
+        Field::HeldOf {
+            among,
+            column,
+            kind,
+        } => push_exists(query, term.op, |query| {
+            query.push(among).push(" AND ");
+            push_membership(query, column, affirmative(term.op), |query| {
+                push_objects(query, kind, term)
+            });
+        }),
+        Field::Label { column, label } => push_label(query, column, label, term),
+    }
+}
+
+/// A column that refers to a node. An id needs no lookup.
+fn push_node(query: &mut QueryBuilder<Postgres>, column: &'static str, term: &Term) {
+    match term.value.parse::<Uuid>() {
+        Ok(id) if term.op == Op::Equal => drop(query.push(column).push(" = ").push_bind(id)),
+        _ => push_membership(query, column, term.op, |query| {
+            query.push("(SELECT id FROM nodes WHERE name");
+            push_comparison(query, affirmative(term.op), &term.value);
+            query.push(")");
+        }),
+    }
+}
+
+fn push_id(query: &mut QueryBuilder<Postgres>, column: &'static str, term: &Term) {
+    let id = term.value.parse::<Uuid>().unwrap_or_default();
+    let word = if term.op == Op::NotEqual {
+        " IS DISTINCT FROM "
+    } else {
+        " = "
+    };
+    query.push(column).push(word).push_bind(id);
+}
+
+fn push_label(query: &mut QueryBuilder<Postgres>, column: &'static str, label: &str, term: &Term) {
+    match term.op {
+        // The index on labels serves this operator.
+        Op::Equal => {
+            query
+                .push(column)
+                .push(" @> ")
+                .push_bind(serde_json::json!({ label: term.value }));
+        }
+        Op::NotEqual | Op::Like => {
+            query.push(column).push(" ->> ").push_bind(label.to_owned());
+            push_comparison(query, term.op, &term.value);
+        }
+    }
+}
+
+/// Whether rows of another table exist; `!=` asks for their absence.
+fn push_exists(
+    query: &mut QueryBuilder<Postgres>,
+    op: Op,
+    rows: impl FnOnce(&mut QueryBuilder<Postgres>),
+) {
+    query.push(if op == Op::NotEqual {
+        "NOT EXISTS ("
+    } else {
+        "EXISTS ("
+    });
+    rows(query);
+    query.push(")");
+}
+
+/// Whether a column's id is among the ids of a subquery. A column without an id differs from every name.
+fn push_membership(
+    query: &mut QueryBuilder<Postgres>,
+    column: &'static str,
+    op: Op,
+    ids: impl FnOnce(&mut QueryBuilder<Postgres>),
+) {
+    match op {
+        Op::Equal => {
+            query.push(column).push(" = ");
+            ids(query);
+        }
+        Op::Like => {
+            query.push(column).push(" IN ");
+            ids(query);
+        }
+        Op::NotEqual => {
+            query.push("COALESCE(").push(column).push(" <> ");
+            ids(query);
+            query.push(", true)");
+        }
+    }
+}
+
+/// The ids of a kind's objects whose name equals the term's value or matches its pattern.
+fn push_objects(query: &mut QueryBuilder<Postgres>, kind: &'static str, term: &Term) {
+    query
+        .push("(SELECT id FROM objects WHERE kind = ")
+        .push_bind(kind)
+        .push(" AND name");
+    push_comparison(query, affirmative(term.op), &term.value);
+    query.push(")");
+}
+
+/// The operator of a subquery: the outer query negates.
+fn affirmative(op: Op) -> Op {
+    match op {
+        Op::Equal | Op::NotEqual => Op::Equal,
+        Op::Like => Op::Like,
+    }
+}
+
+fn push_comparison(query: &mut QueryBuilder<Postgres>, op: Op, value: &str) {
+    match op {
+        Op::Equal => query.push(" = ").push_bind(value.to_owned()),
+        Op::NotEqual => query.push(" IS DISTINCT FROM ").push_bind(value.to_owned()),
+        Op::Like => query.push(" LIKE ").push_bind(pattern(value)),
+    };
+}
+
+/// `*` matches any text; the wildcards of LIKE are escaped.
+fn pattern(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('%', "\\%")
+        .replace('_', "\\_")
+        .replace('*', "%")
+}

@@ -1,0 +1,104 @@
+//! The decision of a turn. The lifecycle decides from a snapshot. Questions that lock other rows are asked only where the decision depends on
+//! the answer; then the lifecycle decides again.
+
+use jiff::Timestamp;
+use muster_core::ids::ClaimId;
+use muster_core::lifecycle::decide;
+use muster_core::lifecycle::decision::{Decision, Wait};
+use muster_core::lifecycle::snapshot::{Snapshot, StepStatus};
+use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::steps::Step;
+use sqlx::PgConnection;
+
+use super::{recoveries, snapshot, work};
+use crate::db;
+use crate::db::lifecycle::EngineNode;
+use crate::db::stays::StayStep;
+use crate::error::Error;
+
+/// The lifecycle's decision within the rack's power, the pool's room, the bounds of recoveries and caution mode.
+///
+/// # Errors
+/// When the database fails.
+pub(super) async fn decide_node(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    stay: &[StayStep],
+    now: Timestamp,
+) -> Result<Decision, Error> {
+    let mut snapshot = snapshot::load(conn, node, stay, now).await?;
+    let mut decision = decide(&snapshot, now);
+    if needs_power(node, &decision) {
+        // The rack is locked from here on: two nodes cannot reserve the same watts.
+        snapshot.power = db::power::share(conn, node).await?;
+        decision = decide(&snapshot, now);
+    }
+    if let Some(claim) = needs_room(node, &decision) {
+        // The pool's other nodes are counted from here on: a pool spares a fixed number of nodes.
+        snapshot.room = db::sweeps::room(conn, claim).await?;
+        decision = decide(&snapshot, now);
+    }
+    if let Some(hold) = recoveries::find_hold(conn, node, &decision, now).await? {
+        snapshot.hold = Some(hold.clone());
+        let wanted = std::mem::replace(&mut decision, decide(&snapshot, now));
+        recoveries::record_held_back(conn, node, &wanted, &hold, &decision, now).await?;
+    }
+    match find_caution(conn, &snapshot, &decision).await? {
+        Some(wait) => Ok(Decision::Wait(wait)),
+        None => Ok(decision),
+    }
+}
+
+/// Whether the decision switches power on without a share of the rack's power.
+fn needs_power(node: &EngineNode, decision: &Decision) -> bool {
+    match decision {
+        Decision::Start(step) | Decision::Retry(step, _) => {
+            step.powers_on() && node.power_reserved_w == 0
+        }
+        Decision::Wait(_)
+        | Decision::Advance(_)
+        | Decision::Cancel(_)
+        | Decision::Granted(_)
+        | Decision::Refused(_) => false,
+    }
+}
+
+/// The claim of a node before a hold for a sweep.
+fn needs_room(node: &EngineNode, decision: &Decision) -> Option<ClaimId> {
+    let (Decision::Start(Step::Hold) | Decision::Retry(Step::Hold, _)) = decision else {
+        return None;
+    };
+    node.claim
+        .filter(|_| node.wish == Some(Wish::Sweep))
+        .map(|(claim, _)| claim)
+}
+
+/// The wait of caution mode, where the node's next step needs a permit.
+async fn find_caution(
+    conn: &mut PgConnection,
+    snapshot: &Snapshot,
+    decision: &Decision,
+) -> Result<Option<Wait>, Error> {
+    let next = match decision {
+        Decision::Start(step) | Decision::Retry(step, _) => Some(*step),
+        // A queued step; in caution mode no agent gets its job.
+        Decision::Wait(_) => snapshot
+            .active()
+            .filter(|view| view.status == StepStatus::Queued)
+            .map(|view| view.step),
+        Decision::Advance(_)
+        | Decision::Cancel(_)
+        | Decision::Granted(_)
+        | Decision::Refused(_) => None,
+    };
+    let Some(step) = next.filter(|step| work::permit_kind(*step).is_some()) else {
+        return Ok(None);
+    };
+    let caution = db::cautions::find_open(conn).await?;
+    Ok(caution.map(|caution| Wait {
+        condition: format!("caution mode: {}", caution.because),
+        owner: "an administrator".into(),
+        next_action: format!("{} once `muster caution confirm` was run", step.title()),
+        until: None,
+    }))
+}

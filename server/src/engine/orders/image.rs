@@ -1,0 +1,55 @@
+//! The image for the root disk.
+
+use anyhow::Context;
+use muster_core::wire::agent::JobSpec;
+use muster_core::wire::node::WriteImage;
+use sqlx::PgConnection;
+
+use super::sources::{Sources, SubnetDocument, boot_url, find_facts, operation, permit};
+use super::{logins, network, stack};
+use crate::engine::compatibility::Onto;
+
+/// A stack against the rules is refused before the disk is written.
+pub(super) async fn order(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+    subnet: &SubnetDocument,
+) -> anyhow::Result<JobSpec> {
+    stack::allow(conn, s, Onto::Image).await?;
+    Ok(JobSpec::WriteImage {
+        login: logins::need_live(conn, s).await?,
+        plan: plan(conn, s, subnet).await?,
+    })
+}
+
+async fn plan(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+    subnet: &SubnetDocument,
+) -> anyhow::Result<WriteImage> {
+    let image = s.node.image.as_ref().context("the pool names no image")?;
+    let profile = s
+        .node
+        .profile
+        .as_ref()
+        .context("the node has no hardware profile")?;
+    let facts = find_facts(conn, s).await?;
+    Ok(WriteImage {
+        permit: permit(s)?,
+        operation: operation(s)?,
+        claim: s.node.claim.context("the node is not claimed")?,
+        disk_serial: profile.root_disk(&facts)?.to_owned(),
+        url: boot_url(s, &format!("blob/sha256/{}", image.digest.hex())),
+        digest: image.digest,
+        size: image.size,
+        raw_digest: image.raw_digest,
+        raw_size: image.raw_size,
+        esp_partition: image.partitions.esp,
+        root_partition: image.partitions.root,
+        hostname: s.node.name.clone(),
+        network: network::build(conn, s, subnet, &facts).await?,
+        user_ca: s.keys.user_ca_line()?,
+        // The new system has the epoch of this job, whatever system the disk holds now.
+        principal: logins::installed_principal(s, s.row.epoch),
+    })
+}

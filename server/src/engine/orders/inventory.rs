@@ -1,0 +1,33 @@
+//! The facts of a machine, and in the live image the switch ports at the other ends of its declared cables.
+
+use muster_core::wire::agent::JobSpec;
+use sqlx::PgConnection;
+
+use super::logins;
+use super::sources::Sources;
+use crate::db;
+
+/// Without a live image the installed system is inspected: a node in service is not rebooted for a look. An installed system does not listen
+/// to switches, so the order names no cables.
+pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<JobSpec> {
+    let Some(login) = logins::live(conn, s).await? else {
+        return Ok(JobSpec::Inventory {
+            login: logins::installed(s)?,
+            cabled: Vec::new(),
+        });
+    };
+    let planned = db::cabling::find_plan_of(conn, s.row.node).await?;
+    let cables = planned.map(|(node, plan)| {
+        plan.cables
+            .into_iter()
+            .filter(move |cable| cable.node == node)
+    });
+    Ok(JobSpec::Inventory {
+        login,
+        cabled: cables
+            .into_iter()
+            .flatten()
+            .map(|cable| cable.nic)
+            .collect(),
+    })
+}
