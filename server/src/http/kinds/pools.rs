@@ -70,14 +70,10 @@ impl Declared for PoolSpec {
             ));
         }
         let wrong = health.recovery.iter().flat_map(|policy| policy.faults());
-        let pointed = |(member, why): (&str, String)| {
-            fault(
-                format!("/spec/health/recovery/{member}"),
-                "out_of_range",
-                why,
-            )
-        };
-        faults.extend(wrong.map(pointed));
+        faults.extend(wrong.map(|(member, why)| {
+            let pointer = format!("/spec/health/recovery/{member}");
+            fault(pointer, "out_of_range", why)
+        }));
         faults
     }
 
