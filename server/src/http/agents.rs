@@ -56,13 +56,17 @@ async fn list_agents(
     };
     let mut conn = app.pool.acquire().await?;
     let site = find_site(&mut conn, &site).await?;
-    let only = (
-        vec![Term::equal("site", site.id.to_string())],
-        &Sight::new(),
-    );
-    paging::page(&mut conn, &AGENTS, &query, only, load, |agent: &Agent| {
-        (agent.id, agent.name.as_str())
-    })
+    let only = vec![Term::equal("site", site.id.to_string())];
+    let sight = Sight::new();
+    paging::page(
+        &mut conn,
+        &AGENTS,
+        &query,
+        only,
+        &sight,
+        load,
+        |agent: &Agent| (agent.id, agent.name.as_str()),
+    )
     .await
 }
 
@@ -112,7 +116,7 @@ async fn enrol_agent(
         let id = db::enrolments::insert(conn, site.id, request.name.as_str(), &minted.hash, times)
             .await?;
         let summary = format!("agent {} enrolled for {}", request.name, site.name);
-        record(conn, &app, &actor, ("agent.enrolled", summary), &site).await?;
+        record(conn, &app, &actor, "agent.enrolled", summary, &site).await?;
         let row = db::agents::list(conn, Some(&[site.id.0]))
             .await?
             .into_iter()
@@ -154,7 +158,7 @@ async fn remove_agent(
         db::jobs::requeue_of(conn, agent.id).await?;
         db::agents::delete(conn, agent.id).await?;
         let summary = format!("agent {} of {} removed", agent.name, site.name);
-        record(conn, &app, &actor, ("agent.removed", summary), &site).await
+        record(conn, &app, &actor, "agent.removed", summary, &site).await
     })
     .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -164,7 +168,8 @@ async fn record(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
-    (kind, summary): (&'static str, String),
+    kind: &'static str,
+    summary: String,
     site: &ObjectRow,
 ) -> Result<(), Error> {
     let event = actor

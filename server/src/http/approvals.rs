@@ -64,12 +64,13 @@ async fn list_approvals(
     };
     let list = filter::approvals(app.clock.now());
     let mut conn = app.pool.acquire().await?;
-    let also = (Vec::new(), &actor.sight());
+    let sight = actor.sight();
     paging::page(
         &mut conn,
         &list,
         &query,
-        also,
+        Vec::new(),
+        &sight,
         load,
         |approval: &Approval| (approval.id, ""),
     )
@@ -286,7 +287,7 @@ async fn decide_waiver(
     let told = format!(
         "{} {word} {} that {} asked for",
         actor.name,
-        waivers::told(&asked),
+        waivers::describe(&asked),
         asked.requested_by
     );
     db::events::insert(conn, waivers::event(app, actor, kind, &asked, told)).await

@@ -101,8 +101,8 @@ async fn list_claims(
         view::objects(conn, rows).await
     };
     let mut conn = app.pool.acquire().await?;
-    let only = (only, &actor.sight());
-    paging::page(&mut conn, &CLAIMS, &query, only, load, |claim| {
+    let sight = actor.sight();
+    paging::page(&mut conn, &CLAIMS, &query, only, &sight, load, |claim| {
         (claim.id, claim.name.as_str())
     })
     .await

@@ -173,12 +173,13 @@ pub(super) async fn list_node_components(
     let id = db::nodes::find_id(&mut conn, &key)
         .await?
         .ok_or_else(|| Error::NotFound(format!("node {key:?}")))?;
-    let only = (vec![Term::equal("node", id.to_string())], &Sight::new());
+    let only = vec![Term::equal("node", id.to_string())];
     paging::page(
         &mut conn,
         &COMPONENTS,
         &query,
         only,
+        &Sight::new(),
         load,
         |part: &Component| (part.id, ""),
     )
@@ -237,12 +238,12 @@ pub(super) async fn list_components(
         count,
     };
     let mut conn = app.pool.acquire().await?;
-    let only = (only, &actor.sight());
     paging::page(
         &mut conn,
         &COMPONENTS,
         &query,
         only,
+        &actor.sight(),
         load,
         |part: &Component| (part.id, ""),
     )
