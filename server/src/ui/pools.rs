@@ -138,7 +138,7 @@ pub(super) async fn show_pool(
         }
         None => None,
     };
-    let replicas = replicas::standing(&mut conn, &pool)
+    let replicas = replicas::describe(&mut conn, &pool)
         .await?
         .map(|standing| counted(standing, visit.now));
     let name = format::shell(&pool.name);

@@ -152,7 +152,7 @@ impl Declared for PoolSpec {
         Ok(PoolStatus {
             effective_undo_window_s: spec.undo_window_s,
             effective_health: spec.health,
-            replicas: replicas::standing(conn, row).await?,
+            replicas: replicas::describe(conn, row).await?,
         })
     }
 }

@@ -114,8 +114,9 @@ pub async fn ask(
         }
         if erases(wish) {
             allow(&node, wish)?;
-            if let Some(held) = erasures::held(conn, app, actor, &node, asked).await? {
-                return Ok(Effect::Held(held));
+            let pending = erasures::request_approval(conn, app, actor, &node, asked).await?;
+            if let Some(pending) = pending {
+                return Ok(Effect::Held(pending.refusal()));
             }
         }
         write_wish(conn, app, actor, &node, asked)

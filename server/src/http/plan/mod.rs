@@ -34,6 +34,7 @@ use utoipa_axum::routes;
 
 use self::reach::Reach;
 use super::answer::Answer;
+use super::claims::locked::LockedClaim;
 use super::declared::{self, Declared};
 use super::extract::Json;
 use super::{claims, document, nodes, taken, writing};
@@ -341,7 +342,8 @@ async fn plan_claim(
                 },
             )
             .await?;
-        let (_, claim) = claims::release::locked(conn, &row.id.to_string()).await?;
+        let locked = LockedClaim::lock(conn, &row.id.to_string()).await?;
+        let claim = locked.claim;
         let changed = claims::change::change(conn, app, actor, &claim, raw).await?;
         let differences = diff::of(
             Some(&json!({ "spec": claim.spec })),
@@ -354,7 +356,7 @@ async fn plan_claim(
     };
     let name: Name = object.name.parse().map_err(wrong)?;
     let pool = spec.pool.clone();
-    let answer = claims::create::create(
+    let bound = claims::create::create(
         conn,
         app,
         actor,
@@ -365,10 +367,6 @@ async fn plan_claim(
         raw,
     )
     .await?;
-    let node = answer.body["status"]["node"]
-        .as_str()
-        .unwrap_or_default()
-        .to_owned();
     let pools: Vec<_> = db::objects::find(conn, "pool", &pool)
         .await?
         .into_iter()
@@ -380,7 +378,7 @@ async fn plan_claim(
         diff::of(None, &json!({ "spec": object.spec })),
     );
     let gates = reach::gates(conn, &pools).await?;
-    let nodes = vec![node];
+    let nodes = vec![bound.node];
     // In this transaction the claim is there.
     let findings = fit::held(conn, &nodes, Onto::Image).await?;
     let effect = Effect::Reinstall.to_string();
