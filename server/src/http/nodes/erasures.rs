@@ -5,7 +5,7 @@ use muster_core::lifecycle::state::Wish;
 use serde_json::json;
 use sqlx::PgConnection;
 
-use super::actions::{self, Asked};
+use super::wishes::{self, ActionRequest};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
@@ -25,7 +25,7 @@ pub(super) async fn request_approval(
     app: &App,
     actor: &Actor,
     node: &LockedNode,
-    request: Asked<'_>,
+    request: ActionRequest<'_>,
 ) -> Result<Option<PendingApproval>, Error> {
     let pool = match db::claims::find_bound(conn, node.id).await? {
         Some(claim) => Some((
@@ -95,13 +95,13 @@ pub(in crate::http) async fn begin_approved(
         name: row.requested_by.clone(),
         ..approver.clone()
     };
-    let request = Asked {
+    let request = ActionRequest {
         wish: requested_wish(row)?,
         reason: row.reason.as_deref(),
         until: None,
         suite: None,
     };
-    actions::write_wish(conn, app, &requester, node, request).await
+    wishes::write_wish(conn, app, &requester, node, request).await
 }
 
 /// The action that a row requests.

@@ -280,13 +280,13 @@ async fn plan_node(
     );
     let draft: Draft<NodeSpec> = document::typed(&raw)?;
     let accepted = draft.spec.accept;
-    let answer =
-        nodes::write::write(app, conn, actor, (&object.name, before), draft, raw.clone()).await?;
+    let written =
+        nodes::write::write(app, conn, actor, &object.name, before, draft, raw.clone()).await?;
     let differences = diff::of(was.as_ref(), &raw);
     let relabelled = differences
         .iter()
         .any(|difference| difference.pointer.starts_with("/labels"));
-    let changed = answer.body["generation"].as_i64() != generation;
+    let changed = written.change != nodes::write::Change::None;
     let (effect, begins) = match generation {
         // It is inspected at once, in the live image.
         None if accepted => (Effect::Reboot, true),
