@@ -56,13 +56,17 @@ async fn list_agents(
     };
     let mut conn = app.pool.acquire().await?;
     let site = find_site(&mut conn, &site).await?;
-    let only = (
-        vec![Term::equal("site", site.id.to_string())],
-        &Sight::new(),
-    );
-    paging::page(&mut conn, &AGENTS, &query, only, load, |agent: &Agent| {
-        (agent.id, agent.name.as_str())
-    })
+    let only = vec![Term::equal("site", site.id.to_string())];
+    let sight = Sight::new();
+    paging::page(
+        &mut conn,
+        &AGENTS,
+        &query,
+        only,
+        &sight,
+        load,
+        |agent: &Agent| (agent.id, agent.name.as_str()),
+    )
     .await
 }
 
@@ -111,7 +115,7 @@ async fn enrol_agent(
         let (name, until) = (request.name.as_str(), now + TOKEN_LASTS);
         let id = db::enrolments::insert(conn, site.id, name, &minted.hash, now, until).await?;
         let summary = format!("agent {} enrolled for {}", request.name, site.name);
-        record(conn, &app, &actor, ("agent.enrolled", summary), &site).await?;
+        record(conn, &app, &actor, "agent.enrolled", summary, &site).await?;
         let row = db::agents::list(conn, Some(&[site.id.0]))
             .await?
             .into_iter()
@@ -153,7 +157,7 @@ async fn remove_agent(
         db::jobs::requeue_of(conn, agent.id).await?;
         db::agents::delete(conn, agent.id).await?;
         let summary = format!("agent {} of {} removed", agent.name, site.name);
-        record(conn, &app, &actor, ("agent.removed", summary), &site).await
+        record(conn, &app, &actor, "agent.removed", summary, &site).await
     })
     .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -163,7 +167,8 @@ async fn record(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
-    (kind, summary): (&'static str, String),
+    kind: &'static str,
+    summary: String,
     site: &ObjectRow,
 ) -> Result<(), Error> {
     let event = actor

@@ -1,5 +1,5 @@
-//! Alerts of Prometheus' Alertmanager: told on the nodes' timelines, and where a rule asks for it, the node is taken out of service. When one alert
-//! takes out many nodes at once it is not the nodes: a circuit breaker leaves the rest to a person.
+//! Alerts of Prometheus' Alertmanager: each alert is recorded on the node's timeline. A rule can request that the node is taken out of service. Where one
+//! alert takes out many nodes at once, the cause is not the nodes: a circuit breaker opens, and a person decides on the rest.
 
 use axum::extract;
 use jiff::{SignedDuration, Timestamp};
@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 use super::answer::Answer;
 use super::extract::Json;
 use super::idempotency::IdempotencyKey;
-use super::nodes::actions::{self, Asked};
+use super::nodes::wishes::{self, ActionRequest};
 use super::writing::{self, Effect};
 use crate::app::App;
 use crate::auth::Actor;
@@ -32,8 +32,8 @@ const MOST: usize = 1000;
 const WINDOW: SignedDuration = SignedDuration::from_secs(WINDOW_S);
 /// The label of a rule that asks for more than a line on the timeline, and its value.
 const ASKS: (&str, &str) = ("muster", "quarantine");
-/// Kept of what a rule says, in characters.
-const SAID: usize = 500;
+/// The longest kept text of a rule, in characters.
+const LONGEST_TEXT: usize = 500;
 
 /// The routes of alerts.
 pub fn router() -> OpenApiRouter<App> {
@@ -59,7 +59,7 @@ async fn report_alerts(
         db::alerts::one_at_a_time(conn).await?;
         let mut alerts = Vec::with_capacity(group.alerts.len());
         for alert in &group.alerts {
-            alerts.push(hear(conn, &app, &actor, alert).await?);
+            alerts.push(process_alert(conn, &app, &actor, alert).await?);
         }
         Answer::ok(&AlertsHeard { alerts }).map(Effect::Done)
     })
@@ -86,7 +86,7 @@ fn check(group: &AlertGroup) -> Result<(), Error> {
     }
 }
 
-/// What there is to say of one alert.
+/// The result of one alert.
 struct Became {
     outcome: AlertOutcome,
     because: Option<String>,
@@ -110,7 +110,8 @@ impl Became {
     }
 }
 
-async fn hear(
+/// Finds the node of an alert and handles the alert. An alert for an unknown node is answered, not refused.
+async fn process_alert(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
@@ -132,7 +133,7 @@ async fn hear(
     };
     let found = db::alerts::find_node(conn, key).await?;
     let named = found.clone().unwrap_or_else(|| key.to_owned());
-    // A node that somebody may not see does not exist for them.
+    // A node that the actor may not read is answered as unknown.
     match actor
         .need(
             conn,
@@ -161,8 +162,8 @@ async fn hear(
         return Ok(answer(None, Became::only(AlertOutcome::UnknownNode)));
     };
     let became = match alert.status {
-        AlertStatus::Firing => fires(conn, app, actor, &node, alert).await?,
-        AlertStatus::Resolved => ends(conn, app, actor, &node, alert).await?,
+        AlertStatus::Firing => handle_firing(conn, app, actor, &node, alert).await?,
+        AlertStatus::Resolved => handle_resolved(conn, app, actor, &node, alert).await?,
     };
     Ok(answer(Some(node.name), became))
 }
@@ -190,7 +191,8 @@ fn without_port(instance: &str) -> &str {
     }
 }
 
-fn kept<'a>(node: &LockedNode, alert: &'a Alert) -> NewAlert<'a> {
+/// The key of an alert in the database.
+fn alert_key<'a>(node: &LockedNode, alert: &'a Alert) -> NewAlert<'a> {
     NewAlert {
         node: node.id,
         fingerprint: &alert.fingerprint,
@@ -205,7 +207,8 @@ fn kept<'a>(node: &LockedNode, alert: &'a Alert) -> NewAlert<'a> {
     }
 }
 
-async fn ends(
+/// Ends an alert that was recorded before.
+async fn handle_resolved(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
@@ -213,25 +216,17 @@ async fn ends(
     alert: &Alert,
 ) -> Result<Became, Error> {
     let now = app.clock.now();
-    let kept = kept(node, alert);
-    if !db::alerts::end(conn, kept, now).await? {
+    let key = alert_key(node, alert);
+    if !db::alerts::end(conn, key, now).await? {
         return Ok(Became::only(AlertOutcome::Known));
     }
-    tell(
-        conn,
-        actor,
-        now,
-        (
-            "alert.resolved",
-            format!("{}: alert {} is over", node.name, kept.name),
-        ),
-        (node, alert),
-    )
-    .await?;
+    let summary = format!("{}: alert {} is over", node.name, key.name);
+    record(conn, actor, now, "alert.resolved", summary, node, alert).await?;
     Ok(Became::only(AlertOutcome::Noted))
 }
 
-async fn fires(
+/// Records an alert, and takes the node out of service where the rule requests that.
+async fn handle_firing(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
@@ -239,19 +234,19 @@ async fn fires(
     alert: &Alert,
 ) -> Result<Became, Error> {
     let now = app.clock.now();
-    let kept = kept(node, alert);
-    let before = db::alerts::find(conn, kept).await?;
-    // One that could not take its node out then is tried again; whatever else became of it stays.
+    let key = alert_key(node, alert);
+    let before = db::alerts::find(conn, key).await?;
+    // An alert that was refused is tried again. Every other outcome is final.
     if before.as_deref().is_some_and(|became| became != "refused") {
         return Ok(Became::only(AlertOutcome::Known));
     }
-    let said = said(alert);
+    let text = describe_alert(alert);
     let became = match alert
         .labels
         .get(ASKS.0)
         .is_some_and(|value| value == ASKS.1)
     {
-        true => take_out(conn, app, actor, (node, &kept), &said).await?,
+        true => take_out(conn, app, actor, node, key.name, &text).await?,
         false => Became::only(AlertOutcome::Noted),
     };
     let (word, kind) = match became.outcome {
@@ -262,35 +257,29 @@ async fn fires(
             ("noted", "alert.firing")
         }
     };
-    db::alerts::set(conn, kept, word, now).await?;
+    db::alerts::set(conn, key, word, now).await?;
     if before.as_deref() != Some(word) {
         let because = became
             .because
             .as_deref()
             .map(|why| format!("; {why}"))
             .unwrap_or_default();
-        tell(
-            conn,
-            actor,
-            now,
-            (kind, format!("{}: alert {said}{because}", node.name)),
-            (node, alert),
-        )
-        .await?;
+        let summary = format!("{}: alert {text}{because}", node.name);
+        record(conn, actor, now, kind, summary, node, alert).await?;
     }
     Ok(became)
 }
 
-/// Takes the node out, unless so many were by the same alert that it is not the node.
+/// Takes the node out of service. Where the same alert took out too many nodes within the hour, opens the circuit breaker instead.
 async fn take_out(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
-    (node, kept): (&LockedNode, &NewAlert<'_>),
-    said: &str,
+    node: &LockedNode,
+    name: &str,
+    text: &str,
 ) -> Result<Became, Error> {
-    let now = app.clock.now();
-    // A node that is worked on stops answering, too. Whoever has it in hand is not interrupted; where the alert still fires afterwards, it is heard then.
+    // A node under work may stop answering too, and its work is not interrupted. An alert that still fires afterwards is handled then.
     if ![State::InService, State::Available]
         .iter()
         .any(|state| state.as_str() == node.state)
@@ -301,37 +290,17 @@ async fn take_out(
         );
         return Ok(Became::because(AlertOutcome::Refused, why));
     }
-    let signature = format!("alert:{}", kept.name);
-    // What a person has looked at is forgotten.
-    let since = db::breakers::find_reset(conn, &signature)
-        .await?
-        .map_or(now - WINDOW, |reset| reset.max(now - WINDOW));
-    let (taken, serving) = db::alerts::taken_out(conn, kept.name, since).await?;
-    let too_many = taken >= i64::from(most(u32::try_from(serving).unwrap_or(u32::MAX)));
-    // The nodes that opened it may be out for longer than an hour by now: it holds until its own end.
-    if too_many || db::breakers::is_open(conn, &signature, now).await? {
-        let why = match too_many {
-            true => format!(
-                "{} took out {taken} nodes within the hour: it is not taken out, for that is more than chance; quarantine it if it is the node",
-                kept.name
-            ),
-            false => {
-                format!(
-                    "the breaker of {signature} is open: it is not taken out; quarantine it if it is the node"
-                )
-            }
-        };
-        db::breakers::open(conn, &signature, &why, Some(now + WINDOW), now).await?;
+    if let Some(why) = check_breaker(conn, name, app.clock.now()).await? {
         return Ok(Became::because(AlertOutcome::HeldBack, why));
     }
-    let reason = format!("alert {said}");
-    let asked = Asked {
+    let reason = format!("alert {text}");
+    let request = ActionRequest {
         wish: Wish::Quarantine,
         reason: Some(&reason),
         until: None,
         suite: None,
     };
-    match actions::write_wish(conn, app, actor, node, asked).await {
+    match wishes::write_wish(conn, app, actor, node, request).await {
         Ok(operation) => Ok(Became {
             operation: Some(operation),
             ..Became::only(AlertOutcome::Quarantined)
@@ -343,8 +312,37 @@ async fn take_out(
     }
 }
 
+/// Why an alert may take out no further node: its breaker is open, or opens now.
+async fn check_breaker(
+    conn: &mut PgConnection,
+    name: &str,
+    now: Timestamp,
+) -> Result<Option<String>, Error> {
+    let signature = format!("alert:{name}");
+    // Nodes that were taken out before a person reset the breaker count no longer.
+    let since = db::breakers::find_reset(conn, &signature)
+        .await?
+        .map_or(now - WINDOW, |reset| reset.max(now - WINDOW));
+    let (taken, serving) = db::alerts::taken_out(conn, name, since).await?;
+    let too_many = taken >= i64::from(most(u32::try_from(serving).unwrap_or(u32::MAX)));
+    // The breaker stays open until its own end, even where the nodes that opened it were taken out more than an hour ago.
+    if !too_many && !db::breakers::is_open(conn, &signature, now).await? {
+        return Ok(None);
+    }
+    let why = match too_many {
+        true => format!(
+            "{name} took out {taken} nodes within the hour: it is not taken out, for that is more than chance; quarantine it if it is the node"
+        ),
+        false => format!(
+            "the breaker of {signature} is open: it is not taken out; quarantine it if it is the node"
+        ),
+    };
+    db::breakers::open(conn, &signature, &why, Some(now + WINDOW), now).await?;
+    Ok(Some(why))
+}
+
 /// `GpuXid79: GPU 3 has fallen off the bus`.
-fn said(alert: &Alert) -> String {
+fn describe_alert(alert: &Alert) -> String {
     let name = alert
         .labels
         .get("alertname")
@@ -353,23 +351,26 @@ fn said(alert: &Alert) -> String {
         .iter()
         .find_map(|word| alert.annotations.get(*word));
     let text = text
-        .map(|text| format!(": {}", cut(text, SAID)))
+        .map(|text| format!(": {}", cut(text, LONGEST_TEXT)))
         .unwrap_or_default();
     format!("{}{text}", cut(name, 200))
 }
 
-async fn tell(
+/// Writes an event of an alert into the node's history.
+async fn record(
     conn: &mut PgConnection,
     actor: &Actor,
     now: Timestamp,
-    (kind, summary): (&'static str, String),
-    (node, alert): (&LockedNode, &Alert),
+    kind: &'static str,
+    summary: String,
+    node: &LockedNode,
+    alert: &Alert,
 ) -> Result<(), Error> {
     let labels: serde_json::Map<_, _> = alert
         .labels
         .iter()
         .take(64)
-        .map(|(name, value)| (cut(name, 200).to_owned(), json!(cut(value, SAID))))
+        .map(|(name, value)| (cut(name, 200).to_owned(), json!(cut(value, LONGEST_TEXT))))
         .collect();
     let detail =
         json!({ "fingerprint": alert.fingerprint, "starts_at": alert.starts_at, "labels": labels });

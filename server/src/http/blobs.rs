@@ -76,7 +76,7 @@ async fn put_blob(
     let target = place(&app, digest);
     match fs::metadata(&target).await {
         Ok(found) => {
-            record(&app, &actor, (digest, found.len()), Came::Before).await?;
+            record(&app, &actor, digest, found.len(), Came::Before).await?;
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -101,23 +101,24 @@ async fn put_blob(
         let folder = File::open(&folder).await.map_err(Error::internal)?;
         folder.sync_all().await.map_err(Error::internal)?;
     }
-    record(&app, &actor, (digest, size), Came::Now).await?;
+    record(&app, &actor, digest, size, Came::Now).await?;
     Ok(StatusCode::CREATED.into_response())
 }
 
-/// When the bytes of a blob came.
+/// When the bytes of a blob arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Came {
     Now,
-    /// With a request that was cut short, or beside the server: it is told by the first who sends them again.
+    /// By a request that was cut short, or by another way than the API. The next upload of the same bytes records the blob.
     Before,
 }
 
-/// Writes down that a blob is here, with its event. The file comes first: what the history tells of is there, and nobody was answered before it tells.
+/// Records a stored blob, with its event. The file is on disk before the record, and the record is committed before the answer.
 async fn record(
     app: &App,
     actor: &Actor,
-    (digest, size): (Digest, u64),
+    digest: Digest,
+    size: u64,
     came: Came,
 ) -> Result<(), Error> {
     let now = app.clock.now();

@@ -48,12 +48,12 @@ async fn list_breakers(
             .collect())
     };
     let mut conn = app.pool.acquire().await?;
-    let all = (Vec::new(), &Sight::new());
     paging::page(
         &mut conn,
         &filter::breakers(now),
         &query,
-        all,
+        Vec::new(),
+        &Sight::new(),
         load,
         |breaker: &Breaker| (breaker.id, ""),
     )

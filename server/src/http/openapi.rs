@@ -130,7 +130,7 @@ pub fn complete(description: &OpenApi) -> Value {
     close_tagged(&mut document["components"]["schemas"]);
     for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
         for (method, operation) in item.as_object_mut().into_iter().flatten() {
-            complete_operation(path, method, operation, (&examples, &answers));
+            complete_operation(path, method, operation, &examples, &answers);
         }
     }
     let shown = answers
@@ -208,7 +208,8 @@ fn complete_operation(
     path: &str,
     method: &str,
     operation: &mut Value,
-    (examples, answers): (&Value, &Map<String, Value>),
+    examples: &Value,
+    answers: &Map<String, Value>,
 ) {
     let writes = !matches!(method, "get" | "head");
     let body = operation.get("requestBody").is_some();

@@ -121,10 +121,16 @@ async fn list_operations(
         let rows = db::operations::list_by_id(conn, ids).await?;
         views(conn, rows).await
     };
-    let only = (only, &actor.sight());
-    paging::page(&mut conn, &OPERATIONS, &query, only, load, |operation| {
-        (operation.id, "")
-    })
+    let sight = actor.sight();
+    paging::page(
+        &mut conn,
+        &OPERATIONS,
+        &query,
+        only,
+        &sight,
+        load,
+        |operation| (operation.id, ""),
+    )
     .await
 }
 

@@ -111,8 +111,8 @@ impl ListQuery {
     }
 }
 
-/// A page of a list of `db/filter`: what fits the filter and `also` and lies in `sight`, in the order that was asked for. `load` brings the rows of
-/// these ids, in any order, and `key` says of each its id and name.
+/// A page of a list of `db/filter`: the rows that match the filter and `also` and lie in `sight`, in the requested order. `load` loads the rows with
+/// the ids of the page, in any order; `key` returns the id and the name of a row.
 ///
 /// # Errors
 /// 400 and 422 for what cannot be asked for; otherwise when the database fails.
@@ -120,7 +120,8 @@ pub async fn page<T: Serialize>(
     conn: &mut PgConnection,
     list: &List,
     query: &ListQuery,
-    (also, sight): (Vec<Term>, &Sight),
+    also: Vec<Term>,
+    sight: &Sight,
     load: impl AsyncFnOnce(&mut PgConnection, &[Uuid]) -> Result<Vec<T>, Error>,
     key: impl Fn(&T) -> (Uuid, &str),
 ) -> Result<Answer, Error> {

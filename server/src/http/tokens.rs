@@ -1,4 +1,4 @@
-//! Tokens of machines: made by an admin, shown once, revoked at once.
+//! Tokens of machines: the secret is shown once, and a revocation takes effect immediately.
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
@@ -59,10 +59,17 @@ async fn list_tokens(
     };
     let list = filter::tokens(app.clock.now());
     let mut conn = app.pool.acquire().await?;
-    let only = (own.into_iter().collect(), &Sight::new());
-    paging::page(&mut conn, &list, &query, only, load, |token: &Token| {
-        (token.id, token.name.as_str())
-    })
+    let only = own.into_iter().collect();
+    let sight = Sight::new();
+    paging::page(
+        &mut conn,
+        &list,
+        &query,
+        only,
+        &sight,
+        load,
+        |token: &Token| (token.id, token.name.as_str()),
+    )
     .await
 }
 
@@ -79,6 +86,32 @@ async fn create_token(
     idempotency: IdempotencyKey,
     Json(request): Json<CreateToken>,
 ) -> Result<Answer, Error> {
+    allow(&actor, &request)?;
+    let now = app.clock.now();
+    let minted = tokens::mint(Some(&app.keys.tokens));
+    let row = NewToken {
+        id: minted.id,
+        name: request.name.to_string(),
+        mac: minted.mac,
+        role: request.role.as_str(),
+        created_at: now,
+        expires_at: now + SignedDuration::from_secs(i64::from(request.expires_in_s)),
+    };
+    writing::once(&app, &actor, idempotency, &request, async |conn| {
+        insert(conn, &actor, &row, &request).await?;
+        let made = CreatedToken {
+            token: created(&actor, &row, &request),
+            secret: minted.secret.clone(),
+        };
+        Ok(Effect::Secret(
+            Answer::ok(&made)?.status(StatusCode::CREATED),
+        ))
+    })
+    .await
+}
+
+/// Checks that the actor may make this token: its lifetime, its role and its limit of releases.
+fn allow(actor: &Actor, request: &CreateToken) -> Result<(), Error> {
     if !(60..=LONGEST_S).contains(&request.expires_in_s) {
         return Err(Error::unprocessable(
             "/expires_in_s",
@@ -94,7 +127,7 @@ async fn create_token(
         );
         return Err(Error::Forbidden(detail));
     }
-    // Else whoever is held to some releases in an hour would give themselves a token for more.
+    // An actor with a limit of releases must not get a higher limit through a token.
     let is_admin = actor.is_person() && actor.holding.includes(Role::Admin, &Scope::default());
     if let Some(most) = actor
         .releases_per_hour
@@ -106,58 +139,48 @@ async fn create_token(
         );
         return Err(Error::Forbidden(detail));
     }
-    let now = app.clock.now();
-    let minted = tokens::mint(Some(&app.keys.tokens));
-    let row = NewToken {
-        id: minted.id,
-        name: request.name.to_string(),
-        mac: minted.mac,
-        role: request.role.as_str(),
-        created_at: now,
-        expires_at: now + SignedDuration::from_secs(i64::from(request.expires_in_s)),
-    };
-    let releases_per_hour = i32::try_from(request.releases_per_hour).unwrap_or(i32::MAX);
+    Ok(())
+}
+
+/// Writes a token with its owner and its event. Fails where the token would outlive the token that makes it.
+async fn insert(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    row: &NewToken,
+    request: &CreateToken,
+) -> Result<(), Error> {
+    if let Some(maker) = actor.token {
+        check_lifetime(conn, maker, row).await?;
+    }
     let owner = Owner {
         person: &actor.person,
         made_by: actor.token,
         scope: &request.scope,
-        releases_per_hour,
+        releases_per_hour: i32::try_from(request.releases_per_hour).unwrap_or(i32::MAX),
     };
-    writing::once(&app, &actor, idempotency, &request, async |conn| {
-        if let Some(maker) = actor.token {
-            outlived_by(conn, maker, &row).await?;
-        }
-        db::tokens::insert(conn, &row).await?;
-        db::tokens::set_owner(conn, row.id, owner).await?;
-        let summary = format!("token {} made with the role {}", row.name, row.role);
-        let event = actor.event(now, "token.created", None, summary);
-        db::events::insert(
-            conn,
-            event.with(json!({ "token": row.id, "made_by": actor.token })),
-        )
-        .await?;
-        let token = Token {
-            id: row.id.0,
-            name: row.name.clone(),
-            role: request.role,
-            scope: request.scope.clone(),
-            created_at: row.created_at,
-            expires_at: row.expires_at,
-            last_used: None,
-            revoked_at: None,
-            releases_per_hour: Some(request.releases_per_hour),
-            made_by: actor.token.map(|maker| maker.0),
-            generation: FIRST,
-        };
-        let made = CreatedToken {
-            token,
-            secret: minted.secret.clone(),
-        };
-        Ok(Effect::Secret(
-            Answer::ok(&made)?.status(StatusCode::CREATED),
-        ))
-    })
-    .await
+    db::tokens::insert(conn, row).await?;
+    db::tokens::set_owner(conn, row.id, owner).await?;
+    let summary = format!("token {} made with the role {}", row.name, row.role);
+    let event = actor.event(row.created_at, "token.created", None, summary);
+    let detail = json!({ "token": row.id, "made_by": actor.token });
+    db::events::insert(conn, event.with(detail)).await
+}
+
+/// A token that was made just now, as the answer shows it.
+fn created(actor: &Actor, row: &NewToken, request: &CreateToken) -> Token {
+    Token {
+        id: row.id.0,
+        name: row.name.clone(),
+        role: request.role,
+        scope: request.scope.clone(),
+        created_at: row.created_at,
+        expires_at: row.expires_at,
+        last_used: None,
+        revoked_at: None,
+        releases_per_hour: Some(request.releases_per_hour),
+        made_by: actor.token.map(|maker| maker.0),
+        generation: FIRST,
+    }
 }
 
 /// A token, without its secret: one's own, and anybody's for who may see them. Its ETag is always `"1"`.
@@ -174,7 +197,7 @@ async fn get_token(
     let row = db::tokens::find_named(&mut *app.pool.acquire().await?, &key)
         .await?
         .ok_or_else(missing)?;
-    match is_of(&row, &actor) || actor.holding.everywhere("token.read") {
+    match is_own(&row, &actor) || actor.holding.everywhere("token.read") {
         true => Ok(Answer::ok(&token(row)?)?.etag(FIRST)),
         false => Err(missing()),
     }
@@ -197,7 +220,7 @@ async fn revoke_token(
         let row = db::tokens::find_named(conn, &key)
             .await?
             .ok_or_else(missing)?;
-        if !is_of(&row, &actor) && !actor.holding.everywhere("token.revoke") {
+        if !is_own(&row, &actor) && !actor.holding.everywhere("token.revoke") {
             return Err(missing());
         }
         preconditions.allow_removal(FIRST)?;
@@ -222,8 +245,8 @@ async fn revoke_token(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Refuses a token that would outlive the one that makes it.
-async fn outlived_by(
+/// Refuses a token that would outlive the token that makes it.
+async fn check_lifetime(
     conn: &mut PgConnection,
     maker: TokenId,
     made: &NewToken,
@@ -244,8 +267,8 @@ async fn outlived_by(
     ))
 }
 
-/// Whether they made it, or are it.
-fn is_of(row: &TokenRow, actor: &Actor) -> bool {
+/// Whether the actor made the token, or uses it.
+fn is_own(row: &TokenRow, actor: &Actor) -> bool {
     row.person.as_deref() == Some(&*actor.person) || actor.token == Some(row.id)
 }
 

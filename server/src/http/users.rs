@@ -49,10 +49,16 @@ async fn list_users(
             .collect()
     };
     let mut conn = app.pool.acquire().await?;
-    let all = (Vec::new(), &Sight::new());
-    paging::page(&mut conn, &USERS, &query, all, load, |user: &User| {
-        (user.id, user.name.as_str())
-    })
+    let sight = Sight::new();
+    paging::page(
+        &mut conn,
+        &USERS,
+        &query,
+        Vec::new(),
+        &sight,
+        load,
+        |user: &User| (user.id, user.name.as_str()),
+    )
     .await
 }
 

@@ -106,12 +106,12 @@ async fn list_waivers(
             .map(|row| object(row, now))
             .collect()
     };
-    let only = (only, &Sight::new());
     paging::page(
         &mut conn,
         &filter::waivers(now),
         &query,
         only,
+        &Sight::new(),
         load,
         |waiver: &Waiver| (waiver.id, ""),
     )
@@ -137,7 +137,7 @@ async fn create_waiver(
             .need(conn, "waiver.create", Named { kind, key: name })
             .await?;
         let at = find(conn, kind, name).await?;
-        check_gate(conn, (kind, at), &request.gate).await?;
+        check_gate(conn, kind, at, &request.gate).await?;
         let waiver = NewWaiver {
             id: Uuid::now_v7(),
             node: (kind == "node").then_some(at),
@@ -162,7 +162,7 @@ async fn create_waiver(
         let row = row.ok_or_else(|| {
             Error::internal(anyhow::anyhow!("a waiver that was just written is gone"))
         })?;
-        let summary = format!("{} asks for {}: {}", actor.name, told(&row), row.reason);
+        let summary = format!("{} asks for {}: {}", actor.name, describe(&row), row.reason);
         db::events::insert(conn, event(&app, &actor, "waiver.asked", &row, summary)).await?;
         Ok(Effect::Done(
             Answer::ok(&object(row, now)?)?.status(StatusCode::CREATED),
@@ -207,13 +207,13 @@ async fn end_waiver(
     let now = app.clock.now();
     writing::write(&app, &actor, async |conn| {
         let row = db::waivers::lock(conn, id).await?.ok_or_else(missing)?;
-        let (kind, name) = whereabouts(&row);
+        let (kind, name) = covered_place(&row);
         actor
             .need(conn, "waiver.create", Named { kind, key: name })
             .await?;
         preconditions.allow_removal(FIRST)?;
         if db::waivers::end(conn, id, &actor.name, now).await? {
-            let summary = format!("{} ended {}", actor.name, told(&row));
+            let summary = format!("{} ended {}", actor.name, describe(&row));
             db::events::insert(conn, event(&app, &actor, "waiver.ended", &row, summary)).await?;
         }
         let row = db::waivers::lock(conn, id).await?.ok_or_else(missing)?;
@@ -273,11 +273,12 @@ async fn find(conn: &mut PgConnection, kind: &str, name: &str) -> Result<Uuid, E
     found.ok_or_else(|| Error::NotFound(format!("{kind} {name:?}")))
 }
 
-/// Refuses a gate that the pool in question never runs: a waiver of a misspelt one would hold nothing back and help nobody. Of a rack, or of a node that no
-/// pool holds, it is not known which suites will be run.
+/// Refuses a gate that the pool never runs, because a waiver with a misspelt gate has no effect. For a rack, and for a node that no pool holds, the suites
+/// are unknown, so any gate is accepted.
 async fn check_gate(
     conn: &mut PgConnection,
-    (kind, at): (&str, Uuid),
+    kind: &str,
+    at: Uuid,
     gate: &str,
 ) -> Result<(), Error> {
     let pool = match kind {
@@ -292,7 +293,7 @@ async fn check_gate(
     if known.iter().any(|id| id == gate) {
         return Ok(());
     }
-    known.sort_by_key(|id| apart(id, gate));
+    known.sort_by_key(|id| edit_distance(id, gate));
     known.truncate(3);
     let detail = format!(
         "No suite of its pool has a gate {gate:?}. The nearest are: {}.",
@@ -301,8 +302,8 @@ async fn check_gate(
     Err(Error::unprocessable("/gate", "not_found", detail))
 }
 
-/// How many letters must be added, taken away or changed for one word to become the other (Levenshtein).
-fn apart(one: &str, other: &str) -> usize {
+/// The number of letters to add, remove or change between two words (Levenshtein).
+fn edit_distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (at, letter) in one.chars().enumerate() {
@@ -316,7 +317,8 @@ fn apart(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-fn whereabouts(row: &WaiverRow) -> (&'static str, &str) {
+/// The kind and the name of the place that the waiver covers.
+fn covered_place(row: &WaiverRow) -> (&'static str, &str) {
     let named = [
         ("node", &row.node_name),
         ("rack", &row.rack_name),
@@ -329,8 +331,8 @@ fn whereabouts(row: &WaiverRow) -> (&'static str, &str) {
 }
 
 /// `the waiver of gate disk.smart on node n1 until 2026-12-01 12:00 UTC`
-pub(super) fn told(row: &WaiverRow) -> String {
-    let (kind, name) = whereabouts(row);
+pub(super) fn describe(row: &WaiverRow) -> String {
+    let (kind, name) = covered_place(row);
     format!(
         "the waiver of gate {} on {kind} {name} until {}",
         row.gate,
@@ -389,7 +391,7 @@ pub fn object(row: WaiverRow, now: Timestamp) -> Result<Waiver, Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::apart;
+    use super::edit_distance;
 
     #[test]
     fn the_nearest_word_is_the_one_with_the_fewest_changes() {
@@ -399,8 +401,8 @@ mod tests {
             ("", "abc", 3),
             ("ab", "ba", 2),
         ] {
-            assert_eq!(apart(one, other), changes, "{one} {other}");
-            assert_eq!(apart(other, one), changes, "{other} {one}");
+            assert_eq!(edit_distance(one, other), changes, "{one} {other}");
+            assert_eq!(edit_distance(other, one), changes, "{other} {one}");
         }
     }
 }

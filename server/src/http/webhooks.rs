@@ -62,15 +62,13 @@ async fn list_webhook_deliveries(
             .map(object)
             .collect())
     };
-    let only = (
-        vec![Term::equal("webhook", webhook.id.to_string())],
-        &Sight::new(),
-    );
+    let only = vec![Term::equal("webhook", webhook.id.to_string())];
     paging::page(
         &mut conn,
         &DELIVERIES,
         &query,
         only,
+        &Sight::new(),
         load,
         |delivery: &Delivery| (delivery.id, ""),
     )
@@ -97,7 +95,8 @@ async fn test_webhook(
             conn,
             &actor,
             &webhook,
-            ("webhook.tested", "is tested"),
+            "webhook.tested",
+            "is tested",
             row,
         )
         .await
@@ -141,7 +140,8 @@ async fn redeliver_event(
             conn,
             &actor,
             &webhook,
-            ("webhook.redelivered", "is told something once more"),
+            "webhook.redelivered",
+            "is told something once more",
             row,
         )
         .await
@@ -163,7 +163,7 @@ async fn resume_webhook(
     writing::once(&app, &actor, idempotency, &(), async |conn| {
         let webhook = locked(conn, &name).await?;
         db::webhooks::start(conn, webhook.id, app.clock.now()).await?;
-        record(&app, conn, &actor, &webhook, ("webhook.resumed", "goes on")).await?;
+        record(&app, conn, &actor, &webhook, "webhook.resumed", "goes on").await?;
         read::answer::<WebhookSpec>(&app, conn, webhook)
             .await
             .map(Effect::Done)
@@ -186,7 +186,8 @@ async fn queue(
     conn: &mut PgConnection,
     actor: &Actor,
     webhook: &ObjectRow,
-    told: (&'static str, &str),
+    kind: &'static str,
+    verb: &str,
     row: DeliveryRow,
 ) -> Result<Effect, Error> {
     if db::webhooks::list_queued(conn, webhook.id).await?.len() >= QUEUED {
@@ -196,7 +197,7 @@ async fn queue(
         ));
     }
     db::webhooks::insert_delivery(conn, webhook.id, &row, KEPT).await?;
-    record(app, conn, actor, webhook, told).await?;
+    record(app, conn, actor, webhook, kind, verb).await?;
     let answer = Answer::ok(&object(row))?.status(StatusCode::CREATED);
     Ok(Effect::Done(answer.location(format!(
         "/v1/webhooks/{}/deliveries",
@@ -209,7 +210,8 @@ async fn record(
     conn: &mut PgConnection,
     actor: &Actor,
     webhook: &ObjectRow,
-    (kind, verb): (&'static str, &str),
+    kind: &'static str,
+    verb: &str,
 ) -> Result<(), Error> {
     let event = actor.event(
         app.clock.now(),

@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::db::approvals::ApprovalRow;
 use crate::error::Error;
-use crate::http::approvals::{Decision, decide};
+use crate::http::approvals::decide::{Decision, decide};
 use crate::http::claims::undo;
 use crate::http::extract::Path;
 use crate::http::idempotency::IdempotencyKey;

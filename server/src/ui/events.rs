@@ -80,7 +80,7 @@ pub(super) async fn list_events(
     let before = query.before.unwrap_or(i64::MAX);
     let Found { mut rows, at } =
         db::seen::list_before(&mut conn, &filter, &actor.sight(), before, limit).await?;
-    // Where not all was looked at, what is before it is another page.
+    // The next page begins after the last shown row, or where the search stopped.
     let at = rows.get(ROWS).map_or(at, |_| rows[ROWS - 1].seq);
     rows.truncate(ROWS);
     let ids: Vec<NodeId> = rows.iter().filter_map(|row| row.node).collect();
@@ -88,43 +88,59 @@ pub(super) async fn list_events(
         .await?
         .into_iter()
         .collect();
-    let asked = [("node", wanted), ("topics", named)];
-    let asked: Vec<_> = asked
-        .into_iter()
-        .filter(|(_, value)| !value.is_empty())
-        .collect();
-    let part: String = asked
-        .iter()
-        .map(|(name, value)| format!("{name}={}&", format::escape(value)))
-        .collect();
-    let next = if at > 1 {
-        format!("/events?{part}before={at}")
-    } else {
-        String::new()
-    };
+    let links = Links::of(wanted, named);
     let newest = query.before.is_none();
-    let flags: String = asked
-        .iter()
-        .map(|(name, value)| format!(" --{name} {}", format::shell(value)))
-        .collect();
-    let cli = format!("muster event list{flags}");
-    let path = match part.trim_end_matches('&') {
-        "" => "/v1/events".to_owned(),
-        part => format!("/v1/events?{part}"),
-    };
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Events, "Events")
-            .by_hand(cli, &path)
+            .by_hand(links.command, &links.path)
             .live(if newest { Live::Any } else { Live::Never }),
         rows: rows
             .into_iter()
             .map(|row| line(row, &names, visit.now))
             .collect(),
+        next: if at > 1 {
+            format!("/events?{}before={at}", links.query)
+        } else {
+            String::new()
+        },
         node: query.node,
         topics: query.topics,
-        next,
         newest,
     })
+}
+
+/// The same list by other ways: the query of the next page, the command and the path of the API.
+struct Links {
+    /// `node=n1&topics=claim&`; empty without a filter.
+    query: String,
+    command: String,
+    path: String,
+}
+
+impl Links {
+    fn of(node: &str, topics: &str) -> Self {
+        let filters: Vec<_> = [("node", node), ("topics", topics)]
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .collect();
+        let query: String = filters
+            .iter()
+            .map(|(name, value)| format!("{name}={}&", format::escape(value)))
+            .collect();
+        let flags: String = filters
+            .iter()
+            .map(|(name, value)| format!(" --{name} {}", format::shell(value)))
+            .collect();
+        let path = match query.trim_end_matches('&') {
+            "" => "/v1/events".to_owned(),
+            query => format!("/v1/events?{query}"),
+        };
+        Self {
+            query,
+            command: format!("muster event list{flags}"),
+            path,
+        }
+    }
 }
 
 fn line(row: EventRow, names: &BTreeMap<NodeId, String>, now: Timestamp) -> Row {

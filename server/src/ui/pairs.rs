@@ -5,8 +5,9 @@ use askama_web::WebTemplate;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use http::StatusCode;
-use muster_api::pairs::{MOST, RunPairs};
+use muster_api::pairs::{MOST, PairEnd, PairRun, RunPairs};
 use serde::Deserialize;
+use sqlx::PgConnection;
 
 use super::format;
 use super::frame::{Frame, Live, Section, Visit};
@@ -16,7 +17,7 @@ use crate::auth::Actor;
 use crate::db;
 use crate::error::Error;
 use crate::http::extract::Path;
-use crate::http::pairs::{begin_run, foresee};
+use crate::http::pairs::{begin_run, preview_run};
 
 /// Suites that can be chosen from.
 const SUITES: i64 = 100;
@@ -75,54 +76,38 @@ pub(super) async fn measure_pairs(
         .await?
         .ok_or_else(missing)?
         .name;
-    let suites = db::objects::list(&mut conn, "suite", &actor.sight(), SUITES).await?;
+    let suites = list_suites(&mut conn, &actor).await?;
     drop(conn);
-    let between = |spec: &serde_json::Value| {
-        spec["gates"]
-            .as_array()
-            .is_some_and(|gates| gates.iter().any(|gate| gate.get("peer").is_some()))
-    };
-    let named: Vec<String> = suites
-        .into_iter()
-        .filter(|row| between(&row.spec))
-        .map(|row| row.name)
-        .collect();
-    let asked = match body(&given, &named) {
+    let request = parse(&given, &suites);
+    let chosen = request.as_ref().map(|body| body.suite.clone());
+    let chosen = chosen.unwrap_or_default();
+    let preview = match request {
         Ok(body) if given.step == "measure" => match begin_run(&app, &actor, &pool, &body).await {
             Ok(id) => {
-                return Ok(
-                    Redirect::to(&format!("/pools/{}?run={id}", format::escape(&pool)))
-                        .into_response(),
-                );
+                let path = format!("/pools/{}?run={id}", format::escape(&pool));
+                return Ok(Redirect::to(&path).into_response());
             }
             Err(error) => Err(error),
         },
-        Ok(body) => foresee(&app, &actor, &pool, &body).await.map(Some),
+        Ok(body) => preview_run(&app, &actor, &pool, &body).await.map(Some),
         Err(error) => Err(error),
     };
-    let (status, refused, run) = match asked {
+    let (status, refused, run) = match preview {
         Ok(run) => (StatusCode::OK, String::new(), run),
         Err(error) => refusal(error).map(|(status, why)| (status, why, None))?,
     };
-    let suite = body(&given, &named)
-        .map(|body| body.suite)
-        .unwrap_or_default();
+    let title = format!("Measure the nodes of {pool}");
     let page = Page {
-        frame: Frame::new(
-            &visit,
-            &actor,
-            Section::Claims,
-            format!("Measure the nodes of {pool}"),
-        )
-        .by_hand(
-            format!("muster pool run-pairs {}", format::shell(&pool)),
-            &format!("/v1/pools/{}/pair-runs", format::escape(&pool)),
-        )
-        .live(Live::Never),
-        suites: named
+        frame: Frame::new(&visit, &actor, Section::Claims, title)
+            .by_hand(
+                format!("muster pool run-pairs {}", format::shell(&pool)),
+                &format!("/v1/pools/{}/pair-runs", format::escape(&pool)),
+            )
+            .live(Live::Never),
+        suites: suites
             .into_iter()
             .map(|name| Suite {
-                chosen: name == suite,
+                chosen: name == chosen,
                 name,
             })
             .collect(),
@@ -130,32 +115,46 @@ pub(super) async fn measure_pairs(
         most_there_is: MOST,
         rdma_device: given.rdma_device,
         refused,
-        plan: run.map(|run| {
-            let (left, taken): (Vec<_>, Vec<_>) = run
-                .ends
-                .into_iter()
-                .partition(|end| end.verdict == "left_out");
-            let why = |end: muster_api::pairs::PairEnd| {
-                format!("{}: {}", end.node, end.why.unwrap_or_default())
-            };
-            Foreseen {
-                taken: taken.into_iter().take(SHOWN).map(|end| end.node).collect(),
-                beyond: run.beyond,
-                left: left
-                    .into_iter()
-                    .take(SHOWN)
-                    .map(why)
-                    .map(|told| format::cut(&told, 300))
-                    .collect(),
-            }
-        }),
+        plan: run.map(foreseen),
         pool,
     };
     Ok((status, page).into_response())
 }
 
-/// What is asked for. Where no suite was chosen yet it is the shipped one, else the first.
-fn body(given: &Answers, suites: &[String]) -> Result<RunPairs, Error> {
+/// The names of the suites that have a gate between two nodes.
+async fn list_suites(conn: &mut PgConnection, actor: &Actor) -> Result<Vec<String>, Error> {
+    let rows = db::objects::list(conn, "suite", &actor.sight(), SUITES).await?;
+    let has_pair_gate = |spec: &serde_json::Value| {
+        spec["gates"]
+            .as_array()
+            .is_some_and(|gates| gates.iter().any(|gate| gate.get("peer").is_some()))
+    };
+    Ok(rows
+        .into_iter()
+        .filter(|row| has_pair_gate(&row.spec))
+        .map(|row| row.name)
+        .collect())
+}
+
+/// The nodes that a run would measure, and the nodes that it would leave out.
+fn foreseen(run: PairRun) -> Foreseen {
+    let (left, taken): (Vec<_>, Vec<_>) = run
+        .ends
+        .into_iter()
+        .partition(|end| end.verdict == "left_out");
+    let why = |end: PairEnd| {
+        let why = end.why.unwrap_or_default();
+        format::cut(&format!("{}: {why}", end.node), 300)
+    };
+    Foreseen {
+        taken: taken.into_iter().take(SHOWN).map(|end| end.node).collect(),
+        beyond: run.beyond,
+        left: left.into_iter().take(SHOWN).map(why).collect(),
+    }
+}
+
+/// The request of the form. Where no suite is chosen yet, the request names the shipped suite, or the first suite.
+fn parse(given: &Answers, suites: &[String]) -> Result<RunPairs, Error> {
     let typed = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
     let own = || {
         suites

@@ -132,13 +132,13 @@ pub(super) async fn show_pool(
     let run = match row {
         Some(row) => {
             let found = row.verdicts.as_ref().map(|json| json.0.clone());
-            let run = pairs::view(&mut conn, &pool.name, row).await?;
-            let measured = pairs::measured(&mut conn, &run, found.as_ref()).await?;
+            let run = pairs::view::load_run(&mut conn, &pool.name, row).await?;
+            let measured = pairs::view::load_pairs(&mut conn, &run, found.as_ref()).await?;
             Some(shown(run, measured, visit.now))
         }
         None => None,
     };
-    let replicas = replicas::standing(&mut conn, &pool)
+    let replicas = replicas::describe(&mut conn, &pool)
         .await?
         .map(|standing| counted(standing, visit.now));
     let name = format::shell(&pool.name);

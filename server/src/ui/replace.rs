@@ -71,7 +71,7 @@ pub(super) async fn replace_claim(
             Ok(plan) => (StatusCode::OK, String::new(), Some(plan)),
             Err(error) => refusal(error).map(|(status, why)| (status, why, None))?,
         };
-        return Ok((status, page(&visit, &actor, claim, given, (refused, plan))).into_response());
+        return Ok((status, page(&visit, &actor, claim, given, refused, plan)).into_response());
     }
     // An old page replaces nothing that it did not show.
     let (true, Some(generation)) = (given.typed.trim() == claim.node_name, given.generation) else {
@@ -80,20 +80,18 @@ pub(super) async fn replace_claim(
             claim.node_name
         );
         let shown = plan(&app, &actor, &id, &body).await.ok();
-        let page = page(&visit, &actor, claim, given, (why, shown));
+        let page = page(&visit, &actor, claim, given, why, shown);
         return Ok((StatusCode::UNPROCESSABLE_ENTITY, page).into_response());
     };
-    let asked = (
-        IdempotencyKey::none(),
-        Preconditions::generation(generation),
-    );
-    match replace(&app, &actor, &id, asked, &body).await {
+    let key = IdempotencyKey::none();
+    let preconditions = Preconditions::generation(generation);
+    match replace(&app, &actor, &id, key, preconditions, &body).await {
         Ok(_) => Ok(Redirect::to("/claims").into_response()),
         // What waits for a second person stands on the page of claims.
         Err(Error::SecondPerson { .. }) => Ok(Redirect::to("/claims").into_response()),
         Err(error) => {
             let (status, why) = refusal(error)?;
-            Ok((status, page(&visit, &actor, claim, given, (why, None))).into_response())
+            Ok((status, page(&visit, &actor, claim, given, why, None)).into_response())
         }
     }
 }
@@ -119,7 +117,8 @@ fn page(
     actor: &Actor,
     claim: ClaimRow,
     given: Answers,
-    (refused, plan): (String, Option<NodePlan>),
+    refused: String,
+    plan: Option<NodePlan>,
 ) -> Page {
     let path = format!("/v1/claims/{}", claim.name);
     let cli = format!("muster claim replace {}", claim.name);

@@ -52,18 +52,18 @@ pub(super) fn stale() -> Error {
     Error::conflict("stale_attempt", "Another attempt of this job is current.")
 }
 
-/// What an agent says of itself that it reads.
-fn said(headers: &HeaderMap) -> Option<&str> {
+/// The orders that an agent declares to read, from its header.
+fn declared_orders(headers: &HeaderMap) -> Option<&str> {
     headers
         .get(ORDERS)
         .map(|value| value.to_str().unwrap_or_default())
 }
 
-/// The steps whose orders it can read.
-fn readable(said: Option<&str>) -> Vec<String> {
+/// The steps whose orders the agent can read.
+fn readable_steps(declared: Option<&str>) -> Vec<String> {
     let steps = Step::ALL
         .iter()
-        .filter(|step| wire::orders::reads(said, orders::kind(**step)));
+        .filter(|step| wire::orders::reads(declared, orders::kind(**step)));
     steps.map(|step| step.as_str().to_owned()).collect()
 }
 
@@ -73,13 +73,13 @@ pub(super) async fn lease(
     headers: HeaderMap,
     Json(request): Json<LeaseJobs>,
 ) -> Result<Json<LeasedJobs>, Error> {
-    let said = said(&headers);
-    let steps = readable(said);
+    let declared = declared_orders(&headers);
+    let steps = readable_steps(declared);
     let deadline =
         tokio::time::Instant::now() + Duration::from_secs(request.wait_s.min(MAX_WAIT_S));
     loop {
         let woken = app.wake_agents.notified();
-        let jobs = lease_now(&app, &agent, &request, (said, &steps)).await?;
+        let jobs = lease_now(&app, &agent, &request, declared, &steps).await?;
         if !jobs.is_empty() || tokio::time::Instant::now() >= deadline {
             return Ok(Json(LeasedJobs { jobs }));
         }
@@ -92,11 +92,13 @@ pub(super) async fn lease(
     }
 }
 
+/// Leases the jobs that are ready, and builds their orders.
 async fn lease_now(
     app: &App,
     agent: &Agent,
     request: &LeaseJobs,
-    (said, steps): (Option<&str>, &[String]),
+    declared: Option<&str>,
+    steps: &[String],
 ) -> Result<Vec<Job>, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
@@ -120,9 +122,9 @@ async fn lease_now(
     .await?;
     db::jobs::show_leased(&mut tx, &rows, now).await?;
     tx.commit().await?;
-    // Built with nothing held: an answer that never arrives is what a lease's end is for.
+    // The orders are built without a lock. Where the answer is lost, the lease runs out and the job is leased again.
     let orders = stream::iter(rows)
-        .map(|row| order(app, row, said, now))
+        .map(|row| build_order(app, row, declared, now))
         .buffered(BUILDERS);
     let orders: Vec<Option<Job>> = orders.try_collect().await?;
     Ok(orders.into_iter().flatten().collect())
@@ -152,20 +154,20 @@ async fn hold_back(
     Ok(())
 }
 
-/// The order for a leased row, as its agent can read it; `None` when it cannot be built, which ends the step.
-async fn order(
+/// Builds the order for a leased row, in the form that its agent can read. Returns `None` where the order cannot be built, which ends the step.
+async fn build_order(
     app: &App,
     row: LeasedRow,
-    said: Option<&str>,
+    declared: Option<&str>,
     now: Timestamp,
 ) -> Result<Option<Job>, Error> {
     let built = orders::build(app, &mut *app.pool.acquire().await?, &row, now).await;
     match built {
         Ok(job) => Ok(Some(Job {
-            spec: wire::orders::readable(said, job.spec),
+            spec: wire::orders::readable(declared, job.spec),
             ..job
         })),
-        // Nothing is wrong with the order: the lease runs out, and the job is leased again.
+        // The database was unavailable, and the order is correct: the lease runs out, and the job is leased again.
         Err(error)
             if error
                 .chain()

@@ -202,7 +202,7 @@ impl Agent {
         epoch: i64,
         app: &App,
     ) -> Result<Standing, Error> {
-        self.admit(conn, epoch, (self.epoch, self.lease), app).await
+        self.admit(conn, epoch, self.epoch, self.lease, app).await
     }
 
     /// The same in a call that has waited: what it found is old.
@@ -215,7 +215,7 @@ impl Agent {
         let caller = db::agents::find_caller(conn, self.id, self.site, None)
             .await?
             .ok_or_else(removed)?;
-        self.admit(conn, epoch, (caller.agent.epoch, caller.lease), app)
+        self.admit(conn, epoch, caller.agent.epoch, caller.lease, app)
             .await
     }
 
@@ -228,14 +228,16 @@ impl Agent {
     ) -> Result<Standing, Error> {
         let current = db::agents::hold(conn, self.id).await?.ok_or_else(removed)?;
         let lease = db::agents::find_lease(conn, self.site).await?;
-        self.admit(conn, epoch, (current, lease), app).await
+        self.admit(conn, epoch, current, lease, app).await
     }
 
+    /// Compares the epoch of the call with the current epoch of the agent, renews the lease of the site, and returns what the agent may do.
     async fn admit(
         &self,
         conn: &mut PgConnection,
         epoch: i64,
-        (current, lease): (i64, SiteLease),
+        current: i64,
+        lease: SiteLease,
         app: &App,
     ) -> Result<Standing, Error> {
         if epoch != current {
@@ -250,7 +252,7 @@ impl Agent {
         {
             db::agents::seen(conn, self.id, now).await?;
         }
-        // It cannot have an answer of the future; only one of a server whose clock was put back says so.
+        // A time in the future means that the clock of the server was set back.
         let until = self.answered_at.unwrap_or(now).min(now) + SITE_LEASE;
         let times = LeaseTimes {
             now,

@@ -1,4 +1,4 @@
-//! What of a claim can be changed while it holds its node. The node is not touched by it.
+//! Changes a claim while the claim holds its node: `spec.hold` and `spec.wait_for`. The node does not change.
 
 use axum::extract::State;
 use muster_api::claims::{ClaimSpec, PatchClaim};
@@ -7,7 +7,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-use super::{release, view};
+use super::locked::{LockedClaim, over};
+use super::view;
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
@@ -40,7 +41,7 @@ pub(super) async fn patch_claim(
     Body(patch): Body,
 ) -> Result<Answer, Error> {
     writing::write(&app, &actor, async |conn| {
-        let (_, claim) = release::locked(conn, &key).await?;
+        let LockedClaim { claim, .. } = LockedClaim::lock(conn, &key).await?;
         preconditions.allow_write(Some(claim.generation))?;
         let mut raw = json!({ "spec": claim.spec });
         document::merge(&mut raw, &patch);
@@ -51,7 +52,7 @@ pub(super) async fn patch_claim(
     .await
 }
 
-/// Changes it inside the caller's transaction, which holds its node; whether anything differs.
+/// Changes a claim inside the caller's transaction, which has locked the node. Returns whether the spec differs.
 ///
 /// # Errors
 /// As [`patch_claim`] answers.
@@ -81,7 +82,7 @@ pub(in crate::http) async fn change(
         hold,
     };
     if !db::claims::set_spec(conn, claim.id, to, now).await? {
-        return Err(release::over(claim));
+        return Err(over(claim));
     }
     let what = match (claim.hold, hold) {
         (false, true) => "is held: nothing that happens by itself changes what its node runs",

@@ -1,4 +1,4 @@
-//! Binding a node to a pool: the node, its new assignment epoch, the claim, the operation and the event in one transaction.
+//! Binds a node to a pool: the node, its new assignment epoch, the claim, the operation and the event in one transaction.
 
 use axum::extract::State;
 use http::StatusCode;
@@ -24,7 +24,7 @@ use crate::http::extract::Document;
 use crate::http::idempotency::IdempotencyKey;
 use crate::http::writing::{self, Effect};
 
-/// A node that looked free may have been taken between look and lock; more rounds than this mean a storm, and the caller tries again.
+/// How often a free node is looked up and locked. Another transaction may claim the node in between; beyond this number the caller must retry.
 const ROUNDS: usize = 20;
 
 /// Binds a node to a pool: the one that is named, or any available one that fits.
@@ -44,14 +44,24 @@ pub(super) async fn create_claim(
     }: Document<CreateClaim>,
 ) -> Result<Answer, Error> {
     writing::once(&app, &actor, idempotency, &request, async |conn| {
-        create(conn, &app, &actor, &request, raw)
-            .await
-            .map(Effect::Done)
+        let bound = create(conn, &app, &actor, &request, raw).await?;
+        let object = super::view::load(conn, &bound.claim.to_string()).await?;
+        let answer = Answer::ok(&object)?
+            .status(StatusCode::CREATED)
+            .etag(object.generation);
+        Ok(Effect::Done(answer.location(object.link)))
     })
     .await
 }
 
-/// Binds inside the caller's transaction.
+/// A claim that was created, and the name of its node.
+#[derive(Clone, Debug)]
+pub(in crate::http) struct Bound {
+    pub claim: ClaimId,
+    pub node: String,
+}
+
+/// Creates a claim inside the caller's transaction.
 ///
 /// # Errors
 /// As [`create_claim`] answers.
@@ -61,15 +71,15 @@ pub(in crate::http) async fn create(
     actor: &Actor,
     request: &CreateClaim,
     mut raw: Value,
-) -> Result<Answer, Error> {
+) -> Result<Bound, Error> {
     let pool = db::objects::find_for_reference(conn, "pool", &request.spec.pool).await?;
     let missing = || format!("There is no pool called {:?}.", request.spec.pool);
     let pool = pool.ok_or_else(|| Error::unprocessable("/spec/pool", "not_found", missing()))?;
-    both(conn, actor, "pool", &pool.name, missing).await?;
-    let profile = profile(conn, pool.id).await?;
+    allow_claiming(conn, actor, "pool", &pool.name, missing).await?;
+    let profile = find_profile(conn, pool.id).await?;
     let node = match (&request.spec.node, &request.spec.selector) {
-        (Some(name), None) => named(conn, ("/spec/node", name), profile).await?,
-        (None, Some(labels)) => any(
+        (Some(name), None) => lock_named(conn, "/spec/node", name, profile).await?,
+        (None, Some(labels)) => lock_any(
             conn,
             &Fits {
                 labels,
@@ -91,17 +101,17 @@ pub(in crate::http) async fn create(
         }
     };
     let missing = || "No node of yours fits.".to_owned();
-    both(conn, actor, "node", &node.name, missing).await?;
-    // Of any node that fits, another one may be had; its plan says so, and nothing is written to this one's disk.
+    allow_claiming(conn, actor, "node", &node.name, missing).await?;
+    // A selector may get another node; the plan of that node names what is incompatible, and its disk is not written.
     if request.spec.node.is_some() {
-        compatible(conn, &node, &pool).await?;
+        allow_stack(conn, &node, &pool).await?;
     }
     let id = ClaimId::new();
     let name = request
         .name
         .as_ref()
-        .map_or_else(|| generated(&pool.name, id), ToString::to_string);
-    let made = Made {
+        .map_or_else(|| generate_name(&pool.name, id), ToString::to_string);
+    let draft = Draft {
         id,
         name: &name,
         spec: raw.get_mut("spec").map(Value::take).unwrap_or_default(),
@@ -109,16 +119,15 @@ pub(in crate::http) async fn create(
         hold: request.spec.hold.unwrap_or_default(),
         replica: false,
     };
-    bind(conn, app, actor, &node, made, &pool).await?;
-    let object = super::view::load(conn, &id.to_string()).await?;
-    let answer = Answer::ok(&object)?
-        .status(StatusCode::CREATED)
-        .etag(object.generation);
-    Ok(answer.location(object.link))
+    bind(conn, app, actor, &node, draft, &pool).await?;
+    Ok(Bound {
+        claim: id,
+        node: node.name,
+    })
 }
 
-/// Whether the pool's stack can go onto the node.
-async fn compatible(
+/// Refuses a node that is incompatible with the pool's stack.
+async fn allow_stack(
     conn: &mut PgConnection,
     node: &LockedNode,
     pool: &ObjectRow,
@@ -134,8 +143,8 @@ async fn compatible(
     }
 }
 
-/// Both ends are the claimer's to bind. What they may not even read does not exist for them.
-pub(super) async fn both(
+/// Checks that the actor may claim this pool or node. An object that the actor may not read is answered as missing.
+pub(super) async fn allow_claiming(
     conn: &mut PgConnection,
     actor: &Actor,
     kind: &str,
@@ -152,15 +161,15 @@ pub(super) async fn both(
     }
 }
 
-/// A name that people can read and nobody has: the pool's, and the random end of the id.
-pub(super) fn generated(pool: &str, id: ClaimId) -> String {
+/// A readable and unique name: the pool's name and the random end of the id.
+pub(super) fn generate_name(pool: &str, id: ClaimId) -> String {
     let id = id.0.simple().to_string();
     let pool: String = pool.chars().take(50).collect();
     format!("{}-{}", pool.trim_end_matches('-'), &id[id.len() - 12..])
 }
 
-/// The hardware profile that nodes of the pool have, if it asks for one.
-pub(super) async fn profile(
+/// The hardware profile that the pool requires of its nodes.
+pub(super) async fn find_profile(
     conn: &mut PgConnection,
     pool: ObjectId,
 ) -> Result<Option<ObjectId>, Error> {
@@ -169,10 +178,11 @@ pub(super) async fn profile(
         .map(|row| row.id))
 }
 
-/// The node that is named, if it can be had now.
-pub(super) async fn named(
+/// Locks the named node; an error at `pointer` where the node does not exist, and a conflict where the node cannot be claimed now.
+pub(super) async fn lock_named(
     conn: &mut PgConnection,
-    (pointer, name): (&'static str, &str),
+    pointer: &'static str,
+    name: &str,
     profile: Option<ObjectId>,
 ) -> Result<LockedNode, Error> {
     let node = db::nodes::find_for_update(conn, name).await?;
@@ -184,7 +194,7 @@ pub(super) async fn named(
         )
     };
     let node = node.ok_or_else(missing)?;
-    // Read again under the lock: whoever held it may just have claimed the node.
+    // Read again under the lock: the transaction that held the lock may have claimed the node.
     let node = db::nodes::find_for_update(conn, &node.id.to_string())
         .await?
         .ok_or_else(missing)?;
@@ -219,8 +229,8 @@ pub(super) async fn named(
     }
 }
 
-/// Any node that fits; none when there is none.
-pub(super) async fn any(
+/// Locks any available node that fits.
+pub(super) async fn lock_any(
     conn: &mut PgConnection,
     fits: &Fits<'_>,
 ) -> Result<Option<LockedNode>, Error> {
@@ -236,19 +246,19 @@ pub(super) async fn any(
     Ok(None)
 }
 
-/// A claim to make.
+/// A claim to create.
 #[derive(Debug)]
-pub(super) struct Made<'claim> {
+pub(super) struct Draft<'claim> {
     pub id: ClaimId,
     pub name: &'claim str,
     pub spec: Value,
     pub wait_for: WaitFor,
     pub hold: bool,
-    /// Its pool makes it.
+    /// Whether the pool creates the claim by itself.
     pub replica: bool,
 }
 
-/// Binds a node that the caller holds, with all that goes with it.
+/// Binds a node that the caller has locked: writes the claim, its operation, the new epoch of the node and the event.
 ///
 /// # Errors
 /// When the database fails or a constraint refuses.
@@ -257,16 +267,17 @@ pub(super) async fn bind(
     app: &App,
     actor: &Actor,
     node: &LockedNode,
-    Made {
+    draft: Draft<'_>,
+    pool: &ObjectRow,
+) -> Result<(), Error> {
+    let Draft {
         id,
         name,
         spec,
         wait_for,
         hold,
         replica,
-    }: Made<'_>,
-    pool: &ObjectRow,
-) -> Result<(), Error> {
+    } = draft;
     let now = app.clock.now();
     let epoch = node.epoch + 1;
     let message = format!(
@@ -297,32 +308,38 @@ pub(super) async fn bind(
     db::claims::insert(conn, &claim).await?;
     db::operations::insert(conn, &new).await?;
     db::nodes::set_assignment(conn, node.id, epoch, operation, now).await?;
-    record(
-        conn,
-        app,
-        actor,
-        node.id,
+    let created = ClaimEvent {
+        kind: "claim.created",
+        summary,
+        node: node.id,
         operation,
-        ("claim.created", summary),
-        name,
-    )
-    .await
+        claim: name,
+    };
+    record(conn, app, actor, created).await
 }
 
-/// Writes what happened to a claim into its node's history.
+/// An entry in the history of a claim's node.
+#[derive(Debug)]
+pub(super) struct ClaimEvent<'claim> {
+    pub kind: &'static str,
+    pub summary: String,
+    pub node: NodeId,
+    pub operation: OperationId,
+    /// The name of the claim.
+    pub claim: &'claim str,
+}
+
+/// Writes an event into the history of a claim's node.
 pub(super) async fn record(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
-    node: NodeId,
-    operation: OperationId,
-    (kind, summary): (&'static str, String),
-    claim: &str,
+    entry: ClaimEvent<'_>,
 ) -> Result<(), Error> {
     let event = actor
-        .event(app.clock.now(), kind, Some(node), summary)
-        .under(Some(operation));
-    db::events::insert(conn, event.with(json!({ "claim": claim }))).await
+        .event(app.clock.now(), entry.kind, Some(entry.node), entry.summary)
+        .under(Some(entry.operation));
+    db::events::insert(conn, event.with(json!({ "claim": entry.claim }))).await
 }
 
 #[cfg(test)]
@@ -337,7 +354,7 @@ mod tests {
             &"p".repeat(63),
             &format!("{}-x", "p".repeat(49)),
         ] {
-            let name = generated(pool, ClaimId::new());
+            let name = generate_name(pool, ClaimId::new());
             assert!(name.parse::<muster_core::values::Name>().is_ok(), "{name}");
         }
     }

@@ -1,12 +1,13 @@
-//! Claims: binding nodes to pools, and giving them back.
+//! Claims: a claim binds a node to a pool until it is released.
 
-pub(in crate::http) mod change; // What of a claim can be changed
-pub(in crate::http) mod create; // Binding
-pub mod release; // Giving back
-pub mod replace; // Another node
-pub mod replicas; // What pools claim by themselves
-pub mod undo; // Taking back what was given back
-mod view; // A claim as it is answered
+pub(in crate::http) mod change; // Change of hold and wait_for
+pub(in crate::http) mod create; // Binding of a node to a pool
+pub(in crate::http) mod locked; // A claim and its node under lock
+pub mod release; // Release, with the second person beyond a limit
+pub mod replace; // Replacement of the node
+pub mod replicas; // Claims that a pool creates by itself
+pub mod undo; // Undo of a release
+mod view; // A claim as readers get it
 
 use std::time::Duration;
 
@@ -101,8 +102,8 @@ async fn list_claims(
         view::objects(conn, rows).await
     };
     let mut conn = app.pool.acquire().await?;
-    let only = (only, &actor.sight());
-    paging::page(&mut conn, &CLAIMS, &query, only, load, |claim| {
+    let sight = actor.sight();
+    paging::page(&mut conn, &CLAIMS, &query, only, &sight, load, |claim| {
         (claim.id, claim.name.as_str())
     })
     .await

@@ -1,4 +1,4 @@
-//! Giving a node back: drain, out of the scheduler, wipe, inspection. Deleting the claim starts it; the claim ends when the node is clean.
+//! Releases a node: drain, removal from the scheduler, wipe, inspection. Deleting the claim begins the release; the claim ends when the node is clean.
 
 use axum::extract::State;
 use jiff::SignedDuration;
@@ -6,30 +6,27 @@ use muster_api::operations::Operation;
 use muster_api::plans::ReleaseLimit;
 use muster_api::pools::PoolSpec;
 use muster_api::problem::Problem;
-use muster_core::ids::{ClaimId, NodeId, OperationId};
+use muster_core::ids::{ClaimId, OperationId};
 use serde::Deserialize;
 use serde_json::json;
 use sqlx::PgConnection;
 use utoipa::IntoParams;
 
+use super::locked::{LockedClaim, over, protected};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::db::claims::ClaimRow;
-use crate::db::nodes::LockedNode;
 use crate::db::operations::NewOperation;
 use crate::db::replacements::Replacement;
 use crate::engine::releases::{self, Given};
 use crate::engine::replacements::{self, By};
 use crate::error::Error;
 use crate::http::answer::Answer;
-use crate::http::approvals::Wanted;
+use crate::http::approvals::limits::{self, LimitedPool, PendingApproval, Wanted};
 use crate::http::extract::{Path, Query};
 use crate::http::preconditions::Preconditions;
-use crate::http::{approvals, dry_run, writing};
-
-/// A claim that changes nodes more often than this while it is looked at is a storm, and the caller tries again.
-const ROUNDS: usize = 5;
+use crate::http::{dry_run, writing};
 
 /// How to release.
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
@@ -40,10 +37,10 @@ pub(super) struct ReleaseQuery {
     erase_now: bool,
 }
 
-/// Whether a release can be undone.
+/// What a release does with the disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disks {
-    /// For as long as the pool says.
+    /// The disks stay readable for the pool's undo window, in which the release can be undone.
     Kept,
     ErasedNow,
 }
@@ -68,12 +65,12 @@ pub(super) async fn delete_claim(
     } else {
         Disks::Kept
     };
-    begin(&app, &actor, &key, preconditions, disks)
+    submit(&app, &actor, &key, preconditions, disks)
         .await
         .map(|(_, answer)| answer)
 }
 
-/// Releases as a page does, which says the generation it showed.
+/// Releases as a page does, which sends the generation that the page showed.
 ///
 /// # Errors
 /// As [`delete_claim`] answers.
@@ -84,7 +81,7 @@ pub async fn release_claim(
     generation: i64,
     disks: Disks,
 ) -> Result<OperationId, Error> {
-    begin(
+    submit(
         app,
         actor,
         key,
@@ -95,7 +92,8 @@ pub async fn release_claim(
     .map(|(operation, _)| operation)
 }
 
-async fn begin(
+/// Requests the release in one transaction, and answers with its operation.
+async fn submit(
     app: &App,
     actor: &Actor,
     key: &str,
@@ -103,64 +101,102 @@ async fn begin(
     disks: Disks,
 ) -> Result<(OperationId, Answer), Error> {
     let written = writing::write(app, actor, async |conn| {
-        let (node, claim) = locked(conn, key).await?;
-        preconditions.allow_removal(claim.generation)?;
-        let operation = match (claim.state.as_str(), claim.operation) {
-            _ if node.protected => return Err(protected(&node)),
-            ("bound", _) => {
-                let pool = approvals::pool_of(conn, claim.pool_id).await?;
-                let wanted = Wanted {
-                    claim: &claim,
-                    replacement: None,
-                    disks,
-                    reason: None,
-                };
-                match approvals::needed(conn, app, actor, wanted, &pool).await? {
-                    Some((_, because)) if dry_run::asked() => {
-                        return Err(approvals::alone(&because));
-                    }
-                    // The request stays, and the answer says that it is one.
-                    Some((id, because)) => return Ok(Err(Error::SecondPerson { id, because })),
-                    None => release(conn, app, actor, (&node, &claim), &pool, disks).await?,
-                }
+        let locked = LockedClaim::lock(conn, key).await?;
+        preconditions.allow_removal(locked.claim.generation)?;
+        match request(conn, app, actor, &locked, disks).await? {
+            Requested::Begun(operation) => {
+                let answer = writing::accepted(conn, operation).await?;
+                Ok(Ok((operation, answer)))
             }
-            ("releasing", Some(operation)) => {
-                if disks == Disks::ErasedNow && claim.undo_until.is_some() {
-                    // As a release of its own: what was released to be kept, perhaps by somebody else, is not erased beyond a limit either.
-                    let pool = approvals::pool_of(conn, claim.pool_id).await?;
-                    let wanted = Wanted {
-                        claim: &claim,
-                        replacement: None,
-                        disks,
-                        reason: None,
-                    };
-                    match approvals::needed(conn, app, actor, wanted, &pool).await? {
-                        Some((_, because)) if dry_run::asked() => {
-                            return Err(approvals::alone(&because));
-                        }
-                        Some((id, because)) => return Ok(Err(Error::SecondPerson { id, because })),
-                        None => erase_now(conn, app, actor, &claim, operation).await?,
-                    }
-                }
-                operation
-            }
-            _ => return Err(over(&claim)),
-        };
-        Ok(Ok((operation, writing::accepted(conn, operation).await?)))
+            // The transaction commits the request for an approval; the answer is a refusal that names the request.
+            Requested::NeedsApproval(pending) => Ok(Err(pending.refusal())),
+        }
     });
     written.await?
 }
 
+/// The result of a request to release.
+enum Requested {
+    /// The operation of the release.
+    Begun(OperationId),
+    /// A second person must approve; the request for the approval is written.
+    NeedsApproval(PendingApproval),
+}
+
+/// What a request to release has to do, by the state of the claim.
+#[derive(Clone, Copy)]
+enum Step {
+    /// The claim is bound: begin the release.
+    Begin,
+    /// The release keeps the disks: end the undo window now.
+    EraseNow(OperationId),
+    /// The release is under way as requested.
+    Continue(OperationId),
+}
+
+fn next_step(locked: &LockedClaim, disks: Disks) -> Result<Step, Error> {
+    let LockedClaim { claim, node } = locked;
+    match (claim.state.as_str(), claim.operation) {
+        _ if node.protected => Err(protected(node)),
+        ("bound", _) => Ok(Step::Begin),
+        ("releasing", Some(operation)) => {
+            let erases = disks == Disks::ErasedNow && claim.undo_until.is_some();
+            Ok(match erases {
+                true => Step::EraseNow(operation),
+                false => Step::Continue(operation),
+            })
+        }
+        _ => Err(over(claim)),
+    }
+}
+
+/// Begins what the actor may do alone; where the release exceeds a limit, requests an approval instead. Ending the undo window counts as a
+/// release of its own, because another person may have released the claim with its disks kept.
+async fn request(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    locked: &LockedClaim,
+    disks: Disks,
+) -> Result<Requested, Error> {
+    let step = next_step(locked, disks)?;
+    if let Step::Continue(operation) = step {
+        return Ok(Requested::Begun(operation));
+    }
+    let pool = limits::load_pool(conn, locked.claim.pool_id).await?;
+    let wanted = Wanted {
+        claim: &locked.claim,
+        replacement: None,
+        disks,
+        reason: None,
+    };
+    if let Some(pending) = limits::request_approval(conn, app, actor, wanted, &pool).await? {
+        return match dry_run::asked() {
+            true => Err(limits::would_need_approval(&pending.because)),
+            false => Ok(Requested::NeedsApproval(pending)),
+        };
+    }
+    let operation = match step {
+        Step::Begin => begin_release(conn, app, actor, locked, &pool, disks).await?,
+        Step::EraseNow(operation) => {
+            erase_now(conn, app, actor, &locked.claim, operation).await?;
+            operation
+        }
+        Step::Continue(operation) => operation,
+    };
+    Ok(Requested::Begun(operation))
+}
+
 /// What a release would do.
 #[derive(Clone, Debug)]
-pub(in crate::http) struct Released {
-    /// How many more the limits allow, before this one.
+pub(in crate::http) struct ReleasePlan {
+    /// The releases that each limit still allows, before this release.
     pub limits: Vec<ReleaseLimit>,
-    /// The names of the nodes that go: the claim's, and the one that is on its way to take its place.
+    /// The names of the nodes that are released: the claim's node, and the node of a replacement that is on its way.
     pub nodes: Vec<String>,
 }
 
-/// Releases inside the caller's transaction, which takes it back. `None` where it is being released already.
+/// Releases inside a transaction that the caller rolls back. Returns `None` where the claim is not bound.
 ///
 /// # Errors
 /// What refuses the release, as [`delete_claim`] answers.
@@ -170,106 +206,67 @@ pub(in crate::http) async fn plan(
     actor: &Actor,
     claim: &ClaimRow,
     disks: Disks,
-) -> Result<Option<Released>, Error> {
-    let (node, claim) = locked(conn, &claim.id.to_string()).await?;
-    match claim.state.as_str() {
-        _ if node.protected => Err(protected(&node)),
-        "bound" => {
-            let pool = approvals::pool_of(conn, claim.pool_id).await?;
-            let of = Some((claim.pool_id, claim.pool.as_str(), &pool));
-            let limits = approvals::limits(conn, app, actor, of).await?;
-            if let Some(because) = approvals::beyond(&limits) {
-                return Err(approvals::alone(&because));
-            }
-            let coming = coming(conn, claim.id)
-                .await?
-                .map(|one| one.coming_node_name);
-            release(conn, app, actor, (&node, &claim), &pool, disks).await?;
-            Ok(Some(Released {
-                limits,
-                nodes: [claim.node_name].into_iter().chain(coming).collect(),
-            }))
-        }
-        _ => Ok(None),
+) -> Result<Option<ReleasePlan>, Error> {
+    let locked = LockedClaim::lock(conn, &claim.id.to_string()).await?;
+    let LockedClaim { claim, node } = &locked;
+    if node.protected {
+        return Err(protected(node));
     }
+    if claim.state != "bound" {
+        return Ok(None);
+    }
+    let pool = limits::load_pool(conn, claim.pool_id).await?;
+    let of = LimitedPool {
+        id: claim.pool_id,
+        name: &claim.pool,
+        spec: &pool,
+    };
+    let limits = limits::list(conn, app, actor, Some(of)).await?;
+    if let Some(because) = limits::describe_exceeded(&limits) {
+        return Err(limits::would_need_approval(&because));
+    }
+    let coming = find_coming(conn, claim.id)
+        .await?
+        .map(|one| one.coming_node_name);
+    begin_release(conn, app, actor, &locked, &pool, disks).await?;
+    let nodes = [locked.claim.node_name].into_iter().chain(coming).collect();
+    Ok(Some(ReleasePlan { limits, nodes }))
 }
 
-/// Begins a release that a second person agreed to, for whoever asked, and as they asked for it.
+/// Begins a release that a second person approved. The operation and the events name the person who requested the release.
 ///
 /// # Errors
 /// 409 when the node is protected or the claim is over.
-pub(in crate::http) async fn approved(
+pub(in crate::http) async fn begin_approved(
     conn: &mut PgConnection,
     app: &App,
-    (by, asked): (&Actor, &str),
-    (node, claim): (&LockedNode, &ClaimRow),
+    approver: &Actor,
+    requested_by: &str,
+    locked: &LockedClaim,
     disks: Disks,
 ) -> Result<OperationId, Error> {
-    match claim.state.as_str() {
+    let LockedClaim { claim, node } = locked;
+    let requester = Actor {
+        name: requested_by.to_owned(),
+        ..approver.clone()
+    };
+    match (claim.state.as_str(), claim.operation) {
         _ if node.protected => Err(protected(node)),
-        "bound" => {
-            let pool = approvals::pool_of(conn, claim.pool_id).await?;
-            let asker = Actor {
-                name: asked.to_owned(),
-                ..by.clone()
-            };
-            release(conn, app, &asker, (node, claim), &pool, disks).await
+        ("bound", _) => {
+            let pool = limits::load_pool(conn, claim.pool_id).await?;
+            begin_release(conn, app, &requester, locked, &pool, disks).await
         }
-        // It was being released when somebody asked for its disks to be erased at once.
-        "releasing" if disks == Disks::ErasedNow => {
-            let operation = claim.operation.ok_or_else(|| over(claim))?;
-            let asker = Actor {
-                name: asked.to_owned(),
-                ..by.clone()
-            };
-            erase_now(conn, app, &asker, claim, operation).await?;
+        // The claim was being released already when a person requested that its disks be erased now.
+        ("releasing", Some(operation)) if disks == Disks::ErasedNow => {
+            erase_now(conn, app, &requester, claim, operation).await?;
             Ok(operation)
         }
         _ => Err(over(claim)),
     }
 }
 
-/// The claim, under the lock of its node, which orders releases; and of the node that is on its way for it, if one is. Which nodes these are can change until
-/// they are locked.
-pub(in crate::http) async fn locked(
-    conn: &mut PgConnection,
-    key: &str,
-) -> Result<(LockedNode, ClaimRow), Error> {
-    let missing = || Error::NotFound(format!("claim {key:?}"));
-    let mut found = db::claims::find(conn, key).await?.ok_or_else(missing)?;
-    for _ in 0..ROUNDS {
-        let coming = db::replacements::find_coming(conn, found.id).await?;
-        let mut nodes: Vec<NodeId> = [found.node]
-            .into_iter()
-            .chain(coming.map(|(_, node)| node))
-            .collect();
-        // In one order, as whoever holds two of them.
-        nodes.sort_by_key(|node| node.0);
-        let mut own = None;
-        for id in nodes {
-            let node = db::nodes::find_for_update(conn, &id.to_string())
-                .await?
-                .ok_or_else(missing)?;
-            own = own.or(Some(node).filter(|node| node.id == found.node));
-        }
-        let again = db::claims::find(conn, &found.id.to_string())
-            .await?
-            .ok_or_else(missing)?;
-        let stays = again.node == found.node
-            && db::replacements::find_coming(conn, again.id).await? == coming;
-        match own.filter(|_| stays) {
-            Some(node) => return Ok((node, again)),
-            None => found = again,
-        }
-    }
-    Err(Error::conflict(
-        "contended",
-        format!("The claim {} is changing nodes; try again.", found.name),
-    ))
-}
-
-/// What brings another node for a claim, while it comes.
-pub(super) async fn coming(
+/// The replacement that is on its way for a claim.
+pub(super) async fn find_coming(
     conn: &mut PgConnection,
     claim: ClaimId,
 ) -> Result<Option<Replacement>, Error> {
@@ -279,7 +276,7 @@ pub(super) async fn coming(
     }
 }
 
-/// Keeps the disks of what is being released no longer.
+/// Ends the undo window of a release: the engine wipes the disks next.
 async fn erase_now(
     conn: &mut PgConnection,
     app: &App,
@@ -300,25 +297,16 @@ async fn erase_now(
     db::events::insert(conn, event.with(json!({ "claim": claim.name }))).await
 }
 
-pub(super) fn protected(node: &LockedNode) -> Error {
-    Error::conflict(
-        "protected",
-        format!("{} is protected; clear that first.", node.name),
-    )
-}
-
-pub(super) fn over(claim: &ClaimRow) -> Error {
-    Error::conflict("released", format!("The claim {} is over.", claim.name))
-}
-
-async fn release(
+/// Writes a release: its operation and its event. A replacement that is on its way is released with the claim.
+async fn begin_release(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
-    (node, claim): (&LockedNode, &ClaimRow),
+    locked: &LockedClaim,
     pool: &PoolSpec,
     disks: Disks,
 ) -> Result<OperationId, Error> {
+    let LockedClaim { claim, node } = locked;
     let now = app.clock.now();
     let message = format!("released by deleting the claim {}", claim.name);
     let new = NewOperation {
@@ -334,7 +322,7 @@ async fn release(
         former: claim.operation,
         undo_until: (disks == Disks::Kept && !window.is_zero()).then(|| now + window),
     };
-    if let Some(one) = coming(conn, claim.id).await? {
+    if let Some(one) = find_coming(conn, claim.id).await? {
         let by = By {
             actor: &actor.name,
             request_id: actor.request_id.as_deref(),

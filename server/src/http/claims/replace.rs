@@ -1,8 +1,7 @@
-//! Another node for a claim: an available one is bound first and brought to service beside the one that is there; then the claim takes it, and the other is
-//! released (`engine/replacements.rs`). What that release needs is looked at here, before anything begins.
+//! Replaces the node of a claim. An available node is bound first and brought to service beside the current node; then the claim takes the new node
+//! and releases the old one (`engine/replacements.rs`). The limits of that release are checked here, before the replacement begins.
 
 use axum::extract::State;
-use http::StatusCode;
 use muster_api::claims::{ClaimSpec, ReplaceClaim};
 use muster_api::nodes::NodePlan;
 use muster_api::operations::Operation;
@@ -13,19 +12,21 @@ use muster_core::effects::Effect as Cost;
 use muster_core::ids::{ClaimId, OperationId};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use uuid::Uuid;
 
+use super::create::{self, ClaimEvent};
+use super::locked::{LockedClaim, over, protected};
+use super::release;
 use super::release::Disks;
-use super::{create, release};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::db::claims::{ClaimRow, Fits, NewClaim};
 use crate::db::nodes::LockedNode;
 use crate::db::operations::NewOperation;
+use crate::db::replacements::Replacement;
 use crate::error::Error;
 use crate::http::answer::Answer;
-use crate::http::approvals::{self, Wanted};
+use crate::http::approvals::limits::{self, PendingApproval, Wanted};
 use crate::http::dry_run;
 use crate::http::extract::{OptionalJson, Path};
 use crate::http::idempotency::IdempotencyKey;
@@ -35,17 +36,16 @@ use crate::http::writing::{self, Effect};
 /// The longest reason, in bytes.
 const REASON: usize = 1000;
 
-/// What came of asking.
-enum Asked {
-    /// This operation brings the node.
+/// The result of a request to replace a node.
+enum Requested {
+    /// The operation that brings the node.
     Begun {
         operation: OperationId,
         node: String,
     },
-    /// A second person must agree first.
-    Waits {
-        approval: Uuid,
-        because: String,
+    /// A second person must approve first.
+    NeedsApproval {
+        pending: PendingApproval,
         node: String,
     },
 }
@@ -71,7 +71,7 @@ pub(super) async fn replace_claim(
     preconditions: Preconditions,
     OptionalJson(body): OptionalJson<ReplaceClaim>,
 ) -> Result<Answer, Error> {
-    replace(&app, &actor, &key, (idempotency, preconditions), &body).await
+    replace(&app, &actor, &key, idempotency, preconditions, &body).await
 }
 
 /// Replaces, as the API and the pages do.
@@ -82,43 +82,33 @@ pub async fn replace(
     app: &App,
     actor: &Actor,
     key: &str,
-    (idempotency, preconditions): (IdempotencyKey, Preconditions),
+    idempotency: IdempotencyKey,
+    preconditions: Preconditions,
     body: &ReplaceClaim,
 ) -> Result<Answer, Error> {
-    let answer = writing::once(app, actor, idempotency, body, async |conn| {
-        let (node, claim) = release::locked(conn, key).await?;
-        preconditions.allow_removal(claim.generation)?;
-        let pool = approvals::pool_of(conn, claim.pool_id).await?;
-        match ask(conn, app, actor, (&node, &claim), (&pool, body)).await? {
-            Asked::Begun { node, .. } if dry_run::asked() => {
-                Answer::ok(&told(&claim, &pool, &node)).map(Effect::Told)
+    writing::once(app, actor, idempotency, body, async |conn| {
+        let locked = LockedClaim::lock(conn, key).await?;
+        preconditions.allow_removal(locked.claim.generation)?;
+        let pool = limits::load_pool(conn, locked.claim.pool_id).await?;
+        match request(conn, app, actor, &locked, &pool, body).await? {
+            Requested::Begun { node, .. } if dry_run::asked() => {
+                Answer::ok(&describe_plan(&locked.claim, &pool, &node)).map(Effect::Told)
             }
-            Asked::Begun { operation, .. } => Ok(Effect::Begun(operation)),
-            Asked::Waits { because, .. } if dry_run::asked() => Err(approvals::alone(&because)),
-            // The request stays, and the answer says that it is one; it is not the answer to keep under the request's key.
-            Asked::Waits {
-                approval, because, ..
-            } => {
-                let waits = Answer::ok(&json!({ "approval": approval, "because": because }))?;
-                Ok(Effect::Told(waits.status(StatusCode::CONFLICT)))
+            Requested::Begun { operation, .. } => Ok(Effect::Begun(operation)),
+            Requested::NeedsApproval { pending, .. } if dry_run::asked() => {
+                Err(limits::would_need_approval(&pending.because))
             }
+            // The transaction commits the request for an approval. The refusal is not stored under the idempotency key.
+            Requested::NeedsApproval { pending, .. } => Ok(Effect::Held(pending.refusal())),
         }
     })
-    .await?;
-    if answer.status != StatusCode::CONFLICT {
-        return Ok(answer);
-    }
-    let text = |name: &str| answer.body[name].as_str().unwrap_or_default().to_owned();
-    Err(Error::SecondPerson {
-        id: text("approval").parse().map_err(Error::internal)?,
-        because: text("because"),
-    })
+    .await
 }
 
-/// What replacing would do, for a page: nothing stays.
+/// What a replacement would do, for a page: the transaction is rolled back.
 ///
 /// # Errors
-/// What refuses it, as [`replace_claim`] answers; that a second person must agree is told in the plan.
+/// What refuses the replacement, as [`replace_claim`] answers. Where a second person must approve, the plan says so.
 pub async fn plan(
     app: &App,
     actor: &Actor,
@@ -126,17 +116,18 @@ pub async fn plan(
     body: &ReplaceClaim,
 ) -> Result<NodePlan, Error> {
     writing::tell(app, async |conn| {
-        let (node, claim) = release::locked(conn, key).await?;
-        let pool = approvals::pool_of(conn, claim.pool_id).await?;
+        let locked = LockedClaim::lock(conn, key).await?;
+        let pool = limits::load_pool(conn, locked.claim.pool_id).await?;
         Ok(
-            match ask(conn, app, actor, (&node, &claim), (&pool, body)).await? {
-                Asked::Begun { node, .. } => told(&claim, &pool, &node),
-                Asked::Waits { because, node, .. } => {
+            match request(conn, app, actor, &locked, &pool, body).await? {
+                Requested::Begun { node, .. } => describe_plan(&locked.claim, &pool, &node),
+                Requested::NeedsApproval { pending, node } => {
+                    let because = pending.because;
                     let blockers =
                         vec![format!("{because} Somebody else is asked to agree first.")];
                     NodePlan {
                         blockers,
-                        ..told(&claim, &pool, &node)
+                        ..describe_plan(&locked.claim, &pool, &node)
                     }
                 }
             },
@@ -145,44 +136,39 @@ pub async fn plan(
     .await
 }
 
-/// Begins a replacement that a second person agreed to, for whoever asked.
+/// Begins a replacement that a second person approved. The operation and the events name the person who requested the replacement.
 ///
 /// # Errors
-/// As [`replace_claim`] answers; never that somebody must agree.
-pub(in crate::http) async fn approved(
+/// As [`replace_claim`] answers, without the check of the limits.
+pub(in crate::http) async fn begin_approved(
     conn: &mut PgConnection,
     app: &App,
-    (by, asked): (&Actor, &str),
-    (node, claim): (&LockedNode, &ClaimRow),
+    approver: &Actor,
+    requested_by: &str,
+    locked: &LockedClaim,
     body: &ReplaceClaim,
 ) -> Result<OperationId, Error> {
-    if let Some((operation, _)) = under_way(conn, (node, claim), body).await? {
-        return Ok(operation);
+    if let Some(coming) = find_under_way(conn, locked, body).await? {
+        return Ok(coming.operation);
     }
-    let asker = Actor {
-        name: asked.to_owned(),
-        ..by.clone()
+    let requester = Actor {
+        name: requested_by.to_owned(),
+        ..approver.clone()
     };
-    let spare = find_spare(conn, by, claim, body).await?;
-    bind(
-        conn,
-        app,
-        &asker,
-        (node, claim),
-        &spare,
-        body.reason.as_deref(),
-    )
-    .await
+    let spare = find_spare(conn, approver, &locked.claim, body).await?;
+    let reason = body.reason.as_deref();
+    bind(conn, app, &requester, locked, &spare, reason).await
 }
 
-/// Begins, or finds that it has begun, or asks for a second person. The caller holds the claim's node.
-async fn ask(
+/// Begins the replacement, returns the one that is under way, or requests an approval. The caller holds the lock.
+async fn request(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
-    (node, claim): (&LockedNode, &ClaimRow),
-    (pool, body): (&PoolSpec, &ReplaceClaim),
-) -> Result<Asked, Error> {
+    locked: &LockedClaim,
+    pool: &PoolSpec,
+    body: &ReplaceClaim,
+) -> Result<Requested, Error> {
     let reason = body
         .reason
         .as_deref()
@@ -195,38 +181,42 @@ async fn ask(
             format!("At most {REASON} bytes."),
         ));
     }
-    if let Some((operation, node)) = under_way(conn, (node, claim), body).await? {
-        return Ok(Asked::Begun { operation, node });
+    if let Some(coming) = find_under_way(conn, locked, body).await? {
+        return Ok(Requested::Begun {
+            operation: coming.operation,
+            node: coming.coming_node_name,
+        });
     }
-    let spare = find_spare(conn, actor, claim, body).await?;
+    let spare = find_spare(conn, actor, &locked.claim, body).await?;
     let wanted = Wanted {
-        claim,
+        claim: &locked.claim,
         replacement: Some(body.node.as_deref()),
         disks: Disks::Kept,
         reason,
     };
-    if let Some((approval, because)) = approvals::needed(conn, app, actor, wanted, pool).await? {
-        return Ok(Asked::Waits {
-            approval,
-            because,
+    if let Some(pending) = limits::request_approval(conn, app, actor, wanted, pool).await? {
+        return Ok(Requested::NeedsApproval {
+            pending,
             node: spare.name,
         });
     }
-    let operation = bind(conn, app, actor, (node, claim), &spare, reason).await?;
-    Ok(Asked::Begun {
+    let operation = bind(conn, app, actor, locked, &spare, reason).await?;
+    Ok(Requested::Begun {
         operation,
         node: spare.name,
     })
 }
 
-/// What brings a node for the claim already, with that node; an error where the claim cannot have another one, or another one than asked for comes.
-async fn under_way(
+/// The replacement that is under way already; an error where the claim cannot get another node, or where a node other than the requested one is
+/// on its way.
+async fn find_under_way(
     conn: &mut PgConnection,
-    (node, claim): (&LockedNode, &ClaimRow),
+    locked: &LockedClaim,
     body: &ReplaceClaim,
-) -> Result<Option<(OperationId, String)>, Error> {
+) -> Result<Option<Replacement>, Error> {
+    let LockedClaim { claim, node } = locked;
     match claim.state.as_str() {
-        _ if node.protected => return Err(release::protected(node)),
+        _ if node.protected => return Err(protected(node)),
         "bound" => {}
         "releasing" => {
             let detail = format!(
@@ -235,7 +225,7 @@ async fn under_way(
             );
             return Err(Error::conflict("releasing", detail));
         }
-        _ => return Err(release::over(claim)),
+        _ => return Err(over(claim)),
     }
     if let Some(other) = &claim.replaces {
         let detail = format!(
@@ -244,7 +234,7 @@ async fn under_way(
         );
         return Err(Error::conflict("replacing", detail));
     }
-    let Some(one) = release::coming(conn, claim.id).await? else {
+    let Some(one) = release::find_coming(conn, claim.id).await? else {
         return Ok(None);
     };
     if body
@@ -252,7 +242,7 @@ async fn under_way(
         .as_ref()
         .is_none_or(|name| *name == one.coming_node_name || *name == one.coming_node.to_string())
     {
-        return Ok(Some((one.operation, one.coming_node_name)));
+        return Ok(Some(one));
     }
     let detail = format!(
         "{} is on its way for {} already; `muster operation cancel {}` gives it back.",
@@ -261,14 +251,14 @@ async fn under_way(
     Err(Error::conflict("replacing", detail))
 }
 
-/// An available node that fits the claim, locked: the one that is named, or any of its pool and selector.
+/// An available node for the claim, locked: the named node, or any node that fits the pool and the selector.
 async fn find_spare(
     conn: &mut PgConnection,
     actor: &Actor,
     claim: &ClaimRow,
     body: &ReplaceClaim,
 ) -> Result<LockedNode, Error> {
-    let profile = create::profile(conn, claim.pool_id).await?;
+    let profile = create::find_profile(conn, claim.pool_id).await?;
     let spare = match &body.node {
         Some(name) if *name == claim.node_name || *name == claim.node.to_string() => {
             return Err(Error::unprocessable(
@@ -277,12 +267,12 @@ async fn find_spare(
                 format!("{} has this node.", claim.name),
             ));
         }
-        Some(name) => create::named(conn, ("/node", name), profile).await?,
+        Some(name) => create::lock_named(conn, "/node", name, profile).await?,
         None => {
             let spec: ClaimSpec =
                 serde_json::from_value(claim.spec.clone()).map_err(Error::internal)?;
             let labels = spec.selector.unwrap_or_default();
-            let found = create::any(
+            let found = create::lock_any(
                 conn,
                 &Fits {
                     labels: &labels,
@@ -295,13 +285,13 @@ async fn find_spare(
         }
     };
     let missing = || "No node of yours fits.".to_owned();
-    match create::both(conn, actor, "node", &spare.name, missing).await {
+    match create::allow_claiming(conn, actor, "node", &spare.name, missing).await {
         Err(Error::Unprocessable(_)) => Err(Error::unprocessable("/node", "not_found", missing())),
         other => other.map(|()| spare),
     }
 }
 
-/// What to do where nothing is to spare.
+/// The refusal where no available node fits, with the ways to get one.
 fn no_spare(claim: &ClaimRow, labels: &Value) -> String {
     let fits = match labels.as_object().filter(|labels| !labels.is_empty()) {
         Some(_) => format!(
@@ -317,15 +307,16 @@ fn no_spare(claim: &ClaimRow, labels: &Value) -> String {
     )
 }
 
-/// Binds the node that comes: to a claim of its own, which names the one that it is for.
+/// Binds the spare node to a claim of its own, which names the claim that the node is for.
 async fn bind(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
-    (node, claim): (&LockedNode, &ClaimRow),
+    locked: &LockedClaim,
     spare: &LockedNode,
     reason: Option<&str>,
 ) -> Result<OperationId, Error> {
+    let LockedClaim { claim, node } = locked;
     let (now, id) = (app.clock.now(), ClaimId::new());
     let because = reason
         .map(|reason| format!(": {reason}"))
@@ -341,7 +332,7 @@ async fn bind(
     let operation = new.id;
     let coming = NewClaim {
         id,
-        name: create::generated(&claim.name, id),
+        name: create::generate_name(&claim.name, id),
         spec: json!({ "pool": claim.pool, "node": spare.name }),
         wait_for: WaitFor::default(),
         hold: claim.hold,
@@ -356,29 +347,30 @@ async fn bind(
     db::claims::insert(conn, &coming).await?;
     db::operations::insert(conn, &new).await?;
     db::nodes::set_assignment(conn, spare.id, spare.epoch + 1, operation, now).await?;
-    let told = (
-        "claim.created",
-        format!(
+    let created = ClaimEvent {
+        kind: "claim.created",
+        summary: format!(
             "{} claimed for {} by {}",
             spare.name, claim.pool, coming.name
         ),
-    );
-    create::record(conn, app, actor, spare.id, operation, told, &coming.name).await?;
-    create::record(
-        conn,
-        app,
-        actor,
-        node.id,
+        node: spare.id,
         operation,
-        ("claim.replacing", message),
-        &claim.name,
-    )
-    .await?;
+        claim: &coming.name,
+    };
+    create::record(conn, app, actor, created).await?;
+    let replacing = ClaimEvent {
+        kind: "claim.replacing",
+        summary: message,
+        node: node.id,
+        operation,
+        claim: &claim.name,
+    };
+    create::record(conn, app, actor, replacing).await?;
     Ok(operation)
 }
 
-/// The plan in sentences.
-fn told(claim: &ClaimRow, pool: &PoolSpec, spare: &str) -> NodePlan {
+/// The plan of a replacement, one sentence for each node and for the claim.
+fn describe_plan(claim: &ClaimRow, pool: &PoolSpec, spare: &str) -> NodePlan {
     let kept = match pool.undo_window_s {
         0 => String::new(),
         seconds => format!("its disks are kept for {seconds} s, in which that can be undone, and "),

@@ -1,5 +1,5 @@
-//! Claims that a pool makes by itself, as many as its `spec.replicas` asks for. They are like a person's in all but who made them. None is ever released
-//! here: a lower number, or none, leaves them to people.
+//! Claims that a pool creates by itself, up to the number in `spec.replicas`. Such a claim works as a claim that a person creates. Lowering the number
+//! releases no claim: people release the surplus.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use muster_core::ids::ClaimId;
 use serde_json::json;
 use sqlx::PgConnection;
 
-use super::create::{self, Made};
+use super::create::{self, Draft};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
@@ -20,10 +20,11 @@ use crate::db::objects::ObjectRow;
 use crate::error::Error;
 use crate::http::document;
 
-/// Claims made in one transaction: the next one makes the others.
+/// Claims created in one transaction; later transactions create the rest.
 const BATCH: i64 = 20;
 
-/// Makes what a pool lacks, as far as nodes are to be had; how many claims that is. The caller holds the pool, so that nobody else makes them.
+/// Creates the claims that a pool lacks, as far as nodes are available. Returns the number of new claims. The caller holds the pool's lock, so that no
+/// other transaction fills the pool.
 ///
 /// # Errors
 /// When the database fails.
@@ -32,42 +33,42 @@ pub(crate) async fn fill(
     app: &App,
     pool: &ObjectRow,
 ) -> Result<i64, Error> {
-    let missing = wanted(pool)? - db::replicas::count(conn, pool.id).await?.claimed;
+    let missing = requested_count(pool)? - db::replicas::count(conn, pool.id).await?.claimed;
     let labels = BTreeMap::new();
     let fits = fits(conn, pool, &labels).await?;
     let mut made = 0;
     while made < missing.min(BATCH) {
-        let Some(node) = create::any(conn, &fits).await? else {
+        let Some(node) = create::lock_any(conn, &fits).await? else {
             break;
         };
         let id = ClaimId::new();
         let spec = ClaimSpec::new(pool.name.clone(), None, Some(BTreeMap::new()));
-        let made_of = Made {
+        let draft = Draft {
             id,
-            name: &create::generated(&pool.name, id),
+            name: &create::generate_name(&pool.name, id),
             spec: serde_json::to_value(spec).map_err(Error::internal)?,
             wait_for: WaitFor::default(),
             hold: false,
             replica: true,
         };
-        create::bind(conn, app, &Actor::muster(), &node, made_of, pool).await?;
+        create::bind(conn, app, &Actor::muster(), &node, draft, pool).await?;
         made += 1;
     }
     let now = app.clock.now();
     if made >= missing {
-        end(conn, pool, now).await?;
+        end_shortage(conn, pool, now).await?;
     } else if db::claims::list_available(conn, &fits, 1).await?.is_empty() {
-        // A node that somebody is just deciding on is no reason to say that there is none.
-        begin(conn, pool, missing - made, now).await?;
+        // A node that another transaction has locked is still listed: the shortage begins only when no available node is left.
+        begin_shortage(conn, pool, missing - made, now).await?;
     }
     Ok(made)
 }
 
-/// How a pool stands with what it asks for; nothing where it asks for none.
+/// How many replicas a pool has and lacks; `None` where the pool asks for no replicas.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn standing(
+pub async fn describe(
     conn: &mut PgConnection,
     pool: &ObjectRow,
 ) -> Result<Option<PoolReplicas>, Error> {
@@ -116,7 +117,7 @@ pub(in crate::http) async fn next_nodes(
     conn: &mut PgConnection,
     pool: &ObjectRow,
 ) -> Result<Vec<String>, Error> {
-    let missing = wanted(pool)? - db::replicas::count(conn, pool.id).await?.claimed;
+    let missing = requested_count(pool)? - db::replicas::count(conn, pool.id).await?.claimed;
     if missing <= 0 {
         return Ok(Vec::new());
     }
@@ -125,20 +126,20 @@ pub(in crate::http) async fn next_nodes(
     db::claims::list_available(conn, &fits, missing).await
 }
 
-fn wanted(pool: &ObjectRow) -> Result<i64, Error> {
+fn requested_count(pool: &ObjectRow) -> Result<i64, Error> {
     Ok(document::typed::<PoolSpec>(&pool.spec)?
         .replicas
         .map_or(0, i64::from))
 }
 
-/// Available nodes of the pool's hardware profile, at the site of its cluster: no other node could be admitted there, and whoever may ask for replicas may
-/// claim these.
+/// The filter for available nodes: the pool's hardware profile, and the site of its cluster. The cluster admits only nodes of its site, and an actor who may
+/// set `replicas` may claim every node there.
 async fn fits<'labels>(
     conn: &mut PgConnection,
     pool: &ObjectRow,
     labels: &'labels BTreeMap<String, String>,
 ) -> Result<Fits<'labels>, Error> {
-    let profile = create::profile(conn, pool.id).await?;
+    let profile = create::find_profile(conn, pool.id).await?;
     let missing =
         |what: &str| Error::internal(anyhow::anyhow!("the pool {} has no {what}", pool.name));
     let cluster = db::objects::find_target(conn, pool.id, "/spec/cluster")
@@ -173,7 +174,7 @@ fn no_nodes(spec: &PoolSpec, short: i64, leaving: i64) -> String {
     )
 }
 
-async fn begin(
+async fn begin_shortage(
     conn: &mut PgConnection,
     pool: &ObjectRow,
     short: i64,
@@ -185,37 +186,34 @@ async fn begin(
     let summary = format!(
         "{} finds no node for {short} of the {} claims it asks for",
         pool.name,
-        wanted(pool)?
+        requested_count(pool)?
     );
-    tell(conn, pool, ("pool.short", summary), now).await
+    record(conn, pool, "pool.short", summary, now).await
 }
 
-async fn end(conn: &mut PgConnection, pool: &ObjectRow, now: Timestamp) -> Result<(), Error> {
+async fn end_shortage(
+    conn: &mut PgConnection,
+    pool: &ObjectRow,
+    now: Timestamp,
+) -> Result<(), Error> {
     if !db::replicas::end_shortage(conn, pool.id).await? {
         return Ok(());
     }
-    tell(
-        conn,
-        pool,
-        (
-            "pool.filled",
-            format!("{} lacks no node any more", pool.name),
-        ),
-        now,
-    )
-    .await
+    let summary = format!("{} lacks no node any more", pool.name);
+    record(conn, pool, "pool.filled", summary, now).await
 }
 
-async fn tell(
+async fn record(
     conn: &mut PgConnection,
     pool: &ObjectRow,
-    (kind, summary): (&'static str, String),
+    kind: &'static str,
+    summary: String,
     now: Timestamp,
 ) -> Result<(), Error> {
     let event = db::events::NewEvent::new(now, "muster", kind, summary).about(pool.id);
     db::events::insert(
         conn,
-        event.with(json!({ "pool": pool.name, "wanted": wanted(pool)? })),
+        event.with(json!({ "pool": pool.name, "wanted": requested_count(pool)? })),
     )
     .await
 }

@@ -1,5 +1,5 @@
-//! Taking a release back, for as long as the disks are kept: the claim is bound again, and the node returns to service, through the gates where
-//! the scheduler has let it go already.
+//! Undoes a release while the disks are kept: the claim is bound again, and the node returns to service. A node that has left its scheduler already passes
+//! the gates first.
 
 use axum::extract::State;
 use muster_api::operations::Operation;
@@ -7,7 +7,8 @@ use muster_api::problem::Problem;
 use muster_core::ids::OperationId;
 use sqlx::PgConnection;
 
-use super::release;
+use super::create::{self, ClaimEvent};
+use super::locked::LockedClaim;
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
@@ -35,7 +36,7 @@ pub(super) async fn undo_release(
     undo(&app, &actor, &key, idempotency).await
 }
 
-/// Takes it back, as the API and the pages do.
+/// Undoes a release, as the API and the pages do.
 ///
 /// # Errors
 /// As [`undo_release`] answers.
@@ -46,7 +47,7 @@ pub async fn undo(
     idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {
     writing::once(app, actor, idempotency, &(), async |conn| {
-        let (node, claim) = release::locked(conn, key).await?;
+        let LockedClaim { claim, node } = LockedClaim::lock(conn, key).await?;
         if let ("bound", Some(operation)) = (claim.state.as_str(), claim.operation)
             && operations::load(conn, operation).await?.kind == "undo"
         {
@@ -60,16 +61,16 @@ pub async fn undo(
             );
             return Err(Error::conflict("not_undoable", detail));
         }
-        // Whoever agreed afterwards to have the disks erased would begin a release anew.
+        // An open approval to erase the disks would begin another release: withdraw it.
         db::approvals::withdraw(conn, claim.id, &actor.name, app.clock.now()).await?;
-        write(conn, app, actor, &claim, epoch)
+        write_undo(conn, app, actor, &claim, epoch)
             .await
             .map(Effect::Begun)
     })
     .await
 }
 
-async fn write(
+async fn write_undo(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
@@ -102,15 +103,13 @@ async fn write(
         "{} is kept: the release of the claim {} was undone",
         claim.node_name, claim.name
     );
-    super::create::record(
-        conn,
-        app,
-        actor,
-        claim.node,
+    let undone = ClaimEvent {
+        kind: "claim.undone",
+        summary,
+        node: claim.node,
         operation,
-        ("claim.undone", summary),
-        &claim.name,
-    )
-    .await?;
+        claim: &claim.name,
+    };
+    create::record(conn, app, actor, undone).await?;
     Ok(operation)
 }

@@ -39,14 +39,9 @@ pub(super) async fn list<K: Declared>(
     };
     let mut conn = app.pool.acquire().await?;
     let list = filter::objects(K::KIND);
-    paging::page(
-        &mut conn,
-        &list,
-        &query,
-        (Vec::new(), &sight),
-        load,
-        |one| (one.id, one.name.as_str()),
-    )
+    paging::page(&mut conn, &list, &query, Vec::new(), &sight, load, |one| {
+        (one.id, one.name.as_str())
+    })
     .await
 }
 

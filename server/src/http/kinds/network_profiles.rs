@@ -12,13 +12,15 @@ impl Declared for NetworkProfile {
     }
 
     fn faults(&self) -> Vec<Fault> {
-        let pointed = |(at, why): (String, String)| match at.is_empty() {
-            true => fault("/spec", "invalid_network", why),
-            false => fault(format!("/spec/{at}"), "invalid_network", why),
-        };
         NetworkProfile::faults(self)
             .into_iter()
-            .map(pointed)
+            .map(|(at, why)| {
+                let pointer = match at.is_empty() {
+                    true => "/spec".to_owned(),
+                    false => format!("/spec/{at}"),
+                };
+                fault(pointer, "invalid_network", why)
+            })
             .collect()
     }
 }

@@ -70,14 +70,10 @@ impl Declared for PoolSpec {
             ));
         }
         let wrong = health.recovery.iter().flat_map(|policy| policy.faults());
-        let pointed = |(member, why): (&str, String)| {
-            fault(
-                format!("/spec/health/recovery/{member}"),
-                "out_of_range",
-                why,
-            )
-        };
-        faults.extend(wrong.map(pointed));
+        faults.extend(wrong.map(|(member, why)| {
+            let pointer = format!("/spec/health/recovery/{member}");
+            fault(pointer, "out_of_range", why)
+        }));
         faults
     }
 
@@ -156,7 +152,7 @@ impl Declared for PoolSpec {
         Ok(PoolStatus {
             effective_undo_window_s: spec.undo_window_s,
             effective_health: spec.health,
-            replicas: replicas::standing(conn, row).await?,
+            replicas: replicas::describe(conn, row).await?,
         })
     }
 }

@@ -1,5 +1,5 @@
-//! Adopting a machine that runs already: it comes into service as it is. Nothing is rebooted, installed or drained; what is written there is told
-//! before.
+//! Adoption of a machine that runs already: the node comes into service as the machine is, without a reboot, an installation or a drain. The plan lists
+//! each file that the adoption writes.
 
 use axum::extract::State;
 use muster_api::nodes::{AdoptNode, NodePlan};
@@ -10,15 +10,17 @@ use muster_core::lifecycle::state::Wish;
 use muster_core::values::Name;
 use sqlx::PgConnection;
 
-use super::actions::{self, Asked};
 use super::place::DryRun;
-use super::write::{self, target};
+use super::resolve::find_target;
+use super::wishes::{self, ActionRequest};
+use super::write;
 use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
 use crate::db;
 use crate::db::adoptions::Adoption;
 use crate::db::nodes::LockedNode;
+use crate::db::objects::ObjectRow;
 use crate::error::{Error, Fault};
 use crate::http::answer::Answer;
 use crate::http::declared::fault;
@@ -42,10 +44,10 @@ pub(super) async fn adopt_node(
     idempotency: IdempotencyKey,
     Json(body): Json<AdoptNode>,
 ) -> Result<Answer, Error> {
-    adopt(&app, &actor, &key, (idempotency, DryRun::asked()), &body).await
+    adopt(&app, &actor, &key, idempotency, DryRun::asked(), &body).await
 }
 
-/// Adopts, or tells the plan, as the API and the pages do.
+/// Adopts, or returns the plan, as the API and the pages do.
 ///
 /// # Errors
 /// As [`adopt_node`] answers.
@@ -53,7 +55,8 @@ pub async fn adopt(
     app: &App,
     actor: &Actor,
     key: &str,
-    (idempotency, how): (IdempotencyKey, DryRun),
+    idempotency: IdempotencyKey,
+    how: DryRun,
     body: &AdoptNode,
 ) -> Result<Answer, Error> {
     writing::once(app, actor, idempotency, body, async |conn| {
@@ -69,6 +72,7 @@ pub async fn adopt(
     .await
 }
 
+/// Writes the adoption: the wish, the claim and the new assignment of the node.
 async fn begin(
     conn: &mut PgConnection,
     app: &App,
@@ -77,20 +81,21 @@ async fn begin(
     adoption: &Adoption,
     reason: Option<&str>,
 ) -> Result<OperationId, Error> {
-    let asked = Asked {
+    let request = ActionRequest {
         wish: Wish::Adopt,
         reason,
         until: None,
         suite: None,
     };
-    actions::check(asked, app.clock.now())?;
-    let operation = actions::write_wish(conn, app, actor, node, asked).await?;
+    wishes::check(request, app.clock.now())?;
+    let operation = wishes::write_wish(conn, app, actor, node, request).await?;
     db::adoptions::set(conn, adoption, app.clock.now()).await?;
-    // Its marker and its certificates are of the assignment that begins.
+    // The marker and the certificates of the machine belong to the new assignment.
     db::nodes::set_assignment(conn, node.id, node.epoch + 1, operation, app.clock.now()).await?;
     Ok(operation)
 }
 
+/// Resolves the request: the pool, the credential and the name of the claim. The error lists every fault of the request.
 async fn resolve(
     conn: &mut PgConnection,
     actor: &Actor,
@@ -98,75 +103,20 @@ async fn resolve(
     body: &AdoptNode,
 ) -> Result<Adoption, Error> {
     let mut faults: Vec<Fault> = Vec::new();
-    let pool = target(conn, &mut faults, "/pool", "pool", Some(&body.pool)).await?;
-    let credential = target(
-        conn,
-        &mut faults,
-        "/credential",
-        "credential",
-        Some(&body.credential),
-    )
-    .await?;
-    if credential
-        .as_ref()
-        .is_some_and(|row| row.spec["purpose"] != "adopt")
-    {
-        faults.push(fault(
-            "/credential",
-            "wrong_purpose",
-            "A credential whose purpose is adopt.",
-        ));
-    }
-    let fingerprint = |text: &str| {
-        text.strip_prefix("SHA256:")
-            .is_some_and(|hash| hash.len() == 43)
-    };
-    if body
-        .host_key
-        .as_deref()
-        .is_some_and(|text| !fingerprint(text))
-    {
-        faults.push(fault(
-            "/host_key",
-            "invalid_value",
-            "A fingerprint as ssh-keygen -l prints it: SHA256:…",
-        ));
-    }
-    let claim = match &body.claim {
-        None => node.name.clone(),
-        Some(name) => match name.parse::<Name>() {
-            Ok(name) => name.to_string(),
-            Err(error) => {
-                faults.push(fault("/claim", "invalid_name", error.why));
-                String::new()
-            }
-        },
-    };
+    let pool = find_target(conn, &mut faults, "/pool", "pool", Some(&body.pool)).await?;
+    let credential = find_credential(conn, &mut faults, &body.credential).await?;
+    check_host_key(&mut faults, body.host_key.as_deref());
+    let claim_name = name_claim(&mut faults, node, body.claim.as_deref());
     if node.profile_id.is_none() {
-        faults.push(fault(
-            "/pool",
-            "no_profile",
-            format!("{} has no hardware profile to be held against.", node.name),
-        ));
+        let detail = format!("{} has no hardware profile to be held against.", node.name);
+        faults.push(fault("/pool", "no_profile", detail));
     }
-    if let Some(pool) = &pool {
-        actor
-            .need(
-                conn,
-                "claim.create",
-                Named {
-                    kind: "pool",
-                    key: &pool.name,
-                },
-            )
-            .await?;
-    }
-    actor.need_everywhere("credential.use")?;
+    allow(conn, actor, pool.as_ref()).await?;
     match (pool, credential, faults.is_empty()) {
         (Some(pool), Some(credential), true) => Ok(Adoption {
             node: node.id,
             claim: ClaimId::new(),
-            claim_name: claim,
+            claim_name,
             pool: pool.id,
             pool_name: pool.name,
             credential: credential.id,
@@ -177,7 +127,70 @@ async fn resolve(
     }
 }
 
-/// All that is written on the machine, and what becomes of the node.
+/// The credential that logs in to the machine; a fault where its purpose differs.
+async fn find_credential(
+    conn: &mut PgConnection,
+    faults: &mut Vec<Fault>,
+    name: &str,
+) -> Result<Option<ObjectRow>, Error> {
+    let row = find_target(conn, faults, "/credential", "credential", Some(name)).await?;
+    if row
+        .as_ref()
+        .is_some_and(|row| row.spec["purpose"] != "adopt")
+    {
+        faults.push(fault(
+            "/credential",
+            "wrong_purpose",
+            "A credential whose purpose is adopt.",
+        ));
+    }
+    Ok(row)
+}
+
+/// Checks that a given host key has the form of a fingerprint.
+fn check_host_key(faults: &mut Vec<Fault>, host_key: Option<&str>) {
+    let fingerprint = |text: &str| {
+        text.strip_prefix("SHA256:")
+            .is_some_and(|hash| hash.len() == 43)
+    };
+    if host_key.is_some_and(|text| !fingerprint(text)) {
+        faults.push(fault(
+            "/host_key",
+            "invalid_value",
+            "A fingerprint as ssh-keygen -l prints it: SHA256:…",
+        ));
+    }
+}
+
+/// The name of the new claim: the requested name, or the name of the node.
+fn name_claim(faults: &mut Vec<Fault>, node: &LockedNode, requested: Option<&str>) -> String {
+    match requested.map(str::parse::<Name>) {
+        None => node.name.clone(),
+        Some(Ok(name)) => name.to_string(),
+        Some(Err(error)) => {
+            faults.push(fault("/claim", "invalid_name", error.why));
+            String::new()
+        }
+    }
+}
+
+/// Checks that the actor may claim for the pool and may use credentials.
+async fn allow(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    pool: Option<&ObjectRow>,
+) -> Result<(), Error> {
+    if let Some(pool) = pool {
+        let named = Named {
+            kind: "pool",
+            key: &pool.name,
+        };
+        actor.need(conn, "claim.create", named).await?;
+    }
+    actor.need_everywhere("credential.use")
+}
+
+/// The plan: the files that are written on the machine, and the new state of the node.
 fn plan(node: &LockedNode, adoption: &Adoption, body: &AdoptNode) -> NodePlan {
     let mut blockers = Vec::new();
     if node.state != "discovered" {

@@ -1,4 +1,4 @@
-//! A node held against its stack: what differs, what mending it costs, and what the rules say.
+//! The drift of a node: the differences from its stack, their cost, and the findings of the rules.
 
 use axum::extract::State;
 use muster_api::problem::Problem;
@@ -7,10 +7,12 @@ use muster_core::firmware::Compared;
 use muster_core::stacks::diff::{Class, class_of};
 use muster_core::stacks::rules::{self, Finding, Level};
 use muster_core::stacks::{ItemOutcome, ItemReport, StackSpec};
+use sqlx::PgConnection;
 
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
+use crate::db::specs::OrderNode;
 use crate::engine::compatibility::{self, Onto};
 use crate::error::Error;
 use crate::http::answer::Answer;
@@ -32,56 +34,17 @@ pub(super) async fn get_node_drift(
         .ok_or_else(|| Error::NotFound(format!("node {node:?}")))?;
     let look = db::drift::find_look(&mut conn, id).await?;
     let look = look.ok_or_else(|| Error::NotFound(format!("a look at node {node:?}")))?;
-    let declared = db::specs::find_node(&mut conn, id).await?;
-    let seen = db::facts::latest(&mut conn, id).await?;
-    let facts = db::facts::latest_live(&mut conn, id).await?;
-    let said = db::firmware::latest(&mut conn, id).await?;
-    let wanted = declared
-        .stack
-        .as_ref()
-        .map(|stack| stack.firmware_of(facts.as_ref()))
-        .unwrap_or_default();
-    let firmware = wanted.compare(said.as_ref().map(|said| &said.inventory));
-    let mut findings = match &declared.stack {
-        Some(stack) => {
-            let image = declared.image.as_ref();
-            let mut findings =
-                compatibility::findings(&mut conn, &declared, stack, image, Onto::System).await?;
-            findings.extend(
-                seen.as_ref()
-                    .map(|seen| rules::expectations(stack, &seen.facts, &seen.source))
-                    .unwrap_or_default(),
-            );
-            findings
-        }
-        None => Vec::new(),
-    };
-    findings.extend(
-        firmware
-            .iter()
-            .filter(|one| one.found.is_none())
-            .map(unknown),
-    );
-    let mut items = items(&look.report.items, declared.stack.as_ref());
-    items.extend(firmware.iter().filter(|one| one.differs()).map(|one| {
-        DriftItem {
-            item: one.item.clone(),
-            found: one.found.clone(),
-            wanted: Some(one.wanted.clone()),
-            class: declared
-                .stack
-                .as_ref()
-                .map_or(Class::Reboot, |stack| class_of(&one.item, [stack, stack])),
-        }
-    }));
-    items.sort_by(|a, b| b.class.cmp(&a.class).then_with(|| a.item.cmp(&b.item)));
-    let lock = declared
+    let spec = db::specs::find_node(&mut conn, id).await?;
+    let firmware = compare_firmware(&mut conn, &spec).await?;
+    let findings = list_findings(&mut conn, &spec, &firmware).await?;
+    let items = list_items(&look.report.items, &firmware, spec.stack.as_ref());
+    let lock = spec
         .stack
         .as_ref()
         .and_then(|stack| stack.lock.as_ref())
         .map(|lock| lock.digest());
     Answer::ok(&NodeDrift {
-        node: declared.name,
+        node: spec.name,
         stack: db::drift::find_stack(&mut conn, id).await?,
         lock: look.report.lock,
         current: lock == Some(look.report.lock),
@@ -98,8 +61,60 @@ pub(super) async fn get_node_drift(
     })
 }
 
-/// What the BMC says nothing of is neither right nor wrong.
-fn unknown(one: &Compared) -> Finding {
+/// Compares the firmware that the stack names with the last inventory of the BMC.
+async fn compare_firmware(
+    conn: &mut PgConnection,
+    spec: &OrderNode,
+) -> Result<Vec<Compared>, Error> {
+    let facts = db::facts::latest_live(conn, spec.id).await?;
+    let seen = db::firmware::latest(conn, spec.id).await?;
+    let wanted = spec
+        .stack
+        .as_ref()
+        .map(|stack| stack.firmware_of(facts.as_ref()))
+        .unwrap_or_default();
+    Ok(wanted.compare(seen.as_ref().map(|seen| &seen.inventory)))
+}
+
+/// The findings of the rules: compatibility, expectations of the stack, and firmware of unknown version.
+async fn list_findings(
+    conn: &mut PgConnection,
+    spec: &OrderNode,
+    firmware: &[Compared],
+) -> Result<Vec<Finding>, Error> {
+    let mut findings = Vec::new();
+    if let Some(stack) = &spec.stack {
+        let image = spec.image.as_ref();
+        findings.extend(compatibility::findings(conn, spec, stack, image, Onto::System).await?);
+        if let Some(seen) = db::facts::latest(conn, spec.id).await? {
+            findings.extend(rules::expectations(stack, &seen.facts, &seen.source));
+        }
+    }
+    let missing = firmware.iter().filter(|one| one.found.is_none());
+    findings.extend(missing.map(describe_unknown));
+    Ok(findings)
+}
+
+/// The items that differ, the most expensive class first.
+fn list_items(
+    reports: &[ItemReport],
+    firmware: &[Compared],
+    stack: Option<&StackSpec>,
+) -> Vec<DriftItem> {
+    let mut items = list_drifted(reports, stack);
+    let differs = firmware.iter().filter(|one| one.differs());
+    items.extend(differs.map(|one| DriftItem {
+        item: one.item.clone(),
+        found: one.found.clone(),
+        wanted: Some(one.wanted.clone()),
+        class: stack.map_or(Class::Reboot, |stack| class_of(&one.item, [stack, stack])),
+    }));
+    items.sort_by(|a, b| b.class.cmp(&a.class).then_with(|| a.item.cmp(&b.item)));
+    items
+}
+
+/// The finding for firmware that the BMC does not report.
+fn describe_unknown(one: &Compared) -> Finding {
     Finding {
         rule: "firmware".into(),
         level: Level::Unknown,
@@ -109,8 +124,8 @@ fn unknown(one: &Compared) -> Finding {
     }
 }
 
-/// What differed when it was looked at, and was left so.
-fn items(reports: &[ItemReport], stack: Option<&StackSpec>) -> Vec<DriftItem> {
+/// The items of the last check that differ from the stack.
+fn list_drifted(reports: &[ItemReport], stack: Option<&StackSpec>) -> Vec<DriftItem> {
     let class = |item: &str| stack.map_or(Class::None, |stack| class_of(item, [stack, stack]));
     let differs = reports
         .iter()

@@ -1,82 +1,86 @@
-//! What erases a node's disks by a person's word: a wipe, a new installation. Beyond the hourly limit it waits for a second person, as a release does.
+//! Actions that erase a node's disks: wipe and reinstall. Beyond the hourly limit such an action waits for a second person, as a release does.
 
 use muster_core::ids::OperationId;
 use muster_core::lifecycle::state::Wish;
 use serde_json::json;
 use sqlx::PgConnection;
 
-use super::actions::{self, Asked};
+use super::wishes::{self, ActionRequest};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::db::approvals::{ApprovalRow, NewErasure};
 use crate::db::nodes::LockedNode;
 use crate::error::Error;
-use crate::http::{approvals, dry_run};
+use crate::http::approvals::limits::{self, LimitedPool, PendingApproval};
+use crate::http::dry_run;
 
-/// Asks for a second person where it is beyond what this one, or the pool, may do in an hour: the refusal that says so. The caller holds the node's lock.
+/// Requests an approval where the action exceeds the hourly limit of the person or of the pool. Returns the request that waits. The caller holds the
+/// node's lock.
 ///
 /// # Errors
-/// When the database fails; 409 where it was only asked what it would do.
-pub(super) async fn held(
+/// When the database fails; 409 in a dry run, which requests no approval.
+pub(super) async fn request_approval(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
     node: &LockedNode,
-    asked: Asked<'_>,
-) -> Result<Option<Error>, Error> {
+    request: ActionRequest<'_>,
+) -> Result<Option<PendingApproval>, Error> {
     let pool = match db::claims::find_bound(conn, node.id).await? {
         Some(claim) => Some((
             claim.pool_id,
             claim.pool,
-            approvals::pool_of(conn, claim.pool_id).await?,
+            limits::load_pool(conn, claim.pool_id).await?,
         )),
         None => None,
     };
-    let of = pool
-        .as_ref()
-        .map(|(id, name, spec)| (*id, name.as_str(), spec));
-    let limits = approvals::limits(conn, app, actor, of).await?;
-    let Some(because) = approvals::beyond(&limits) else {
+    let of = pool.as_ref().map(|(id, name, spec)| LimitedPool {
+        id: *id,
+        name,
+        spec,
+    });
+    let limits = limits::list(conn, app, actor, of).await?;
+    let Some(because) = limits::describe_exceeded(&limits) else {
         return Ok(None);
     };
     if dry_run::asked() {
-        return Err(approvals::alone(&because));
+        return Err(limits::would_need_approval(&because));
     }
     let now = app.clock.now();
-    let request = NewErasure {
+    let erasure = NewErasure {
         node: node.id,
-        wish: asked.wish,
+        wish: request.wish,
         epoch: node.epoch,
-        reason: asked.reason,
+        reason: request.reason,
         because: &because,
         requested_by: &actor.name,
         person: &actor.person,
         now,
-        expires_at: now + approvals::WAITS,
+        expires_at: now + limits::WAITS,
     };
-    let id = db::approvals::ask_for_erasure(conn, &request).await?;
+    let id = db::approvals::ask_for_erasure(conn, &erasure).await?;
     let summary = format!(
         "to {} {} waits for a second person: {because}",
-        asked.wish, node.name
+        request.wish, node.name
     );
     let event = actor.event(now, "approval.asked", Some(node.id), summary);
     db::events::insert(
         conn,
-        event.with(json!({ "wish": asked.wish.as_str(), "reason": asked.reason })),
+        event.with(json!({ "wish": request.wish.as_str(), "reason": request.reason })),
     )
     .await?;
-    Ok(Some(Error::SecondPerson { id, because }))
+    Ok(Some(PendingApproval { id, because }))
 }
 
-/// Begins what a second person agreed to, for whoever asked; of the node as it was assigned then.
+/// Begins an action that a second person approved, in the name of the person who requested the action.
 ///
 /// # Errors
-/// 409 when the node is another one's now, or its state does not allow it any more.
-pub(in crate::http) async fn approved(
+/// 409 when the node was claimed or released since the request, or when its state does not allow the action any more.
+pub(in crate::http) async fn begin_approved(
     conn: &mut PgConnection,
     app: &App,
-    by: &Actor,
+    approver: &Actor,
     node: &LockedNode,
     row: &ApprovalRow,
 ) -> Result<OperationId, Error> {
@@ -87,21 +91,21 @@ pub(in crate::http) async fn approved(
         );
         return Err(Error::conflict("decided", detail));
     }
-    let asker = Actor {
+    let requester = Actor {
         name: row.requested_by.clone(),
-        ..by.clone()
+        ..approver.clone()
     };
-    let asked = Asked {
-        wish: wish(row)?,
+    let request = ActionRequest {
+        wish: requested_wish(row)?,
         reason: row.reason.as_deref(),
         until: None,
         suite: None,
     };
-    actions::write_wish(conn, app, &asker, node, asked).await
+    wishes::write_wish(conn, app, &requester, node, request).await
 }
 
-/// What a request is for.
-pub(in crate::http) fn wish(row: &ApprovalRow) -> Result<Wish, Error> {
+/// The action that a row requests.
+pub(in crate::http) fn requested_wish(row: &ApprovalRow) -> Result<Wish, Error> {
     let word = row.wish.as_deref().unwrap_or_default();
     word.parse()
         .map_err(|error| Error::internal(anyhow::anyhow!("approval {}: {error}", row.id)))

@@ -97,12 +97,13 @@ pub(super) async fn list_node_gate_runs(
         limit: query.limit.or(Some(RUNS)),
         ..query
     };
-    let only = (vec![Term::equal("node", id.to_string())], &Sight::new());
+    let only = vec![Term::equal("node", id.to_string())];
     paging::page(
         &mut conn,
         &GATE_RUNS,
         &query,
         only,
+        &Sight::new(),
         load,
         |run: &GateRun| (run.id, ""),
     )

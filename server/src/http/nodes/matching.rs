@@ -1,5 +1,5 @@
-//! A machine that was discovered under a record of its own, because the node that was declared for it has other MACs, is bound to that node: what was
-//! observed goes over, and the record of its own is gone.
+//! Match of a discovered machine with a declared node. The machine was discovered under a record of its own, because the node declares other MACs. The
+//! observations move to the declared node, and the record of the machine is deleted.
 
 use axum::extract::State;
 use muster_api::nodes::{MatchNode, NodePlan};
@@ -47,18 +47,19 @@ pub(super) async fn match_node(
     Json(body): Json<MatchNode>,
 ) -> Result<Answer, Error> {
     writing::once(&app, &actor, idempotency, &body, async |conn| {
-        let (machine, node) = both(conn, &actor, &key, &body.to).await?;
+        let pair = Pair::lock(conn, &actor, &key, &body.to).await?;
         match dry_run::asked() {
-            true => preconditions.allow_write(Some(machine.generation))?,
-            false => preconditions.allow_removal(machine.generation)?,
+            true => preconditions.allow_write(Some(pair.machine.generation))?,
+            false => preconditions.allow_removal(pair.machine.generation)?,
         }
-        let seen = db::matches::list_macs(conn, machine.id).await?;
-        let facts = db::facts::latest(conn, machine.id)
+        let macs = db::matches::list_macs(conn, pair.machine.id).await?;
+        let facts = db::facts::latest(conn, pair.machine.id)
             .await?
             .map(|seen| seen.facts.smbios);
-        let spec = wanted(&node.spec, &seen, body.replaces.as_deref(), facts.as_ref())?;
-        let changes = changes(&machine, &node, &spec);
-        let blockers = blockers(&machine, &node);
+        let replaces = body.replaces.as_deref();
+        let spec = merge_spec(&pair.node.spec, &macs, replaces, facts.as_ref())?;
+        let changes = pair.describe_changes(&spec);
+        let blockers = pair.find_blockers();
         if dry_run::asked() {
             let plan = NodePlan {
                 effect: Cost::None.to_string(),
@@ -68,101 +69,140 @@ pub(super) async fn match_node(
             return Answer::ok(&plan).map(Effect::Told);
         }
         place::refuse(&blockers)?;
-        bind(conn, &app, &actor, (&machine, &node), spec).await?;
-        done(
-            conn,
-            &app,
-            &actor,
-            (&machine, &node),
-            (&seen, &changes, body.reason.as_deref()),
-        )
-        .await
+        bind(conn, &app, &actor, &pair, spec).await?;
+        let reason = body.reason.as_deref();
+        record_done(conn, &app, &actor, &pair, &macs, &changes, reason).await
     })
     .await
 }
 
-/// The discovered machine and the declared node, both locked, in one order, as whoever holds two of them. Both must be theirs to match.
-async fn both(
-    conn: &mut PgConnection,
-    actor: &Actor,
-    machine: &str,
-    node: &str,
-) -> Result<(LockedNode, LockedNode), Error> {
-    let missing = || {
-        Error::unprocessable(
-            "/to",
-            "not_found",
-            format!("There is no node called {node:?}."),
-        )
-    };
-    let found = db::nodes::find_id(conn, machine)
-        .await?
-        .ok_or_else(|| Error::NotFound(format!("node {machine:?}")))?;
-    let to = db::nodes::find_id(conn, node).await?.ok_or_else(missing)?;
-    if found == to {
-        return Err(Error::unprocessable(
-            "/to",
-            "same",
-            "A node is not matched with itself.",
-        ));
-    }
-    match actor
-        .need(
-            conn,
-            "node.match",
-            Named {
-                kind: "node",
-                key: &to.to_string(),
-            },
-        )
-        .await
-    {
-        Err(Error::NotFound(_)) => return Err(missing()),
-        other => other?,
-    }
-    let mut held = Vec::new();
-    for id in [found.min(to), found.max(to)] {
-        held.push(write::find(conn, &id.to_string()).await?);
-    }
-    let second = held.pop();
-    match (held.pop(), second) {
-        (Some(one), Some(other)) if one.id == found => Ok((one, other)),
-        (Some(one), Some(other)) => Ok((other, one)),
-        _ => Err(missing()),
-    }
+/// The discovered machine and the declared node, both locked.
+struct Pair {
+    machine: LockedNode,
+    node: LockedNode,
 }
 
-/// What keeps them apart.
-fn blockers(machine: &LockedNode, node: &LockedNode) -> Vec<String> {
-    let mut blockers: Vec<String> = [machine, node].into_iter().filter_map(held).collect();
-    let was_declared =
-        machine.spec["power"].get("manual").is_none() || machine.profile_id.is_some();
-    if was_declared {
-        blockers.push(format!(
-            "{} was declared itself; only a machine that was discovered is matched.",
-            machine.name
-        ));
+impl Pair {
+    /// Locks both nodes in the order of their ids, as every transaction that locks two nodes. The actor must be allowed to match both.
+    async fn lock(
+        conn: &mut PgConnection,
+        actor: &Actor,
+        machine: &str,
+        node: &str,
+    ) -> Result<Self, Error> {
+        let missing = || {
+            Error::unprocessable(
+                "/to",
+                "not_found",
+                format!("There is no node called {node:?}."),
+            )
+        };
+        let found = db::nodes::find_id(conn, machine)
+            .await?
+            .ok_or_else(|| Error::NotFound(format!("node {machine:?}")))?;
+        let to = db::nodes::find_id(conn, node).await?.ok_or_else(missing)?;
+        if found == to {
+            return Err(Error::unprocessable(
+                "/to",
+                "same",
+                "A node is not matched with itself.",
+            ));
+        }
+        match actor
+            .need(
+                conn,
+                "node.match",
+                Named {
+                    kind: "node",
+                    key: &to.to_string(),
+                },
+            )
+            .await
+        {
+            Err(Error::NotFound(_)) => return Err(missing()),
+            other => other?,
+        }
+        let mut held = Vec::new();
+        for id in [found.min(to), found.max(to)] {
+            held.push(write::find(conn, &id.to_string()).await?);
+        }
+        let second = held.pop();
+        match (held.pop(), second) {
+            (Some(one), Some(other)) if one.id == found => Ok(Self {
+                machine: one,
+                node: other,
+            }),
+            (Some(one), Some(other)) => Ok(Self {
+                machine: other,
+                node: one,
+            }),
+            _ => Err(missing()),
+        }
     }
-    if machine.site_id != node.site_id {
-        blockers.push(format!(
-            "{} was seen in another site than {}'s.",
+
+    /// Why the two cannot be matched.
+    fn find_blockers(&self) -> Vec<String> {
+        let Self { machine, node } = self;
+        let mut blockers: Vec<String> = [machine, node]
+            .into_iter()
+            .filter_map(describe_hold)
+            .collect();
+        let was_declared =
+            machine.spec["power"].get("manual").is_none() || machine.profile_id.is_some();
+        if was_declared {
+            blockers.push(format!(
+                "{} was declared itself; only a machine that was discovered is matched.",
+                machine.name
+            ));
+        }
+        if machine.site_id != node.site_id {
+            blockers.push(format!(
+                "{} was seen in another site than {}'s.",
+                machine.name, node.name
+            ));
+        }
+        if matches!(
+            node.state.parse(),
+            Ok(NodeState::Available | NodeState::Retired)
+        ) {
+            blockers.push(format!(
+                "{} is {}: it waits for no machine.",
+                node.name, node.state
+            ));
+        }
+        blockers
+    }
+
+    /// The changes of the match, one sentence for each.
+    fn describe_changes(&self, spec: &Value) -> Vec<String> {
+        let Self { machine, node } = self;
+        let mut changes = Vec::new();
+        for member in ["serial", "smbios_uuid"] {
+            if node.spec.get(member) != spec.get(member) {
+                changes.push(format!(
+                    "{member}: {} → {}",
+                    text(&node.spec[member]),
+                    text(&spec[member])
+                ));
+            }
+        }
+        let macs = |spec: &Value| {
+            let macs = spec["macs"].as_array().into_iter().flatten();
+            macs.map(|mac| text(&mac["mac"]))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        changes.push(format!("macs: {} → {}", macs(&node.spec), macs(spec)));
+        changes.push(format!(
+            "{} is gone, and what was observed of it is {}'s",
             machine.name, node.name
         ));
+        changes
     }
-    if matches!(
-        node.state.parse(),
-        Ok(NodeState::Available | NodeState::Retired)
-    ) {
-        blockers.push(format!(
-            "{} is {}: it waits for no machine.",
-            node.name, node.state
-        ));
-    }
-    blockers
 }
 
-/// Why one of them is not to be touched.
-fn held(node: &LockedNode) -> Option<String> {
+/// Why one of the nodes cannot change now.
+fn describe_hold(node: &LockedNode) -> Option<String> {
     let name = &node.name;
     let resting = node.state.parse().is_ok_and(NodeState::is_resting) && node.wish.is_none();
     match () {
@@ -184,8 +224,8 @@ fn held(node: &LockedNode) -> Option<String> {
     }
 }
 
-/// The declared node's spec with the machine's MACs, in the places of those that no machine has; and its serial and UUID where others were declared.
-fn wanted(
+/// The declared spec with the machine's MACs in the places of the replaced MACs. A declared serial or UUID is corrected where the machine reports another.
+fn merge_spec(
     declared: &Value,
     seen: &[Mac],
     replaces: Option<&[Mac]>,
@@ -224,7 +264,7 @@ fn wanted(
         if !of(entry).is_some_and(|mac| replaced.contains(&mac)) {
             return true;
         }
-        // With its subnet and its address; one that nothing takes the place of goes.
+        // The entry keeps its subnet and its address. An entry without a new MAC is removed.
         seen.next().map(|mac| entry["mac"] = json!(mac)).is_some()
     });
     macs.extend(seen.map(|mac| json!({ "mac": mac })));
@@ -232,74 +272,54 @@ fn wanted(
     spec["macs"] = macs.into();
     let smbios =
         |part: fn(&Smbios) -> &Option<String>| smbios.and_then(|smbios| part(smbios).clone());
-    for (member, told) in [
+    for (member, reported) in [
         ("serial", smbios(|it| &it.serial)),
         ("smbios_uuid", smbios(|it| &it.uuid)),
     ] {
-        if let (Some(told), Some(before)) = (told, declared.get(member).and_then(Value::as_str))
-            && !before.eq_ignore_ascii_case(&told)
+        if let (Some(reported), Some(before)) =
+            (reported, declared.get(member).and_then(Value::as_str))
+            && !before.eq_ignore_ascii_case(&reported)
         {
-            spec[member] = told.into();
+            spec[member] = reported.into();
         }
     }
     Ok(spec)
-}
-
-/// What it does, a line each.
-fn changes(machine: &LockedNode, node: &LockedNode, spec: &Value) -> Vec<String> {
-    let mut changes = Vec::new();
-    for member in ["serial", "smbios_uuid"] {
-        if node.spec.get(member) != spec.get(member) {
-            changes.push(format!(
-                "{member}: {} → {}",
-                text(&node.spec[member]),
-                text(&spec[member])
-            ));
-        }
-    }
-    let macs = |spec: &Value| {
-        let macs = spec["macs"].as_array().into_iter().flatten();
-        macs.map(|mac| text(&mac["mac"]))
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    changes.push(format!("macs: {} → {}", macs(&node.spec), macs(spec)));
-    changes.push(format!(
-        "{} is gone, and what was observed of it is {}'s",
-        machine.name, node.name
-    ));
-    changes
 }
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or("none").to_owned()
 }
 
+/// Moves the observations to the declared node, deletes the record of the machine, and writes the merged spec.
 async fn bind(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
-    (machine, node): (&LockedNode, &LockedNode),
+    pair: &Pair,
     spec: Value,
 ) -> Result<(), Error> {
+    let Pair { machine, node } = pair;
     db::matches::give_observations(conn, machine.id, node.id).await?;
     db::nodes::delete(conn, machine.id).await?;
     let raw = json!({ "labels": node.labels, "annotations": node.annotations, "spec": spec });
     let draft = document::typed(&raw)?;
     let id = node.id.to_string();
-    write::write(app, conn, actor, (&id, Some(node.clone())), draft, raw)
+    write::write(app, conn, actor, &id, Some(node.clone()), draft, raw)
         .await
         .map(drop)
 }
 
-/// Writes down that it was done, of both.
-async fn done(
+/// Writes the finished operation, and an event for each of the two nodes.
+async fn record_done(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
-    (machine, node): (&LockedNode, &LockedNode),
-    (macs, changes, reason): (&[Mac], &[String], Option<&str>),
+    pair: &Pair,
+    macs: &[Mac],
+    changes: &[String],
+    reason: Option<&str>,
 ) -> Result<Effect, Error> {
+    let Pair { machine, node } = pair;
     let now = app.clock.now();
     let because = reason
         .map(|reason| format!(": {reason}"))
@@ -336,7 +356,7 @@ mod tests {
         let one = json!({ "macs": [{ "mac": mac(1), "subnet": "prov", "address": "10.0.0.1" }] });
         let pair = |mac: &str, address: &str| (mac.to_owned(), address.to_owned());
         let after = |spec: &Value, seen: &[Mac], replaces: Option<&[Mac]>| {
-            macs(&wanted(spec, seen, replaces, None).unwrap())
+            macs(&merge_spec(spec, seen, replaces, None).unwrap())
         };
         assert_eq!(after(&one, &[mac(9)], None), [pair("09", "10.0.0.1")]);
         assert_eq!(
@@ -357,10 +377,10 @@ mod tests {
             [pair("09", "10.0.0.1")]
         );
         assert!(
-            wanted(&two, &[mac(9)], None, None).is_err(),
+            merge_spec(&two, &[mac(9)], None, None).is_err(),
             "which of them is for a person to say"
         );
-        assert!(wanted(&two, &[mac(9)], Some(&[mac(3)]), None).is_err());
+        assert!(merge_spec(&two, &[mac(9)], Some(&[mac(3)]), None).is_err());
     }
 
     #[test]
@@ -371,7 +391,7 @@ mod tests {
             ..Smbios::default()
         };
         let declared = json!({ "macs": [{ "mac": mac(1) }], "serial": "S1" });
-        let spec = wanted(&declared, &[mac(9)], None, Some(&seen)).unwrap();
+        let spec = merge_spec(&declared, &[mac(9)], None, Some(&seen)).unwrap();
         assert_eq!(
             (&spec["serial"], spec.get("smbios_uuid")),
             (&json!("S2"), None)

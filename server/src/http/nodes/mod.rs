@@ -1,20 +1,22 @@
 //! Nodes: registration, reading, actions, and what is known of each.
 
-pub mod actions;
-mod addresses;
-pub mod adopt; // A machine that runs already
-mod console;
-mod drift; // What differs from its stack
-pub(in crate::http) mod erasures; // What erases its disks, beyond the hourly limit
-mod history;
-mod matching; // A discovered machine that a declared node waits for
-pub mod parts; // Components, and what replaced them
-pub mod place; // Another name, another rack
-mod read;
-pub mod recoveries; // What was tried on it
-pub mod rma; // All of it, for the maker of a part
-pub mod view;
-pub(in crate::http) mod write;
+pub mod actions; // Requests of actions
+mod addresses; // Reservation of addresses
+pub mod adopt; // Adoption of a machine that runs already
+mod console; // The serial console
+mod drift; // Differences from the stack
+pub(in crate::http) mod erasures; // Actions that erase disks, beyond the hourly limit
+mod history; // Facts, gate runs, events and timeline
+mod matching; // Match of a discovered machine with a declared node
+pub mod parts; // Components and their replacement
+pub mod place; // Rename and move
+mod read; // List and detail
+pub mod recoveries; // Recovery attempts
+mod resolve; // The spec as rows
+pub mod rma; // The archive for the maker of a part
+pub mod view; // A node as readers get it
+pub mod wishes; // Which actions a node allows, and their record
+pub(in crate::http) mod write; // Registration, change and removal
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;

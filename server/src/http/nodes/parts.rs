@@ -13,7 +13,7 @@ use sqlx::PgConnection;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::actions::{self, Asked};
+use super::wishes::{self, ActionRequest};
 use super::write;
 use crate::app::App;
 use crate::auth::Actor;
@@ -47,14 +47,14 @@ pub(super) async fn replace_parts(
     idempotency: IdempotencyKey,
     Json(body): Json<ReplaceParts>,
 ) -> Result<Answer, Error> {
-    ask(&app, &actor, &key, idempotency, &body).await
+    replace(&app, &actor, &key, idempotency, &body).await
 }
 
-/// Replaces, as the API and the pages do.
+/// Records replaced parts, as the API and the pages do.
 ///
 /// # Errors
 /// As [`replace_parts`] answers.
-pub async fn ask(
+pub async fn replace(
     app: &App,
     actor: &Actor,
     key: &str,
@@ -63,14 +63,15 @@ pub async fn ask(
 ) -> Result<Answer, Error> {
     writing::once(app, actor, idempotency, body, async |conn| {
         let node = write::find(conn, key).await?;
-        replace(conn, app, actor, &node, body)
+        record_parts(conn, app, actor, &node, body)
             .await
             .map(Effect::Begun)
     })
     .await
 }
 
-async fn replace(
+/// Requests the inspection of the node, and marks each old part as replaced.
+async fn record_parts(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
@@ -85,14 +86,14 @@ async fn replace(
         ));
     }
     let now = app.clock.now();
-    let asked = Asked {
+    let request = ActionRequest {
         wish: Wish::ReplaceParts,
         reason: Some(&body.reason),
         until: None,
         suite: None,
     };
-    actions::check(asked, now)?;
-    let operation = actions::write_wish(conn, app, actor, node, asked).await?;
+    wishes::check(request, now)?;
+    let operation = wishes::write_wish(conn, app, actor, node, request).await?;
     for (at, part) in body.parts.iter().enumerate() {
         check(at, part)?;
         let (kind, old, new) = (part.kind, part.old.trim(), part.new.trim());
@@ -174,12 +175,13 @@ pub(super) async fn list_node_components(
     let id = db::nodes::find_id(&mut conn, &key)
         .await?
         .ok_or_else(|| Error::NotFound(format!("node {key:?}")))?;
-    let only = (vec![Term::equal("node", id.to_string())], &Sight::new());
+    let only = vec![Term::equal("node", id.to_string())];
     paging::page(
         &mut conn,
         &COMPONENTS,
         &query,
         only,
+        &Sight::new(),
         load,
         |part: &Component| (part.id, ""),
     )
@@ -238,12 +240,12 @@ pub(super) async fn list_components(
         count,
     };
     let mut conn = app.pool.acquire().await?;
-    let only = (only, &actor.sight());
     paging::page(
         &mut conn,
         &COMPONENTS,
         &query,
         only,
+        &actor.sight(),
         load,
         |part: &Component| (part.id, ""),
     )

@@ -1,4 +1,4 @@
-//! Another name, another rack: actions with a plan. Host name and scheduler's name are fixed while a node is claimed.
+//! Rename and move: actions with a plan. The host name and the name in the scheduler are fixed while a node is claimed.
 
 use axum::extract::State;
 use muster_api::nodes::{MoveNode, NodePlan, RenameNode};
@@ -20,14 +20,14 @@ use crate::http::idempotency::IdempotencyKey;
 use crate::http::writing::{self, Effect};
 use crate::http::{document, dry_run};
 
-/// Whether to do it or to tell what it would do.
+/// Whether to carry out the action or to return its plan.
 #[derive(Clone, Copy, Debug)]
 pub struct DryRun {
     pub dry_run: bool,
 }
 
 impl DryRun {
-    /// As the request says.
+    /// As the request asks with `dry_run`.
     pub(super) fn asked() -> Self {
         Self {
             dry_run: dry_run::asked(),
@@ -69,7 +69,7 @@ pub(super) async fn rename_node(
             {
                 blockers.push(format!("The name {name} is taken."));
             }
-            return told(NodePlan {
+            return answer_plan(&NodePlan {
                 effect: "in_place".into(),
                 changes,
                 blockers,
@@ -77,14 +77,8 @@ pub(super) async fn rename_node(
         }
         refuse(&blockers)?;
         db::nodes::set_name(conn, node.id, name.as_str(), app.clock.now()).await?;
-        done(
-            conn,
-            &app,
-            &actor,
-            &node,
-            ("rename", &changes, body.reason.as_deref()),
-        )
-        .await
+        let reason = body.reason.as_deref();
+        record_done(conn, &app, &actor, &node, "rename", &changes, reason).await
     })
     .await
 }
@@ -118,15 +112,15 @@ pub(super) async fn move_node(
             &mut raw,
             &json!({ "spec": { "site": site, "rack": body.rack, "rack_unit": body.rack_unit } }),
         );
-        let changes = changes(&node.spec, &raw["spec"]);
-        let blockers = no_power(conn, &node, &body.rack).await?;
+        let changes = describe_changes(&node.spec, &raw["spec"]);
+        let blockers = find_power_blockers(conn, &node, &body.rack).await?;
         if how.dry_run {
             let effect = if changes.is_empty() {
                 "none"
             } else {
                 "in_place"
             };
-            return told(NodePlan {
+            return answer_plan(&NodePlan {
                 effect: effect.into(),
                 changes,
                 blockers,
@@ -135,25 +129,21 @@ pub(super) async fn move_node(
         refuse(&blockers)?;
         let draft = document::typed(&raw)?;
         let id = node.id.to_string();
-        write::write(&app, conn, &actor, (&id, Some(node.clone())), draft, raw).await?;
-        done(
-            conn,
-            &app,
-            &actor,
-            &node,
-            ("move", &changes, body.reason.as_deref()),
-        )
-        .await
+        let current = Some(node.clone());
+        write::write(&app, conn, &actor, &id, current, draft, raw).await?;
+        let reason = body.reason.as_deref();
+        record_done(conn, &app, &actor, &node, "move", &changes, reason).await
     })
     .await
 }
 
-fn told(plan: NodePlan) -> Result<Effect, Error> {
-    Answer::ok(&plan).map(Effect::Told)
+fn answer_plan(plan: &NodePlan) -> Result<Effect, Error> {
+    Answer::ok(plan).map(Effect::Told)
 }
 
-fn changes(before: &Value, after: &Value) -> Vec<String> {
-    let told = |value: &Value| match value {
+/// The members that differ, one sentence for each.
+fn describe_changes(before: &Value, after: &Value) -> Vec<String> {
+    let text = |value: &Value| match value {
         Value::Null => "none".to_owned(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -164,15 +154,15 @@ fn changes(before: &Value, after: &Value) -> Vec<String> {
         .map(|member| {
             format!(
                 "{member}: {} → {}",
-                told(&before[member]),
-                told(&after[member])
+                text(&before[member]),
+                text(&after[member])
             )
         })
         .collect()
 }
 
-/// Why another rack cannot take the power that is reserved for the node. The rack is held until the transaction ends.
-async fn no_power(
+/// The blocker where the power budget of another rack cannot take the node's reserved power. The rack stays locked until the transaction ends.
+async fn find_power_blockers(
     conn: &mut PgConnection,
     node: &LockedNode,
     rack: &str,
@@ -180,7 +170,7 @@ async fn no_power(
     if node.power_reserved_w == 0 || node.spec["rack"] == rack {
         return Ok(Vec::new());
     }
-    // A rack that does not exist is told with everything else that is wrong.
+    // The write of the spec reports a rack that does not exist, with every other fault.
     let Some(row) = db::objects::find_for_reference(conn, "rack", rack).await? else {
         return Ok(Vec::new());
     };
@@ -195,6 +185,7 @@ async fn no_power(
     })
 }
 
+/// Refuses the action where anything blocks it.
 pub(super) fn refuse(blockers: &[String]) -> Result<(), Error> {
     match blockers.is_empty() {
         true => Ok(()),
@@ -202,26 +193,28 @@ pub(super) fn refuse(blockers: &[String]) -> Result<(), Error> {
     }
 }
 
-/// Writes down that it was done, in the transaction that did it.
-async fn done(
+/// Writes the finished operation and its event.
+async fn record_done(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
     node: &LockedNode,
-    (kind, changes, reason): (&'static str, &[String], Option<&str>),
+    kind: &'static str,
+    changes: &[String],
+    reason: Option<&str>,
 ) -> Result<Effect, Error> {
     let now = app.clock.now();
     let because = reason
         .map(|reason| format!(": {reason}"))
         .unwrap_or_default();
-    let told = if changes.is_empty() {
+    let outcome = if changes.is_empty() {
         "nothing to change".to_owned()
     } else {
         changes.join(", ")
     };
-    let operation = actor.operation(now, kind, node.id, told.clone());
+    let operation = actor.operation(now, kind, node.id, outcome.clone());
     db::operations::insert_done(conn, &operation).await?;
-    let summary = format!("{}: {told}{because}", node.name);
+    let summary = format!("{}: {outcome}{because}", node.name);
     let event = actor
         .event(now, "node.placed", Some(node.id), summary)
         .under(Some(operation.id));

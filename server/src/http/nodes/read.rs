@@ -32,10 +32,16 @@ pub(super) async fn list_nodes(
         view::load(conn, &ids, now).await
     };
     let mut conn = app.pool.acquire().await?;
-    let also = (Vec::new(), &actor.sight());
-    paging::page(&mut conn, &filter::NODES, &query, also, load, |node| {
-        (node.id, node.name.as_str())
-    })
+    let sight = actor.sight();
+    paging::page(
+        &mut conn,
+        &filter::NODES,
+        &query,
+        Vec::new(),
+        &sight,
+        load,
+        |node| (node.id, node.name.as_str()),
+    )
     .await
 }
 

@@ -42,12 +42,13 @@ pub(super) async fn list_node_recoveries(
             .map(|row| object(id, row))
             .collect())
     };
-    let only = (vec![Term::equal("node", id.to_string())], &Sight::new());
+    let only = vec![Term::equal("node", id.to_string())];
     paging::page(
         &mut conn,
         &RECOVERIES,
         &query,
         only,
+        &Sight::new(),
         load,
         |one: &Recovery| (one.id, ""),
     )

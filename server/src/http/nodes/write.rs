@@ -1,9 +1,10 @@
-//! Registering, changing and unregistering nodes.
+//! Registration, change and removal of nodes. A write resolves the spec, checks what the actor may do, and writes the rows.
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
-use muster_api::nodes::{NodeConsole, NodePower, NodeSpec};
+use jiff::Timestamp;
+use muster_api::nodes::NodeSpec;
 use muster_api::object::Draft;
 use muster_api::problem::Problem;
 use muster_core::ids::NodeId;
@@ -12,24 +13,20 @@ use muster_core::values::{InvalidValue, Name};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-use super::actions::{self, Asked};
-use super::{addresses, view};
+use super::resolve::resolve;
+use super::view;
+use super::wishes::{self, ActionRequest};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
 use crate::db;
 use crate::db::macs::MacRow;
 use crate::db::nodes::{Content, LockedNode, Power};
-use crate::db::objects::ObjectRow;
-use crate::error::{Error, Fault};
+use crate::error::Error;
 use crate::http::answer::Answer;
-use crate::http::declared::{fault, label_faults};
 use crate::http::extract::{Body, Document, Path};
 use crate::http::preconditions::Preconditions;
 use crate::http::{document, writing};
-
-/// Longest user name of IPMI 2.0 (section 22.28).
-const IPMI_USER_BYTES: usize = 16;
 
 /// Registers a node, or replaces what is wanted of it.
 #[utoipa::path(put, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name, or the id of an existing node")),
@@ -50,7 +47,8 @@ pub(super) async fn put_node(
     writing::write(&app, &actor, async |conn| {
         let current = db::nodes::find_for_update(conn, &key).await?;
         preconditions.allow_write(current.as_ref().map(|node| node.generation))?;
-        write(&app, conn, &actor, (&key, current), draft, raw).await
+        let written = write(&app, conn, &actor, &key, current, draft, raw).await?;
+        answer(conn, &written, app.clock.now()).await
     })
     .await
 }
@@ -75,7 +73,8 @@ pub(super) async fn patch_node(
         let mut raw = json!({ "labels": current.labels, "annotations": current.annotations, "spec": current.spec });
         document::merge(&mut raw, &patch);
         let draft = document::typed(&raw)?;
-        write(&app, conn, &actor, (&key, Some(current)), draft, raw).await
+        let written = write(&app, conn, &actor, &key, Some(current), draft, raw).await?;
+        answer(conn, &written, app.clock.now()).await
     })
     .await
 }
@@ -102,7 +101,8 @@ pub(super) async fn delete_node(
             &app,
             &actor,
             "node.unregistered",
-            (node.id, &node.name),
+            node.id,
+            &node.name,
             "unregistered",
         )
         .await
@@ -111,6 +111,7 @@ pub(super) async fn delete_node(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
+/// Locks the node with this name or id.
 pub(super) async fn find(conn: &mut PgConnection, key: &str) -> Result<LockedNode, Error> {
     db::nodes::find_for_update(conn, key)
         .await?
@@ -140,101 +141,102 @@ fn allow_unregistering(node: &LockedNode) -> Result<(), Error> {
     }
 }
 
-/// Creates or replaces inside the caller's transaction.
+/// The result of a write.
+#[derive(Clone, Debug)]
+pub(in crate::http) struct Written {
+    pub name: String,
+    pub change: Change,
+}
+
+/// What a write did to the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::http) enum Change {
+    /// The node was as requested already.
+    None,
+    Replaced,
+    Registered,
+}
+
+/// The node as the answer to the write.
+async fn answer(
+    conn: &mut PgConnection,
+    written: &Written,
+    now: Timestamp,
+) -> Result<Answer, Error> {
+    let object = view::load_one(conn, &written.name, now).await?;
+    let answer = Answer::ok(&object)?.etag(object.generation);
+    Ok(match written.change {
+        Change::None => answer,
+        Change::Replaced => answer.location(object.link),
+        Change::Registered => answer.status(StatusCode::CREATED).location(object.link),
+    })
+}
+
+/// Registers or replaces a node inside the caller's transaction, which has locked `current`. The node is registered under the name `key`.
+///
+/// # Errors
+/// As [`put_node`] answers.
 pub(in crate::http) async fn write(
     app: &App,
     conn: &mut PgConnection,
     actor: &Actor,
-    (key, current): (&str, Option<LockedNode>),
+    key: &str,
+    current: Option<LockedNode>,
     draft: Draft<NodeSpec>,
     mut raw: Value,
-) -> Result<Answer, Error> {
+) -> Result<Written, Error> {
+    let spec = raw.get_mut("spec").map(Value::take).unwrap_or_default();
+    if let Some(node) = current.as_ref().filter(|node| is_same(node, &draft, &spec)) {
+        return Ok(Written {
+            name: node.name.clone(),
+            change: Change::None,
+        });
+    }
+    let (content, macs) = resolve(conn, draft, spec).await?;
+    if let Some(node) = &current {
+        allow_replacing(conn, actor, node, &content).await?;
+    }
     let now = app.clock.now();
-    let spec_as_written = raw.get_mut("spec").map(Value::take).unwrap_or_default();
-    if let Some(node) = &current
-        && node.spec == spec_as_written
-        && node.labels.0 == draft.labels
-        && node.annotations.0 == draft.annotations
-    {
-        let object = view::load_one(conn, key, now).await?;
-        return Ok(Answer::ok(&object)?.etag(object.generation));
-    }
-    let id = current.as_ref().map_or_else(NodeId::new, |node| node.id);
-    let (content, macs) = resolve(conn, draft, spec_as_written).await?;
-    let (name, status) = match &current {
-        Some(node) => {
-            allow_change(node, &content)?;
-            if node.protected && !content.protected {
-                // Whoever may write nodes by the hundred cannot lift by mistake what keeps one from them.
-                actor
-                    .need(
-                        conn,
-                        "node.unprotect",
-                        Named {
-                            kind: "node",
-                            key: &id.to_string(),
-                        },
-                    )
-                    .await?;
-            }
-            db::nodes::set_content(conn, id, &content, now).await?;
-            (node.name.clone(), StatusCode::OK)
-        }
-        None => {
-            let wrong = |error: InvalidValue| Error::invalid("node", "invalid_name", error.why);
-            let name: Name = key.parse().map_err(wrong)?;
-            db::nodes::insert(conn, id, name.as_str(), &content, now).await?;
-            (name.to_string(), StatusCode::CREATED)
-        }
+    let (id, name) = persist(conn, key, current.as_ref(), &content, &macs, now).await?;
+    allow_result(conn, actor, id, current.as_ref(), &content).await?;
+    let (change, kind, verb) = match current {
+        None => (Change::Registered, "node.registered", "registered"),
+        Some(_) => (Change::Replaced, "node.changed", "changed"),
     };
-    db::macs::set(conn, id, &macs).await?;
-    // As it is now it must be theirs to write as well; and whoever chooses a BMC is shown the credential.
-    actor
-        .need(
-            conn,
-            "node.write",
-            Named {
-                kind: "node",
-                key: &id.to_string(),
-            },
-        )
-        .await?;
-    let power = |spec: &Value| spec.get("power").cloned();
-    if power(&content.spec) != current.as_ref().and_then(|node| power(&node.spec))
-        && !matches!(content.power, Power::Manual { .. })
-    {
-        actor.need_everywhere("credential.use")?;
+    record(conn, app, actor, kind, id, &name, verb).await?;
+    let accept = content.spec.get("accept");
+    if change == Change::Registered && accept.is_none_or(|accept| accept == true) {
+        request_accept(conn, app, actor, &name).await?;
     }
-    let (kind, verb) = match status {
-        StatusCode::CREATED => ("node.registered", "registered"),
-        _ => ("node.changed", "changed"),
-    };
-    record(conn, app, actor, kind, (id, &name), verb).await?;
-    if current.is_none()
-        && content
-            .spec
-            .get("accept")
-            .is_none_or(|accept| accept == true)
-    {
-        let node = db::nodes::find_for_update(conn, &name)
-            .await?
-            .ok_or_else(|| Error::NotFound(name.clone()))?;
-        let asked = Asked {
-            wish: Wish::Accept,
-            reason: None,
-            until: None,
-            suite: None,
-        };
-        actions::write_wish(conn, app, actor, &node, asked).await?;
-    }
-    let object = view::load_one(conn, &name, now).await?;
-    Ok(Answer::ok(&object)?
-        .etag(object.generation)
-        .status(status)
-        .location(object.link.clone()))
+    Ok(Written { name, change })
 }
 
-/// What must not change under a claim: the OS on the node was written for it.
+/// Whether the node has this spec, these labels and these annotations already.
+fn is_same(node: &LockedNode, draft: &Draft<NodeSpec>, spec: &Value) -> bool {
+    node.spec == *spec && node.labels.0 == draft.labels && node.annotations.0 == draft.annotations
+}
+
+/// Checks the change of a node before the rows are written. An actor who writes many nodes needs a permission of its own to lift the protection of a
+/// node, so that no protection is lifted by mistake.
+async fn allow_replacing(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    node: &LockedNode,
+    content: &Content,
+) -> Result<(), Error> {
+    allow_change(node, content)?;
+    if node.protected && !content.protected {
+        let key = node.id.to_string();
+        let named = Named {
+            kind: "node",
+            key: &key,
+        };
+        actor.need(conn, "node.unprotect", named).await?;
+    }
+    Ok(())
+}
+
+/// Refuses a change of what the installed system of a claimed node was written for.
 fn allow_change(node: &LockedNode, content: &Content) -> Result<(), Error> {
     let moved = |member: &str| node.spec.get(member) != content.spec.get(member);
     match node.claimed && ["site", "macs", "profile"].into_iter().any(moved) {
@@ -249,210 +251,75 @@ fn allow_change(node: &LockedNode, content: &Content) -> Result<(), Error> {
     }
 }
 
-/// Finds what the spec names and reserves the addresses; everything wrong is told at once.
-async fn resolve(
+/// Writes the rows of a node. Returns its id and name.
+async fn persist(
     conn: &mut PgConnection,
-    draft: Draft<NodeSpec>,
-    as_written: Value,
-) -> Result<(Content, Vec<MacRow>), Error> {
-    let spec = draft.spec;
-    let mut faults = label_faults(&draft.labels, &draft.annotations);
-    let site = target(conn, &mut faults, "/spec/site", "site", Some(&spec.site)).await?;
-    let rack = target(
-        conn,
-        &mut faults,
-        "/spec/rack",
-        "rack",
-        spec.rack.as_deref(),
-    )
-    .await?;
-    let profile = target(
-        conn,
-        &mut faults,
-        "/spec/profile",
-        "hardware_profile",
-        spec.profile.as_deref(),
-    )
-    .await?;
-    check_place(&mut faults, &spec, rack.as_ref());
-    let power = power(conn, &mut faults, &spec.power).await?;
-    let macs = addresses::reserve(conn, &mut faults, &spec).await?;
-    let (Some(site), Some(power), true) = (site, power, faults.is_empty()) else {
-        return Err(Error::Unprocessable(faults));
+    key: &str,
+    current: Option<&LockedNode>,
+    content: &Content,
+    macs: &[MacRow],
+    now: Timestamp,
+) -> Result<(NodeId, String), Error> {
+    let (id, name) = match current {
+        Some(node) => {
+            db::nodes::set_content(conn, node.id, content, now).await?;
+            (node.id, node.name.clone())
+        }
+        None => {
+            let wrong = |error: InvalidValue| Error::invalid("node", "invalid_name", error.why);
+            let name: Name = key.parse().map_err(wrong)?;
+            let id = NodeId::new();
+            db::nodes::insert(conn, id, name.as_str(), content, now).await?;
+            (id, name.to_string())
+        }
     };
-    let content = Content {
-        labels: draft.labels,
-        annotations: draft.annotations,
-        spec: as_written,
-        site: site.id,
-        rack: rack.map(|row| row.id),
-        rack_unit: spec.rack_unit.and_then(|unit| i32::try_from(unit).ok()),
-        profile: profile.map(|row| row.id),
-        serial: spec.serial,
-        smbios_uuid: spec.smbios_uuid,
-        power,
-        console: spec
-            .console
-            .map(|NodeConsole::Tcp { address, port }| (address, port)),
-        protected: spec.protected,
-    };
-    Ok((content, macs))
+    db::macs::set(conn, id, macs).await?;
+    Ok((id, name))
 }
 
-/// The object a member names; naming nothing is a fault, not naming is none.
-pub(super) async fn target(
+/// Checks the node as it is written. The actor must be allowed to write the node in its new place. A new BMC is given a credential, so the actor must be
+/// allowed to use credentials.
+async fn allow_result(
     conn: &mut PgConnection,
-    faults: &mut Vec<Fault>,
-    pointer: &str,
-    kind: &str,
-    name: Option<&str>,
-) -> Result<Option<ObjectRow>, Error> {
-    let Some(name) = name else { return Ok(None) };
-    let row = db::objects::find_for_reference(conn, kind, name).await?;
-    if row.is_none() {
-        faults.push(fault(
-            pointer,
-            "not_found",
-            format!("There is no {kind} called {name:?}."),
-        ));
-    }
-    Ok(row)
-}
-
-fn check_place(faults: &mut Vec<Fault>, spec: &NodeSpec, rack: Option<&ObjectRow>) {
-    if let Some(rack) = rack {
-        if rack.spec["site"] != spec.site.as_str() {
-            faults.push(fault(
-                "/spec/rack",
-                "other_site",
-                format!("{} stands in another site.", rack.name),
-            ));
-        }
-        let units = rack.spec["units"].as_u64().unwrap_or(0);
-        if spec
-            .rack_unit
-            .is_some_and(|unit| unit == 0 || u64::from(unit) > units)
-        {
-            faults.push(fault(
-                "/spec/rack_unit",
-                "out_of_range",
-                format!("{} has the units 1 to {units}.", rack.name),
-            ));
-        }
-    } else if spec.rack_unit.is_some() && spec.rack.is_none() {
-        faults.push(fault(
-            "/spec/rack_unit",
-            "no_rack",
-            "A unit without a rack.",
-        ));
-    }
-    if matches!(spec.console, Some(NodeConsole::Tcp { port: 0, .. })) {
-        faults.push(fault(
-            "/spec/console/tcp/port",
-            "out_of_range",
-            "1 to 65535",
-        ));
-    }
-    if spec
-        .serial
-        .as_deref()
-        .is_some_and(|serial| !(1..=128).contains(&serial.len()))
+    actor: &Actor,
+    id: NodeId,
+    before: Option<&LockedNode>,
+    content: &Content,
+) -> Result<(), Error> {
+    let key = id.to_string();
+    let named = Named {
+        kind: "node",
+        key: &key,
+    };
+    actor.need(conn, "node.write", named).await?;
+    let power = |spec: &Value| spec.get("power").cloned();
+    if power(&content.spec) != before.and_then(|node| power(&node.spec))
+        && !matches!(content.power, Power::Manual { .. })
     {
-        faults.push(fault("/spec/serial", "out_of_range", "1 to 128 bytes"));
+        actor.need_everywhere("credential.use")?;
     }
+    Ok(())
 }
 
-async fn power(
+/// Requests the acceptance of a node that was registered just now.
+async fn request_accept(
     conn: &mut PgConnection,
-    faults: &mut Vec<Fault>,
-    power: &NodePower,
-) -> Result<Option<Power>, Error> {
-    match power {
-        NodePower::Redfish { bmc } => {
-            let pointer = "/spec/power/redfish/bmc";
-            let fits = |id: &str| {
-                (1..=128).contains(&id.len())
-                    && id.bytes().all(|b| b.is_ascii_graphic() && b != b'/')
-            };
-            if bmc.system.as_deref().is_some_and(|id| !fits(id)) {
-                let detail =
-                    "The Id of a computer system: 1 to 128 printable characters, no slash.";
-                faults.push(fault(format!("{pointer}/system"), "invalid", detail));
-            }
-            let credential =
-                bmc_credential(conn, faults, pointer, &bmc.credential, bmc.port).await?;
-            let (address, port, system) = (bmc.address, bmc.port, bmc.system.clone());
-            Ok(credential.map(|row| Power::Redfish {
-                address,
-                port,
-                credential: row.id,
-                system,
-            }))
-        }
-        NodePower::Ipmi { bmc } => {
-            let pointer = "/spec/power/ipmi/bmc";
-            let credential =
-                bmc_credential(conn, faults, pointer, &bmc.credential, bmc.port).await?;
-            let user = credential
-                .as_ref()
-                .and_then(|row| row.spec["user"].as_str());
-            if user.is_some_and(|user| user.len() > IPMI_USER_BYTES) {
-                let detail = format!(
-                    "An IPMI user has at most {IPMI_USER_BYTES} bytes, and its password 20."
-                );
-                faults.push(fault(
-                    format!("{pointer}/credential"),
-                    "out_of_range",
-                    detail,
-                ));
-            }
-            let (address, port, firmware) = (bmc.address, bmc.port, bmc.firmware);
-            Ok(credential.map(|row| Power::Ipmi {
-                address,
-                port,
-                credential: row.id,
-                firmware,
-            }))
-        }
-        NodePower::Manual { person } => {
-            if !(1..=200).contains(&person.len()) {
-                faults.push(fault(
-                    "/spec/power/manual/person",
-                    "out_of_range",
-                    "1 to 200 bytes",
-                ));
-            }
-            Ok(Some(Power::Manual {
-                person: person.clone(),
-            }))
-        }
-    }
-}
-
-/// The credential that logs in to a BMC.
-async fn bmc_credential(
-    conn: &mut PgConnection,
-    faults: &mut Vec<Fault>,
-    bmc: &str,
+    app: &App,
+    actor: &Actor,
     name: &str,
-    port: u16,
-) -> Result<Option<ObjectRow>, Error> {
-    if port == 0 {
-        faults.push(fault(format!("{bmc}/port"), "out_of_range", "1 to 65535"));
-    }
-    let pointer = format!("{bmc}/credential");
-    let credential = target(conn, faults, &pointer, "credential", Some(name)).await?;
-    Ok(credential.filter(|row| {
-        let fits = row.spec["purpose"] == "bmc";
-        if !fits {
-            faults.push(fault(
-                &pointer,
-                "wrong_purpose",
-                "A credential whose purpose is bmc.",
-            ));
-        }
-        fits
-    }))
+) -> Result<(), Error> {
+    let node = db::nodes::find_for_update(conn, name)
+        .await?
+        .ok_or_else(|| Error::NotFound(name.to_owned()))?;
+    let request = ActionRequest {
+        wish: Wish::Accept,
+        reason: None,
+        until: None,
+        suite: None,
+    };
+    wishes::write_wish(conn, app, actor, &node, request)
+        .await
+        .map(drop)
 }
 
 async fn record(
@@ -460,7 +327,8 @@ async fn record(
     app: &App,
     actor: &Actor,
     kind: &'static str,
-    (id, name): (NodeId, &str),
+    id: NodeId,
+    name: &str,
     verb: &str,
 ) -> Result<(), Error> {
     let event = actor.event(app.clock.now(), kind, Some(id), format!("{name} {verb}"));

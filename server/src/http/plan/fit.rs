@@ -1,4 +1,4 @@
-//! What the rules of compatibility say of a stack on the nodes that a change reaches: fine in general, it may be wrong for one of them.
+//! Compatibility of a stack with the nodes that a change reaches. A stack that fits in general may be wrong for a single node.
 
 use muster_api::plans::NodesFinding;
 use muster_core::stacks::rules::{Finding, Level};
@@ -9,11 +9,11 @@ use crate::db::objects::ObjectRow;
 use crate::engine::compatibility::{self, Onto};
 use crate::error::Error;
 
-/// Nodes that are looked at; of more it is told that nobody did.
+/// The largest number of checked nodes. The findings list the other nodes as unchecked.
 const MOST: usize = 500;
 
-/// Of nodes that are held, with the stack and image that their pools then ask for.
-pub(super) async fn held(
+/// Checks held nodes against the stack and the image that their pools name after the change.
+pub(super) async fn check_held(
     conn: &mut PgConnection,
     nodes: &[String],
     onto: Onto,
@@ -30,11 +30,11 @@ pub(super) async fn held(
             compatibility::findings(conn, &node, stack, node.image.as_ref(), onto).await?,
         );
     }
-    Ok(found.told(nodes))
+    Ok(found.finish(nodes))
 }
 
-/// Of nodes that a pool is about to claim.
-pub(super) async fn coming(
+/// Checks nodes that a pool is about to claim.
+pub(super) async fn check_coming(
     conn: &mut PgConnection,
     nodes: &[String],
     pool: &ObjectRow,
@@ -53,10 +53,10 @@ pub(super) async fn coming(
             compatibility::findings(conn, &node, &stack, image.as_ref(), Onto::Image).await?,
         );
     }
-    Ok(found.told(nodes))
+    Ok(found.finish(nodes))
 }
 
-/// The same finding of several nodes is told once.
+/// Findings, each with all of its nodes.
 #[derive(Default)]
 struct Found(Vec<NodesFinding>);
 
@@ -76,7 +76,8 @@ impl Found {
         }
     }
 
-    fn told(mut self, nodes: &[String]) -> Vec<NodesFinding> {
+    /// The findings, the most serious first.
+    fn finish(mut self, nodes: &[String]) -> Vec<NodesFinding> {
         if let Some(others) = nodes.get(MOST..).filter(|others| !others.is_empty()) {
             let sentence = format!(
                 "of {} more nodes the rules were not asked: more than {MOST} are reached",

@@ -1,18 +1,20 @@
-//! `POST /v1/plan`: a set of objects is written as their own routes write them, in one transaction that is rolled back. So a plan can promise
-//! nothing that the write would refuse.
+//! `POST /v1/plan`: writes a set of objects as their own routes write them, in one transaction that is rolled back. A plan therefore fails where the write
+//! would fail.
 
-mod diff; // What differs
-mod fit; // What the rules say of a stack on the nodes it reaches
-mod reach; // Whom it reaches, and at what cost
+mod claim; // Plans of claims and releases
+mod declared; // Plans of declared kinds
+mod diff; // Differences between two documents
+mod fit; // Compatibility of a stack with the nodes that a change reaches
+mod node; // Plans of nodes
+mod reach; // The nodes that a change reaches, and its cost
 
 use axum::extract::{DefaultBodyLimit, State};
 use muster_api::access::RoleBindingSpec;
-use muster_api::claims::{ClaimSpec, CreateClaim};
+use muster_api::claims::ClaimSpec;
 use muster_api::credentials::CredentialSpec;
 use muster_api::kind::{self, Kind};
 use muster_api::nodes::NodeSpec;
-use muster_api::object::Draft;
-use muster_api::plans::{Desired, MakePlan, Plan, PlannedObject};
+use muster_api::plans::{Desired, Difference, MakePlan, Plan, PlannedObject};
 use muster_api::pools::PoolSpec;
 use muster_api::problem::{self, Problem};
 use muster_api::racks::RackSpec;
@@ -26,22 +28,20 @@ use muster_core::images::ImageManifest;
 use muster_core::network::NetworkProfile;
 use muster_core::profiles::HardwareProfile;
 use muster_core::stacks::StackSpec;
-use muster_core::values::Name;
 use serde_json::{Value, json};
 use sqlx::{Acquire as _, PgConnection};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::reach::Reach;
+use self::claim::{plan_claim, plan_release};
+use self::declared::plan_declared;
+use self::node::plan_node;
 use super::answer::Answer;
-use super::declared::{self, Declared};
 use super::extract::Json;
-use super::{claims, document, nodes, taken, writing};
+use super::{taken, writing};
 use crate::app::App;
 use crate::auth::Actor;
-use crate::auth::access::Named;
 use crate::db;
-use crate::engine::compatibility::Onto;
 use crate::error::Error;
 
 const MOST: usize = 1000;
@@ -65,11 +65,11 @@ async fn make_plan(
     actor: Actor,
     Json(request): Json<MakePlan>,
 ) -> Result<Answer, Error> {
-    let objects = ordered(request.objects)?;
+    let objects = sort_by_kind(request.objects)?;
     let planned = writing::tell(&app, async |conn| {
         let mut planned = Vec::with_capacity(objects.len());
         for object in &objects {
-            planned.push(plan(&app, conn, &actor, object).await?);
+            planned.push(plan_object(&app, conn, &actor, object).await?);
         }
         Ok(planned)
     })
@@ -85,8 +85,8 @@ async fn make_plan(
     })
 }
 
-/// In the order in which kinds build on each other.
-fn ordered(mut objects: Vec<Desired>) -> Result<Vec<Desired>, Error> {
+/// Sorts the objects so that an object follows the kinds that it refers to.
+fn sort_by_kind(mut objects: Vec<Desired>) -> Result<Vec<Desired>, Error> {
     if objects.len() > MOST {
         return Err(Error::unprocessable(
             "/objects",
@@ -118,14 +118,14 @@ fn ordered(mut objects: Vec<Desired>) -> Result<Vec<Desired>, Error> {
     Ok(objects)
 }
 
-/// One object. What refuses it is told in its plan; the others are planned without it.
-async fn plan(
+/// Plans one object. A refusal becomes part of its plan, and the other objects are planned without it.
+async fn plan_object(
     app: &App,
     conn: &mut PgConnection,
     actor: &Actor,
     object: &Desired,
 ) -> Result<PlannedObject, Error> {
-    // Alone, so that a refusal by the database ends no more than this one.
+    // A savepoint: a refusal by the database ends the plan of this object only.
     let mut alone = conn.begin().await?;
     match plan_kind(app, &mut alone, actor, object).await {
         Ok(planned) => {
@@ -179,290 +179,30 @@ async fn plan_kind(
     }
 }
 
-async fn plan_declared<K: Declared>(
-    app: &App,
-    conn: &mut PgConnection,
-    actor: &Actor,
-    object: &Desired,
-) -> Result<PlannedObject, Error> {
-    let verb = format!("{}.write", K::KIND);
-    actor.need_somewhere(&verb)?;
-    let before = db::objects::find_for_update(conn, K::KIND, &object.name).await?;
-    if let Some(row) = &before {
-        actor
-            .need(
-                conn,
-                &verb,
-                Named {
-                    kind: K::KIND,
-                    key: &row.id.to_string(),
-                },
-            )
-            .await?;
-    }
-    let was = before
-        .as_ref()
-        .map(|row| parts(&json!(row.labels), &json!(row.annotations), &row.spec));
-    let (generation, spec) = (
-        before.as_ref().map(|row| row.generation),
-        before.as_ref().map(|row| row.spec.clone()),
-    );
-    let raw = parts(
-        &json!(object.labels),
-        &json!(object.annotations),
-        &object.spec,
-    );
-    let draft: Draft<K> = document::typed(&raw)?;
-    // Before it is written: what a pool names may be what it named.
-    let reach = Reach::of(conn, K::KIND, spec.as_ref(), &object.spec).await?;
-    let answer =
-        declared::write::write(app, conn, actor, (&object.name, before), draft, raw).await?;
-    let written = &answer.body;
-    let is = parts(
-        &written["labels"],
-        &written["annotations"],
-        &written["spec"],
-    );
-    let mut differences = diff::of(was.as_ref(), &is);
-    let changed = written["generation"].as_i64() != generation;
-    if changed && generation.is_some() && differences.is_empty() {
-        // All that can differ and is not shown.
-        differences = diff::of(
-            Some(&json!({ "spec": {} })),
-            &json!({ "spec": { "secret": "changed" } }),
-        );
-    }
-    let planned = planned(object, (generation.is_some(), changed), differences);
-    let planned = match changed && generation.is_some() {
-        true => {
-            reach
-                .told(conn, written["id"].as_str().unwrap_or_default(), planned)
-                .await?
-        }
-        false => planned,
-    };
-    match changed && K::KIND == PoolSpec::KIND {
-        true => reach::claiming(conn, actor, planned).await,
-        false => Ok(planned),
-    }
-}
-
-async fn plan_node(
-    app: &App,
-    conn: &mut PgConnection,
-    actor: &Actor,
-    object: &Desired,
-) -> Result<PlannedObject, Error> {
-    actor.need_somewhere("node.write")?;
-    let before = db::nodes::find_for_update(conn, &object.name).await?;
-    if let Some(node) = &before {
-        actor
-            .need(
-                conn,
-                "node.write",
-                Named {
-                    kind: "node",
-                    key: &node.id.to_string(),
-                },
-            )
-            .await?;
-    }
-    let was = before
-        .as_ref()
-        .map(|row| parts(&json!(row.labels), &json!(row.annotations), &row.spec));
-    let generation = before.as_ref().map(|row| row.generation);
-    let claimed = before.as_ref().is_some_and(|node| node.claimed);
-    let raw = parts(
-        &json!(object.labels),
-        &json!(object.annotations),
-        &object.spec,
-    );
-    let draft: Draft<NodeSpec> = document::typed(&raw)?;
-    let accepted = draft.spec.accept;
-    let answer =
-        nodes::write::write(app, conn, actor, (&object.name, before), draft, raw.clone()).await?;
-    let differences = diff::of(was.as_ref(), &raw);
-    let relabelled = differences
-        .iter()
-        .any(|difference| difference.pointer.starts_with("/labels"));
-    let changed = answer.body["generation"].as_i64() != generation;
-    let (effect, begins) = match generation {
-        // It is inspected at once, in the live image.
-        None if accepted => (Effect::Reboot, true),
-        // A file of its stack may name a label.
-        Some(_) if claimed && relabelled => (Effect::InPlace, false),
-        _ => (Effect::None, false),
-    };
-    let planned = planned(object, (generation.is_some(), changed), differences);
-    Ok(match effect {
-        Effect::None => planned,
-        effect => PlannedObject {
-            effect: effect.to_string(),
-            begins,
-            nodes: vec![object.name.clone()],
-            node_count: 1,
-            ..planned
-        },
-    })
-}
-
-/// A claim is made once; what of it can be changed touches no node.
-async fn plan_claim(
-    app: &App,
-    conn: &mut PgConnection,
-    actor: &Actor,
-    object: &Desired,
-) -> Result<PlannedObject, Error> {
-    actor.need_somewhere("claim.create")?;
-    let raw = json!({ "spec": object.spec });
-    let spec: ClaimSpec = document::typed::<Draft<ClaimSpec>>(&raw)?.spec;
-    if let Some(row) = db::claims::find(conn, &object.name).await? {
-        // Under the name that was sent: the id would tell of one that lies elsewhere.
-        actor
-            .need(
-                conn,
-                "fleet.read",
-                Named {
-                    kind: "claim",
-                    key: &object.name,
-                },
-            )
-            .await?;
-        if row.spec == object.spec {
-            return Ok(planned(object, (true, false), Vec::new()));
-        }
-        actor
-            .need(
-                conn,
-                "claim.release",
-                Named {
-                    kind: "claim",
-                    key: &object.name,
-                },
-            )
-            .await?;
-        let (_, claim) = claims::release::locked(conn, &row.id.to_string()).await?;
-        let changed = claims::change::change(conn, app, actor, &claim, raw).await?;
-        let differences = diff::of(
-            Some(&json!({ "spec": claim.spec })),
-            &json!({ "spec": object.spec }),
-        );
-        return Ok(planned(object, (true, changed), differences));
-    }
-    let wrong = |error: muster_core::values::InvalidValue| {
-        Error::invalid("/name", "invalid_name", error.why)
-    };
-    let name: Name = object.name.parse().map_err(wrong)?;
-    let pool = spec.pool.clone();
-    let answer = claims::create::create(
-        conn,
-        app,
-        actor,
-        &CreateClaim {
-            name: Some(name),
-            spec,
-        },
-        raw,
-    )
-    .await?;
-    let node = answer.body["status"]["node"]
-        .as_str()
-        .unwrap_or_default()
-        .to_owned();
-    let pools: Vec<_> = db::objects::find(conn, "pool", &pool)
-        .await?
-        .into_iter()
-        .map(|row| row.id)
-        .collect();
-    let planned = planned(
-        object,
-        (false, true),
-        diff::of(None, &json!({ "spec": object.spec })),
-    );
-    let gates = reach::gates(conn, &pools).await?;
-    let nodes = vec![node];
-    // In this transaction the claim is there.
-    let findings = fit::held(conn, &nodes, Onto::Image).await?;
-    let effect = Effect::Reinstall.to_string();
-    Ok(PlannedObject {
-        effect,
-        begins: true,
-        nodes,
-        node_count: 1,
-        gates,
-        findings,
-        ..planned
-    })
-}
-
-/// A release, begun and taken back: what it counts and what refuses it are the release's own.
-async fn plan_release(
-    app: &App,
-    conn: &mut PgConnection,
-    actor: &Actor,
-    object: &Desired,
-) -> Result<PlannedObject, Error> {
-    actor.need_somewhere("claim.release")?;
-    let nothing = planned(object, (true, false), Vec::new());
-    let Some(claim) = db::claims::find(conn, &object.name).await? else {
-        return Ok(nothing);
-    };
-    match actor
-        .need(
-            conn,
-            "claim.release",
-            Named {
-                kind: "claim",
-                key: &object.name,
-            },
-        )
-        .await
-    {
-        // As one that there is not.
-        Err(Error::NotFound(_)) => return Ok(nothing),
-        allowed => allowed?,
-    }
-    let disks = if object.erase_now {
-        claims::release::Disks::ErasedNow
-    } else {
-        claims::release::Disks::Kept
-    };
-    let Some(told) = claims::release::plan(app, conn, actor, &claim, disks).await? else {
-        return Ok(nothing);
-    };
-    let effect = Effect::Wipe.to_string();
-    let node_count = i64::try_from(told.nodes.len()).unwrap_or(i64::MAX);
-    let (nodes, limits) = (told.nodes, told.limits);
-    Ok(PlannedObject {
-        change: "delete".into(),
-        effect,
-        begins: true,
-        nodes,
-        node_count,
-        limits,
-        ..nothing
-    })
-}
-
 fn parts(labels: &Value, annotations: &Value, spec: &Value) -> Value {
     json!({ "labels": labels, "annotations": annotations, "spec": spec })
 }
 
-fn planned(
-    object: &Desired,
-    (exists, changed): (bool, bool),
-    diff: Vec<muster_api::plans::Difference>,
-) -> PlannedObject {
-    let change = match (exists, changed) {
-        (false, _) => "create",
-        (true, true) => "change",
-        (true, false) => "none",
+/// What a write would do to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Created,
+    Changed,
+    Unchanged,
+}
+
+/// The plan of an object that affects no node.
+fn planned(object: &Desired, change: Change, diff: Vec<Difference>) -> PlannedObject {
+    let (word, diff) = match change {
+        Change::Created => ("create", diff),
+        Change::Changed => ("change", diff),
+        Change::Unchanged => ("none", Vec::new()),
     };
     PlannedObject {
         kind: object.kind.clone(),
         name: object.name.clone(),
-        change: change.into(),
-        diff: if changed { diff } else { Vec::new() },
+        change: word.into(),
+        diff,
         effect: Effect::None.to_string(),
         begins: false,
         nodes: Vec::new(),
@@ -475,6 +215,7 @@ fn planned(
     }
 }
 
+/// The plan of an object that the write refuses.
 fn blocked(object: &Desired, error: &Error) -> PlannedObject {
     let (code, detail, faults) = error.public();
     let fault = |pointer: &str, code: &str, detail: String| problem::Fault {
@@ -491,13 +232,13 @@ fn blocked(object: &Desired, error: &Error) -> PlannedObject {
     };
     PlannedObject {
         blockers,
-        ..planned(object, (true, false), Vec::new())
+        ..planned(object, Change::Unchanged, Vec::new())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    /// What the plan knows is what can be declared: a kind that is added is added to `plan_kind`, too.
+    /// Each kind of `COLLECTIONS` must have an arm in `plan_kind`.
     #[test]
     fn every_kind_is_planned() {
         let source = include_str!("mod.rs");

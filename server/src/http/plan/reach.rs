@@ -1,4 +1,4 @@
-//! Whom a changed object reaches, and what that costs them.
+//! The nodes that a changed object reaches, and the cost of the change.
 
 use muster_api::kind::Kind as _;
 use muster_api::plans::PlannedObject;
@@ -19,18 +19,18 @@ use crate::error::Error;
 use crate::http::claims::replicas;
 use crate::http::plan::fit;
 
-/// How many nodes are named.
+/// The largest number of nodes that a plan names.
 const NAMED: i64 = 10_000;
 
-/// What a change costs whoever has the object.
+/// The effect of a change on the nodes that use the object.
 pub(super) struct Reach {
     effect: Effect,
-    /// Whether nodes pass their gates for it.
+    /// Whether the nodes must pass their gates for the change.
     gated: bool,
 }
 
 impl Reach {
-    /// Of an object of the kind that becomes another. The former and the next spec are as clients wrote them.
+    /// The reach of a change from one spec to another. Both specs are as clients wrote them.
     pub(super) async fn of(
         conn: &mut PgConnection,
         kind: &str,
@@ -46,16 +46,16 @@ impl Reach {
         };
         Ok(match kind {
             "image" => Self::costing(
-                both::<ImageManifest>(before, after).map(|(a, b)| effects::of_image(&a, &b)),
+                parse_both::<ImageManifest>(before, after).map(|(a, b)| effects::of_image(&a, &b)),
             ),
             "stack" => Self::costing(
-                both::<StackSpec>(before, after).map(|(a, b)| diff::effect_of(&a, &b)),
+                parse_both::<StackSpec>(before, after).map(|(a, b)| diff::effect_of(&a, &b)),
             ),
-            "pool" => match both::<PoolSpec>(before, after) {
+            "pool" => match parse_both::<PoolSpec>(before, after) {
                 Some((before, after)) => of_pool(conn, &before, &after).await?,
                 None => nothing,
             },
-            // Nodes that run keep the network they were installed with: it is written with the next image, which gates follow anyhow.
+            // A running node keeps its network until its next installation, which ends with the gates.
             "network_profile" if before != after => Self {
                 effect: Effect::Reinstall,
                 gated: true,
@@ -84,8 +84,8 @@ impl Reach {
         }
     }
 
-    /// The plan of the object with this id, with whom it reaches.
-    pub(super) async fn told(
+    /// Completes the plan of the object with this id: the nodes that the change reaches, their gates and their findings.
+    pub(super) async fn complete(
         self,
         conn: &mut PgConnection,
         id: &str,
@@ -101,7 +101,7 @@ impl Reach {
             return Ok(planned);
         }
         let gates = if self.gated {
-            gates(conn, &pools).await?
+            list_gates(conn, &pools).await?
         } else {
             Vec::new()
         };
@@ -112,7 +112,7 @@ impl Reach {
         };
         let findings = match self.effect {
             Effect::None => Vec::new(),
-            _ => fit::held(conn, &nodes, onto).await?,
+            _ => fit::check_held(conn, &nodes, onto).await?,
         };
         Ok(PlannedObject {
             effect: self.effect.to_string(),
@@ -160,8 +160,8 @@ async fn of_pool(
     })
 }
 
-/// The plan of a pool, with the nodes that it then claims by itself; by name, those that this one may see.
-pub(super) async fn claiming(
+/// Adds the nodes that the pool then claims by itself to its plan. The plan names only nodes that the actor may read.
+pub(super) async fn add_new_claims(
     conn: &mut PgConnection,
     actor: &Actor,
     planned: PlannedObject,
@@ -179,28 +179,22 @@ pub(super) async fn claiming(
         .unwrap_or(Effect::None)
         .max(Effect::Reinstall)
         .to_string();
-    let gates = gates(conn, &[pool.id]).await?;
+    let gates = list_gates(conn, &[pool.id]).await?;
     let claims = u32::try_from(coming.len()).unwrap_or(u32::MAX);
     let node_count = planned.node_count + i64::from(claims);
     let mut nodes = planned.nodes.clone();
     for name in coming {
-        match actor
-            .need(
-                conn,
-                "fleet.read",
-                Named {
-                    kind: "node",
-                    key: &name,
-                },
-            )
-            .await
-        {
+        let named = Named {
+            kind: "node",
+            key: &name,
+        };
+        match actor.need(conn, "fleet.read", named).await {
             Ok(()) => nodes.push(name),
             Err(Error::NotFound(_) | Error::Forbidden(_)) => {}
             Err(other) => return Err(other),
         }
     }
-    let mut findings = fit::coming(conn, &nodes[planned.nodes.len()..], &pool).await?;
+    let mut findings = fit::check_coming(conn, &nodes[planned.nodes.len()..], &pool).await?;
     findings.splice(0..0, planned.findings.clone());
     nodes.truncate(usize::try_from(NAMED).unwrap_or(usize::MAX));
     Ok(PlannedObject {
@@ -215,8 +209,8 @@ pub(super) async fn claiming(
     })
 }
 
-/// The gates of the suites that pools name.
-pub(super) async fn gates(
+/// The gates of the suites that the pools name.
+pub(super) async fn list_gates(
     conn: &mut PgConnection,
     pools: &[muster_core::ids::ObjectId],
 ) -> Result<Vec<String>, Error> {
@@ -235,8 +229,8 @@ pub(super) async fn gates(
     Ok(gates)
 }
 
-/// `None` where one cannot be read: the write says so better.
-fn both<T: DeserializeOwned>(before: &Value, after: &Value) -> Option<(T, T)> {
+/// Parses both specs. Returns `None` where one is malformed, because the write reports that.
+fn parse_both<T: DeserializeOwned>(before: &Value, after: &Value) -> Option<(T, T)> {
     T::deserialize(before).ok().zip(T::deserialize(after).ok())
 }
 

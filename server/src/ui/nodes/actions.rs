@@ -1,5 +1,4 @@
-//! What can be asked of a node. Every button posts a form; what happens is what the API does for the same call. Buttons that do not apply
-//! say why instead of being hidden.
+//! The actions on a node's page. Each button posts a form, which calls the API's own function. A button that does not apply shows the reason instead.
 
 use axum::extract::State;
 use axum::response::Redirect;
@@ -18,8 +17,9 @@ use crate::error::Error;
 use crate::http::claims::release::{Disks, release_claim};
 use crate::http::extract::Path;
 use crate::http::idempotency::IdempotencyKey;
-use crate::http::nodes::actions::{Bar, Standing, ask, bar, needs_reason};
+use crate::http::nodes::actions::request_action;
 use crate::http::nodes::view::NodeObject;
+use crate::http::nodes::wishes::{Blocker, RequestContext, find_blocker, needs_reason};
 use crate::http::preconditions::Preconditions;
 
 /// A year: a maintenance that lasts longer is a retirement.
@@ -82,11 +82,10 @@ fn action(
     state: NodeState,
     wish: Wish,
 ) -> Action {
-    let (title, tells) = words(wish);
     Action {
         wish: wish.as_str(),
-        title,
-        tells,
+        title: title(wish),
+        tells: describe(wish),
         refused: refusal(node, machine, actor, state, wish).unwrap_or_default(),
         reason_needed: needs_reason(wish),
         timed: wish == Wish::Maintain,
@@ -125,11 +124,11 @@ fn refusal(
             actor.role.as_str()
         ));
     }
-    // A release is asked of the claim, which is what says whether there is anything to release.
+    // A release is a request to the claim of the node.
     if wish == Wish::Release && wish_allowed(state, wish) && node.status.claim.is_none() {
         return Some("nothing holds it: there is no claim to release".to_owned());
     }
-    let standing = Standing {
+    let context = RequestContext {
         state,
         pending: machine.wish.as_deref(),
         claimed: node.status.claim.is_some(),
@@ -140,102 +139,99 @@ fn refusal(
             .and_then(serde_json::Value::as_bool)
             .unwrap_or(false),
     };
-    Some(match bar(standing, wish)? {
-        Bar::Pending => format!(
+    Some(match find_blocker(context, wish)? {
+        Blocker::Pending => format!(
             "it was asked to {} and is not done",
             machine.wish.as_deref().unwrap_or_default()
         ),
-        Bar::State => {
+        Blocker::State => {
             let words: Vec<String> = states_for(wish)
                 .iter()
                 .map(|state| state.as_str().replace('_', " "))
                 .collect();
             format!("possible when {}", words.join(", "))
         }
-        Bar::NotClaimed => "nothing holds it: no pool says what to install".to_owned(),
-        Bar::Releasing => "it is being released, and only that goes on".to_owned(),
-        Bar::Protected => "it is protected; clear that first".to_owned(),
+        Blocker::NotClaimed => "nothing holds it: no pool says what to install".to_owned(),
+        Blocker::Releasing => "it is being released, and only that goes on".to_owned(),
+        Blocker::Protected => "it is protected; clear that first".to_owned(),
     })
 }
 
-fn words(wish: Wish) -> (&'static str, &'static str) {
+/// The title of an action's button.
+fn title(wish: Wish) -> &'static str {
     match wish {
-        Wish::Accept => ("Accept", "Inspect this machine and make it available."),
-        Wish::Adopt => (
-            "Adopt",
-            "It runs already: take it into service as it is, without a reboot.",
-        ),
-        Wish::Reject => ("Reject", "Do not take this machine; it is remembered."),
-        Wish::Inspect => (
-            "Inspect",
-            "Take the inventory again: in the live image, or beside its jobs where it is in service.",
-        ),
-        Wish::Release => (
-            "Release",
-            "Drain it, take it out of the scheduler, wipe its disks, inspect it. The claim ends. Until the wipe it can be undone, on the page of claims.",
-        ),
-        Wish::Retry => (
-            "Retry",
-            "Begin the phase that failed again, from its start.",
-        ),
-        Wish::Quarantine => (
-            "Quarantine",
-            "Stop what runs and use it for nothing until a person decides.",
-        ),
-        Wish::Recover => (
-            "Recover",
-            "In service: drain it, then try its pool's ladder, verified by gates. In quarantine: run the gates again, or inspect it when nobody holds it.",
-        ),
-        Wish::Wipe => (
-            "Wipe",
-            "Erase every disk and read back that they are empty.",
-        ),
-        Wish::Drain => ("Drain", "Take no new jobs; running ones end by themselves."),
-        Wish::Undrain => ("Undrain", "Take jobs again."),
-        Wish::Maintain => (
-            "Maintenance",
-            "Give it to a person; Muster leaves it alone.",
-        ),
-        Wish::Resume => ("Resume", "Take it back from maintenance and inspect it."),
-        Wish::Retire => ("Retire", "Out of the fleet; it is remembered."),
-        Wish::Reinstate => (
-            "Reinstate",
-            "Back into the fleet, beginning with an inspection.",
-        ),
-        Wish::CheckDrift => (
-            "Compare",
-            "Hold it against its stack, beside its jobs; nothing is changed.",
-        ),
-        Wish::PowerOn => ("Power on", "By its BMC; it boots from its own disk."),
-        Wish::PowerOff => (
-            "Power off",
-            "Shut it down, and cut its power where its system does not answer.",
-        ),
-        Wish::PowerCycle => ("Power cycle", "Reset it by its BMC, whatever runs there."),
-        Wish::RunGates => (
-            "Run gates",
-            "In its own system, or in the live image where it has none. Nothing is decided by what they say.",
-        ),
-        Wish::Converge => (
-            "Converge",
-            "Drain it, install its stack over what it runs, and take it through its gates.",
-        ),
-        Wish::Reinstall => (
-            "Reinstall",
-            "Drain it, write its image onto its root disk, and take it through its gates.",
-        ),
-        Wish::RotateBmc => (
-            "Rotate BMC",
-            "Give its BMC another password, beside its jobs. The former is kept until the BMC has taken the other.",
-        ),
-        Wish::Sweep => (
-            "Sweep",
-            "Run its pool's sweep: all of it while it is idle, else beside its jobs. A node that fails is drained.",
-        ),
-        Wish::ReplaceParts => (
-            "A part was replaced",
-            "Inspect it for the new serials; earlier gate runs are void.",
-        ),
+        Wish::Accept => "Accept",
+        Wish::Adopt => "Adopt",
+        Wish::Reject => "Reject",
+        Wish::Inspect => "Inspect",
+        Wish::Release => "Release",
+        Wish::Retry => "Retry",
+        Wish::Quarantine => "Quarantine",
+        Wish::Recover => "Recover",
+        Wish::Wipe => "Wipe",
+        Wish::Drain => "Drain",
+        Wish::Undrain => "Undrain",
+        Wish::Maintain => "Maintenance",
+        Wish::Resume => "Resume",
+        Wish::Retire => "Retire",
+        Wish::Reinstate => "Reinstate",
+        Wish::CheckDrift => "Compare",
+        Wish::PowerOn => "Power on",
+        Wish::PowerOff => "Power off",
+        Wish::PowerCycle => "Power cycle",
+        Wish::RunGates => "Run gates",
+        Wish::Converge => "Converge",
+        Wish::Reinstall => "Reinstall",
+        Wish::RotateBmc => "Rotate BMC",
+        Wish::Sweep => "Sweep",
+        Wish::ReplaceParts => "A part was replaced",
+    }
+}
+
+/// What an action does, for the person who is about to request it.
+fn describe(wish: Wish) -> &'static str {
+    match wish {
+        Wish::Accept => "Inspect this machine and make it available.",
+        Wish::Adopt => "It runs already: take it into service as it is, without a reboot.",
+        Wish::Reject => "Do not take this machine; it is remembered.",
+        Wish::Inspect => {
+            "Take the inventory again: in the live image, or beside its jobs where it is in service."
+        }
+        Wish::Release => {
+            "Drain it, take it out of the scheduler, wipe its disks, inspect it. The claim ends. Until the wipe it can be undone, on the page of claims."
+        }
+        Wish::Retry => "Begin the phase that failed again, from its start.",
+        Wish::Quarantine => "Stop what runs and use it for nothing until a person decides.",
+        Wish::Recover => {
+            "In service: drain it, then try its pool's ladder, verified by gates. In quarantine: run the gates again, or inspect it when nobody holds it."
+        }
+        Wish::Wipe => "Erase every disk and read back that they are empty.",
+        Wish::Drain => "Take no new jobs; running ones end by themselves.",
+        Wish::Undrain => "Take jobs again.",
+        Wish::Maintain => "Give it to a person; Muster leaves it alone.",
+        Wish::Resume => "Take it back from maintenance and inspect it.",
+        Wish::Retire => "Out of the fleet; it is remembered.",
+        Wish::Reinstate => "Back into the fleet, beginning with an inspection.",
+        Wish::CheckDrift => "Hold it against its stack, beside its jobs; nothing is changed.",
+        Wish::PowerOn => "By its BMC; it boots from its own disk.",
+        Wish::PowerOff => "Shut it down, and cut its power where its system does not answer.",
+        Wish::PowerCycle => "Reset it by its BMC, whatever runs there.",
+        Wish::RunGates => {
+            "In its own system, or in the live image where it has none. Nothing is decided by what they say."
+        }
+        Wish::Converge => {
+            "Drain it, install its stack over what it runs, and take it through its gates."
+        }
+        Wish::Reinstall => {
+            "Drain it, write its image onto its root disk, and take it through its gates."
+        }
+        Wish::RotateBmc => {
+            "Give its BMC another password, beside its jobs. The former is kept until the BMC has taken the other."
+        }
+        Wish::Sweep => {
+            "Run its pool's sweep: all of it while it is idle, else beside its jobs. A node that fails is drained."
+        }
+        Wish::ReplaceParts => "Inspect it for the new serials; earlier gate runs are void.",
     }
 }
 
@@ -295,18 +291,13 @@ pub(in crate::ui) async fn act_on_node(
                 until: end(asked.hours.trim(), app.clock.now())?,
                 suite,
             };
-            // What can be taken back is asked of the node as it is; what cannot, of the one that was shown.
+            // An erasure applies only to the node as the page showed it. Other actions can be undone, and apply to the node as it is.
             let seen = asked.generation.filter(|_| erases(wish));
             let seen = seen.map(Preconditions::generation).unwrap_or_default();
-            ask(
-                &app,
-                &actor,
-                &node,
-                (IdempotencyKey::none(), seen, &action),
-                wish,
-            )
-            .await
-            .map(drop)?;
+            let key = IdempotencyKey::none();
+            request_action(&app, &actor, &node, key, seen, &action, wish)
+                .await
+                .map(drop)?;
         }
     }
     Ok(Redirect::to(&format!("/nodes/{node}")))
@@ -337,8 +328,10 @@ mod tests {
     #[test]
     fn every_wish_has_a_button() {
         for &wish in Wish::ALL {
-            let (title, tells) = words(wish);
-            assert!(!title.is_empty() && tells.ends_with('.'), "{wish}");
+            assert!(
+                !title(wish).is_empty() && describe(wish).ends_with('.'),
+                "{wish}"
+            );
         }
     }
 }

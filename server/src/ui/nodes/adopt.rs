@@ -171,14 +171,8 @@ pub(in crate::ui) async fn adopt_node(
     let how = DryRun {
         dry_run: given.step != "adopt",
     };
-    let answer = adopt(
-        &app,
-        &actor,
-        &name,
-        (IdempotencyKey::none(), how),
-        &given.body(),
-    )
-    .await;
+    let key = IdempotencyKey::none();
+    let answer = adopt(&app, &actor, &name, key, how, &given.body()).await;
     let form = Form::empty(&mut *app.pool.acquire().await?, &actor.sight(), &name)
         .await?
         .answered(given);

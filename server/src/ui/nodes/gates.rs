@@ -127,11 +127,12 @@ pub(super) async fn load(
     })
 }
 
-/// The run that led a node to where it is since `entered`: the last one that ended before, where the reason names a gate.
+/// The gate run that led to the state since `entered`: the last run that failed before `entered`, where the reason names one of its gates.
 pub(super) async fn cause(
     conn: &mut PgConnection,
     node: NodeId,
-    (reason, entered): (&str, Timestamp),
+    reason: &str,
+    entered: Timestamp,
 ) -> Result<Option<String>, Error> {
     let runs = db::gates::list(conn, node, SEARCHED).await?;
     let Some(run) = runs

@@ -227,7 +227,7 @@ async fn cause(
 ) -> Result<Option<String>, Error> {
     let out = ["draining", "repairing", "quarantined", "failed"].contains(&status.state.as_str());
     match (&status.reason, status.entered_at) {
-        (Some(reason), Some(entered)) if out => gates::cause(conn, node, (reason, entered)).await,
+        (Some(reason), Some(entered)) if out => gates::cause(conn, node, reason, entered).await,
         _ => Ok(None),
     }
 }

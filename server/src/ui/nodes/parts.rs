@@ -118,6 +118,6 @@ pub(in crate::ui) async fn replace_part(
         reason: form.reason,
         parts: vec![part],
     };
-    parts::ask(&app, &actor, &node, IdempotencyKey::none(), &body).await?;
+    parts::replace(&app, &actor, &node, IdempotencyKey::none(), &body).await?;
     Ok(Redirect::to(&format!("/nodes/{node}#parts")))
 }

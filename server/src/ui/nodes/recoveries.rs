@@ -41,7 +41,7 @@ pub(super) async fn load(
 }
 
 fn shown(row: RecoveryRow, now: Timestamp) -> Recovery {
-    let rung = |(at, word): (usize, &String)| {
+    let rung = |at: usize, word: &String| {
         let title = word
             .parse::<Rung>()
             .map_or_else(|_| word.clone(), |rung| rung.title().to_owned());
@@ -65,6 +65,11 @@ fn shown(row: RecoveryRow, now: Timestamp) -> Recovery {
         at: format::moment(row.begun_at, now),
         under_way: row.ended.is_none(),
         held_back: row.ended.as_deref() == Some("held_back"),
-        rungs: row.rungs.iter().enumerate().map(rung).collect(),
+        rungs: row
+            .rungs
+            .iter()
+            .enumerate()
+            .map(|(at, word)| rung(at, word))
+            .collect(),
     }
 }

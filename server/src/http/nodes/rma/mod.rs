@@ -1,13 +1,14 @@
-//! What a maker wants to see before a part goes back: one download of what a node is, what was measured on it, what was tried, and what it said. Bounded,
-//! without secrets, and without how to reach it.
+//! The archive that the maker of a part needs for a return: identity of the node, measurements, recoveries, timeline and console. The archive is bounded, and
+//! holds no secrets and no addresses for access.
 
-mod bmc; // What its BMC said
-mod tar; // The archive
+mod bmc; // Firmware, event log and sensors of the BMC
+mod tar; // The archive format
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderValue, header};
 use jiff::Timestamp;
+use muster_api::nodes::TimelineEntry;
 use muster_api::problem::Problem;
 use muster_core::ids::NodeId;
 use muster_core::redact::redact;
@@ -17,6 +18,7 @@ use serde_json::json;
 use sqlx::PgConnection;
 
 use self::tar::Archive;
+use super::view::NodeObject;
 use super::{history, parts, recoveries, view};
 use crate::app::App;
 use crate::auth::Actor;
@@ -24,13 +26,13 @@ use crate::db;
 use crate::error::Error;
 use crate::http::extract::Path;
 
-/// Bytes of the archive before it is compressed; what would be over it is left out, and the manifest says so.
+/// The largest archive before compression, in bytes. The manifest lists the files that are left out.
 const MOST: usize = 64 << 20;
-/// Bytes of one file: its end is kept.
+/// The largest file, in bytes. The end of a larger file is kept.
 const FILE_MAX: usize = 8 << 20;
-/// Runs of gates, with their evidence.
+/// The number of gate runs, with their evidence.
 const RUNS: i64 = 20;
-/// Chunks of the console: all that is kept of it.
+/// The number of console chunks, which is all that the database keeps.
 const CONSOLE: i64 = 1000;
 const FAST: i32 = 3;
 
@@ -47,9 +49,9 @@ pub(in crate::http) async fn get_node_rma(
 ) -> Result<Response, Error> {
     let now = app.clock.now();
     let mut conn = app.pool.acquire().await?;
-    let (name, files) = files(&mut conn, &node, now).await?;
+    let (name, files) = collect_files(&mut conn, &node, now).await?;
     drop(conn);
-    // What machines printed is read through whole: nobody else waits for that.
+    // Redaction reads all text of the machines: a blocking thread keeps other requests running.
     let packed =
         tokio::task::spawn_blocking(move || zstd::encode_all(pack(&files, now).as_slice(), FAST))
             .await;
@@ -70,7 +72,7 @@ pub(in crate::http) async fn get_node_rma(
         .into_response())
 }
 
-/// A file by its name in the archive, as it was found.
+/// A file of the archive before redaction: its name and its text.
 type File = (String, String);
 
 fn json(name: &str, document: &impl Serialize) -> Result<File, Error> {
@@ -80,7 +82,7 @@ fn json(name: &str, document: &impl Serialize) -> Result<File, Error> {
     ))
 }
 
-/// The archive, without secrets, and with a manifest: `sha256:…  name`, or why a file is not there.
+/// Packs the redacted files with a manifest: `sha256:…  name`, or why a file is left out.
 fn pack(files: &[File], now: Timestamp) -> Vec<u8> {
     let (mut archive, mut manifest) = (Archive::new(now), String::new());
     for (name, text) in files {
@@ -104,47 +106,74 @@ fn pack(files: &[File], now: Timestamp) -> Vec<u8> {
     archive.finish()
 }
 
-async fn files(
+/// Collects the files of the archive. Returns the name of the node with them.
+async fn collect_files(
     conn: &mut PgConnection,
     key: &str,
     now: Timestamp,
 ) -> Result<(String, Vec<File>), Error> {
     let node = view::load_one(conn, key, now).await?;
     let (id, name) = (NodeId(node.id), node.name.to_string());
-    let machine = db::pages::nodes::find_machine(conn, id).await?;
+    let mut files = vec![identity(conn, &node, now).await?];
+    files.push(components(conn, id).await?);
+    files.extend(facts(conn, id).await?);
+    files.extend(bmc::files(conn, id).await?);
+    files.push(tried(conn, id).await?);
+    files.push(timeline(conn, id).await?);
+    files.push(console(conn, id).await?);
+    files.extend(gate_runs(conn, id).await?);
+    Ok((name, files))
+}
+
+/// `node.json`: the machine, its place and its state.
+async fn identity(
+    conn: &mut PgConnection,
+    node: &NodeObject,
+    now: Timestamp,
+) -> Result<File, Error> {
+    let machine = db::pages::nodes::find_machine(conn, NodeId(node.id)).await?;
     let known = |text: Option<String>| text.unwrap_or_else(|| "not known".into());
-    let identity = json!({
-        "node": name, "made_at": now, "made_by": concat!("muster ", env!("CARGO_PKG_VERSION")),
+    let document = json!({
+        "node": node.name, "made_at": now, "made_by": concat!("muster ", env!("CARGO_PKG_VERSION")),
         "serial": known(machine.as_ref().and_then(|machine| machine.serial.clone())),
         "smbios_uuid": machine.as_ref().and_then(|machine| machine.smbios_uuid),
         "hardware_profile": node.spec.get("profile"), "rack": node.spec.get("rack"), "rack_unit": node.spec.get("rack_unit"),
         "state": node.status.state, "since": node.status.entered_at, "reason": node.status.reason,
     });
-    let mut files = vec![json("node.json", &identity)?];
-    let components = db::components::list(conn, id).await?;
-    files.push(json(
-        "components.json",
-        &components
-            .into_iter()
-            .map(parts::component)
-            .collect::<Vec<_>>(),
-    )?);
-    if let Some(seen) = db::facts::latest(conn, id).await? {
-        let document =
-            json!({ "seen_at": seen.observed_at, "source": seen.source, "facts": seen.facts });
-        files.push(json("facts.json", &document)?);
-    }
-    files.extend(bmc::files(conn, id).await?);
-    let tried = db::recoveries::list(conn, id, recoveries::NEWEST).await?;
-    files.push(json(
-        "recoveries.json",
-        &tried
-            .into_iter()
-            .map(|row| recoveries::object(id, row))
-            .collect::<Vec<_>>(),
-    )?);
-    let timeline = history::timeline(conn, id).await?;
-    let line = |item: &muster_api::nodes::TimelineEntry| {
+    json("node.json", &document)
+}
+
+/// `components.json`: the parts by serial.
+async fn components(conn: &mut PgConnection, node: NodeId) -> Result<File, Error> {
+    let rows = db::components::list(conn, node).await?;
+    let components: Vec<_> = rows.into_iter().map(parts::component).collect();
+    json("components.json", &components)
+}
+
+/// `facts.json`, where an inspection has reported.
+async fn facts(conn: &mut PgConnection, node: NodeId) -> Result<Option<File>, Error> {
+    let Some(seen) = db::facts::latest(conn, node).await? else {
+        return Ok(None);
+    };
+    let document =
+        json!({ "seen_at": seen.observed_at, "source": seen.source, "facts": seen.facts });
+    json("facts.json", &document).map(Some)
+}
+
+/// `recoveries.json`: the newest recoveries with their rungs.
+async fn tried(conn: &mut PgConnection, node: NodeId) -> Result<File, Error> {
+    let rows = db::recoveries::list(conn, node, recoveries::NEWEST).await?;
+    let recoveries: Vec<_> = rows
+        .into_iter()
+        .map(|row| recoveries::object(node, row))
+        .collect();
+    json("recoveries.json", &recoveries)
+}
+
+/// `timeline.txt`: one line for each entry.
+async fn timeline(conn: &mut PgConnection, node: NodeId) -> Result<File, Error> {
+    let timeline = history::timeline(conn, node).await?;
+    let line = |item: &TimelineEntry| {
         format!(
             "{}  {}  {}\n",
             item.at.strftime("%F %T UTC"),
@@ -152,23 +181,22 @@ async fn files(
             item.summary.replace('\n', " ")
         )
     };
-    files.push((
-        "timeline.txt".to_owned(),
-        timeline.items.iter().map(line).collect::<String>(),
-    ));
-    let console = db::consoles::tail(conn, id, None, CONSOLE).await?;
-    files.push((
-        "console.txt".to_owned(),
-        console
-            .iter()
-            .map(|chunk| chunk.text.as_str())
-            .collect::<String>(),
-    ));
-    for (at, run) in db::gates::list(conn, id, RUNS)
-        .await?
-        .into_iter()
-        .enumerate()
-    {
+    let text = timeline.items.iter().map(line).collect();
+    Ok(("timeline.txt".to_owned(), text))
+}
+
+/// `console.txt`: the end of the serial console.
+async fn console(conn: &mut PgConnection, node: NodeId) -> Result<File, Error> {
+    let chunks = db::consoles::tail(conn, node, None, CONSOLE).await?;
+    let text = chunks.iter().map(|chunk| chunk.text.as_str()).collect();
+    Ok(("console.txt".to_owned(), text))
+}
+
+/// Two files for each of the newest gate runs: the results, and the kernel log during the run.
+async fn gate_runs(conn: &mut PgConnection, node: NodeId) -> Result<Vec<File>, Error> {
+    let mut files = Vec::new();
+    let runs = db::gates::list(conn, node, RUNS).await?;
+    for (at, run) in runs.into_iter().enumerate() {
         let results = db::gates::results(conn, run.id).await?;
         let logs = results
             .iter()
@@ -187,5 +215,5 @@ async fn files(
         files.push(json(&format!("{folder}.json"), &document)?);
         files.push((format!("{folder}.kernel.log"), log));
     }
-    Ok((name, files))
+    Ok(files)
 }

@@ -1,5 +1,7 @@
 //! The first page: who is stuck, who needs a person, what fails, where, and what moved.
 
+mod map; // The map of racks and nodes
+
 use std::collections::BTreeMap;
 
 use askama::Template;
@@ -11,6 +13,7 @@ use muster_core::lifecycle::state::State as NodeState;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use self::map::Rack;
 use super::agents::{self, AgentLine};
 use super::chips::{self, Chip};
 use super::format::{self, Moment, member};
@@ -22,15 +25,13 @@ use crate::db;
 use crate::db::breakers::BreakerRow;
 use crate::db::filter::{self, Term};
 use crate::db::pages::fleet::{AttentionRow, FailingGate, TransitionRow};
-use crate::db::pages::racks::RackRow;
 use crate::error::Error;
 
 /// Rows of a list before "and N more".
 const ROWS: i64 = 8;
 const TRANSITIONS: i64 = 30;
-const RACKS: i64 = 64;
-/// Up to here the map shows every node; above, the states of each rack.
-const NODES_ON_MAP: i64 = 640;
+const GATES: i64 = 8;
+const AGENTS: usize = 8;
 
 #[derive(Template, WebTemplate)]
 #[template(path = "fleet.html")]
@@ -85,32 +86,6 @@ struct Breaker {
     closes: Option<Moment>,
 }
 
-/// A rack on the map.
-pub(super) struct Rack {
-    pub name: String,
-    pub href: String,
-    pub cells: Vec<Cell>,
-    /// Where the map shows no single nodes: bars, in percent of the rack's nodes.
-    pub bars: Vec<Bar>,
-    pub told: String,
-    /// How many need a person; empty for none.
-    pub bad: String,
-}
-
-/// A node on the map.
-pub(super) struct Cell {
-    pub href: String,
-    pub title: String,
-    pub chip: Chip,
-}
-
-/// A stretch of a rack's bar.
-pub(super) struct Bar {
-    pub x: i64,
-    pub width: i64,
-    pub tone: &'static str,
-}
-
 struct Transition {
     at: Moment,
     node: String,
@@ -136,45 +111,24 @@ pub(super) async fn show_fleet(
     let total: i64 = counts.values().sum();
     let drifted = db::drift::count_drifted(&mut conn, nodes).await?;
     let now = visit.now;
-    let mut stuck = db::pages::fleet::list_stuck(&mut conn, nodes, now, ROWS + 1).await?;
-    let stuck_more = cut(&mut stuck, ROWS);
-    let helpless = db::pages::fleet::list_helpless(&mut conn, nodes, ROWS).await?;
-    let helpless_all = ["quarantined", "failed"]
-        .iter()
-        .filter_map(|state| counts.get(*state))
-        .sum::<i64>();
-    let helpless_more = helpless_all - i64::try_from(helpless.len()).unwrap_or(0);
-    let since_week = now - SignedDuration::from_hours(7 * 24);
-    let gates = db::pages::fleet::list_failing_gates(&mut conn, nodes, since_week, 8).await?;
-    let breakers = breakers(&mut conn, nodes.is_none(), now).await?;
-    let (racks, racks_more) = map(&mut conn, (nodes, &sight), total).await?;
-    let since_day = now - SignedDuration::from_hours(24);
-    let transitions =
-        db::pages::fleet::list_transitions(&mut conn, nodes, since_day, TRANSITIONS).await?;
-    let sites = filter::seen(&mut conn, &filter::objects("site"), &sight).await?;
-    let agents = db::agents::list(&mut conn, sites.as_deref()).await?;
+    let (stuck, stuck_more) = list_stuck(&mut conn, nodes, now).await?;
+    let (helpless, helpless_more) = list_helpless(&mut conn, nodes, &counts, now).await?;
+    let gates = list_failing_gates(&mut conn, nodes, now).await?;
+    let breakers = list_breakers(&mut conn, nodes, now).await?;
+    let (racks, racks_more) = map::draw(&mut conn, nodes, &sight, total).await?;
+    let transitions = list_transitions(&mut conn, nodes, now).await?;
+    let agents = list_agents(&mut conn, &sight, now).await?;
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Fleet, "Fleet")
             .by_hand("muster node list", "/v1/nodes"),
         total: format::count(total),
         tiles: tiles(&counts),
-        drifted: if drifted > 0 {
-            format::count(drifted)
-        } else {
-            String::new()
-        },
-        stuck: stuck.into_iter().map(|row| overdue(row, now)).collect(),
+        drifted: count_or_empty(drifted),
+        stuck,
         stuck_more,
-        helpless: helpless
-            .into_iter()
-            .map(|row| helpless_since(row, now))
-            .collect(),
-        helpless_more: if helpless_more > 0 {
-            format::count(helpless_more)
-        } else {
-            String::new()
-        },
-        gates: gates.into_iter().map(gate).collect(),
+        helpless,
+        helpless_more: count_or_empty(helpless_more),
+        gates,
         breakers,
         racks,
         racks_more,
@@ -182,25 +136,97 @@ pub(super) async fn show_fleet(
             .iter()
             .map(|state| chips::state(state.as_str()))
             .collect(),
-        transitions: transitions
-            .into_iter()
-            .map(|row| transition(row, now))
-            .collect(),
-        agents: agents
-            .into_iter()
-            .take(8)
-            .map(|row| agents::line(row, now))
-            .collect(),
+        transitions,
+        agents,
     })
 }
 
-/// Breakers that are open, the oldest first; for who may read the whole fleet, as the API has it.
-async fn breakers(
+/// A count as text; empty for none.
+fn count_or_empty(count: i64) -> String {
+    match count > 0 {
+        true => format::count(count),
+        false => String::new(),
+    }
+}
+
+/// The nodes that are overdue in a state, the longest overdue first; and whether there are more.
+async fn list_stuck(
     conn: &mut PgConnection,
-    whole: bool,
+    nodes: Option<&[Uuid]>,
+    now: Timestamp,
+) -> Result<(Vec<Attention>, bool), Error> {
+    let mut rows = db::pages::fleet::list_stuck(conn, nodes, now, ROWS + 1).await?;
+    let more = cut(&mut rows, ROWS);
+    Ok((
+        rows.into_iter().map(|row| overdue(row, now)).collect(),
+        more,
+    ))
+}
+
+/// The quarantined and failed nodes, the newest first; and how many more there are.
+async fn list_helpless(
+    conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
+    counts: &BTreeMap<String, i64>,
+    now: Timestamp,
+) -> Result<(Vec<Attention>, i64), Error> {
+    let rows = db::pages::fleet::list_helpless(conn, nodes, ROWS).await?;
+    let all: i64 = ["quarantined", "failed"]
+        .iter()
+        .filter_map(|state| counts.get(*state))
+        .sum();
+    let more = all - i64::try_from(rows.len()).unwrap_or(0);
+    let helpless = rows
+        .into_iter()
+        .map(|row| helpless_since(row, now))
+        .collect();
+    Ok((helpless, more))
+}
+
+/// The gates that failed most within a week.
+async fn list_failing_gates(
+    conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
+    now: Timestamp,
+) -> Result<Vec<Gate>, Error> {
+    let since = now - SignedDuration::from_hours(7 * 24);
+    let rows = db::pages::fleet::list_failing_gates(conn, nodes, since, GATES).await?;
+    Ok(rows.into_iter().map(gate).collect())
+}
+
+/// The newest changes of state within a day.
+async fn list_transitions(
+    conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
+    now: Timestamp,
+) -> Result<Vec<Transition>, Error> {
+    let since = now - SignedDuration::from_hours(24);
+    let rows = db::pages::fleet::list_transitions(conn, nodes, since, TRANSITIONS).await?;
+    Ok(rows.into_iter().map(|row| transition(row, now)).collect())
+}
+
+/// The agents of the sites that the reader may see.
+async fn list_agents(
+    conn: &mut PgConnection,
+    sight: &Sight,
+    now: Timestamp,
+) -> Result<Vec<AgentLine>, Error> {
+    let sites = filter::seen(conn, &filter::objects("site"), sight).await?;
+    let rows = db::agents::list(conn, sites.as_deref()).await?;
+    Ok(rows
+        .into_iter()
+        .take(AGENTS)
+        .map(|row| agents::line(row, now))
+        .collect())
+}
+
+/// Open breakers, the oldest first. Only a reader of the whole fleet gets them, as by the API.
+async fn list_breakers(
+    conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
     now: Timestamp,
 ) -> Result<Vec<Breaker>, Error> {
-    if !whole {
+    if nodes.is_some() {
         return Ok(Vec::new());
     }
     let open = [Term::equal("state", "open")];
@@ -222,7 +248,7 @@ async fn breakers(
     Ok(rows.into_iter().map(one).collect())
 }
 
-/// Drops what only showed that there is more.
+/// Shortens a list that was read with one row more than is shown. Returns whether there are more rows.
 fn cut<T>(rows: &mut Vec<T>, most: i64) -> bool {
     let most = usize::try_from(most).unwrap_or(0);
     let more = rows.len() > most;
@@ -304,134 +330,6 @@ fn gate(row: FailingGate) -> Gate {
         told,
         example: row.example,
     }
-}
-
-/// The racks that a reader may see, with these nodes, or all.
-async fn map(
-    conn: &mut PgConnection,
-    (nodes, sight): (Option<&[Uuid]>, &Sight),
-    total: i64,
-) -> Result<(Vec<Rack>, bool), Error> {
-    let from = filter::Page {
-        sort: filter::BY_NAME[0],
-        after: None,
-        limit: RACKS + 1,
-    };
-    let mut racks = filter::list_ids(conn, &filter::objects("rack"), &[], sight, from).await?;
-    let more = cut(&mut racks, RACKS);
-    let rows = db::pages::racks::list(conn, nodes, &racks).await?;
-    let racks = match total <= NODES_ON_MAP {
-        true => every_node(conn, nodes, rows).await?,
-        false => bars(conn, nodes, rows).await?,
-    };
-    Ok((racks, more))
-}
-
-async fn every_node(
-    conn: &mut PgConnection,
-    nodes: Option<&[Uuid]>,
-    rows: Vec<RackRow>,
-) -> Result<Vec<Rack>, Error> {
-    let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
-    let placed = db::pages::racks::list_placed(conn, nodes, &ids, NODES_ON_MAP).await?;
-    let unplaced = db::pages::racks::list_unplaced(conn, nodes, NODES_ON_MAP).await?;
-    let cells = |rack| {
-        let standing = placed.iter().filter(|node| node.rack == Some(rack));
-        standing
-            .map(|node| cell(&node.name, &node.state))
-            .collect::<Vec<_>>()
-    };
-    let mut racks: Vec<Rack> = rows
-        .into_iter()
-        .map(|row| rack(row.name, cells(row.id)))
-        .collect();
-    if !unplaced.is_empty() {
-        let cells = unplaced
-            .iter()
-            .map(|node| cell(&node.name, &node.state))
-            .collect();
-        racks.push(Rack {
-            href: "/nodes".into(),
-            ..rack("no rack".into(), cells)
-        });
-    }
-    Ok(racks)
-}
-
-fn rack(name: String, cells: Vec<Cell>) -> Rack {
-    let told = match cells.len() {
-        0 => "empty".to_owned(),
-        1 => "1 node".to_owned(),
-        many => format!("{many} nodes"),
-    };
-    Rack {
-        href: format!("/racks?rack={name}"),
-        name,
-        cells,
-        bars: Vec::new(),
-        told,
-        bad: String::new(),
-    }
-}
-
-fn cell(name: &str, state: &str) -> Cell {
-    let chip = chips::state(state);
-    Cell {
-        href: format!("/nodes/{name}"),
-        title: format!("{name}: {}", chip.word),
-        chip,
-    }
-}
-
-/// The order of a bar: what is well first, what needs a person last, where the eye ends.
-const TONES: [&str; 6] = ["ok", "idle", "move", "off", "warn", "bad"];
-
-async fn bars(
-    conn: &mut PgConnection,
-    nodes: Option<&[Uuid]>,
-    rows: Vec<RackRow>,
-) -> Result<Vec<Rack>, Error> {
-    let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
-    let counts = db::pages::racks::count_states(conn, nodes, &ids).await?;
-    let one = |row: RackRow| {
-        let own: Vec<_> = counts.iter().filter(|count| count.rack == row.id).collect();
-        let mut x = 0;
-        let mut bars = Vec::new();
-        for tone in TONES {
-            let nodes: i64 = own
-                .iter()
-                .filter(|count| chips::state(&count.state).tone == tone)
-                .map(|count| count.count)
-                .sum();
-            if nodes > 0 {
-                // The picture is as wide as the rack has nodes, so nothing is rounded away.
-                bars.push(Bar {
-                    x,
-                    width: nodes,
-                    tone,
-                });
-                x += nodes;
-            }
-        }
-        let bad: i64 = own
-            .iter()
-            .filter(|count| chips::state(&count.state).tone == "bad")
-            .map(|count| count.count)
-            .sum();
-        Rack {
-            href: format!("/racks?rack={}", row.name),
-            name: row.name,
-            cells: Vec::new(),
-            bars,
-            told: row.nodes.to_string(),
-            bad: if bad > 0 {
-                bad.to_string()
-            } else {
-                String::new()
-            },
-        }
-    };
-    Ok(rows.into_iter().map(one).collect())
 }
 
 fn transition(row: TransitionRow, now: Timestamp) -> Transition {

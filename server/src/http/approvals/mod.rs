@@ -1,0 +1,144 @@
+//! Approvals: a request that one person may not carry out alone waits for a second person. Limited are erasures in an hour, and waivers of gates.
+
+pub mod decide; // The decision of the second person
+pub(in crate::http) mod limits; // What one person may do alone
+
+use axum::extract::State;
+use muster_api::approvals::{Approval, ApprovalState};
+use muster_api::problem::Problem;
+use sqlx::PgConnection;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use self::decide::{Decision, decide};
+use super::answer::Answer;
+use super::extract::{Path, Query};
+use super::idempotency::IdempotencyKey;
+use super::paging::{self, CountedPage, ListQuery};
+use crate::app::App;
+use crate::auth::Actor;
+use crate::db;
+use crate::db::approvals::ApprovalRow;
+use crate::db::filter;
+use crate::error::Error;
+
+/// The routes of approvals.
+pub fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        .routes(routes!(list_approvals))
+        .routes(routes!(get_approval))
+        .routes(routes!(grant_approval))
+        .routes(routes!(deny_approval))
+}
+
+/// What waits for a second person, oldest first unless `-created_at` is asked for. It is filtered by `node`, `claim`, `requested_by` and `action`, which is
+/// `release`, `wipe`, `reinstall` or `waive`.
+#[utoipa::path(get, path = "/v1/approvals", tag = "approvals", params(ListQuery), responses(
+    (status = 200, description = "The page", body = CountedPage<Approval>),
+))]
+async fn list_approvals(
+    State(app): State<App>,
+    actor: Actor,
+    Query(query): Query<ListQuery>,
+) -> Result<Answer, Error> {
+    let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
+        db::approvals::list_by_id(conn, ids)
+            .await?
+            .into_iter()
+            .map(object)
+            .collect()
+    };
+    let list = filter::approvals(app.clock.now());
+    let mut conn = app.pool.acquire().await?;
+    let sight = actor.sight();
+    paging::page(
+        &mut conn,
+        &list,
+        &query,
+        Vec::new(),
+        &sight,
+        load,
+        |approval: &Approval| (approval.id, ""),
+    )
+    .await
+}
+
+/// One of them, also once it is decided: what a refused request links to.
+#[utoipa::path(get, path = "/v1/approvals/{approval}", tag = "approvals", params(("approval", description = "Id")), responses(
+    (status = 200, description = "It", body = Approval),
+    (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+))]
+async fn get_approval(
+    State(app): State<App>,
+    _: Actor,
+    Path(id): Path<Uuid>,
+) -> Result<Answer, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let found = db::approvals::list_by_id(&mut conn, &[id]).await?.pop();
+    Answer::ok(&object(
+        found.ok_or_else(|| Error::NotFound(format!("approval {id}")))?,
+    )?)
+}
+
+/// Agrees to what another person asked for, and begins it.
+#[utoipa::path(post, path = "/v1/approvals/{approval}/approve", tag = "approvals",
+    params(("approval", description = "Id"), ("Idempotency-Key" = Option<String>, Header)), responses(
+    (status = 200, description = "It has begun, or counts from now on", body = Approval),
+    (status = 403, description = "Asked for by the same person", body = Problem, content_type = "application/problem+json"),
+    (status = 409, description = "It is decided, or too old", body = Problem, content_type = "application/problem+json"),
+))]
+async fn grant_approval(
+    State(app): State<App>,
+    actor: Actor,
+    Path(id): Path<Uuid>,
+    idempotency: IdempotencyKey,
+) -> Result<Answer, Error> {
+    decide(&app, &actor, id, Decision::Approve, idempotency).await
+}
+
+/// Turns down what was asked for.
+#[utoipa::path(post, path = "/v1/approvals/{approval}/deny", tag = "approvals",
+    params(("approval", description = "Id"), ("Idempotency-Key" = Option<String>, Header)), responses(
+    (status = 200, description = "It will not be done", body = Approval),
+    (status = 409, description = "It is decided, or too old", body = Problem, content_type = "application/problem+json"),
+))]
+async fn deny_approval(
+    State(app): State<App>,
+    actor: Actor,
+    Path(id): Path<Uuid>,
+    idempotency: IdempotencyKey,
+) -> Result<Answer, Error> {
+    decide(&app, &actor, id, Decision::Deny, idempotency).await
+}
+
+fn object(row: ApprovalRow) -> Result<Approval, Error> {
+    let state = match row.state.as_str() {
+        "open" => ApprovalState::Open,
+        "approved" => ApprovalState::Approved,
+        "denied" => ApprovalState::Denied,
+        other => {
+            return Err(Error::internal(anyhow::anyhow!(
+                "approval {}: state {other:?}",
+                row.id
+            )));
+        }
+    };
+    Ok(Approval {
+        id: row.id,
+        claim: row.claim_name,
+        node: row.node_name,
+        replaces: row.replaces,
+        erase_now: row.erase_now,
+        action: row.wish,
+        reason: row.reason,
+        waiver: row.waiver,
+        because: row.because,
+        requested_by: row.requested_by,
+        requested_at: row.requested_at,
+        expires_at: row.expires_at,
+        state,
+        decided_by: row.decided_by,
+        operation: row.operation.map(|id| id.0),
+    })
+}

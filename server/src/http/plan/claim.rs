@@ -1,0 +1,147 @@
+//! Plans of claims and of releases.
+
+use muster_api::claims::{ClaimSpec, CreateClaim};
+use muster_api::object::Draft;
+use muster_api::plans::{Desired, PlannedObject};
+use muster_core::effects::Effect;
+use muster_core::values::{InvalidValue, Name};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+use super::{Change, diff, fit, planned, reach};
+use crate::app::App;
+use crate::auth::Actor;
+use crate::auth::access::Named;
+use crate::db;
+use crate::db::claims::ClaimRow;
+use crate::engine::compatibility::Onto;
+use crate::error::Error;
+use crate::http::claims::locked::LockedClaim;
+use crate::http::claims::release::{self, Disks};
+use crate::http::claims::{change, create};
+use crate::http::document;
+
+/// Plans a claim: a new claim binds a node; a change of a claim touches no node.
+pub(super) async fn plan_claim(
+    app: &App,
+    conn: &mut PgConnection,
+    actor: &Actor,
+    object: &Desired,
+) -> Result<PlannedObject, Error> {
+    actor.need_somewhere("claim.create")?;
+    let raw = json!({ "spec": object.spec });
+    let spec: ClaimSpec = document::typed::<Draft<ClaimSpec>>(&raw)?.spec;
+    match db::claims::find(conn, &object.name).await? {
+        Some(row) => plan_change(app, conn, actor, object, &row, raw).await,
+        None => plan_creation(app, conn, actor, object, spec, raw).await,
+    }
+}
+
+/// Plans the change of an existing claim. The permissions are checked under the name that was sent, because a refusal must not reveal the id of a claim
+/// that the actor may not read.
+async fn plan_change(
+    app: &App,
+    conn: &mut PgConnection,
+    actor: &Actor,
+    object: &Desired,
+    row: &ClaimRow,
+    raw: Value,
+) -> Result<PlannedObject, Error> {
+    let named = || Named {
+        kind: "claim",
+        key: &object.name,
+    };
+    actor.need(conn, "fleet.read", named()).await?;
+    if row.spec == object.spec {
+        return Ok(planned(object, Change::Unchanged, Vec::new()));
+    }
+    actor.need(conn, "claim.release", named()).await?;
+    let LockedClaim { claim, .. } = LockedClaim::lock(conn, &row.id.to_string()).await?;
+    let change = match change::change(conn, app, actor, &claim, raw).await? {
+        true => Change::Changed,
+        false => Change::Unchanged,
+    };
+    let differences = diff::of(
+        Some(&json!({ "spec": claim.spec })),
+        &json!({ "spec": object.spec }),
+    );
+    Ok(planned(object, change, differences))
+}
+
+/// Plans a new claim, with the node that the claim would bind.
+async fn plan_creation(
+    app: &App,
+    conn: &mut PgConnection,
+    actor: &Actor,
+    object: &Desired,
+    spec: ClaimSpec,
+    raw: Value,
+) -> Result<PlannedObject, Error> {
+    let wrong = |error: InvalidValue| Error::invalid("/name", "invalid_name", error.why);
+    let name: Name = object.name.parse().map_err(wrong)?;
+    let request = CreateClaim {
+        name: Some(name),
+        spec,
+    };
+    let bound = create::create(conn, app, actor, &request, raw).await?;
+    let pools: Vec<_> = db::objects::find(conn, "pool", &request.spec.pool)
+        .await?
+        .into_iter()
+        .map(|row| row.id)
+        .collect();
+    let differences = diff::of(None, &json!({ "spec": object.spec }));
+    let planned = planned(object, Change::Created, differences);
+    let gates = reach::list_gates(conn, &pools).await?;
+    let nodes = vec![bound.node];
+    // The claim exists inside this transaction, so that its node counts as held.
+    let findings = fit::check_held(conn, &nodes, Onto::Image).await?;
+    Ok(PlannedObject {
+        effect: Effect::Reinstall.to_string(),
+        begins: true,
+        nodes,
+        node_count: 1,
+        gates,
+        findings,
+        ..planned
+    })
+}
+
+/// Plans the release of a claim. The release itself is begun and rolled back, so that its limits and its refusals apply.
+pub(super) async fn plan_release(
+    app: &App,
+    conn: &mut PgConnection,
+    actor: &Actor,
+    object: &Desired,
+) -> Result<PlannedObject, Error> {
+    actor.need_somewhere("claim.release")?;
+    let nothing = planned(object, Change::Unchanged, Vec::new());
+    let Some(claim) = db::claims::find(conn, &object.name).await? else {
+        return Ok(nothing);
+    };
+    let named = Named {
+        kind: "claim",
+        key: &object.name,
+    };
+    match actor.need(conn, "claim.release", named).await {
+        // A claim that the actor may not read is planned as a missing claim.
+        Err(Error::NotFound(_)) => return Ok(nothing),
+        allowed => allowed?,
+    }
+    let disks = if object.erase_now {
+        Disks::ErasedNow
+    } else {
+        Disks::Kept
+    };
+    let Some(plan) = release::plan(app, conn, actor, &claim, disks).await? else {
+        return Ok(nothing);
+    };
+    Ok(PlannedObject {
+        change: "delete".into(),
+        effect: Effect::Wipe.to_string(),
+        begins: true,
+        node_count: i64::try_from(plan.nodes.len()).unwrap_or(i64::MAX),
+        nodes: plan.nodes,
+        limits: plan.limits,
+        ..nothing
+    })
+}

@@ -1,0 +1,83 @@
+//! Plans of declared kinds.
+
+use muster_api::kind::Kind as _;
+use muster_api::object::Draft;
+use muster_api::plans::{Desired, PlannedObject};
+use muster_api::pools::PoolSpec;
+use serde_json::json;
+use sqlx::PgConnection;
+
+use super::reach::{self, Reach};
+use super::{Change, diff, parts, planned};
+use crate::app::App;
+use crate::auth::Actor;
+use crate::auth::access::Named;
+use crate::db;
+use crate::error::Error;
+use crate::http::declared::{self, Declared};
+use crate::http::document;
+
+/// Plans an object of a declared kind.
+pub(super) async fn plan_declared<K: Declared>(
+    app: &App,
+    conn: &mut PgConnection,
+    actor: &Actor,
+    object: &Desired,
+) -> Result<PlannedObject, Error> {
+    let verb = format!("{}.write", K::KIND);
+    actor.need_somewhere(&verb)?;
+    let before = db::objects::find_for_update(conn, K::KIND, &object.name).await?;
+    if let Some(row) = &before {
+        let key = row.id.to_string();
+        let named = Named {
+            kind: K::KIND,
+            key: &key,
+        };
+        actor.need(conn, &verb, named).await?;
+    }
+    let was = before
+        .as_ref()
+        .map(|row| parts(&json!(row.labels), &json!(row.annotations), &row.spec));
+    let (generation, spec) = (
+        before.as_ref().map(|row| row.generation),
+        before.as_ref().map(|row| row.spec.clone()),
+    );
+    let raw = parts(
+        &json!(object.labels),
+        &json!(object.annotations),
+        &object.spec,
+    );
+    let draft: Draft<K> = document::typed(&raw)?;
+    // Read before the write: the references of the former spec are replaced by the write.
+    let reach = Reach::of(conn, K::KIND, spec.as_ref(), &object.spec).await?;
+    let answer =
+        declared::write::write(app, conn, actor, (&object.name, before), draft, raw).await?;
+    let written = &answer.body;
+    let is = parts(
+        &written["labels"],
+        &written["annotations"],
+        &written["spec"],
+    );
+    let mut differences = diff::of(was.as_ref(), &is);
+    let change = match generation {
+        None => Change::Created,
+        Some(before) if written["generation"].as_i64() != Some(before) => Change::Changed,
+        Some(_) => Change::Unchanged,
+    };
+    if change == Change::Changed && differences.is_empty() {
+        // Only a secret can differ without a visible difference.
+        differences = diff::of(
+            Some(&json!({ "spec": {} })),
+            &json!({ "spec": { "secret": "changed" } }),
+        );
+    }
+    let mut planned = planned(object, change, differences);
+    if change == Change::Changed {
+        let id = written["id"].as_str().unwrap_or_default();
+        planned = reach.complete(conn, id, planned).await?;
+    }
+    match change != Change::Unchanged && K::KIND == PoolSpec::KIND {
+        true => reach::add_new_claims(conn, actor, planned).await,
+        false => Ok(planned),
+    }
+}
