@@ -6,7 +6,7 @@ BUNDLE := $(CACHE)/stack/blobs
 NODE := target/x86_64-unknown-linux-gnu/release/muster-node
 export SQLX_OFFLINE := true
 
-.PHONY: demo test deps build terraform images stack fleet recoveries fabric pins e2e lint unit strangers fuzz bench clean
+.PHONY: demo test deps build terraform images stack fleet recoveries fabric pins e2e lint previous unit strangers fuzz bench clean
 
 demo: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --port $(or $(PORT),8080) $(if $(ONCE),--once)
@@ -41,7 +41,11 @@ lint: deps
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	docker-compose --file docker-compose.yml config --quiet
 
-unit: deps
+# Programs of the version before, for `tests/it/previous`: built once for each commit that tests/previous/COMMIT names.
+previous: deps
+	tests/previous/build
+
+unit: deps previous
 	tests/bmcs/install
 	npm ci --prefix tests/oidc --no-audit --no-fund --silent
 	cargo nextest run --locked --workspace
