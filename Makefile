@@ -6,7 +6,7 @@ BUNDLE := $(CACHE)/stack/blobs
 NODE := target/x86_64-unknown-linux-gnu/release/muster-node
 export SQLX_OFFLINE := true
 
-.PHONY: demo test deps static build terraform images recipes prepare compile stack fleet recoveries fabric pins e2e lint unit strangers fuzz slow bench clean
+.PHONY: demo test deps static build terraform images recipes prepare compile stack fleet recoveries fabric pins e2e lint previous unit strangers fuzz slow bench clean
 
 # `make test` compiles every crate once, for tests and lints: clippy's driver stands in the compiler's place, and a warning is an error. A part of it that
 # is run alone with CHECKS=1 uses what was compiled then.
@@ -61,7 +61,11 @@ prepare: static
 compile:
 	cargo build --locked --workspace --all-targets
 
-unit: deps
+# Programs of the version before, for `tests/it/previous`: built once for each commit that tests/previous/COMMIT names.
+previous: deps
+	tests/previous/build
+
+unit: deps previous
 	tests/bmcs/install
 	npm ci --prefix tests/oidc --no-audit --no-fund --silent
 	cargo nextest run --locked --workspace
@@ -108,7 +112,7 @@ bench: deps
 	$(AS_ROOT) env MUSTER_NODE="$$(node/build-static)" bench/run $(BENCH)
 
 test:
-	CHECKS=1 .ci/checks deps lint prepare unit strangers fuzz fleet e2e
+	CHECKS=1 .ci/checks deps lint prepare previous unit strangers fuzz fleet e2e
 
 # The tests beside a load that wants both cores and the disk, as on a slow day: five times, and the main job once. Hours; not in `make test`.
 slow:

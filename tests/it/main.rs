@@ -36,6 +36,7 @@ mod orders; // Agents of the version before
 mod pairs; // Nodes measured against each other, and whom failures blame
 mod permits; // The right to power, image and wipe
 mod plans; // What a set of objects would do
+mod previous; // The version before: its agent, its muster-node, its server
 mod races; // Claims, releases and retries at once
 mod recoveries; // Nodes that fail, and the breaker of the fleet
 mod releases; // Undone, and agreed to by a second person

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::schema::faults;
 use crate::simulated::World;
 use crate::support::fleet;
-use crate::support::server::{Caller, Reply};
+use crate::support::server::{Caller, Reply, Server};
 
 /// Answers of one server, by the name of their schema, or of the operation where that has none.
 struct Answers {
@@ -82,9 +82,16 @@ impl Answers {
     }
 }
 
+/// A server whose every list has an item; returns the names for the paths of reads, too.
+pub(crate) async fn lived_in(server: Server) -> (World, Vec<(&'static str, String)>) {
+    let mut world = world(server).await;
+    let named = act(&mut world, &mut Answers::new()).await;
+    (world, named)
+}
+
 /// Three nodes with a past: one was claimed, failed its sweep, was recovered, and was measured against another one.
-async fn world() -> World {
-    let mut world = World::declare(3, |path, mut body| {
+async fn world(server: Server) -> World {
+    let mut world = World::on(server, 3, |path, mut body| {
         if path == "/v1/racks/r1" {
             body["spec"]["cables"] = json!([{ "node": "n1", "nic": "eth0", "switch": "leaf1", "port": "Ethernet1" }]);
         }
@@ -254,10 +261,10 @@ async fn alarm(admin: &Caller, answers: &mut Answers) {
     answers.keep("reset_breaker", &reset);
 }
 
-/// Reads all that can be read.
-async fn read(admin: &Caller, answers: &mut Answers, named: &[(&str, String)]) {
+/// Every GET of a description: its operation, and its path filled in from the names.
+pub(crate) fn reads(description: &Value, named: &[(&str, String)]) -> Vec<(String, String)> {
     let mut reads = Vec::new();
-    for (route, method, operation) in operations(&answers.description) {
+    for (route, method, operation) in operations(description) {
         if method != "get" || successes(operation).next().is_none() {
             continue;
         }
@@ -308,8 +315,13 @@ async fn read(admin: &Caller, answers: &mut Answers, named: &[(&str, String)]) {
             format!("{all}?{}", query.join("&")),
         ));
     }
+    reads
+}
+
+/// Reads all that can be read.
+async fn read(admin: &Caller, answers: &mut Answers, named: &[(&str, String)]) {
     let mut empty = Vec::new();
-    for (operation, path) in reads {
+    for (operation, path) in reads(&answers.description, named) {
         let reply = admin.get(&path).await;
         let items = reply.body["items"].as_array();
         match reply.status == 200 && items.is_none_or(|items| !items.is_empty()) {
@@ -401,7 +413,7 @@ fn members(value: &Value, at: &str, found: &mut BTreeSet<String>) {
 #[tokio::test]
 async fn every_answer_is_shown_as_a_server_gave_it() {
     let mut answers = Answers::new();
-    let mut world = world().await;
+    let mut world = world(Server::start().await).await;
     let named = act(&mut world, &mut answers).await;
     read(&world.admin.clone(), &mut answers, &named).await;
     let Answers {
@@ -473,7 +485,7 @@ const REFUSED: [(&str, u16); 6] = [
 #[tokio::test]
 async fn every_body_has_an_example_that_is_taken() {
     let description = serde_json::to_value(muster_server::http::description()).unwrap();
-    let server = crate::support::server::Server::start().await;
+    let server = Server::start().await;
     let admin = server.admin().await;
     for (name, path) in [
         ("put_site", "/v1/sites/lab"),

@@ -1,6 +1,6 @@
 //! The description of the contract is checked in: a change to it is seen in review.
 
-mod examples; // What it shows is what a server takes and answers
+pub(crate) mod examples; // What it shows is what a server takes and answers
 mod schema; // A value against a schema
 
 use std::path::Path;

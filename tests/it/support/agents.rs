@@ -59,10 +59,15 @@ pub(crate) struct Door {
 
 impl Door {
     pub(crate) async fn open(app: &App) -> Self {
+        Self::open_to(app, http::agent::router(app.clone())).await
+    }
+
+    /// The listener with routes that a test has changed.
+    pub(crate) async fn open_to(app: &App, routes: Router) -> Self {
         let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", socket.local_addr().unwrap());
         let listener = TlsListener::start(socket, &app.keys.authority).unwrap();
-        let routes = http::agent::router(app.clone()).into_make_service_with_connect_info::<Peer>();
+        let routes = routes.into_make_service_with_connect_info::<Peer>();
         let serving = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
         Self {
             url,

@@ -128,6 +128,13 @@ impl Backup {
     }
 }
 
+/// The URL of a database, for a program of Muster.
+pub(crate) fn url(pool: &PgPool) -> String {
+    let name = pool.connect_options().get_database().unwrap().to_owned();
+    let socket_dir = running().socket_dir.display();
+    format!("postgresql:///{name}?host={socket_dir}&user=muster")
+}
+
 /// How a program of Postgres reaches a database.
 fn client(database: &str) -> [String; 6] {
     let socket_dir = running().socket_dir.display().to_string();
