@@ -8,16 +8,18 @@ use muster_core::clock::Clock;
 use muster_core::ids::{JobId, PermitId};
 use muster_core::values::Secret;
 use muster_core::wire::REQUEST;
-use muster_core::wire::agent::{
-    ActReply, Hello, Job, LeaseJobs, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed,
-    ReportOutcome, Sighting, Sightings, SiteConfig, SitePoll, StartAct, Welcome,
+use muster_core::wire::calls::{
+    ActReply, Hello, LeaseJobs, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, Sighting,
+    Sightings, SiteConfig, SitePoll, StartAct, Welcome,
 };
 use muster_core::wire::consoles::{ConsoleChunk, ConsoleReport};
 use muster_core::wire::enrol::{Enrol, Issued, Renew};
 use muster_core::wire::headers::{ANSWERED_AT, CLOCK, HEARD, MARK, SERVED_AT};
+use muster_core::wire::job::Job;
 use muster_core::wire::members::{AskMembers, ClusterMembers};
 use muster_core::wire::node::Challenge;
 use muster_core::wire::orders;
+use muster_core::wire::result::Outcome;
 use muster_core::wire::scheduler::{ClusterLook, SchedulerReport, SchedulerWatch};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Response, StatusCode};

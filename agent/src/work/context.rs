@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_core::ids::PermitId;
-use muster_core::wire::agent::{ActRecord, ActReply, Job};
+use muster_core::wire::calls::ActReply;
+use muster_core::wire::job::{ActRecord, Job};
 use muster_core::wire::members::ClusterMembers;
 use muster_core::wire::node::{Answer, Challenge, Failure};
 use tokio::time::Instant;

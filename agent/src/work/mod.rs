@@ -27,7 +27,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use muster_core::clock::Clock;
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::agent::{Hello, Sighting, SiteConfig, Welcome};
+use muster_core::wire::calls::{Hello, Sighting, SiteConfig, Welcome};
 use muster_core::wire::node::SiteTrust;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;

@@ -9,12 +9,15 @@ use futures::future::BoxFuture;
 use muster_core::ids::{JobId, PermitId};
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::adopt::Adopt;
-use muster_core::wire::agent::{
-    ActReply, BootLive, Hello, Job, JobResult, JobSpec, LeaseJobs, LeasedJobs, Login, Outcome,
-    RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, StartAct, Welcome,
+use muster_core::wire::calls::{
+    ActReply, Hello, LeaseJobs, LeasedJobs, RedeemPermit, Redeemed, RenewJob, Renewed,
+    ReportOutcome, StartAct, Welcome,
 };
+use muster_core::wire::job::{BootLive, Job, JobSpec};
+use muster_core::wire::login::Login;
 use muster_core::wire::members::{AskMembers, ClusterMembers};
 use muster_core::wire::node::{Answer, Challenge, Failure, Plan, Work, WorkResult};
+use muster_core::wire::result::{JobResult, Outcome};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 use muster_core::gates::{GateResult, Verdict, Waived};
-use muster_core::wire::agent::{Job, JobResult};
+use muster_core::wire::job::Job;
 use muster_core::wire::pair::{PairOrder, PairWay};
+use muster_core::wire::result::JobResult;
 use uuid::Uuid;
 
 use super::agent::{Agent, Bad};

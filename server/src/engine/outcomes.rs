@@ -5,8 +5,9 @@ use muster_core::gates::{Judged, Suite, judge};
 use muster_core::ids::{AgentId, JobId, NodeId};
 use muster_core::lifecycle::steps::Step;
 use muster_core::parts;
-use muster_core::wire::agent::{JobResult, Outcome, ReportOutcome};
+use muster_core::wire::calls::ReportOutcome;
 use muster_core::wire::node::Failure;
+use muster_core::wire::result::{JobResult, Outcome};
 use serde_json::json;
 use sqlx::PgConnection;
 

@@ -9,7 +9,7 @@ use muster_core::lifecycle::decision::{Decision, Effect, Wait};
 use muster_core::lifecycle::snapshot::{PowerShare, Room, Snapshot, StepStatus};
 use muster_core::lifecycle::state::{State, Wish};
 use muster_core::lifecycle::steps::Step;
-use muster_core::wire::agent::JobResult;
+use muster_core::wire::result::JobResult;
 use sqlx::PgConnection;
 
 use super::{LOOK_AGAIN, moves, pairs, recoveries, waivers, work};

@@ -23,8 +23,10 @@ mod supply; // What a node will ask for, fetched beforehand
 #[cfg(test)]
 mod tests; // Power acts through BMCs that fail
 
-use muster_core::wire::agent::{JobResult, JobSpec, Login};
+use muster_core::wire::job::JobSpec;
+use muster_core::wire::login::Login;
 use muster_core::wire::node::{Failure, Work, WorkResult};
+use muster_core::wire::result::JobResult;
 
 use super::context::{JobContext, fatal};
 

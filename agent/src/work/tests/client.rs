@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use muster_core::ids::{JobId, PermitId};
 use muster_core::values::Secret;
-use muster_core::wire::agent::{Outcome, RenewJob};
+use muster_core::wire::calls::RenewJob;
+use muster_core::wire::result::Outcome;
 use tokio::time::Instant;
 
 use super::server::FakeServer;
