@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use muster_agent::work::client::{CallError, Client};
+use muster_agent::work::client::Client;
+use muster_agent::work::client::error::CallError;
 use muster_agent::work::identity::Identity;
 use muster_agent::work::identity::keep::Keep;
 use muster_core::clock::Clock;

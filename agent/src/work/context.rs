@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::agent::Agent;
 use super::backoff;
-use super::client::CallError;
+use super::client::error::CallError;
 use super::voice::Voice;
 use crate::watch::Watch;
 

@@ -11,7 +11,7 @@ use muster_core::wire::result::{JobResult, Outcome};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::client::CallError;
+use super::client::error::CallError;
 use super::context::{JobContext, failed};
 use super::{backoff, evidence, jobs};
 

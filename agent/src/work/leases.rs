@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::agent::Agent;
 use super::backoff::{self, Backoff};
-use super::client::Unread;
+use super::client::leased::Unread;
 use super::context::JobContext;
 use super::job;
 

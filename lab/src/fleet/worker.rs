@@ -15,7 +15,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::identity;
-use crate::simulated::agent::{Agent, Answered, Call, IMMORTAL, Listener, Stop};
+use crate::simulated::agent::calls::{Answered, Call, Listener};
+use crate::simulated::agent::{Agent, IMMORTAL, Stop};
 use crate::simulated::keep::Keep;
 
 /// Jobs under way at once, as a real agent takes them.

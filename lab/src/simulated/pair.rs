@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::agent::{Agent, Bad};
 use super::habits::What;
-use super::machine::result;
+use super::machine::node_program::make_result;
 
 impl Agent {
     /// Each gate, each way. Nothing is kept: an attempt that died is done again.
@@ -40,7 +40,7 @@ impl Agent {
             let waived = rack.fabric.waives.then(nobodys);
             let results = asks.plan.suite.gates.iter().map(|gate| GateResult {
                 waived: waived.clone(),
-                ..result(gate, verdict)
+                ..make_result(gate, verdict)
             });
             let results = results.collect();
             ways.push(PairWay {

@@ -20,7 +20,8 @@ use muster_core::wire::job::Job;
 use muster_core::wire::node::Failure;
 use muster_core::wire::orders::{self, ORDERS};
 use muster_core::wire::result::Outcome;
-use muster_lab::simulated::agent::{Agent, Answered, Call, IMMORTAL, Listener, Stop};
+use muster_lab::simulated::agent::calls::{Answered, Call, Listener};
+use muster_lab::simulated::agent::{Agent, IMMORTAL, Stop};
 use muster_lab::simulated::machine::{Machine, Turn};
 use muster_lab::simulated::rack::Rack;
 use muster_server::engine;
@@ -271,7 +272,7 @@ impl World {
     pub(crate) async fn real_client(
         &self,
         data_dir: &std::path::Path,
-    ) -> muster_agent::work::client::Server {
+    ) -> muster_agent::work::client::server::Server {
         let mut server = self.client_at(self.listen().await);
         server.client = server.client.remembering(Marks::open(data_dir).unwrap());
         server
@@ -281,13 +282,13 @@ impl World {
     pub(crate) fn client_at(
         &self,
         address: std::net::SocketAddr,
-    ) -> muster_agent::work::client::Server {
+    ) -> muster_agent::work::client::server::Server {
         let client = Client::on_loopback(
             &format!("http://{address}"),
             &Secret::new(self.token.clone()),
         )
         .unwrap();
-        muster_agent::work::client::Server {
+        muster_agent::work::client::server::Server {
             client,
             epoch: self.agent.epoch,
         }

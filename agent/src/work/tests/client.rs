@@ -10,7 +10,9 @@ use tokio::time::Instant;
 
 use super::server::FakeServer;
 use crate::work::backoff;
-use crate::work::client::{CallError, Client, Server};
+use crate::work::client::Client;
+use crate::work::client::error::CallError;
+use crate::work::client::server::Server;
 
 fn renewal() -> RenewJob {
     RenewJob {

@@ -23,7 +23,8 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::work::client::{Client, Server};
+use crate::work::client::Client;
+use crate::work::client::server::Server;
 
 pub(crate) const TOKEN: &str = "mst_test_token";
 
