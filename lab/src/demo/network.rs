@@ -74,8 +74,10 @@ pub(super) async fn check_network(rack: &Rack, slurm: &Slurm, watch: &Watch) -> 
 
 /// Reads a file on the node, as a job of the scheduler.
 async fn read_file(slurm: &Slurm, path: &str) -> anyhow::Result<String> {
-    let read = slurm.srun(&["-p", "gpu", "-D", "/", "-w", GOOD, "cat", path]);
-    Ok(read.await?)
+    let text = slurm
+        .srun(&["-p", "gpu", "-D", "/", "-w", GOOD, "cat", path])
+        .await?;
+    Ok(text)
 }
 
 fn active_member(bond: &str) -> Option<String> {
