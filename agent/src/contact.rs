@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use muster_core::wire::agent::SITE_LEASE_S;
+use muster_core::wire::calls::SITE_LEASE_S;
 
 /// From then on an agent is not sure any more: two thirds of the site's lease.
 const SURE: Duration = Duration::from_secs(SITE_LEASE_S * 2 / 3);

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
-use muster_core::wire::agent::DhcpMode;
+use muster_core::wire::calls::DhcpMode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

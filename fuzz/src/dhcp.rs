@@ -9,7 +9,7 @@ use muster_agent::boot::dhcp::wire::{Message, code};
 use muster_agent::boot::site::Segment;
 use muster_core::ids::NodeId;
 use muster_core::values::Mac;
-use muster_core::wire::agent::{DhcpMode, Reservation, Subnet};
+use muster_core::wire::calls::{DhcpMode, Reservation, Subnet};
 
 const ARMED: Mac = Mac([0x52, 0x54, 0, 0, 0, 1]);
 const RESERVED: Mac = Mac([0x52, 0x54, 0, 0, 0, 2]);

@@ -4,28 +4,28 @@ use std::fmt::Debug;
 
 use muster_core::facts::Facts;
 use muster_core::stacks::{ConvergePlan, ConvergeReport};
-use muster_core::wire::{agent, consoles, node, pair};
+use muster_core::wire::{calls, consoles, node, pair};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Every message is tried on every input: most fit one, and it is the others that must say no.
 pub(crate) fn run(data: &[u8]) {
     let rounds: [fn(&[u8]); 27] = [
-        round::<agent::Hello>,
-        round::<agent::Welcome>,
-        round::<agent::SitePoll>,
-        round::<agent::SiteConfig>,
-        round::<agent::Sightings>,
+        round::<calls::Hello>,
+        round::<calls::Welcome>,
+        round::<calls::SitePoll>,
+        round::<calls::SiteConfig>,
+        round::<calls::Sightings>,
         round::<consoles::ConsoleReport>,
-        round::<agent::LeaseJobs>,
-        round::<agent::LeasedJobs>,
-        round::<agent::StartAct>,
-        round::<agent::ActReply>,
-        round::<agent::RenewJob>,
-        round::<agent::Renewed>,
-        round::<agent::ReportOutcome>,
-        round::<agent::RedeemPermit>,
-        round::<agent::Redeemed>,
+        round::<calls::LeaseJobs>,
+        round::<calls::LeasedJobs>,
+        round::<calls::StartAct>,
+        round::<calls::ActReply>,
+        round::<calls::RenewJob>,
+        round::<calls::Renewed>,
+        round::<calls::ReportOutcome>,
+        round::<calls::RedeemPermit>,
+        round::<calls::Redeemed>,
         round::<node::SiteTrust>,
         round::<node::LiveReport>,
         round::<node::Plan>,

@@ -4,12 +4,13 @@ use jiff::SignedDuration;
 use muster_core::facts::Firmware;
 use muster_core::values::Mac;
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::agent::{
-    ActReply, Job, JobResult, JobSpec, LogLine, Outcome, RenewJob, Renewed, Seen, Sighting,
-    Sightings, SiteConfig, SitePoll,
-};
 use muster_core::wire::bmc::Power;
+use muster_core::wire::calls::{
+    ActReply, LogLine, RenewJob, Renewed, Seen, Sighting, Sightings, SiteConfig, SitePoll,
+};
+use muster_core::wire::job::{Job, JobSpec};
 use muster_core::wire::node::{Answer, Failure, Plan, Progress, Work};
+use muster_core::wire::result::{JobResult, Outcome};
 use serde_json::json;
 
 use crate::simulated::Fuel;

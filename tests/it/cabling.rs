@@ -1,7 +1,7 @@
 //! Declared cables against what nodes hear: a swapped pair is told as one, on the rack, on the nodes, in the history, and mended by a look.
 
 use muster_core::facts::Neighbour;
-use muster_core::wire::agent::JobSpec;
+use muster_core::wire::job::JobSpec;
 use serde_json::{Value, json};
 
 use crate::simulated::World;

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use muster_agent::work::client::{CallError, Client};
+use muster_agent::work::client::Client;
+use muster_agent::work::client::error::CallError;
 use muster_agent::work::identity::Identity;
 use muster_agent::work::identity::keep::Keep;
 use muster_core::clock::Clock;
 use muster_core::values::Secret;
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::agent::{Hello, JobSpec};
+use muster_core::wire::calls::Hello;
+use muster_core::wire::job::JobSpec;
 use muster_server::tasks::certificates;
 use reqwest::Method;
 use serde_json::{Value, json};

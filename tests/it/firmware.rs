@@ -1,7 +1,7 @@
 //! Firmware and BIOS on their way from a stack to a machine: set before it is written to, looked at beside its jobs, told with both values.
 
 use muster_core::firmware::{BiosValue, BmcInventory, SeenFirmware};
-use muster_core::wire::agent::JobSpec;
+use muster_core::wire::job::JobSpec;
 use serde_json::{Value, json};
 
 use crate::simulated::{Fuel, World};

@@ -1,7 +1,7 @@
 //! A machine that discovered itself, because the node that waits for it was declared with other MACs, becomes that node.
 
 use muster_api::tokens::Role;
-use muster_core::wire::agent::{Seen, Sighting, Sightings};
+use muster_core::wire::calls::{Seen, Sighting, Sightings};
 use serde_json::json;
 
 use crate::simulated::World;

@@ -1,6 +1,6 @@
 //! Network profiles: refused where they cannot be meant, kept while a pool names them, and carried by the order that writes an image.
 
-use muster_core::wire::agent::JobSpec;
+use muster_core::wire::job::JobSpec;
 use serde_json::{Value, json};
 
 use crate::simulated::World;

@@ -3,8 +3,9 @@
 use muster_core::ids::{JobId, NodeId, OperationId, PermitId};
 use muster_core::permits::{PermitKind, verify};
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::agent::{Job, JobResult, JobSpec, Outcome};
+use muster_core::wire::job::{Job, JobSpec};
 use muster_core::wire::node::{Answer, Challenge, Failure, WipeMethod, WipedDisk};
+use muster_core::wire::result::{JobResult, Outcome};
 use serde_json::json;
 
 use crate::simulated::World;

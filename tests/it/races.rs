@@ -1,7 +1,8 @@
 //! Claims, releases, undos, new installations, retries and agents at once, again and again; the machines' own logs say whether anything was done that should not
 //! have been.
 
-use muster_core::wire::agent::{JobSpec, Outcome};
+use muster_core::wire::job::JobSpec;
+use muster_core::wire::result::Outcome;
 use serde_json::json;
 use tokio::task::JoinSet;
 

@@ -2,9 +2,10 @@
 //! until an administrator has looked.
 
 use muster_api::tokens::Role;
-use muster_core::wire::agent::{JobSpec, Outcome};
+use muster_core::wire::job::JobSpec;
 use muster_core::wire::members::ClusterMembers;
 use muster_core::wire::node::{Answer, Failure};
+use muster_core::wire::result::Outcome;
 use muster_server::tasks::marks;
 use serde_json::json;
 

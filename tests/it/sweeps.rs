@@ -1,7 +1,7 @@
 //! Sweeps of nodes in service: what loads a machine runs where its scheduler starts no job meanwhile, and nodes are given back whatever comes of it.
 
 use muster_core::gates::Verdict;
-use muster_core::wire::agent::{Job, JobSpec};
+use muster_core::wire::job::{Job, JobSpec};
 use serde_json::json;
 
 use crate::simulated::World;

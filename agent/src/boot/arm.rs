@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use muster_core::ids::NodeId;
 use muster_core::values::{Digest, Mac};
-use muster_core::wire::agent::{BootLive, Sighting};
+use muster_core::wire::calls::Sighting;
+use muster_core::wire::job::BootLive;
 use muster_core::wire::node::LiveReport;
 use tokio::sync::watch;
 
@@ -323,8 +324,8 @@ impl Drop for ArmedHandle {
 pub(super) mod tests {
     use muster_core::ids::PermitId;
     use muster_core::values::Secret;
-    use muster_core::wire::agent::UserKey;
     use muster_core::wire::bmc::Power;
+    use muster_core::wire::login::UserKey;
 
     use super::*;
 

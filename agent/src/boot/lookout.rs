@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use muster_core::clock::Clock;
 use muster_core::values::Mac;
-use muster_core::wire::agent::{Seen, Sighting};
+use muster_core::wire::calls::{Seen, Sighting};
 use tokio::sync::mpsc;
 
 use super::arm::ArmedBoots;

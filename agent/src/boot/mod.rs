@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use muster_core::clock::Clock;
 use muster_core::values::Mac;
-use muster_core::wire::agent::{DhcpMode, Sighting, SiteConfig};
+use muster_core::wire::calls::{DhcpMode, Sighting, SiteConfig};
 use muster_core::wire::node::SiteTrust;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;

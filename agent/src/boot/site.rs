@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use muster_core::values::Mac;
-use muster_core::wire::agent::{DhcpMode, Reservation, SiteConfig, Subnet};
+use muster_core::wire::calls::{DhcpMode, Reservation, SiteConfig, Subnet};
 
 /// A snapshot is refused beyond this: 100,000 reservations are about 15 MB.
 const MAX_SNAPSHOT: u64 = 64 << 20;

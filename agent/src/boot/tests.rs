@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use muster_core::ids::NodeId;
 use muster_core::values::Mac;
-use muster_core::wire::agent::{BootLive, Reservation, Seen, Subnet};
+use muster_core::wire::calls::{Reservation, Seen, Subnet};
+use muster_core::wire::job::BootLive;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::time::timeout;
 

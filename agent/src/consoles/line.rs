@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_core::wire::agent::ConsoleTarget;
+use muster_core::wire::calls::ConsoleTarget;
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;

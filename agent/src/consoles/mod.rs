@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use muster_core::clock::Clock;
 use muster_core::ids::NodeId;
-use muster_core::wire::agent::{ConsoleTarget, SiteConfig};
+use muster_core::wire::calls::{ConsoleTarget, SiteConfig};
 use muster_core::wire::consoles::ConsoleChunk;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use muster_core::ids::NodeId;
-use muster_core::wire::agent::Login;
+use muster_core::wire::login::Login;
 use tokio::time::Instant;
 
 use super::{Session, SshError, principals};

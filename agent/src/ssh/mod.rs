@@ -22,7 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use muster_core::values::Digest;
-use muster_core::wire::agent::Login;
+use muster_core::wire::login::Login;
 use russh::client::{self, Handle};
 use russh::keys::PublicKeyOrCertificate;
 use russh::keys::ssh_key::{Certificate, PrivateKey, PublicKey};

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use muster_core::values::Secret;
-use muster_core::wire::agent::{Login, UserKey};
+use muster_core::wire::login::{Login, UserKey};
 use russh::keys::ssh_key::certificate::{Builder, CertType};
 use russh::keys::ssh_key::{Algorithm, HashAlg, LineEnding, PrivateKey};
 use tempfile::TempDir;

@@ -6,7 +6,8 @@ use muster_core::clock::Clock;
 use tokio_util::sync::CancellationToken;
 
 use super::binary::NodeBinary;
-use super::client::{CallError, Server};
+use super::client::error::CallError;
+use super::client::server::Server;
 use super::reports::Reports;
 use crate::blobs::BlobCache;
 use crate::bmc::Bmcs;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::client::CallError;
+use super::client::error::CallError;
 
 const FIRST: Duration = Duration::from_millis(500);
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_core::ids::PermitId;
-use muster_core::wire::agent::{ActRecord, ActReply, Job};
+use muster_core::wire::calls::ActReply;
+use muster_core::wire::job::{ActRecord, Job};
 use muster_core::wire::members::ClusterMembers;
 use muster_core::wire::node::{Answer, Challenge, Failure};
 use tokio::time::Instant;
@@ -13,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::agent::Agent;
 use super::backoff;
-use super::client::CallError;
+use super::client::error::CallError;
 use super::voice::Voice;
 use crate::watch::Watch;
 

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use muster_core::wire::agent::JobSpec;
 use muster_core::wire::bmc::Power;
+use muster_core::wire::job::JobSpec;
 
 use super::context::JobContext;
 use crate::bmc::{Bmc, BmcError, EventEntry, Sensor};

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use muster_core::wire::agent::{JobResult, Outcome, RenewJob};
+use muster_core::wire::calls::RenewJob;
 use muster_core::wire::node::Failure;
+use muster_core::wire::result::{JobResult, Outcome};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::client::CallError;
+use super::client::error::CallError;
 use super::context::{JobContext, failed};
 use super::{backoff, evidence, jobs};
 

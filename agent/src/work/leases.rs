@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_core::ids::JobId;
-use muster_core::wire::agent::{Job, Outcome};
+use muster_core::wire::job::Job;
 use muster_core::wire::node::Failure;
+use muster_core::wire::result::Outcome;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::agent::Agent;
 use super::backoff::{self, Backoff};
-use super::client::Unread;
+use super::client::leased::Unread;
 use super::context::JobContext;
 use super::job;
 

@@ -27,7 +27,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use muster_core::clock::Clock;
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::agent::{Hello, Sighting, SiteConfig, Welcome};
+use muster_core::wire::calls::{Hello, Sighting, SiteConfig, Welcome};
 use muster_core::wire::node::SiteTrust;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -36,7 +36,9 @@ use tokio_util::sync::CancellationToken;
 use self::agent::{Agent, SILENT};
 use self::backoff::Backoff;
 use self::binary::NodeBinary;
-use self::client::{CallError, Client, Server};
+use self::client::Client;
+use self::client::error::CallError;
+use self::client::server::Server;
 use self::identity::{Entry, Identity};
 use self::marks::Marks;
 use self::reports::Reports;
@@ -152,7 +154,7 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
         sessions: KeptSessions::default(),
         superseded: CancellationToken::new(),
     });
-    let ended = serve(&agent, identity, (config, sightings), &stop).await;
+    let ended = serve(&agent, identity, config, sightings, &stop).await;
     stop.cancel();
     services.stopped().await;
     ended
@@ -162,7 +164,8 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
 async fn serve(
     agent: &Arc<Agent>,
     identity: Option<Arc<Identity>>,
-    (config, seen): (watch::Sender<Option<SiteConfig>>, mpsc::Receiver<Sighting>),
+    config: watch::Sender<Option<SiteConfig>>,
+    seen: mpsc::Receiver<Sighting>,
     stop: &CancellationToken,
 ) -> Result<(), AgentError> {
     let work = stop.child_token();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use muster_core::wire::scheduler::{ClusterLook, SchedulerWatch, WatchedCluster};
 
 use super::agent::Agent;
-use super::client::CallError;
+use super::client::error::CallError;
 
 /// Until the server says otherwise, and where it does not answer.
 const EVERY: Duration = Duration::from_secs(60);

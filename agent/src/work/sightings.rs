@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_core::wire::agent::Sighting;
+use muster_core::wire::calls::Sighting;
 use tokio::sync::mpsc;
 
 use super::agent::Agent;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use muster_core::clock::Clock;
-use muster_core::wire::agent::LogLine;
+use muster_core::wire::calls::LogLine;
 use muster_core::wire::node::Progress;
 use tokio::sync::Notify;
 

@@ -1,10 +1,14 @@
 //! A typed client over the contract. It adds nothing to it: one call, one request, unless its documentation says otherwise.
 
 mod access;
-mod calls;
+mod approvals; // Approvals by a second person, and waivers
+mod blobs; // Blobs by digest
 mod claims;
 mod error;
+mod fleet; // Calls about the fleet as a whole
+mod nodes; // Actions of nodes, and their parts, facts and history
 mod objects;
+mod operations; // Operations and events
 mod pairs; // Pairs of a pool's nodes
 mod webhooks;
 

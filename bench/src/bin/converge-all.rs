@@ -11,7 +11,7 @@ use muster_core::ids::{JobId, NodeId};
 use muster_core::stacks::{ConvergePlan, ItemOutcome};
 use muster_core::values::Digest;
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::agent::Login;
+use muster_core::wire::login::Login;
 use muster_core::wire::node::{Line, Plan, RunReply, Version, Work, WorkResult};
 use tokio::task::JoinSet;
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 use muster_api::claims::{Claim, ClaimSpec, CreateClaim, ReplaceClaim};
+use muster_api::client::ClientError;
 use muster_api::plans::Desired;
 use muster_core::claims::WaitFor;
 use muster_core::values::Name;
@@ -149,39 +150,15 @@ async fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
         hold: args.hold.then_some(true),
         ..ClaimSpec::new(args.pool, args.node, selector)
     };
-    if args.plan {
-        // The server makes no name for what it only tells of.
-        let name = args
-            .name
-            .map_or_else(|| "planned".to_owned(), |name| name.to_string());
-        let spec = serde_json::to_value(&spec)?;
-        return plans::tell(
-            session,
-            Desired {
-                kind: "claim".into(),
-                name,
-                spec,
-                ..Desired::default()
-            },
-        )
-        .await;
-    }
     let request = CreateClaim {
         name: args.name,
         spec,
     };
-    let mut claims = Vec::new();
-    let mut refused = None;
-    for _ in 0..args.count {
-        match session.client.create_claim(&request).await {
-            Ok(claim) => claims.push(claim),
-            Err(error) => {
-                refused = Some(error);
-                break;
-            }
-        }
+    if args.plan {
+        return plan_create(session, &request).await;
     }
-    // What was bound is told even when the next one was refused: it is real.
+    let (claims, refused) = create_each(session, &request, args.count).await;
+    // The claims that were made are shown even when the server refused the next one.
     let show = |claims: &[Claim]| {
         session
             .output
@@ -213,6 +190,37 @@ async fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
         show(&ended)?;
     }
     Ok(())
+}
+
+/// Shows the plan of a claim. The plan of a claim without a name is made for `planned`.
+async fn plan_create(session: &Session, request: &CreateClaim) -> anyhow::Result<()> {
+    let name = request
+        .name
+        .as_ref()
+        .map_or_else(|| "planned".to_owned(), ToString::to_string);
+    let desired = Desired {
+        kind: "claim".into(),
+        name,
+        spec: serde_json::to_value(&request.spec)?,
+        ..Desired::default()
+    };
+    plans::tell(session, desired).await
+}
+
+/// Makes up to `count` claims; returns those that were made, and the refusal that ended the row.
+async fn create_each(
+    session: &Session,
+    request: &CreateClaim,
+    count: u32,
+) -> (Vec<Claim>, Option<ClientError>) {
+    let mut claims = Vec::new();
+    for _ in 0..count {
+        match session.client.create_claim(request).await {
+            Ok(claim) => claims.push(claim),
+            Err(error) => return (claims, Some(error)),
+        }
+    }
+    (claims, None)
 }
 
 async fn release(session: &Session, args: &ReleaseArgs) -> anyhow::Result<()> {

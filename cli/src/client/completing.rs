@@ -137,12 +137,22 @@ struct Wanted<'words> {
     before: &'words str,
 }
 
-fn wanted<'words>(grammar: &Command, words: &'words [String]) -> Wanted<'words> {
+/// The place of the command line behind the words that are complete.
+struct Position<'grammar> {
+    command: &'grammar Command,
+    /// The names of the commands on the way.
+    path: Vec<&'grammar str>,
+    /// The option whose value comes next.
+    pending: Option<&'grammar Arg>,
+    /// The number of positional arguments so far.
+    at: usize,
+    /// Whether `--` ended the options.
+    bare: bool,
+}
+
+fn find_position<'grammar>(grammar: &'grammar Command, before: &[String]) -> Position<'grammar> {
     let (mut command, mut path, mut pending, mut at, mut bare) =
         (grammar, Vec::new(), None, 0, false);
-    let (last, before) = words
-        .split_last()
-        .map_or(("", &[][..]), |(last, before)| (last.as_str(), before));
     // A shell that takes `--pool=gpu` apart gives `--pool`, `=`, `gpu`.
     for word in before
         .iter()
@@ -166,6 +176,26 @@ fn wanted<'words>(grammar: &Command, words: &'words [String]) -> Wanted<'words> 
             },
         }
     }
+    Position {
+        command,
+        path,
+        pending,
+        at,
+        bare,
+    }
+}
+
+fn wanted<'words>(grammar: &Command, words: &'words [String]) -> Wanted<'words> {
+    let (last, before) = words
+        .split_last()
+        .map_or(("", &[][..]), |(last, before)| (last.as_str(), before));
+    let Position {
+        command,
+        path,
+        pending,
+        at,
+        bare,
+    } = find_position(grammar, before);
     let typed = if last == "=" { "" } else { last };
     let whole = |what| Wanted {
         what,

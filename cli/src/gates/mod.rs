@@ -246,6 +246,18 @@ fn gate_lines(
         .collect();
     lines.push(field("suites", &places.join(", ")));
     lines.push(field("stage", gate.stage.as_str()));
+    run_lines(gate, &mut lines);
+    reading_lines(gate, &mut lines);
+    lines.push(field("holds", "when all of these do:"));
+    gate.criteria
+        .iter()
+        .for_each(|criterion| criterion_lines(criterion, gate, profiles, &mut lines));
+    lines.push(field("finding", &gate.finding));
+    Some(lines)
+}
+
+/// The command of a gate, its environment, the second node's command, and the times.
+fn run_lines(gate: &Gate, lines: &mut Vec<String>) {
     if !gate.argv.is_empty() {
         lines.push(field("runs", &gate.argv.join(" ")));
     }
@@ -295,6 +307,10 @@ fn gate_lines(
             gate.timeout_s, gate.retries
         ),
     ));
+}
+
+/// The parser of a gate, and the conditions under which the gate runs.
+fn reading_lines(gate: &Gate, lines: &mut Vec<String>) {
     if let Some(parser) = Parser::find(&gate.parser) {
         let state = if parser.experimental {
             " (experimental: no recording of the real tool was read yet)"
@@ -329,12 +345,6 @@ fn gate_lines(
             .iter()
             .map(|count| field("for each", &format!("of {count}"))),
     );
-    lines.push(field("holds", "when all of these do:"));
-    gate.criteria
-        .iter()
-        .for_each(|criterion| criterion_lines(criterion, gate, profiles, &mut lines));
-    lines.push(field("finding", &gate.finding));
-    Some(lines)
 }
 
 fn criterion_lines(

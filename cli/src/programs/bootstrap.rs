@@ -122,21 +122,7 @@ pub(crate) async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
         } => {
             arm(&database.connect().await?, &key_file, lasts, reason.trim()).await?;
         }
-        AdminVerb::Disarm { database } => {
-            let pool = database.connect().await?;
-            let mut tx = pool.begin().await?;
-            let now = db::monitoring::time(&mut tx).await?;
-            let was = break_glass::disarm(&mut tx, &whoami()?, now).await?;
-            tx.commit().await?;
-            println!(
-                "{}",
-                if was {
-                    "the local administrator is disarmed"
-                } else {
-                    "it was not armed"
-                }
-            );
-        }
+        AdminVerb::Disarm { database } => disarm(&database.connect().await?).await?,
         AdminVerb::Password { database, user } => {
             let mut line = String::new();
             std::io::stdin()
@@ -156,6 +142,23 @@ pub(crate) async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
             println!("{user} can sign in");
         }
     }
+    Ok(())
+}
+
+/// Disarms the local administrator, by the database's time.
+async fn disarm(pool: &PgPool) -> anyhow::Result<()> {
+    let mut tx = pool.begin().await?;
+    let now = db::monitoring::time(&mut tx).await?;
+    let was = break_glass::disarm(&mut tx, &whoami()?, now).await?;
+    tx.commit().await?;
+    println!(
+        "{}",
+        if was {
+            "the local administrator is disarmed"
+        } else {
+            "it was not armed"
+        }
+    );
     Ok(())
 }
 

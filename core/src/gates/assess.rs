@@ -1,14 +1,14 @@
 //! From samples to a verdict: every criterion of a gate against every entity that must be there. What is missing, in another unit or not a number
 //! is an error, never a pass.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::catalogue::{Metric, Parser, TEXT};
 use super::gate::{Criterion, Gate, Limit, Mode, Op, Value};
+use super::resolve::{
+    Reference, Unresolved, expected_entities, or_more, resolve_count, resolve_limit,
+};
 use super::result::{Measured, Verdict};
-use crate::facts::{DiskTransport, Facts};
-use crate::profiles::HardwareProfile;
-use crate::stacks::ConvergePlan;
 
 /// One value a parser read, in the unit its metric is listed with.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,15 +17,6 @@ pub struct Sample {
     /// The disk, job, GPU or link it belongs to; empty for the node itself.
     pub entity: String,
     pub value: Value,
-}
-
-/// What limits and counts may refer to.
-#[derive(Clone, Copy, Debug)]
-pub struct Reference<'a> {
-    pub profile: &'a HardwareProfile,
-    pub facts: &'a Facts,
-    pub stack: Option<&'a ConvergePlan>,
-    pub variables: &'a BTreeMap<String, String>,
 }
 
 /// A verdict with all that led to it.
@@ -42,7 +33,7 @@ pub fn assess(gate: &Gate, samples: &[Sample], reference: &Reference<'_>) -> Ass
     let mut measured = Vec::new();
     let mut unknown = Vec::new();
     let entities = expected_entities(gate, reference).unwrap_or_else(|why| {
-        unknown.push(why.told());
+        unknown.push(why.into_reason());
         0
     });
     let more = gate.count.as_deref().is_some_and(|count| or_more(count).1);
@@ -100,33 +91,17 @@ pub fn unmeasurable(gate: &Gate, reference: &Reference<'_>) -> Option<String> {
     };
     let counted = expected_entities(gate, reference).err().and_then(absent);
     let limits = gate.criteria.iter().find_map(|criterion| {
-        let limit = resolve(&criterion.limit, &criterion.unit, reference).err();
+        let limit = resolve_limit(&criterion.limit, &criterion.unit, reference).err();
         let best = || {
             criterion
                 .best
                 .as_deref()
-                .and_then(|best| counted_by(best, reference).err())
+                .and_then(|best| resolve_count(best, reference).err())
         };
         let why = limit.or_else(best).and_then(absent)?;
         Some(format!("{}: {why}", criterion.metric))
     });
     counted.or(limits)
-}
-
-/// Why a reference gives no value.
-enum Unresolved {
-    /// There is none on this node, or for this model.
-    Absent(String),
-    /// It is written wrongly.
-    Wrong(String),
-}
-
-impl Unresolved {
-    fn told(self) -> String {
-        match self {
-            Self::Absent(why) | Self::Wrong(why) => why,
-        }
-    }
 }
 
 /// Whether a criterion is met by one value: it names whose, or its metric is the node's own.
@@ -204,8 +179,8 @@ fn hold(
         }
         Some(_) => {}
     }
-    let limit =
-        resolve(limit, unit, reference).map_err(|why| format!("{metric}: {}", why.told()))?;
+    let limit = resolve_limit(limit, unit, reference)
+        .map_err(|why| format!("{metric}: {}", why.into_reason()))?;
     let wanted = |sample: &&Sample| {
         sample.metric == metric && of.as_ref().is_none_or(|of| sample.entity == *of)
     };
@@ -229,7 +204,8 @@ fn hold(
         })
         .collect::<Result<Vec<Measured>, String>>()?;
     let Some(best) = best else { return Ok(held) };
-    let wanted = counted_by(best, reference).map_err(|why| format!("{metric}: {}", why.told()))?;
+    let wanted =
+        resolve_count(best, reference).map_err(|why| format!("{metric}: {}", why.into_reason()))?;
     best_of(held, *op, wanted).map_err(|why| format!("{metric}: {why}"))
 }
 
@@ -284,175 +260,6 @@ fn compare(value: &Value, op: Op, limit: &Limit) -> Result<bool, String> {
         }
     }
 }
-
-/// A limit as a plain value: `profile:NAME`, `variable:NAME` and `stack:NAME` are looked up, the rest is itself.
-fn resolve(limit: &Limit, unit: &str, reference: &Reference<'_>) -> Result<Limit, Unresolved> {
-    let Limit::Text(text) = limit else {
-        return Ok(limit.clone());
-    };
-    let Some((place, name)) = text.split_once(':') else {
-        return Ok(limit.clone());
-    };
-    let profile = reference.profile;
-    match place {
-        "profile" if unit == TEXT => {
-            let word = profile
-                .words
-                .get(name)
-                .map(|word| Limit::Text(word.value.clone()));
-            word.ok_or_else(|| {
-                Unresolved::Absent(format!(
-                    "the profile of {} has no word {name}",
-                    profile.model
-                ))
-            })
-        }
-        "profile" => {
-            let absent = || {
-                Unresolved::Absent(format!(
-                    "the profile of {} has no threshold {name}",
-                    profile.model
-                ))
-            };
-            let (value, its_unit) = profile_number(name, profile).ok_or_else(absent)?;
-            match its_unit == unit {
-                true => Ok(Limit::Number(value)),
-                false => Err(Unresolved::Wrong(format!(
-                    "the profile's {name} is in {its_unit}, the criterion in {unit}"
-                ))),
-            }
-        }
-        "variable" => {
-            let value = reference.variables.get(name).cloned().map(Limit::Text);
-            value.ok_or_else(|| Unresolved::Absent(format!("no variable {name} was given")))
-        }
-        "stack" => stack_number(name, reference.stack).map(|value| Limit::Number(value as f64)),
-        _ if unit == TEXT => Ok(limit.clone()),
-        _ => Err(Unresolved::Wrong(format!("{text:?} is no limit"))),
-    }
-}
-
-/// A threshold of the profile, or one of the numbers every profile has.
-pub(super) fn profile_number<'a>(
-    name: &str,
-    profile: &'a HardwareProfile,
-) -> Option<(f64, &'a str)> {
-    if let Some(threshold) = profile.thresholds.get(name) {
-        return Some((threshold.value, &threshold.unit));
-    }
-    match name {
-        "sockets" => Some((f64::from(profile.sockets), "sockets")),
-        "cores_per_socket" => Some((f64::from(profile.cores_per_socket), "cores")),
-        "memory_mib" => Some((profile.memory_mib as f64, "MiB")),
-        "nics" => Some((f64::from(profile.nics), "NICs")),
-        "disks" => Some((profile_disks(profile) as f64, "disks")),
-        "gpus" => profile
-            .gpus
-            .as_ref()
-            .map(|gpus| (f64::from(gpus.count), "GPUs")),
-        // One process for each GPU, as collectives count.
-        "ranks" => profile
-            .gpus
-            .as_ref()
-            .map(|gpus| (f64::from(gpus.count), "ranks")),
-        _ => None,
-    }
-}
-
-fn profile_disks(profile: &HardwareProfile) -> u64 {
-    profile.disks.iter().map(|disk| u64::from(disk.count)).sum()
-}
-
-fn stack_number(name: &str, stack: Option<&ConvergePlan>) -> Result<u64, Unresolved> {
-    let stack =
-        stack.ok_or_else(|| Unresolved::Absent("no stack was given to compare with".into()))?;
-    match name {
-        "packages" => Ok(stack.packages.len() as u64),
-        "services" => Ok(stack.services.len() as u64),
-        "kernel_args" => Ok(stack.kernel_args.len() as u64),
-        "mounts" => Ok(stack.mounts().len() as u64),
-        _ => Err(Unresolved::Wrong(format!("a stack has no number {name}"))),
-    }
-}
-
-/// How many entities each criterion must see; one without `count`. Zero is no answer: a gate that measures nothing says nothing.
-fn expected_entities(gate: &Gate, reference: &Reference<'_>) -> Result<u64, Unresolved> {
-    gate.count
-        .as_deref()
-        .map_or(Ok(1), |count| counted_by(or_more(count).0, reference))
-}
-
-/// A gate's count without `>=`, and whether it had it: there may be more, and each is held against the limits.
-pub(super) fn or_more(count: &str) -> (&str, bool) {
-    match count.strip_prefix(">=") {
-        Some(least) => (least, true),
-        None => (count, false),
-    }
-}
-
-/// What a count comes to on this node.
-fn counted_by(count: &str, reference: &Reference<'_>) -> Result<u64, Unresolved> {
-    let Reference { profile, facts, .. } = reference;
-    let disks = |of| {
-        facts
-            .disks
-            .iter()
-            .filter(|disk| disk.transport == of)
-            .count() as u64
-    };
-    let expected = match count {
-        "profile:gpus" => profile
-            .gpus
-            .as_ref()
-            .map_or(0, |gpus| u64::from(gpus.count)),
-        "facts:disks" => facts.disks.len() as u64,
-        "facts:nvme_disks" => disks(DiskTransport::Nvme),
-        "facts:sata_disks" => disks(DiskTransport::Sata),
-        "facts:gpus" => facts.gpus.len() as u64,
-        "stack:mounts" => stack_number("mounts", reference.stack)?,
-        reference if reference.starts_with("profile:") => {
-            let name = reference.trim_start_matches("profile:");
-            let absent = || {
-                Unresolved::Absent(format!(
-                    "the profile of {} has no threshold {name}",
-                    profile.model
-                ))
-            };
-            let (value, unit) = profile_number(name, profile).ok_or_else(absent)?;
-            let broken = || {
-                Unresolved::Wrong(format!(
-                    "the profile's {name} is {value} {unit}: nothing is counted by that"
-                ))
-            };
-            whole(value).ok_or_else(broken)?
-        }
-        number => number.parse().map_err(|_| {
-            Unresolved::Wrong(format!(
-                "count {number:?} is neither a number nor a known reference"
-            ))
-        })?,
-    };
-    match expected {
-        0 => Err(Unresolved::Absent(format!(
-            "nothing to measure: {count} is 0 on this node"
-        ))),
-        expected => Ok(expected),
-    }
-}
-
-/// A number of things: no part of one, and no more than can be told apart.
-pub(super) fn whole(value: f64) -> Option<u64> {
-    (value.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&value)).then_some(value as u64)
-}
-
-/// References that `count` may hold, besides a number and any `profile:NAME`.
-pub(super) const COUNTS: [&str; 5] = [
-    "facts:disks",
-    "facts:nvme_disks",
-    "facts:sata_disks",
-    "facts:gpus",
-    "stack:mounts",
-];
 
 fn sentence(measured: &Measured) -> String {
     let Measured {

@@ -99,7 +99,7 @@ fn hold(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
             Some(Decision::Cancel(Step::Hold))
         }
         (Some(StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost), _) => {
-            Some(pairing::begin(node, now, (Step::Hold, now)))
+            Some(pairing::begin(node, now, Step::Hold, now))
         }
         (Some(StepStatus::Succeeded), _) => None,
         (Some(StepStatus::Failed { .. } | StepStatus::Cancelled), _) => {

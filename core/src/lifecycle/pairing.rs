@@ -34,20 +34,20 @@ pub enum Pairing {
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp, wanted: &Pairing) -> Decision {
     match wanted {
-        Pairing::Hold => begin(node, now, (Step::Hold, now)),
-        Pairing::Measure => begin(node, now, (Step::Pair, now)),
+        Pairing::Hold => begin(node, now, Step::Hold, now),
+        Pairing::Measure => begin(node, now, Step::Pair, now),
         Pairing::Waits(what) => wait(now, what, "go on with its pool's pairs"),
         Pairing::Faulty(cause) => match measuring(node) {
             Some(step) => Decision::Cancel(step),
             None => match faults::taken_out(node, now, cause.clone()) {
                 // The fleet's bounds, or its protection: it serves on, and a person reads what was found.
-                Decision::Granted(_) => begin(node, now, (Step::Admit, now)),
+                Decision::Granted(_) => begin(node, now, Step::Admit, now),
                 taken => taken,
             },
         },
         Pairing::GiveBack(at) => match measuring(node) {
             Some(step) => Decision::Cancel(step),
-            None => begin(node, now, (Step::Admit, *at)),
+            None => begin(node, now, Step::Admit, *at),
         },
         Pairing::Back => Decision::Granted("it takes jobs again after its pool's pairs".into()),
     }
@@ -71,7 +71,7 @@ pub(super) fn given_back(node: &Snapshot, now: Timestamp) -> Option<Decision> {
                 | StepStatus::Lost
                 | StepStatus::Cancelled,
             )
-            | None => begin(node, now, (Step::Admit, now)),
+            | None => begin(node, now, Step::Admit, now),
         },
     )
 }
@@ -83,8 +83,8 @@ fn measuring(node: &Snapshot) -> Option<Step> {
         .filter(|step| matches!(step, Step::Hold | Step::Pair))
 }
 
-/// A step, as often as the run asks for it: how often that is, is the run's to bound.
-pub(super) fn begin(node: &Snapshot, now: Timestamp, (step, at): (Step, Timestamp)) -> Decision {
+/// Starts a step, or repeats a finished step at time `at`. The run bounds the number of repeats.
+pub(super) fn begin(node: &Snapshot, now: Timestamp, step: Step, at: Timestamp) -> Decision {
     match node.step(step).map(|view| &view.status) {
         None => Decision::Start(step),
         Some(StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost) => {

@@ -1,4 +1,4 @@
-//! A ladder is climbed: rung by rung, until one may have helped. Then the gates say whether it did.
+//! A recovery goes through its ladder, rung by rung, until a rung may have helped. Then the gates verify the node.
 
 use jiff::Timestamp;
 
@@ -19,113 +19,99 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     climb(node, now, recovery)
 }
 
+/// Goes through the rungs that are left, up to the first that needs time, verification or a person.
 fn climb(node: &Snapshot, now: Timestamp, recovery: &Recovery) -> Decision {
     let means = Means {
         bmc: node.power_person.is_none(),
         protected: node.protected,
         held: node.held,
     };
-    let mut went: Vec<Tried> = Vec::new();
+    let mut tried: Vec<Tried> = Vec::new();
     for (at, &rung) in recovery.rungs.iter().enumerate().skip(recovery.tried) {
-        let tried = |outcome, why| Tried { rung, outcome, why };
-        // One that has begun is seen through: the next one must not come beside it.
+        let record = |outcome, why| Tried { rung, outcome, why };
+        // A rung that has begun runs to its end, so that two rungs never overlap.
         let untouched = rung.steps().iter().all(|step| node.step(*step).is_none());
         if node.stop && untouched {
             break;
         }
         if let Some(why) = recovery.refusal(rung, means).filter(|_| untouched) {
-            went.push(tried(Outcome::Skipped, Some(why.to_owned())));
+            tried.push(record(Outcome::Skipped, Some(why.to_owned())));
             continue;
         }
         if let Some(hold) = node.hold.as_ref().filter(|_| untouched) {
-            return over(
-                node,
-                now,
-                Ended::HeldBack,
-                went,
-                &format!("{}; {}", recovery.cause.what, hold.why()),
-            );
+            let why = format!("{}; {}", recovery.cause.what, hold.why());
+            return end_ladder(node, now, Ended::HeldBack, tried, &why);
         }
         match rung {
             Rung::Rma => {
-                went.push(tried(Outcome::Done, None));
-                return over(node, now, Ended::Spent, went, &spent(recovery, TO_MAKER));
+                tried.push(record(Outcome::Done, None));
+                let why = spent(recovery, TO_MAKER);
+                return end_ladder(node, now, Ended::Spent, tried, &why);
             }
             Rung::Reimage => {
-                went.push(tried(Outcome::Done, None));
-                let imaging =
-                    Move::to(State::Imaging).because(format!("recovery: {}", rung.title()));
-                return Decision::Advance(imaging.with(Effect::ForgetLive).on(Ladder::Climb {
-                    tried: at + 1,
-                    went,
-                }));
+                tried.push(record(Outcome::Done, None));
+                let why = format!("recovery: {}", rung.title());
+                let imaging = Move::to(State::Imaging)
+                    .because(why)
+                    .with(Effect::ForgetLive);
+                return leave_rung(imaging, at, tried);
             }
             Rung::Collect | Rung::RestartServices | Rung::Reboot | Rung::PowerCycle => {
-                match tread(node, now, rung) {
-                    Trod::Waits(decision) => return *decision,
-                    Trod::Failed(why) => went.push(tried(Outcome::Failed, Some(why))),
-                    // The pool asks for another driver or kernel by now: nothing was started that would meet the old one. Gates would see what is as before.
-                    Trod::Done if rung == Rung::RestartServices && waits_for_reboot(node) => {
-                        went.push(tried(
-                            Outcome::Failed,
-                            Some("its stack waits for a reboot, and nothing was started".into()),
-                        ));
-                    }
-                    Trod::Done => {
-                        went.push(tried(Outcome::Done, None));
-                        if rung.heals() && !node.stop {
-                            let verified = Move::to(State::Validating)
-                                .because(format!("verify by gates: {}", rung.title()));
-                            return Decision::Advance(verified.on(Ladder::Climb {
-                                tried: at + 1,
-                                went,
-                            }));
-                        }
-                    }
+                match run_rung(node, now, rung) {
+                    RungState::Waits(decision) => return *decision,
+                    RungState::Failed(why) => tried.push(record(Outcome::Failed, Some(why))),
+                    RungState::Done => tried.push(record(Outcome::Done, None)),
                 }
             }
         }
+        let done = tried
+            .last()
+            .is_some_and(|last| last.outcome == Outcome::Done);
+        if done && rung.heals() && !node.stop {
+            let why = format!("verify by gates: {}", rung.title());
+            let validating = Move::to(State::Validating).because(why);
+            return leave_rung(validating, at, tried);
+        }
     }
     if node.stop {
-        let stopped = Move::to(State::Quarantined)
-            .because("its recovery was stopped on request")
-            .with(Effect::Stopped);
-        return leave_cluster(
-            node,
-            now,
-            stopped.on(Ladder::End {
-                how: Ended::Stopped,
-                went,
-            }),
-        );
+        return stop_ladder(node, now, tried);
     }
-    over(
-        node,
-        now,
-        Ended::Spent,
-        went,
-        &spent(recovery, "no rung is left"),
-    )
+    let why = spent(recovery, "no rung is left");
+    end_ladder(node, now, Ended::Spent, tried, &why)
 }
 
-/// Whether what converge brought holds only after a reboot.
-fn waits_for_reboot(node: &Snapshot) -> bool {
+/// Leaves the ladder at a rung for another state, from where the node may come back for the next rung.
+fn leave_rung(moved: Move, at: usize, went: Vec<Tried>) -> Decision {
+    let tried = at + 1;
+    Decision::Advance(moved.on(Ladder::Climb { tried, went }))
+}
+
+fn stop_ladder(node: &Snapshot, now: Timestamp, went: Vec<Tried>) -> Decision {
+    let stopped = Move::to(State::Quarantined)
+        .because("its recovery was stopped on request")
+        .with(Effect::Stopped);
+    let how = Ended::Stopped;
+    leave_cluster(node, now, stopped.on(Ladder::End { how, went }))
+}
+
+/// Whether the changes of the last converge need a reboot.
+fn needs_reboot(node: &Snapshot) -> bool {
     node.converged
         .as_ref()
         .is_some_and(|report| !report.reboot_for.is_empty())
 }
 
-/// How far a rung is.
-enum Trod {
+/// The state of a rung after its steps so far.
+enum RungState {
     Waits(Box<Decision>),
     Done,
     Failed(String),
 }
 
-/// Works through a rung's steps. Each is tried once where the system must answer: one that does not is what the next rung is for. Whoever stops the ladder
-/// has its rung done to the end: a machine that is off after half a power cycle is nobody's help.
-fn tread(node: &Snapshot, now: Timestamp, rung: Rung) -> Trod {
-    let once = |view: &StepView| match &view.status {
+/// Runs the steps of a rung. A step that needs an answer of the system runs once, because the next rung is for a system that does not answer. A stop
+/// request lets the rung finish: half a power cycle would leave the machine off.
+fn run_rung(node: &Snapshot, now: Timestamp, rung: Rung) -> RungState {
+    let without_retry = |view: &StepView| match &view.status {
         StepStatus::Failed { at, failure } if rung.needs_answers() => {
             let failure = crate::wire::node::Failure {
                 retryable: false,
@@ -139,22 +125,28 @@ fn tread(node: &Snapshot, now: Timestamp, rung: Rung) -> Trod {
         _ => view.clone(),
     };
     let node = Snapshot {
-        steps: node.steps.iter().map(once).collect(),
+        steps: node.steps.iter().map(without_retry).collect(),
         ..node.unstoppable()
     };
     let done = Move::to(State::Repairing);
-    // Where there is no BMC, nobody says what firmware and BIOS are.
-    let asked = |step: &Step| node.power_person.is_none() || *step != Step::FirmwareLook;
-    let steps: Vec<Step> = rung.steps().iter().copied().filter(asked).collect();
+    // A node without a BMC has no report of firmware and BIOS.
+    let possible = |step: &Step| node.power_person.is_none() || *step != Step::FirmwareLook;
+    let steps: Vec<Step> = rung.steps().iter().copied().filter(possible).collect();
     match follow(&node, now, &steps, || Decision::Advance(done.clone())) {
-        Decision::Advance(moved) if moved == done => Trod::Done,
+        // The pool now wants another driver or kernel, so no service was started on the old one, and the gates would measure the old state.
+        Decision::Advance(moved)
+            if moved == done && rung == Rung::RestartServices && needs_reboot(&node) =>
+        {
+            RungState::Failed("its stack waits for a reboot, and nothing was started".into())
+        }
+        Decision::Advance(moved) if moved == done => RungState::Done,
         Decision::Advance(Move {
             to: State::Failed,
             reason,
             effects,
             ..
-        }) if !effects.contains(&Effect::Stopped) => Trod::Failed(reason.unwrap_or_default()),
-        // Stopped by whoever cancelled its job.
+        }) if !effects.contains(&Effect::Stopped) => RungState::Failed(reason.unwrap_or_default()),
+        // The job of the step was cancelled.
         Decision::Advance(Move { reason, .. }) => {
             let stopped = Move {
                 reason,
@@ -165,9 +157,9 @@ fn tread(node: &Snapshot, now: Timestamp, rung: Rung) -> Trod {
                 how: Ended::Stopped,
                 went: Vec::new(),
             };
-            Trod::Waits(Box::new(leave_cluster(&node, now, stopped.on(how))))
+            RungState::Waits(Box::new(leave_cluster(&node, now, stopped.on(how))))
         }
-        waits => Trod::Waits(Box::new(waits)),
+        waits => RungState::Waits(Box::new(waits)),
     }
 }
 
@@ -175,7 +167,13 @@ fn spent(recovery: &Recovery, next: &str) -> String {
     format!("{}; its recovery did not help, {next}", recovery.cause.what)
 }
 
-fn over(node: &Snapshot, now: Timestamp, how: Ended, went: Vec<Tried>, why: &str) -> Decision {
+fn end_ladder(
+    node: &Snapshot,
+    now: Timestamp,
+    how: Ended,
+    went: Vec<Tried>,
+    why: &str,
+) -> Decision {
     leave_cluster(
         node,
         now,

@@ -220,33 +220,36 @@ fn check_mode(name: &str, bond: &Bond, faults: &mut Vec<Fault>) {
     }
 }
 
-/// What holds for links of every kind.
+/// Checks the parts that links of every kind have.
 fn check_link(link: &Link<'_>, faults: &mut Vec<Fault>) {
-    let at = |rest: &[&str]| place(&[&[link.of, link.name], rest].concat());
+    let at = |member: &str| place(&[link.of, link.name, member]);
     if link
         .mtu
         .is_some_and(|mtu| !(LEAST_MTU..=LARGEST_MTU).contains(&mtu))
     {
-        faults.push((
-            at(&["mtu"]),
-            format!("An MTU is {LEAST_MTU} to {LARGEST_MTU} bytes."),
-        ));
+        let bounds = format!("An MTU is {LEAST_MTU} to {LARGEST_MTU} bytes.");
+        faults.push((at("mtu"), bounds));
     }
     if link.addresses.len() > MOST_ADDRESSES {
-        faults.push((
-            at(&["addresses"]),
-            format!("At most {MOST_ADDRESSES} addresses."),
-        ));
+        let most = format!("At most {MOST_ADDRESSES} addresses.");
+        faults.push((at("addresses"), most));
     }
     if link.routes.len() > MOST_ROUTES {
-        faults.push((at(&["routes"]), format!("At most {MOST_ROUTES} routes.")));
+        faults.push((at("routes"), format!("At most {MOST_ROUTES} routes.")));
     }
+    check_addresses(link, faults);
+    check_routes(link, faults);
+}
+
+fn check_addresses(link: &Link<'_>, faults: &mut Vec<Fault>) {
     for (index, address) in link.addresses.iter().enumerate() {
         let index = index.to_string();
+        let at =
+            |rest: &[&str]| place(&[&[link.of, link.name, "addresses", &index], rest].concat());
         match address {
             Address::Label(label) if label.is_empty() || label.len() > 63 => {
                 faults.push((
-                    at(&["addresses", &index, "label"]),
+                    at(&["label"]),
                     "The name of a label has 1 to 63 bytes.".into(),
                 ));
             }
@@ -256,15 +259,18 @@ fn check_link(link: &Link<'_>, faults: &mut Vec<Fault>) {
                 let detail = format!(
                     "{network} is no network with room for hosts: write it as 10.20.0.0/24."
                 );
-                faults.push((at(&["addresses", &index, "beside", "network"]), detail));
+                faults.push((at(&["beside", "network"]), detail));
             }
             _ => {}
         }
     }
+}
+
+fn check_routes(link: &Link<'_>, faults: &mut Vec<Fault>) {
     let mut seen = BTreeSet::new();
     for (index, route) in link.routes.iter().enumerate() {
         let index = index.to_string();
-        let at = |member: &str| at(&["routes", &index, member]);
+        let at = |member: &str| place(&[link.of, link.name, "routes", &index, member]);
         if route.to != route.to.trunc() {
             faults.push((
                 at("to"),

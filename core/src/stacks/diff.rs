@@ -151,104 +151,112 @@ fn differences(before: &StackSpec, after: &StackSpec) -> Vec<Difference> {
     differences
 }
 
-/// Everything a stack says, by the name that converge gives it.
-fn items(stack: &StackSpec) -> BTreeMap<String, String> {
-    let mut items = BTreeMap::new();
-    let mut put =
-        |kind: &str, name: &str, value: String| _ = items.insert(format!("{kind} {name}"), value);
-    for (name, version) in &stack.packages {
-        put("package", name, version.clone());
+/// The items of a stack by the names that converge uses.
+#[derive(Default)]
+struct Items(BTreeMap<String, String>);
+
+impl Items {
+    fn put(&mut self, kind: &str, name: &str, value: String) {
+        self.0.insert(format!("{kind} {name}"), value);
     }
-    // The whole closure where there is one: what comes along changes nodes as well.
-    for package in stack.lock.iter().flat_map(|lock| &lock.packages) {
-        put("package", &package.name, package.version.clone());
+
+    fn put_packages(&mut self, stack: &StackSpec) {
+        for (name, version) in &stack.packages {
+            self.put("package", name, version.clone());
+        }
+        // A lock lists its dependencies too, because they also change nodes.
+        for package in stack.lock.iter().flat_map(|lock| &lock.packages) {
+            self.put("package", &package.name, package.version.clone());
+        }
+        for repository in stack.lock.iter().flat_map(|lock| &lock.repositories) {
+            let date = repository.date.as_deref().unwrap_or("without a date");
+            let release = &repository.release.hex()[..12];
+            let snapshot = format!("{date}, {release}");
+            self.put("repository", &repository.name(), snapshot);
+        }
+        for name in &stack.absent {
+            self.put("package", name, "absent".into());
+        }
+        for (name, version) in &stack.beside {
+            self.put("beside", name, version.clone());
+        }
     }
-    for repository in stack.lock.iter().flat_map(|lock| &lock.repositories) {
-        let date = repository.date.as_deref().unwrap_or("without a date");
-        put(
-            "repository",
-            &repository.name(),
-            format!("{date}, {}", &repository.release.hex()[..12]),
-        );
+
+    fn put_settings(&mut self, stack: &StackSpec) {
+        for file in &stack.all_files() {
+            self.put("file", &file.path, file_words(file));
+        }
+        for (key, value) in &stack.sysctl {
+            self.put("sysctl", key, value.clone());
+        }
+        for name in &stack.modules_load {
+            self.put("module", name, "loaded".into());
+        }
+        for name in &stack.modules_blacklist {
+            self.put("blacklisted module", name, "not loaded".into());
+        }
+        for argument in &stack.kernel_args {
+            self.put("kernel argument", argument, argument.clone());
+        }
+        for limit in &stack.limits {
+            let name = format!("{} {} {}", limit.domain, limit.kind, limit.item);
+            self.put("limit", &name, limit.value.clone());
+        }
+        for service in &stack.services {
+            let enabled = if service.enabled {
+                "enabled"
+            } else {
+                "disabled"
+            };
+            let running = if service.running {
+                "active"
+            } else {
+                "inactive"
+            };
+            let state = format!("{enabled}, {running}");
+            self.put("service", &service.name, state);
+        }
     }
-    stack
-        .absent
-        .iter()
-        .for_each(|name| put("package", name, "absent".into()));
-    stack
-        .all_files()
-        .iter()
-        .for_each(|file| put("file", &file.path, file_words(file)));
-    stack
-        .sysctl
-        .iter()
-        .for_each(|(key, value)| put("sysctl", key, value.clone()));
-    stack
-        .modules_load
-        .iter()
-        .for_each(|name| put("module", name, "loaded".into()));
-    stack
-        .modules_blacklist
-        .iter()
-        .for_each(|name| put("blacklisted module", name, "not loaded".into()));
-    stack
-        .kernel_args
-        .iter()
-        .for_each(|argument| put("kernel argument", argument, argument.clone()));
-    for limit in &stack.limits {
-        put(
-            "limit",
-            &format!("{} {} {}", limit.domain, limit.kind, limit.item),
-            limit.value.clone(),
-        );
-    }
-    for service in &stack.services {
-        let word = |yes, word: &'static str, other: &'static str| if yes { word } else { other };
-        let (enabled, running) = (
-            word(service.enabled, "enabled", "disabled"),
-            word(service.running, "active", "inactive"),
-        );
-        put("service", &service.name, format!("{enabled}, {running}"));
-    }
-    stack
-        .beside
-        .iter()
-        .for_each(|(name, version)| put("beside", name, version.clone()));
-    for item in &stack.firmware {
-        let of = item
-            .product
-            .as_deref()
-            .map(|product| format!(" of {product}"))
-            .unwrap_or_default();
-        let image = item
-            .image
-            .map(|image| format!(", by {}", &image.hex()[..12]))
-            .unwrap_or_default();
-        put(
-            "firmware",
-            &format!("{}{of}", item.component),
-            format!("{}{image}", item.version),
-        );
-    }
-    let own = stack
-        .firmware
-        .iter()
-        .map(|item| (&item.product, &item.attributes));
-    for (product, attributes) in own.chain(
-        stack
+
+    fn put_firmware(&mut self, stack: &StackSpec) {
+        for item in &stack.firmware {
+            let of = of_product(item.product.as_deref());
+            let image = item
+                .image
+                .map(|image| format!(", by {}", &image.hex()[..12]))
+                .unwrap_or_default();
+            let name = format!("{}{of}", item.component);
+            self.put("firmware", &name, format!("{}{image}", item.version));
+        }
+        let own = stack
+            .firmware
+            .iter()
+            .map(|item| (&item.product, &item.attributes));
+        let bios = stack
             .bios
             .iter()
-            .map(|item| (&item.product, &item.attributes)),
-    ) {
-        let of = product
-            .as_deref()
-            .map(|product| format!(" of {product}"))
-            .unwrap_or_default();
-        attributes
-            .iter()
-            .for_each(|(name, value)| put("bios", &format!("{name}{of}"), value.to_string()));
+            .map(|item| (&item.product, &item.attributes));
+        for (product, attributes) in own.chain(bios) {
+            let of = of_product(product.as_deref());
+            for (name, value) in attributes {
+                self.put("bios", &format!("{name}{of}"), value.to_string());
+            }
+        }
     }
-    items
+}
+
+fn of_product(product: Option<&str>) -> String {
+    product
+        .map(|product| format!(" of {product}"))
+        .unwrap_or_default()
+}
+
+fn items(stack: &StackSpec) -> BTreeMap<String, String> {
+    let mut items = Items::default();
+    items.put_packages(stack);
+    items.put_settings(stack);
+    items.put_firmware(stack);
+    items.0
 }
 
 /// Where each package of a lock came from; `None` where that is not written down.

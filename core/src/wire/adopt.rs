@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use super::agent::UserKey;
+use super::login::UserKey;
 use super::node::Marker;
 use crate::values::Secret;
 

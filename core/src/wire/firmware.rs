@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::firmware::Wanted;
 use crate::ids::PermitId;
-use crate::wire::agent::Login;
 use crate::wire::bmc::Power;
+use crate::wire::login::Login;
 
 /// Brings firmware and BIOS to what is wanted, and reads back what the BMC then says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,14 +1,14 @@
 //! Which orders an agent can read. It says so with each call for jobs, and is given no other: an agent of the version before goes on with all that it knows,
 //! and the rest waits for one that can. What an order of a kind that it knows has gained since is left out for it.
 
-use super::agent::JobSpec;
 use super::bmc::Power;
+use super::job::JobSpec;
 
 /// Header of a call for jobs: the kinds of order that the agent can read, separated by commas. A server that does not know it is of the version
 /// before, and knows no kind that the agent does not.
 pub const ORDERS: &str = "muster-orders";
 
-/// The kinds of order that this build reads: those of [`JobSpec`](super::agent::JobSpec). New ones come last.
+/// The kinds of order that this build reads: those of [`JobSpec`](super::job::JobSpec). New ones come last.
 pub const KINDS: &[&str] = &[
     "boot_live",
     "inventory",
@@ -147,7 +147,7 @@ mod tests {
         let mut gained = std::collections::BTreeSet::new();
         for file in std::fs::read_dir(goldens).unwrap() {
             let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-            let Ok(job) = serde_json::from_str::<crate::wire::agent::Job>(&text) else {
+            let Ok(job) = serde_json::from_str::<crate::wire::job::Job>(&text) else {
                 continue;
             };
             let has = |spec: &JobSpec| -> Vec<&str> {

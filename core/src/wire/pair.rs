@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::gates::GateResult;
 use crate::ids::{JobId, NodeId};
 use crate::values::Digest;
-use crate::wire::agent::Login;
+use crate::wire::login::Login;
 use crate::wire::node::GatePlan;
 
 /// Two nodes, and what each is to measure with the other.

@@ -37,62 +37,8 @@ pub(crate) fn root(service: &Service) -> Value {
 /// The other resources under `/redfish/v1`.
 pub(crate) fn resource(service: &Service, segments: &[&str]) -> Option<Value> {
     match segments {
-        ["SessionService"] => Some(json!({
-            "@odata.id": "/redfish/v1/SessionService",
-            "@odata.type": "#SessionService.v1_1_8.SessionService",
-            "Id": "SessionService",
-            "Name": "Session Service",
-            "ServiceEnabled": true,
-            "SessionTimeout": 300,
-            "Sessions": {"@odata.id": SESSIONS},
-        })),
-        ["SessionService", "Sessions"] => {
-            let ids: Vec<String> = service
-                .access()
-                .sessions()
-                .iter()
-                .map(|session| session.id.to_string())
-                .collect();
-            Some(collection(SESSIONS, "Session", &ids))
-        }
-        ["SessionService", "Sessions", id] => {
-            let mut access = service.access();
-            let found = access
-                .sessions()
-                .iter()
-                .find(|session| session.id.to_string() == *id)?;
-            Some(session(found.id, &found.user))
-        }
-        ["AccountService"] => Some(account_service(service)),
-        ["AccountService", "Accounts"] => {
-            let ids: Vec<String> = service
-                .memory()
-                .accounts()
-                .iter()
-                .map(|account| account.id.to_string())
-                .collect();
-            Some(collection(ACCOUNTS, "ManagerAccount", &ids))
-        }
-        ["AccountService", "Accounts", id] => service
-            .memory()
-            .accounts()
-            .iter()
-            .find(|account| account.id.to_string() == *id)
-            .map(account),
-        ["AccountService", "Roles"] => Some(collection(
-            "/redfish/v1/AccountService/Roles",
-            "Role",
-            &["Administrator".to_owned()],
-        )),
-        ["AccountService", "Roles", "Administrator"] => Some(json!({
-            "@odata.id": ROLE,
-            "@odata.type": "#Role.v1_3_1.Role",
-            "Id": "Administrator",
-            "Name": "Administrator",
-            "RoleId": "Administrator",
-            "IsPredefined": true,
-            "AssignedPrivileges": ["Login", "ConfigureManager", "ConfigureUsers", "ConfigureSelf", "ConfigureComponents"],
-        })),
+        ["SessionService", rest @ ..] => session_resource(service, rest),
+        ["AccountService", rest @ ..] => account_resource(service, rest),
         ["UpdateService", rest @ ..] => update::updates(service, rest),
         ["TaskService"] => Some(json!({
             "@odata.id": "/redfish/v1/TaskService",
@@ -103,6 +49,74 @@ pub(crate) fn resource(service: &Service, segments: &[&str]) -> Option<Value> {
             "Tasks": {"@odata.id": "/redfish/v1/TaskService/Tasks"},
         })),
         ["TaskService", "Tasks", rest @ ..] => update::tasks(service, rest),
+        _ => None,
+    }
+}
+
+fn session_resource(service: &Service, segments: &[&str]) -> Option<Value> {
+    match segments {
+        [] => Some(json!({
+            "@odata.id": "/redfish/v1/SessionService",
+            "@odata.type": "#SessionService.v1_1_8.SessionService",
+            "Id": "SessionService",
+            "Name": "Session Service",
+            "ServiceEnabled": true,
+            "SessionTimeout": 300,
+            "Sessions": {"@odata.id": SESSIONS},
+        })),
+        ["Sessions"] => {
+            let ids: Vec<String> = service
+                .access()
+                .sessions()
+                .iter()
+                .map(|session| session.id.to_string())
+                .collect();
+            Some(collection(SESSIONS, "Session", &ids))
+        }
+        ["Sessions", id] => {
+            let mut access = service.access();
+            let found = access
+                .sessions()
+                .iter()
+                .find(|session| session.id.to_string() == *id)?;
+            Some(session(found.id, &found.user))
+        }
+        _ => None,
+    }
+}
+
+fn account_resource(service: &Service, segments: &[&str]) -> Option<Value> {
+    match segments {
+        [] => Some(account_service(service)),
+        ["Accounts"] => {
+            let ids: Vec<String> = service
+                .memory()
+                .accounts()
+                .iter()
+                .map(|account| account.id.to_string())
+                .collect();
+            Some(collection(ACCOUNTS, "ManagerAccount", &ids))
+        }
+        ["Accounts", id] => service
+            .memory()
+            .accounts()
+            .iter()
+            .find(|account| account.id.to_string() == *id)
+            .map(account),
+        ["Roles"] => Some(collection(
+            "/redfish/v1/AccountService/Roles",
+            "Role",
+            &["Administrator".to_owned()],
+        )),
+        ["Roles", "Administrator"] => Some(json!({
+            "@odata.id": ROLE,
+            "@odata.type": "#Role.v1_3_1.Role",
+            "Id": "Administrator",
+            "Name": "Administrator",
+            "RoleId": "Administrator",
+            "IsPredefined": true,
+            "AssignedPrivileges": ["Login", "ConfigureManager", "ConfigureUsers", "ConfigureSelf", "ConfigureComponents"],
+        })),
         _ => None,
     }
 }

@@ -38,7 +38,7 @@ pub(super) async fn tell(
         .iter()
         .position(|machine| machine.name.as_str() == VETERAN);
     let index = index.context("the plan has no veteran")?;
-    let veteran = Veteran::new(options, rack, index, (VETERAN, VETERAN_DISK)).await?;
+    let veteran = Veteran::new(options, rack, index, VETERAN, VETERAN_DISK).await?;
     veteran.build(options).await?;
     slurm.list_others(VETERAN, veteran.address).await?;
     veteran.join(options, slurm).await?;

@@ -17,6 +17,8 @@ use crate::slurm::Slurm;
 
 /// As long as an emulated machine may take to see that a link is gone.
 const LIMIT: Duration = Duration::from_secs(60);
+/// The kernel's report on the bond.
+const BOND: &str = "/proc/net/bonding/bond0";
 
 /// What the pool's profile says.
 pub(super) fn profile() -> Value {
@@ -37,52 +39,10 @@ fn network() -> Ipv4Addr {
     Ipv4Addr::new(a, b, c, 0)
 }
 
-/// Looks from inside, sends large packets from outside, pulls a cable, and sends them again.
-pub(super) async fn holds(rack: &Rack, slurm: &Slurm, watch: &Watch) -> anyhow::Result<()> {
-    let read = async |path: &str| {
-        slurm
-            .srun(&["-p", "gpu", "-D", "/", "-w", GOOD, "cat", path])
-            .await
-    };
-    let bond = read("/proc/net/bonding/bond0").await?;
-    let up = bond
-        .lines()
-        .filter(|line| *line == "MII Status: up")
-        .count();
-    let members = bond
-        .lines()
-        .filter(|line| line.starts_with("Slave Interface: "))
-        .count();
-    // One line is the bond's own.
-    ensure!(
-        (members, up) == (2, 3),
-        "bond0 of {GOOD} has not both members up:\n{bond}"
-    );
-    let active = |bond: &str| {
-        bond.lines().find_map(|line| {
-            line.strip_prefix("Currently Active Slave: ")
-                .map(str::to_owned)
-        })
-    };
-    let first = active(&bond).context("the bond has no active member")?;
-    let vlans = read("/proc/net/vlan/config").await?;
-    let words = vlans.lines().map(|line| {
-        line.split(['|', ' '])
-            .filter(|word| !word.is_empty())
-            .collect::<Vec<_>>()
-    });
-    let tagged = ["storage", &VLAN.to_string(), "bond0"].map(str::to_owned);
-    ensure!(
-        words.into_iter().any(|words| words == tagged),
-        "{GOOD} has no VLAN {VLAN} over bond0:\n{vlans}"
-    );
-    for link in ["bond0", "storage"] {
-        let mtu = read(&format!("/sys/class/net/{link}/mtu")).await?;
-        ensure!(
-            mtu.trim() == MTU.to_string(),
-            "{link} of {GOOD} has MTU {mtu}"
-        );
-    }
+/// Checks bond and VLAN on the node, sends large packets from outside, pulls a cable, and sends the packets again.
+pub(super) async fn check_network(rack: &Rack, slurm: &Slurm, watch: &Watch) -> anyhow::Result<()> {
+    let first = check_bond(slurm).await?;
+    check_vlan(slurm).await?;
     let [_, _, _, last] = address(0).octets();
     let [a, b, c, _] = network().octets();
     let node = Ipv4Addr::new(a, b, c, last);
@@ -96,9 +56,9 @@ pub(super) async fn holds(rack: &Rack, slurm: &Slurm, watch: &Watch) -> anyhow::
         let took = answers(rack, node)
             .await
             .context("without the active member's cable")?;
-        let bond = read("/proc/net/bonding/bond0").await?;
+        let bond = read_file(slurm, BOND).await?;
         ensure!(
-            active(&bond).is_some_and(|now| now != first),
+            active_member(&bond).is_some_and(|now| now != first),
             "{first} is still active without its cable:\n{bond}"
         );
         anyhow::Ok(took)
@@ -109,6 +69,62 @@ pub(super) async fn holds(rack: &Rack, slurm: &Slurm, watch: &Watch) -> anyhow::
         "the cable of {first} is pulled: {node} answers {MTU} bytes again after {:?}; it is in again",
         took?
     ));
+    Ok(())
+}
+
+/// Reads a file on the node, as a job of the scheduler.
+async fn read_file(slurm: &Slurm, path: &str) -> anyhow::Result<String> {
+    let text = slurm
+        .srun(&["-p", "gpu", "-D", "/", "-w", GOOD, "cat", path])
+        .await?;
+    Ok(text)
+}
+
+fn active_member(bond: &str) -> Option<String> {
+    bond.lines().find_map(|line| {
+        line.strip_prefix("Currently Active Slave: ")
+            .map(str::to_owned)
+    })
+}
+
+/// Checks that both members of the bond are up; returns the active member.
+async fn check_bond(slurm: &Slurm) -> anyhow::Result<String> {
+    let bond = read_file(slurm, BOND).await?;
+    let up = bond
+        .lines()
+        .filter(|line| *line == "MII Status: up")
+        .count();
+    let members = bond
+        .lines()
+        .filter(|line| line.starts_with("Slave Interface: "))
+        .count();
+    // The bond itself has a status line too.
+    ensure!(
+        (members, up) == (2, 3),
+        "bond0 of {GOOD} has not both members up:\n{bond}"
+    );
+    active_member(&bond).context("the bond has no active member")
+}
+
+async fn check_vlan(slurm: &Slurm) -> anyhow::Result<()> {
+    let vlans = read_file(slurm, "/proc/net/vlan/config").await?;
+    let words = vlans.lines().map(|line| {
+        line.split(['|', ' '])
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+    });
+    let tagged = ["storage", &VLAN.to_string(), "bond0"].map(str::to_owned);
+    ensure!(
+        words.into_iter().any(|words| words == tagged),
+        "{GOOD} has no VLAN {VLAN} over bond0:\n{vlans}"
+    );
+    for link in ["bond0", "storage"] {
+        let mtu = read_file(slurm, &format!("/sys/class/net/{link}/mtu")).await?;
+        ensure!(
+            mtu.trim() == MTU.to_string(),
+            "{link} of {GOOD} has MTU {mtu}"
+        );
+    }
     Ok(())
 }
 

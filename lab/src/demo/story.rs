@@ -75,7 +75,7 @@ pub(super) async fn tell(
     firmware::holds(rack, client, &watch).await?;
     let job = run_a_job(slurm, &watch).await?;
     shared::is_served(client, slurm, nfs, &watch).await?;
-    network::holds(rack, slurm, &watch).await?;
+    network::check_network(rack, slurm, &watch).await?;
     if disturbed {
         hold::boots_alone(rack, programs, &watch).await?;
     }

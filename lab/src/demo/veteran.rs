@@ -51,7 +51,8 @@ impl<'rack> Veteran<'rack> {
         options: &DemoOptions,
         rack: &'rack Rack,
         index: usize,
-        (name, disk): (&str, &str),
+        name: &str,
+        disk: &str,
     ) -> anyhow::Result<Self> {
         let keys = options.dir.join("veterans").join(name);
         std::fs::create_dir_all(&keys)?;

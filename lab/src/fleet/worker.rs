@@ -7,14 +7,16 @@ use std::time::Duration;
 use anyhow::Context;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use muster_core::wire::agent::{Job, SiteConfig, SitePoll};
+use muster_core::wire::calls::{SiteConfig, SitePoll};
 use muster_core::wire::headers::{HEARD, MARK};
+use muster_core::wire::job::Job;
 use muster_core::wire::orders;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::identity;
-use crate::simulated::agent::{Agent, Answered, Call, IMMORTAL, Listener, Stop};
+use crate::simulated::agent::calls::{Answered, Call, Listener};
+use crate::simulated::agent::{Agent, IMMORTAL, Stop};
 use crate::simulated::keep::Keep;
 
 /// Jobs under way at once, as a real agent takes them.

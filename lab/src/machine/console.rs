@@ -174,7 +174,8 @@ async fn serve_watchers(listener: UnixListener, tape: Arc<Tape>, keys: mpsc::Sen
         };
         while watchers.try_join_next().is_some() {}
         if watchers.len() < MAX_WATCHERS {
-            watchers.spawn(serve_watcher(stream, tape.watch(), Some(keys.clone())));
+            let (recent, fresh) = tape.watch();
+            watchers.spawn(serve_watcher(stream, recent, fresh, Some(keys.clone())));
         }
     }
 }
@@ -189,7 +190,8 @@ async fn serve_readers(listener: TcpListener, tape: Arc<Tape>) {
         if readers.len() < MAX_WATCHERS {
             readers.spawn(serve_watcher(
                 stream,
-                (Vec::new(), tape.fresh.subscribe()),
+                Vec::new(),
+                tape.fresh.subscribe(),
                 None,
             ));
         }
@@ -199,10 +201,10 @@ async fn serve_readers(listener: TcpListener, tape: Arc<Tape>) {
 /// Shows one watcher the console until it leaves; what it types goes to `keys`.
 async fn serve_watcher(
     stream: impl AsyncRead + AsyncWrite,
-    tape: (Vec<u8>, broadcast::Receiver<Vec<u8>>),
+    recent: Vec<u8>,
+    mut fresh: broadcast::Receiver<Vec<u8>>,
     keys: Option<mpsc::Sender<Vec<u8>>>,
 ) {
-    let (recent, mut fresh) = tape;
     let (mut read, mut write) = tokio::io::split(stream);
     let mut chunk = [0; 256];
     if write.write_all(&recent).await.is_err() {

@@ -52,7 +52,8 @@ impl Qemu {
         plan: &MachinePlan,
         dir: &Path,
         netns: &Netns,
-        (place, tap): (usize, String),
+        place: usize,
+        tap: String,
         accel: Accel,
         console: std::net::TcpListener,
     ) -> Result<Self, LabError> {

@@ -48,49 +48,9 @@ pub(crate) fn arguments(plan: &MachinePlan, tap: &str, accel: Accel, boot: Boot)
     // A reset ends this QEMU; the machine boots again with the order its firmware settings say by then.
     add("-action", "reboot=shutdown".to_owned());
     identity(plan, &mut add);
-    if plan.firmware == FirmwareKind::Uefi {
-        add(
-            "-drive",
-            format!("if=pflash,unit=0,format=raw,readonly=on,file={UEFI_CODE}"),
-        );
-        add(
-            "-drive",
-            format!("if=pflash,unit=1,format=raw,file={UEFI_VARIABLES}"),
-        );
-    }
-    add(
-        "-chardev",
-        format!("socket,id=serial0,path={SERIAL_SOCKET}"),
-    );
-    add("-serial", "chardev:serial0".to_owned());
-    add("-chardev", format!("socket,id=qmp0,path={QMP_SOCKET}"));
-    add("-mon", "chardev=qmp0,mode=control".to_owned());
-    add("-device", "virtio-rng-pci".to_owned());
-    add(
-        "-netdev",
-        format!("tap,id=net0,ifname={tap},script=no,downscript=no"),
-    );
-    add(
-        "-device",
-        format!(
-            "virtio-net-pci,id=nic0,netdev=net0,mac={}{}",
-            plan.mac, order.network
-        ),
-    );
-    if let Some(mac) = plan.second_mac {
-        add(
-            "-netdev",
-            format!(
-                "tap,id=net1,ifname={},script=no,downscript=no",
-                second_tap(tap)
-            ),
-        );
-        // At SECOND_NIC_PCI, behind all that is placed in order; without a boot ROM.
-        add(
-            "-device",
-            format!("virtio-net-pci,id=nic1,netdev=net1,mac={mac},addr=0x10,romfile="),
-        );
-    }
+    firmware_arguments(plan, &mut add);
+    control_arguments(&mut add);
+    network_arguments(plan, tap, &order.network, &mut add);
     for (index, disk) in plan.disks.iter().enumerate() {
         disk_arguments(index, disk, &order.disks[index], &mut add);
     }
@@ -106,6 +66,64 @@ pub(crate) fn arguments(plan: &MachinePlan, tap: &str, accel: Accel, boot: Boot)
     .into();
     all.append(&mut arguments);
     all
+}
+
+fn firmware_arguments(plan: &MachinePlan, add: &mut impl FnMut(&str, String)) {
+    if plan.firmware == FirmwareKind::Uefi {
+        add(
+            "-drive",
+            format!("if=pflash,unit=0,format=raw,readonly=on,file={UEFI_CODE}"),
+        );
+        add(
+            "-drive",
+            format!("if=pflash,unit=1,format=raw,file={UEFI_VARIABLES}"),
+        );
+    }
+}
+
+/// The serial line, QEMU's control socket, and random numbers.
+fn control_arguments(add: &mut impl FnMut(&str, String)) {
+    add(
+        "-chardev",
+        format!("socket,id=serial0,path={SERIAL_SOCKET}"),
+    );
+    add("-serial", "chardev:serial0".to_owned());
+    add("-chardev", format!("socket,id=qmp0,path={QMP_SOCKET}"));
+    add("-mon", "chardev=qmp0,mode=control".to_owned());
+    add("-device", "virtio-rng-pci".to_owned());
+}
+
+fn network_arguments(
+    plan: &MachinePlan,
+    tap: &str,
+    bootindex: &str,
+    add: &mut impl FnMut(&str, String),
+) {
+    add(
+        "-netdev",
+        format!("tap,id=net0,ifname={tap},script=no,downscript=no"),
+    );
+    add(
+        "-device",
+        format!(
+            "virtio-net-pci,id=nic0,netdev=net0,mac={}{bootindex}",
+            plan.mac
+        ),
+    );
+    if let Some(mac) = plan.second_mac {
+        add(
+            "-netdev",
+            format!(
+                "tap,id=net1,ifname={},script=no,downscript=no",
+                second_tap(tap)
+            ),
+        );
+        // At SECOND_NIC_PCI, behind all devices with a boot order, and without a boot ROM.
+        add(
+            "-device",
+            format!("virtio-net-pci,id=nic1,netdev=net1,mac={mac},addr=0x10,romfile="),
+        );
+    }
 }
 
 fn identity(plan: &MachinePlan, add: &mut impl FnMut(&str, String)) {

@@ -105,7 +105,8 @@ impl Rack {
             plan,
             &dir,
             &self.netns,
-            (index, tap_name(index)),
+            index,
+            tap_name(index),
             self.accel,
             console,
         )?;

@@ -1,9 +1,10 @@
 //! Whom the BMC of a simulated machine lets in, and its password being changed, by the rules of the real agent.
 
 use muster_core::values::Secret;
-use muster_core::wire::agent::{Job, JobResult, JobSpec};
 use muster_core::wire::bmc::Power;
 use muster_core::wire::bmc::RotateBmc;
+use muster_core::wire::job::{Job, JobSpec};
+use muster_core::wire::result::JobResult;
 
 use super::agent::{Agent, Bad, fatal};
 use super::machine::Machine;

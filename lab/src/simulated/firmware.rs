@@ -2,8 +2,9 @@
 //! successor reads what is there.
 
 use muster_core::firmware::{BmcInventory, Wanted};
-use muster_core::wire::agent::{Job, JobResult};
 use muster_core::wire::firmware::SetFirmware;
+use muster_core::wire::job::Job;
+use muster_core::wire::result::JobResult;
 
 use super::agent::{Agent, Bad};
 use super::habits::What;

@@ -2,13 +2,14 @@
 
 use jiff::Timestamp;
 use muster_core::gates::{GateResult, Verdict, Waived};
-use muster_core::wire::agent::{Job, JobResult};
+use muster_core::wire::job::Job;
 use muster_core::wire::pair::{PairOrder, PairWay};
+use muster_core::wire::result::JobResult;
 use uuid::Uuid;
 
 use super::agent::{Agent, Bad};
 use super::habits::What;
-use super::machine::result;
+use super::machine::node_program::make_result;
 
 impl Agent {
     /// Each gate, each way. Nothing is kept: an attempt that died is done again.
@@ -39,7 +40,7 @@ impl Agent {
             let waived = rack.fabric.waives.then(nobodys);
             let results = asks.plan.suite.gates.iter().map(|gate| GateResult {
                 waived: waived.clone(),
-                ..result(gate, verdict)
+                ..make_result(gate, verdict)
             });
             let results = results.collect();
             ways.push(PairWay {

@@ -1,7 +1,8 @@
 //! Power as somebody asked for it, on simulated machines, by the rules of the real agent.
 
 use muster_core::ids::PermitId;
-use muster_core::wire::agent::{Job, JobResult};
+use muster_core::wire::job::Job;
+use muster_core::wire::result::JobResult;
 
 use super::agent::{Agent, Bad, fatal};
 use super::machine::Running;

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::dpkg::{self, Database, State};
 use super::machine::Machine;
-use super::record::Record;
+use super::record::{LeavingPackages, Record};
 use super::{heal, kernel, managed, reboot, room};
 use crate::failure::{fatal, io, retryable};
 use crate::files;
@@ -81,7 +81,7 @@ pub(super) fn converge(
     Record::load(machine)?.prune(machine, &Database::read(machine)?, plan)
 }
 
-/// One transaction; false when there is nothing to do.
+/// Runs one apt transaction; returns false where no package changes.
 fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<bool, Failure> {
     let database = Database::read(machine)?;
     let incoming: Vec<&LockedPackage> = plan
@@ -97,13 +97,12 @@ fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<b
             .filter(|name| database.has(name))
             .cloned(),
     );
-    let outgoing: Vec<String> = leaving.go.iter().map(|name| format!("{name}-")).collect();
-    if incoming.is_empty() && outgoing.is_empty() {
+    if incoming.is_empty() && leaving.go.is_empty() {
         return Ok(false);
     }
     prepare(machine)?;
     discard_strangers(machine, plan, cx)?;
-    // What only takes away needs no room, and nothing of the bundle: the agent holds that only for a plan with packages.
+    // A removal needs no disk space and no bundle: the agent serves a bundle only for a plan with packages.
     if !incoming.is_empty() {
         room::check(machine, &incoming)?;
         cx.progress("reads the bundle's index", None, None, None);
@@ -114,20 +113,8 @@ fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<b
             &["update", "-o", "APT::Update::Error-Mode=any"],
         )?;
     }
-
-    let tuple: Vec<String> = plan
-        .packages
-        .iter()
-        .map(|package| format!("{}={}", package.name, package.version))
-        .collect();
-    let mut install = vec!["--purge", "install"];
-    install.extend(tuple.iter().chain(&outgoing).map(String::as_str));
-    let with = |option: &'static str| -> Vec<&str> {
-        std::iter::once(option)
-            .chain(install.iter().copied())
-            .collect()
-    };
-    let forecast = apt(machine, cx, "packages_unresolvable", &with("--simulate"))?;
+    let install = Install::new(plan, &leaving);
+    let forecast = install.run(machine, cx, "packages_unresolvable", "--simulate")?;
     let forecast = String::from_utf8_lossy(&forecast.stdout);
     let removed: BTreeSet<&str> = forecast.lines().filter_map(removal).collect();
     let may_go = leaving
@@ -137,18 +124,8 @@ fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<b
         .map(String::as_str)
         .collect();
     refuse_unplanned(plan, removed.difference(&may_go).copied(), &forecast)?;
-
     if !incoming.is_empty() {
-        let bytes = incoming.iter().map(|package| package.size).sum();
-        cx.progress(
-            &format!("downloads {} packages", incoming.len()),
-            Some(0),
-            Some(bytes),
-            Some("bytes"),
-        );
-        apt(machine, cx, "bundle_unreachable", &with("--download-only"))?;
-        verify(machine, plan)?;
-        room::check_unpacked(machine, ARCHIVES, &incoming, cx)?;
+        install.download(machine, plan, &incoming, cx)?;
     }
     let (come, go) = (incoming.len(), removed.len());
     cx.progress(
@@ -160,10 +137,60 @@ fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<b
     note_reboot(machine, &database, &incoming, &removed)?;
     record.bring(machine, &database, &incoming)?;
     // A cancelled job must not kill dpkg in the middle: only the deadline does.
-    cx.uncut(|| apt(machine, cx, "packages_failed", &with("--no-download")))?;
-    // They are in the agent's bundle; here they would only fill the disk.
+    cx.uncut(|| install.run(machine, cx, "packages_failed", "--no-download"))?;
+    // The agent's bundle keeps the archives; here they would only fill the disk.
     std::fs::remove_dir_all(machine.path(ARCHIVES)).map_err(io(ARCHIVES))?;
     Ok(true)
+}
+
+/// The arguments of `apt-get install` for a plan: each package with its version, and each leaving package with `-`.
+struct Install {
+    packages: Vec<String>,
+}
+
+impl Install {
+    fn new(plan: &ConvergePlan, leaving: &LeavingPackages) -> Self {
+        let incoming = plan
+            .packages
+            .iter()
+            .map(|package| format!("{}={}", package.name, package.version));
+        let outgoing = leaving.go.iter().map(|name| format!("{name}-"));
+        Self {
+            packages: incoming.chain(outgoing).collect(),
+        }
+    }
+
+    fn run(
+        &self,
+        machine: &Machine,
+        cx: &JobContext,
+        code: &str,
+        option: &str,
+    ) -> Result<Finished, Failure> {
+        let mut arguments = vec![option, "--purge", "install"];
+        arguments.extend(self.packages.iter().map(String::as_str));
+        apt(machine, cx, code, &arguments)
+    }
+
+    /// Downloads the packages, and compares each archive with the plan's digests before dpkg reads any.
+    fn download(
+        &self,
+        machine: &Machine,
+        plan: &ConvergePlan,
+        incoming: &[&LockedPackage],
+        cx: &JobContext,
+    ) -> Result<(), Failure> {
+        let bytes = incoming.iter().map(|package| package.size).sum();
+        cx.progress(
+            &format!("downloads {} packages", incoming.len()),
+            Some(0),
+            Some(bytes),
+            Some("bytes"),
+        );
+        self.run(machine, cx, "bundle_unreachable", "--download-only")?;
+        verify(machine, plan)?;
+        room::check_unpacked(machine, ARCHIVES, incoming, cx)
+    }
 }
 
 /// Before the packages change: killed in between, the next run would find them as wanted, and the old driver loaded.

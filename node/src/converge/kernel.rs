@@ -160,7 +160,7 @@ pub(super) fn apply_boot(
     }
     for release in bootable(machine) {
         // What modprobe is told matters only where the module is, or where it was told otherwise before; minutes are saved.
-        if initramfs_holds(machine, &release, (&modules, &told), cx)? {
+        if initramfs_holds(machine, &release, &modules, &told, cx)? {
             cx.progress(
                 &format!("writes the initramfs of {release}"),
                 None,
@@ -257,12 +257,13 @@ pub(super) fn chosen(
         .then_some(wanted)
 }
 
-/// Whether the initramfs of a release holds one of these modules, or one of these files as it was. Not so the list of blocked modules: a block that is
-/// lifted waits for the next writing.
+/// Whether the initramfs of a release contains one of these modules, or the earlier version of one of these files. The list of blocked modules does not
+/// count: a lifted block waits until the initramfs is written for another reason.
 fn initramfs_holds(
     machine: &Machine,
     release: &str,
-    (modules, files): (&BTreeSet<String>, &[&String]),
+    modules: &BTreeSet<String>,
+    files: &[&String],
     cx: &JobContext,
 ) -> Result<bool, Failure> {
     let image = format!("/boot/initrd.img-{release}");

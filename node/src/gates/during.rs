@@ -10,7 +10,12 @@ use muster_core::gates::{Assessment, During, Evidence, Gate, Verdict};
 use muster_core::wire::node::GatePlan;
 
 use super::Bench;
-use super::execute::{self, Stop};
+use super::call::{
+    Stop, ToolAnswer, check_exit, classify_error, collect_words, expand_argv, parse_answer,
+    run_tool,
+};
+use super::evidence::keep_output;
+use super::verdict::{judge_reading, judge_timeout, reference_of, unmeasured};
 use crate::job::JobContext;
 
 /// How soon it is seen that a load is over.
@@ -82,8 +87,8 @@ impl Looks {
     }
 }
 
-/// Runs what a gate runs, with the gates that look on meanwhile.
-pub(super) fn watched<T>(load: &Gate, bench: &Bench<'_>, run: impl FnOnce() -> T) -> T {
+/// Runs the tool of a gate, while the gates that watch this load look at the machine.
+pub(super) fn run_watched<T>(load: &Gate, bench: &Bench<'_>, run: impl FnOnce() -> T) -> T {
     let looks_on = |gate: &&Gate| {
         gate.during
             .as_ref()
@@ -108,7 +113,7 @@ pub(super) fn watched<T>(load: &Gate, bench: &Bench<'_>, run: impl FnOnce() -> T
             let over = &over;
             (
                 gate,
-                scope.spawn(move || look_on((cx, plan, facts), gate, load, over)),
+                scope.spawn(move || watch_load(cx, plan, facts, gate, load, over)),
             )
         };
         let threads: Vec<_> = gates.into_iter().map(start).collect();
@@ -116,9 +121,9 @@ pub(super) fn watched<T>(load: &Gate, bench: &Bench<'_>, run: impl FnOnce() -> T
         let result = run();
         drop(ends);
         for (gate, thread) in threads {
-            // One that panicked saw nothing.
+            // A thread that panicked has no looks.
             if let Ok(looks) = thread.join() {
-                bench.shared.looked_on(&gate.id, looks);
+                bench.shared.add_looks(&gate.id, looks);
             }
         }
         result
@@ -134,8 +139,11 @@ impl Drop for Ends<'_> {
     }
 }
 
-fn look_on(
-    (cx, plan, facts): (&JobContext, &GatePlan, &Facts),
+/// Looks at the machine again and again until the load is over.
+fn watch_load(
+    cx: &JobContext,
+    plan: &GatePlan,
+    facts: &Facts,
     gate: &Gate,
     load: &Gate,
     over: &AtomicBool,
@@ -158,15 +166,15 @@ fn look_on(
                 ..Evidence::default()
             },
         );
-        let assessment = match once(cx, (plan, facts), gate, &mut evidence) {
-            // What was said of a machine that nothing loads any more; a tool that hung did so under load.
+        let assessment = match take_look(cx, plan, facts, gate, &mut evidence) {
+            // An answer after the load ended says nothing of the load. A tool that hangs hung under the load, so its timeout counts.
             Ok(_) | Err(Stop::Unknown(_) | Stop::Absent(_)) if over.load(Ordering::SeqCst) => {
                 return looks;
             }
             Err(Stop::Cancelled) => return looks,
             Ok(assessment) => assessment,
-            Err(Stop::TimedOut { hangs }) => execute::timed_out(gate, hangs),
-            Err(Stop::Unknown(why) | Stop::Absent(why)) => execute::without(Verdict::Error, why),
+            Err(Stop::TimedOut { hangs }) => judge_timeout(gate, hangs),
+            Err(Stop::Unknown(why) | Stop::Absent(why)) => unmeasured(Verdict::Error, why),
         };
         looks.add(Look {
             assessment,
@@ -177,40 +185,35 @@ fn look_on(
     }
 }
 
-fn once(
+/// Runs the gate's tool once and judges the answer.
+fn take_look(
     cx: &JobContext,
-    (plan, facts): (&GatePlan, &Facts),
+    plan: &GatePlan,
+    facts: &Facts,
     gate: &Gate,
     evidence: &mut Evidence,
 ) -> Result<Assessment, Stop> {
-    let words = execute::words(plan, None, None);
-    let expanded = |argument: &String| execute::expand(argument, &words).map_err(Stop::Absent);
-    let argv = gate
-        .argv
-        .iter()
-        .map(expanded)
-        .collect::<Result<Vec<_>, _>>()?;
+    let argv = expand_argv(gate, &collect_words(plan, None, None))?;
     evidence.argv.clone_from(&argv);
-    let finished = execute::called(gate, cx, &argv)
-        .map_err(|error| execute::stopped(error, gate, evidence))?;
-    execute::keep(evidence, None, &finished.stdout, &finished.stderr);
+    let finished =
+        run_tool(gate, cx, &argv).map_err(|error| classify_error(error, gate, evidence))?;
+    keep_output(evidence, None, &finished.stdout, &finished.stderr);
     evidence.exit = finished.status.code();
-    let exit = execute::exit_of(gate, &argv[0], &finished)?;
-    let reading =
-        execute::understand(gate, plan, (exit, &finished.stdout, &finished.stderr), None)?;
-    Ok(execute::judge(
-        gate,
-        &execute::reference_of(plan, facts),
-        reading,
-        evidence,
-    ))
+    let tool = ToolAnswer {
+        exit: check_exit(gate, &argv[0], &finished)?,
+        answer: &finished.stdout,
+        messages: &finished.stderr,
+    };
+    let reading = parse_answer(gate, plan, &tool, None)?;
+    let reference = reference_of(plan, facts);
+    Ok(judge_reading(gate, &reference, reading, evidence))
 }
 
-/// The gate's answer: the worst look, with when it was taken.
+/// Returns the worst look as the gate's answer, with the time of that look.
 ///
 /// # Errors
-/// The reason where nothing loaded the machine.
-pub(super) fn seen(
+/// The reason, where no gate loaded the machine.
+pub(super) fn judge_looks(
     gate: &Gate,
     during: &During,
     bench: &Bench<'_>,
@@ -229,18 +232,18 @@ pub(super) fn seen(
         ));
     };
     let named = looks.during.into_iter().collect::<Vec<_>>().join(", ");
-    let told = format!(
+    let taken = format!(
         "{} looks while {named} ran, the worst {} s into {load}",
         looks.count,
         at.as_secs()
     );
     let assessment = match assessment.verdict {
-        Verdict::Pass if looks.count < LEAST => execute::without(
+        Verdict::Pass if looks.count < LEAST => unmeasured(
             Verdict::Error,
-            format!("{told}: fewer than {LEAST} say nothing of a load"),
+            format!("{taken}: fewer than {LEAST} say nothing of a load"),
         ),
         _ => Assessment {
-            reason: format!("{}; {told}", assessment.reason),
+            reason: format!("{}; {taken}", assessment.reason),
             ..assessment
         },
     };

@@ -1,62 +1,60 @@
-//! One gate: its tool is run, or muster-node measures by itself; what was read is held against the criteria.
+//! Execution of a gate: runs the tool or measures in this process, and compares the reading with the criteria.
 
-use std::collections::BTreeMap;
-use std::os::unix::process::ExitStatusExt as _;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use muster_core::facts::{Disk, DiskTransport, Facts};
-use muster_core::gates::{
-    Assessment, Each, Evidence, Gate, GateResult, Mode, OnTimeout, Reference, Sample, Verdict,
-    assess, unmeasurable,
-};
-use muster_core::profiles::HardwareProfile;
-use muster_core::stacks::ConvergePlan;
-use muster_core::wire::node::{Failure, GatePlan};
+use muster_core::gates::{Assessment, Evidence, Gate, GateResult, Verdict, unmeasurable};
+use muster_core::wire::node::Failure;
 
-use super::parsers::{self, Answer, Reading};
+use super::call::{
+    Stop, ToolAnswer, check_exit, classify_error, collect_words, expand_argv, parse_answer,
+    run_tool,
+};
+use super::evidence::{keep_files, keep_output};
+use super::parsers::{self, Reading};
 use super::scratch::Scratch;
+use super::targets::{Target, list_targets};
+use super::verdict::{
+    judge_absent, judge_reading, judge_timeout, judge_unsettled, make_result, reference_of,
+    settling_s, unmeasured,
+};
 use super::{Bench, during, kernel_log, needs, window};
-use crate::converge::machine::Machine;
 use crate::failure::fatal;
 use crate::files;
-use crate::job::JobContext;
-use crate::tool::{self, Call, Finished, ToolError};
+use crate::tool::{Finished, ToolError};
 
-/// Kept of each stream as evidence, in bytes, from its end.
-const EVIDENCE_MAX: usize = 64 << 10;
-/// Between two looks at what settles after a boot.
+/// Time between two runs of a gate whose values still settle after a boot.
 const SETTLE_EVERY: Duration = Duration::from_secs(3);
-/// Reasons that are kept of runs before the one that counts.
+/// Number of kept reasons of earlier runs.
 const FORMER_MAX: usize = 10;
 
-/// Why there is nothing to hold against the criteria.
-pub(super) enum Stop {
-    /// No answer that counts.
-    Unknown(String),
-    /// What it needs is not on this node: running it again changes nothing.
-    Absent(String),
-    /// It did not come back within its own time, and may not even have died of it.
-    TimedOut { hangs: bool },
-    /// The whole run ends.
-    Cancelled,
+/// One run of a gate.
+struct Attempt {
+    assessment: Assessment,
+    evidence: Evidence,
+    /// Whether another run can only give the same result.
+    lasting: bool,
 }
 
-/// Runs one gate to its verdict, again after an error as often as it says.
+/// Runs one gate to its verdict, and retries after an error as often as the gate says.
 ///
 /// # Errors
-/// `cancelled` alone; everything else is a verdict.
+/// `cancelled` alone; every other end is a verdict.
 pub(super) fn execute(gate: &Gate, bench: &Bench<'_>) -> Result<GateResult, Failure> {
     let (started_at, started) = (bench.cx.clock().now(), Instant::now());
     let from_us = kernel_log::now_us(&bench.machine);
     let (mut former, mut errors) = (Vec::new(), 0);
     let (assessment, mut evidence) = loop {
-        let (assessment, evidence, lasting) = attempt(gate, bench)?;
+        let Attempt {
+            assessment,
+            evidence,
+            lasting,
+        } = attempt(gate, bench)?;
         if !gate.effects.is_empty() || assessment.verdict == Verdict::Error {
             bench.shared.forget();
         }
-        let settles = !lasting && settling(gate, &assessment, &bench.machine).is_some();
-        // What listens for a pair gate is gone with the first run: whoever started both ends runs both again.
+        let settles = !lasting && settling_s(gate, &assessment, &bench.machine).is_some();
+        // The listener of a pair gate ends with the first run. The caller that started both ends runs both again.
         let retries = if gate.peer.is_some() { 0 } else { gate.retries };
         let errs = assessment.verdict == Verdict::Error && !lasting && errors < retries;
         if !(settles || errs) {
@@ -71,14 +69,10 @@ pub(super) fn execute(gate: &Gate, bench: &Bench<'_>) -> Result<GateResult, Fail
             match window::wait(bench.cx, SETTLE_EVERY) {
                 Ok(()) => {}
                 Err(window::Ended::Deadline) => {
-                    break (unsettled(gate, assessment, &bench.machine), evidence);
+                    let assessment = judge_unsettled(gate, assessment, &bench.machine);
+                    break (assessment, evidence);
                 }
-                Err(window::Ended::Cancelled) => {
-                    return Err(fatal(
-                        "cancelled",
-                        format!("the job was cancelled while gate {} settled", gate.id),
-                    ));
-                }
+                Err(window::Ended::Cancelled) => return Err(cancelled(gate, "settled")),
             }
         } else {
             errors += 1;
@@ -94,56 +88,48 @@ pub(super) fn execute(gate: &Gate, bench: &Bench<'_>) -> Result<GateResult, Fail
         reason,
         measured,
     } = assessment;
-    let ended = result(gate, bench, verdict, reason);
     Ok(GateResult {
         measured,
         started_at,
         duration_ms,
         former,
         evidence: evidence.sealed(),
-        ..ended
+        ..make_result(gate, bench, verdict, reason)
     })
 }
 
-/// Seconds since the boot, where what a gate missed may only not be up yet.
-fn settling(gate: &Gate, assessment: &Assessment, machine: &Machine) -> Option<u64> {
-    let up_s = kernel_log::now_us(machine)? / 1_000_000;
-    (matches!(assessment.verdict, Verdict::Fail | Verdict::Error) && up_s < gate.settle_s)
-        .then_some(up_s)
+fn cancelled(gate: &Gate, did: &str) -> Failure {
+    fatal(
+        "cancelled",
+        format!("the job was cancelled while gate {} {did}", gate.id),
+    )
 }
 
-/// What was missed while it was settling, and there was no time to wait for it: no answer.
-fn unsettled(gate: &Gate, assessment: Assessment, machine: &Machine) -> Assessment {
-    let Some(up_s) = settling(gate, &assessment, machine) else {
-        return assessment;
-    };
-    let reason = format!(
-        "{}; {up_s} s after its boot, of {} in which it may settle",
-        assessment.reason, gate.settle_s
-    );
-    Assessment {
-        verdict: Verdict::Error,
-        reason,
-        ..assessment
-    }
-}
-
-/// Once: the verdict, what is kept of it, and whether another time can only end the same.
-fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<(Assessment, Evidence, bool), Failure> {
+/// Runs the gate once.
+fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<Attempt, Failure> {
     let mut evidence = Evidence {
         argv: gate.argv.clone(),
         ..Evidence::default()
     };
     if let Some(reason) = needs::refusal(gate, bench) {
-        return Ok((without(Verdict::Skipped, reason), evidence, true));
+        return Ok(Attempt {
+            assessment: unmeasured(Verdict::Skipped, reason),
+            evidence,
+            lasting: true,
+        });
     }
-    let unmeasurable =
-        unmeasurable(gate, &reference(bench)).or_else(|| parsers::absent(gate, bench));
+    let reference = reference_of(bench.plan, bench.facts);
+    let profile = &bench.plan.profile;
+    let unmeasurable = unmeasurable(gate, &reference).or_else(|| parsers::absent(gate, bench));
     if let (Some(during), None) = (&gate.during, &unmeasurable) {
-        let seen = during::seen(gate, during, bench);
-        return Ok(match seen {
-            Ok((assessment, evidence)) => (assessment, evidence, true),
-            Err(why) => (absent(gate, &bench.plan.profile, why), evidence, true),
+        let (assessment, evidence) = match during::judge_looks(gate, during, bench) {
+            Ok(judged) => judged,
+            Err(why) => (judge_absent(gate, profile, why), evidence),
+        };
+        return Ok(Attempt {
+            assessment,
+            evidence,
+            lasting: true,
         });
     }
     let read = match unmeasurable {
@@ -151,137 +137,43 @@ fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<(Assessment, Evidence, bool
         None if gate.peer.is_some() && !bench.plan.variables.contains_key("pair_port") => Err(
             Stop::Absent("it is measured between two nodes: muster-node pair".into()),
         ),
-        None => run(gate, bench, &mut evidence),
+        None => measure(gate, bench, &mut evidence),
     };
     let (assessment, lasting) = match read {
         Ok(reading) => (
-            judge(gate, &reference(bench), reading, &mut evidence),
+            judge_reading(gate, &reference, reading, &mut evidence),
             false,
         ),
-        Err(Stop::Unknown(why)) => (without(Verdict::Error, why), false),
-        Err(Stop::Absent(why)) => (absent(gate, &bench.plan.profile, why), true),
-        Err(Stop::TimedOut { hangs }) => (timed_out(gate, hangs), false),
-        Err(Stop::Cancelled) => {
-            return Err(fatal(
-                "cancelled",
-                format!("the job was cancelled while gate {} ran", gate.id),
-            ));
-        }
+        Err(Stop::Unknown(why)) => (unmeasured(Verdict::Error, why), false),
+        Err(Stop::Absent(why)) => (judge_absent(gate, profile, why), true),
+        Err(Stop::TimedOut { hangs }) => (judge_timeout(gate, hangs), false),
+        Err(Stop::Cancelled) => return Err(cancelled(gate, "ran")),
     };
-    Ok((assessment, evidence, lasting))
+    Ok(Attempt {
+        assessment,
+        evidence,
+        lasting,
+    })
 }
 
-pub(super) fn without(verdict: Verdict, reason: String) -> Assessment {
-    Assessment {
-        verdict,
-        reason,
-        measured: Vec::new(),
-    }
-}
-
-/// A gate that must be measured and cannot be has no answer; one that need not be says why it has none.
-pub(super) fn absent(gate: &Gate, profile: &HardwareProfile, why: String) -> Assessment {
-    let verdict = match gate.mode(Some(profile)) {
-        Mode::Required => Verdict::Error,
-        Mode::Optional | Mode::Shadow => Verdict::Skipped,
-    };
-    without(verdict, why)
-}
-
-/// A gate that was not worth running, because an earlier stage is not through.
-pub(super) fn skipped(gate: &Gate, by: &str, bench: &Bench<'_>) -> GateResult {
-    let reason = format!("not run: gate {by} of an earlier stage did not pass");
-    result(gate, bench, Verdict::Skipped, reason)
-}
-
-fn result(gate: &Gate, bench: &Bench<'_>, verdict: Verdict, reason: String) -> GateResult {
-    let mode = gate.mode(Some(&bench.plan.profile));
-    let Gate {
-        id, title, stage, ..
-    } = gate.clone();
-    GateResult {
-        gate: id,
-        title,
-        stage,
-        required: mode == Mode::Required,
-        shadow: mode == Mode::Shadow,
-        verdict,
-        reason,
-        measured: Vec::new(),
-        started_at: bench.cx.clock().now(),
-        duration_ms: 0,
-        former: Vec::new(),
-        finding: String::new(),
-        waived: None,
-        evidence: Evidence::default(),
-    }
-}
-
-fn reference<'a>(bench: &'a Bench<'_>) -> Reference<'a> {
-    reference_of(bench.plan, bench.facts)
-}
-
-pub(super) fn reference_of<'a>(plan: &'a GatePlan, facts: &'a Facts) -> Reference<'a> {
-    Reference {
-        profile: &plan.profile,
-        facts,
-        stack: plan.stack.as_ref(),
-        variables: &plan.variables,
-    }
-}
-
-pub(super) fn judge(
-    gate: &Gate,
-    reference: &Reference<'_>,
-    reading: Reading,
-    evidence: &mut Evidence,
-) -> Assessment {
-    let mut assessment = assess(gate, &reading.samples, reference);
-    evidence.versions = reading.versions;
-    if !reading.notes.is_empty() {
-        let notes = reading.notes.join("\n");
-        if evidence.stdout.is_empty() {
-            evidence.stdout = tool::tail(notes.as_bytes(), EVIDENCE_MAX);
-        }
-        if assessment.verdict != Verdict::Pass {
-            let shown = reading.notes[..reading.notes.len().min(5)].join("; ");
-            assessment.reason = format!("{}: {shown}", assessment.reason);
-        }
-    }
-    assessment
-}
-
-pub(super) fn timed_out(gate: &Gate, hangs: bool) -> Assessment {
-    let reason = tool::overdue(gate.timeout_s, hangs);
-    let verdict = match gate.on_timeout {
-        OnTimeout::Error => Verdict::Error,
-        OnTimeout::Fail => Verdict::Fail,
-    };
-    Assessment {
-        verdict,
-        reason,
-        measured: Vec::new(),
-    }
-}
-
-/// Measures; twice, for what grew meanwhile, where the gate says so.
-fn run(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Reading, Stop> {
+/// Measures once, or twice where the gate asks for the growth within a window.
+fn measure(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Reading, Stop> {
     let Some(window_s) = gate.window_s else {
-        return run_now(gate, bench, evidence);
+        return measure_now(gate, bench, evidence);
     };
-    let before = run_now(gate, bench, evidence)?;
+    let before = measure_now(gate, bench, evidence)?;
     window::wait(bench.cx, Duration::from_secs(window_s)).map_err(|ended| match ended {
         window::Ended::Cancelled => Stop::Cancelled,
         window::Ended::Deadline => {
             Stop::Unknown("the job's deadline ended it within its window".into())
         }
     })?;
-    let after = run_now(gate, bench, evidence)?;
+    let after = measure_now(gate, bench, evidence)?;
     window::grown(&before, after).map_err(Stop::Unknown)
 }
 
-/// Measures by itself, or runs the tool, once or once for each disk or mount, and reads its answers.
-fn run_now(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Reading, Stop> {
+/// Measures in this process, or runs the tool: once, or once for each target.
+fn measure_now(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Reading, Stop> {
     if gate.argv.is_empty() {
         return parsers::measure(gate, bench).map_err(Stop::Unknown);
     }
@@ -289,8 +181,8 @@ fn run_now(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Re
         return run_once(gate, bench, None, evidence);
     };
     let mut all = Reading::default();
-    for one in ones(each, bench)? {
-        let reading = run_once(gate, bench, Some(&one), evidence)?;
+    for target in list_targets(each, bench)? {
+        let reading = run_once(gate, bench, Some(&target), evidence)?;
         all.samples.extend(reading.samples);
         all.notes.extend(reading.notes);
         all.versions.extend(reading.versions);
@@ -298,67 +190,20 @@ fn run_now(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Re
     Ok(all)
 }
 
-/// One of those a gate is run for.
-pub(super) struct One {
-    /// What `${each}` stands for.
-    word: String,
-    /// Whose the results are.
-    entity: String,
-}
-
-/// Those a gate is run for, in their order.
-fn ones(each: Each, bench: &Bench<'_>) -> Result<Vec<One>, Stop> {
-    let disk = |disk: &Disk| {
-        let serial = disk
-            .serial
-            .clone()
-            .ok_or_else(|| Stop::Unknown(format!("disk {} has no serial", disk.name)))?;
-        Ok(One {
-            word: format!("/dev/{}", disk.name),
-            entity: serial,
-        })
-    };
-    let disks = bench.facts.disks.iter();
-    let of = |transport| {
-        disks
-            .clone()
-            .filter(move |disk| disk.transport == transport)
-    };
-    match each {
-        Each::Disks => disks.clone().map(disk).collect(),
-        Each::NvmeDisks => of(DiskTransport::Nvme).map(disk).collect(),
-        Each::SataDisks => of(DiskTransport::Sata).map(disk).collect(),
-        Each::Mounts => {
-            let mounts = bench.plan.stack.iter().flat_map(ConvergePlan::mounts);
-            Ok(mounts
-                .map(|(_, place)| One {
-                    word: place.clone(),
-                    entity: place,
-                })
-                .collect())
-        }
-    }
-}
-
+/// Runs the tool once, or takes the answer of another gate with the same call, and parses the answer.
 fn run_once(
     gate: &Gate,
     bench: &Bench<'_>,
-    one: Option<&One>,
+    target: Option<&Target>,
     evidence: &mut Evidence,
 ) -> Result<Reading, Stop> {
-    let serial = one.map(|one| one.entity.as_str());
+    let serial = target.map(|target| target.entity.as_str());
     let scratch = Scratch::new(&bench.machine).map_err(|failure| Stop::Unknown(failure.message))?;
-    let words = words(bench.plan, one, Some(&scratch));
-    let expanded = |argument: &String| expand(argument, &words).map_err(Stop::Absent);
-    let argv = gate
-        .argv
-        .iter()
-        .map(expanded)
-        .collect::<Result<Vec<_>, _>>()?;
-    // What was run, so that it can be run again by hand; of several, each above its answer, and the newest here.
+    let argv = expand_argv(gate, &collect_words(bench.plan, target, Some(&scratch)))?;
+    // The evidence names the newest call, so that an operator can repeat the call by hand. With several targets, each call is above its output.
     evidence.argv.clone_from(&argv);
     let title = serial.map(|serial| format!("{serial}: {}", argv.join(" ")));
-    let finished = match bench.shared.find(gate, &argv) {
+    let finished = match bench.shared.find_answer(gate, &argv) {
         Some((by, finished)) => {
             bench
                 .cx
@@ -366,16 +211,16 @@ fn run_once(
             finished
         }
         None => {
-            let asked = ask(gate, bench, &argv);
-            let finished = Rc::new(asked.map_err(|error| {
+            let finished = run_under_watch(gate, bench, &argv).map_err(|error| {
                 keep_files(evidence, gate, &scratch, serial);
-                stopped(error, gate, evidence)
-            })?);
-            bench.shared.told(gate, argv.clone(), &finished);
+                classify_error(error, gate, evidence)
+            })?;
+            let finished = Rc::new(finished);
+            bench.shared.keep_answer(gate, argv.clone(), &finished);
             finished
         }
     };
-    keep(
+    keep_output(
         evidence,
         title.as_deref(),
         &finished.stdout,
@@ -383,211 +228,51 @@ fn run_once(
     );
     keep_files(evidence, gate, &scratch, serial);
     evidence.exit = finished.status.code();
-    let exit = exit_of(gate, &argv[0], &finished)?;
+    let reading = read_answer(gate, bench, &argv[0], &finished, &scratch, serial)?;
+    Ok(name_samples(reading, serial))
+}
+
+/// Parses the tool's output, or the file that the gate names as its output.
+fn read_answer(
+    gate: &Gate,
+    bench: &Bench<'_>,
+    program: &str,
+    finished: &Finished,
+    scratch: &Scratch,
+    serial: Option<&str>,
+) -> Result<Reading, Stop> {
+    let exit = check_exit(gate, program, finished)?;
     let (answer, messages) = match &gate.output {
         None => (finished.stdout.clone(), finished.stderr.clone()),
         Some(name) => {
-            let bytes = files::read_capped(
-                &scratch.path().join(name),
-                parsers::answer_max(&gate.parser) as u64,
-            );
-            let bytes = bytes.map_err(|error| {
+            let most = parsers::answer_max(&gate.parser) as u64;
+            let bytes = files::read_capped(&scratch.path().join(name), most).map_err(|error| {
                 Stop::Unknown(format!(
-                    "{} ended with {exit} and left no readable {name}: {error}",
-                    argv[0]
+                    "{program} ended with {exit} and left no readable {name}: {error}"
                 ))
             })?;
             (bytes, [&finished.stderr[..], &finished.stdout].join(&b'\n'))
         }
     };
-    let reading = understand(gate, bench.plan, (exit, &answer, &messages), serial)?;
-    Ok(named(reading, serial))
-}
-
-/// The status of a tool that ended by itself, and said no more than is read.
-pub(super) fn exit_of(gate: &Gate, program: &str, finished: &Finished) -> Result<i32, Stop> {
-    let killed = || {
-        format!(
-            "{program} was killed by signal {}",
-            finished.status.signal().unwrap_or_default()
-        )
+    let tool = ToolAnswer {
+        exit,
+        answer: &answer,
+        messages: &messages,
     };
-    let exit = finished
-        .status
-        .code()
-        .ok_or_else(|| Stop::Unknown(killed()))?;
-    if finished.open {
-        return Err(Stop::Unknown(format!(
-            "{program} ended, and something that it left behind still holds its output open"
-        )));
-    }
-    let most = parsers::answer_max(&gate.parser);
-    match finished.truncated || finished.stdout.len() > most {
-        true => Err(Stop::Unknown(format!(
-            "{program} said more than {most} bytes"
-        ))),
-        false => Ok(exit),
-    }
+    parse_answer(gate, bench.plan, &tool, serial)
 }
 
-/// What the gate's parser makes of an answer.
-pub(super) fn understand(
-    gate: &Gate,
-    plan: &GatePlan,
-    (exit, answer, messages): (i32, &[u8], &[u8]),
-    serial: Option<&str>,
-) -> Result<Reading, Stop> {
-    let messages = String::from_utf8_lossy(messages);
-    let reading = parsers::text(&gate.parser, answer).and_then(|text| {
-        let answer = Answer {
-            exit,
-            text: &text,
-            messages: &messages,
-            serial,
-        };
-        parsers::parse_by(&gate.parser, &answer, plan.xid.as_ref())
-    });
-    reading.map_err(|why| Stop::Unknown(format!("{} ended with {exit}: {why}", gate.parser)))
+/// Runs the tool, while the gates that look on sample the machine.
+fn run_under_watch(gate: &Gate, bench: &Bench<'_>, argv: &[String]) -> Result<Finished, ToolError> {
+    during::run_watched(gate, bench, || run_tool(gate, bench.cx, argv))
 }
 
-/// Runs the tool, with the gates that look on meanwhile.
-fn ask(gate: &Gate, bench: &Bench<'_>, argv: &[String]) -> Result<Finished, ToolError> {
-    during::watched(gate, bench, || called(gate, bench.cx, argv))
-}
-
-/// Runs the tool within the gate's own time; nothing of it outlives the gate.
-pub(super) fn called(gate: &Gate, cx: &JobContext, argv: &[String]) -> Result<Finished, ToolError> {
-    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-    let env: Vec<(&str, &str)> = gate
-        .env
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()))
-        .collect();
-    let (timeout, superseded) = (
-        Some(Duration::from_secs(gate.timeout_s)),
-        parsers::superseded(&gate.parser),
-    );
-    tool::run(
-        cx,
-        &Call {
-            argv: &argv,
-            env: &env,
-            timeout,
-            kills_leftovers: true,
-            superseded,
-            ..Call::default()
-        },
-    )
-}
-
-/// What `${word}` stands for.
-pub(super) fn words(
-    plan: &GatePlan,
-    one: Option<&One>,
-    scratch: Option<&Scratch>,
-) -> BTreeMap<String, String> {
-    let mut words = plan.variables.clone();
-    words.extend(scratch.map(|scratch| {
-        (
-            "scratch".to_owned(),
-            scratch.path().to_string_lossy().into_owned(),
-        )
-    }));
-    words.extend(one.map(|one| ("each".to_owned(), one.word.clone())));
-    words.extend(
-        plan.profile
-            .gpus
-            .as_ref()
-            .map(|gpus| ("gpus".to_owned(), gpus.count.to_string())),
-    );
-    words
-}
-
-/// Keeps the ends of the files a gate names; those that are not there were never written.
-fn keep_files(evidence: &mut Evidence, gate: &Gate, scratch: &Scratch, serial: Option<&str>) {
-    for name in gate.output.iter().chain(&gate.keep) {
-        let most = parsers::answer_max(&gate.parser) as u64;
-        let Ok(bytes) = files::read_capped(&scratch.path().join(name), most) else {
-            continue;
-        };
-        let name = serial.map_or_else(|| name.clone(), |serial| format!("{serial}/{name}"));
-        evidence
-            .files
-            .insert(name, tool::tail(&bytes, EVIDENCE_MAX));
-    }
-}
-
-/// Readings of one disk or mount carry what it is called by.
-fn named(mut reading: Reading, serial: Option<&str>) -> Reading {
+/// Sets the entity of every sample to the target's name.
+fn name_samples(mut reading: Reading, serial: Option<&str>) -> Reading {
     if let Some(serial) = serial {
-        reading
-            .samples
-            .iter_mut()
-            .for_each(|sample: &mut Sample| sample.entity = serial.to_owned());
+        for sample in &mut reading.samples {
+            sample.entity = serial.to_owned();
+        }
     }
     reading
-}
-
-pub(super) fn stopped(error: ToolError, gate: &Gate, evidence: &mut Evidence) -> Stop {
-    match error {
-        ToolError::Cancelled(_) => Stop::Cancelled,
-        ToolError::TimedOut {
-            after,
-            stdout,
-            stderr,
-            hangs,
-            ..
-        } => {
-            keep(evidence, None, &stdout, &stderr);
-            match after >= Duration::from_secs(gate.timeout_s) {
-                true => Stop::TimedOut { hangs },
-                // Cut short by the job's own deadline, it says nothing about the hardware.
-                false => Stop::Unknown(format!(
-                    "the job's deadline ended it after {} s",
-                    after.as_secs()
-                )),
-            }
-        }
-        missing @ ToolError::Missing(_) => Stop::Absent(Failure::from(missing).message),
-        other @ ToolError::Io(..) => Stop::Unknown(Failure::from(other).message),
-    }
-}
-
-/// Adds a run's output to the evidence, newest last, within the cap.
-pub(super) fn keep(evidence: &mut Evidence, title: Option<&str>, stdout: &[u8], stderr: &[u8]) {
-    for (kept, stream) in [
-        (&mut evidence.stdout, stdout),
-        (&mut evidence.stderr, stderr),
-    ] {
-        let text = tool::tail(stream, EVIDENCE_MAX);
-        if text.is_empty() {
-            continue;
-        }
-        let title = title
-            .map(|title| format!("== {title}\n"))
-            .unwrap_or_default();
-        let joined = format!(
-            "{kept}{}{title}{text}",
-            if kept.is_empty() { "" } else { "\n" }
-        );
-        *kept = tool::tail(joined.as_bytes(), EVIDENCE_MAX);
-    }
-}
-
-/// `${word}` becomes the word's value. A value is never looked at again, and never splits into two arguments.
-pub(super) fn expand(argument: &str, words: &BTreeMap<String, String>) -> Result<String, String> {
-    let mut pieces = argument.split("${");
-    let mut text = pieces.next().unwrap_or_default().to_owned();
-    for piece in pieces {
-        let (word, rest) = piece
-            .split_once("}")
-            .ok_or_else(|| format!("{argument:?} has an open ${{"))?;
-        text.push_str(
-            words
-                .get(word)
-                .ok_or_else(|| format!("no variable {word} was given"))?,
-        );
-        text.push_str(rest);
-    }
-    Ok(text)
 }

@@ -1,9 +1,11 @@
 //! Runs gates and holds what they measured against their criteria. It must not decide about the node: verdicts and evidence go to the server.
 
+mod call; // The call of a gate's tool and its answer
 mod command; // `muster-node gate`, by hand
 mod cursor; // Where the last look at the kernel's log ended
 mod during; // What is looked at while others load the machine
-mod execute; // One gate: its tool or our own measurement, then the verdict
+mod evidence; // The kept output and files of a gate
+mod execute; // Runs one gate to its verdict
 mod kernel_log; // What the kernel said meanwhile
 mod needs; // What must hold before it is run
 mod pair; // Gates between two nodes: the end that listens, the end that asks
@@ -12,8 +14,10 @@ mod read; // What a parser reads from any file
 mod report; // What a person reads on a terminal
 mod scratch; // A folder for the tools' files
 mod shared; // What the gates of one run have in common
+mod targets; // The disks or mounts that a gate runs on
 #[cfg(test)]
 mod tests;
+mod verdict; // The verdict of a reading, and of a missing reading
 mod window; // What grew between two runs
 
 use muster_core::facts::Facts;
@@ -91,7 +95,7 @@ pub(crate) fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
             Some("gates"),
         );
         let result = match &blocked {
-            Some((stage, by)) if *stage < gate.stage => execute::skipped(gate, by, bench),
+            Some((stage, by)) if *stage < gate.stage => verdict::skip_gate(gate, by, bench),
             _ => execute::execute(gate, bench)?,
         };
         cx.log(&format!(

@@ -14,8 +14,8 @@ use muster_core::profiles::HardwareProfile;
 use muster_core::wire::node::Failure;
 use serde::Serialize;
 
-use super::execute;
 use super::parsers::{self, Answer};
+use super::verdict;
 use crate::failure::fatal;
 use crate::tool::Output;
 use crate::{cli, files};
@@ -173,8 +173,8 @@ pub fn judge(
         reason,
         measured,
     } = match (unmeasurable(&gate, &reference), &parsed.error) {
-        (Some(why), _) => execute::absent(&gate, profile, why),
-        (None, Some(why)) => execute::without(Verdict::Error, why.clone()),
+        (Some(why), _) => verdict::judge_absent(&gate, profile, why),
+        (None, Some(why)) => verdict::unmeasured(Verdict::Error, why.clone()),
         (None, None) => assess(&gate, &samples, &reference),
     };
     let finding = match verdict {

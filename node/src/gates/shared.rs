@@ -35,8 +35,12 @@ struct Told {
 }
 
 impl Shared {
-    /// The answer to the same question, where another gate of this stage just asked it, and that gate's id.
-    pub(super) fn find(&self, gate: &Gate, argv: &[String]) -> Option<(String, Rc<Finished>)> {
+    /// The answer to the same call, where another gate of this stage made the call just now, and the id of that gate.
+    pub(super) fn find_answer(
+        &self,
+        gate: &Gate,
+        argv: &[String],
+    ) -> Option<(String, Rc<Finished>)> {
         if !shares(gate) {
             return None;
         }
@@ -53,8 +57,8 @@ impl Shared {
             .map(|told| (told.by.clone(), Rc::clone(&told.answer)))
     }
 
-    /// Keeps an answer for the gates behind. What was cut or killed is nobody's answer.
-    pub(super) fn told(&self, gate: &Gate, argv: Vec<String>, answer: &Rc<Finished>) {
+    /// Keeps an answer for later gates of the stage. Truncated output and the output of a killed tool are dropped.
+    pub(super) fn keep_answer(&self, gate: &Gate, argv: Vec<String>, answer: &Rc<Finished>) {
         if shares(gate) && answer.status.code().is_some() && !answer.truncated && !answer.open {
             let (stage, env, by) = (gate.stage, gate.env.clone(), gate.id.clone());
             let told = Told {
@@ -83,8 +87,8 @@ impl Shared {
         }
     }
 
-    /// What a gate saw while another one's tool ran.
-    pub(super) fn looked_on(&self, gate: &str, looks: Looks) {
+    /// Adds the looks of a gate during the load of another gate.
+    pub(super) fn add_looks(&self, gate: &str, looks: Looks) {
         self.under_load
             .borrow_mut()
             .entry(gate.to_owned())

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::JobId;
-use muster_core::wire::agent::ActRecord;
+use muster_core::wire::job::ActRecord;
 use sqlx::PgConnection;
 
 use crate::error::Error;

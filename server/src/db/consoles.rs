@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::{NodeId, ObjectId};
-use muster_core::wire::agent::ConsoleTarget;
+use muster_core::wire::calls::ConsoleTarget;
 use muster_core::wire::consoles::ConsoleChunk;
 use sqlx::PgConnection;
 use sqlx::types::ipnet::IpNet;

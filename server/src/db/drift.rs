@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::NodeId;
 use muster_core::stacks::ConvergeReport;
-use muster_core::wire::agent::JobResult;
+use muster_core::wire::result::JobResult;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;

@@ -2,8 +2,8 @@
 
 use muster_core::ids::{JobId, NodeId, OperationId};
 use muster_core::lifecycle::snapshot::{StepStatus, StepView};
-use muster_core::wire::agent::JobResult;
 use muster_core::wire::node::Failure;
+use muster_core::wire::result::JobResult;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use muster_core::facts::Facts;
 use muster_core::gates::{GateResult, Judged, Suite, judge};
 use muster_core::parts;
-use muster_core::wire::agent::JobResult;
+use muster_core::wire::result::JobResult;
 use sqlx::PgConnection;
 
 use super::{cabling, drift, firmware, waivers};

@@ -4,8 +4,9 @@ use jiff::Timestamp;
 use muster_core::gates::GateResult;
 use muster_core::ids::{AgentId, JobId, NodeId, PermitId};
 use muster_core::lifecycle::steps::Step;
-use muster_core::wire::agent::{JobResult, Outcome, ReportOutcome};
+use muster_core::wire::calls::ReportOutcome;
 use muster_core::wire::node::{Failure, WipedDisk};
+use muster_core::wire::result::{JobResult, Outcome};
 use serde_json::json;
 use sqlx::PgConnection;
 

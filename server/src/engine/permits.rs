@@ -4,7 +4,7 @@ use ed25519_dalek::SigningKey;
 use jiff::Timestamp;
 use muster_core::ids::{AgentId, EventId};
 use muster_core::permits::{PermitKind, sign};
-use muster_core::wire::agent::{RedeemPermit, Redeemed};
+use muster_core::wire::calls::{RedeemPermit, Redeemed};
 use muster_core::wire::node::{Answer, Challenge};
 use serde_json::json;
 use sqlx::PgConnection;

@@ -8,7 +8,7 @@ use muster_core::lifecycle::snapshot::{PowerShare, Room, Snapshot};
 use muster_core::lifecycle::state::{State, Wish};
 use muster_core::lifecycle::steps::Step;
 use muster_core::stacks::ConvergeReport;
-use muster_core::wire::agent::JobResult;
+use muster_core::wire::result::JobResult;
 use sqlx::PgConnection;
 
 use super::{pairs, waivers};

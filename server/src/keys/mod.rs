@@ -16,7 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::SigningKey;
 use muster_core::clock::Clock;
 use muster_core::values::{Digest, Secret};
-use muster_core::wire::agent::UserKey;
+use muster_core::wire::login::UserKey;
 use russh::keys::ssh_key::certificate::{Builder, CertType};
 use russh::keys::ssh_key::{Algorithm, LineEnding, PrivateKey};
 use sqlx::PgPool;

@@ -149,7 +149,7 @@ async fn what_an_installed_system_says_of_its_disks_decides_nothing() {
     });
     world.release("n1").await.expect(202);
     let job = world.until_leased("n1", "wipe").await;
-    let muster_core::wire::agent::JobSpec::Wipe { plan, .. } = &job.spec else {
+    let muster_core::wire::job::JobSpec::Wipe { plan, .. } = &job.spec else {
         panic!("{job:?}")
     };
     assert_eq!(plan.disk_serials, ["DATA-n1", "DECOY-n1", "ROOT-n1"]);

@@ -1,8 +1,9 @@
 //! The edges that people ask for: reject, retire, quarantine of an idle node, maintenance with an end, a look in service, power by hand.
 
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::agent::{JobSpec, Seen, Sighting, Sightings};
 use muster_core::wire::bmc::Power;
+use muster_core::wire::calls::{Seen, Sighting, Sightings};
+use muster_core::wire::job::JobSpec;
 use serde_json::json;
 
 use crate::simulated::World;

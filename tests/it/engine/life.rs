@@ -1,6 +1,6 @@
 //! The way of a node that goes well: every state, every step, every word of its history.
 
-use muster_core::wire::agent::JobSpec;
+use muster_core::wire::job::JobSpec;
 use serde_json::json;
 
 use crate::simulated::World;

@@ -1,7 +1,7 @@
 //! Giving a node back, wherever it is: it ends wiped and available, and the claim is over.
 
 use muster_core::gates::Verdict;
-use muster_core::wire::agent::Outcome;
+use muster_core::wire::result::Outcome;
 
 use crate::simulated::World;
 

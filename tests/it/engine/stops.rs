@@ -1,7 +1,7 @@
 //! Stopping, turning round, and not knowing: cancel in every phase, undrain, and outcomes that nobody heard.
 
 use muster_core::clusters::LEAVING;
-use muster_core::wire::agent::JobSpec;
+use muster_core::wire::job::JobSpec;
 use serde_json::json;
 
 use crate::simulated::World;
@@ -18,7 +18,7 @@ const PHASES: [(&str, &str); 6] = [
 ];
 
 /// Brings a node to where a step of a phase is leased; the reply leads to the operation it works on.
-async fn at(world: &mut World, kind: &str) -> (Reply, muster_core::wire::agent::Job) {
+async fn at(world: &mut World, kind: &str) -> (Reply, muster_core::wire::job::Job) {
     world.settle().await;
     let asked = match kind {
         "inventory" => world.ask("n1", "inspect").await.expect(202),

@@ -9,7 +9,7 @@ use muster_agent::boot::loaders::IpxeBinaries;
 use muster_agent::boot::{BootOptions, BootPorts, BootServices, Health, ListenerState};
 use muster_agent::contact::Contact;
 use muster_core::clock::Clock;
-use muster_core::wire::agent::{DhcpMode, SiteConfig, Subnet};
+use muster_core::wire::calls::{DhcpMode, SiteConfig, Subnet};
 use tokio::net::UdpSocket;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;

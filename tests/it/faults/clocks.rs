@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_core::clock::Clock;
-use muster_core::wire::agent::RenewJob;
+use muster_core::wire::calls::RenewJob;
 use muster_server::tasks::{clock, leases};
 
 use crate::simulated::World;

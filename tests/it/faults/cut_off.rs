@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use muster_agent::work::client::{CallError, Server};
-use muster_core::wire::agent::RenewJob;
+use muster_agent::work::client::error::CallError;
+use muster_agent::work::client::server::Server;
+use muster_core::wire::calls::RenewJob;
 
 use crate::simulated::World;
 use crate::support::wire::{End, Wire};

@@ -15,11 +15,13 @@ use muster_agent::work::marks::Marks;
 use muster_core::clock::Clock;
 use muster_core::gates::Verdict;
 use muster_core::values::{Mac, Secret};
-use muster_core::wire::agent::{Job, Outcome};
 use muster_core::wire::headers::{HEARD, MARK};
+use muster_core::wire::job::Job;
 use muster_core::wire::node::Failure;
 use muster_core::wire::orders::{self, ORDERS};
-use muster_lab::simulated::agent::{Agent, Answered, Call, IMMORTAL, Listener, Stop};
+use muster_core::wire::result::Outcome;
+use muster_lab::simulated::agent::calls::{Answered, Call, Listener};
+use muster_lab::simulated::agent::{Agent, IMMORTAL, Stop};
 use muster_lab::simulated::machine::{Machine, Turn};
 use muster_lab::simulated::rack::Rack;
 use muster_server::engine;
@@ -270,7 +272,7 @@ impl World {
     pub(crate) async fn real_client(
         &self,
         data_dir: &std::path::Path,
-    ) -> muster_agent::work::client::Server {
+    ) -> muster_agent::work::client::server::Server {
         let mut server = self.client_at(self.listen().await);
         server.client = server.client.remembering(Marks::open(data_dir).unwrap());
         server
@@ -280,13 +282,13 @@ impl World {
     pub(crate) fn client_at(
         &self,
         address: std::net::SocketAddr,
-    ) -> muster_agent::work::client::Server {
+    ) -> muster_agent::work::client::server::Server {
         let client = Client::on_loopback(
             &format!("http://{address}"),
             &Secret::new(self.token.clone()),
         )
         .unwrap();
-        muster_agent::work::client::Server {
+        muster_agent::work::client::server::Server {
             client,
             epoch: self.agent.epoch,
         }

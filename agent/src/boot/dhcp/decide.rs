@@ -5,7 +5,7 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use muster_core::wire::agent::{DhcpMode, Subnet};
+use muster_core::wire::calls::{DhcpMode, Subnet};
 
 use super::client::{Client, Firmware, is_unicast, machine_uuid};
 use super::leases::Leases;

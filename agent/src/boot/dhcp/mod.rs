@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use muster_core::wire::agent::{DhcpMode, Seen};
+use muster_core::wire::calls::{DhcpMode, Seen};
 use tokio::net::UdpSocket;
 
 use self::client::{Client, machine_uuid};

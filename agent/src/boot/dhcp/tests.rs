@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use muster_core::ids::NodeId;
 use muster_core::values::Mac;
-use muster_core::wire::agent::{Reservation, Subnet};
+use muster_core::wire::calls::{Reservation, Subnet};
 use proptest::prelude::*;
 
 use super::wire::Options;

@@ -23,7 +23,7 @@ use axum::{Json, Router};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, Uri, header};
 use muster_core::values::{Digest, Mac};
-use muster_core::wire::agent::Seen;
+use muster_core::wire::calls::Seen;
 use muster_core::wire::node::{SiteTrust, TimeReply};
 use serde::Deserialize;
 use tower_http::timeout::TimeoutLayer;

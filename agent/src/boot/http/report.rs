@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
-use muster_core::wire::agent::Seen;
+use muster_core::wire::calls::Seen;
 use muster_core::wire::node::LiveReport;
 
 use super::{Door, Peer};

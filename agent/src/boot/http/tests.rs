@@ -3,7 +3,7 @@
 use http::StatusCode;
 use muster_core::ids::NodeId;
 use muster_core::values::Digest;
-use muster_core::wire::agent::Seen;
+use muster_core::wire::calls::Seen;
 use muster_core::wire::node::LiveReport;
 use reqwest::{Client, Response};
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use muster_core::wire::agent::Seen;
+use muster_core::wire::calls::Seen;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::transfer::{Event, Step, Transfer};

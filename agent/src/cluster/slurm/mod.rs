@@ -171,7 +171,7 @@ impl Controller {
         loop {
             let step = match (wanted, lifts) {
                 (Some(wanted), _) => {
-                    self.admit_step(nodes, (wanted, lifts), &mut reconfigured, watch)
+                    self.admit_step(nodes, wanted, lifts, &mut reconfigured, watch)
                         .await
                 }
                 (None, Some(ours)) => self.lift_step(name, ours).await,
@@ -192,7 +192,8 @@ impl Controller {
     async fn admit_step(
         &self,
         nodes: &[SlurmNode],
-        (wanted, lifts): (&SlurmNode, Option<&str>),
+        wanted: &SlurmNode,
+        lifts: Option<&str>,
         reconfigured: &mut bool,
         watch: &Watch,
     ) -> Result<Result<NodeView, String>, SlurmError> {

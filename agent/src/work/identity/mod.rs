@@ -16,7 +16,8 @@ use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
 
 use self::keep::{Keep, Kept};
 use super::backoff::Backoff;
-use super::client::{CallError, Client};
+use super::client::Client;
+use super::client::error::CallError;
 
 /// A renewal that failed is tried again after at most this: there is half of a certificate's life for it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 60);

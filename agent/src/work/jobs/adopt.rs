@@ -3,8 +3,9 @@
 
 use bytes::Bytes;
 use muster_core::wire::adopt::Adopt;
-use muster_core::wire::agent::{JobResult, Login};
+use muster_core::wire::login::Login;
 use muster_core::wire::node::Failure;
+use muster_core::wire::result::JobResult;
 
 use super::reach::TRY;
 use crate::ssh::command::Command;

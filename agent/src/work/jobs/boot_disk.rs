@@ -3,9 +3,11 @@
 
 use bytes::Bytes;
 use muster_core::ids::PermitId;
-use muster_core::wire::agent::{ActReply, JobResult, Login};
 use muster_core::wire::bmc::Power;
+use muster_core::wire::calls::ActReply;
+use muster_core::wire::login::Login;
 use muster_core::wire::node::Failure;
+use muster_core::wire::result::JobResult;
 
 use super::power::{self, By};
 use super::reach::{OtherKey, TRY, keep, reach};

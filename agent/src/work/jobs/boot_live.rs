@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use muster_core::firmware::BmcInventory;
 use muster_core::values::Mac;
-use muster_core::wire::agent::{BootLive, JobResult, Login, Seen, Sighting};
 use muster_core::wire::bmc::Power;
+use muster_core::wire::calls::{Seen, Sighting};
+use muster_core::wire::job::BootLive;
+use muster_core::wire::login::Login;
 use muster_core::wire::node::{Failure, LiveReport};
+use muster_core::wire::result::JobResult;
 use tokio::time::Instant;
 
 use super::identity;

@@ -9,10 +9,11 @@ use muster_core::firmware::{
     BiosValue, BmcInventory, Compared, UpdateClass, Wanted, WantedFirmware,
 };
 use muster_core::ids::PermitId;
-use muster_core::wire::agent::{ActReply, JobResult};
 use muster_core::wire::bmc::Power;
+use muster_core::wire::calls::ActReply;
 use muster_core::wire::firmware::SetFirmware;
 use muster_core::wire::node::{Failure, Progress};
+use muster_core::wire::result::JobResult;
 
 use super::power::{self, By, Started, persist};
 use super::{power_off, supply};

@@ -4,8 +4,9 @@
 use std::process::Stdio;
 
 use muster_core::ids::JobId;
-use muster_core::wire::agent::{JobResult, Login};
+use muster_core::wire::login::Login;
 use muster_core::wire::node::{Failure, GatePlan, Work};
+use muster_core::wire::result::JobResult;
 use tokio::process::{Child, Command};
 
 use super::follow;

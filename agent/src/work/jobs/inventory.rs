@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::agent::{JobResult, Login};
+use muster_core::wire::login::Login;
 use muster_core::wire::node::{Failure, Inventory};
+use muster_core::wire::result::JobResult;
 
 use super::node_job::ensure_node;
 use super::reach::{keep, reach_up};

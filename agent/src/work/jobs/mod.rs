@@ -23,8 +23,11 @@ mod supply; // What a node will ask for, fetched beforehand
 #[cfg(test)]
 mod tests; // Power acts through BMCs that fail
 
-use muster_core::wire::agent::{JobResult, JobSpec, Login};
-use muster_core::wire::node::{Failure, Work, WorkResult};
+use muster_core::stacks::ConvergePlan;
+use muster_core::wire::job::JobSpec;
+use muster_core::wire::login::Login;
+use muster_core::wire::node::{Failure, Work, WorkResult, WriteImage};
+use muster_core::wire::result::JobResult;
 
 use super::context::{JobContext, fatal};
 
@@ -38,35 +41,14 @@ pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> 
             login,
             permit,
         } => power_off::run(context, power, login.as_ref(), *permit).await,
-        JobSpec::WriteImage { login, plan } => {
-            supply::hold_blob(context, plan.digest).await?;
-            let written = follow(context, login, Work::WriteImage(plan.clone())).await;
-            // Damaged on its way, or here: the next attempt begins with a look.
-            if written
-                .as_ref()
-                .is_err_and(|failure| failure.code == "digest_mismatch")
-            {
-                context.agent.blobs.doubt(plan.digest);
-            }
-            written
-        }
+        JobSpec::WriteImage { login, plan } => write_image(context, login, plan).await,
         JobSpec::BootDisk {
             power,
             login,
             live,
             permit,
         } => boot_disk::run(context, power, login, live.as_ref(), *permit).await,
-        JobSpec::Converge { login, plan } => {
-            // A look at the drift installs nothing and needs nothing.
-            if !plan.dry_run {
-                // The node gets muster-node while the site gets the bundle.
-                tokio::try_join!(
-                    supply::hold_bundle(context, plan),
-                    node_job::prepare(context, login)
-                )?;
-            }
-            follow(context, login, Work::Converge(plan.clone())).await
-        }
+        JobSpec::Converge { login, plan } => converge(context, login, plan).await,
         JobSpec::Reboot {
             power,
             login,
@@ -99,6 +81,39 @@ pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> 
         JobSpec::Pair(order) => pair::run(context, order).await,
         JobSpec::Firmware(order) => firmware::run(context, order).await,
     }
+}
+
+async fn write_image(
+    context: &JobContext,
+    login: &Login,
+    plan: &WriteImage,
+) -> Result<JobResult, Failure> {
+    supply::hold_blob(context, plan.digest).await?;
+    let written = follow(context, login, Work::WriteImage(plan.clone())).await;
+    // The blob is damaged here or was damaged on its way: the next attempt checks the blob first.
+    if written
+        .as_ref()
+        .is_err_and(|failure| failure.code == "digest_mismatch")
+    {
+        context.agent.blobs.doubt(plan.digest);
+    }
+    written
+}
+
+async fn converge(
+    context: &JobContext,
+    login: &Login,
+    plan: &ConvergePlan,
+) -> Result<JobResult, Failure> {
+    // A dry run only compares, and needs no bundle.
+    if !plan.dry_run {
+        // The node gets muster-node while the site gets the bundle.
+        tokio::try_join!(
+            supply::hold_bundle(context, plan),
+            node_job::prepare(context, login)
+        )?;
+    }
+    follow(context, login, Work::Converge(plan.clone())).await
 }
 
 /// Whether the job may act without asking the server at that moment: such a job stops when it cannot be sure that it still holds its lease.

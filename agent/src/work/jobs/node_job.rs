@@ -8,7 +8,8 @@ use bytes::Bytes;
 use muster_core::ids::JobId;
 use muster_core::values::Digest;
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::agent::{LogLine, Login};
+use muster_core::wire::calls::LogLine;
+use muster_core::wire::login::Login;
 use muster_core::wire::node::{
     Answer, Challenge, Failure, Line, Plan, RunReply, Version, Work, WorkResult,
 };

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use muster_core::gates::{Evidence, Gate, GateResult, Mode, Verdict};
 use muster_core::values::Digest;
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::agent::JobResult;
 use muster_core::wire::node::{Failure, GatePlan};
 use muster_core::wire::pair::{PairAnswer, PairEnd, PairLine, PairOrder, PairPlan, PairWay};
+use muster_core::wire::result::JobResult;
 use tokio::time::Instant;
 
 use super::node_job::ensure_node;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use muster_core::ids::PermitId;
-use muster_core::wire::agent::ActReply;
 use muster_core::wire::bmc::Power;
 use muster_core::wire::bmc::{BmcTarget, IpmiTarget};
+use muster_core::wire::calls::ActReply;
 use muster_core::wire::node::Failure;
 
 use super::identity;

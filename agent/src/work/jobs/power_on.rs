@@ -1,9 +1,9 @@
 //! On, because somebody asked for it: observe, then act. Off and on again: `once`, for whether a reset happened cannot be seen afterwards.
 
 use muster_core::ids::PermitId;
-use muster_core::wire::agent::JobResult;
 use muster_core::wire::bmc::Power;
 use muster_core::wire::node::Failure;
+use muster_core::wire::result::JobResult;
 
 use super::power::{self, By, Started};
 use crate::bmc::{Bmc, BootOnce, PowerState};

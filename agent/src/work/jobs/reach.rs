@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_core::wire::agent::Login;
+use muster_core::wire::login::Login;
 use muster_core::wire::node::{Failure, UNREACHABLE};
 use muster_core::wire::noticed::Noticed;
 use tokio::time::Instant;

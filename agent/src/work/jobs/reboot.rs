@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use muster_core::ids::PermitId;
-use muster_core::wire::agent::{JobResult, Login};
 use muster_core::wire::bmc::Power;
+use muster_core::wire::login::Login;
 use muster_core::wire::node::Failure;
+use muster_core::wire::result::JobResult;
 use tokio::time::Instant;
 
 use super::power::{self, By};

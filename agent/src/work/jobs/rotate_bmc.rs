@@ -2,10 +2,10 @@
 //! between is nothing to remember, and whichever attempt comes next finds out.
 
 use muster_core::values::Secret;
-use muster_core::wire::agent::JobResult;
 use muster_core::wire::bmc::Power;
 use muster_core::wire::bmc::{BmcTarget, IpmiTarget, RotateBmc};
 use muster_core::wire::node::Failure;
+use muster_core::wire::result::JobResult;
 
 use super::power::{By, by, open, persist};
 use crate::bmc::BmcError;

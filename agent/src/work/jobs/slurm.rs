@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use muster_core::clusters::{SlurmCluster, SlurmNode};
-use muster_core::wire::agent::JobResult;
 use muster_core::wire::node::Failure;
+use muster_core::wire::result::JobResult;
 
 use crate::cluster::slurm::{Controller, SlurmError};
 use crate::work::context::JobContext;

@@ -7,8 +7,9 @@ use muster_core::ids::{ClaimId, JobId, NodeId};
 use muster_core::values::{Digest, Secret};
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::adopt::Adopt;
-use muster_core::wire::agent::{Job, JobResult, JobSpec};
+use muster_core::wire::job::{Job, JobSpec};
 use muster_core::wire::node::{Failure, Marker};
+use muster_core::wire::result::JobResult;
 use russh::keys::ssh_key::{LineEnding, PrivateKey};
 
 use super::super::jobs;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use muster_core::clock::Clock;
 use muster_core::values::Secret;
-use muster_core::wire::agent::{Job, JobResult, Outcome};
+use muster_core::wire::job::Job;
+use muster_core::wire::result::{JobResult, Outcome};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use muster_core::ids::{JobId, PermitId};
 use muster_core::values::Secret;
-use muster_core::wire::agent::{Outcome, RenewJob};
+use muster_core::wire::calls::RenewJob;
+use muster_core::wire::result::Outcome;
 use tokio::time::Instant;
 
 use super::server::FakeServer;
 use crate::work::backoff;
-use crate::work::client::{CallError, Client, Server};
+use crate::work::client::Client;
+use crate::work::client::error::CallError;
+use crate::work::client::server::Server;
 
 fn renewal() -> RenewJob {
     RenewJob {

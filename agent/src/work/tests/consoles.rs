@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_core::ids::NodeId;
-use muster_core::wire::agent::{ConsoleTarget, SiteConfig};
+use muster_core::wire::calls::{ConsoleTarget, SiteConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::watch;

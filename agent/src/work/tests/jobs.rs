@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_core::ids::PermitId;
-use muster_core::wire::agent::{ActRecord, Job, JobResult, JobSpec, Outcome};
 use muster_core::wire::bmc::Power;
+use muster_core::wire::job::{ActRecord, Job, JobSpec};
 use muster_core::wire::node::Work;
+use muster_core::wire::result::{JobResult, Outcome};
 use tokio_util::sync::CancellationToken;
 
 use super::server::FakeServer;

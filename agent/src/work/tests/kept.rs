@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_core::ids::{NodeId, PermitId};
-use muster_core::wire::agent::{Job, JobResult, JobSpec, Login};
 use muster_core::wire::bmc::Power;
+use muster_core::wire::job::{Job, JobSpec};
+use muster_core::wire::login::Login;
 use muster_core::wire::node::{Failure, Work, WorkResult};
+use muster_core::wire::result::JobResult;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 use muster_core::gates::Verdict;
 use muster_core::ids::{JobId, NodeId};
 use muster_core::values::Digest;
-use muster_core::wire::agent::{Job, JobResult, JobSpec};
+use muster_core::wire::job::{Job, JobSpec};
 use muster_core::wire::node::{Failure, Version};
 use muster_core::wire::pair::{PairEnd, PairOrder, PairPlan, PairWay};
+use muster_core::wire::result::JobResult;
 use serde_json::{Value, json};
 
 use super::agent;

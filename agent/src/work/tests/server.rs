@@ -11,18 +11,20 @@ use http::{HeaderMap, StatusCode, header};
 use muster_core::ids::AgentId;
 use muster_core::values::Secret;
 use muster_core::wire::REQUEST;
-use muster_core::wire::agent::{
-    ActReply, Job, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, StartAct,
-    Welcome,
+use muster_core::wire::calls::{
+    ActReply, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, StartAct, Welcome,
 };
 use muster_core::wire::consoles::{ConsoleChunk, ConsoleReport};
+use muster_core::wire::job::Job;
 use muster_core::wire::node::Answer;
 use muster_core::wire::orders::ORDERS;
+use muster_core::wire::result::Outcome;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::work::client::{Client, Server};
+use crate::work::client::Client;
+use crate::work::client::server::Server;
 
 pub(crate) const TOKEN: &str = "mst_test_token";
 

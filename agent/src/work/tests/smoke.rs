@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use muster_core::values::Digest;
-use muster_core::wire::agent::{Job, JobResult, JobSpec};
+use muster_core::wire::job::{Job, JobSpec};
 use muster_core::wire::node::{GatePlan, Line, Plan, Work, WorkResult};
+use muster_core::wire::result::JobResult;
 
 use super::server::FakeServer;
 use super::{agent, log_lines, node, plan, wipe};

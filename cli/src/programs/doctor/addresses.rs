@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use muster_core::wire::agent::SiteConfig;
+use muster_core::wire::calls::SiteConfig;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 

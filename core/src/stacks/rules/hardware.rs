@@ -7,10 +7,29 @@ use crate::firmware::{BiosValue, UpdateClass, is_secret};
 use crate::stacks::StackSpec;
 use crate::stacks::language::FirmwareItem;
 
-/// Tells what is wrong with them.
-pub(super) fn check(stack: &StackSpec, tell: &mut impl FnMut(Level, &str, String)) {
+/// Reports errors in the firmware and BIOS settings of a stack.
+pub(super) fn check(stack: &StackSpec, report: &mut impl FnMut(Level, &str, String)) {
+    for item in &stack.firmware {
+        check_firmware(item, report);
+    }
+    for item in &stack.bios {
+        let about = item.attributes.keys().next().map_or("bios", String::as_str);
+        if item.attributes.is_empty() {
+            let sentence = "bios: no attribute is named".to_owned();
+            report(Level::Refused, about, sentence);
+        }
+        if item.source.is_empty() {
+            let sentence = format!("bios {about}: say where the settings are from (`source`)");
+            report(Level::Refused, about, sentence);
+        }
+    }
+    check_attributes(stack, report);
+    check_lock(stack, report);
+}
+
+fn check_firmware(item: &FirmwareItem, report: &mut impl FnMut(Level, &str, String)) {
     let line = |text: &str| (1..=200).contains(&text.len()) && !text.chars().any(char::is_control);
-    for FirmwareItem {
+    let FirmwareItem {
         component,
         version,
         image,
@@ -18,105 +37,76 @@ pub(super) fn check(stack: &StackSpec, tell: &mut impl FnMut(Level, &str, String
         source,
         attributes,
         ..
-    } in &stack.firmware
-    {
-        if !line(component) || !line(version) {
-            let both = "a component and a version are one line each".to_owned();
-            tell(Level::Refused, component, format!("firmware: {both}"));
-        }
-        if *class == UpdateClass::None && image.is_none() {
-            tell(
-                Level::Note,
-                component,
-                format!(
-                    "firmware {component}: `class` says how its image is applied, and it has none"
-                ),
-            );
-        }
-        if image.is_some() && source.is_empty() {
-            let why = "say where the version and its image are from (`source`)";
-            tell(
-                Level::Refused,
-                component,
-                format!("firmware {component} is to be written: {why}"),
-            );
-        }
-        if !attributes.is_empty() && component != "bios" {
-            tell(
-                Level::Refused,
-                component,
-                format!("firmware {component} has BIOS attributes: they belong into [[bios]]"),
-            );
-        }
+    } = item;
+    if !line(component) || !line(version) {
+        let both = "a component and a version are one line each";
+        report(Level::Refused, component, format!("firmware: {both}"));
     }
-    for item in &stack.bios {
-        let about = item.attributes.keys().next().map_or("bios", String::as_str);
-        if item.attributes.is_empty() {
-            tell(
-                Level::Refused,
-                about,
-                "bios: no attribute is named".to_owned(),
-            );
-        }
-        if item.source.is_empty() {
-            tell(
-                Level::Refused,
-                about,
-                format!("bios {about}: say where the settings are from (`source`)"),
-            );
-        }
+    if *class == UpdateClass::None && image.is_none() {
+        let sentence =
+            format!("firmware {component}: `class` says how its image is applied, and it has none");
+        report(Level::Note, component, sentence);
     }
+    if image.is_some() && source.is_empty() {
+        let why = "say where the version and its image are from (`source`)";
+        let sentence = format!("firmware {component} is to be written: {why}");
+        report(Level::Refused, component, sentence);
+    }
+    if !attributes.is_empty() && component != "bios" {
+        let sentence =
+            format!("firmware {component} has BIOS attributes: they belong into [[bios]]");
+        report(Level::Refused, component, sentence);
+    }
+}
+
+/// Reports BIOS attributes that are malformed, secret, or set to two values for one product.
+fn check_attributes(stack: &StackSpec, report: &mut impl FnMut(Level, &str, String)) {
     let own = stack
         .firmware
         .iter()
         .map(|item| (&item.product, &item.attributes));
+    let bios = stack
+        .bios
+        .iter()
+        .map(|item| (&item.product, &item.attributes));
     let mut known: BTreeMap<(&Option<String>, &str), &BiosValue> = BTreeMap::new();
-    for (product, attributes) in own.chain(
-        stack
-            .bios
-            .iter()
-            .map(|item| (&item.product, &item.attributes)),
-    ) {
+    for (product, attributes) in own.chain(bios) {
         for (name, value) in attributes {
             let plain = name
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
                 && name.len() <= 200;
             if !plain || name.is_empty() || !value.to_string().chars().all(|c| !c.is_control()) {
-                tell(
-                    Level::Refused,
-                    name,
-                    format!("bios {name:?}: an attribute and its value are plain words"),
-                );
+                let sentence = format!("bios {name:?}: an attribute and its value are plain words");
+                report(Level::Refused, name, sentence);
             }
             if is_secret(name) {
                 let why = "a password is no setting of a stack, which everybody may read";
-                tell(Level::Refused, name, format!("bios {name}: {why}"));
+                report(Level::Refused, name, format!("bios {name}: {why}"));
             }
-            if known
-                .insert((product, name.as_str()), value)
-                .is_some_and(|other| other != value)
-            {
-                tell(
-                    Level::Refused,
-                    name,
-                    format!("bios {name} is wanted in two ways"),
-                );
+            let other = known.insert((product, name.as_str()), value);
+            if other.is_some_and(|other| other != value) {
+                let sentence = format!("bios {name} is wanted in two ways");
+                report(Level::Refused, name, sentence);
             }
         }
     }
-    if let Some(lock) = &stack.lock
-        && (lock.firmware != stack.firmware || lock.bios != stack.bios)
-    {
-        // A lock of before there was any in locks is left as it is: nothing is held against it, and nothing written.
-        let level = if lock.firmware.is_empty() && lock.bios.is_empty() {
-            Level::Note
-        } else {
-            Level::Refused
-        };
-        let why = "firmware or BIOS settings are not those of the lock, and only those count: lock the stack again";
-        tell(level, "lock", why.to_owned());
+}
+
+/// Reports settings that changed since the stack was locked.
+fn check_lock(stack: &StackSpec, report: &mut impl FnMut(Level, &str, String)) {
+    let Some(lock) = &stack.lock else { return };
+    if lock.firmware == stack.firmware && lock.bios == stack.bios {
+        return;
     }
+    // Locks of earlier versions contain no firmware. Such a stack stays valid: nodes are neither compared nor written.
+    let level = if lock.firmware.is_empty() && lock.bios.is_empty() {
+        Level::Note
+    } else {
+        Level::Refused
+    };
+    let why = "firmware or BIOS settings are not those of the lock, and only those count: lock the stack again";
+    report(level, "lock", why.to_owned());
 }
 
 #[cfg(test)]

@@ -3,12 +3,16 @@
 //! refuses.
 
 mod book; // The rules as they are written down
-mod evaluate; // A rule against a stack
+mod checks; // The kinds of check, a file each
+mod evaluate; // All findings about a stack
 mod hardware; // What it says of firmware and BIOS
+mod known_bad; // Combinations that a stack declares as bad
 mod node; // A stack for one node
+mod observed; // Firmware and expectations against the facts of a node
 pub mod outline; // What a stack says that no node would take
 mod packages; // What a stack puts on a node, by component
 pub mod page; // The rules as a table for people
+mod selector; // A stack's selector against image and node
 #[cfg(test)]
 mod tests;
 mod version; // Versions, without epoch and revision
@@ -16,8 +20,9 @@ mod version; // Versions, without epoch and revision
 use serde::{Deserialize, Serialize};
 
 pub use self::book::{Rule, Rulebook, book};
-pub use self::evaluate::{expectations, findings, refusal};
+pub use self::evaluate::{findings, refusal};
 pub use self::node::findings_of_node;
+pub use self::observed::expectations;
 pub use self::packages::{Subject, families};
 pub use self::version::glob;
 

@@ -6,12 +6,12 @@ use super::book::book;
 use super::{Finding, Level, hardware};
 use crate::stacks::check::{Words, is_package, is_version};
 use crate::stacks::language::is_value;
-use crate::stacks::{Part, StackSpec};
+use crate::stacks::{FileItem, Part, StackSpec};
 
-/// Everything of it that is wrong in itself, without image or node.
+/// Returns the errors in a stack itself, without image or node.
 pub fn findings(stack: &StackSpec) -> Vec<Finding> {
     let mut found = Vec::new();
-    let mut tell = |level, about: &str, sentence: String| {
+    let mut report = |level, about: &str, sentence: String| {
         let (rule, about) = ("outline".to_owned(), about.to_owned());
         found.push(Finding {
             rule,
@@ -40,59 +40,59 @@ pub fn findings(stack: &StackSpec) -> Vec<Finding> {
             .collect(),
     };
     for (about, problem) in words.problems() {
-        tell(Level::Refused, about, problem);
+        report(Level::Refused, about, problem);
     }
-    for (name, version) in &stack.packages {
-        if !is_package(name) || !(version == "*" || is_version(version)) {
-            tell(
-                Level::Refused,
-                name,
-                format!("package {name:?} {version:?} is not allowed"),
-            );
-        } else if version == "*" && stack.lock.is_none() {
-            tell(
-                Level::Note,
-                name,
-                format!(
-                    "{name} has no exact version; `muster stack lock --update` takes the newest"
-                ),
-            );
-        }
-        if stack.absent.contains(name) {
-            tell(
-                Level::Refused,
-                name,
-                format!("{name} is both wanted and absent"),
-            );
-        }
-    }
+    check_packages(stack, &mut report);
     for file in &files {
-        for part in &file.content {
-            if let Part::Value(name) = part
-                && !is_value(name)
-            {
-                let sentence = format!(
-                    "file {:?} names {name:?}, which is no value of a node",
-                    file.path
-                );
-                tell(Level::Refused, name, sentence);
-            }
-        }
+        check_values(file, &mut report);
     }
-    both_ways(stack, &mut tell);
-    hardware::check(stack, &mut tell);
+    check_contradictions(stack, &mut report);
+    hardware::check(stack, &mut report);
     found
 }
 
-/// Settings that contradict each other, and words that name nothing.
-fn both_ways(stack: &StackSpec, tell: &mut impl FnMut(Level, &str, String)) {
+fn check_packages(stack: &StackSpec, report: &mut impl FnMut(Level, &str, String)) {
+    for (name, version) in &stack.packages {
+        if !is_package(name) || !(version == "*" || is_version(version)) {
+            let sentence = format!("package {name:?} {version:?} is not allowed");
+            report(Level::Refused, name, sentence);
+        } else if version == "*" && stack.lock.is_none() {
+            let sentence = format!(
+                "{name} has no exact version; `muster stack lock --update` takes the newest"
+            );
+            report(Level::Note, name, sentence);
+        }
+        if stack.absent.contains(name) {
+            let sentence = format!("{name} is both wanted and absent");
+            report(Level::Refused, name, sentence);
+        }
+    }
+}
+
+/// Reports values in a file that no node has.
+fn check_values(file: &FileItem, report: &mut impl FnMut(Level, &str, String)) {
+    for part in &file.content {
+        if let Part::Value(name) = part
+            && !is_value(name)
+        {
+            let sentence = format!(
+                "file {:?} names {name:?}, which is no value of a node",
+                file.path
+            );
+            report(Level::Refused, name, sentence);
+        }
+    }
+}
+
+/// Reports settings that contradict each other, and unknown names.
+fn check_contradictions(stack: &StackSpec, report: &mut impl FnMut(Level, &str, String)) {
     let blacklist: BTreeSet<&String> = stack.modules_blacklist.iter().collect();
     for module in stack
         .modules_load
         .iter()
         .filter(|module| blacklist.contains(module))
     {
-        tell(
+        report(
             Level::Refused,
             module,
             format!("module {module} is both loaded and blacklisted"),
@@ -104,7 +104,7 @@ fn both_ways(stack: &StackSpec, tell: &mut impl FnMut(Level, &str, String)) {
         .iter()
         .filter(|service| !seen.insert(&service.name))
     {
-        tell(
+        report(
             Level::Refused,
             &service.name,
             format!("service {} is there twice", service.name),
@@ -116,7 +116,7 @@ fn both_ways(stack: &StackSpec, tell: &mut impl FnMut(Level, &str, String)) {
         .and_then(|selector| selector.gpu.as_ref())
         && !known_family(gpu)
     {
-        tell(
+        report(
             Level::Refused,
             gpu,
             format!("selector.gpu {gpu:?} is no family of the rule book"),
@@ -126,7 +126,7 @@ fn both_ways(stack: &StackSpec, tell: &mut impl FnMut(Level, &str, String)) {
         && !(is_package(&runtime.default_runtime) && runtime.default_runtime.len() < 64)
     {
         let name = &runtime.default_runtime;
-        tell(
+        report(
             Level::Refused,
             name,
             format!("container runtime {name:?} is not allowed"),

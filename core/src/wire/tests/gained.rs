@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{cluster, golden, job, login};
 use crate::clusters::MEASURED;
-use crate::wire::agent::JobSpec;
+use crate::wire::job::JobSpec;
 
 #[test]
 fn members_that_came_later() {

@@ -11,12 +11,15 @@ use uuid::Uuid;
 
 use super::PROTOCOL;
 use super::adopt::Adopt;
-use super::agent::*;
 use super::bmc::{BmcTarget, IpmiTarget, Machine, Power, RotateBmc};
+use super::calls::*;
 use super::consoles::{ConsoleChunk, ConsoleReport};
 use super::firmware::SetFirmware;
+use super::job::*;
+use super::login::*;
 use super::members::ClusterMembers;
 use super::node::*;
+use super::result::*;
 use super::scheduler::{ClusterLook, NodeOut, SchedulerReport, SchedulerWatch, WatchedCluster};
 use crate::clusters::{SlurmCluster, SlurmNode};
 use crate::facts::Firmware;

@@ -5,8 +5,10 @@ use serde_json::json;
 use super::{gate_result, golden, id, job, login};
 use crate::ids::NodeId;
 use crate::values::Digest;
-use crate::wire::agent::{JobResult, JobSpec, Outcome, ReportOutcome};
+use crate::wire::calls::ReportOutcome;
+use crate::wire::job::JobSpec;
 use crate::wire::pair::{PairAnswer, PairEnd, PairLine, PairOrder, PairWay};
+use crate::wire::result::{JobResult, Outcome};
 
 #[test]
 fn the_ends_of_a_pair() {

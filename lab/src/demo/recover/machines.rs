@@ -31,7 +31,7 @@ pub(super) async fn build<'run>(
     let mut veterans = Vec::new();
     for number in 1..=u8::try_from(rack.slots().count())? {
         let (name, disk) = (format!("n{number}"), small_disk(number));
-        veterans.push(Veteran::new(options, rack, usize::from(number) - 1, (&name, &disk)).await?);
+        veterans.push(Veteran::new(options, rack, usize::from(number) - 1, &name, &disk).await?);
     }
     let (first, others) = veterans.split_first().context("a rack has machines")?;
     let copies = if others.is_empty() {

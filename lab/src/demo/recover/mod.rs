@@ -70,7 +70,7 @@ pub(super) async fn hold(
     programs: &Programs,
 ) -> anyhow::Result<()> {
     let mut cast = in_service(options, rack, slurm, programs).await?;
-    pins::hold(options, &mut cast).await
+    pins::run(options, &mut cast).await
 }
 
 /// The rack's machines serve, each adopted and brought to its stack.

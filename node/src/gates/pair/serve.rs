@@ -17,7 +17,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use super::{MARGIN, only_gate, port, say};
 use crate::converge::machine::Machine;
 use crate::failure::{fatal, retryable};
-use crate::gates::{Bench, Shared, execute, needs};
+use crate::gates::{Bench, Shared, call, needs};
 use crate::job::JobContext;
 use crate::tool::{self, Call, Running};
 
@@ -104,7 +104,7 @@ fn start(peer: &Peer, words: &BTreeMap<String, String>) -> Result<Running, Failu
     let argv = peer
         .argv
         .iter()
-        .map(|argument| execute::expand(argument, words));
+        .map(|argument| call::expand_argument(argument, words));
     let argv = argv
         .collect::<Result<Vec<String>, String>>()
         .map_err(|why| fatal("no_variable", why))?;

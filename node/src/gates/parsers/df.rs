@@ -5,7 +5,7 @@ use super::{Answer, Reading, scan};
 const FILE_SYSTEMS_MAX: usize = 1000;
 
 /// What is counted.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Of {
     /// Blocks of 1024 bytes.
     Space,
@@ -18,77 +18,57 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     }
     scan::whole(answer.text)?;
     let mut lines = answer.text.lines();
-    let head: Vec<&str> = lines
-        .next()
-        .unwrap_or_default()
-        .split_whitespace()
-        .collect();
-    let of = match head[..] {
-        [
-            "Filesystem",
-            "1024-blocks",
-            "Used",
-            "Available",
-            "Capacity",
-            "Mounted",
-            "on",
-        ] => Of::Space,
-        [
-            "Filesystem",
-            "Inodes",
-            "IUsed",
-            "IFree",
-            "IUse%",
-            "Mounted",
-            "on",
-        ] => Of::Inodes,
-        _ => {
-            return Err(format!(
-                "{:?} are not the columns of df -P -k or df -P -i",
-                scan::word(&head.join(" "))
-            ));
-        }
-    };
+    let of = read_header(lines.next().unwrap_or_default())?;
     let mut reading = Reading::default();
     let (mut seen, mut fullest) = (Vec::new(), None::<(f64, &str)>);
     for line in lines {
         let unknown = || format!("{:?} is not understood", scan::word(line));
-        let one = read(line).ok_or_else(unknown)?;
-        if seen.contains(&one.mount) || seen.len() >= FILE_SYSTEMS_MAX {
-            return Err(format!("{} stands there twice", scan::word(one.mount)));
+        let found = read_line(line).ok_or_else(unknown)?;
+        if seen.contains(&found.mount) || seen.len() >= FILE_SYSTEMS_MAX {
+            return Err(format!("{} stands there twice", scan::word(found.mount)));
         }
-        seen.push(one.mount);
-        // Some file systems have no inodes to run out of.
-        let Some(used) = one.used else { continue };
-        let mount = scan::word(one.mount);
+        seen.push(found.mount);
+        // A file system without a limit on inodes has no usage.
+        let Some(used) = found.used else { continue };
+        let mount = scan::word(found.mount);
         match of {
             Of::Space => {
                 reading.add_of("fs.used", &mount, used);
-                reading.add_of("fs.available", &mount, (one.available / 1024.0).floor());
+                reading.add_of("fs.available", &mount, (found.available / 1024.0).floor());
             }
             Of::Inodes => {
                 reading.add_of("fs.inodes_used", &mount, used);
-                reading.add_of("fs.inodes_available", &mount, one.available);
+                reading.add_of("fs.inodes_available", &mount, found.available);
             }
         }
         if fullest.is_none_or(|(most, _)| used > most) {
-            fullest = Some((used, one.mount));
+            fullest = Some((used, found.mount));
         }
     }
     let (used, mount) = fullest.ok_or("it tells of no file system")?;
     reading.count("fs.count", seen.len());
-    reading.add(
-        if of == Of::Space {
-            "fs.fullest"
-        } else {
-            "fs.inodes_fullest"
-        },
-        used,
-    );
+    let metric = match of {
+        Of::Space => "fs.fullest",
+        Of::Inodes => "fs.inodes_fullest",
+    };
+    reading.add(metric, used);
     reading
         .notes
         .push(format!("{} is the fullest: {used} %", scan::word(mount)));
     Ok(reading)
+}
+
+/// Returns the counted unit that the columns of the header name.
+fn read_header(line: &str) -> Result<Of, String> {
+    let columns = line.split_whitespace().collect::<Vec<_>>().join(" ");
+    match columns.as_str() {
+        "Filesystem 1024-blocks Used Available Capacity Mounted on" => Ok(Of::Space),
+        "Filesystem Inodes IUsed IFree IUse% Mounted on" => Ok(Of::Inodes),
+        _ => Err(format!(
+            "{:?} are not the columns of df -P -k or df -P -i",
+            scan::word(&columns)
+        )),
+    }
 }
 
 struct FileSystem<'a> {
@@ -99,7 +79,7 @@ struct FileSystem<'a> {
 }
 
 /// `/dev/sda1   51472996 7123456  41702524      15% /`. A source with a space in it is not told apart from its numbers.
-fn read(line: &str) -> Option<FileSystem<'_>> {
+fn read_line(line: &str) -> Option<FileSystem<'_>> {
     let mut rest = line;
     let mut word = || {
         let start = rest.trim_start();

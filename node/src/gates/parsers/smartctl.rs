@@ -75,24 +75,51 @@ struct Log {
 
 pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     let report: Report = json(answer.text)?;
+    let serial = check_report(&report, answer)?.to_owned();
+    let device = report.device.ok_or("it names no device")?;
+    let status = report
+        .smart_status
+        .ok_or("the disk says nothing about its health")?;
+    let mut reading = Reading::default();
+    let version: Vec<String> = report.smartctl.version.iter().map(u32::to_string).collect();
+    reading.version("smartctl", &version.join("."));
+    reading.version("firmware", &report.firmware_version.unwrap_or_default());
+    let failing = !status.passed || report.smartctl.exit_status & FAILING != 0;
+    reading.count("smart.failing", usize::from(failing));
+    match (
+        device.protocol.as_str(),
+        report.nvme_smart_health_information_log,
+        report.ata_smart_attributes,
+    ) {
+        ("NVMe", Some(log), _) => read_log(&mut reading, &serial, &log),
+        ("NVMe", None, _) => return Err("an NVMe disk without its health log".into()),
+        // The counts of an attribute differ by maker; the maker's threshold is comparable. Disks without attributes exist.
+        ("ATA", _, Some(attributes)) => read_attributes(&mut reading, &serial, &attributes.table)?,
+        _ => {}
+    }
+    Ok(reading)
+}
+
+/// Checks the version, the exit status and the disk of a report; returns the serial.
+fn check_report<'r>(report: &'r Report, answer: &Answer<'_>) -> Result<&'r str, String> {
+    let smartctl = &report.smartctl;
     let [major, _] = report.json_format_version;
-    if major != 1 || report.smartctl.version.first() != Some(&7) {
+    if major != 1 || smartctl.version.first() != Some(&7) {
         return Err(format!(
             "version {:?}, format {major} is not known",
-            report.smartctl.version
+            smartctl.version
         ));
     }
-    let exit = report.smartctl.exit_status;
+    let exit = smartctl.exit_status;
     if exit != answer.exit || exit & NO_ANSWER != 0 {
-        let said: Vec<&str> = report
-            .smartctl
+        let messages: Vec<&str> = smartctl
             .messages
             .iter()
             .map(|message| message.string.as_str())
             .collect();
         return Err(format!(
             "the disk was not read (status {exit}): {}",
-            said.join("; ")
+            messages.join("; ")
         ));
     }
     let serial = report
@@ -100,63 +127,38 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
         .as_deref()
         .map(str::trim)
         .ok_or("it names no serial")?;
-    if answer.serial.is_some_and(|asked| asked != serial) {
-        return Err(format!(
-            "asked for disk {}, it told of {serial}",
-            answer.serial.unwrap_or_default()
-        ));
-    }
-    let device = report.device.ok_or("it names no device")?;
-    let status = report
-        .smart_status
-        .ok_or("the disk says nothing about its health")?;
-    let mut reading = Reading::default();
-    reading.version(
-        "smartctl",
-        &report
-            .smartctl
-            .version
-            .iter()
-            .map(u32::to_string)
-            .collect::<Vec<_>>()
-            .join("."),
-    );
-    reading.version("firmware", &report.firmware_version.unwrap_or_default());
-    reading.count(
-        "smart.failing",
-        usize::from(!status.passed || exit & FAILING != 0),
-    );
-    match (
-        device.protocol.as_str(),
-        report.nvme_smart_health_information_log,
-        report.ata_smart_attributes,
-    ) {
-        ("NVMe", Some(log), _) => {
-            reading.add("smart.critical_warning", log.critical_warning);
-            reading.add("smart.media_errors", log.media_errors as f64);
-            reading.add("smart.percentage_used", log.percentage_used);
-            reading.add(
-                "smart.spare_missing",
-                log.available_spare_threshold
-                    .saturating_sub(log.available_spare),
-            );
-            reading.add("smart.temperature", log.temperature);
-            if log.critical_warning != 0 {
-                reading.notes.push(format!(
-                    "{serial} raises {}",
-                    super::nvme::warnings(log.critical_warning)
-                ));
-            }
+    match answer.serial {
+        Some(expected) if expected != serial => {
+            Err(format!("asked for disk {expected}, it told of {serial}"))
         }
-        ("NVMe", None, _) => return Err("an NVMe disk without its health log".into()),
-        // What an attribute counts differs by maker; whether it stands at its maker's threshold does not. Disks may have none.
-        ("ATA", _, Some(attributes)) => prefail(&mut reading, serial, &attributes.table)?,
-        _ => {}
+        _ => Ok(serial),
     }
-    Ok(reading)
 }
 
-fn prefail(reading: &mut Reading, serial: &str, attributes: &[Attribute]) -> Result<(), String> {
+/// Reads the health log of an NVMe disk.
+fn read_log(reading: &mut Reading, serial: &str, log: &Log) {
+    reading.add("smart.critical_warning", log.critical_warning);
+    reading.add("smart.media_errors", log.media_errors as f64);
+    reading.add("smart.percentage_used", log.percentage_used);
+    let missing = log
+        .available_spare_threshold
+        .saturating_sub(log.available_spare);
+    reading.add("smart.spare_missing", missing);
+    reading.add("smart.temperature", log.temperature);
+    if log.critical_warning != 0 {
+        reading.notes.push(format!(
+            "{serial} raises {}",
+            super::nvme::warnings(log.critical_warning)
+        ));
+    }
+}
+
+/// Counts the attributes of an ATA disk that are at their threshold.
+fn read_attributes(
+    reading: &mut Reading,
+    serial: &str,
+    attributes: &[Attribute],
+) -> Result<(), String> {
     let mut failing = 0;
     for Attribute {
         id,

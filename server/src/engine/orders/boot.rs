@@ -1,7 +1,7 @@
 //! Boots of the live image and of the installed system.
 
 use anyhow::Context;
-use muster_core::wire::agent::{BootLive, JobSpec};
+use muster_core::wire::job::{BootLive, JobSpec};
 use sqlx::PgConnection;
 
 use super::bmc::resolve_power;

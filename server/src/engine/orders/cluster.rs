@@ -7,7 +7,7 @@ use muster_core::clusters::{ClusterSpec, LEAVING, MEASURED, SlurmCluster, SlurmN
 use muster_core::lifecycle::state::State;
 use muster_core::profiles::HardwareProfile;
 use muster_core::stacks::StackSpec;
-use muster_core::wire::agent::JobSpec;
+use muster_core::wire::job::JobSpec;
 use muster_core::wire::members::ClusterMembers;
 use sqlx::PgConnection;
 

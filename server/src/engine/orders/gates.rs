@@ -1,7 +1,7 @@
 //! The gates of a suite, and the sweep of a pool.
 
 use anyhow::{Context, bail};
-use muster_core::wire::agent::JobSpec;
+use muster_core::wire::job::JobSpec;
 use muster_core::wire::node::GatePlan;
 use sqlx::PgConnection;
 

@@ -1,7 +1,7 @@
 //! The image for the root disk.
 
 use anyhow::Context;
-use muster_core::wire::agent::JobSpec;
+use muster_core::wire::job::JobSpec;
 use muster_core::wire::node::WriteImage;
 use sqlx::PgConnection;
 

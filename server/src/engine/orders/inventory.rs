@@ -1,6 +1,6 @@
 //! The facts of a machine, and in the live image the switch ports at the other ends of its declared cables.
 
-use muster_core::wire::agent::JobSpec;
+use muster_core::wire::job::JobSpec;
 use sqlx::PgConnection;
 
 use super::logins;

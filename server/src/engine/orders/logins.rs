@@ -1,7 +1,7 @@
 //! Logins to a node: the live image by the nonce of its boot, the installed system by node and assignment epoch.
 
 use anyhow::Context;
-use muster_core::wire::agent::Login;
+use muster_core::wire::login::Login;
 use sqlx::PgConnection;
 
 use super::sources::Sources;

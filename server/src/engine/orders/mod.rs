@@ -19,7 +19,7 @@ mod wipe; // The disks to erase
 use jiff::Timestamp;
 use muster_core::clusters::{LEAVING, MEASURED};
 use muster_core::lifecycle::steps::Step;
-use muster_core::wire::agent::{Job, JobSpec};
+use muster_core::wire::job::{Job, JobSpec};
 use sqlx::PgConnection;
 
 use self::sources::{Sources, SubnetDocument};

@@ -1,6 +1,6 @@
 //! Power on, off and cycle.
 
-use muster_core::wire::agent::JobSpec;
+use muster_core::wire::job::JobSpec;
 use sqlx::PgConnection;
 
 use super::bmc::resolve_power;

@@ -7,7 +7,7 @@ use muster_core::clusters::ClusterSpec;
 use muster_core::stacks::language;
 use muster_core::stacks::{ConvergePlan, FileItem, Part, PlannedFile};
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::agent::JobSpec;
+use muster_core::wire::job::JobSpec;
 use muster_core::wire::node::Marker;
 use sqlx::PgConnection;
 

@@ -1,7 +1,7 @@
 //! The disks to erase: all disks of the newest inspection.
 
 use muster_core::facts::Facts;
-use muster_core::wire::agent::JobSpec;
+use muster_core::wire::job::JobSpec;
 use muster_core::wire::node::WipePlan;
 use sqlx::PgConnection;
 

@@ -2,8 +2,8 @@
 
 use muster_core::fabric::{Trial, both_ways, one_way};
 use muster_core::gates::{GateResult, Judged, Verdict};
-use muster_core::wire::agent::JobResult;
 use muster_core::wire::pair::PairWay;
+use muster_core::wire::result::JobResult;
 use sqlx::PgConnection;
 
 use super::run::{Run, cut, pair_of};

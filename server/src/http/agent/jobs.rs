@@ -9,10 +9,11 @@ use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::JobId;
 use muster_core::lifecycle::steps::Step;
 use muster_core::wire;
-use muster_core::wire::agent::{
-    ActReply, Job, LeaseJobs, LeasedJobs, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome,
+use muster_core::wire::calls::{
+    ActReply, LeaseJobs, LeasedJobs, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome,
     StartAct,
 };
+use muster_core::wire::job::Job;
 use muster_core::wire::node::{Failure, Progress};
 use muster_core::wire::orders::ORDERS;
 use serde_json::json;

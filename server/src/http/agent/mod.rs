@@ -21,7 +21,7 @@ use http::request::Parts;
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::{AgentId, ObjectId};
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::agent::{Hello, SITE_LEASE_S, Welcome};
+use muster_core::wire::calls::{Hello, SITE_LEASE_S, Welcome};
 use muster_core::wire::headers::{ANSWERED_AT, CLOCK};
 use serde_json::json;
 use sqlx::PgConnection;

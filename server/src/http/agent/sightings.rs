@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use http::StatusCode;
-use muster_core::wire::agent::{Seen, Sighting, Sightings};
+use muster_core::wire::calls::{Seen, Sighting, Sightings};
 use serde_json::json;
 use sqlx::PgConnection;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use muster_core::values::Digest;
-use muster_core::wire::agent::{DhcpMode, Reservation, SiteConfig, SitePoll, Subnet};
+use muster_core::wire::calls::{DhcpMode, Reservation, SiteConfig, SitePoll, Subnet};
 use serde::Deserialize;
 
 use super::{Agent, Standing};

@@ -8,10 +8,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use muster_core::ids::{JobId, NodeId, PermitId};
 use muster_core::values::Digest;
-use muster_core::wire::agent::{ActRecord, Job, JobResult, JobSpec, Outcome};
 use muster_core::wire::bmc::Power;
 use muster_core::wire::bmc::{BmcTarget, Machine, RotateBmc};
+use muster_core::wire::job::{ActRecord, Job, JobSpec};
 use muster_core::wire::node::Failure;
+use muster_core::wire::result::{JobResult, Outcome};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 

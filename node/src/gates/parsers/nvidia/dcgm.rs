@@ -107,7 +107,7 @@ pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading
             notes,
         });
     }
-    let mut reading = tally(answer, &gpus, tests)?;
+    let mut reading = tally(answer, &gpus, &tests)?;
     reading.version("dcgm", &report.metadata.version);
     Ok(reading)
 }
@@ -152,72 +152,39 @@ pub(in crate::gates::parsers) fn parse_v3(answer: &Answer<'_>) -> Result<Reading
             notes,
         });
     }
-    let mut reading = tally(answer, &gpus, tests)?;
+    let mut reading = tally(answer, &gpus, &tests)?;
     reading.version("dcgm", &version);
     Ok(reading)
 }
 
-/// What both versions come to.
-fn tally(answer: &Answer<'_>, gpus: &BTreeSet<u64>, tests: Vec<Test>) -> Result<Reading, String> {
+/// Counts over all tests.
+#[derive(Default)]
+struct Counts<'a> {
+    by_status: BTreeMap<Status, usize>,
+    /// GPUs with a failed result.
+    failed: BTreeSet<u64>,
+    names: BTreeSet<&'a str>,
+    warnings: usize,
+}
+
+/// The reading of the tests of either version.
+fn tally(answer: &Answer<'_>, gpus: &BTreeSet<u64>, tests: &[Test]) -> Result<Reading, String> {
     if tests.is_empty() || tests.len() > TESTS_MAX {
         return Err(format!("it tells of {} tests", tests.len()));
     }
     let mut reading = Reading::default();
-    let mut by_status: BTreeMap<Status, usize> = BTreeMap::new();
-    let (mut failed, mut names, mut warnings) = (BTreeSet::new(), BTreeSet::new(), 0);
-    for test in &tests {
-        if !names.insert(&test.name) {
+    let mut counts = Counts::default();
+    for test in tests {
+        if !counts.names.insert(&test.name) {
             return Err(format!("test {} stands there twice", test.name));
         }
         covers(test, gpus)?;
-        for (gpu, status) in &test.results {
-            *by_status.entry(*status).or_default() += 1;
-            failed.extend(gpu.filter(|_| *status == Status::Fail));
-        }
-        let results = test.results.iter().map(|(_, status)| *status).max();
-        // A failure that only the summary tells is one result more.
-        if let Some(summary) = test
-            .summary
-            .filter(|summary| results.is_none_or(|results| *summary > results))
-        {
-            *by_status.entry(summary).or_default() += 1;
-        }
-        let worst = results
-            .max(test.summary)
-            .ok_or_else(|| format!("test {} has no result", test.name))?;
-        reading.add_word("dcgm.status", &test.name, worst.as_str());
-        warnings += test.warnings.len();
-        let mut notes: Vec<&String> = test.warnings.iter().collect();
-        if worst != Status::Pass {
-            notes.extend(&test.notes);
-        }
-        reading.notes.extend(
-            notes
-                .into_iter()
-                .map(|note| format!("{}: {note}", test.name)),
-        );
-        if matches!(worst, Status::Skip | Status::NotRun) {
-            // It says nothing of the GPUs: a package may be missing.
-            reading
-                .notes
-                .push(format!("{}: {}", test.name, worst.as_str()));
-            continue;
-        }
-        let passed = test
-            .results
-            .iter()
-            .filter(|(_, status)| *status == Status::Pass)
-            .filter_map(|(gpu, _)| *gpu);
-        reading.count_of(
-            "dcgm.gpus_passed",
-            &test.name,
-            passed.collect::<BTreeSet<_>>().len(),
-        );
+        tally_test(&mut reading, &mut counts, test)?;
     }
     reading.notes.truncate(NOTES_MAX);
-    let of = |status: Status| by_status.get(&status).copied().unwrap_or_default();
+    let of = |status: Status| counts.by_status.get(&status).copied().unwrap_or_default();
     let failures = of(Status::Fail);
-    // Some versions exit with 0 after a failure, none with anything else after success.
+    // Some versions exit with 0 after a failure. Every version exits with 0 after a success.
     if answer.exit != 0 && failures == 0 {
         return Err(format!(
             "no failure goes with its exit status: {}",
@@ -228,12 +195,59 @@ fn tally(answer: &Answer<'_>, gpus: &BTreeSet<u64>, tests: Vec<Test>) -> Result<
     reading.count("dcgm.passed", of(Status::Pass));
     reading.count("dcgm.failed", failures);
     reading.count("dcgm.warned", of(Status::Warn));
-    reading.count("dcgm.warnings", warnings);
+    reading.count("dcgm.warnings", counts.warnings);
     reading.count("dcgm.skipped", of(Status::Skip));
     reading.count("dcgm.not_run", of(Status::NotRun));
     reading.count("dcgm.gpus", gpus.len());
-    reading.count("dcgm.gpus_failed", failed.len());
+    reading.count("dcgm.gpus_failed", counts.failed.len());
     Ok(reading)
+}
+
+/// Adds one test to the reading and the counts.
+fn tally_test(reading: &mut Reading, counts: &mut Counts<'_>, test: &Test) -> Result<(), String> {
+    for (gpu, status) in &test.results {
+        *counts.by_status.entry(*status).or_default() += 1;
+        counts
+            .failed
+            .extend(gpu.filter(|_| *status == Status::Fail));
+    }
+    let results = test.results.iter().map(|(_, status)| *status).max();
+    // A summary that is worse than every result counts as one more result.
+    if let Some(summary) = test
+        .summary
+        .filter(|summary| results.is_none_or(|results| *summary > results))
+    {
+        *counts.by_status.entry(summary).or_default() += 1;
+    }
+    let worst = results
+        .max(test.summary)
+        .ok_or_else(|| format!("test {} has no result", test.name))?;
+    reading.add_word("dcgm.status", &test.name, worst.as_str());
+    counts.warnings += test.warnings.len();
+    let mut notes: Vec<&String> = test.warnings.iter().collect();
+    if worst != Status::Pass {
+        notes.extend(&test.notes);
+    }
+    reading.notes.extend(
+        notes
+            .into_iter()
+            .map(|note| format!("{}: {note}", test.name)),
+    );
+    if matches!(worst, Status::Skip | Status::NotRun) {
+        // A skipped test says nothing of the GPUs: a package may be missing.
+        reading
+            .notes
+            .push(format!("{}: {}", test.name, worst.as_str()));
+        return Ok(());
+    }
+    let passed: BTreeSet<u64> = test
+        .results
+        .iter()
+        .filter(|(_, status)| *status == Status::Pass)
+        .filter_map(|(gpu, _)| *gpu)
+        .collect();
+    reading.count_of("dcgm.gpus_passed", &test.name, passed.len());
+    Ok(())
 }
 
 /// A test on GPUs is one on all of them, with one result each; one that failed may name only those on which it did.

@@ -49,82 +49,116 @@ impl Run {
     }
 }
 
+/// A table while it is read.
+#[derive(Default)]
+struct Table {
+    run: Run,
+    expected: Option<Sizes>,
+    library: Option<String>,
+    /// The columns were seen.
+    columns: bool,
+    /// The units below the columns were seen.
+    units: bool,
+    out_of_bounds: Option<Outcome>,
+    average: Option<Outcome>,
+}
+
+/// A number of the summary, with the tool's own verdict on it.
+#[derive(Clone, Copy)]
+struct Outcome {
+    value: f64,
+    ok: Option<bool>,
+}
+
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     scan::whole(answer.text)?;
-    let mut run = Run::default();
-    let (mut expected, mut library, mut table, mut units) = (None, None, false, false);
-    let (mut bounds, mut average) = (None, None);
+    let mut table = Table::default();
     for line in answer.text.lines().filter(|line| !line.trim().is_empty()) {
         let unknown = || format!("{:?} is not understood", scan::word(line));
-        let Some(comment) = line.trim_start().strip_prefix('#').map(str::trim) else {
-            if let Some(version) = line.strip_prefix("NCCL version ") {
-                library = Some(scan::word(version));
-            } else if table && bounds.is_none() {
-                run.rows.push(row(line).ok_or_else(unknown)?);
-            }
-            continue;
-        };
-        let words = comment.split_whitespace().collect::<Vec<_>>().join(" ");
-        match comment {
-            _ if comment.starts_with("nThread ") => {
-                expected = Some(Sizes::read(&words).ok_or_else(unknown)?)
-            }
-            _ if comment.starts_with("Reducing maxBytes to ") => {
-                let to = words
-                    .split(' ')
-                    .nth(3)
-                    .and_then(scan::count)
-                    .ok_or_else(unknown)?;
-                expected = expected.map(|sizes| Sizes { max: to, ..sizes });
-            }
-            _ if comment.starts_with("Rank ") => {
-                let rank = words
-                    .split(' ')
-                    .nth(1)
-                    .and_then(|rank| rank.parse::<usize>().ok());
-                if rank != Some(run.ranks) {
-                    return Err(unknown());
+        match line.trim_start().strip_prefix('#').map(str::trim) {
+            None => table.read_row(line).ok_or_else(unknown)?,
+            Some(comment) => {
+                table.read_comment(comment).ok_or_else(unknown)?;
+                if table.run.rows.len() > ROWS_MAX {
+                    return Err("it has more sizes than anybody asks for".into());
                 }
-                run.ranks += 1;
             }
-            _ if words == COLUMNS => table = true,
-            _ if words == UNITS => units = table,
-            _ if comment.starts_with("size ") => return Err(unknown()),
-            _ if comment.starts_with("Out of bounds values") => {
-                bounds = Some(outcome(comment).ok_or_else(unknown)?);
-            }
-            _ if comment.starts_with("Avg bus bandwidth") => {
-                average = Some(outcome(comment).ok_or_else(unknown)?);
-            }
-            _ => {}
-        }
-        if run.rows.len() > ROWS_MAX {
-            return Err("it has more sizes than anybody asks for".into());
         }
     }
-    let expected = expected
-        .and_then(|sizes| sizes.count())
-        .ok_or("it does not say which sizes it tries")?;
-    let ((out_of_bounds, good), (average, fast)) = (
-        bounds.ok_or("it does not sum up what was out of bounds")?,
-        average.ok_or("it tells no average")?,
-    );
-    if !units || run.rows.len() != expected {
-        return Err(format!("{} sizes of {expected} in GB/s", run.rows.len()));
-    }
-    if good != Some(out_of_bounds == 0.0)
-        || (answer.exit != 0 && good == Some(true) && fast != Some(false))
-    {
-        return Err(format!(
-            "{out_of_bounds} values out of bounds do not go with its exit status"
-        ));
-    }
-    (run.out_of_bounds, run.average) = (out_of_bounds, average);
-    let mut reading = run.into_reading()?;
+    let library = table.library.take();
+    let mut reading = table.into_run(answer.exit)?.into_reading()?;
     if let Some(library) = library {
         reading.version("nccl", &library);
     }
     Ok(reading)
+}
+
+impl Table {
+    /// Reads a line without `#`: a row, or the version of the library.
+    fn read_row(&mut self, line: &str) -> Option<()> {
+        if let Some(version) = line.strip_prefix("NCCL version ") {
+            self.library = Some(scan::word(version));
+        } else if self.columns && self.out_of_bounds.is_none() {
+            self.run.rows.push(row(line)?);
+        }
+        Some(())
+    }
+
+    /// Reads a line behind its `#`; `None` for a known line in an unknown form.
+    fn read_comment(&mut self, comment: &str) -> Option<()> {
+        let words = comment.split_whitespace().collect::<Vec<_>>().join(" ");
+        if comment.starts_with("nThread ") {
+            self.expected = Some(Sizes::read(&words)?);
+        } else if comment.starts_with("Reducing maxBytes to ") {
+            let max = words.split(' ').nth(3).and_then(scan::count)?;
+            self.expected = self.expected.map(|sizes| Sizes { max, ..sizes });
+        } else if comment.starts_with("Rank ") {
+            let rank: usize = words.split(' ').nth(1)?.parse().ok()?;
+            if rank != self.run.ranks {
+                return None;
+            }
+            self.run.ranks += 1;
+        } else if words == COLUMNS {
+            self.columns = true;
+        } else if words == UNITS {
+            self.units = self.columns;
+        } else if comment.starts_with("size ") {
+            return None;
+        } else if comment.starts_with("Out of bounds values") {
+            self.out_of_bounds = Some(outcome(comment)?);
+        } else if comment.starts_with("Avg bus bandwidth") {
+            self.average = Some(outcome(comment)?);
+        }
+        Some(())
+    }
+
+    /// Checks that the table is whole, and that its summary goes with the exit status.
+    fn into_run(self, exit: i32) -> Result<Run, String> {
+        let expected = self
+            .expected
+            .and_then(Sizes::count)
+            .ok_or("it does not say which sizes it tries")?;
+        let out_of_bounds = self
+            .out_of_bounds
+            .ok_or("it does not sum up what was out of bounds")?;
+        let average = self.average.ok_or("it tells no average")?;
+        let rows = self.run.rows.len();
+        if !self.units || rows != expected {
+            return Err(format!("{rows} sizes of {expected} in GB/s"));
+        }
+        let Outcome { value, ok } = out_of_bounds;
+        if ok != Some(value == 0.0) || (exit != 0 && ok == Some(true) && average.ok != Some(false))
+        {
+            return Err(format!(
+                "{value} values out of bounds do not go with its exit status"
+            ));
+        }
+        Ok(Run {
+            out_of_bounds: value,
+            average: average.value,
+            ..self.run
+        })
+    }
 }
 
 /// `33554432 8388608 float sum -1 344.8 97.32 170.31 0 349.5 95.99 167.99 0`
@@ -163,17 +197,18 @@ fn row(line: &str) -> Option<(f64, f64, f64)> {
     ))
 }
 
-/// `Out of bounds values : 0 OK`, `Avg bus bandwidth : 210.99`: a number, and what it thinks of it.
-fn outcome(comment: &str) -> Option<(f64, Option<bool>)> {
+/// `Out of bounds values : 0 OK`, `Avg bus bandwidth : 210.99`: a number, and the tool's verdict on it.
+fn outcome(comment: &str) -> Option<Outcome> {
     let (_, rest) = comment.split_once(':')?;
     let mut words = rest.split_whitespace();
-    let number = scan::number(words.next()?)?;
-    match (words.next(), words.next()) {
-        (None, _) => Some((number, None)),
-        (Some("OK"), None) => Some((number, Some(true))),
-        (Some("FAILED"), None) => Some((number, Some(false))),
-        _ => None,
-    }
+    let value = scan::number(words.next()?)?;
+    let ok = match (words.next(), words.next()) {
+        (None, _) => None,
+        (Some("OK"), None) => Some(true),
+        (Some("FAILED"), None) => Some(false),
+        _ => return None,
+    };
+    Some(Outcome { value, ok })
 }
 
 /// `… minBytes 33554432 maxBytes 1073741824 step: 2(factor) …`

@@ -75,52 +75,53 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     if blocks.is_empty() {
         return Err("it tells of no array".into());
     }
-    blocks.iter().map(array).collect::<Result<_, _>>().map(told)
+    blocks
+        .iter()
+        .map(read_array)
+        .collect::<Result<_, _>>()
+        .map(told)
 }
 
-fn array(block: &Block<'_>) -> Result<Array, String> {
-    let name = &block.name;
-    let field = |key: &str| {
-        block
-            .fields
-            .get(key)
-            .copied()
-            .ok_or_else(|| format!("{name}: there is no {key}"))
-    };
-    let count = |key: &str| {
-        let count = scan::count(field(key)?).ok_or_else(|| format!("{name}: {key} is no count"))?;
-        Ok::<usize, String>(count as usize)
-    };
-    // `/dev/md/imsm0, member 0` stands in place of a version (mdadm's Detail.c).
-    let (metadata, known) = match block.fields.get("Container") {
-        Some(container) => (*container, container.contains(", member ")),
-        None => (
-            field("Version")?,
-            ["0.90", "1.0", "1.1", "1.2", "1"].contains(&field("Version")?),
-        ),
-    };
-    if !known {
-        return Err(format!("{name}: metadata {metadata:?} is not known"));
+impl Block<'_> {
+    fn field(&self, key: &str) -> Result<&str, String> {
+        let value = self.fields.get(key).copied();
+        value.ok_or_else(|| format!("{}: there is no {key}", self.name))
     }
-    let level = field("Raid Level")?;
+
+    fn count(&self, key: &str) -> Result<usize, String> {
+        let count = scan::count(self.field(key)?);
+        let count = count.ok_or_else(|| format!("{}: {key} is no count", self.name))?;
+        Ok(count as usize)
+    }
+
+    /// Rows of the device list that contain a word.
+    fn rows_with(&self, word: &str) -> usize {
+        self.rows.iter().filter(|row| row.contains(word)).count()
+    }
+}
+
+fn read_array(block: &Block<'_>) -> Result<Array, String> {
+    let name = &block.name;
+    check_metadata(block)?;
+    let level = block.field("Raid Level")?;
     if !REDUNDANT.contains(&level) && !PLAIN.contains(&level) {
         return Err(format!("{name}: level {level:?} is not known"));
     }
-    let words: Vec<&str> = field("State")?.split(", ").map(str::trim).collect();
+    let words: Vec<&str> = block.field("State")?.split(", ").map(str::trim).collect();
     let known = |word: &&str| {
         *word == "degraded" || WELL.contains(word) || BUSY.contains(word) || DOWN.contains(word)
     };
     if let Some(strange) = words.iter().find(|word| !known(word)) {
         return Err(format!("{name}: state {strange:?} is not known"));
     }
-    let down = words.iter().any(|word| DOWN.contains(word));
-    if down {
-        // Of one that does not run less is told, and what it has is not in its slots.
-        let devices = count("Raid Devices").or_else(|_| count("Total Devices"))?;
-        let level = Some(level.to_owned());
+    if words.iter().any(|word| DOWN.contains(word)) {
+        // mdadm prints fewer counts for an inactive array, and its devices are not in their slots.
+        let devices = block
+            .count("Raid Devices")
+            .or_else(|_| block.count("Total Devices"))?;
         return Ok(Array {
             name: name.clone(),
-            level,
+            level: Some(level.to_owned()),
             inactive: true,
             devices,
             missing: None,
@@ -128,18 +129,17 @@ fn array(block: &Block<'_>) -> Result<Array, String> {
             rebuilding: false,
         });
     }
-    let (devices, active) = (count("Raid Devices")?, count("Active Devices")?);
+    let (devices, active) = (block.count("Raid Devices")?, block.count("Active Devices")?);
     let (working, failed, spare) = (
-        count("Working Devices")?,
-        count("Failed Devices")?,
-        count("Spare Devices")?,
+        block.count("Working Devices")?,
+        block.count("Failed Devices")?,
+        block.count("Spare Devices")?,
     );
-    let listed = |sign: &str| block.rows.iter().filter(|row| row.contains(sign)).count();
     let agrees = active <= devices
         && (active < devices) == words.contains(&"degraded")
         && active + spare == working
-        && listed(" active sync ") == active
-        && listed(" faulty ") == failed;
+        && block.rows_with(" active sync ") == active
+        && block.rows_with(" faulty ") == failed;
     if !agrees {
         return Err(format!(
             "{name}: its counts, its state and its devices do not agree"
@@ -154,4 +154,23 @@ fn array(block: &Block<'_>) -> Result<Array, String> {
         failed,
         rebuilding: words.iter().any(|word| BUSY.contains(word)),
     })
+}
+
+/// An array in a container has `/dev/md/imsm0, member 0` instead of a version (mdadm's Detail.c).
+fn check_metadata(block: &Block<'_>) -> Result<(), String> {
+    let (metadata, known) = match block.fields.get("Container") {
+        Some(container) => (*container, container.contains(", member ")),
+        None => {
+            let version = block.field("Version")?;
+            let known = ["0.90", "1.0", "1.1", "1.2", "1"].contains(&version);
+            (version, known)
+        }
+    };
+    match known {
+        true => Ok(()),
+        false => Err(format!(
+            "{}: metadata {metadata:?} is not known",
+            block.name
+        )),
+    }
 }

@@ -31,49 +31,12 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     let mut rows = 0;
     let mut ended = false;
     for line in lines {
-        let words: Vec<&str> = line.split_whitespace().collect();
         // A rule ends the table.
         if line.starts_with("-----") {
             ended = true;
             break;
         }
-        let unknown = || format!("{:?} is not understood", scan::word(line));
-        let numbers: Vec<f64> = words
-            .iter()
-            .map(|word| scan::number(word))
-            .collect::<Option<_>>()
-            .ok_or_else(unknown)?;
-        let entity = format!("{} B", words.first().copied().unwrap_or_default());
-        match (header.as_str(), &numbers[..]) {
-            (BANDWIDTH, [_, iterations, _, 0.0, _]) if *iterations > 0.0 => {
-                return Err(format!(
-                    "it sent something and measured no rate: {:?}",
-                    scan::word(line)
-                ));
-            }
-            (BANDWIDTH, [_, iterations, _, average, rate]) => {
-                reading.add_of("rdma.iterations", &entity, *iterations);
-                reading.add_of("rdma.bandwidth", &entity, *average);
-                reading.add_of("rdma.message_rate", &entity, *rate);
-            }
-            (LATENCY, [_, iterations, _, max, typical, average, _, p99, p999]) => {
-                reading.add_of("rdma.iterations", &entity, *iterations);
-                reading.add_of("rdma.latency_max", &entity, *max);
-                reading.add_of("rdma.latency_typical", &entity, *typical);
-                reading.add_of("rdma.latency_avg", &entity, *average);
-                reading.add_of("rdma.latency_p99", &entity, *p99);
-                reading.add_of("rdma.latency_p999", &entity, *p999);
-            }
-            (BANDWIDTH | LATENCY, _) => return Err(unknown()),
-            (other, _) => {
-                return Err(format!(
-                    "columns {other:?} are not known; ask for --report_gbits"
-                ));
-            }
-        }
-        if scan::count(words[0]).is_none() || numbers[1] == 0.0 {
-            return Err(format!("nothing was sent: {:?}", scan::word(line)));
-        }
+        read_row(&mut reading, &header, line)?;
         rows += 1;
         if rows > ROWS_MAX {
             return Err("it has more sizes than there are".into());
@@ -83,5 +46,48 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         (0, _) => Err("its table is empty".into()),
         (_, false) => Err("its table does not end".into()),
         (_, true) => Ok(reading),
+    }
+}
+
+/// Reads the row of one message size.
+fn read_row(reading: &mut Reading, header: &str, line: &str) -> Result<(), String> {
+    let unknown = || format!("{:?} is not understood", scan::word(line));
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let numbers: Vec<f64> = words
+        .iter()
+        .map(|word| scan::number(word))
+        .collect::<Option<_>>()
+        .ok_or_else(unknown)?;
+    let entity = format!("{} B", words.first().copied().unwrap_or_default());
+    match (header, &numbers[..]) {
+        (BANDWIDTH, [_, iterations, _, 0.0, _]) if *iterations > 0.0 => {
+            return Err(format!(
+                "it sent something and measured no rate: {:?}",
+                scan::word(line)
+            ));
+        }
+        (BANDWIDTH, [_, iterations, _, average, rate]) => {
+            reading.add_of("rdma.iterations", &entity, *iterations);
+            reading.add_of("rdma.bandwidth", &entity, *average);
+            reading.add_of("rdma.message_rate", &entity, *rate);
+        }
+        (LATENCY, [_, iterations, _, max, typical, average, _, p99, p999]) => {
+            reading.add_of("rdma.iterations", &entity, *iterations);
+            reading.add_of("rdma.latency_max", &entity, *max);
+            reading.add_of("rdma.latency_typical", &entity, *typical);
+            reading.add_of("rdma.latency_avg", &entity, *average);
+            reading.add_of("rdma.latency_p99", &entity, *p99);
+            reading.add_of("rdma.latency_p999", &entity, *p999);
+        }
+        (BANDWIDTH | LATENCY, _) => return Err(unknown()),
+        (other, _) => {
+            return Err(format!(
+                "columns {other:?} are not known; ask for --report_gbits"
+            ));
+        }
+    }
+    match scan::count(words[0]).is_none() || numbers[1] == 0.0 {
+        true => Err(format!("nothing was sent: {:?}", scan::word(line))),
+        false => Ok(()),
     }
 }

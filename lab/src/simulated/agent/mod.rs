@@ -1,57 +1,30 @@
 //! An agent process that speaks the real protocol to the real listener and acts on simulated machines, by the rules of the real one: an act
 //! is committed before it is done, and observed instead of repeated. It dies when its fuel is used up, at whatever step that is.
 
+mod boots; // Jobs that boot a machine or take a machine over
+pub mod calls; // The calls of the protocol, and the listener that takes them
+mod node_work; // Jobs that muster-node does
+
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use muster_core::ids::{JobId, PermitId};
-use muster_core::wire::PROTOCOL;
-use muster_core::wire::adopt::Adopt;
-use muster_core::wire::agent::{
-    ActReply, BootLive, Hello, Job, JobResult, JobSpec, LeaseJobs, LeasedJobs, Login, Outcome,
-    RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, StartAct, Welcome,
-};
-use muster_core::wire::members::{AskMembers, ClusterMembers};
-use muster_core::wire::node::{Answer, Challenge, Failure, Plan, Work, WorkResult};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use muster_core::ids::PermitId;
+use muster_core::wire::calls::ActReply;
+use muster_core::wire::job::{Job, JobSpec};
+use muster_core::wire::node::{Answer, Failure, Work};
+use muster_core::wire::result::{JobResult, Outcome};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use self::calls::Listener;
 use super::habits::What;
-use super::machine::{Done, Heard, Machine, Running, Turn};
+use super::machine::{Done, Machine, Running, Turn};
 use super::rack::Rack;
 
 /// How often a lease is renewed, and how soon something is told for the first time: as by the real agent.
 const RENEW: Duration = Duration::from_secs(10);
 const TELL_AFTER: Duration = Duration::from_secs(2);
-
-/// The agents' listener, over a socket or not.
-pub trait Listener: Send + Sync {
-    /// Posts a call. A server that is away is asked again.
-    fn post(&self, call: Call) -> BoxFuture<'_, Answered>;
-}
-
-/// A call of an agent.
-#[derive(Clone, Debug)]
-pub struct Call {
-    pub path: String,
-    pub token: String,
-    /// The latest event it was told to remember.
-    pub heard: Option<String>,
-    pub body: Vec<u8>,
-}
-
-/// The answer to it.
-#[derive(Clone, Debug)]
-pub struct Answered {
-    pub status: u16,
-    /// The event that the agent is to remember from now on.
-    pub mark: Option<String>,
-    pub body: Vec<u8>,
-}
 
 /// Enough for anything.
 pub const IMMORTAL: u32 = u32::MAX;
@@ -167,19 +140,6 @@ impl Agent {
         }
     }
 
-    /// The same process says hello, as after a lost answer.
-    ///
-    /// # Errors
-    /// When it is not welcome.
-    pub async fn hello_again(&self) -> Result<Welcome, Stop> {
-        let hello = Hello {
-            protocol: PROTOCOL,
-            version: "simulated".into(),
-            instance: self.instance.clone(),
-        };
-        self.call("/agent/v1/hello", &hello).await
-    }
-
     /// It does not hear cancellations from now on: those that come between two renewals are heard as late.
     pub fn refuse_to_stop(&self) {
         self.deaf.store(true, Ordering::SeqCst);
@@ -190,126 +150,10 @@ impl Agent {
         self.fuel.store(steps, Ordering::SeqCst);
     }
 
-    /// A call as it goes over the wire.
-    pub async fn call<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        body: &impl Serialize,
-    ) -> Result<T, Stop> {
-        let body = serde_json::to_vec(body).expect("wire types are JSON");
-        let heard = self.heard.lock().expect("nobody panics with it").clone();
-        let call = Call {
-            path: path.to_owned(),
-            token: self.token.clone(),
-            heard,
-            body,
-        };
-        let Answered {
-            status,
-            mark,
-            body: bytes,
-        } = self.listener.post(call).await;
-        if mark.is_some() {
-            *self.heard.lock().expect("nobody panics with it") = mark;
-        }
-        if !(200..300).contains(&status) {
-            return Err(Stop::refused(
-                status,
-                &serde_json::from_slice(&bytes).unwrap_or_default(),
-            ));
-        }
-        // An answer without a body is nothing.
-        let bytes: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
-        serde_json::from_slice(bytes).map_err(|error| Stop::Refused(status, error.to_string()))
-    }
-
-    /// Leases the jobs that are ready, or the first ones that become so within `wait_s`.
-    ///
-    /// # Errors
-    /// When the server refuses.
-    pub async fn lease(&self, capacity: u32, wait_s: u64) -> Result<Vec<Job>, Stop> {
-        let leased: LeasedJobs = self
-            .call(
-                "/agent/v1/lease",
-                &LeaseJobs {
-                    epoch: self.epoch,
-                    capacity,
-                    wait_s,
-                },
-            )
-            .await?;
-        Ok(leased.jobs)
-    }
-
-    /// Whether the job is to be stopped.
-    pub async fn renew(&self, job: &Job) -> Result<bool, Stop> {
-        let waiting_for = Some(format!("the simulated {}", job.spec.kind()));
-        let renew = RenewJob {
-            epoch: self.epoch,
-            attempt: job.attempt,
-            progress: None,
-            log: Vec::new(),
-            waiting_for,
-        };
-        Ok(self
-            .call::<Renewed>(&format!("/agent/v1/jobs/{}/renew", job.id), &renew)
-            .await?
-            .cancel)
-    }
-
-    pub async fn report(&self, job: JobId, attempt: i32, outcome: Outcome) -> Result<(), Stop> {
-        let report = ReportOutcome {
-            epoch: self.epoch,
-            attempt,
-            outcome,
-        };
-        self.call(&format!("/agent/v1/jobs/{job}/outcome"), &report)
-            .await
-    }
-
-    pub async fn start_act(&self, job: &Job, act: &str, before: &str) -> Result<ActReply, Stop> {
-        let start = StartAct {
-            epoch: self.epoch,
-            attempt: job.attempt,
-            act: act.into(),
-            before: before.into(),
-        };
-        self.call(&format!("/agent/v1/jobs/{}/act", job.id), &start)
-            .await
-    }
-
-    pub async fn redeem(
-        &self,
-        job: &Job,
-        permit: PermitId,
-        challenge: Option<Challenge>,
-    ) -> Result<Answer, Stop> {
-        let request = RedeemPermit {
-            epoch: self.epoch,
-            job: job.id,
-            attempt: job.attempt,
-            permit,
-            challenge,
-        };
-        Ok(self
-            .call::<Redeemed>("/agent/v1/permits/redeem", &request)
-            .await?
-            .answer)
-    }
-
-    pub async fn list_members(&self, job: &Job) -> Result<ClusterMembers, Stop> {
-        let ask = AskMembers {
-            epoch: self.epoch,
-            attempt: job.attempt,
-        };
-        self.call(&format!("/agent/v1/jobs/{}/members", job.id), &ask)
-            .await
-    }
-
     /// Does a job from lease to outcome, which the server took.
     pub async fn work(&self, job: &Job) -> Result<Outcome, Stop> {
         self.step()?;
-        let executed = match self.asks_first && self.told_to_stop(job).await? {
+        let executed = match self.asks_first && self.is_cancelled(job).await? {
             true => Err(Bad::Stops(Stop::Cancelled)),
             false => self.execute(job).await,
         };
@@ -327,7 +171,7 @@ impl Agent {
         Ok(outcome)
     }
 
-    async fn told_to_stop(&self, job: &Job) -> Result<bool, Stop> {
+    async fn is_cancelled(&self, job: &Job) -> Result<bool, Stop> {
         Ok(self.renew(job).await? && !self.deaf.load(Ordering::SeqCst))
     }
 
@@ -342,7 +186,7 @@ impl Agent {
             tokio::time::sleep(left.min(renew_at.saturating_duration_since(Instant::now()))).await;
             if Instant::now() >= renew_at {
                 renew_at = Instant::now() + RENEW;
-                if self.told_to_stop(job).await? {
+                if self.is_cancelled(job).await? {
                     return Err(Stop::Cancelled);
                 }
             }
@@ -410,16 +254,18 @@ impl Agent {
             JobSpec::RotateBmc(order) => self.rotate_bmc(job, order).await,
             JobSpec::Firmware(order) => self.firmware(job, order).await,
             JobSpec::WriteImage { plan, .. } => {
-                self.node(job, Work::WriteImage(plan.clone())).await
+                self.run_on_node(job, Work::WriteImage(plan.clone())).await
             }
             JobSpec::Wipe { plan, .. } => {
                 self.rack().wipes_begin(&job.node_name);
-                self.node(job, Work::Wipe(plan.clone())).await
+                self.run_on_node(job, Work::Wipe(plan.clone())).await
             }
             JobSpec::BootDisk { permit, login, .. } => self.boot_disk(job, *permit, login).await,
-            JobSpec::Converge { plan, .. } => self.node(job, Work::Converge(plan.clone())).await,
+            JobSpec::Converge { plan, .. } => {
+                self.run_on_node(job, Work::Converge(plan.clone())).await
+            }
             JobSpec::Reboot { permit, .. } => self.reboot(job, *permit).await,
-            JobSpec::Gates { plan, .. } => self.node(job, Work::Gate(plan.clone())).await,
+            JobSpec::Gates { plan, .. } => self.run_on_node(job, Work::Gate(plan.clone())).await,
             JobSpec::SlurmAdmit { revision, name, .. } => {
                 self.takes(job, What::Admit).await?;
                 self.step()?;
@@ -455,102 +301,6 @@ impl Agent {
             self.rack().configure(&list);
         }
         Ok(self.rack().scheduler.lists(name))
-    }
-
-    async fn boot_live(&self, job: &Job, spec: &BootLive) -> Result<JobResult, Bad> {
-        if !job
-            .acts
-            .iter()
-            .any(|record| matches!(record.act.as_str(), "power_on" | "reset"))
-        {
-            let done = self.permitted(job, "power_on", spec.permit).await?;
-            if let Some(done) = self.once(job, done).await? {
-                self.with(job, |machine| machine.boot_live(done, &spec.nonce));
-            }
-        }
-        self.step()?;
-        self.done(job).await?;
-        self.with(job, |machine| match &machine.running {
-            Running::Live { nonce } if *nonce == spec.nonce => Ok(JobResult::Live {
-                host_key: machine.host_key(),
-                boot_id: machine.boot_id(),
-                address: spec.address,
-                bmc_certificate: None,
-                inventory: machine.inventory(),
-            }),
-            _ => Err(failed("boot_window_over")),
-        })
-    }
-
-    async fn boot_disk(
-        &self,
-        job: &Job,
-        permit: PermitId,
-        login: &Login,
-    ) -> Result<JobResult, Bad> {
-        assert!(!login.host_key.is_empty());
-        if self.with(job, |machine| machine.running != Running::Installed) && job.acts.is_empty() {
-            let done = self.permitted(job, "reset", permit).await?;
-            if let Some(done) = self.once(job, done).await? {
-                self.with(job, |machine| machine.boot_disk(done));
-            }
-        }
-        self.step()?;
-        self.done(job).await?;
-        self.with(job, |machine| match machine.running {
-            Running::Installed => Ok(JobResult::Booted {
-                boot_id: machine.boot_id(),
-            }),
-            _ => Err(failed("not_booted")),
-        })
-    }
-
-    /// The host key that a person confirmed is the machine's, or nothing is done.
-    fn adopt(&self, job: &Job, adopt: &Adopt) -> Result<JobResult, Bad> {
-        assert_eq!(adopt.secret.reveal(), "one-time");
-        self.with(job, |machine| match adopt.host_key.as_deref() {
-            None => Err(fatal(
-                "host_key_unconfirmed",
-                format!("it shows {}", machine.fingerprint()),
-            )),
-            Some(confirmed) if confirmed != machine.fingerprint() => {
-                Err(fatal("mismatch", "another key".into()))
-            }
-            Some(_) => {
-                let root = machine.root();
-                machine
-                    .disks
-                    .get_mut(&root)
-                    .expect("every machine has one")
-                    .marker = Some(adopt.marker.clone());
-                Ok(JobResult::Adopted {
-                    host_key: machine.host_key(),
-                    boot_id: machine.boot_id(),
-                })
-            }
-        })
-    }
-
-    /// Another boot id is the proof that it happened; the same one, that it has not.
-    async fn reboot(&self, job: &Job, permit: PermitId) -> Result<JobResult, Bad> {
-        let now = self.with(job, |machine| machine.boot_id());
-        let former = job
-            .acts
-            .iter()
-            .find(|record| record.act == "reboot")
-            .map(|record| record.before.clone());
-        if former.as_ref().is_none_or(|before| *before == now) {
-            let done = self.permitted(job, "reboot", permit).await?;
-            if former.is_some() || self.once(job, done.clone()).await?.is_some() {
-                self.step()?;
-                self.with(job, |machine| machine.boot_disk(done));
-            }
-        }
-        self.step()?;
-        self.done(job).await?;
-        Ok(JobResult::Booted {
-            boot_id: self.with(job, |machine| machine.boot_id()),
-        })
     }
 
     /// Redeems a power permit, for an act that is not done yet.
@@ -592,53 +342,6 @@ impl Agent {
                 Ok(Some(done))
             }
             ActReply::Already(_) => Ok(None),
-        }
-    }
-
-    /// Follows work that muster-node does by itself: it goes on when this process dies.
-    async fn node(&self, job: &Job, work: Work) -> Result<JobResult, Bad> {
-        let plan = Plan {
-            protocol: PROTOCOL,
-            job: job.id,
-            attempt: job.attempt,
-            node: job.node,
-            epoch: job.epoch,
-            timeout_s: job.timeout_s,
-            work,
-        };
-        self.step()?;
-        let mut heard = self.with(job, |machine| machine.run(&plan));
-        if let Heard::Challenge(challenge) = heard {
-            self.step()?;
-            let answer = self.redeem(job, challenge.permit, Some(challenge)).await?;
-            self.step()?;
-            self.with(job, |machine| {
-                machine.answer(job.id, &answer, &self.trusted)
-            });
-            self.step()?;
-            self.done(job).await?;
-            heard = self.with(job, |machine| machine.run(&plan));
-        }
-        self.done(job).await?;
-        match heard {
-            Heard::Result(WorkResult::Failed(failure)) => Err(Bad::Fails(failure)),
-            Heard::Result(WorkResult::ImageWritten(written)) => {
-                Ok(JobResult::ImageWritten(written))
-            }
-            Heard::Result(WorkResult::Converged(report)) => Ok(JobResult::Converged(report)),
-            Heard::Result(WorkResult::Gated {
-                results,
-                fingerprint,
-            }) => Ok(JobResult::Gated {
-                results,
-                fingerprint,
-            }),
-            Heard::Result(WorkResult::Wiped { disks }) => Ok(JobResult::Wiped { disks }),
-            Heard::Stale => Err(fatal(
-                "stale_on_node",
-                "the node works on a later assignment".into(),
-            )),
-            Heard::Challenge(_) => Err(failed("no_answer")),
         }
     }
 }

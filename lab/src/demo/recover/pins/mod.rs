@@ -1,15 +1,17 @@
 //! Five packages that only fit together, on a machine in service: they go up and back as one, and nobody but Muster moves them. What comes between is
 //! told by its name, and over with the next converge: the power goes, a person's hands, a disk that is full, another package manager.
 
-use std::path::{Path, PathBuf};
+mod packages; // The five packages as dpkg reports them
+mod stack; // The stack with the five packages, locked
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use muster_api::client::Client;
 use muster_api::operations::Operation;
-use muster_core::stacks::StackSpec;
-use serde_json::{Value, json};
 
+use self::packages::{all_of, check_versions, read_versions};
+use self::stack::{LockedStack, lock_versions, publish};
 use super::super::DemoOptions;
 use super::super::cast::state;
 use super::super::declare::put;
@@ -42,10 +44,10 @@ const LOCK_TOLD: &str = "/var/lib/dpkg/lock-frontend has been held by process";
 /// Waits until it has the lock.
 const HELD: &str = "for try in $(seq 100); do [ -e /run/held ] && exit 0; sleep 0.2; done; exit 1";
 
-/// All of it, and how long each took.
-pub(super) async fn hold(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::Result<()> {
+/// Runs every step, and prints how long each step took.
+pub(super) async fn run(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::Result<()> {
     let (work, setup) = (cast.dir.join("pins"), cast.watch.elapsed());
-    let [first, second] = lock(options, cast, &work).await?;
+    let [first, second] = lock_versions(options, cast, &work).await?;
     tuple::repository(&work.join("foreign"), &THEIRS).await?;
     cast.veteran(NODE)?
         .give(&work.join("foreign"), FOREIGN)
@@ -78,99 +80,7 @@ pub(super) async fn hold(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::
     Ok(())
 }
 
-/// A published version of the stack: its file, and its bundle's blobs.
-struct Published {
-    file: PathBuf,
-    blobs: PathBuf,
-    version: &'static str,
-}
-
-/// The stack that machines serve with, and the five packages over it, with real apt: in two versions.
-async fn lock(
-    options: &DemoOptions,
-    cast: &Cast<'_>,
-    work: &Path,
-) -> anyhow::Result<[Published; 2]> {
-    let repository = work.join("repository");
-    tuple::repository(&repository, &OURS).await?;
-    let source = format!("deb [trusted=yes] copy:{} /", repository.display());
-    let cache = &options.artifacts.cache;
-    let mut published = Vec::new();
-    for version in OURS {
-        let (draft, file, blobs) = (
-            work.join(format!("{version}.toml")),
-            work.join(format!("{version}.locked.toml")),
-            work.join("blobs"),
-        );
-        let stack: StackSpec =
-            serde_json::from_value(with_tuple(declare::stack(options)?, version)?)?;
-        std::fs::write(&draft, toml::to_string(&stack)?)?;
-        let paths = [
-            ("--stack", draft),
-            ("--image", cache.join("debian-12/manifest.json")),
-            ("--status", cache.join("debian-12/dpkg-status")),
-            ("--cache", cache.join("stack/apt")),
-            ("--blobs", blobs.clone()),
-            ("--out", file.clone()),
-        ];
-        let paths: Vec<String> = paths
-            .iter()
-            .flat_map(|(option, path)| [(*option).to_owned(), path.display().to_string()])
-            .collect();
-        let arguments: Vec<&str> = paths
-            .iter()
-            .map(String::as_str)
-            .chain(["--open", "--also", &source])
-            .collect();
-        println!(
-            "{}",
-            cast.programs
-                .cli(&["stack", "lock"], &arguments)
-                .await?
-                .trim_end()
-        );
-        published.push(Published {
-            file,
-            blobs,
-            version,
-        });
-    }
-    published
-        .try_into()
-        .ok()
-        .context("two versions were locked")
-}
-
-/// Whoever wants automatic updates of all the rest has them: the pins must do without their absence.
-fn with_tuple(mut stack: Value, version: &str) -> anyhow::Result<Value> {
-    stack["version"] = json!(format!("driver-{version}"));
-    stack["absent"] = json!([]);
-    stack["sysctl"] = json!({ "vm.swappiness": "10" });
-    let parts = stack.as_object_mut().context("the stack is no table")?;
-    parts.retain(|part, _| !matches!(part.as_str(), "lock" | "bundle"));
-    let packages = parts["packages"]
-        .as_object_mut()
-        .context("the stack has no packages")?;
-    packages.extend(
-        TUPLE
-            .iter()
-            .map(|(name, _)| ((*name).to_owned(), json!(version))),
-    );
-    packages.insert("unattended-upgrades".into(), json!("*"));
-    let file = json!({ "path": "/etc/nccl.conf", "mode": "0644", "content": [{ "text": "NCCL_DEBUG=WARN\n" }] });
-    parts["files"]
-        .as_array_mut()
-        .context("the stack has no files")?
-        .push(file);
-    let service = json!({ "name": SERVICE, "enabled": true, "running": true });
-    parts["services"]
-        .as_array_mut()
-        .context("the stack has no services")?
-        .push(service);
-    Ok(stack)
-}
-
-async fn installs(cast: &mut Cast<'_>, stack: &Published) -> anyhow::Result<()> {
+async fn installs(cast: &mut Cast<'_>, stack: &LockedStack) -> anyhow::Result<()> {
     cast.watch
         .say(&format!("1. {POOL} asks for {}", stack.version));
     publish(cast, stack).await?;
@@ -183,16 +93,16 @@ async fn installs(cast: &mut Cast<'_>, stack: &Published) -> anyhow::Result<()> 
         );
     }
     ensure!(
-        versions(cast).await? == whole("absent"),
+        read_versions(cast).await? == all_of("absent"),
         "a plan has installed something"
     );
     converge(cast).await?;
-    are(cast, stack.version).await
+    check_versions(cast, stack.version).await
 }
 
 async fn upgrades_through_a_power_cut(
     cast: &mut Cast<'_>,
-    stack: &Published,
+    stack: &LockedStack,
 ) -> anyhow::Result<()> {
     cast.watch.say(&format!(
         "2. it asks for {}, and the power is cut while they are half configured",
@@ -211,9 +121,9 @@ async fn upgrades_through_a_power_cut(
         async |_| Ok(veteran.run(&["test", "-e", BUILDING]).await.is_ok()),
     );
     cut.await?;
-    let half = versions(cast).await?;
+    let half = read_versions(cast).await?;
     ensure!(
-        half != whole("1.0") && half != whole("2.0"),
+        half != all_of("1.0") && half != all_of("2.0"),
         "nothing is half done: {half:?}"
     );
     cast.watch.say(&format!(
@@ -232,7 +142,7 @@ async fn upgrades_through_a_power_cut(
         "the next run found nothing to finish: {:?}",
         log.items
     );
-    are(cast, stack.version).await
+    check_versions(cast, stack.version).await
 }
 
 async fn nobody_else_moves_them(cast: &mut Cast<'_>) -> anyhow::Result<()> {
@@ -269,7 +179,7 @@ async fn nobody_else_moves_them(cast: &mut Cast<'_>) -> anyhow::Result<()> {
                 "DEBIAN_FRONTEND=noninteractive apt-get -y {moving}"
             )])
             .await?;
-        are(cast, "2.0")
+        check_versions(cast, "2.0")
             .await
             .with_context(|| format!("apt-get {moving}"))?;
     }
@@ -278,7 +188,9 @@ async fn nobody_else_moves_them(cast: &mut Cast<'_>) -> anyhow::Result<()> {
         .run(&["unattended-upgrade -v --no-minimal-upgrade-steps 2>&1"])
         .await?;
     println!("{}", said.trim_end());
-    are(cast, "2.0").await.context("unattended-upgrade")
+    check_versions(cast, "2.0")
+        .await
+        .context("unattended-upgrade")
 }
 
 async fn hands_are_found(cast: &mut Cast<'_>) -> anyhow::Result<()> {
@@ -321,9 +233,11 @@ async fn hands_are_found(cast: &mut Cast<'_>) -> anyhow::Result<()> {
         found == named,
         "{found:?} were found, and {named:?} were changed"
     );
-    are(cast, "1.0").await.context("a look mends nothing")?;
+    check_versions(cast, "1.0")
+        .await
+        .context("a look mends nothing")?;
     converge(cast).await?;
-    are(cast, "2.0").await?;
+    check_versions(cast, "2.0").await?;
     let told = cast
         .programs
         .cli(&["stack", "drift", NODE, "--look"], &[])
@@ -335,7 +249,7 @@ async fn hands_are_found(cast: &mut Cast<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn a_full_disk_is_told(cast: &mut Cast<'_>, stack: &Published) -> anyhow::Result<()> {
+async fn a_full_disk_is_told(cast: &mut Cast<'_>, stack: &LockedStack) -> anyhow::Result<()> {
     cast.watch.say(&format!(
         "5. {POOL} goes back to {}, and the disk is full",
         stack.version
@@ -367,7 +281,7 @@ async fn a_full_disk_is_told(cast: &mut Cast<'_>, stack: &Published) -> anyhow::
         "another reason: {reason}"
     );
     println!("{}", cast.ask("why", &[NODE], &[]).await?.trim_end());
-    are(cast, "2.0").await?;
+    check_versions(cast, "2.0").await?;
     cast.veteran(NODE)?
         .run(&["rm", "/root/filler"])
         .await
@@ -417,12 +331,12 @@ async fn a_lock_is_waited_for(cast: &mut Cast<'_>) -> anyhow::Result<()> {
         });
     heard.await?;
     cast.watch.say(&told.unwrap_or_default());
-    are(cast, "2.0").await?;
+    check_versions(cast, "2.0").await?;
     cast.veteran(NODE)?
         .run(&["systemctl stop other-packages"])
         .await?;
     in_service(cast).await?;
-    are(cast, "1.0").await
+    check_versions(cast, "1.0").await
 }
 
 async fn leaves_with_its_lock(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::Result<()> {
@@ -437,9 +351,9 @@ async fn leaves_with_its_lock(options: &DemoOptions, cast: &mut Cast<'_>) -> any
     .await?;
     converge(cast).await?;
     ensure!(
-        versions(cast).await? == whole("absent"),
+        read_versions(cast).await? == all_of("absent"),
         "they are there still: {:?}",
-        versions(cast).await?
+        read_versions(cast).await?
     );
     let left = cast
         .veteran(NODE)?
@@ -447,22 +361,6 @@ async fn leaves_with_its_lock(options: &DemoOptions, cast: &mut Cast<'_>) -> any
         .await?;
     ensure!(left.trim().is_empty(), "left behind: {left}");
     cast.serves(NODE).await
-}
-
-async fn publish(cast: &Cast<'_>, stack: &Published) -> anyhow::Result<()> {
-    let (file, blobs) = (
-        stack.file.display().to_string(),
-        stack.blobs.display().to_string(),
-    );
-    let said = cast
-        .programs
-        .cli(
-            &["stack", "publish", STACK, &file],
-            &["--blobs", &blobs, "--yes"],
-        )
-        .await?;
-    println!("{}", said.trim_end());
-    Ok(())
 }
 
 async fn converge(cast: &Cast<'_>) -> anyhow::Result<()> {
@@ -503,41 +401,4 @@ async fn newest(client: &Client) -> anyhow::Result<Operation> {
         Some(operation) => Ok(client.operation(operation.id).await?),
         None => bail!("nothing was asked of anybody"),
     }
-}
-
-/// The five versions that dpkg has whole; what is not whole is told as what it is.
-async fn versions(cast: &Cast<'_>) -> anyhow::Result<Vec<String>> {
-    let asked = "dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\\n' 'drv-*' 2>/dev/null || true";
-    let said = cast.veteran(NODE)?.run(&[asked]).await?;
-    let version = |name: &str| {
-        let words = said
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let found = words.into_iter().find(|words| words.first() == Some(&name));
-        match found.as_deref() {
-            Some([_, version, "installed"]) => (*version).to_owned(),
-            Some([.., "config-files" | "not-installed"]) | None => "absent".to_owned(),
-            Some(other) => other[1..].join(" "),
-        }
-    };
-    Ok(TUPLE.iter().map(|(name, _)| version(name)).collect())
-}
-
-fn whole(version: &str) -> Vec<String> {
-    vec![version.to_owned(); TUPLE.len()]
-}
-
-/// All five are of this version, and dpkg has nothing to finish.
-async fn are(cast: &Cast<'_>, version: &str) -> anyhow::Result<()> {
-    let found = versions(cast).await?;
-    ensure!(
-        found == whole(version),
-        "they are {found:?}, and not {version}"
-    );
-    let unfinished = cast.veteran(NODE)?.run(&["dpkg --audit"]).await?;
-    ensure!(
-        unfinished.trim().is_empty(),
-        "dpkg has something to finish: {unfinished}"
-    );
-    Ok(())
 }

@@ -1,0 +1,256 @@
+//! The server's agent API, typed. The agent calls, the server answers; nothing here decides.
+
+pub mod error; // Errors of calls, and which may be retried
+pub mod leased; // Leased jobs, and orders that cannot be read
+pub mod server; // The calls of one agent process
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use muster_core::clock::Clock;
+use muster_core::values::Secret;
+use muster_core::wire::REQUEST;
+use muster_core::wire::calls::{Hello, Welcome};
+use muster_core::wire::enrol::{Enrol, Issued, Renew};
+use muster_core::wire::headers::{ANSWERED_AT, CLOCK, HEARD, MARK, SERVED_AT};
+use muster_core::wire::orders;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use uuid::Uuid;
+
+use self::error::{CallError, accept, invalid, lost, read_body};
+use super::marks::Marks;
+use crate::blobs::BlobSource;
+use crate::contact::Contact;
+
+/// A call that waits for nothing is answered within this; a long poll gets its own wait on top.
+const CALL: Duration = Duration::from_secs(30);
+const CONNECT: Duration = Duration::from_secs(5);
+/// A lease of a hundred converge plans of 100 KiB each fits; a wrong server does not fill our memory.
+const ANSWER_BYTES: usize = 64 << 20;
+/// An answer that took longer than this says less about the time than our own clock does.
+const PROMPT: Duration = Duration::from_secs(2);
+/// Our clock is set to the server's when it is further from it than this.
+const TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
+
+/// The HTTP side: one connection pool, under one certificate at a time.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Replaced with the certificate: connections under the former end when nobody uses them any more.
+    http: Arc<RwLock<reqwest::Client>>,
+    /// Without a slash at its end.
+    server_url: String,
+    marks: Arc<Marks>,
+    contact: Contact,
+    clock: Clock,
+}
+
+impl Client {
+    /// `server_url` without a path: `https://10.0.0.5:8081`.
+    ///
+    /// # Errors
+    /// `Refused` when the URL is none, or not one of TLS.
+    pub fn new(server_url: &str, tls: rustls::ClientConfig) -> Result<Self, CallError> {
+        let url = parse(server_url)?;
+        match url.scheme() {
+            "https" => Self::with(server_url, secured(tls)?),
+            _ => Err(invalid(format!(
+                "{server_url:?}: the agents' listener speaks TLS; its URL begins with https://"
+            ))),
+        }
+    }
+
+    /// Shows a token over plain HTTP, to a server of the same test: on the loopback interface and nowhere else.
+    ///
+    /// # Errors
+    /// `Refused` when the URL is none, or of another machine.
+    pub fn on_loopback(server_url: &str, token: &Secret) -> Result<Self, CallError> {
+        let url = parse(server_url)?;
+        if url.scheme() != "http" || !matches!(url.host_str(), Some("127.0.0.1" | "localhost")) {
+            return Err(invalid(format!(
+                "{server_url:?}: a token is shown on the loopback interface alone"
+            )));
+        }
+        let mut header = HeaderValue::from_str(&format!("Bearer {}", token.reveal()))
+            .map_err(|error| invalid(error.to_string()))?;
+        header.set_sensitive(true);
+        let http = builder()
+            .default_headers(HeaderMap::from_iter([(AUTHORIZATION, header)]))
+            .build();
+        Self::with(
+            server_url,
+            http.map_err(|error| invalid(error.to_string()))?,
+        )
+    }
+
+    fn with(server_url: &str, http: reqwest::Client) -> Result<Self, CallError> {
+        let server_url = server_url.trim_end_matches('/').to_owned();
+        let (marks, contact, clock) = (Arc::default(), Contact::default(), Clock::System);
+        Ok(Self {
+            http: Arc::new(RwLock::new(http)),
+            server_url,
+            marks,
+            contact,
+            clock,
+        })
+    }
+
+    /// Shows another certificate from now on; calls under way end under the former.
+    ///
+    /// # Errors
+    /// `Refused` when TLS cannot be set up with it.
+    pub fn show(&self, tls: rustls::ClientConfig) -> Result<(), CallError> {
+        let http = secured(tls)?;
+        *self.http.write().unwrap_or_else(PoisonError::into_inner) = http;
+        Ok(())
+    }
+
+    fn http(&self) -> reqwest::Client {
+        self.http
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// The first certificate, for a token.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn enrol(&self, enrol: &Enrol) -> Result<Issued, CallError> {
+        self.ask("enrol", enrol, CALL).await
+    }
+
+    /// Another certificate, for the one that is shown.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn renew(&self, renew: &Renew) -> Result<Issued, CallError> {
+        self.ask("certificate", renew, CALL).await
+    }
+
+    /// The same, remembering there what the server asks to be remembered.
+    pub fn remembering(self, marks: Marks) -> Self {
+        Self {
+            marks: Arc::new(marks),
+            ..self
+        }
+    }
+
+    /// The same, setting this clock by the server's.
+    pub fn setting(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// When the server was last heard.
+    pub fn contact(&self) -> Contact {
+        self.contact.clone()
+    }
+
+    /// The first call of a process: who we are, and the epoch that every later call carries.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn hello(&self, hello: &Hello) -> Result<Welcome, CallError> {
+        self.ask("hello", hello, CALL).await
+    }
+
+    /// Where the blob cache fetches from.
+    pub fn blob_source(&self) -> BlobSource {
+        BlobSource {
+            base_url: self.server_url.clone(),
+            client: self.http(),
+        }
+    }
+
+    async fn ask<Q: Serialize, A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Q,
+        within: Duration,
+    ) -> Result<A, CallError> {
+        let bytes = self.post(path, body, within).await?;
+        serde_json::from_slice(&bytes)
+            .map_err(|error| CallError::Garbled(format!("{path}: {error}")))
+    }
+
+    /// Each call has an id of its own, under which the server's log has it; an error names it.
+    async fn post<Q: Serialize>(
+        &self,
+        path: &str,
+        body: &Q,
+        within: Duration,
+    ) -> Result<Vec<u8>, CallError> {
+        let id = Uuid::now_v7().to_string();
+        self.send(&id, path, body, within)
+            .await
+            .map_err(|error| error.with_request_id(&id))
+    }
+
+    async fn send<Q: Serialize>(
+        &self,
+        id: &str,
+        path: &str,
+        body: &Q,
+        within: Duration,
+    ) -> Result<Vec<u8>, CallError> {
+        let url = format!("{}/agent/v1/{path}", self.server_url);
+        let mut request = self
+            .http()
+            .post(url)
+            .timeout(within)
+            .header(REQUEST, id)
+            .json(body);
+        if let Some(mark) = self.marks.latest() {
+            request = request.header(HEARD, mark);
+        }
+        if let Some(answered) = self.contact.served_at() {
+            request = request.header(ANSWERED_AT, answered);
+        }
+        request = request.header(CLOCK, self.clock.own().as_millisecond());
+        request = request.header(orders::ORDERS, orders::said());
+        let asked = Instant::now();
+        let answer = request.send().await.map_err(lost)?;
+        if let Some(mark) = answer
+            .headers()
+            .get(MARK)
+            .and_then(|value| value.to_str().ok())
+        {
+            self.marks.keep(mark);
+        }
+        let served_at = answer
+            .headers()
+            .get(SERVED_AT)
+            .and_then(|value| value.to_str().ok()?.parse().ok());
+        let prompt = asked.elapsed() < PROMPT;
+        let answer = accept(answer).await?;
+        let bytes = read_body(answer, ANSWER_BYTES).await?;
+        self.contact.heard(asked, served_at);
+        if let Some(time) = served_at
+            .filter(|_| prompt)
+            .and_then(|ms| Timestamp::from_millisecond(ms).ok())
+        {
+            self.clock.follow(time, TOLERANCE);
+        }
+        Ok(bytes)
+    }
+}
+
+fn parse(server_url: &str) -> Result<reqwest::Url, CallError> {
+    reqwest::Url::parse(server_url).map_err(|error| invalid(format!("{server_url:?}: {error}")))
+}
+
+fn builder() -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        .connect_timeout(CONNECT)
+        .redirect(reqwest::redirect::Policy::none())
+}
+
+fn secured(tls: rustls::ClientConfig) -> Result<reqwest::Client, CallError> {
+    let builder = builder()
+        .tls_backend_preconfigured(tls)
+        .https_only(true)
+        .http1_only();
+    builder.build().map_err(|error| invalid(error.to_string()))
+}

@@ -1,0 +1,113 @@
+//! Firmware and expectations of a stack against the facts that were observed on a node.
+
+use super::packages::Subject;
+use super::version::glob;
+use super::{Finding, Level};
+use crate::facts::Facts;
+use crate::stacks::StackSpec;
+use crate::stacks::language::FirmwareItem;
+
+pub(super) fn check_observed(subject: Subject<'_>) -> Vec<Finding> {
+    let Some(facts) = subject.facts else {
+        return Vec::new();
+    };
+    let stack = subject.stack;
+    let product = facts.smbios.product.as_deref().unwrap_or_default();
+    // Locked firmware is compared with the report of the BMC, which is more complete.
+    let locked = stack
+        .lock
+        .as_ref()
+        .is_some_and(|lock| !lock.firmware.is_empty());
+    let items = if locked {
+        &[]
+    } else {
+        stack.firmware.as_slice()
+    };
+    let fits = |item: &&FirmwareItem| {
+        item.product
+            .as_deref()
+            .is_none_or(|wanted| glob(wanted, product))
+    };
+    let firmware = items.iter().filter(fits);
+    let mut found: Vec<Finding> = firmware
+        .filter_map(|item| check_firmware(item, facts))
+        .collect();
+    found.extend(check_gpu_count(stack, facts));
+    found
+}
+
+fn check_firmware(item: &FirmwareItem, facts: &Facts) -> Option<Finding> {
+    let FirmwareItem {
+        component, version, ..
+    } = item;
+    let observed = (component == "bios")
+        .then_some(facts.smbios.bios_version.as_deref())
+        .flatten();
+    let (level, sentence) = match observed {
+        Some(observed) if observed == version => return None,
+        Some(observed) => (
+            Level::Note,
+            format!("the {component} is {observed}, wanted {version}"),
+        ),
+        None => (
+            Level::Unknown,
+            format!("the {component}'s firmware was not observed, wanted {version}"),
+        ),
+    };
+    Some(Finding {
+        rule: "firmware".into(),
+        level,
+        sentence,
+        source: item.source.clone(),
+        about: component.clone(),
+    })
+}
+
+/// Notes a wrong number of GPUs. Inspection and gates judge a lost GPU, and the stack may be the fix, so the level is a note.
+fn check_gpu_count(stack: &StackSpec, facts: &Facts) -> Option<Finding> {
+    let expected = stack.expects.gpus?;
+    let sentence = format!(
+        "{} GPUs are on the node's buses, the stack expects {expected}",
+        facts.gpus.len()
+    );
+    (u32::try_from(facts.gpus.len()) != Ok(expected))
+        .then(|| expectation(Level::Note, sentence, "gpus"))
+}
+
+fn expectation(level: Level, sentence: String, about: &str) -> Finding {
+    Finding {
+        rule: "expects".into(),
+        level,
+        sentence,
+        source: String::new(),
+        about: about.to_owned(),
+    }
+}
+
+/// The stack's expectations of the installed system against facts from `source`. Facts from a live image say nothing about the installed system.
+pub fn expectations(stack: &StackSpec, facts: &Facts, source: &str) -> Vec<Finding> {
+    let expects = &stack.expects;
+    if expects.kernel.is_none() && expects.drivers.is_empty() {
+        return Vec::new();
+    }
+    if source != "installed" {
+        let sentence =
+            "the installed system was not inspected since: `muster node inspect` does".to_owned();
+        return vec![expectation(Level::Unknown, sentence, "expects")];
+    }
+    let mut found = Vec::new();
+    let kernel = expects.kernel.as_ref();
+    if let Some(kernel) = kernel.filter(|kernel| **kernel != facts.kernel) {
+        let sentence = format!("kernel {} runs, the stack expects {kernel}", facts.kernel);
+        found.push(expectation(Level::Note, sentence, kernel));
+    }
+    for driver in &expects.drivers {
+        let mut devices = facts.pci.iter();
+        if !devices.any(|device| device.driver.as_ref() == Some(driver)) {
+            let sentence =
+                format!("no PCI function has the driver {driver}, which the stack expects");
+            found.push(expectation(Level::Note, sentence, driver));
+        }
+    }
+    found
+}

@@ -1,0 +1,173 @@
+//! A job: one unit of work on one node, leased to the agent.
+
+use std::net::Ipv4Addr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::clusters::SlurmCluster;
+use crate::ids::{JobId, NodeId, PermitId};
+use crate::stacks::ConvergePlan;
+use crate::values::{Digest, Mac};
+use crate::wire::adopt::Adopt;
+use crate::wire::bmc::{Power, RotateBmc};
+use crate::wire::firmware::SetFirmware;
+use crate::wire::login::{Login, UserKey};
+use crate::wire::node::{GatePlan, WipePlan, WriteImage};
+use crate::wire::pair::PairOrder;
+
+/// One unit of work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    pub id: JobId,
+    /// Fence against stale workers: only the latest attempt may commit.
+    pub attempt: i32,
+    pub node: NodeId,
+    pub node_name: String,
+    /// Assignment epoch of the node.
+    pub epoch: i64,
+    /// Seconds this job may take from now.
+    pub timeout_s: u64,
+    /// `once` acts that an earlier attempt started. The agent observes their effect and does not repeat them blindly.
+    pub acts: Vec<ActRecord>,
+    pub spec: JobSpec,
+}
+
+/// The work of a job, by kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum JobSpec {
+    /// Arm, power on (or reset) with a one-time PXE override, wait for the live image, log in, check identity. `once` inside.
+    BootLive(BootLive),
+    /// `muster-node inventory` in the live image or the installed OS.
+    Inventory {
+        login: Login,
+        /// Interfaces with a declared cable. In the live image, each interface gets the time in which a switch sends LLDP.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        cabled: Vec<String>,
+    },
+    /// Shut down through the OS if the OS is reachable, then by BMC, until the power is observed off. Observe, then act.
+    PowerOff {
+        power: Power,
+        login: Option<Login>,
+        permit: PermitId,
+    },
+    /// `muster-node run write-image`. Idempotent under its permit.
+    WriteImage { login: Login, plan: WriteImage },
+    /// Clear the override, reset into the installed OS, wait for its host key. `once` inside.
+    BootDisk {
+        power: Power,
+        /// The installed OS, with the host key recorded while its image was written.
+        login: Login,
+        /// The live session that wrote the image. Without a BMC, the agent reboots the node from there.
+        #[serde(default)]
+        live: Option<Login>,
+        permit: PermitId,
+    },
+    /// `muster-node run converge`. Idempotent.
+    Converge { login: Login, plan: ConvergePlan },
+    /// Reboot through the OS; wait for another boot id. `once` inside.
+    Reboot {
+        power: Power,
+        login: Login,
+        permit: PermitId,
+    },
+    /// `muster-node run gate`.
+    Gates { login: Login, plan: GatePlan },
+    /// Write the included files, reconfigure, wait until the controller's own view of the node is clean.
+    SlurmAdmit {
+        cluster: SlurmCluster,
+        /// The [`ClusterMembers`](super::members::ClusterMembers) of this revision and of every later revision contain the node.
+        revision: i64,
+        name: String,
+        login: Login,
+        /// For a member that returns without gates: lift only the drain with this reason. None: lift any drain of Muster.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lifts: Option<String>,
+    },
+    /// Drain with our reason, then wait until no job runs on the node.
+    SlurmDrain {
+        cluster: SlurmCluster,
+        name: String,
+        reason: String,
+    },
+    /// Write the included files without the node, reconfigure, observe that the node is gone.
+    SlurmRemove {
+        cluster: SlurmCluster,
+        /// The [`ClusterMembers`](super::members::ClusterMembers) of this revision and of every later revision do not contain the node.
+        revision: i64,
+        name: String,
+    },
+    /// `muster-node run wipe`.
+    Wipe { login: Login, plan: WipePlan },
+    /// Log in to a machine installed without Muster, check its host key, write the line that trusts our CA and the marker. Idempotent.
+    Adopt(Adopt),
+    /// Power on by BMC, until the power is observed on. A node that is on stays as it is. Observe, then act.
+    PowerOn { power: Power, permit: PermitId },
+    /// Power-cycle by BMC, regardless of the software on the node. `once` inside.
+    PowerCycle { power: Power, permit: PermitId },
+    /// Set a new password for the BMC. Idempotent: the agent first tests which password the BMC accepts.
+    RotateBmc(RotateBmc),
+    /// `muster-node pair serve` at one end and `pair ask` at the other, then in the other direction. Read-only: repeated after a crash.
+    Pair(Box<PairOrder>),
+    /// Read firmware and BIOS from the BMC; with a permit, also set the wanted values. `once` inside.
+    Firmware(SetFirmware),
+}
+
+impl JobSpec {
+    /// The kind's name, as stored and shown.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::BootLive(_) => "boot_live",
+            Self::Inventory { .. } => "inventory",
+            Self::PowerOff { .. } => "power_off",
+            Self::WriteImage { .. } => "write_image",
+            Self::BootDisk { .. } => "boot_disk",
+            Self::Converge { .. } => "converge",
+            Self::Reboot { .. } => "reboot",
+            Self::Gates { .. } => "gates",
+            Self::SlurmAdmit { .. } => "slurm_admit",
+            Self::SlurmDrain { .. } => "slurm_drain",
+            Self::SlurmRemove { .. } => "slurm_remove",
+            Self::Wipe { .. } => "wipe",
+            Self::Adopt(_) => "adopt",
+            Self::PowerOn { .. } => "power_on",
+            Self::PowerCycle { .. } => "power_cycle",
+            Self::RotateBmc(_) => "rotate_bmc",
+            Self::Pair(_) => "pair",
+            Self::Firmware(_) => "firmware",
+        }
+    }
+}
+
+/// An armed boot of the live image, for one node, one operation, one window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BootLive {
+    pub power: Power,
+    pub permit: PermitId,
+    /// Every MAC the node may boot from.
+    pub macs: Vec<Mac>,
+    pub address: Ipv4Addr,
+    /// 16 random bytes, hex; made by the server for this job, single use.
+    pub nonce: String,
+    pub kernel: Digest,
+    pub initrd: Digest,
+    pub user_key: UserKey,
+    /// Identity that the machine must have, where the identity is known.
+    pub expect_uuid: Option<String>,
+    pub expect_serial: Option<String>,
+}
+
+/// A `once` act whose start is committed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActRecord {
+    pub attempt: i32,
+    pub act: String,
+    pub before: String,
+    pub started_at: Timestamp,
+    /// Seconds since the start by the server's clock, because the clocks of server and agent can differ.
+    pub age_s: u64,
+}

@@ -1,0 +1,34 @@
+//! How the agent logs in to a node over SSH.
+
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::values::Secret;
+
+/// How to log in to a node whose host key is known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Login {
+    pub address: Ipv4Addr,
+    pub port: u16,
+    /// OpenSSH public-key line that the node must show.
+    pub host_key: String,
+    pub user_key: UserKey,
+}
+
+/// An ephemeral SSH user key and the certificate that the CA signed for this job.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserKey {
+    /// OpenSSH private key, PEM.
+    pub private_key: Secret,
+    /// OpenSSH certificate line.
+    pub certificate: String,
+}
+
+impl PartialEq for UserKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.certificate == other.certificate
+    }
+}

@@ -1,0 +1,82 @@
+//! How a job ended, and the result of a successful job.
+
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::facts::Facts;
+use crate::firmware::BmcInventory;
+use crate::gates::GateResult;
+use crate::stacks::ConvergeReport;
+use crate::values::Digest;
+use crate::wire::node::{Failure, ImageWritten, WipedDisk};
+use crate::wire::pair::PairWay;
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Outcome {
+    Succeeded {
+        result: JobResult,
+    },
+    Failed {
+        failure: Failure,
+    },
+    /// The job was cancelled by the server and stopped.
+    Cancelled,
+}
+
+/// The result of a successful job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum JobResult {
+    Live {
+        host_key: String,
+        boot_id: String,
+        address: Ipv4Addr,
+        bmc_certificate: Option<Digest>,
+        /// Firmware and BIOS as the BMC reports them during the boot; absent where the agent did not read them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        inventory: Option<Box<BmcInventory>>,
+    },
+    Facts {
+        facts: Box<Facts>,
+    },
+    PoweredOff,
+    PoweredOn,
+    /// The BMC accepts the new password, checked in a session of its own.
+    BmcRotated,
+    ImageWritten(ImageWritten),
+    /// The installed OS answers with its recorded host key.
+    Booted {
+        boot_id: String,
+    },
+    Converged(ConvergeReport),
+    Gated {
+        results: Vec<GateResult>,
+        fingerprint: Digest,
+    },
+    /// Both directions, beginning with the direction in which the first end was the client.
+    Paired {
+        ways: Vec<PairWay>,
+    },
+    Admitted {
+        view: String,
+    },
+    Drained,
+    Removed,
+    Wiped {
+        disks: Vec<WipedDisk>,
+    },
+    /// The machine accepts our certificate and shows this host key.
+    Adopted {
+        host_key: String,
+        boot_id: String,
+    },
+    /// Firmware and BIOS as the BMC reports them at the end.
+    Firmware {
+        inventory: Box<BmcInventory>,
+        /// The changes made, as sentences; empty when the BMC needed no change.
+        changed: Vec<String>,
+    },
+}

@@ -1,0 +1,179 @@
+//! Calls of a gate's tool: the arguments, the process, and the parsed answer.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt as _;
+use std::time::Duration;
+
+use muster_core::gates::{Evidence, Gate};
+use muster_core::wire::node::{Failure, GatePlan};
+
+use super::evidence::keep_output;
+use super::parsers::{self, Answer, Reading};
+use super::scratch::Scratch;
+use super::targets::Target;
+use crate::job::JobContext;
+use crate::tool::{self, Call, Finished, ToolError};
+
+/// Why a gate has no reading to compare with its criteria.
+pub(super) enum Stop {
+    /// The tool gave no usable answer.
+    Unknown(String),
+    /// The node lacks something that the gate needs: another run gives the same result.
+    Absent(String),
+    /// The tool did not end within the gate's time. A tool that hangs survived its kill signal.
+    TimedOut { hangs: bool },
+    /// The whole run is cancelled.
+    Cancelled,
+}
+
+/// The answer of a tool that ended by itself.
+pub(super) struct ToolAnswer<'a> {
+    pub(super) exit: i32,
+    pub(super) answer: &'a [u8],
+    pub(super) messages: &'a [u8],
+}
+
+/// The values of `${word}` in arguments.
+pub(super) fn collect_words(
+    plan: &GatePlan,
+    target: Option<&Target>,
+    scratch: Option<&Scratch>,
+) -> BTreeMap<String, String> {
+    let mut words = plan.variables.clone();
+    words.extend(scratch.map(|scratch| {
+        let path = scratch.path().to_string_lossy().into_owned();
+        ("scratch".to_owned(), path)
+    }));
+    words.extend(target.map(|target| ("each".to_owned(), target.word.clone())));
+    let gpus = plan.profile.gpus.as_ref();
+    words.extend(gpus.map(|gpus| ("gpus".to_owned(), gpus.count.to_string())));
+    words
+}
+
+/// Replaces each `${word}` by its value. A value is not expanded again, and never splits into two arguments.
+pub(super) fn expand_argument(
+    argument: &str,
+    words: &BTreeMap<String, String>,
+) -> Result<String, String> {
+    let mut pieces = argument.split("${");
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (word, rest) = piece
+            .split_once("}")
+            .ok_or_else(|| format!("{argument:?} has an open ${{"))?;
+        text.push_str(
+            words
+                .get(word)
+                .ok_or_else(|| format!("no variable {word} was given"))?,
+        );
+        text.push_str(rest);
+    }
+    Ok(text)
+}
+
+/// The gate's arguments with every `${word}` replaced.
+pub(super) fn expand_argv(
+    gate: &Gate,
+    words: &BTreeMap<String, String>,
+) -> Result<Vec<String>, Stop> {
+    let expand = |argument: &String| expand_argument(argument, words).map_err(Stop::Absent);
+    gate.argv.iter().map(expand).collect()
+}
+
+/// Runs the tool within the gate's time, and kills every process that the tool leaves behind.
+pub(super) fn run_tool(
+    gate: &Gate,
+    cx: &JobContext,
+    argv: &[String],
+) -> Result<Finished, ToolError> {
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let env: Vec<(&str, &str)> = gate
+        .env
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    tool::run(
+        cx,
+        &Call {
+            argv: &argv,
+            env: &env,
+            timeout: Some(Duration::from_secs(gate.timeout_s)),
+            kills_leftovers: true,
+            superseded: parsers::superseded(&gate.parser),
+            ..Call::default()
+        },
+    )
+}
+
+/// Why a tool without an answer stopped. The output until a timeout goes into the evidence.
+pub(super) fn classify_error(error: ToolError, gate: &Gate, evidence: &mut Evidence) -> Stop {
+    match error {
+        ToolError::Cancelled(_) => Stop::Cancelled,
+        ToolError::TimedOut {
+            after,
+            stdout,
+            stderr,
+            hangs,
+            ..
+        } => {
+            keep_output(evidence, None, &stdout, &stderr);
+            match after >= Duration::from_secs(gate.timeout_s) {
+                true => Stop::TimedOut { hangs },
+                // The job's deadline ended the tool early, which says nothing about the hardware.
+                false => Stop::Unknown(format!(
+                    "the job's deadline ended it after {} s",
+                    after.as_secs()
+                )),
+            }
+        }
+        missing @ ToolError::Missing(_) => Stop::Absent(Failure::from(missing).message),
+        other @ ToolError::Io(..) => Stop::Unknown(Failure::from(other).message),
+    }
+}
+
+/// Returns the exit status of a tool that ended by itself, closed its output and wrote no more than the parser reads.
+pub(super) fn check_exit(gate: &Gate, program: &str, finished: &Finished) -> Result<i32, Stop> {
+    let killed = || {
+        format!(
+            "{program} was killed by signal {}",
+            finished.status.signal().unwrap_or_default()
+        )
+    };
+    let exit = finished
+        .status
+        .code()
+        .ok_or_else(|| Stop::Unknown(killed()))?;
+    if finished.open {
+        return Err(Stop::Unknown(format!(
+            "{program} ended, and something that it left behind still holds its output open"
+        )));
+    }
+    let most = parsers::answer_max(&gate.parser);
+    match finished.truncated || finished.stdout.len() > most {
+        true => Err(Stop::Unknown(format!(
+            "{program} said more than {most} bytes"
+        ))),
+        false => Ok(exit),
+    }
+}
+
+/// Parses an answer by the gate's parser.
+pub(super) fn parse_answer(
+    gate: &Gate,
+    plan: &GatePlan,
+    tool: &ToolAnswer<'_>,
+    serial: Option<&str>,
+) -> Result<Reading, Stop> {
+    let exit = tool.exit;
+    let messages = String::from_utf8_lossy(tool.messages);
+    let reading = parsers::text(&gate.parser, tool.answer).and_then(|text| {
+        let answer = Answer {
+            exit,
+            text: &text,
+            messages: &messages,
+            serial,
+        };
+        parsers::parse_by(&gate.parser, &answer, plan.xid.as_ref())
+    });
+    reading.map_err(|why| Stop::Unknown(format!("{} ended with {exit}: {why}", gate.parser)))
+}

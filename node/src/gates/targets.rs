@@ -1,0 +1,50 @@
+//! The disks or mounts that a gate runs on, one run each.
+
+use muster_core::facts::{Disk, DiskTransport};
+use muster_core::gates::Each;
+use muster_core::stacks::ConvergePlan;
+
+use super::Bench;
+use super::call::Stop;
+
+/// A disk or mount that a gate runs on.
+pub(super) struct Target {
+    /// The value of `${each}`.
+    pub(super) word: String,
+    /// The entity of the results.
+    pub(super) entity: String,
+}
+
+/// Lists the targets of a gate in their order.
+pub(super) fn list_targets(each: Each, bench: &Bench<'_>) -> Result<Vec<Target>, Stop> {
+    let disk = |disk: &Disk| {
+        let serial = disk
+            .serial
+            .clone()
+            .ok_or_else(|| Stop::Unknown(format!("disk {} has no serial", disk.name)))?;
+        Ok(Target {
+            word: format!("/dev/{}", disk.name),
+            entity: serial,
+        })
+    };
+    let disks = bench.facts.disks.iter();
+    let of = |transport| {
+        disks
+            .clone()
+            .filter(move |disk| disk.transport == transport)
+    };
+    match each {
+        Each::Disks => disks.clone().map(disk).collect(),
+        Each::NvmeDisks => of(DiskTransport::Nvme).map(disk).collect(),
+        Each::SataDisks => of(DiskTransport::Sata).map(disk).collect(),
+        Each::Mounts => {
+            let mounts = bench.plan.stack.iter().flat_map(ConvergePlan::mounts);
+            Ok(mounts
+                .map(|(_, place)| Target {
+                    word: place.clone(),
+                    entity: place,
+                })
+                .collect())
+        }
+    }
+}
