@@ -316,7 +316,9 @@ fn pages(_: &Server, objects: &Objects) -> Vec<Call> {
     let text = std::fs::read_to_string(sources).unwrap();
     let mut calls = Vec::new();
     let mut named = BTreeSet::new();
-    for part in text.split(".route(\"").skip(1) {
+    // rustfmt may put the path of a long route on a line of its own.
+    for part in text.split(".route(").skip(1) {
+        let part = part.trim_start().strip_prefix('"').unwrap();
         let (route, call) = part.split_once('"').unwrap();
         let row = PAGES.iter().find(|(_, _, routes)| routes.contains(&route));
         let (roles, reach, _) =

@@ -37,7 +37,7 @@ pub(super) struct ReleaseQuery {
     erase_now: bool,
 }
 
-/// What a release does with the disks.
+/// The treatment of the disks by a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disks {
     /// The disks stay readable for the pool's undo window, in which the release can be undone.
@@ -123,7 +123,7 @@ enum Requested {
     NeedsApproval(PendingApproval),
 }
 
-/// What a request to release has to do, by the state of the claim.
+/// The next step of a requested release, by the state of the claim.
 #[derive(Clone, Copy)]
 enum Step {
     /// The claim is bound: begin the release.
@@ -187,7 +187,7 @@ async fn request(
     Ok(Requested::Begun(operation))
 }
 
-/// What a release would do.
+/// The effect of a planned release.
 #[derive(Clone, Debug)]
 pub(in crate::http) struct ReleasePlan {
     /// The releases that each limit still allows, before this release.
@@ -199,7 +199,7 @@ pub(in crate::http) struct ReleasePlan {
 /// Releases inside a transaction that the caller rolls back. Returns `None` where the claim is not bound.
 ///
 /// # Errors
-/// What refuses the release, as [`delete_claim`] answers.
+/// The refusals of the release, as [`delete_claim`] answers.
 pub(in crate::http) async fn plan(
     app: &App,
     conn: &mut PgConnection,

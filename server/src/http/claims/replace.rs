@@ -105,10 +105,10 @@ pub async fn replace(
     .await
 }
 
-/// What a replacement would do, for a page: the transaction is rolled back.
+/// The plan of a replacement, for a page. The transaction is rolled back.
 ///
 /// # Errors
-/// What refuses the replacement, as [`replace_claim`] answers. Where a second person must approve, the plan says so.
+/// The refusals of the replacement, as [`replace_claim`] answers. Where a second person must approve, the plan says so.
 pub async fn plan(
     app: &App,
     actor: &Actor,

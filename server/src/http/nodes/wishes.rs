@@ -177,7 +177,7 @@ async fn find_suite(
         .ok_or_else(|| wrong("not_found", format!("There is no suite called {key:?}.")))
 }
 
-/// What of a node decides whether an action is allowed.
+/// The facts of a node that decide whether an action is allowed.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestContext<'text> {
     pub state: NodeState,

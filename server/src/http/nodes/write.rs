@@ -148,7 +148,7 @@ pub(in crate::http) struct Written {
     pub change: Change,
 }
 
-/// What a write did to the node.
+/// The effect of a write on the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) enum Change {
     /// The node was as requested already.

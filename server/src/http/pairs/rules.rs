@@ -231,7 +231,7 @@ mod tests {
             chosen.left[0].2,
             "it is at site s1, and this run measures s2"
         );
-        // Those that are not idle make no site the larger one.
+        // Nodes that are not idle do not count for the size of a site.
         for one in &mut all[2..6] {
             one.busy = true;
         }

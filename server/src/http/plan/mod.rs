@@ -183,7 +183,7 @@ fn parts(labels: &Value, annotations: &Value, spec: &Value) -> Value {
     json!({ "labels": labels, "annotations": annotations, "spec": spec })
 }
 
-/// What a write would do to an object.
+/// The effect of a write on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Created,

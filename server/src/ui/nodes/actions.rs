@@ -188,7 +188,7 @@ fn title(wish: Wish) -> &'static str {
     }
 }
 
-/// What an action does, for the person who is about to request it.
+/// The effect of an action, in words for the person who requests the action.
 fn describe(wish: Wish) -> &'static str {
     match wish {
         Wish::Accept => "Inspect this machine and make it available.",
