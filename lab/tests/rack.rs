@@ -1,5 +1,7 @@
 //! A whole rack for real: namespace, taps, QEMU, firmware, and a BMC over TLS. Needs root and the QEMU packages.
 
+#![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;

@@ -450,7 +450,7 @@ async fn of_two_agents_one_acts_and_the_other_takes_over_when_it_is_not_heard() 
     };
     assert!(matches!(
         world.machine("n1", |machine| machine.run(&old)),
-        machine::Heard::Stale
+        machine::node_program::Heard::Stale
     ));
     world.settle().await;
     assert_eq!(world.state("n1").await, "in_service");

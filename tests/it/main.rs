@@ -1,5 +1,6 @@
 //! One integration binary, a file per resource.
 
+#![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod access; // Who may do what

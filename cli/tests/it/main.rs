@@ -1,4 +1,6 @@
 //! The program as people run it: against a real server on a private Postgres, on this host, in a terminal and in a pipe.
+
+#![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod claims; // Claims, from the first word to the last

@@ -1,5 +1,7 @@
 //! Every refusal, and what is rendered.
 
+#![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

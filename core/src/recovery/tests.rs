@@ -1,5 +1,7 @@
 //! The bounds hold whatever fails, and when.
 
+#![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
+
 use proptest::prelude::*;
 
 use super::*;

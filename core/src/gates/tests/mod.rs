@@ -1,5 +1,7 @@
 //! Verdicts on measured, missing and wrong values; suites that lint refuses.
 
+#![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
+
 use proptest::prelude::*;
 
 mod judging; // What verdicts count for

@@ -1,5 +1,7 @@
 //! The table in the docs: what may follow what, as data, and what leads there, found by asking [`decide`] in every situation.
 
+#![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;

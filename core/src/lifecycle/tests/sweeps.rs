@@ -1,5 +1,7 @@
 //! What a sweep leads to, what comes before it, and whom it leaves alone.
 
+#![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
+
 use super::faults::{moved, result, silent, suite};
 use super::*;
 use crate::gates::Verdict;

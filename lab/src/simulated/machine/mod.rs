@@ -1,7 +1,7 @@
 //! A machine that keeps state: power, what runs, disks with what is on them, and a log of everything that was done to it. The log is the
 //! oracle: what it does not hold did not happen.
 
-pub(super) mod node_program; // muster-node on the machine
+pub mod node_program; // muster-node on the machine
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};

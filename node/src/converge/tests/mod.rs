@@ -1,6 +1,8 @@
 //! Converging a real Debian: a minimal tree entered by chroot, real apt and dpkg, a real bundle over HTTP, packages built here. systemd is the one
 //! thing a chroot has not; a small program that keeps units' states in files stands in for it.
 
+#![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
+
 mod bundle; // A flat repository of tiny packages, served over HTTP
 mod pins; // A five-package tuple against everybody who would move it
 mod reboots; // Drivers and kernels that change under what runs

@@ -1,6 +1,8 @@
 //! Where a parser's decisions turn: the largest answer that is taken and the next one, both halves of each condition, and sums of more than one number.
 //! A run of mutants (CONTRIBUTING.md) found what the recordings alone do not hold.
 
+#![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
+
 use super::recordings::fixture;
 use crate::gates::parsers::{Answer, Reading, parse};
 

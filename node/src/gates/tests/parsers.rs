@@ -1,5 +1,7 @@
 //! Each parser on its recordings: the numbers a person would read there; then the same text broken in every way.
 
+#![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
+
 use muster_core::gates::{Limit, Parser, Reference, Verdict, assess};
 use proptest::prelude::*;
 

@@ -1,5 +1,7 @@
 //! What each recording reads as, exactly: `fixtures/read/` holds every value; `GOLDEN=write` writes it for review. Recordings that are no answer say why.
 
+#![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
+
 use std::path::PathBuf;
 
 use muster_core::gates::{Limit, Parser, Sample};

@@ -1,5 +1,7 @@
 //! The runner with real programs and real processes.
 
+#![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
+
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 

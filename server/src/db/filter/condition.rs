@@ -123,7 +123,9 @@ fn push_condition(
 /// A column that refers to a node. An id needs no lookup.
 fn push_node(query: &mut QueryBuilder<Postgres>, column: &'static str, term: &Term) {
     match term.value.parse::<Uuid>() {
-        Ok(id) if term.op == Op::Equal => drop(query.push(column).push(" = ").push_bind(id)),
+        Ok(id) if term.op == Op::Equal => {
+            query.push(column).push(" = ").push_bind(id);
+        }
         _ => push_membership(query, column, term.op, |query| {
             query.push("(SELECT id FROM nodes WHERE name");
             push_comparison(query, affirmative(term.op), &term.value);

@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use muster_core::values::Digest;
 use sqlx::{Connection as _, Executor as _, PgConnection};
@@ -43,6 +43,8 @@ rm -rf "$dir""#;
 pub(super) struct Shared {
     pub(super) socket_dir: PathBuf,
     _users: File,
+    /// Of the process that started the server.
+    _keeper: Option<Child>,
 }
 
 /// Joins the users of the server, which this process starts where none answers. `template` is the stopped cluster to copy.
@@ -59,16 +61,20 @@ pub(super) fn join(template: &Path) -> Shared {
         .build()
         .unwrap();
     let running = running.filter(|dir| runtime.block_on(connect(dir, "postgres")).is_ok());
-    let socket_dir = running.unwrap_or_else(|| {
-        let dir = start(template, &place.with_extension("users"));
-        std::fs::write(&current, dir.to_str().unwrap()).unwrap();
-        dir
-    });
+    let (socket_dir, keeper) = match running {
+        Some(dir) => (dir, None),
+        None => {
+            let (dir, keeper) = start(template, &place.with_extension("users"));
+            std::fs::write(&current, dir.to_str().unwrap()).unwrap();
+            (dir, Some(keeper))
+        }
+    };
     drop(starting);
     runtime.block_on(drop_abandoned(&socket_dir));
     Shared {
         socket_dir,
         _users: users,
+        _keeper: keeper,
     }
 }
 
@@ -94,7 +100,7 @@ fn folder() -> PathBuf {
     }
 }
 
-fn start(template: &Path, users: &Path) -> PathBuf {
+fn start(template: &Path, users: &Path) -> (PathBuf, Child) {
     let dir = tempfile::Builder::new()
         .prefix("muster-pg-")
         .tempdir_in(folder())
@@ -110,7 +116,7 @@ fn start(template: &Path, users: &Path) -> PathBuf {
     }
     let log = File::create(dir.join("postgres.log")).unwrap();
     // A session of its own: a test that runs out of time is ended with its process group.
-    Command::new("setsid")
+    let keeper = Command::new("setsid")
         .args(["sh", "-c", KEEPER, "keeper"])
         .args([&dir, users])
         .args(server)
@@ -121,7 +127,7 @@ fn start(template: &Path, users: &Path) -> PathBuf {
         .spawn()
         .unwrap();
     wait_for_answer(&dir, "postgres");
-    dir
+    (dir, keeper)
 }
 
 /// Drops the databases of processes that are gone, and those of an earlier process with this pid.

@@ -1,5 +1,7 @@
 //! The view's parser on recorded text; the whole against a real controller.
 
+#![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
+
 mod private; // A Slurm of the test's own
 
 use std::net::Ipv4Addr;

@@ -1,5 +1,7 @@
 //! The clients of shared file systems: their modules, their kernel, their parts.
 
+#![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
+
 use serde_json::json;
 
 use super::Tuple;

@@ -288,6 +288,8 @@ fn any(message: &str, signs: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::too_many_lines, reason = "a table reads in one piece")]
+
     use super::of;
 
     #[test]
