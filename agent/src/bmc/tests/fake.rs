@@ -410,7 +410,6 @@ fn reply_to_reader(path: &str) -> Response<Body> {
             {"Id": "1", "Created": "2026-01-01T00:00:00Z", "Severity": "OK", "Message": "Power on"}]}),
         "/redfish/v1/Chassis/1/Thermal" => json!({
             "Temperatures": [{"Name": "Inlet", "ReadingCelsius": 24.5, "Status": {"Health": "OK"}}, {"Name": "Absent", "ReadingCelsius": null}],
-            
             "Fans": [{"Name": "Fan 1", "Reading": 9000, "ReadingUnits": "RPM"},
                 {"Name": "Fan 2", "Reading": 0, "ReadingUnits": "RPM", "Status": {"Health": "Critical"}}]}),
         "/redfish/v1/AccountService" => {
