@@ -23,6 +23,7 @@ pub mod idempotency; // The same request again has the same effect once
 pub mod kinds; // What each declared kind adds
 pub mod limits; // How many requests a caller may send
 pub mod links; // Where each write leads
+pub mod listener; // Accepts connections, within bounds
 pub mod nodes; // Registration, actions, facts, history
 pub mod openapi; // The description of the contract
 pub mod operations; // What was asked for, and how it stands
@@ -31,6 +32,7 @@ pub mod pairs; // Nodes of a pool, measured against each other
 pub mod plan; // What a set of objects would do
 pub mod preconditions; // If-Match and If-None-Match
 pub mod request_id; // One id per request
+pub mod source; // Where a connection or a request comes from
 pub mod standing; // What an operation waits for, and what came of it
 pub mod taken; // Whose a key is that is taken
 pub mod tokens; // Tokens of machines
