@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::answer::Answer;
 use super::claims::release::Disks;
 use super::claims::{release, replace};
+use super::document;
 use super::extract::{Path, Query};
 use super::idempotency::IdempotencyKey;
 use super::nodes::erasures;
@@ -422,7 +423,7 @@ pub(super) async fn pool_of(conn: &mut PgConnection, pool: ObjectId) -> Result<P
     let row = db::objects::find_by_id(conn, pool).await?;
     let row =
         row.ok_or_else(|| Error::internal(anyhow::anyhow!("the pool {pool} of a claim is gone")))?;
-    serde_json::from_value(row.spec).map_err(Error::internal)
+    document::stored(&row)
 }
 
 /// What a request of a claim is for.

@@ -23,6 +23,7 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::answer::Answer;
+use super::document;
 use super::extract::{Json, Path};
 use super::idempotency::IdempotencyKey;
 use super::writing::{self, Effect};
@@ -222,7 +223,7 @@ async fn suite_of(conn: &mut PgConnection, name: &str) -> Result<Suite, Error> {
     let row = db::objects::find_for_reference(conn, "suite", name).await?;
     let row =
         row.ok_or_else(|| wrong("not_found", format!("There is no suite called {name:?}.")))?;
-    let mut suite: Suite = serde_json::from_value(row.spec).map_err(Error::internal)?;
+    let mut suite: Suite = document::stored(&row)?;
     suite.gates.retain(|gate| gate.peer.is_some());
     if suite.gates.is_empty() {
         return Err(wrong(

@@ -71,7 +71,7 @@ pub async fn standing(
     conn: &mut PgConnection,
     pool: &ObjectRow,
 ) -> Result<Option<PoolReplicas>, Error> {
-    let spec: PoolSpec = document::typed(&pool.spec)?;
+    let spec: PoolSpec = document::stored(pool)?;
     let Some(wanted) = spec.replicas else {
         return Ok(None);
     };
@@ -126,7 +126,7 @@ pub(in crate::http) async fn next_nodes(
 }
 
 fn wanted(pool: &ObjectRow) -> Result<i64, Error> {
-    Ok(document::typed::<PoolSpec>(&pool.spec)?
+    Ok(document::stored::<PoolSpec>(pool)?
         .replicas
         .map_or(0, i64::from))
 }

@@ -15,10 +15,11 @@ use crate::db;
 use crate::db::nodes::LockedNode;
 use crate::error::Error;
 use crate::http::answer::Answer;
+use crate::http::document::{self, Document};
+use crate::http::dry_run;
 use crate::http::extract::{Json, Path};
 use crate::http::idempotency::IdempotencyKey;
 use crate::http::writing::{self, Effect};
-use crate::http::{document, dry_run};
 
 /// Whether to do it or to tell what it would do.
 #[derive(Clone, Copy, Debug)]
@@ -133,9 +134,9 @@ pub(super) async fn move_node(
             });
         }
         refuse(&blockers)?;
-        let draft = document::typed(&raw)?;
+        let document = Document::read(raw)?;
         let id = node.id.to_string();
-        write::write(&app, conn, &actor, (&id, Some(node.clone())), draft, raw).await?;
+        write::write(&app, conn, &actor, &id, Some(node.clone()), document).await?;
         done(
             conn,
             &app,

@@ -1,5 +1,8 @@
 //! Registering, changing and unregistering nodes.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
@@ -8,7 +11,7 @@ use muster_api::object::Draft;
 use muster_api::problem::Problem;
 use muster_core::ids::NodeId;
 use muster_core::lifecycle::state::{State as NodeState, Wish};
-use muster_core::values::{InvalidValue, Name};
+use muster_core::values::{InvalidValue, Mac, Name};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
@@ -23,9 +26,10 @@ use crate::db::objects::ObjectRow;
 use crate::error::{Error, Fault};
 use crate::http::answer::Answer;
 use crate::http::declared::{fault, label_faults};
-use crate::http::extract::{Body, Document, Path};
+use crate::http::document::{self, Document};
+use crate::http::extract::{Body, Path};
 use crate::http::preconditions::Preconditions;
-use crate::http::{document, writing};
+use crate::http::writing;
 
 /// Longest user name of IPMI 2.0 (section 22.28).
 const IPMI_USER_BYTES: usize = 16;
@@ -44,12 +48,12 @@ pub(super) async fn put_node(
     actor: Actor,
     Path(key): Path<String>,
     preconditions: Preconditions,
-    Document { typed: draft, raw }: Document<Draft<NodeSpec>>,
+    document: Document<Draft<NodeSpec>>,
 ) -> Result<Answer, Error> {
     writing::write(&app, &actor, async |conn| {
         let current = db::nodes::find_for_update(conn, &key).await?;
         preconditions.allow_write(current.as_ref().map(|node| node.generation))?;
-        write(&app, conn, &actor, (&key, current), draft, raw).await
+        write(&app, conn, &actor, &key, current, document).await
     })
     .await
 }
@@ -73,8 +77,8 @@ pub(super) async fn patch_node(
         preconditions.allow_write(Some(current.generation))?;
         let mut raw = json!({ "labels": current.labels, "annotations": current.annotations, "spec": current.spec });
         document::merge(&mut raw, &patch);
-        let draft = document::typed(&raw)?;
-        write(&app, conn, &actor, (&key, Some(current)), draft, raw).await
+        let document = Document::read(raw)?;
+        write(&app, conn, &actor, &key, Some(current), document).await
     })
     .await
 }
@@ -144,11 +148,12 @@ pub(in crate::http) async fn write(
     app: &App,
     conn: &mut PgConnection,
     actor: &Actor,
-    (key, current): (&str, Option<LockedNode>),
-    draft: Draft<NodeSpec>,
-    mut raw: Value,
+    key: &str,
+    current: Option<LockedNode>,
+    document: Document<Draft<NodeSpec>>,
 ) -> Result<Answer, Error> {
     let now = app.clock.now();
+    let (draft, mut raw) = document.into_parts();
     let spec_as_written = raw.get_mut("spec").map(Value::take).unwrap_or_default();
     if let Some(node) = &current
         && node.spec == spec_as_written
@@ -162,7 +167,7 @@ pub(in crate::http) async fn write(
     let (content, macs) = resolve(conn, draft, spec_as_written).await?;
     let (name, status) = match &current {
         Some(node) => {
-            allow_change(node, &content)?;
+            allow_change(conn, node, &content, &macs).await?;
             if node.protected && !content.protected {
                 // Whoever may write nodes by the hundred cannot lift by mistake what keeps one from them.
                 actor
@@ -234,18 +239,42 @@ pub(in crate::http) async fn write(
 }
 
 /// What must not change under a claim: the OS on the node was written for it.
-fn allow_change(node: &LockedNode, content: &Content) -> Result<(), Error> {
-    let moved = |member: &str| node.spec.get(member) != content.spec.get(member);
-    match node.claimed && ["site", "macs", "profile"].into_iter().any(moved) {
-        true => {
-            let detail = format!(
-                "{} is claimed: its site, MACs, addresses and profile stay until it is released.",
-                node.name
-            );
-            Err(Error::conflict("node_claimed", detail))
-        }
-        false => Ok(()),
+async fn allow_change(
+    conn: &mut PgConnection,
+    node: &LockedNode,
+    content: &Content,
+    macs: &[MacRow],
+) -> Result<(), Error> {
+    if !node.claimed || keeps_place(conn, node, content, macs).await? {
+        return Ok(());
     }
+    let detail = format!(
+        "{} is claimed: its site, MACs, addresses and profile stay until it is released.",
+        node.name
+    );
+    Err(Error::conflict("node_claimed", detail))
+}
+
+/// Whether site, MACs, addresses and profile stay. A stored spec that cannot be read says nothing of them: the node's own rows are compared.
+async fn keeps_place(
+    conn: &mut PgConnection,
+    node: &LockedNode,
+    content: &Content,
+    macs: &[MacRow],
+) -> Result<bool, Error> {
+    let fixed = |spec: &Value| {
+        let spec: NodeSpec = document::stored_spec(spec).ok()?;
+        Some((spec.site, spec.macs, spec.profile))
+    };
+    if let Some(was) = fixed(&node.spec) {
+        return Ok(fixed(&content.spec) == Some(was));
+    }
+    let had = db::nodes::list_addresses(conn, &[node.id]).await?;
+    let had: BTreeMap<Mac, Option<IpAddr>> =
+        had.into_iter().map(|row| (row.mac, row.address)).collect();
+    let leased = |row: &MacRow| (row.mac, row.lease.map(|(_, address)| address.into()));
+    let has = macs.iter().map(leased).collect();
+    Ok(node.site_id == content.site && node.profile_id == content.profile && had == has)
 }
 
 /// Finds what the spec names and reserves the addresses; everything wrong is told at once.

@@ -34,9 +34,11 @@ use utoipa_axum::routes;
 
 use self::reach::Reach;
 use super::answer::Answer;
+use super::claims::change::Content;
 use super::declared::{self, Declared};
+use super::document::Document;
 use super::extract::Json;
-use super::{claims, document, nodes, taken, writing};
+use super::{claims, nodes, taken, writing};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
@@ -200,23 +202,23 @@ async fn plan_declared<K: Declared>(
             )
             .await?;
     }
-    let was = before
-        .as_ref()
-        .map(|row| parts(&json!(row.labels), &json!(row.annotations), &row.spec));
     let (generation, spec) = (
         before.as_ref().map(|row| row.generation),
-        before.as_ref().map(|row| row.spec.clone()),
+        before
+            .as_ref()
+            .map(|row| declared::read::shown::<K>(row.spec.clone())),
     );
+    let was = before.as_ref().zip(spec.as_ref());
+    let was = was.map(|(row, spec)| parts(&json!(row.labels), &json!(row.annotations), spec));
     let raw = parts(
         &json!(object.labels),
         &json!(object.annotations),
         &object.spec,
     );
-    let draft: Draft<K> = document::typed(&raw)?;
+    let document = Document::<Draft<K>>::read(raw)?;
     // Before it is written: what a pool names may be what it named.
     let reach = Reach::of(conn, K::KIND, spec.as_ref(), &object.spec).await?;
-    let answer =
-        declared::write::write(app, conn, actor, (&object.name, before), draft, raw).await?;
+    let answer = declared::write::write(app, conn, actor, &object.name, before, document).await?;
     let written = &answer.body;
     let is = parts(
         &written["labels"],
@@ -277,10 +279,9 @@ async fn plan_node(
         &json!(object.annotations),
         &object.spec,
     );
-    let draft: Draft<NodeSpec> = document::typed(&raw)?;
-    let accepted = draft.spec.accept;
-    let answer =
-        nodes::write::write(app, conn, actor, (&object.name, before), draft, raw.clone()).await?;
+    let document = Document::<Draft<NodeSpec>>::read(raw.clone())?;
+    let accepted = document.typed().spec.accept;
+    let answer = nodes::write::write(app, conn, actor, &object.name, before, document).await?;
     let differences = diff::of(was.as_ref(), &raw);
     let relabelled = differences
         .iter()
@@ -314,8 +315,7 @@ async fn plan_claim(
     object: &Desired,
 ) -> Result<PlannedObject, Error> {
     actor.need_somewhere("claim.create")?;
-    let raw = json!({ "spec": object.spec });
-    let spec: ClaimSpec = document::typed::<Draft<ClaimSpec>>(&raw)?.spec;
+    let content = Document::<Content>::read(json!({ "spec": object.spec }))?;
     if let Some(row) = db::claims::find(conn, &object.name).await? {
         // Under the name that was sent: the id would tell of one that lies elsewhere.
         actor
@@ -342,7 +342,7 @@ async fn plan_claim(
             )
             .await?;
         let (_, claim) = claims::release::locked(conn, &row.id.to_string()).await?;
-        let changed = claims::change::change(conn, app, actor, &claim, raw).await?;
+        let changed = claims::change::change(conn, app, actor, &claim, content).await?;
         let differences = diff::of(
             Some(&json!({ "spec": claim.spec })),
             &json!({ "spec": object.spec }),
@@ -353,18 +353,10 @@ async fn plan_claim(
         Error::invalid("/name", "invalid_name", error.why)
     };
     let name: Name = object.name.parse().map_err(wrong)?;
-    let pool = spec.pool.clone();
-    let answer = claims::create::create(
-        conn,
-        app,
-        actor,
-        &CreateClaim {
-            name: Some(name),
-            spec,
-        },
-        raw,
-    )
-    .await?;
+    let claim = json!({ "name": name, "spec": object.spec });
+    let claim = Document::<CreateClaim>::read(claim)?;
+    let pool = claim.typed().spec.pool.clone();
+    let answer = claims::create::create(conn, app, actor, claim).await?;
     let node = answer.body["status"]["node"]
         .as_str()
         .unwrap_or_default()
