@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::problem::Fault;
+
 /// Labels or annotations.
 pub type Labels = BTreeMap<String, String>;
 
@@ -24,6 +26,10 @@ pub struct Object<Spec, Status = NoStatus> {
     pub annotations: BTreeMap<String, String>,
     /// As the client wrote it, value for value.
     pub spec: Spec,
+    /// What is wrong with the stored spec: an older version took a spec that this one refuses. `PUT` of a right spec repairs the object. Absent when
+    /// the spec is right. `null` is shown in place of a wrong spec that holds a secret.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spec_faults: Vec<Fault>,
     pub status: Status,
     /// Counts changes of labels, annotations and spec. The ETag is `"<generation>"`.
     pub generation: i64,

@@ -218,6 +218,8 @@ pub(crate) fn from_json(of: &Type, json: &Json) -> Value {
         (Type::Bool, Json::Bool(value)) => Value::from(*value),
         (Type::Number, Json::Number(number)) => from_number(number),
         (Type::Text | Type::NumberOrText, Json::String(text)) => Value::from(text.as_str()),
+        // The stored spec has another shape than its description. Absent here, it is written again by the next apply.
+        (Type::Object(_) | Type::Map(_) | Type::List(_), _) => Value::Nil,
         (_, json) => Value::from(json.to_string()),
     }
 }
@@ -271,6 +273,16 @@ mod tests {
             to_json(&Type::Number, &Value::from(u64::MAX)),
             Some(json!(u64::MAX))
         );
+    }
+
+    #[test]
+    fn a_value_of_another_shape_is_absent() {
+        let spec = schema("ClaimSpec");
+        for wrong in [json!(null), json!([]), json!(["gpu"]), json!("gpu")] {
+            assert_eq!(from_json(&spec, &wrong), Value::Nil, "{wrong}");
+        }
+        let value = from_json(&spec, &json!({ "pool": "gpu", "selector": ["a"] }));
+        assert_eq!(to_json(&spec, &value), Some(json!({ "pool": "gpu" })));
     }
 
     #[test]

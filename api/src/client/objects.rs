@@ -43,6 +43,18 @@ impl Client {
             .await
     }
 
+    /// One object by name or id, whatever its spec: an older version may have stored the spec wrongly.
+    ///
+    /// # Errors
+    /// 404 when there is none; see [`ClientError`].
+    pub async fn get_with_any_spec<K: Kind>(
+        &self,
+        name: &str,
+    ) -> Result<Object<Value, K::Status>, ClientError> {
+        self.fetch(self.request(Method::GET, &[K::COLLECTION, name]))
+            .await
+    }
+
     /// One page: `limit`, `page_token`, `filter`.
     ///
     /// # Errors

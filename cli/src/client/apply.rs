@@ -55,7 +55,7 @@ pub(super) async fn run(session: &Session, args: ApplyArgs) -> anyhow::Result<()
                 documents.extend(parse(&text).with_context(|| file.display().to_string())?)
             }
             Held::Toml { members, stem } => {
-                let document = serde_json::from_value(files::document(members, stem)?);
+                let document = document(files::document(members, stem)?);
                 documents.push(document.with_context(|| file.display().to_string())?);
             }
         }
@@ -154,6 +154,15 @@ async fn planned(session: &Session, ordered: &[(usize, Document)]) -> anyhow::Re
     Ok(session.client.plan(&MakePlan { objects }).await?)
 }
 
+/// A document is an object: serde alone would also read a list of its values.
+fn document(value: Value) -> anyhow::Result<Document> {
+    anyhow::ensure!(
+        value.is_object(),
+        "a document is an object with kind, name and spec"
+    );
+    Ok(serde_json::from_value(value)?)
+}
+
 /// YAML is a superset of JSON: one reader serves both.
 fn parse(text: &str) -> anyhow::Result<Vec<Document>> {
     let mut documents = Vec::new();
@@ -163,14 +172,12 @@ fn parse(text: &str) -> anyhow::Result<Vec<Document>> {
             Value::Null => {}
             Value::Array(items) => {
                 for item in items {
-                    documents.push(
-                        serde_json::from_value(item)
-                            .with_context(|| format!("document {}", at + 1))?,
-                    );
+                    documents.push(document(item).with_context(|| format!("document {}", at + 1))?);
                 }
             }
-            one => documents
-                .push(serde_json::from_value(one).with_context(|| format!("document {}", at + 1))?),
+            one => {
+                documents.push(document(one).with_context(|| format!("document {}", at + 1))?);
+            }
         }
     }
     Ok(documents)
@@ -271,5 +278,13 @@ mod tests {
         );
         assert!(parse("kind: site\nname: lab\ncolour: red\nspec: {}").is_err());
         assert!(parse("kind: [").is_err());
+        for list in [
+            "[[rack, r1, {}, {}, {}]]",
+            "- - rack\n  - r1\n  - {}\n  - {}\n  - {}",
+            "rack",
+        ] {
+            let refused = parse(list).unwrap_err();
+            assert!(format!("{refused:#}").contains("is an object"), "{list}");
+        }
     }
 }

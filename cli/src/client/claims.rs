@@ -224,7 +224,8 @@ async fn create_each(
 }
 
 async fn release(session: &Session, args: &ReleaseArgs) -> anyhow::Result<()> {
-    let claim = session.client.get::<ClaimSpec>(&args.claim).await?;
+    let claim = &args.claim;
+    let claim = session.client.get_with_any_spec::<ClaimSpec>(claim).await?;
     if args.plan {
         let (name, erase_now) = (claim.id.to_string(), args.erase_now);
         return plans::tell(
@@ -247,7 +248,8 @@ async fn release(session: &Session, args: &ReleaseArgs) -> anyhow::Result<()> {
     if !asking::agreed(
         &format!(
             "Release {} from {}?{erased}",
-            claim.status.node, claim.spec.pool
+            claim.status.node,
+            claim.spec["pool"].as_str().unwrap_or("its pool")
         ),
         args.yes,
     )? {
@@ -269,7 +271,7 @@ async fn release(session: &Session, args: &ReleaseArgs) -> anyhow::Result<()> {
     };
     let kept = session
         .client
-        .get::<ClaimSpec>(&claim.id.to_string())
+        .get_with_any_spec::<ClaimSpec>(&claim.id.to_string())
         .await?
         .status
         .undo_until;
@@ -314,7 +316,8 @@ async fn replace(session: &Session, args: &ReplaceArgs) -> anyhow::Result<()> {
     if args.plan {
         return plans::show(session, &plan().await?);
     }
-    let claim = session.client.get::<ClaimSpec>(&args.claim).await?;
+    let claim = &args.claim;
+    let claim = session.client.get_with_any_spec::<ClaimSpec>(claim).await?;
     if asking::would_ask(args.yes) {
         for change in plan().await?.changes {
             eprintln!("{change}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use jiff::SignedDuration;
 use muster_api::client::{ClientError, Precondition};
-use muster_api::nodes::{Node, NodeAction, NodeFacts, NodePlan, NodeSpec};
+use muster_api::nodes::{NodeAction, NodeFacts, NodePlan, NodeSpec, NodeStatus};
 use muster_api::operations::Operation;
 use muster_core::firmware::BmcInventory;
 use tokio::time::Instant;
@@ -268,7 +268,8 @@ async fn ask(
 ) -> Result<Operation, ClientError> {
     let precondition = match action {
         "wipe" | "reinstall" => {
-            Precondition::Generation(session.client.get::<NodeSpec>(node).await?.generation)
+            let node = session.client.get_with_any_spec::<NodeSpec>(node).await?;
+            Precondition::Generation(node.generation)
         }
         _ => Precondition::None,
     };
@@ -423,7 +424,11 @@ async fn watch(session: &Session, args: &WatchArgs) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.timeout;
     let mut after = 0;
     loop {
-        let node = match session.client.get::<NodeSpec>(&args.node).await {
+        let node = match session
+            .client
+            .get_with_any_spec::<NodeSpec>(&args.node)
+            .await
+        {
             Ok(node) => node,
             Err(error) if error.away() && Instant::now() < deadline => {
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -435,7 +440,7 @@ async fn watch(session: &Session, args: &WatchArgs) -> anyhow::Result<()> {
         let over = args
             .until
             .as_deref()
-            .map_or(Ok(false), |until| reached(&node, until));
+            .map_or(Ok(false), |until| reached(&node.status, until));
         let left = deadline
             .saturating_duration_since(Instant::now())
             .as_secs()
@@ -474,13 +479,13 @@ async fn watch(session: &Session, args: &WatchArgs) -> anyhow::Result<()> {
     }
 }
 
-fn reached(node: &Node, until: &str) -> anyhow::Result<bool> {
-    let state = node.status.state.as_str();
+fn reached(status: &NodeStatus, until: &str) -> anyhow::Result<bool> {
+    let state = status.state.as_str();
     match state {
         _ if state == until => Ok(true),
         "failed" | "quarantined" | "retired" => Err(Ended {
             exit: Exit::EndedBadly,
-            told: node.status.why.sentence.clone(),
+            told: status.why.sentence.clone(),
         }
         .into()),
         _ => Ok(false),

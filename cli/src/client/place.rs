@@ -98,7 +98,8 @@ pub(super) async fn bind(session: &Session, args: MatchArgs) -> anyhow::Result<(
                 .await?,
         );
     }
-    let machine = session.client.get::<NodeSpec>(&args.act.node).await?;
+    let node = &args.act.node;
+    let machine = session.client.get_with_any_spec::<NodeSpec>(node).await?;
     let operation = session
         .client
         .match_node(&machine.id.to_string(), machine.generation, &body)

@@ -94,7 +94,7 @@ pub async fn find_state(
 /// When the database fails.
 pub async fn wanted(conn: &mut PgConnection, topics: &[String]) -> Result<bool, Error> {
     Ok(sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT FROM objects WHERE kind = 'webhook' AND spec -> 'topics' ?| $1 AND spec -> 'site' IS NULL
+        r#"SELECT EXISTS (SELECT FROM objects WHERE kind = 'webhook' AND spec -> 'topics' ?| $1 AND spec ->> 'site' IS NULL
                           AND spec -> 'enabled' IS DISTINCT FROM 'false') AS "wanted!""#,
         topics,
     )

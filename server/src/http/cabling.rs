@@ -12,6 +12,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::answer::Answer;
+use super::document;
 use super::extract::Path;
 use crate::app::App;
 use crate::auth::Actor;
@@ -41,7 +42,7 @@ async fn get_rack_cabling(
     let mut conn = app.pool.acquire().await?;
     let row = db::objects::find(&mut conn, "rack", &rack).await?;
     let row = row.ok_or_else(|| Error::NotFound(format!("rack {rack:?}")))?;
-    let spec: RackSpec = serde_json::from_value(row.spec).map_err(Error::internal)?;
+    let spec: RackSpec = document::stored(&row)?;
     let plan = PlanRow {
         rack: row.id,
         name: row.name,

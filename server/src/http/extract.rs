@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::document;
+use super::document::{self, Document};
 use crate::error::Error;
 
 /// A JSON body as its type; as an answer, its JSON.
@@ -34,22 +34,12 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-/// A JSON body as its type, and as it was written.
-#[derive(Clone, Debug)]
-pub struct Document<T> {
-    pub typed: T,
-    pub raw: Value,
-}
-
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Document<T> {
+impl<T: Serialize + DeserializeOwned, S: Send + Sync> FromRequest<S> for Document<T> {
     type Rejection = Error;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Error> {
         let Body(raw) = Body::from_request(request, state).await?;
-        Ok(Self {
-            typed: document::typed(&raw)?,
-            raw,
-        })
+        Self::read(raw)
     }
 }
 

@@ -4,7 +4,7 @@ use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::State;
 use jiff::{SignedDuration, Timestamp};
-use muster_api::webhooks::{WebhookSpec, WebhookStatus};
+use muster_api::webhooks::{WebhookSpec, WebhookState, WebhookStatus};
 use serde::Deserialize;
 
 use super::chips::{self, Chip};
@@ -18,6 +18,7 @@ use crate::db::objects::ObjectRow;
 use crate::db::webhooks::DeliveryRow;
 use crate::error::Error;
 use crate::http::declared::Declared as _;
+use crate::http::document;
 use crate::http::extract::Query;
 use crate::tasks::webhooks::MOST;
 
@@ -84,8 +85,13 @@ pub(super) async fn list_webhooks(
                 .map(|row| delivery(row, visit.now))
                 .collect();
         }
-        let status = WebhookSpec::status(&app, &mut conn, &row).await?;
-        webhooks.push(webhook(&row, status, visit.now)?);
+        webhooks.push(match document::stored::<WebhookSpec>(&row) {
+            Ok(spec) => {
+                let status = WebhookSpec::status(&app, &mut conn, &row).await?;
+                webhook(&row, spec, status, visit.now)
+            }
+            Err(error) => unreadable(&row, &error),
+        });
     }
     // A name that there is not chooses nobody.
     let name = webhooks
@@ -111,9 +117,23 @@ pub(super) async fn list_webhooks(
     })
 }
 
-fn webhook(row: &ObjectRow, status: WebhookStatus, now: Timestamp) -> Result<Webhook, Error> {
-    let spec: WebhookSpec = serde_json::from_value(row.spec.clone()).map_err(Error::internal)?;
-    Ok(Webhook {
+/// A webhook whose stored spec cannot be read: its name, and what to do.
+fn unreadable(row: &ObjectRow, error: &Error) -> Webhook {
+    let (_, because, _) = error.public();
+    Webhook {
+        name: row.name.clone(),
+        chip: chips::outcome(WebhookState::Stopped.as_str()),
+        because: format::cut(&because, 200),
+        topics: String::new(),
+        site: String::new(),
+        url: String::new(),
+        seq: 0,
+        next: None,
+    }
+}
+
+fn webhook(row: &ObjectRow, spec: WebhookSpec, status: WebhookStatus, now: Timestamp) -> Webhook {
+    Webhook {
         name: row.name.clone(),
         chip: chips::outcome(status.state.as_str()),
         because: format::cut(&status.because.unwrap_or_default(), 200),
@@ -122,7 +142,7 @@ fn webhook(row: &ObjectRow, status: WebhookStatus, now: Timestamp) -> Result<Web
         url: format::cut(&spec.url, 100),
         seq: status.delivered_seq,
         next: status.next_attempt_at.map(|at| format::moment(at, now)),
-    })
+    }
 }
 
 fn delivery(row: DeliveryRow, now: Timestamp) -> Delivery {

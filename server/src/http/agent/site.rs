@@ -12,6 +12,7 @@ use super::{Agent, Standing};
 use crate::app::App;
 use crate::db;
 use crate::error::Error;
+use crate::http::document;
 use crate::http::extract::Json;
 
 const MAX_WAIT_S: u64 = 50;
@@ -27,10 +28,18 @@ pub(super) async fn poll(
         tokio::time::Instant::now() + Duration::from_secs(request.wait_s.min(MAX_WAIT_S));
     loop {
         let woken = app.wake_sites.notified();
-        let config = load(&app, &agent, request.epoch).await?;
+        let Loaded { config, left_out } = load(&app, &agent, request.epoch).await?;
         if request.have.as_ref() != Some(&config.revision)
             || tokio::time::Instant::now() >= deadline
         {
+            for LeftOut { subnet, why } in left_out {
+                tracing::warn!(
+                    site = agent.site_name,
+                    subnet,
+                    why,
+                    "the agents of the site get no configuration of the subnet; write its spec again"
+                );
+            }
             return Ok(Json(config));
         }
         tokio::select! {
@@ -44,7 +53,7 @@ pub(super) async fn poll(
 
 /// A subnet's spec, as far as boot services need it.
 #[derive(Deserialize)]
-struct Document {
+struct SubnetDocument {
     network: ipnet::Ipv4Net,
     agent_address: Ipv4Addr,
     #[serde(default)]
@@ -64,32 +73,40 @@ struct Range {
     last: Ipv4Addr,
 }
 
-async fn load(app: &App, agent: &Agent, epoch: i64) -> Result<SiteConfig, Error> {
+/// A site's configuration, and the subnets whose stored spec cannot be read.
+struct Loaded {
+    config: SiteConfig,
+    left_out: Vec<LeftOut>,
+}
+
+/// A subnet that no agent answers on until its spec is written again.
+struct LeftOut {
+    subnet: String,
+    why: String,
+}
+
+async fn load(app: &App, agent: &Agent, epoch: i64) -> Result<Loaded, Error> {
     let mut conn = app.pool.begin().await?;
     let standing = agent.fence_again(&mut conn, epoch, app).await?;
     if standing == Standing::StandsBy {
         conn.commit().await?;
         // Two that answered the same machines would take turns: one says what to boot, and the other to boot from disk.
         let (site, revision) = (agent.site_name.clone(), "standby".to_owned());
-        return Ok(SiteConfig {
+        let config = SiteConfig {
             revision,
             site,
             subnets: Vec::new(),
             consoles: Vec::new(),
+        };
+        return Ok(Loaded {
+            config,
+            left_out: Vec::new(),
         });
     }
     let reservations = db::agents::list_reservations(&mut conn, agent.site).await?;
     let mut subnets = Vec::new();
+    let mut left_out = Vec::new();
     for (id, name, spec) in db::agents::list_subnets(&mut conn, agent.site).await? {
-        let Document {
-            network,
-            agent_address,
-            gateway,
-            dns,
-            mode,
-            dynamic_range,
-            relays,
-        } = serde_json::from_value(spec).map_err(Error::internal)?;
         let own = reservations
             .iter()
             .filter(|row| row.subnet == id)
@@ -99,27 +116,35 @@ async fn load(app: &App, agent: &Agent, epoch: i64) -> Result<SiteConfig, Error>
                 mac: row.mac,
                 address: row.address,
             });
-        let dynamic_range = dynamic_range.map(|range| (range.first, range.last));
-        let reservations = own.collect();
-        subnets.push(Subnet {
-            name,
-            network,
-            agent_address,
-            gateway,
-            dns,
-            mode,
-            dynamic_range,
-            reservations,
-            relays,
-        });
+        match document::stored_spec::<SubnetDocument>(&spec) {
+            Ok(document) => subnets.push(subnet(name, document, own.collect())),
+            Err(why) => left_out.push(LeftOut { subnet: name, why }),
+        }
     }
     let consoles = db::consoles::list_targets(&mut conn, agent.site).await?;
     conn.commit().await?;
     let document = serde_json::to_vec(&(&subnets, &consoles)).map_err(Error::internal)?;
-    Ok(SiteConfig {
+    let config = SiteConfig {
         revision: Digest::of(&document).hex(),
         site: agent.site_name.clone(),
         subnets,
         consoles,
-    })
+    };
+    Ok(Loaded { config, left_out })
+}
+
+fn subnet(name: String, document: SubnetDocument, reservations: Vec<Reservation>) -> Subnet {
+    Subnet {
+        name,
+        network: document.network,
+        agent_address: document.agent_address,
+        gateway: document.gateway,
+        dns: document.dns,
+        mode: document.mode,
+        dynamic_range: document
+            .dynamic_range
+            .map(|range| (range.first, range.last)),
+        reservations,
+        relays: document.relays,
+    }
 }

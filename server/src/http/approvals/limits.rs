@@ -17,6 +17,7 @@ use crate::db::claims::ClaimRow;
 use crate::db::events::NewEvent;
 use crate::error::Error;
 use crate::http::claims::release::Disks;
+use crate::http::document;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// How long a request waits for a second person.
@@ -183,7 +184,7 @@ pub(in crate::http) async fn load_pool(
     let row = db::objects::find_by_id(conn, pool).await?;
     let row =
         row.ok_or_else(|| Error::internal(anyhow::anyhow!("the pool {pool} of a claim is gone")))?;
-    serde_json::from_value(row.spec).map_err(Error::internal)
+    document::stored(&row)
 }
 
 /// The noun for a request: a release or a replacement.

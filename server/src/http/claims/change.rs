@@ -3,7 +3,7 @@
 use axum::extract::State;
 use muster_api::claims::{ClaimSpec, PatchClaim};
 use muster_api::problem::Problem;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
@@ -15,14 +15,15 @@ use crate::db;
 use crate::db::claims::{Changeable, ClaimRow};
 use crate::error::Error;
 use crate::http::answer::Answer;
+use crate::http::document::{self, Document};
 use crate::http::extract::{Body, Path};
 use crate::http::preconditions::Preconditions;
-use crate::http::{document, writing};
+use crate::http::writing;
 
 /// The part of a claim that clients own.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Content {
+pub(in crate::http) struct Content {
     spec: ClaimSpec,
 }
 
@@ -45,11 +46,23 @@ pub(super) async fn patch_claim(
         preconditions.allow_write(Some(claim.generation))?;
         let mut raw = json!({ "spec": claim.spec });
         document::merge(&mut raw, &patch);
-        change(conn, &app, &actor, &claim, raw).await?;
+        change(conn, &app, &actor, &claim, Document::read(raw)?).await?;
         let object = view::load(conn, &claim.id.to_string()).await?;
         Ok(Answer::ok(&object)?.etag(object.generation))
     })
     .await
+}
+
+/// Whether a spec keeps what is fixed. A stored spec that cannot be read is repaired by one that names the claim's pool, and no other node.
+fn keeps_node(claim: &ClaimRow, wanted: &ClaimSpec) -> bool {
+    let fixed = |spec: &ClaimSpec| (spec.pool.clone(), spec.node.clone(), spec.selector.clone());
+    match document::stored_spec::<ClaimSpec>(&claim.spec) {
+        Ok(was) => fixed(&was) == fixed(wanted),
+        Err(_) => {
+            let mut nodes = wanted.node.iter();
+            wanted.pool == claim.pool && nodes.all(|node| *node == claim.node_name)
+        }
+    }
 }
 
 /// Changes a claim inside the caller's transaction, which has locked the node. Returns whether the spec differs.
@@ -61,12 +74,10 @@ pub(in crate::http) async fn change(
     app: &App,
     actor: &Actor,
     claim: &ClaimRow,
-    mut raw: Value,
+    document: Document<Content>,
 ) -> Result<bool, Error> {
-    let wanted: ClaimSpec = document::typed::<Content>(&raw)?.spec;
-    let was: ClaimSpec = serde_json::from_value(claim.spec.clone()).map_err(Error::internal)?;
-    let fixed = |spec: &ClaimSpec| (spec.pool.clone(), spec.node.clone(), spec.selector.clone());
-    if fixed(&was) != fixed(&wanted) {
+    let (Content { spec: wanted }, mut raw) = document.into_parts();
+    if !keeps_node(claim, &wanted) {
         let detail = "Of a claim, hold and wait_for can be changed: for all else, release it and make another. \
                       `muster claim replace` gives it another node.";
         return Err(Error::conflict("immutable", detail));

@@ -20,7 +20,7 @@ use crate::db::operations::NewOperation;
 use crate::engine::compatibility::{self, Onto};
 use crate::error::Error;
 use crate::http::answer::Answer;
-use crate::http::extract::Document;
+use crate::http::document::Document;
 use crate::http::idempotency::IdempotencyKey;
 use crate::http::writing::{self, Effect};
 
@@ -38,13 +38,11 @@ pub(super) async fn create_claim(
     State(app): State<App>,
     actor: Actor,
     idempotency: IdempotencyKey,
-    Document {
-        typed: request,
-        raw,
-    }: Document<CreateClaim>,
+    document: Document<CreateClaim>,
 ) -> Result<Answer, Error> {
+    let request = document.typed().clone();
     writing::once(&app, &actor, idempotency, &request, async |conn| {
-        let bound = create(conn, &app, &actor, &request, raw).await?;
+        let bound = create(conn, &app, &actor, document).await?;
         let object = super::view::load(conn, &bound.claim.to_string()).await?;
         let answer = Answer::ok(&object)?
             .status(StatusCode::CREATED)
@@ -69,9 +67,9 @@ pub(in crate::http) async fn create(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
-    request: &CreateClaim,
-    mut raw: Value,
+    document: Document<CreateClaim>,
 ) -> Result<Bound, Error> {
+    let (request, mut raw) = document.into_parts();
     let pool = db::objects::find_for_reference(conn, "pool", &request.spec.pool).await?;
     let missing = || format!("There is no pool called {:?}.", request.spec.pool);
     let pool = pool.ok_or_else(|| Error::unprocessable("/spec/pool", "not_found", missing()))?;

@@ -27,6 +27,7 @@ use crate::db::replacements::Replacement;
 use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::approvals::limits::{self, PendingApproval, Wanted};
+use crate::http::document;
 use crate::http::dry_run;
 use crate::http::extract::{OptionalJson, Path};
 use crate::http::idempotency::IdempotencyKey;
@@ -269,8 +270,14 @@ async fn find_spare(
         }
         Some(name) => create::lock_named(conn, "/node", name, profile).await?,
         None => {
-            let spec: ClaimSpec =
-                serde_json::from_value(claim.spec.clone()).map_err(Error::internal)?;
+            let unreadable = |why| {
+                let detail = format!(
+                    "The spec of the claim {} cannot be read ({why}). Write pool and node again with PATCH, or name a node here.",
+                    claim.name
+                );
+                Error::conflict("unreadable", detail)
+            };
+            let spec: ClaimSpec = document::stored_spec(&claim.spec).map_err(unreadable)?;
             let labels = spec.selector.unwrap_or_default();
             let found = create::lock_any(
                 conn,

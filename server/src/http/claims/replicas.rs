@@ -72,7 +72,7 @@ pub async fn describe(
     conn: &mut PgConnection,
     pool: &ObjectRow,
 ) -> Result<Option<PoolReplicas>, Error> {
-    let spec: PoolSpec = document::typed(&pool.spec)?;
+    let spec: PoolSpec = document::stored(pool)?;
     let Some(wanted) = spec.replicas else {
         return Ok(None);
     };
@@ -127,7 +127,7 @@ pub(in crate::http) async fn next_nodes(
 }
 
 fn requested_count(pool: &ObjectRow) -> Result<i64, Error> {
-    Ok(document::typed::<PoolSpec>(&pool.spec)?
+    Ok(document::stored::<PoolSpec>(pool)?
         .replicas
         .map_or(0, i64::from))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_api::claims::{ClaimChange, ClaimStatus};
+use muster_api::claims::{ClaimChange, ClaimSpec, ClaimStatus};
 use muster_api::object::{Labels, Object};
 use muster_core::claims::{ClaimState, Standing, WaitFor, standing};
 use muster_core::ids::ClaimId;
@@ -15,6 +15,7 @@ use crate::db;
 use crate::db::claims::ClaimRow;
 use crate::db::replacements::ChangeRow;
 use crate::error::Error;
+use crate::http::document;
 
 /// A claim as it is answered.
 pub(super) type ClaimObject = Object<Value, ClaimStatus>;
@@ -98,6 +99,7 @@ fn object(row: ClaimRow, changes: Vec<ChangeRow>) -> Result<ClaimObject, Error> 
         name: row.name.parse().map_err(Error::internal)?,
         labels: Labels::new(),
         annotations: Labels::new(),
+        spec_faults: document::spec_faults::<ClaimSpec>(&row.spec),
         spec: row.spec,
         status,
         generation: row.generation,

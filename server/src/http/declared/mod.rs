@@ -23,16 +23,22 @@ use crate::app::App;
 use crate::auth::{self, Actor};
 use crate::db::objects::ObjectRow;
 use crate::error::{Error, Fault};
+use crate::http::document;
 
 /// Bodies of most kinds, in bytes.
 pub const SMALL_BODY: usize = 1 << 20;
 /// Bodies of kinds that list packages.
 pub const LARGE_BODY: usize = 8 << 20;
 
+/// The member of a spec that is sealed, and never stored or answered in the clear.
+pub const SECRET: &str = "secret";
+
 /// What a kind adds to the contract that all declared kinds share.
 pub trait Declared: Kind {
     /// The largest body, in bytes.
     const BODY_LIMIT: usize = SMALL_BODY;
+    /// Whether a spec may bring a secret, as the member [`SECRET`].
+    const HAS_SECRET: bool = false;
 
     /// Every reference in the spec: where it stands, and what it must name.
     fn references(&self) -> Vec<Reference<'_>> {
@@ -83,7 +89,7 @@ pub trait Declared: Kind {
         Value::Null
     }
 
-    /// The part of the spec that is stored sealed and never answered: the member `secret`.
+    /// The part of the spec that is stored sealed and never answered: the member [`SECRET`]. Such a kind sets [`Self::HAS_SECRET`].
     fn secret(&self) -> Option<&Secret> {
         None
     }
@@ -144,10 +150,9 @@ impl Targets {
     /// The spec of a target.
     ///
     /// # Errors
-    /// When it cannot be read any more, which is a bug.
+    /// 409 with the target's name when its stored spec cannot be read.
     pub fn spec<T: DeserializeOwned>(&self, pointer: &str) -> Result<Option<T>, Error> {
-        let spec = self.0.get(pointer).map(|row| T::deserialize(&row.spec));
-        spec.transpose().map_err(Error::internal)
+        self.0.get(pointer).map(document::stored).transpose()
     }
 }
 
@@ -206,7 +211,7 @@ pub fn label_faults(
             faults.push(fault(format!("/{member}"), "too_many", "At most 64."));
         }
         for (name, value) in map {
-            let pointer = format!("/{member}/{}", super::document::escape(name));
+            let pointer = format!("/{member}/{}", document::escape(name));
             if !key(name) {
                 faults.push(fault(
                     pointer,

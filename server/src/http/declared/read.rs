@@ -6,7 +6,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::Declared;
+use super::{Declared, SECRET};
 use crate::app::App;
 use crate::auth::access::Sight;
 use crate::auth::{Actor, routes};
@@ -15,6 +15,7 @@ use crate::db::filter;
 use crate::db::objects::ObjectRow;
 use crate::error::Error;
 use crate::http::answer::Answer;
+use crate::http::document;
 use crate::http::extract::{Path, Query};
 use crate::http::paging::{self, ListQuery};
 
@@ -72,23 +73,45 @@ pub(in crate::http) async fn answer<K: Declared>(
     Ok(Answer::ok(&object)?.etag(object.generation))
 }
 
-/// The row as it is answered: the spec stays the document that the client wrote.
+/// The row as it is answered: the spec stays the document that the client wrote. The status of a spec that cannot be read is empty.
 async fn object<K: Declared>(
     app: &App,
     conn: &mut PgConnection,
     row: ObjectRow,
 ) -> Result<Object<Value, K::Status>, Error> {
-    let status = K::status(app, conn, &row).await?;
+    let spec_faults = document::spec_faults::<K>(&row.spec);
+    let readable = spec_faults.is_empty() || document::stored::<K>(&row).is_ok();
+    let status = match readable {
+        true => K::status(app, conn, &row).await?,
+        false => K::Status::default(),
+    };
     Ok(Object {
         id: row.id.0,
         link: format!("/v1/{}/{}", K::COLLECTION, row.name),
         name: row.name.parse().map_err(Error::internal)?,
         labels: row.labels.0,
         annotations: row.annotations.0,
-        spec: row.spec,
+        spec: shown::<K>(row.spec),
+        spec_faults,
         status,
         generation: row.generation,
         created_at: row.created_at,
         updated_at: row.updated_at,
     })
+}
+
+/// A stored spec as it may be shown: without a secret. A version before this one stored an array with the secret in it, of which nothing is shown.
+pub(in crate::http) fn shown<K: Declared>(mut spec: Value) -> Value {
+    if !K::HAS_SECRET {
+        return spec;
+    }
+    match spec.as_object_mut() {
+        None => return Value::Null,
+        Some(members) => {
+            if members.get(SECRET).is_some_and(|secret| !secret.is_null()) {
+                members.remove(SECRET);
+            }
+        }
+    }
+    spec
 }

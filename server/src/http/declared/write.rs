@@ -4,12 +4,12 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use muster_api::object::Draft;
-use muster_core::values::{Name, Secret};
+use muster_core::values::{InvalidValue, Name, Secret};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use super::read::{answer, missing};
-use super::{Declared, Targets, Writer, fault};
+use super::{Declared, SECRET, Targets, Writer, fault};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
@@ -18,9 +18,10 @@ use crate::db::objects::{Content, ObjectRow, RefRow};
 use crate::engine::orders::secret_place;
 use crate::error::Error;
 use crate::http::answer::Answer;
-use crate::http::extract::{Body, Document, Path};
+use crate::http::document::{self, Document};
+use crate::http::extract::{Body, Path};
 use crate::http::preconditions::Preconditions;
-use crate::http::{document, writing};
+use crate::http::writing;
 
 /// How many of those who refer to an object are named in a refusal.
 const REFERRERS: i64 = 5;
@@ -30,12 +31,12 @@ pub(super) async fn put<K: Declared>(
     Writer(actor, _): Writer<K>,
     Path(name): Path<String>,
     preconditions: Preconditions,
-    Document { typed: draft, raw }: Document<Draft<K>>,
+    document: Document<Draft<K>>,
 ) -> Result<Answer, Error> {
     writing::write(&app, &actor, async |conn| {
         let current = db::objects::find_for_update(conn, K::KIND, &name).await?;
         preconditions.allow_write(current.as_ref().map(|row| row.generation))?;
-        write(&app, conn, &actor, (&name, current), draft, raw).await
+        write(&app, conn, &actor, &name, current, document).await
     })
     .await
 }
@@ -52,8 +53,8 @@ pub(super) async fn patch<K: Declared>(
         preconditions.allow_write(Some(current.generation))?;
         let mut raw = json!({ "labels": current.labels, "annotations": current.annotations, "spec": current.spec });
         document::merge(&mut raw, &patch);
-        let draft = document::typed(&raw)?;
-        write::<K>(&app, conn, &actor, (&name, Some(current)), draft, raw).await
+        let document = Document::<Draft<K>>::read(raw)?;
+        write(&app, conn, &actor, &name, Some(current), document).await
     })
     .await
 }
@@ -79,17 +80,17 @@ pub(super) async fn delete<K: Declared>(
             return Err(Error::conflict("in_use", detail));
         }
         db::objects::delete(conn, row.id).await?;
-        record(
-            conn,
-            &app,
-            &actor,
-            ("object.removed", "removed"),
-            (&row, Value::Null),
-        )
-        .await
+        record(&app, conn, &actor, Done::Removed, &row, Value::Null).await
     })
     .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// A checked write of an object.
+struct Change<K> {
+    spec: K,
+    content: Content,
+    targets: Targets,
 }
 
 /// Creates or replaces inside the caller's transaction.
@@ -97,104 +98,117 @@ pub(in crate::http) async fn write<K: Declared>(
     app: &App,
     conn: &mut PgConnection,
     actor: &Actor,
-    (name, current): (&str, Option<ObjectRow>),
-    draft: Draft<K>,
-    raw: Value,
+    name: &str,
+    current: Option<ObjectRow>,
+    document: Document<Draft<K>>,
 ) -> Result<Answer, Error> {
+    let change = check_change(conn, actor, document).await?;
+    let Some(former) = current else {
+        let row = create(app, conn, actor, name, &change).await?;
+        complete(app, conn, actor, None, &row, &change).await?;
+        let location = format!("/v1/{}/{}", K::COLLECTION, row.name);
+        let answer = answer::<K>(app, conn, row).await?;
+        return Ok(answer.status(StatusCode::CREATED).location(location));
+    };
+    if same(&former, &change.content)
+        && same_secret(app, conn, &former, change.spec.secret()).await?
+    {
+        return answer::<K>(app, conn, former).await;
+    }
+    let row = replace(app, conn, actor, &former, &change).await?;
+    complete(app, conn, actor, Some(&former), &row, &change).await?;
+    let location = format!("/v1/{}/{}", K::COLLECTION, row.name);
+    Ok(answer::<K>(app, conn, row).await?.location(location))
+}
+
+/// Checks everything that needs no look at the object itself.
+async fn check_change<K: Declared>(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    document: Document<Draft<K>>,
+) -> Result<Change<K>, Error> {
+    let (draft, raw) = document.into_parts();
     check_labels(&draft)?;
     refuse_faults(draft.spec.faults())?;
     let targets = resolve(conn, &draft.spec).await?;
     refuse_faults(draft.spec.faults_beside(&targets)?)?;
-    let content = content(&draft, raw);
-    let secret = draft.spec.secret();
-    if draft
-        .spec
-        .references()
-        .iter()
-        .any(|reference| reference.kind == "credential")
-    {
+    let references = draft.spec.references();
+    if references.iter().any(|one| one.kind == "credential") {
         actor.need_everywhere("credential.use")?;
     }
-    let (row, former, told, status) = match current {
-        None => {
-            draft.spec.allow_actor(actor, None, &targets)?;
-            let name: Name = name
-                .parse()
-                .map_err(|error: muster_core::values::InvalidValue| {
-                    Error::invalid("name", "invalid_name", error.why)
-                })?;
-            let row = db::objects::insert(conn, K::KIND, name.as_str(), &content, app.clock.now())
-                .await?;
-            (
-                row,
-                None,
-                ("object.created", "created"),
-                StatusCode::CREATED,
-            )
+    let content = content(&draft, raw);
+    Ok(Change {
+        spec: draft.spec,
+        content,
+        targets,
+    })
+}
+
+async fn create<K: Declared>(
+    app: &App,
+    conn: &mut PgConnection,
+    actor: &Actor,
+    name: &str,
+    change: &Change<K>,
+) -> Result<ObjectRow, Error> {
+    change.spec.allow_actor(actor, None, &change.targets)?;
+    let wrong = |error: InvalidValue| Error::invalid("name", "invalid_name", error.why);
+    let name: Name = name.parse().map_err(wrong)?;
+    let now = app.clock.now();
+    db::objects::insert(conn, K::KIND, name.as_str(), &change.content, now).await
+}
+
+/// Replaces the content. A former spec that cannot be read is repaired by the write: the rules for a new object hold.
+async fn replace<K: Declared>(
+    app: &App,
+    conn: &mut PgConnection,
+    actor: &Actor,
+    former: &ObjectRow,
+    change: &Change<K>,
+) -> Result<ObjectRow, Error> {
+    let before: Option<K> = document::stored(former).ok();
+    if let Some(before) = &before {
+        before.allow_change(&change.spec)?;
+        if let Some(verb) = before.loosened(&change.spec) {
+            let key = former.id.to_string();
+            let kind = K::KIND;
+            actor.need(conn, verb, Named { kind, key: &key }).await?;
         }
-        Some(former) => {
-            if same(&former, &content) && same_secret(app, conn, &former, secret).await? {
-                return answer::<K>(app, conn, former).await;
-            }
-            let before = document::typed::<K>(&former.spec)?;
-            before.allow_change(&draft.spec)?;
-            if let Some(verb) = before.loosened(&draft.spec) {
-                actor
-                    .need(
-                        conn,
-                        verb,
-                        Named {
-                            kind: K::KIND,
-                            key: &former.id.to_string(),
-                        },
-                    )
-                    .await?;
-            }
-            draft.spec.allow_actor(actor, Some(&before), &targets)?;
-            let row = db::objects::set_content(conn, former.id, &content, app.clock.now()).await?;
-            (
-                row,
-                Some(former),
-                ("object.changed", "changed"),
-                StatusCode::OK,
-            )
-        }
+    }
+    change
+        .spec
+        .allow_actor(actor, before.as_ref(), &change.targets)?;
+    db::objects::set_content(conn, former.id, &change.content, app.clock.now()).await
+}
+
+/// Writes what belongs to the object: references, secret, rows of its kind and the event. Refuses where the object as written must not stand.
+async fn complete<K: Declared>(
+    app: &App,
+    conn: &mut PgConnection,
+    actor: &Actor,
+    former: Option<&ObjectRow>,
+    row: &ObjectRow,
+    change: &Change<K>,
+) -> Result<(), Error> {
+    let reference = |(pointer, to): (&String, &ObjectRow)| RefRow {
+        pointer: pointer.clone(),
+        to: to.id,
     };
-    let refs: Vec<RefRow> = targets
-        .0
-        .iter()
-        .map(|(pointer, to)| RefRow {
-            pointer: pointer.clone(),
-            to: to.id,
-        })
-        .collect();
+    let refs: Vec<RefRow> = change.targets.0.iter().map(reference).collect();
     db::objects::set_refs(conn, row.id, &refs).await?;
     let verb = format!("{}.write", K::KIND);
-    allow(
-        conn,
-        actor,
-        &verb,
-        Named {
-            kind: K::KIND,
-            key: &row.id.to_string(),
-        },
-    )
-    .await?;
-    K::allow_beside(conn, former.as_ref(), &row).await?;
-    if let Some(secret) = secret {
-        let sealed = app
-            .keys
-            .master
-            .seal(&secret_place(row.id), secret.reveal().as_bytes());
+    let key = row.id.to_string();
+    let kind = K::KIND;
+    allow(conn, actor, &verb, Named { kind, key: &key }).await?;
+    K::allow_beside(conn, former, row).await?;
+    if let Some(secret) = change.spec.secret() {
+        let place = secret_place(row.id);
+        let sealed = app.keys.master.seal(&place, secret.reveal().as_bytes());
         db::keys::set_secret(conn, row.id, &sealed.map_err(Error::internal)?).await?;
     }
-    K::written(app, conn, &row).await?;
-    record(conn, app, actor, told, (&row, draft.spec.noted())).await?;
-    let location = format!("/v1/{}/{}", K::COLLECTION, row.name);
-    Ok(answer::<K>(app, conn, row)
-        .await?
-        .status(status)
-        .location(location))
+    K::written(app, conn, row).await?;
+    let done = former.map_or(Done::Created, |_| Done::Changed);
+    record(app, conn, actor, done, row, change.spec.noted()).await
 }
 
 /// The object as it is now must be theirs to write as well: what it refers to lies where they may.
@@ -219,7 +233,7 @@ async fn allow(
 fn content<K: Declared>(draft: &Draft<K>, mut raw: Value) -> Content {
     let mut spec = raw.get_mut("spec").map(Value::take).unwrap_or_default();
     if let (Some(_), Some(members)) = (draft.spec.secret(), spec.as_object_mut()) {
-        members.remove("secret");
+        members.remove(SECRET);
     }
     Content {
         labels: draft.labels.clone(),
@@ -289,13 +303,34 @@ fn check_labels<S>(draft: &Draft<S>) -> Result<(), Error> {
     refuse_faults(super::label_faults(&draft.labels, &draft.annotations))
 }
 
+/// What was done to an object.
+#[derive(Clone, Copy, Debug)]
+enum Done {
+    Created,
+    Changed,
+    Removed,
+}
+
+impl Done {
+    /// The event's kind, and the verb of its summary.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Created => ("object.created", "created"),
+            Self::Changed => ("object.changed", "changed"),
+            Self::Removed => ("object.removed", "removed"),
+        }
+    }
+}
+
 async fn record(
-    conn: &mut PgConnection,
     app: &App,
+    conn: &mut PgConnection,
     actor: &Actor,
-    (kind, verb): (&'static str, &str),
-    (row, noted): (&ObjectRow, Value),
+    done: Done,
+    row: &ObjectRow,
+    noted: Value,
 ) -> Result<(), Error> {
+    let (kind, verb) = done.words();
     let summary = format!("{} {} {verb}", row.kind.replace('_', " "), row.name);
     let event = actor.event(app.clock.now(), kind, None, summary);
     let mut detail = json!({ "kind": row.kind, "name": row.name, "generation": row.generation });

@@ -15,6 +15,8 @@ use crate::http::declared::{Declared, fault};
 const LONGEST: usize = 64 << 10;
 
 impl Declared for CredentialSpec {
+    const HAS_SECRET: bool = true;
+
     fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         if self.purpose == CredentialPurpose::Bmc && self.user.as_deref().is_none_or(str::is_empty)

@@ -4,6 +4,7 @@
 use muster_api::pools::PoolSpec;
 use muster_core::gates::{Suite, lint_with};
 use muster_core::profiles::HardwareProfile;
+use serde::de::DeserializeOwned;
 use sqlx::PgConnection;
 
 use crate::db;
@@ -31,7 +32,7 @@ pub(super) async fn check_pool(
         Some(before) => named(conn, before).await?,
         None => Targets::default(),
     };
-    refuse(faults(&named(conn, pool).await?, &former)?)
+    refuse(faults(&named(conn, pool).await?, &former))
 }
 
 /// Refuses a suite or a profile, as it was just written, that does not fit a pool which names it.
@@ -61,15 +62,17 @@ pub(super) async fn check_pools(
                 format!("The pool {} uses it. {}", pool.name, found.detail),
             )
         };
-        wrong.extend(faults(&targets, &former)?.into_iter().map(told));
+        wrong.extend(faults(&targets, &former).into_iter().map(told));
     }
     refuse(wrong)
 }
 
-/// What a pool names of suites and profiles.
+/// What a pool names of suites and profiles; nothing where the pool's stored spec cannot be read.
 async fn named(conn: &mut PgConnection, pool: &ObjectRow) -> Result<Targets, Error> {
-    let spec: PoolSpec = document::typed(&pool.spec)?;
     let mut targets = Targets::default();
+    let Ok(spec) = document::stored::<PoolSpec>(pool) else {
+        return Ok(targets);
+    };
     for reference in spec.references() {
         if reference.pointer == PROFILE || SUITES.contains(&reference.pointer.as_str()) {
             let target = db::objects::find(conn, reference.kind, reference.name).await?;
@@ -81,18 +84,23 @@ async fn named(conn: &mut PgConnection, pool: &ObjectRow) -> Result<Targets, Err
     Ok(targets)
 }
 
+/// A target's spec; nothing where it cannot be read: a wrong stored row keeps nobody from repairing another one.
+fn readable<T: DeserializeOwned>(targets: &Targets, pointer: &str) -> Option<T> {
+    targets.spec(pointer).ok().flatten()
+}
+
 /// What is wrong with a pool's suites on its profile that was not before, each where the pool names the suite.
-fn faults(targets: &Targets, former: &Targets) -> Result<Vec<Fault>, Error> {
-    let Some(profile) = targets.spec::<HardwareProfile>(PROFILE)? else {
-        return Ok(Vec::new());
+fn faults(targets: &Targets, former: &Targets) -> Vec<Fault> {
+    let Some(profile) = readable::<HardwareProfile>(targets, PROFILE) else {
+        return Vec::new();
     };
-    let its_former = former.spec::<HardwareProfile>(PROFILE)?;
+    let its_former = readable::<HardwareProfile>(former, PROFILE);
     let mut faults = Vec::new();
     for pointer in SUITES {
-        let Some(suite) = targets.spec::<Suite>(pointer)? else {
+        let Some(suite) = readable::<Suite>(targets, pointer) else {
             continue;
         };
-        let before = former.spec::<Suite>(pointer)?.zip(its_former.as_ref());
+        let before = readable::<Suite>(former, pointer).zip(its_former.as_ref());
         let known = before
             .map(|(suite, profile)| lint_with(&suite, profile))
             .unwrap_or_default();
@@ -108,7 +116,7 @@ fn faults(targets: &Targets, former: &Targets) -> Result<Vec<Fault>, Error> {
             .filter(|problem| !known.contains(problem));
         faults.extend(new.take(MOST).map(told));
     }
-    Ok(faults)
+    faults
 }
 
 fn refuse(wrong: Vec<Fault>) -> Result<(), Error> {

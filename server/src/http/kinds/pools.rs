@@ -148,7 +148,7 @@ impl Declared for PoolSpec {
         conn: &mut PgConnection,
         row: &ObjectRow,
     ) -> Result<PoolStatus, Error> {
-        let spec: PoolSpec = document::typed(&row.spec)?;
+        let spec: PoolSpec = document::stored(row)?;
         Ok(PoolStatus {
             effective_undo_window_s: spec.undo_window_s,
             effective_health: spec.health,

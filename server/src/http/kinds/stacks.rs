@@ -151,7 +151,7 @@ impl Declared for StackSpec {
     }
 
     async fn written(_: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
-        let spec: Self = document::typed(&row.spec)?;
+        let spec: Self = document::stored(row)?;
         if spec.lock.is_none() {
             return Ok(());
         }
@@ -172,7 +172,7 @@ impl Declared for StackSpec {
         _: &mut PgConnection,
         row: &ObjectRow,
     ) -> Result<StackStatus, Error> {
-        let spec: StackSpec = document::typed(&row.spec)?;
+        let spec: StackSpec = document::stored(row)?;
         Ok(StackStatus {
             lock_digest: spec.lock.as_ref().map(|lock| lock.digest()),
             bundle_present: blobs::present(app, spec.bundle).await,

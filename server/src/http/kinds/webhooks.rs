@@ -12,6 +12,7 @@ use crate::db::objects::ObjectRow;
 use crate::engine::orders::secret_place;
 use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, Reference, fault};
+use crate::http::document;
 use crate::tasks::webhooks::MOST;
 use crate::webhooks;
 
@@ -20,6 +21,8 @@ const LONGEST_TEXT: usize = 1000;
 const TOPICS: usize = 50;
 
 impl Declared for WebhookSpec {
+    const HAS_SECRET: bool = true;
+
     fn references(&self) -> Vec<Reference<'_>> {
         self.site
             .iter()
@@ -72,7 +75,7 @@ impl Declared for WebhookSpec {
 
     /// It goes on from the end of the history, or where it was; whatever stopped it may be mended by the change.
     async fn written(app: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
-        let spec = read(row)?;
+        let spec: Self = document::stored(row)?;
         let url =
             url(&spec.url).map_err(|why| Error::unprocessable("/spec/url", "invalid_url", why))?;
         let refused = |why| Error::unprocessable("/spec/url", "address_refused", why);
@@ -102,7 +105,8 @@ impl Declared for WebhookSpec {
         let Some(state) = db::webhooks::find_state(conn, row.id).await? else {
             return Ok(WebhookStatus::default());
         };
-        let enabled = read(row)?.enabled.unwrap_or(true);
+        let spec: Self = document::stored(row)?;
+        let enabled = spec.enabled.unwrap_or(true);
         let word = match (enabled, &state.stopped_because, state.attempts) {
             (false, _, _) => WebhookState::Disabled,
             (true, Some(_), _) => WebhookState::Stopped,
@@ -132,14 +136,6 @@ impl Declared for WebhookSpec {
             secret_hash: hash,
         })
     }
-}
-
-/// The spec of a stored webhook.
-///
-/// # Errors
-/// When it cannot be read any more, which is a bug.
-fn read(row: &ObjectRow) -> Result<WebhookSpec, Error> {
-    serde_json::from_value(row.spec.clone()).map_err(Error::internal)
 }
 
 /// A URL that can be called, in form; whether it may be is for the policy to say.

@@ -13,6 +13,7 @@ use crate::db;
 use crate::db::macs::MacRow;
 use crate::error::{Error, Fault};
 use crate::http::declared::fault;
+use crate::http::document;
 use crate::http::kinds::is_host;
 
 /// More interfaces than any server boots from.
@@ -79,7 +80,7 @@ async fn hold(conn: &mut PgConnection, name: &str) -> Result<Option<Held>, Error
     let Some(row) = db::objects::find_for_update(conn, "subnet", name).await? else {
         return Ok(None);
     };
-    let spec = crate::http::document::typed(&row.spec)?;
+    let spec = document::stored(&row)?;
     let taken = db::macs::list_taken(conn, row.id)
         .await?
         .into_iter()

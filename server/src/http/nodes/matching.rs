@@ -20,11 +20,12 @@ use crate::db;
 use crate::db::nodes::LockedNode;
 use crate::error::Error;
 use crate::http::answer::Answer;
+use crate::http::document::Document;
+use crate::http::dry_run;
 use crate::http::extract::{Json, Path};
 use crate::http::idempotency::IdempotencyKey;
 use crate::http::preconditions::Preconditions;
 use crate::http::writing::{self, Effect};
-use crate::http::{document, dry_run};
 
 /// Binds a discovered machine to the node that was declared for it: its MACs, facts and components are that node's from now on, and the record under which
 /// it was discovered is gone. Nothing happens to the machine. The node is then accepted, retried or recovered, as its state asks for.
@@ -302,9 +303,9 @@ async fn bind(
     db::matches::give_observations(conn, machine.id, node.id).await?;
     db::nodes::delete(conn, machine.id).await?;
     let raw = json!({ "labels": node.labels, "annotations": node.annotations, "spec": spec });
-    let draft = document::typed(&raw)?;
+    let document = Document::read(raw)?;
     let id = node.id.to_string();
-    write::write(app, conn, actor, &id, Some(node.clone()), draft, raw)
+    write::write(app, conn, actor, &id, Some(node.clone()), document)
         .await
         .map(drop)
 }

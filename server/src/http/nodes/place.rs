@@ -15,10 +15,11 @@ use crate::db;
 use crate::db::nodes::LockedNode;
 use crate::error::Error;
 use crate::http::answer::Answer;
+use crate::http::document::{self, Document};
+use crate::http::dry_run;
 use crate::http::extract::{Json, Path};
 use crate::http::idempotency::IdempotencyKey;
 use crate::http::writing::{self, Effect};
-use crate::http::{document, dry_run};
 
 /// Whether to carry out the action or to return its plan.
 #[derive(Clone, Copy, Debug)]
@@ -127,10 +128,10 @@ pub(super) async fn move_node(
             });
         }
         refuse(&blockers)?;
-        let draft = document::typed(&raw)?;
+        let document = Document::read(raw)?;
         let id = node.id.to_string();
         let current = Some(node.clone());
-        write::write(&app, conn, &actor, &id, current, draft, raw).await?;
+        write::write(&app, conn, &actor, &id, current, document).await?;
         let reason = body.reason.as_deref();
         record_done(conn, &app, &actor, &node, "move", &changes, reason).await
     })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use muster_api::nodes::{Condition, LastGateRun, NodeAddress, NodeStatus, Why};
+use muster_api::nodes::{Condition, LastGateRun, NodeAddress, NodeSpec, NodeStatus, Why};
 use muster_api::object::Object;
 use muster_core::ids::NodeId;
 use muster_core::lifecycle::decision::waits_for;
@@ -14,6 +14,7 @@ use crate::db;
 use crate::db::macs::AddressRow;
 use crate::db::nodes::NodeRow;
 use crate::error::Error;
+use crate::http::document;
 
 /// An agent that was not heard for this long counts as away. Seconds.
 const AGENT_AWAY_S: i64 = 60;
@@ -65,6 +66,7 @@ fn object(row: NodeRow, addresses: Vec<AddressRow>, now: Timestamp) -> Result<No
         name: row.name.parse().map_err(Error::internal)?,
         labels: row.labels.0,
         annotations: row.annotations.0,
+        spec_faults: document::spec_faults::<NodeSpec>(&row.spec),
         spec: row.spec,
         status,
         generation: row.generation,

@@ -1,5 +1,8 @@
 //! Registration, change and removal of nodes. A write resolves the spec, checks what the actor may do, and writes the rows.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
@@ -9,7 +12,7 @@ use muster_api::object::Draft;
 use muster_api::problem::Problem;
 use muster_core::ids::NodeId;
 use muster_core::lifecycle::state::{State as NodeState, Wish};
-use muster_core::values::{InvalidValue, Name};
+use muster_core::values::{InvalidValue, Mac, Name};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
@@ -24,9 +27,10 @@ use crate::db::macs::MacRow;
 use crate::db::nodes::{Content, LockedNode, Power};
 use crate::error::Error;
 use crate::http::answer::Answer;
-use crate::http::extract::{Body, Document, Path};
+use crate::http::document::{self, Document};
+use crate::http::extract::{Body, Path};
 use crate::http::preconditions::Preconditions;
-use crate::http::{document, writing};
+use crate::http::writing;
 
 /// Registers a node, or replaces what is wanted of it.
 #[utoipa::path(put, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name, or the id of an existing node")),
@@ -42,12 +46,12 @@ pub(super) async fn put_node(
     actor: Actor,
     Path(key): Path<String>,
     preconditions: Preconditions,
-    Document { typed: draft, raw }: Document<Draft<NodeSpec>>,
+    document: Document<Draft<NodeSpec>>,
 ) -> Result<Answer, Error> {
     writing::write(&app, &actor, async |conn| {
         let current = db::nodes::find_for_update(conn, &key).await?;
         preconditions.allow_write(current.as_ref().map(|node| node.generation))?;
-        let written = write(&app, conn, &actor, &key, current, draft, raw).await?;
+        let written = write(&app, conn, &actor, &key, current, document).await?;
         answer(conn, &written, app.clock.now()).await
     })
     .await
@@ -72,8 +76,8 @@ pub(super) async fn patch_node(
         preconditions.allow_write(Some(current.generation))?;
         let mut raw = json!({ "labels": current.labels, "annotations": current.annotations, "spec": current.spec });
         document::merge(&mut raw, &patch);
-        let draft = document::typed(&raw)?;
-        let written = write(&app, conn, &actor, &key, Some(current), draft, raw).await?;
+        let document = Document::read(raw)?;
+        let written = write(&app, conn, &actor, &key, Some(current), document).await?;
         answer(conn, &written, app.clock.now()).await
     })
     .await
@@ -182,9 +186,9 @@ pub(in crate::http) async fn write(
     actor: &Actor,
     key: &str,
     current: Option<LockedNode>,
-    draft: Draft<NodeSpec>,
-    mut raw: Value,
+    document: Document<Draft<NodeSpec>>,
 ) -> Result<Written, Error> {
+    let (draft, mut raw) = document.into_parts();
     let spec = raw.get_mut("spec").map(Value::take).unwrap_or_default();
     if let Some(node) = current.as_ref().filter(|node| is_same(node, &draft, &spec)) {
         return Ok(Written {
@@ -194,7 +198,7 @@ pub(in crate::http) async fn write(
     }
     let (content, macs) = resolve(conn, draft, spec).await?;
     if let Some(node) = &current {
-        allow_replacing(conn, actor, node, &content).await?;
+        allow_replacing(conn, actor, node, &content, &macs).await?;
     }
     let now = app.clock.now();
     let (id, name) = persist(conn, key, current.as_ref(), &content, &macs, now).await?;
@@ -223,8 +227,9 @@ async fn allow_replacing(
     actor: &Actor,
     node: &LockedNode,
     content: &Content,
+    macs: &[MacRow],
 ) -> Result<(), Error> {
-    allow_change(node, content)?;
+    allow_change(conn, node, content, macs).await?;
     if node.protected && !content.protected {
         let key = node.id.to_string();
         let named = Named {
@@ -237,18 +242,42 @@ async fn allow_replacing(
 }
 
 /// Refuses a change of what the installed system of a claimed node was written for.
-fn allow_change(node: &LockedNode, content: &Content) -> Result<(), Error> {
-    let moved = |member: &str| node.spec.get(member) != content.spec.get(member);
-    match node.claimed && ["site", "macs", "profile"].into_iter().any(moved) {
-        true => {
-            let detail = format!(
-                "{} is claimed: its site, MACs, addresses and profile stay until it is released.",
-                node.name
-            );
-            Err(Error::conflict("node_claimed", detail))
-        }
-        false => Ok(()),
+async fn allow_change(
+    conn: &mut PgConnection,
+    node: &LockedNode,
+    content: &Content,
+    macs: &[MacRow],
+) -> Result<(), Error> {
+    if !node.claimed || keeps_place(conn, node, content, macs).await? {
+        return Ok(());
     }
+    let detail = format!(
+        "{} is claimed: its site, MACs, addresses and profile stay until it is released.",
+        node.name
+    );
+    Err(Error::conflict("node_claimed", detail))
+}
+
+/// Whether site, MACs, addresses and profile stay. Where the stored spec cannot be read, the node's own rows are compared.
+async fn keeps_place(
+    conn: &mut PgConnection,
+    node: &LockedNode,
+    content: &Content,
+    macs: &[MacRow],
+) -> Result<bool, Error> {
+    let fixed = |spec: &Value| {
+        let spec: NodeSpec = document::stored_spec(spec).ok()?;
+        Some((spec.site, spec.macs, spec.profile))
+    };
+    if let Some(was) = fixed(&node.spec) {
+        return Ok(fixed(&content.spec) == Some(was));
+    }
+    let had = db::macs::list(conn, &[node.id]).await?;
+    let had: BTreeMap<Mac, Option<IpAddr>> =
+        had.into_iter().map(|row| (row.mac, row.address)).collect();
+    let leased = |row: &MacRow| (row.mac, row.lease.map(|(_, address)| address.into()));
+    let has = macs.iter().map(leased).collect();
+    Ok(node.site_id == content.site && node.profile_id == content.profile && had == has)
 }
 
 /// Writes the rows of a node. Returns its id and name.

@@ -16,6 +16,7 @@ use crate::db::operations::NewOperation;
 use crate::db::pairs::ends::Candidate;
 use crate::db::pairs::runs::NewRun;
 use crate::error::Error;
+use crate::http::document;
 
 /// The largest number of a pool's nodes that a run considers.
 const CONSIDERED: i64 = 4096;
@@ -76,7 +77,7 @@ async fn find_suite(conn: &mut PgConnection, name: &str) -> Result<Suite, Error>
     };
     let row = db::objects::find_for_reference(conn, "suite", name).await?;
     let row = row.ok_or_else(missing)?;
-    let suite: Suite = serde_json::from_value(row.spec).map_err(Error::internal)?;
+    let suite: Suite = document::stored(&row)?;
     rules::keep_pair_gates(suite, name)
 }
 

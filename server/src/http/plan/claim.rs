@@ -1,11 +1,10 @@
 //! Plans of claims and of releases.
 
-use muster_api::claims::{ClaimSpec, CreateClaim};
-use muster_api::object::Draft;
+use muster_api::claims::CreateClaim;
 use muster_api::plans::{Desired, PlannedObject};
 use muster_core::effects::Effect;
 use muster_core::values::{InvalidValue, Name};
-use serde_json::{Value, json};
+use serde_json::json;
 use sqlx::PgConnection;
 
 use super::{Change, diff, fit, planned, reach};
@@ -16,10 +15,11 @@ use crate::db;
 use crate::db::claims::ClaimRow;
 use crate::engine::compatibility::Onto;
 use crate::error::Error;
+use crate::http::claims::change::{self, Content};
+use crate::http::claims::create;
 use crate::http::claims::locked::LockedClaim;
 use crate::http::claims::release::{self, Disks};
-use crate::http::claims::{change, create};
-use crate::http::document;
+use crate::http::document::Document;
 
 /// Plans a claim: a new claim binds a node; a change of a claim touches no node.
 pub(super) async fn plan_claim(
@@ -29,11 +29,10 @@ pub(super) async fn plan_claim(
     object: &Desired,
 ) -> Result<PlannedObject, Error> {
     actor.need_somewhere("claim.create")?;
-    let raw = json!({ "spec": object.spec });
-    let spec: ClaimSpec = document::typed::<Draft<ClaimSpec>>(&raw)?.spec;
+    let content = Document::<Content>::read(json!({ "spec": object.spec }))?;
     match db::claims::find(conn, &object.name).await? {
-        Some(row) => plan_change(app, conn, actor, object, &row, raw).await,
-        None => plan_creation(app, conn, actor, object, spec, raw).await,
+        Some(row) => plan_change(app, conn, actor, object, &row, content).await,
+        None => plan_creation(app, conn, actor, object).await,
     }
 }
 
@@ -45,7 +44,7 @@ async fn plan_change(
     actor: &Actor,
     object: &Desired,
     row: &ClaimRow,
-    raw: Value,
+    content: Document<Content>,
 ) -> Result<PlannedObject, Error> {
     let named = || Named {
         kind: "claim",
@@ -57,7 +56,7 @@ async fn plan_change(
     }
     actor.need(conn, "claim.release", named()).await?;
     let LockedClaim { claim, .. } = LockedClaim::lock(conn, &row.id.to_string()).await?;
-    let change = match change::change(conn, app, actor, &claim, raw).await? {
+    let change = match change::change(conn, app, actor, &claim, content).await? {
         true => Change::Changed,
         false => Change::Unchanged,
     };
@@ -74,17 +73,14 @@ async fn plan_creation(
     conn: &mut PgConnection,
     actor: &Actor,
     object: &Desired,
-    spec: ClaimSpec,
-    raw: Value,
 ) -> Result<PlannedObject, Error> {
     let wrong = |error: InvalidValue| Error::invalid("/name", "invalid_name", error.why);
     let name: Name = object.name.parse().map_err(wrong)?;
-    let request = CreateClaim {
-        name: Some(name),
-        spec,
-    };
-    let bound = create::create(conn, app, actor, &request, raw).await?;
-    let pools: Vec<_> = db::objects::find(conn, "pool", &request.spec.pool)
+    let claim = json!({ "name": name, "spec": object.spec });
+    let claim = Document::<CreateClaim>::read(claim)?;
+    let pool = claim.typed().spec.pool.clone();
+    let bound = create::create(conn, app, actor, claim).await?;
+    let pools: Vec<_> = db::objects::find(conn, "pool", &pool)
         .await?
         .into_iter()
         .map(|row| row.id)

@@ -15,7 +15,7 @@ use crate::auth::access::Named;
 use crate::db;
 use crate::error::Error;
 use crate::http::declared::{self, Declared};
-use crate::http::document;
+use crate::http::document::Document;
 
 /// Plans an object of a declared kind.
 pub(super) async fn plan_declared<K: Declared>(
@@ -35,23 +35,23 @@ pub(super) async fn plan_declared<K: Declared>(
         };
         actor.need(conn, &verb, named).await?;
     }
-    let was = before
-        .as_ref()
-        .map(|row| parts(&json!(row.labels), &json!(row.annotations), &row.spec));
     let (generation, spec) = (
         before.as_ref().map(|row| row.generation),
-        before.as_ref().map(|row| row.spec.clone()),
+        before
+            .as_ref()
+            .map(|row| declared::read::shown::<K>(row.spec.clone())),
     );
+    let was = before.as_ref().zip(spec.as_ref());
+    let was = was.map(|(row, spec)| parts(&json!(row.labels), &json!(row.annotations), spec));
     let raw = parts(
         &json!(object.labels),
         &json!(object.annotations),
         &object.spec,
     );
-    let draft: Draft<K> = document::typed(&raw)?;
+    let document = Document::<Draft<K>>::read(raw)?;
     // Read before the write: the references of the former spec are replaced by the write.
     let reach = Reach::of(conn, K::KIND, spec.as_ref(), &object.spec).await?;
-    let answer =
-        declared::write::write(app, conn, actor, (&object.name, before), draft, raw).await?;
+    let answer = declared::write::write(app, conn, actor, &object.name, before, document).await?;
     let written = &answer.body;
     let is = parts(
         &written["labels"],

@@ -13,7 +13,7 @@ use crate::auth::Actor;
 use crate::auth::access::Named;
 use crate::db;
 use crate::error::Error;
-use crate::http::document;
+use crate::http::document::Document;
 use crate::http::nodes::write::{Change as Written, write};
 
 /// Plans the registration or the change of a node.
@@ -42,9 +42,9 @@ pub(super) async fn plan_node(
         &json!(object.annotations),
         &object.spec,
     );
-    let draft: Draft<NodeSpec> = document::typed(&raw)?;
-    let accepted = draft.spec.accept;
-    let written = write(app, conn, actor, &object.name, before, draft, raw.clone()).await?;
+    let document = Document::<Draft<NodeSpec>>::read(raw.clone())?;
+    let accepted = document.typed().spec.accept;
+    let written = write(app, conn, actor, &object.name, before, document).await?;
     let differences = diff::of(was.as_ref(), &raw);
     let relabelled = differences
         .iter()

@@ -1,10 +1,101 @@
 //! JSON from callers: bounded, free of what the database cannot hold, and refused with a pointer to what is wrong.
 
+mod shape; // The JSON that is stored against the value that was checked
+mod strict; // Only an object is read as a struct
+
+use muster_api::problem;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
+use self::strict::Strict;
+use crate::db::objects::ObjectRow;
 use crate::error::{Error, Fault};
+
+/// A client's document: the value that is checked, and the JSON that is stored. [`Document::read`] alone makes one, so both say the same.
+#[derive(Clone, Debug)]
+pub struct Document<T> {
+    typed: T,
+    raw: Value,
+}
+
+impl<T: Serialize + DeserializeOwned> Document<T> {
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the pointer.
+    pub fn read(raw: Value) -> Result<Self, Error> {
+        check(&raw).map(|typed| Self { typed, raw })
+    }
+}
+
+impl<T> Document<T> {
+    /// The value that is checked.
+    pub fn typed(&self) -> &T {
+        &self.typed
+    }
+
+    /// The value that is checked, and the JSON that is stored.
+    pub fn into_parts(self) -> (T, Value) {
+        (self.typed, self.raw)
+    }
+}
+
+/// Reads a value and compares its shape with the JSON: serde reads some enums from arrays too, which [`typed`] cannot see.
+fn check<T: Serialize + DeserializeOwned>(raw: &Value) -> Result<T, Error> {
+    let typed: T = typed(raw)?;
+    let read = serde_json::to_value(&typed).map_err(Error::internal)?;
+    match shape::find_difference(raw, &read, &mut String::new()) {
+        None => Ok(typed),
+        Some(pointer) => {
+            let detail = "The value has another shape than its schema says.";
+            Err(Error::invalid(pointer, "invalid_value", detail))
+        }
+    }
+}
+
+/// What is wrong with a stored spec, with pointers as a client sees them. Empty for a spec that this version would store.
+pub fn spec_faults<T: Serialize + DeserializeOwned>(spec: &Value) -> Vec<problem::Fault> {
+    let faults = match check::<T>(spec) {
+        Err(Error::Invalid(faults)) => faults,
+        _ => Vec::new(),
+    };
+    let faults = faults.into_iter().map(|fault| problem::Fault {
+        pointer: format!("/spec{}", fault.pointer),
+        code: fault.code.to_owned(),
+        detail: fault.detail,
+    });
+    faults.collect()
+}
+
+/// The spec of a stored object. A version before this one also stored arrays in the place of objects: inside of a spec they are read as that version
+/// read them; a whole spec that is an array is not read.
+///
+/// # Errors
+/// 409 `unreadable` with the object's name and what to do.
+pub fn stored<T: DeserializeOwned>(row: &ObjectRow) -> Result<T, Error> {
+    stored_spec(&row.spec).map_err(|why| {
+        let kind = row.kind.replace('_', " ");
+        let detail = format!(
+            "The spec of the {kind} {} cannot be read ({why}). Write the spec again with PUT.",
+            row.name
+        );
+        Error::conflict("unreadable", detail)
+    })
+}
+
+/// A stored spec.
+///
+/// # Errors
+/// The reason, without any value of the spec.
+pub fn stored_spec<T: DeserializeOwned>(spec: &Value) -> Result<T, String> {
+    if !spec.is_object() {
+        return Err("the spec is no object".to_owned());
+    }
+    serde_path_to_error::deserialize(spec)
+        .map_err(|error| format!("wrong at /spec{}", pointer(error.path())))
+}
 
 /// Reads JSON. `serde_json` itself refuses nesting beyond 128 levels.
 ///
@@ -23,12 +114,12 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
     }
 }
 
-/// A document as the type it must be; unknown fields are refused where they stand.
+/// A document as the type it must be. Unknown fields, and arrays in the place of objects, are refused where they stand.
 ///
 /// # Errors
 /// [`Error::Invalid`] with the pointer.
 pub fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, Error> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
+    serde_path_to_error::deserialize(Strict(value)).map_err(|error| {
         let detail = error.inner().to_string();
         let mut pointer = pointer(error.path());
         let code = match detail.as_str() {
@@ -76,24 +167,29 @@ fn find_nul(value: &Value, pointer: &mut String) -> Option<String> {
         Value::Array(items) => items
             .iter()
             .enumerate()
-            .find_map(|(at, item)| nested(&at.to_string(), item, pointer)),
+            .find_map(|(at, item)| nested(&at.to_string(), pointer, |at| find_nul(item, at))),
         Value::Object(members) => {
             members
                 .iter()
                 .find_map(|(key, member)| match key.contains('\0') {
                     true => Some(pointer.clone()),
-                    false => nested(&escape(key), member, pointer),
+                    false => nested(&escape(key), pointer, |at| find_nul(member, at)),
                 })
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }
 
-fn nested(segment: &str, value: &Value, pointer: &mut String) -> Option<String> {
+/// Looks one level deeper: `find` gets the pointer with one more segment.
+fn nested(
+    segment: &str,
+    pointer: &mut String,
+    find: impl FnOnce(&mut String) -> Option<String>,
+) -> Option<String> {
     let length = pointer.len();
     pointer.push('/');
     pointer.push_str(segment);
-    let found = find_nul(value, pointer);
+    let found = find(pointer);
     pointer.truncate(length);
     found
 }
@@ -151,6 +247,40 @@ mod tests {
             at(json!({"a/b": [{"units": "x"}]})),
             ("/a~1b/0/units".into(), "invalid_value")
         );
+    }
+
+    /// serde reads the members of such an enum from a copy, which [`Strict`] does not see.
+    #[test]
+    fn a_document_is_refused_where_serde_reads_another_shape_than_it_writes() {
+        #[derive(Debug, serde::Serialize, serde::Deserialize)]
+        #[serde(tag = "kind", rename_all = "snake_case")]
+        enum Tagged {
+            One { inner: Pair },
+        }
+        #[derive(Debug, serde::Serialize, serde::Deserialize)]
+        struct Pair {
+            a: u8,
+        }
+        let wrong = json!({ "kind": "one", "inner": [3] });
+        assert!(typed::<Tagged>(&wrong).is_ok());
+        assert_eq!(
+            fault(Document::<Tagged>::read(wrong)),
+            ("/inner".into(), "invalid_value")
+        );
+        let right = json!({ "kind": "one", "inner": { "a": 3 } });
+        let (Tagged::One { inner }, raw) = Document::read(right.clone()).unwrap().into_parts();
+        assert_eq!((inner.a, raw), (3, right));
+    }
+
+    #[test]
+    fn a_stored_spec_is_read_as_the_version_before_read_it_unless_it_is_an_array() {
+        let read = |spec| stored_spec::<std::collections::BTreeMap<String, Inner>>(&spec);
+        assert!(read(json!({ "a": [1] })).is_ok());
+        let why = read(json!({ "a": ["a secret"] })).unwrap_err();
+        assert_eq!(why, "wrong at /spec/a/0");
+        for spec in [json!(["a secret"]), json!(null)] {
+            assert_eq!(read(spec).unwrap_err(), "the spec is no object");
+        }
     }
 
     #[test]
