@@ -162,6 +162,10 @@ fn start() -> Bench {
                 continue;
             };
             let (acceptor, queue) = (acceptor.clone(), Arc::clone(&queue));
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the runtime of the bench owns each connection"
+            )]
             tokio::task::spawn(async move {
                 let Ok(stream) = acceptor.accept(stream).await else {
                     return;

@@ -36,6 +36,10 @@ impl Supervised {
     ) -> Result<Self, LabError> {
         let first = spawn()?;
         let restart = Arc::new(Notify::new());
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the supervised program owns the task, which ends with `stop`"
+        )]
         let task = tokio::spawn(supervise(
             name,
             first,

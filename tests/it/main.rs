@@ -1,5 +1,9 @@
 //! One integration binary, a file per resource.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the runtime of a test owns its tasks and ends with the test"
+)]
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

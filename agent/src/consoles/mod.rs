@@ -87,6 +87,10 @@ impl Lines {
                 || Arc::new(Tape::new(clock.clone())),
                 |line| Arc::clone(&line.tape),
             );
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the line owns its reader, which ends when the line is dropped"
+            )]
             let reader = tokio::spawn(line::read(target, Arc::clone(&tape)));
             self.lines.insert(
                 node,

@@ -1,5 +1,10 @@
 //! Against a real sshd.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the runtime of a test owns its tasks and ends with the test"
+)]
+
 use std::net::Ipv4Addr;
 use std::time::Duration;
 

@@ -25,6 +25,10 @@ pub(crate) fn until_stopped() -> std::io::Result<CancellationToken> {
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,
     );
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the process owns the watch of its signals, from start to exit"
+    )]
     tokio::spawn(async move {
         for turn in 0.. {
             tokio::select! {

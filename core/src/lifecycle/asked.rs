@@ -61,7 +61,13 @@ pub(super) fn run_gates(node: &Snapshot, now: Timestamp) -> Decision {
         Decision::Granted(_) | Decision::Refused(_) if begun => {
             on_the_spot(&node.unstoppable(), now, &[Step::PowerOff], || run)
         }
-        other => other,
+        other @ (Decision::Wait(_)
+        | Decision::Advance(_)
+        | Decision::Start(_)
+        | Decision::Retry(..)
+        | Decision::Cancel(_)
+        | Decision::Granted(_)
+        | Decision::Refused(_)) => other,
     }
 }
 

@@ -47,6 +47,12 @@ fn claimable(decision: Decision, node: &Snapshot) -> Decision {
                     .with(Effect::WishTaken),
             )
         }
-        other => other,
+        other @ (Decision::Wait(_)
+        | Decision::Advance(_)
+        | Decision::Start(_)
+        | Decision::Retry(..)
+        | Decision::Cancel(_)
+        | Decision::Granted(_)
+        | Decision::Refused(_)) => other,
     }
 }

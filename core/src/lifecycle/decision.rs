@@ -214,7 +214,13 @@ pub(super) fn on_the_spot(
             reason,
             ..
         }) => Decision::Refused(reason.unwrap_or_default()),
-        other => other,
+        other @ (Decision::Wait(_)
+        | Decision::Advance(_)
+        | Decision::Start(_)
+        | Decision::Retry(..)
+        | Decision::Cancel(_)
+        | Decision::Granted(_)
+        | Decision::Refused(_)) => other,
     }
 }
 

@@ -17,12 +17,13 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     let failed_release =
         matches!(phase, State::Draining | State::Wiping) && node.wish != Some(Wish::Release);
     if node.releasing() && !node.protected && !failed_release {
-        return match phase {
-            State::Draining => Decision::Advance(Move {
+        return if phase == State::Draining {
+            Decision::Advance(Move {
                 purpose,
                 ..Move::released(State::Draining)
-            }),
-            _ => leave_cluster(node, now, Move::released(State::Wiping)),
+            })
+        } else {
+            leave_cluster(node, now, Move::released(State::Wiping))
         };
     }
     let wished = |to| {

@@ -126,7 +126,12 @@ pub(super) fn unfit(node: &Snapshot, now: Timestamp, out: &SchedulerOut) -> Opti
     );
     match taken_out(node, now, cause) {
         Decision::Granted(left) => Some(rest(&format!("a person: {left}"), "operator", "none")),
-        taken => Some(taken),
+        taken @ (Decision::Wait(_)
+        | Decision::Advance(_)
+        | Decision::Start(_)
+        | Decision::Retry(..)
+        | Decision::Cancel(_)
+        | Decision::Refused(_)) => Some(taken),
     }
 }
 

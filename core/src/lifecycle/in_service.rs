@@ -16,7 +16,13 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         over @ (Decision::Granted(_) | Decision::Refused(_)) if node.held_back => {
             pairing::given_back(node, now).unwrap_or(over)
         }
-        other => other,
+        other @ (Decision::Wait(_)
+        | Decision::Advance(_)
+        | Decision::Start(_)
+        | Decision::Retry(..)
+        | Decision::Cancel(_)
+        | Decision::Granted(_)
+        | Decision::Refused(_)) => other,
     }
 }
 

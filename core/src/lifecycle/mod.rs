@@ -3,6 +3,8 @@
 //! [`decide`] is the only way a node gets anywhere: the server's engine loads the snapshot, asks, and persists the answer in one transaction.
 //! A state says where a node is on its way; power, reachability and what the scheduler says are conditions beside it, never states.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 mod admitting; // Into the scheduler
 mod asked; // What is done for a person where a node rests: its power, its gates
 mod available; // Powered off, ready to be claimed

@@ -42,7 +42,12 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp, wanted: &Pairing) -> Decis
             None => match faults::taken_out(node, now, cause.clone()) {
                 // The fleet's bounds, or its protection: it serves on, and a person reads what was found.
                 Decision::Granted(_) => begin(node, now, Step::Admit, now),
-                taken => taken,
+                taken @ (Decision::Wait(_)
+                | Decision::Advance(_)
+                | Decision::Start(_)
+                | Decision::Retry(..)
+                | Decision::Cancel(_)
+                | Decision::Refused(_)) => taken,
             },
         },
         Pairing::GiveBack(at) => match measuring(node) {

@@ -122,7 +122,12 @@ fn run_rung(node: &Snapshot, now: Timestamp, rung: Rung) -> RungState {
                 ..view.clone()
             }
         }
-        _ => view.clone(),
+        StepStatus::Queued
+        | StepStatus::Running { .. }
+        | StepStatus::Lost
+        | StepStatus::Succeeded
+        | StepStatus::Failed { .. }
+        | StepStatus::Cancelled => view.clone(),
     };
     let node = Snapshot {
         steps: node.steps.iter().map(without_retry).collect(),
@@ -159,7 +164,12 @@ fn run_rung(node: &Snapshot, now: Timestamp, rung: Rung) -> RungState {
             };
             RungState::Waits(Box::new(leave_cluster(&node, now, stopped.on(how))))
         }
-        waits => RungState::Waits(Box::new(waits)),
+        waits @ (Decision::Wait(_)
+        | Decision::Start(_)
+        | Decision::Retry(..)
+        | Decision::Cancel(_)
+        | Decision::Granted(_)
+        | Decision::Refused(_)) => RungState::Waits(Box::new(waits)),
     }
 }
 

@@ -84,7 +84,26 @@ impl Step {
     pub fn max_rounds(self) -> i32 {
         match self {
             Self::Wipe | Self::Gates | Self::GatesAfterReboot | Self::Sweep | Self::Firmware => 2,
-            _ => 3,
+            Self::BootLive
+            | Self::Inventory
+            | Self::PowerOff
+            | Self::WriteImage
+            | Self::BootDisk
+            | Self::Converge
+            | Self::Reboot
+            | Self::Recheck
+            | Self::RebootTest
+            | Self::Admit
+            | Self::Drain
+            | Self::Remove
+            | Self::Adopt
+            | Self::Drift
+            | Self::PowerOn
+            | Self::PowerCycle
+            | Self::RotateBmc
+            | Self::Hold
+            | Self::Pair
+            | Self::FirmwareLook => 3,
         }
     }
 

@@ -44,7 +44,13 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
                 None => Decision::Advance(failed),
             }
         }
-        other => other,
+        other @ (Decision::Wait(_)
+        | Decision::Advance(_)
+        | Decision::Start(_)
+        | Decision::Retry(..)
+        | Decision::Cancel(_)
+        | Decision::Granted(_)
+        | Decision::Refused(_)) => other,
     }
 }
 

@@ -196,6 +196,10 @@ impl Act<'_> {
             Arc::clone(self.service),
             Duration::from_millis(self.service.plan.reset_delay_ms),
         );
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the machine owns a reset that began, and its lock serialises resets"
+        )]
         tokio::spawn(async move {
             tokio::time::sleep(delay).await;
             if let Err(error) = change_power(&service.machine, reset, cause).await {

@@ -87,7 +87,15 @@ impl Bmc {
             machine,
             netns,
         });
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the BMC owns its listener, which ends when the BMC is dropped"
+        )]
         let serving = tokio::spawn(serve::run(listener, tls, Arc::clone(&service)));
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the BMC owns its log, which ends when the BMC is dropped"
+        )]
         let watching = tokio::spawn(log_power(Arc::clone(&service)));
         Ok(Self {
             address,

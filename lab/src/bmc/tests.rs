@@ -1,5 +1,10 @@
 //! The BMC over real TLS, with a fake guest behind a real machine.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the runtime of a test owns its tasks and ends with the test"
+)]
+
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;

@@ -291,6 +291,10 @@ pub(crate) fn simple_update(service: &Arc<Service>, document: &Value) -> Reply {
         })
     };
     let (working, uri) = (Arc::clone(service), uri.to_owned());
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the task in the list of the update service records the end of the update"
+    )]
     tokio::spawn(async move { run(&working, id, &uri).await });
     let location = format!("{TASKS}/{id}");
     let body = json!({"@odata.id": location, "@odata.type": "#Task.v1_7_1.Task", "Id": id.to_string(), "TaskState": "New"});

@@ -1,6 +1,11 @@
 //! The rack from outside the process that owns it: HTTP and JSON on a unix socket in the rack's directory, readable by root
 //! alone. For hands (`muster-lab`) and for tests that run beside the rack.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "the lab refuses in its own words, to its own client"
+)]
+
 mod client; // The typed client
 
 use std::collections::BTreeMap;
@@ -215,8 +220,13 @@ impl ControlServer {
                 tracing::error!(%error, "the lab's control socket ended");
             }
         };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the control socket owns its server, which ends when the socket is dropped"
+        )]
+        let serving = tokio::spawn(serve);
         Ok(Self {
-            _task: AbortOnDropHandle::new(tokio::spawn(serve)),
+            _task: AbortOnDropHandle::new(serving),
         })
     }
 }

@@ -75,6 +75,10 @@ impl Console {
             .map_err(io("set up the console's port"))?;
         let port = TcpListener::from_std(port).map_err(io("set up the console's port"))?;
         let readers = serve_readers(port, Arc::clone(&tape));
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the console owns its tasks, which end when the console is dropped"
+        )]
         let tasks = [
             tokio::spawn(line),
             tokio::spawn(watchers),

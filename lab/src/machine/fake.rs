@@ -39,6 +39,10 @@ impl Launcher for FakeLauncher {
             mpsc::channel::<(GuestAct, tokio::sync::oneshot::Sender<Answer>)>(8);
         let (ended, exit) = watch::channel(None);
         *self.current.lock().unwrap() = Some(ended.clone());
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the guest owns the task, which ends when the guest is dropped"
+        )]
         tokio::spawn(async move {
             while let Some((act, done)) = queue.recv().await {
                 match act {

@@ -326,6 +326,10 @@ impl Machine {
         running.guest = Some(guest.clone());
         running.booted = Some(Instant::now());
         self.power.send_replace(PowerState::On);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the watch of a guest ends with the guest"
+        )]
         tokio::spawn(Arc::clone(self).watch(guest, number));
         Ok(())
     }

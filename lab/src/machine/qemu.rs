@@ -123,6 +123,10 @@ impl Qemu {
         let (acts, queue) = mpsc::channel(8);
         let (ended, exit) = watch::channel(None);
         let pid = child.id();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the task ends with the QEMU process that it waits for"
+        )]
         tokio::spawn(accompany(child, qmp, queue, ended));
         Ok(Guest { pid, acts, exit })
     }

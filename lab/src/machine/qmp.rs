@@ -33,6 +33,7 @@ impl Qmp {
         let (read, write) = stream.into_split();
         let (requests, queue) = mpsc::channel(8);
         let stopped = Arc::new(Notify::new());
+        #[expect(clippy::disallowed_methods, reason = "the connection owns its reader")]
         let reader = tokio::spawn(converse(
             BufReader::new(read),
             write,

@@ -1,5 +1,7 @@
 //! Takes due nodes, asks the lifecycle, persists the answer. Never calls the outside world: what must act is a job.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 mod cabling; // Cables that are not where they should be
 pub mod caution; // When the database is older than what others remember
 pub mod compatibility; // Stacks held against the nodes they go onto

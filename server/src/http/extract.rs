@@ -105,6 +105,10 @@ pub struct Query<T>(pub T);
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Error;
 
+    #[expect(
+        clippy::disallowed_types,
+        reason = "this type words the refusal of axum's"
+    )]
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
         if parts.uri.query().is_some_and(|query| query.contains("%00")) {
             // Postgres has no text with a zero byte: it would answer with an error that looks like ours.
@@ -132,6 +136,10 @@ pub struct Path<T>(pub T);
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
     type Rejection = Error;
 
+    #[expect(
+        clippy::disallowed_types,
+        reason = "this type words the refusal of axum's"
+    )]
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Error> {
         let nul = parts.uri.path().contains("%00");
         match axum::extract::Path::from_request_parts(parts, state).await {

@@ -1,5 +1,10 @@
 //! The client against a BMC that keeps state and misbehaves on demand.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the runtime of a test owns its tasks and ends with the test"
+)]
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

@@ -1,6 +1,11 @@
 //! The node-facing HTTP listener: boot scripts, blobs, trust, time, reports, repositories. Not the operator's API: no accounts, no secrets, and
 //! names that lead to digests or to memory, never to a path.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "nodes read no body of a refusal: the status is enough"
+)]
+
 mod blob; // Blobs and their ranges
 mod bundle; // Offline repositories of stacks
 mod cpio; // The archive that carries site.json

@@ -1,5 +1,10 @@
 //! The agent's work against a server that keeps state, and nodes behind a real sshd.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the runtime of a test owns its tasks and ends with the test"
+)]
+
 mod adopt; // A machine that somebody else installed
 mod agents; // A whole agent process
 mod client; // The server's answers, told apart

@@ -1,5 +1,7 @@
 //! A server that keeps state: what it was told, and what it says.
 
+#![expect(clippy::disallowed_types, reason = "the fake server is not the server")]
+
 use std::sync::{Arc, Mutex};
 
 use axum::body::Bytes;

@@ -1,5 +1,10 @@
 //! Walks of nodes through their states, and the properties that hold on every one.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a test names the arms that it is about"
+)]
+
 mod asked; // What is done where a node rests
 mod document; // The table in the docs, with what leads from state to state
 mod faults; // Nodes that fail: ladders, holds

@@ -74,6 +74,10 @@ pub(super) async fn tell(cast: &mut Cast<'_>, table: &mut Table) -> anyhow::Resu
 }
 
 /// Raises the warning now and after each boot: the emulated disk forgets it, a real one would not.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the caller owns the handle, which ends the task when it is dropped"
+)]
 async fn stays_bad(machine: &std::sync::Arc<Machine>) -> anyhow::Result<AbortOnDropHandle<()>> {
     let (machine, disk) = (std::sync::Arc::clone(machine), small_disk(NUMBER));
     let mut told = machine.subscribe();

@@ -1,5 +1,10 @@
 //! A Slurm of the test's own: munged, slurmctld, one slurmd, on loopback, in a temporary directory, ended with the test.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the runtime of a test owns its tasks and ends with the test"
+)]
+
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

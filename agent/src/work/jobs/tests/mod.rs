@@ -1,5 +1,10 @@
 //! Power acts through a BMC that fails: what is asked again, what is only looked at, and what a person is told.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the runtime of a test owns its tasks and ends with the test"
+)]
+
 mod firmware; // Firmware and BIOS
 
 use std::sync::Arc;
