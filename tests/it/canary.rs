@@ -7,6 +7,7 @@ use base64::Engine as _;
 use muster_core::clock::Clock;
 use muster_core::values::Secret;
 use muster_server::auth::oidc::{Provider, Settings};
+use muster_server::auth::passwords::Lane;
 use muster_server::auth::{passwords, sessions};
 use muster_server::{db, tasks};
 use reqwest::Method;
@@ -183,10 +184,16 @@ async fn plant(server: &Server, admin: &crate::support::server::Caller, planted:
     .unwrap();
     planted.add("a person's password", "canary-user-password");
     let headers = reqwest::header::HeaderMap::new();
-    let cookie = sessions::sign_in(app, &headers, "ada", Secret::new("canary-user-password"))
-        .await
-        .unwrap()
-        .unwrap();
+    let cookie = sessions::sign_in(
+        app,
+        &headers,
+        "ada",
+        Secret::new("canary-user-password"),
+        Lane::Stranger,
+    )
+    .await
+    .unwrap()
+    .unwrap();
     planted.add("a session", cookie.value());
     let browser = server
         .nobody()

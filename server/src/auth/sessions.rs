@@ -2,7 +2,7 @@
 
 use axum_extra::extract::CookieJar;
 use axum_extra::extract::cookie::{Cookie, SameSite};
-use http::HeaderMap;
+use http::{HeaderMap, header};
 use jiff::SignedDuration;
 use muster_api::access::Scope;
 use muster_api::tokens::{DEFAULT_RELEASES_PER_HOUR, Role};
@@ -11,6 +11,7 @@ use muster_core::values::{Digest, Secret};
 use sqlx::PgConnection;
 
 use super::access::{Grant, Holding};
+use super::passwords::Lane;
 use super::{Actor, break_glass, passwords};
 use crate::app::App;
 use crate::db;
@@ -25,19 +26,22 @@ const SEEN_EVERY: SignedDuration = SignedDuration::from_secs(60);
 /// A working day.
 const LASTS: SignedDuration = SignedDuration::from_hours(12);
 
-/// Checks a password and opens a session; its cookie, or `None` when name or password are wrong.
+/// Checks a password and opens a session; its cookie, or `None` when name or password are wrong. The lane says where the login waits for its turn.
 ///
 /// # Errors
-/// When the database fails.
+/// [`Error::TooMany`] when too many logins wait, or when the database fails.
 pub async fn sign_in(
     app: &App,
     headers: &HeaderMap,
     name: &str,
     password: Secret,
+    lane: Lane,
 ) -> Result<Option<Cookie<'static>>, Error> {
+    // The turn comes first: a login that is sent away costs the database nothing.
+    let turn = passwords::turn(lane).await?;
     let user = db::users::find(&mut *app.pool.acquire().await?, name).await?;
     let hash = user.as_ref().and_then(|user| user.password_hash.clone());
-    let right = passwords::verify(password, hash).await?;
+    let right = passwords::verify(turn, password, hash).await?;
     let mut tx = app.pool.begin().await?;
     let refused = match &user {
         // What was typed as a name may be a password: only a hash tells whether it was the same again.
@@ -132,6 +136,18 @@ pub fn sent(headers: &HeaderMap) -> Option<String> {
     CookieJar::from_headers(headers)
         .get(COOKIE)
         .map(|cookie| cookie.value().to_owned())
+}
+
+/// The session that an answer opens in the browser.
+pub fn opened(headers: &HeaderMap) -> Option<String> {
+    headers
+        .get_all(header::SET_COOKIE)
+        .iter()
+        .find_map(|value| {
+            let cookie = Cookie::parse(value.to_str().ok()?).ok()?;
+            (cookie.name() == COOKIE && !cookie.value().is_empty())
+                .then(|| cookie.value().to_owned())
+        })
 }
 
 /// Whose session the request's cookie is.

@@ -4,6 +4,7 @@ mod expected; // What every endpoint is open to
 mod matrix; // Every endpoint, every role, one's own and foreign objects
 
 use jiff::SignedDuration;
+use muster_server::auth::passwords::Lane;
 use serde_json::json;
 
 use crate::support::fleet;
@@ -188,10 +189,11 @@ async fn a_binding_gives_a_role_where_it_says_and_a_token_is_no_more_than_its_ow
         .unwrap();
     let headers = reqwest::header::HeaderMap::new();
     let password = muster_core::values::Secret::new("open sesame");
-    let cookie = muster_server::auth::sessions::sign_in(app, &headers, "bob", password)
-        .await
-        .unwrap()
-        .unwrap();
+    let cookie =
+        muster_server::auth::sessions::sign_in(app, &headers, "bob", password, Lane::Stranger)
+            .await
+            .unwrap()
+            .unwrap();
     let bob = server
         .nobody()
         .header("cookie", &format!("{}={}", cookie.name(), cookie.value()));
@@ -355,7 +357,7 @@ async fn a_session_is_a_browsers_and_no_other_site_can_use_it() {
             page.parse().unwrap(),
         )]);
         let password = muster_core::values::Secret::new(password);
-        muster_server::auth::sessions::sign_in(app, &headers, "alice", password)
+        muster_server::auth::sessions::sign_in(app, &headers, "alice", password, Lane::Stranger)
             .await
             .unwrap()
     };

@@ -1,0 +1,130 @@
+//! Passwords: Argon2id with the crate's parameters (19 MiB, 2 passes: OWASP's first recommendation). A hash is slow by design, so it runs on the
+//! blocking pool, and only a few run at once: a storm of wrong passwords must not eat the server's memory, nor the time of those who know theirs.
+
+use std::convert::Infallible;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use argon2::Argon2;
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+use muster_core::values::Secret;
+
+use self::queue::{Queue, Turn};
+use crate::error::Error;
+
+mod queue; // Turns at the hash
+
+/// The longest password that is looked at, in bytes.
+const LONGEST: usize = 1024;
+/// Hashes that run at once.
+const TURNS: usize = 2;
+/// Logins of one lane that wait for a turn; the next one gets 429.
+const WAITING: usize = 8;
+/// A login that waits for longer gets 429.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// `Retry-After` of that answer, in seconds: by then the waiting logins have their answers.
+const RETRY_S: f64 = 2.0;
+
+static QUEUE: LazyLock<Arc<Queue>> = LazyLock::new(|| Queue::new(TURNS, WAITING));
+
+/// Where a login waits for its turn. Lanes are served in this order, and each has its own places: strangers never fill the places of the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lane {
+    /// A browser with the cookie of a session, which may have ended.
+    Browser,
+    /// A source from which a credential was accepted before.
+    Source,
+    #[default]
+    Stranger,
+}
+
+/// The lane that the limits found for the request.
+impl<S: Sync> FromRequestParts<S> for Lane {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get().copied().unwrap_or_default())
+    }
+}
+
+/// Waits for a turn at the hash.
+///
+/// # Errors
+/// [`Error::TooMany`] when the lane is full, or the wait was too long.
+pub async fn turn(lane: Lane) -> Result<Turn, Error> {
+    let turn = tokio::time::timeout(PATIENCE, QUEUE.turn(lane)).await;
+    turn.ok()
+        .flatten()
+        .ok_or(Error::TooMany { wait_s: RETRY_S })
+}
+
+/// The PHC string of a password.
+///
+/// # Errors
+/// When the system has no randomness for the salt.
+pub async fn hash(password: Secret) -> Result<String, Error> {
+    let turn = turn(Lane::Browser).await?;
+    slowly(turn, move || {
+        let hash = Argon2::default().hash_password(password.reveal().as_bytes());
+        hash.map(|hash| hash.to_string())
+            .map_err(|error| Error::internal(anyhow::anyhow!("argon2: {error}")))
+    })
+    .await?
+}
+
+/// Whether a password is the one that was hashed. Without a hash the same work is done: an unknown name must not answer faster.
+///
+/// # Errors
+/// When the work could not be run.
+pub async fn verify(turn: Turn, password: Secret, hash: Option<String>) -> Result<bool, Error> {
+    slowly(turn, move || {
+        if password.reveal().len() > LONGEST {
+            return false;
+        }
+        match hash.as_deref().map(PasswordHash::new) {
+            Some(Ok(hash)) => Argon2::default()
+                .verify_password(password.reveal().as_bytes(), &hash)
+                .is_ok(),
+            Some(Err(_)) | None => {
+                let _same_work = Argon2::default().hash_password(password.reveal().as_bytes());
+                false
+            }
+        }
+    })
+    .await
+}
+
+/// Runs the work on the blocking pool. The turn ends with the work, not with the caller: a browser that left does not free a place early.
+async fn slowly<T: Send + 'static>(
+    turn: Turn,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    let work = move || {
+        let _turn = turn;
+        work()
+    };
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(Error::internal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_the_password_verifies() {
+        let hash = hash(Secret::new("correct horse")).await.unwrap();
+        assert!(hash.starts_with("$argon2id$"));
+        let verifies = async |password: &str, hash: Option<String>| {
+            let turn = turn(Lane::Stranger).await.unwrap();
+            verify(turn, Secret::new(password), hash).await.unwrap()
+        };
+        assert!(verifies("correct horse", Some(hash.clone())).await);
+        assert!(!verifies("battery staple", Some(hash)).await);
+        assert!(!verifies("correct horse", None).await);
+    }
+}
