@@ -1,10 +1,24 @@
 //! How much a caller may send: by its credential, and by its address where the credential is refused.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use jiff::SignedDuration;
 use muster_api::tokens::Role;
+use muster_core::values::Secret;
+use muster_server::auth::passwords;
+use muster_server::db;
 use muster_server::http::limits::{Rate, Rates};
+use reqwest::Client;
+use tokio::task::JoinSet;
 
 use crate::support::server::Server;
+
+const PASSWORD: &str = "a long password";
+/// Longer than anything here takes.
+const LIMIT: Duration = Duration::from_secs(120);
 
 fn rates() -> Rates {
     let (credential, address) = (
@@ -101,4 +115,187 @@ async fn who_is_known_is_not_kept_out_by_others_who_guess_at_the_same_address() 
         429,
         "whoever was never known is one of those who guess"
     );
+}
+
+/// A client at one address of this host, which follows nothing.
+fn client_at(from: [u8; 4]) -> Client {
+    let client = Client::builder()
+        .local_address(IpAddr::from(from))
+        .redirect(reqwest::redirect::Policy::none())
+        .timeout(LIMIT)
+        .no_proxy();
+    client.build().unwrap()
+}
+
+async fn ask(client: &Client, url: &str, token: &str) -> u16 {
+    let answer = client.get(url).bearer_auth(token).send().await;
+    answer.unwrap().status().as_u16()
+}
+
+/// A login: its answer, and the session's cookie where it opened one.
+struct Login {
+    status: u16,
+    retry_after: String,
+    cookie: String,
+}
+
+async fn sign_in(client: &Client, url: &str, password: &str, cookie: &str) -> Login {
+    let answer = client
+        .post(format!("{url}/sign-in"))
+        .header("content-type", "application/x-www-form-urlencoded")
+        .header("cookie", cookie)
+        .body(format!("name=ada&password={}", password.replace(' ', "+")));
+    let answer = answer.send().await.unwrap();
+    let header = |name: &str| {
+        let value = answer.headers().get(name);
+        value.map_or("", |value| value.to_str().unwrap()).to_owned()
+    };
+    Login {
+        status: answer.status().as_u16(),
+        retry_after: header("retry-after"),
+        cookie: header("set-cookie").split(';').next().unwrap().to_owned(),
+    }
+}
+
+async fn with_ada(server: &Server) {
+    let hash = passwords::hash(Secret::new(PASSWORD)).await.unwrap();
+    let mut conn = server.app.pool.acquire().await.unwrap();
+    db::users::insert(&mut conn, "ada", &hash, "operator", server.app.clock.now())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn guesses_are_paid_in_full_before_the_next_one() {
+    let server = Server::start().await.limited(rates());
+    let url = format!("{}/v1/sites", server.listen().await);
+    let client = client_at([127, 0, 0, 1]);
+    let mut at_once = JoinSet::new();
+    for guess in 0..20 {
+        let (client, url) = (client.clone(), url.clone());
+        at_once.spawn(async move { ask(&client, &url, &format!("mst_{guess}")).await });
+    }
+    let answers = at_once.join_all().await;
+    let guessed = answers.iter().filter(|status| **status == 401).count();
+    assert_eq!(guessed, 3, "three times nine of twenty: {answers:?}");
+    // The address owes seven, and has two more each second.
+    for answer in [429, 429, 429, 401, 429] {
+        server.app.clock.advance(SignedDuration::from_secs(1));
+        assert_eq!(ask(&client, &url, "mst_later").await, answer);
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_repeats_a_wrong_token_pays_by_itself() {
+    let mut rates = rates();
+    (rates.credential.burst, rates.address.burst) = (60.0, 120.0);
+    let server = Server::start().await.limited(rates);
+    let url = format!("{}/v1/sites", server.listen().await);
+    let client = client_at([127, 0, 0, 1]);
+    let mut refused = 0;
+    while ask(&client, &url, "mst_revoked").await == 401 {
+        refused += 1;
+    }
+    // Ten at the cost of the address, then six of nine each out of the fifty that the token has left.
+    assert_eq!(refused, 16);
+    let fresh = server.admin().await.token.unwrap();
+    assert_eq!(ask(&client, &url, &fresh).await, 200);
+}
+
+#[tokio::test]
+async fn an_address_that_owes_keeps_out_neither_its_people_nor_its_probes() {
+    let server = Server::start().await.limited(rates());
+    with_ada(&server).await;
+    let url = server.listen().await;
+    let sites = format!("{url}/v1/sites");
+    let client = client_at([127, 0, 0, 1]);
+    let former = sign_in(&client, &url, PASSWORD, "").await;
+    assert_eq!(former.status, 303);
+    for guess in 0..3 {
+        assert_eq!(ask(&client, &sites, &format!("mst_{guess}")).await, 401);
+    }
+    assert_eq!(ask(&client, &sites, "mst_3").await, 429);
+    assert_eq!(sign_in(&client, &url, PASSWORD, "").await.status, 429);
+    let health = client.get(format!("{url}/healthz")).send().await.unwrap();
+    assert_eq!(health.status(), 200);
+    // The browser that was signed in, and the session that it has from now on.
+    let again = sign_in(&client, &url, PASSWORD, &former.cookie).await;
+    assert_eq!(again.status, 303);
+    let page = client.get(&sites).header("cookie", &again.cookie);
+    assert_eq!(page.send().await.unwrap().status(), 200);
+    // Its guesses are paid for too.
+    let wrong = sign_in(&client, &url, "wrong", &again.cookie).await;
+    assert_eq!(wrong.status, 422);
+    let wrong = sign_in(&client, &url, "wrong", &again.cookie).await;
+    assert_eq!(wrong.status, 429);
+}
+
+/// Logins that guess, from ten addresses at once, until this is dropped.
+struct Flood {
+    /// Answers after a hash.
+    hashed: Arc<AtomicUsize>,
+    /// Answers that sent the caller away from a full queue.
+    sent_away: Arc<AtomicUsize>,
+    _callers: JoinSet<()>,
+}
+
+impl Flood {
+    fn start(url: &str) -> Self {
+        let (hashed, sent_away) = (Arc::<AtomicUsize>::default(), Arc::default());
+        let mut callers = JoinSet::new();
+        for number in 0..30 {
+            let client = client_at([127, 0, 2, 1 + number % 10]);
+            let (url, hashed, sent_away) = (
+                url.to_owned(),
+                Arc::clone(&hashed),
+                Arc::<AtomicUsize>::clone(&sent_away),
+            );
+            callers.spawn(async move {
+                loop {
+                    let login = sign_in(&client, &url, "wrong", "").await;
+                    match (login.status, &*login.retry_after) {
+                        (422, _) => hashed.fetch_add(1, Ordering::SeqCst),
+                        (429, "2") => sent_away.fetch_add(1, Ordering::SeqCst),
+                        other => panic!("{other:?}"),
+                    };
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            });
+        }
+        Self {
+            hashed,
+            sent_away,
+            _callers: callers,
+        }
+    }
+}
+
+/// Logins from ten addresses fill the queue of strangers. A login from a source, or in a browser, that signed in before overtakes them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_logins_does_not_keep_out_people_who_signed_in_before() {
+    let server = Server::start().await;
+    with_ada(&server).await;
+    let url = server.listen().await;
+    let home = client_at([127, 0, 0, 1]);
+    let before = sign_in(&home, &url, PASSWORD, "").await;
+    assert_eq!(before.status, 303);
+    let flood = Flood::start(&url);
+    let full = async {
+        while flood.sent_away.load(Ordering::SeqCst) < 10 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, full).await.unwrap();
+    for (from, cookie) in [([127, 0, 0, 1], ""), ([127, 0, 2, 1], &*before.cookie)] {
+        let hashed = flood.hashed.load(Ordering::SeqCst);
+        let login = sign_in(&client_at(from), &url, PASSWORD, cookie).await;
+        let hashed = flood.hashed.load(Ordering::SeqCst) - hashed;
+        assert_eq!(login.status, 303, "from {from:?}");
+        let sites = home.get(format!("{url}/v1/sites"));
+        let page = sites.header("cookie", &login.cookie).send().await.unwrap();
+        assert_eq!(page.status(), 200);
+        // Two ran already, and two may run beside it. Eight more wait.
+        assert!(hashed < 8, "{hashed} guesses were answered before");
+    }
+    assert!(flood.hashed.load(Ordering::SeqCst) > 0);
 }

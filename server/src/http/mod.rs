@@ -31,6 +31,7 @@ pub mod pairs; // Nodes of a pool, measured against each other
 pub mod plan; // What a set of objects would do
 pub mod preconditions; // If-Match and If-None-Match
 pub mod request_id; // One id per request
+pub mod source; // Where a connection or a request comes from
 pub mod standing; // What an operation waits for, and what came of it
 pub mod taken; // Whose a key is that is taken
 pub mod tokens; // Tokens of machines

@@ -172,6 +172,10 @@ fn words(status: StatusCode, code: &str) -> (&'static str, &'static str) {
             "Open the page again and decide on what it says now.",
         ),
         (413, _) => ("Too large", "Shorten what you send."),
+        (429, _) => (
+            "Too many requests",
+            "Wait a few seconds and send it again. Nothing was changed.",
+        ),
         (503, _) => (
             "The database is away",
             "Nodes are not affected: they keep running, and boot from their own disks. This page works again as soon as \

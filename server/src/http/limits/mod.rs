@@ -1,0 +1,287 @@
+//! How many requests a caller may send: a bucket for each credential, and one for each source. A refused credential takes a hundred times as much
+//! from the bucket of its source. Each replica counts for itself and forgets at a restart: the limit holds off loops and guesses, not a flood.
+
+mod buckets; // What each credential and each source may still send
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use muster_core::clock::Clock;
+use muster_core::values::Digest;
+
+use self::buckets::{Buckets, Record, Who};
+use super::source::Source;
+use crate::auth::passwords::Lane;
+use crate::auth::sessions;
+use crate::error::Error;
+
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const LEFT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// A bucket's size, and how fast it fills.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    /// Requests at once.
+    pub burst: f64,
+    /// Requests per second for ever.
+    pub per_s: f64,
+}
+
+/// What callers may send.
+#[derive(Clone, Copy, Debug)]
+pub struct Rates {
+    /// By one credential: a token or a session.
+    pub credential: Rate,
+    /// From one source: an IPv4 address or an IPv6 /64. Callers behind a proxy share the proxy's address.
+    pub address: Rate,
+    /// What a request with a wrong credential, or without one, takes beside its one, and what a login takes that failed.
+    pub refused: f64,
+    /// Buckets that are kept at most.
+    pub most: usize,
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        Self {
+            credential: Rate {
+                burst: 5_000.0,
+                per_s: 1_000.0,
+            },
+            address: Rate {
+                burst: 10_000.0,
+                per_s: 2_000.0,
+            },
+            refused: 100.0,
+            most: 100_000,
+        }
+    }
+}
+
+/// Noted where the credential of a request is accepted.
+#[derive(Clone, Debug, Default)]
+pub struct Known(Arc<AtomicBool>);
+
+impl Known {
+    /// The request's credential is accepted.
+    pub fn note(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The limits of one replica. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    refused: f64,
+    buckets: Buckets,
+}
+
+impl Limits {
+    /// A full bucket for each caller.
+    pub fn new(rates: Rates, clock: Clock) -> Self {
+        Self {
+            refused: rates.refused,
+            buckets: Buckets::new(rates, clock),
+        }
+    }
+
+    /// Who pays for a request.
+    fn bill(&self, call: Call) -> Bill {
+        let credential = call.credential.map(|who| (who, self.buckets.record(who)));
+        let paid_by = match (call.purpose, credential) {
+            (Purpose::Probe, _) => {
+                return Bill {
+                    first: call.source.map(Who::Probe),
+                    second: None,
+                    held: 0.0,
+                };
+            }
+            (_, Some((who, record))) if record.was_proven() => Some(who),
+            (Purpose::Request, Some((who, record))) if record.is_repeated() => Some(who),
+            _ => None,
+        };
+        let is_guess = match credential {
+            Some((_, record)) => call.purpose == Purpose::SignIn || record != Record::Proven,
+            None => call.purpose == Purpose::SignIn,
+        };
+        let held = if is_guess { self.refused } else { 0.0 };
+        match paid_by {
+            Some(who) => Bill {
+                first: Some(who),
+                second: None,
+                held,
+            },
+            None => Bill {
+                first: call.source.map(Who::Address),
+                second: call.credential,
+                held,
+            },
+        }
+    }
+
+    /// Takes one for the request, and in advance what a refusal costs; the seconds to wait where a bucket is empty.
+    fn admit(&self, bill: Bill) -> Result<(), f64> {
+        if let Some(who) = bill.first {
+            self.buckets.take(who, 1.0 + bill.held)?;
+        }
+        if let Some(who) = bill.second
+            && let Err(wait_s) = self.buckets.take(who, 1.0)
+        {
+            self.give_back(bill);
+            return Err(wait_s);
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, bill: Bill) {
+        if let (Some(who), true) = (bill.first, bill.held > 0.0) {
+            self.buckets.give_back(who, bill.held);
+        }
+    }
+
+    /// Charges a refusal, or gives back what was taken for it.
+    fn settle(&self, bill: Bill, is_refused: bool) {
+        match (is_refused, bill.first) {
+            (false, _) => self.give_back(bill),
+            (true, Some(who)) if bill.held == 0.0 => self.buckets.charge(who, self.refused),
+            (true, _) => {}
+        }
+    }
+
+    /// Where a login waits for its turn: a browser and a source that signed in before have places of their own.
+    fn lane(&self, call: Call) -> Lane {
+        let was_proven = |who| self.buckets.record(who).was_proven();
+        match call {
+            Call {
+                credential: Some(who),
+                ..
+            } if was_proven(who) => Lane::Browser,
+            Call {
+                source: Some(source),
+                ..
+            } if was_proven(Who::Address(source)) => Lane::Source,
+            _ => Lane::Stranger,
+        }
+    }
+}
+
+/// What the limits look at in a request.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    /// Absent where a router is called without a socket.
+    source: Option<Source>,
+    credential: Option<Who>,
+    purpose: Purpose,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// Whether the replica is up.
+    Probe,
+    SignIn,
+    Request,
+}
+
+impl Call {
+    fn of(request: &Request) -> Self {
+        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+        let purpose = match (request.method(), request.uri().path()) {
+            (_, "/healthz" | "/readyz") => Purpose::Probe,
+            (&Method::POST, "/sign-in") => Purpose::SignIn,
+            _ => Purpose::Request,
+        };
+        Self {
+            source: peer.map(|ConnectInfo(peer)| Source::of(peer.ip())),
+            credential: credential(request.headers()),
+            purpose,
+        }
+    }
+}
+
+/// The buckets that pay for a request.
+#[derive(Clone, Copy, Debug)]
+struct Bill {
+    /// Pays for the request and for its refusal.
+    first: Option<Who>,
+    /// Pays for the request only.
+    second: Option<Who>,
+    /// The price of a refusal, taken in advance: many guesses at once cost as much as one after the other.
+    held: f64,
+}
+
+/// Middleware: answers 429 and how long to wait where a bucket is empty; other answers say what is left. A credential that was accepted before pays from
+/// its own bucket alone, so that guesses of others at the same address, as behind a proxy, do not keep its owner out.
+pub async fn hold(State(limits): State<Limits>, mut request: Request, next: Next) -> Response {
+    let call = Call::of(&request);
+    let bill = limits.bill(call);
+    if let Err(wait_s) = limits.admit(bill) {
+        return Error::TooMany { wait_s }.into_response();
+    }
+    let known = Known::default();
+    request.extensions_mut().insert(known.clone());
+    if call.purpose == Purpose::SignIn {
+        request.extensions_mut().insert(limits.lane(call));
+    }
+    let mut response = next.run(request).await;
+    // A failed login is an event: a caller may not fill the history with them.
+    let is_refused = match response.status() {
+        StatusCode::UNPROCESSABLE_ENTITY => call.purpose == Purpose::SignIn,
+        status => status == StatusCode::UNAUTHORIZED,
+    };
+    limits.settle(bill, is_refused);
+    let buckets = &limits.buckets;
+    let opened = sessions::opened(response.headers()).map(|session| named(session.as_bytes()));
+    let accepted = call.credential.filter(|_| known.0.load(Ordering::Relaxed));
+    match call.credential {
+        Some(who) if is_refused => buckets.refuse(who),
+        _ => {
+            for who in [accepted, opened].into_iter().flatten() {
+                buckets.prove(who);
+                if let Some(source) = call.source {
+                    buckets.prove(Who::Address(source));
+                }
+            }
+        }
+    }
+    if let Some(who) = bill.second.or(bill.first) {
+        tell(response.headers_mut(), buckets.rate(who), buckets.left(who));
+    }
+    response
+}
+
+/// As draft-ietf-httpapi-ratelimit-headers-10 has it: the quota and its window in seconds, and what is left of it.
+fn tell(headers: &mut HeaderMap, rate: Rate, rest: f64) {
+    let window = (rate.burst / rate.per_s).ceil();
+    for (name, text) in [
+        (
+            POLICY,
+            format!("\"default\";q={:.0};w={window:.0}", rate.burst),
+        ),
+        (
+            LEFT,
+            format!("\"default\";r={:.0};t={window:.0}", rest.floor()),
+        ),
+    ] {
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// What was sent as a credential, valid or not.
+fn credential(headers: &HeaderMap) -> Option<Who> {
+    match headers.get(header::AUTHORIZATION) {
+        Some(value) => Some(named(value.as_bytes())),
+        None => sessions::sent(headers).map(|session| named(session.as_bytes())),
+    }
+}
+
+fn named(sent: &[u8]) -> Who {
+    let mut start = [0; 16];
+    start.copy_from_slice(&Digest::of(sent).0[..16]);
+    Who::Credential(start)
+}
