@@ -9,7 +9,9 @@ use ipnet::IpNet;
 use jiff::SignedDuration;
 use muster_core::clock::Clock;
 use muster_server::app::App;
-use muster_server::http::agent::tls::{Peer, TlsListener};
+use muster_server::http::agent::tls;
+use muster_server::http::listener::files::{self, Shares};
+use muster_server::http::listener::{self, Door};
 use muster_server::keys::{Create, Keys, MasterKey};
 use muster_server::outbound::policy::Policy;
 use muster_server::outbound::{DEADLINE, Names, Outbound};
@@ -154,6 +156,7 @@ fn outbound(args: &Serve) -> anyhow::Result<Outbound> {
 /// # Errors
 /// When a listener cannot be opened.
 pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> anyhow::Result<()> {
+    let shares = shares();
     let public = match listenfd::ListenFd::from_env().take_tcp_listener(0)? {
         Some(passed) => {
             passed.set_nonblocking(true)?;
@@ -165,35 +168,25 @@ pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> 
     tracing::info!(listen = %public.local_addr()?, agent_listen = %agents.local_addr()?, "serving");
     // Before the first turn of the engine: this database may not be the one it was.
     muster_server::tasks::marks::compare(&app).await?;
+    let acceptor =
+        tls::acceptor(&app.keys.authority).context("certify this server for its agents")?;
     let mut tasks = JoinSet::new();
-    let stopped = cancel.clone();
-    let routes = muster_server::http::router(app.clone())
-        .into_make_service_with_connect_info::<SocketAddr>();
-    tasks.spawn(async move {
-        axum::serve(public, routes)
-            .with_graceful_shutdown(stopped.cancelled_owned())
-            .await
-    });
-    let stopped = cancel.clone();
-    let agents = TlsListener::start(agents, &app.keys.authority)
-        .context("certify this server for its agents")?;
-    let routes = muster_server::http::agent::router(app.clone())
-        .into_make_service_with_connect_info::<Peer>();
-    tasks.spawn(async move {
-        axum::serve(agents, routes)
-            .with_graceful_shutdown(stopped.cancelled_owned())
-            .await
-    });
-    let (engine, stopped) = (app.clone(), cancel.clone());
-    tasks.spawn(async move {
-        muster_server::engine::run(engine, stopped).await;
-        Ok(())
-    });
-    let stopped = cancel.clone();
-    tasks.spawn(async move {
-        muster_server::tasks::run(app, stopped).await;
-        Ok(())
-    });
+    tasks.spawn(listener::serve(
+        public,
+        Door::Plain,
+        muster_server::http::router(app.clone()),
+        shares.public,
+        cancel.clone(),
+    ));
+    tasks.spawn(listener::serve(
+        agents,
+        Door::Tls(acceptor),
+        muster_server::http::agent::router(app.clone()),
+        shares.agents,
+        cancel.clone(),
+    ));
+    tasks.spawn(muster_server::engine::run(app.clone(), cancel.clone()));
+    tasks.spawn(muster_server::tasks::run(app, cancel.clone()));
     cancel.cancelled().await;
     // Polls held open end with their connections; nothing here is lost by not waiting longer.
     let ended = async { while tasks.join_next().await.is_some() {} };
@@ -201,6 +194,22 @@ pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> 
         .await
         .ok();
     Ok(())
+}
+
+/// What each listener bears, from the most files that this process may open.
+fn shares() -> Shares {
+    let open_files = files::raise_limit();
+    let shares = Shares::of(open_files);
+    let (public, agents) = (shares.public.share, shares.agents.share);
+    tracing::info!(
+        open_files,
+        public = public.most,
+        public_of_a_source = public.of_a_source,
+        agents = agents.most,
+        agents_of_a_source = agents.of_a_source,
+        "connections at once"
+    );
+    shares
 }
 
 async fn listen(address: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {

@@ -23,6 +23,7 @@ pub mod idempotency; // The same request again has the same effect once
 pub mod kinds; // What each declared kind adds
 pub mod limits; // How many requests a caller may send
 pub mod links; // Where each write leads
+pub mod listener; // Accepts connections, within bounds
 pub mod nodes; // Registration, actions, facts, history
 pub mod openapi; // The description of the contract
 pub mod operations; // What was asked for, and how it stands

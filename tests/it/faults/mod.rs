@@ -2,6 +2,7 @@
 
 mod bad_wire; // Datagrams that are lost, repeated, reordered
 mod clocks; // Clocks that are wrong, and set
+mod connections; // Callers that hold connections
 mod cut_off; // Agents that hear nothing
 mod database; // Postgres that is slow, or has no room
 mod keys; // The key outside the database

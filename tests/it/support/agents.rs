@@ -12,7 +12,10 @@ use muster_server::auth::authority::Certified;
 use muster_server::auth::tokens;
 use muster_server::error::Error;
 use muster_server::http;
-use muster_server::http::agent::tls::{Peer, TlsListener};
+use muster_server::http::agent::tls::{self, Peer};
+use muster_server::http::listener::files::Shares;
+use muster_server::http::listener::{self, Bounds};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 /// The listener's routes; callers show tokens.
@@ -59,11 +62,20 @@ pub(crate) struct Door {
 
 impl Door {
     pub(crate) async fn open(app: &App) -> Self {
+        Self::bounded(app, Shares::of(1024).agents).await
+    }
+
+    /// The same within other bounds.
+    pub(crate) async fn bounded(app: &App, bounds: Bounds) -> Self {
         let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", socket.local_addr().unwrap());
-        let listener = TlsListener::start(socket, &app.keys.authority).unwrap();
-        let routes = http::agent::router(app.clone()).into_make_service_with_connect_info::<Peer>();
-        let serving = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+        let serving = tokio::spawn(listener::serve(
+            socket,
+            listener::Door::Tls(tls::acceptor(&app.keys.authority).unwrap()),
+            http::agent::router(app.clone()),
+            bounds,
+            CancellationToken::new(),
+        ));
         Self {
             url,
             _serving: AbortOnDropHandle::new(serving),

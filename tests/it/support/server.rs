@@ -1,6 +1,7 @@
 //! The real router over a database of the test's own.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use muster_server::app::App;
 use muster_server::auth::oidc::Provider;
 use muster_server::auth::tokens;
 use muster_server::db;
+use muster_server::http::listener::files::Shares;
+use muster_server::http::listener::{self, Bounds, Door};
 use muster_server::keys::{Keys, MasterKey};
 use muster_server::outbound::policy::Policy;
 use muster_server::outbound::{Names, Outbound};
@@ -21,6 +24,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::postgres;
@@ -147,14 +151,22 @@ impl Server {
 
     /// The same server on a socket, for as long as the test runs: its address.
     pub(crate) async fn listen(&self) -> String {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = self
-            .router
-            .clone()
-            .into_make_service_with_connect_info::<std::net::SocketAddr>();
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        url
+        let address = self.listen_within(Shares::of(1024).public).await;
+        format!("http://{address}")
+    }
+
+    /// The same within other bounds.
+    pub(crate) async fn listen_within(&self, bounds: Bounds) -> SocketAddr {
+        let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        tokio::spawn(listener::serve(
+            socket,
+            Door::Plain,
+            self.router.clone(),
+            bounds,
+            CancellationToken::new(),
+        ));
+        address
     }
 
     /// The same server to callers who may send so much.

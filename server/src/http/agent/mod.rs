@@ -11,7 +11,7 @@ mod members; // Who is in a cluster
 mod scheduler; // What schedulers say of nodes that take no jobs
 mod sightings; // What the boot services saw
 mod site; // What the boot services answer from
-pub mod tls; // The listener on a socket
+pub mod tls; // The listener's TLS
 mod told; // What agents pass on from nodes
 
 use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequestParts, State};

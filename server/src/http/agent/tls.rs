@@ -1,88 +1,29 @@
-//! The agents' listener on a socket: TLS 1.3, the server certified by the installation's own authority, the caller by the same one or by nobody yet.
+//! The TLS of the agents' listener: version 1.3, the server certified by the installation's own authority, the caller by the same one or by nobody yet.
 //! A handshake finds out whose certificate it is; whether it still counts, each call asks.
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use axum::extract::connect_info::Connected;
-use axum::serve::IncomingStream;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig,
-    SignatureScheme,
+    ServerConnection, SignatureScheme,
 };
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
 use crate::auth::authority::{self, Authority, Certified};
-
-/// A handshake that takes longer is given up.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Handshakes under way at once; the others wait in the kernel's queue.
-const HANDSHAKES: usize = 256;
-/// After an error of the socket itself: no more files, no more memory.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// Whose certificate a connection showed; `None` where it showed none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub Option<Certified>);
 
-/// Connections whose handshake is done.
-pub struct TlsListener {
-    local: SocketAddr,
-    ready: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
-    /// Ends with the listener.
-    _accepting: JoinSet<()>,
-}
-
-impl TlsListener {
-    /// Takes connections from a socket.
-    ///
-    /// # Errors
-    /// When the server cannot be certified.
-    pub fn start(socket: TcpListener, authority: &Authority) -> anyhow::Result<Self> {
-        let local = socket.local_addr()?;
-        let acceptor = TlsAcceptor::from(Arc::new(config(authority)?));
-        let (done, ready) = mpsc::channel(HANDSHAKES);
-        let mut accepting = JoinSet::new();
-        accepting.spawn(accept(socket, acceptor, done));
-        Ok(Self {
-            local,
-            ready,
-            _accepting: accepting,
-        })
-    }
-}
-
-impl axum::serve::Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        match self.ready.recv().await {
-            Some(connection) => connection,
-            // Only a listener that is being dropped has no task any more.
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<Self::Addr> {
-        Ok(self.local)
-    }
-}
-
-impl Connected<IncomingStream<'_, TlsListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Self {
-        let (_, connection) = stream.io().get_ref();
+impl Peer {
+    /// The certificate that a connection showed in its handshake.
+    pub fn of(connection: &ServerConnection) -> Self {
         let shown = connection
             .peer_certificates()
             .and_then(|chain| chain.first());
@@ -91,37 +32,12 @@ impl Connected<IncomingStream<'_, TlsListener>> for Peer {
     }
 }
 
-async fn accept(
-    socket: TcpListener,
-    acceptor: TlsAcceptor,
-    done: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>,
-) {
-    let mut handshakes = JoinSet::new();
-    loop {
-        while handshakes.len() >= HANDSHAKES {
-            handshakes.join_next().await;
-        }
-        let (stream, from) = tokio::select! {
-            accepted = socket.accept() => match accepted {
-                Ok(connection) => connection,
-                Err(error) => {
-                    tracing::warn!(%error, "a connection to the agents' listener could not be taken");
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-            },
-            Some(_) = handshakes.join_next() => continue,
-        };
-        let (acceptor, done) = (acceptor.clone(), done.clone());
-        handshakes.spawn(async move {
-            stream.set_nodelay(true).ok();
-            match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => drop(done.send((stream, from)).await),
-                Ok(Err(error)) => tracing::info!(%from, %error, "a caller of the agents' listener was not let in"),
-                Err(_) => tracing::info!(%from, "a caller of the agents' listener did not finish its handshake"),
-            }
-        });
-    }
+/// What accepts handshakes on the agents' listener.
+///
+/// # Errors
+/// When the server cannot be certified.
+pub fn acceptor(authority: &Authority) -> anyhow::Result<TlsAcceptor> {
+    Ok(TlsAcceptor::from(Arc::new(config(authority)?)))
 }
 
 fn config(authority: &Authority) -> anyhow::Result<ServerConfig> {

@@ -1,0 +1,105 @@
+//! Bodies of requests and answers. Waits and ends are reported to the connection's pace.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, HttpBody};
+use bytes::Bytes;
+use hyper::body::{Frame, Incoming, SizeHint};
+use tokio::time::{Instant, Sleep};
+
+use super::pace::Pace;
+
+/// The body of a request. Reading fails when the peer sends nothing for the bound of a stall.
+pub(super) struct Received {
+    body: Incoming,
+    pace: Arc<Pace>,
+    /// The end of the present wait.
+    stall: Option<Pin<Box<Sleep>>>,
+}
+
+impl Received {
+    pub(super) fn new(body: Incoming, pace: Arc<Pace>) -> Self {
+        Self {
+            body,
+            pace,
+            stall: None,
+        }
+    }
+}
+
+impl HttpBody for Received {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            if self.stall.take().is_some() {
+                self.pace.take_body();
+            }
+            return Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)));
+        }
+        let bound = self.pace.bounds().stall;
+        if self.stall.is_none() {
+            self.pace.await_body();
+            self.stall = Some(Box::pin(tokio::time::sleep_until(Instant::now() + bound)));
+        }
+        match self.stall.as_mut().map(|stall| stall.as_mut().poll(cx)) {
+            Some(Poll::Ready(())) => {
+                let why = format!("nothing was sent for {} s", bound.as_secs());
+                Poll::Ready(Some(Err(axum::Error::new(why))))
+            }
+            Some(Poll::Pending) | None => Poll::Pending,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The body of an answer: idle time begins when it is gone.
+pub(super) struct Sent {
+    body: Body,
+    pace: Arc<Pace>,
+}
+
+impl Sent {
+    pub(super) fn new(body: Body, pace: Arc<Pace>) -> Self {
+        Self { body, pace }
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        self.pace.end_answer();
+    }
+}
+
+impl HttpBody for Sent {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
