@@ -33,6 +33,8 @@ use crate::contact::Contact;
 /// A call that waits for nothing is answered within this; a long poll gets its own wait on top.
 const CALL: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(5);
+/// An idle connection is dropped before the server ends it, which it does after 60 s.
+const IDLE: Duration = Duration::from_secs(45);
 /// A lease of a hundred converge plans of 100 KiB each fits; a wrong server does not fill our memory.
 const ANSWER_BYTES: usize = 64 << 20;
 /// An answer that took longer than this says less about the time than our own clock does.
@@ -618,6 +620,7 @@ fn invalid(detail: String) -> CallError {
 fn builder() -> reqwest::ClientBuilder {
     reqwest::Client::builder()
         .connect_timeout(CONNECT)
+        .pool_idle_timeout(IDLE)
         .redirect(reqwest::redirect::Policy::none())
 }
 

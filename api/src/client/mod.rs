@@ -23,6 +23,8 @@ pub use self::objects::Precondition;
 /// Longer than the longest long poll (55 s).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// An idle connection is dropped before the server ends it, which it does after 60 s.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// The largest answer that is read, in bytes.
 const BODY_LIMIT: usize = 64 << 20;
 
@@ -48,6 +50,7 @@ impl Client {
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(REQUEST_TIMEOUT)
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .user_agent(concat!("muster/", env!("CARGO_PKG_VERSION")))
