@@ -14,12 +14,12 @@ const MOST_AGENTS: u64 = 4096;
 
 /// Raises the limit of open files (RLIMIT_NOFILE) to the most that this process may have, and returns it.
 pub fn raise_limit() -> u64 {
-    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).map(|(soft, hard)| {
         match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
-            Ok(()) => Ok(hard),
+            Ok(()) => hard,
             Err(error) => {
                 tracing::warn!(%error, soft, hard, "the limit of open files stays as low as it is");
-                Ok(soft)
+                soft
             }
         }
     });

@@ -259,7 +259,7 @@ mod tests {
         assert!(places.admit(source(3)).is_some());
         assert!(has_ended(&mut held[0]));
         drop(held);
-        assert!(places.lock().held.len() == 0);
+        assert!(places.lock().held.is_empty());
     }
 
     #[test]
