@@ -151,6 +151,9 @@ async fn an_object_that_is_stored_wrongly_is_removed() {
 async fn a_wrong_row_refuses_only_what_builds_on_it() {
     let (server, admin) = world().await;
     let pool = &server.app.pool;
+    let mut profiled = fleet::pool();
+    profiled["spec"]["profile"] = json!("virtual");
+    admin.put("/v1/pools/gpu", &profiled).await.expect(200);
     for (kind, name) in [
         ("subnet", "prov"),
         ("stack", "base"),
@@ -188,6 +191,9 @@ async fn a_wrong_row_refuses_only_what_builds_on_it() {
         ] {
             let dry = format!("{path}?dry_run=true");
             let written = admin.put(&dry, &body).await;
+            if path == format!("/v1/{kind}s/{name}") {
+                assert_eq!(written.status, 200, "{path} repairs: {}", written.text);
+            }
             assert!(
                 written.status < 500,
                 "{path} beside {kind} {name}: {}",
