@@ -53,6 +53,9 @@ stack: build recipes
 lint: deps
 	cargo fmt --all --check
 	docker-compose --file docker-compose.yml config --quiet
+	cargo fetch --locked --quiet
+	deny/check
+	PATH="$(CURDIR)/.cache/checkers/bin:$$PATH" cargo shear --locked
 
 # Every program and test, linted; and beside it, what compiles nothing: the images.
 prepare: static
