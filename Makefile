@@ -68,10 +68,13 @@ compile:
 previous: deps
 	tests/previous/build
 
+# Half of the time a test waits: for a timer, a process, the database.
+TEST_THREADS ?= $(shell expr 2 \* $$(nproc))
+
 unit: deps previous
 	tests/bmcs/install
 	npm ci --prefix tests/oidc --no-audit --no-fund --silent
-	cargo nextest run --locked --workspace
+	cargo nextest run --locked --workspace --test-threads $(TEST_THREADS)
 
 # Schemathesis against the server's own description of its contract. `EXAMPLES=50` for more of each operation.
 strangers: deps

@@ -174,9 +174,19 @@ impl Node {
             "{}",
             String::from_utf8_lossy(&out.stderr)
         );
+        self.wait_for_end(job);
         match lines_of(&out.stdout).pop() {
             Some(Line::Result { result, .. }) => (*result, out.stdout),
             other => panic!("no result but {other:?}"),
+        }
+    }
+
+    /// Waits until the job's process has ended: the process writes the result first, and then drops the lock.
+    fn wait_for_end(&self, job: JobId) {
+        let path = self.path("var/lib/muster/job.lock");
+        let lock = fs::File::open(&path).unwrap();
+        while lock.try_lock().is_err() && fs::read_to_string(&path).unwrap() == job.to_string() {
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 
