@@ -360,7 +360,12 @@ async fn an_upload_that_stalls_is_ended_and_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_is_not_taken_is_ended() {
-    let (_server, address) = hasty().await;
+    let server = Server::start().await;
+    let bounds = Bounds {
+        stall: SHORT,
+        ..patient(many())
+    };
+    let address = server.listen_within(bounds).await;
     let mut stream = TcpStream::connect(address).await.unwrap();
     // More than the buffers of both sides hold.
     let asked = "GET /openapi.json HTTP/1.1\r\nHost: m\r\n\r\n".repeat(200);

@@ -18,6 +18,8 @@ pub(super) struct Pace {
 #[derive(Clone, Copy, Debug)]
 struct Now {
     phase: Phase,
+    /// The peer takes nothing of an answer, or of its end, which the server still holds in the phase after it.
+    stuck: bool,
     since: Instant,
 }
 
@@ -29,8 +31,6 @@ enum Phase {
     Idle,
     /// The server answers.
     Answer,
-    /// The peer takes nothing of the answer.
-    Stuck,
 }
 
 impl Pace {
@@ -41,6 +41,7 @@ impl Pace {
             bounds,
             now: Mutex::new(Now {
                 phase: Phase::Head,
+                stuck: false,
                 since: Instant::now(),
             }),
         }
@@ -48,11 +49,15 @@ impl Pace {
 
     /// When the connection ends, unless its peer does something before; `None` while the server answers.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let Now { phase, since } = *self.lock();
+        let Now {
+            phase,
+            stuck,
+            since,
+        } = *self.lock();
         match phase {
+            _ if stuck => Some(since + self.bounds.stall),
             Phase::Head => Some(since + self.bounds.head),
             Phase::Idle => Some(since + self.bounds.idle),
-            Phase::Stuck => Some(since + self.bounds.stall),
             Phase::Answer => None,
         }
     }
@@ -84,9 +89,8 @@ impl Pace {
     /// The peer takes no more bytes for now.
     pub(super) fn block(&self) {
         let mut now = self.lock();
-        if now.phase == Phase::Answer {
-            now.enter(Phase::Stuck);
-            drop(now);
+        if !now.stuck && now.phase != Phase::Head {
+            (now.stuck, now.since) = (true, Instant::now());
             self.place.wait();
         }
     }
@@ -94,15 +98,12 @@ impl Pace {
     /// The peer took bytes.
     pub(super) fn write(&self) {
         let mut now = self.lock();
-        match now.phase {
-            Phase::Stuck => {
-                now.enter(Phase::Answer);
-                drop(now);
-                self.place.work();
-            }
-            // The end of an answer leaves the server's buffers.
-            Phase::Idle => now.enter(Phase::Idle),
-            Phase::Answer | Phase::Head => {}
+        if now.stuck && now.phase == Phase::Answer {
+            self.place.work();
+        }
+        // Idle time begins with the last byte of an answer.
+        if now.phase != Phase::Head {
+            (now.stuck, now.since) = (false, Instant::now());
         }
     }
 
@@ -123,6 +124,10 @@ impl Pace {
 
 impl Now {
     fn enter(&mut self, phase: Phase) {
-        (self.phase, self.since) = (phase, Instant::now());
+        *self = Self {
+            phase,
+            stuck: false,
+            since: Instant::now(),
+        };
     }
 }
