@@ -79,7 +79,7 @@ unit: deps previous
 # Schemathesis against the server's own description of its contract. `EXAMPLES=50` for more of each operation.
 strangers: deps
 	tests/api/install
-	cargo nextest run --locked -p muster-tests --run-ignored only strangers
+	cargo nextest run --locked --workspace --run-ignored only -E 'test(/^strangers::/)'
 
 # Simulated nodes through their whole lives, behind the real agents' protocol, while server and agent are killed every few seconds. `NODES=2000` for more.
 fleet: build

@@ -27,10 +27,14 @@ const PRODUCTION_LINES: usize = 500;
 const TEST_LINES: usize = 950;
 
 /// Files with queries that the compiler cannot check, and why.
-const UNCHECKED: [(&str, &str); 8] = [
+const UNCHECKED: [(&str, &str); 9] = [
     (
         "server/src/db/filter/mod.rs",
         "builds lists from a whitelist of columns and operators, with binds",
+    ),
+    (
+        "server/src/db/filter/condition.rs",
+        "writes the conditions of such a list",
     ),
     (
         "server/src/db/filter/events.rs",
