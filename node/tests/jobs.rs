@@ -185,9 +185,10 @@ impl Node {
     fn wait_for_end(&self, job: JobId) {
         let path = self.path("var/lib/muster/job.lock");
         let lock = fs::File::open(&path).unwrap();
-        while lock.try_lock().is_err() && fs::read_to_string(&path).unwrap() == job.to_string() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until(|| {
+            let is_other = || fs::read_to_string(&path).unwrap() != job.to_string();
+            (lock.try_lock().is_ok() || is_other()).then_some(())
+        });
     }
 
     fn failure(&self, job: JobId) -> Failure {

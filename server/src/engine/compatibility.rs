@@ -1,7 +1,7 @@
 //! Stacks held against the nodes that they are to go onto, by the rules of today and by what was seen of each: asked by every plan and before every order
 //! that puts one on a node.
 
-use muster_core::ids::{NodeId, ObjectId};
+use muster_core::ids::NodeId;
 use muster_core::images::ImageManifest;
 use muster_core::stacks::StackSpec;
 use muster_core::stacks::rules::{self, Finding, Level, Subject};
@@ -49,28 +49,6 @@ pub async fn findings(
         image,
         facts: facts.as_ref(),
     }))
-}
-
-/// The stack that a pool asks for, with its image; nothing where it has none.
-///
-/// # Errors
-/// When the database fails or a document cannot be read any more.
-pub async fn of_pool(
-    conn: &mut PgConnection,
-    pool: ObjectId,
-) -> Result<Option<(StackSpec, Option<ImageManifest>)>, Error> {
-    let Some(stack) = db::objects::find_target(conn, pool, "/spec/stack").await? else {
-        return Ok(None);
-    };
-    let image = db::objects::find_target(conn, pool, "/spec/image").await?;
-    let image = image
-        .map(|row| serde_json::from_value(row.spec))
-        .transpose()
-        .map_err(Error::internal)?;
-    Ok(Some((
-        serde_json::from_value(stack.spec).map_err(Error::internal)?,
-        image,
-    )))
 }
 
 /// Why the stack that a node's pool asks for cannot go onto it; nothing where no rule refuses it, or it has no stack.

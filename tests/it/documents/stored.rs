@@ -7,6 +7,7 @@ use sqlx::PgPool;
 use tower::ServiceExt as _;
 
 use super::{Kind, world};
+use crate::simulated::World;
 use crate::support::agents::in_process;
 use crate::support::fleet;
 use crate::support::server::{Caller, Server};
@@ -202,6 +203,29 @@ async fn a_wrong_row_refuses_only_what_builds_on_it() {
         }
         store(pool, kind, name, &spec).await;
     }
+}
+
+#[tokio::test]
+async fn a_claim_names_the_stack_or_image_that_cannot_be_read() {
+    let mut world = World::start(1).await;
+    world.settle().await;
+    for (kind, name) in [("stack", "base"), ("image", "debian-12")] {
+        let pool = &world.server.app.pool;
+        let spec: Value =
+            sqlx::query_scalar("SELECT spec FROM objects WHERE kind = $1 AND name = $2")
+                .bind(kind)
+                .bind(name)
+                .fetch_one(pool)
+                .await
+                .unwrap();
+        store(pool, kind, name, &Value::Null).await;
+        let refused = world.claim("n1").await.expect(409);
+        assert_eq!(refused.problem().1, "unreadable", "{}", refused.text);
+        let detail = refused.body["detail"].as_str().unwrap();
+        assert!(detail.contains(&format!("{kind} {name}")), "{detail}");
+        store(pool, kind, name, &spec).await;
+    }
+    world.claim("n1").await.expect(201);
 }
 
 /// An agent of the site that said hello, as a function of its calls.

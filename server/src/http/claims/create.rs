@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::document::Document;
 use crate::http::idempotency::IdempotencyKey;
+use crate::http::kinds::pools;
 use crate::http::writing::{self, Effect};
 
 /// How often a free node is looked up and locked. Another transaction may claim the node in between; beyond this number the caller must retry.
@@ -130,7 +131,7 @@ async fn allow_stack(
     node: &LockedNode,
     pool: &ObjectRow,
 ) -> Result<(), Error> {
-    let Some((stack, image)) = compatibility::of_pool(conn, pool.id).await? else {
+    let Some((stack, image)) = pools::find_stack(conn, pool.id).await? else {
         return Ok(());
     };
     let seen = db::specs::find_node(conn, node.id).await?;

@@ -6,7 +6,7 @@ mod fits;
 mod hardware_profiles;
 mod images;
 mod network_profiles;
-mod pools;
+pub(super) mod pools;
 mod racks;
 mod role_bindings;
 mod sites;
