@@ -170,6 +170,10 @@ pub struct NodeStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Why {
     pub sentence: String,
+    /// The code of the wait: `agent`, `at_rest`, `caution`, `claim`, `maintenance`, `muster_error`,
+    /// `observation`, `pair`, `person`, `protection`, `rack_power`, `recovery_turn`, `scheduler`,
+    /// `step`, `step_stops`, `sweep_turn` or `undo_window`. Newer servers may add codes.
+    pub reason: Option<String>,
     pub waiting_for: Option<String>,
     pub since: Option<Timestamp>,
     /// Who must act next: `muster`, or a person.

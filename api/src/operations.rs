@@ -58,6 +58,8 @@ pub struct ResultLink {
 pub struct BlockedBy {
     /// `agent` (a job that nobody has leased), `caution`, `protection`, `rack_power`, `undo_window`, `person`, or `muster`.
     pub by: String,
+    /// The code of the node's wait, as `status.why.reason` of the node has it.
+    pub reason: Option<String>,
     /// One sentence.
     pub detail: String,
     pub since: Option<Timestamp>,

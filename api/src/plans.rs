@@ -97,6 +97,9 @@ pub struct NodesFinding {
 pub struct ReleaseLimit {
     /// Whose: `token:ci`, or `pool gpu`.
     pub of: String,
+    /// The pool, where the limit is a pool's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
     pub per_hour: u32,
     pub left: u32,
 }

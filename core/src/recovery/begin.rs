@@ -32,8 +32,8 @@ fn told(measured: &Measured) -> Option<Action> {
     }
 }
 
-/// What the drivers ask for as a health check on the node tells it, in the sentences of its gate: `kernel.recovery_action is reset gpu, wanted …`. A node
-/// can only say which rungs of its own pool are left out.
+/// What the drivers ask for, from the sentences of a gate: `kernel.recovery_action is reset gpu, wanted …`.
+/// Nodes of the version before wrote sentences only. A node can only say which rungs of its own pool are left out.
 pub(super) fn asked_in(told: &str) -> Option<Action> {
     let words = told
         .split("kernel.recovery_action is ")

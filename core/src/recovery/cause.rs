@@ -2,29 +2,42 @@
 
 use jiff::Timestamp;
 
-use super::begin::{asked_by_drivers, asked_in};
+use super::begin::asked_by_drivers;
+use super::unfit::Unfit;
 use crate::gates::xid::Action;
 use crate::gates::{GateResult, Verdict};
-use crate::wire::node::{Failure, UNREACHABLE};
+use crate::wire::failure::{Failure, FailureCode};
 
-/// Failures that say that the system did not answer, whatever it was asked: those of SSH, and the end of a job's time.
-const SILENT: [&str; 4] = [UNREACHABLE, "ssh_timeout", "ssh_lost", "timeout"];
+/// What a failure says about the machine.
+enum Blame {
+    /// The system did not answer, whatever was asked: the connection failed, or the job's time ended.
+    Silent,
+    /// The machine failed and its system may answer: the BMC does not start the machine, a process on
+    /// the node hangs, or the disks return errors.
+    Machine,
+    /// The failure says nothing about the machine: the order cannot be built, the suite cannot be read,
+    /// the server is away. No rung can fix such a failure.
+    Other,
+}
 
-/// Failures of a machine whose system may answer: its BMC does not start it, or what works on it gets stuck or meets disks that do not serve. No rung mends
-/// what else fails a step: an order that cannot be built, a suite that is not understood, a server that is away.
-const OF_MACHINES: [&str; 11] = [
-    "bmc_timeout",
-    "bmc_unreachable",
-    "bmc_busy",
-    "bmc_garbage",
-    "bmc_nothing_happened",
-    "node_job_lost",
-    "start_failed",
-    "stuck",
-    "tool_timeout",
-    "tool_io",
-    "io",
-];
+fn blame(code: &FailureCode) -> Blame {
+    use FailureCode as Code;
+    match code {
+        Code::SshUnreachable | Code::SshTimeout | Code::SshLost | Code::Timeout => Blame::Silent,
+        Code::BmcTimeout
+        | Code::BmcUnreachable
+        | Code::BmcBusy
+        | Code::BmcGarbage
+        | Code::BmcNothingHappened
+        | Code::NodeJobLost
+        | Code::StartFailed
+        | Code::Stuck
+        | Code::ToolTimeout
+        | Code::ToolIo
+        | Code::Io => Blame::Machine,
+        _ => Blame::Other,
+    }
+}
 
 /// Why a recovery begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,14 +79,13 @@ impl Cause {
     }
 
     /// The health check of its scheduler found it unfit, and had it drained: by this gate, where it names one.
-    pub fn health(gate: &str, what: String) -> Self {
-        let action = asked_in(&what);
+    pub fn health(unfit: &Unfit) -> Self {
         Self {
-            signature: format!("gate:{gate}"),
-            what,
+            signature: format!("gate:{}", unfit.gate),
+            what: format!("its health check had it drained: {}", unfit.describe()),
             answers: true,
             asked: false,
-            action,
+            action: unfit.action,
         }
     }
 
@@ -90,15 +102,10 @@ impl Cause {
 
     /// A step did not work, and not because of what it measured; nothing where that is not the machine's doing.
     pub fn step(step: &str, failure: &Failure) -> Option<Self> {
-        let code = failure.code.as_str();
-        let answers = !SILENT.contains(&code);
-        if answers && !OF_MACHINES.contains(&code) {
-            return None;
-        }
-        let signature = if answers {
-            format!("step:{step}")
-        } else {
-            "unreachable".to_owned()
+        let (answers, signature) = match blame(&failure.code) {
+            Blame::Silent => (false, "unreachable".to_owned()),
+            Blame::Machine => (true, format!("step:{step}")),
+            Blame::Other => return None,
         };
         Some(Self {
             signature,

@@ -10,6 +10,7 @@ mod cause; // What a recovery is for
 mod ladder; // Which rung comes next
 mod policy; // What a pool asks for
 mod rung; // What can be tried
+mod unfit; // What a health check tells the scheduler
 
 pub use begin::rungs_for;
 pub use bounds::{Hold, Out, Seen, may_begin, may_go_on};
@@ -18,6 +19,7 @@ pub use cause::Cause;
 pub use ladder::{Ended, Means, Outcome, Recovery, Tried};
 pub use policy::{BY_HAND, RecoveryPolicy};
 pub use rung::Rung;
+pub use unfit::Unfit;
 
 #[cfg(test)]
 mod tests; // The bounds hold whatever fails, and when

@@ -5,6 +5,7 @@ pub mod bmc; // BMCs in orders
 pub mod calls; // Between server and agent, over HTTP
 pub mod consoles; // What nodes wrote on their consoles
 pub mod enrol; // How an agent comes by its certificate
+pub mod failure; // Codes and messages of failures
 pub mod firmware; // Firmware and BIOS in orders
 pub mod headers; // What every call says beside its body
 pub mod job; // A job and its kinds

@@ -15,6 +15,8 @@ use crate::profiles::HardwareProfile;
 use crate::stacks::{ConvergePlan, ConvergeReport};
 use crate::values::{Digest, Mac};
 
+pub use super::failure::{Failure, FailureCode};
+
 /// `/etc/muster/site.json` in the live image: whom this boot trusts. Handed over as a second initrd.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -224,21 +226,6 @@ pub enum WorkResult {
         disks: Vec<WipedDisk>,
     },
     Failed(Failure),
-}
-
-/// The code of a failure: a system that should be up let nobody in.
-pub const UNREACHABLE: &str = "ssh_unreachable";
-
-/// Why something did not work, in words for an engineer at 3 am.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Failure {
-    /// A stable word: `disk_ambiguous`, `digest_mismatch`, `permit_refused`…
-    pub code: String,
-    pub message: String,
-    /// Whether trying the same again can help.
-    pub retryable: bool,
 }
 
 /// A finished image write.

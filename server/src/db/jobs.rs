@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::{AgentId, JobId, NodeId, ObjectId, OperationId, PermitId};
 use muster_core::lifecycle::steps::Step;
+use muster_core::lifecycle::wait::WaitReason;
 use muster_core::wire::calls::LogLine;
 use muster_core::wire::node::{Failure, Progress};
 use muster_core::wire::result::JobResult;
@@ -243,7 +244,7 @@ pub async fn renew(
     sqlx::query!(
         "WITH kept AS (
              UPDATE jobs SET lease_until = $2, progress = COALESCE($3, progress), waiting_for = COALESCE($4, waiting_for) WHERE id = $1)
-         UPDATE nodes SET waiting_for = $4, waiting_since = $7
+         UPDATE nodes SET waiting_for = $4, waiting_since = $7, waiting_reason = $8
          WHERE id = $5 AND visit = $6 AND $4 IS NOT NULL AND waiting_for IS DISTINCT FROM $4",
         job.id as JobId,
         until.to_sqlx() as _,
@@ -252,6 +253,7 @@ pub async fn renew(
         job.node as NodeId,
         job.visit,
         now.to_sqlx() as _,
+        WaitReason::Step.as_str(),
     )
     .execute(conn)
     .await?;
@@ -384,11 +386,12 @@ pub async fn show_leased(
              SELECT n.id, told.title FROM unnest($1::uuid[], $2::text[]) AS told (job, title)
              JOIN jobs j ON j.id = told.job JOIN nodes n ON n.id = j.node_id AND n.visit = j.visit
              FOR UPDATE OF n SKIP LOCKED)
-         UPDATE nodes SET waiting_for = free.title, waiting_since = $3, next_action = 'go on when this is done: ' || free.title
+         UPDATE nodes SET waiting_for = free.title, waiting_since = $3, waiting_reason = $4, next_action = 'go on when this is done: ' || free.title
          FROM free WHERE nodes.id = free.id",
         &ids,
         &titles,
         now.to_sqlx() as _,
+        WaitReason::Step.as_str(),
     )
     .execute(&mut *conn)
     .await?;

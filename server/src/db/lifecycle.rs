@@ -7,9 +7,10 @@ use jiff_sqlx::ToSqlx as _;
 use muster_core::claims::ClaimState;
 use muster_core::gates::{Gate, Suite};
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
-use muster_core::lifecycle::decision::{Effect, Move, Wait};
+use muster_core::lifecycle::decision::{Effect, Move};
 use muster_core::lifecycle::snapshot::SchedulerOut;
 use muster_core::lifecycle::state::{Purpose, State, UnknownWord, Wish};
+use muster_core::lifecycle::wait::{Wait, WaitReason};
 use muster_core::profiles::HardwareProfile;
 use muster_core::recovery::{Recovery, RecoveryPolicy};
 use sqlx::PgConnection;
@@ -173,11 +174,12 @@ pub async fn postpone(
 ) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET due_at = $2, waiting_for = 'an error in Muster, which is in the server''s log', waiting_owner = 'muster',
-                next_action = 'try again', waiting_since = $3
+                waiting_reason = $4, next_action = 'try again', waiting_since = $3
          WHERE id = $1 AND due_at <= $3",
         node as NodeId,
         until.to_sqlx() as _,
         now.to_sqlx() as _,
+        WaitReason::MusterError.as_str(),
     )
     .execute(conn)
     .await?;
@@ -279,7 +281,7 @@ pub async fn set_waiting(
     now: Timestamp,
 ) -> Result<(), Error> {
     sqlx::query!(
-        "UPDATE nodes SET waiting_for = $2, waiting_owner = $3, next_action = $4, due_at = $5,
+        "UPDATE nodes SET waiting_for = $2, waiting_owner = $3, next_action = $4, due_at = $5, waiting_reason = $7,
                 waiting_since = CASE WHEN waiting_for IS NOT DISTINCT FROM $2 THEN COALESCE(waiting_since, $6) ELSE $6 END
          WHERE id = $1",
         node as NodeId,
@@ -288,6 +290,7 @@ pub async fn set_waiting(
         wait.next_action,
         due.map(|due| due.to_sqlx()) as _,
         now.to_sqlx() as _,
+        wait.reason.as_str(),
     )
     .execute(conn)
     .await?;
@@ -335,7 +338,7 @@ pub async fn advance(
     let moved = sqlx::query!(
         "UPDATE nodes SET state = $4, version = version + 1, visit = visit + 1, entered_at = $5, deadline_at = $6,
                 purpose = $7, failed_phase = $8, reason = $9, due_at = $5, updated_at = $5,
-                waiting_for = NULL, waiting_since = NULL, waiting_owner = NULL, next_action = NULL,
+                waiting_for = NULL, waiting_since = NULL, waiting_owner = NULL, waiting_reason = NULL, next_action = NULL,
                 wish = CASE WHEN $10 THEN NULL ELSE wish END, wish_reason = CASE WHEN $10 THEN NULL ELSE wish_reason END,
                 live_host_key = CASE WHEN $11 THEN NULL ELSE live_host_key END,
                 live_boot_id = CASE WHEN $11 THEN NULL ELSE live_boot_id END,
@@ -407,6 +410,7 @@ pub async fn begin(
         "UPDATE nodes SET operation_id = $2, power_reserved_w = COALESCE($3, power_reserved_w), in_cluster = in_cluster OR $4,
                 unsanitised = unsanitised OR $5, held_back = held_back OR $11, os_host_key = CASE WHEN $5 THEN NULL ELSE os_host_key END,
                 os_boot_id = CASE WHEN $5 THEN NULL ELSE os_boot_id END, waiting_for = $6, waiting_owner = $7, next_action = $8, due_at = $9,
+                waiting_reason = $12,
                 waiting_since = CASE WHEN waiting_for IS NOT DISTINCT FROM $6 THEN COALESCE(waiting_since, $10) ELSE $10 END
          WHERE id = $1",
         node as NodeId,
@@ -420,6 +424,7 @@ pub async fn begin(
         due.to_sqlx() as _,
         now.to_sqlx() as _,
         begun.holds_back,
+        wait.reason.as_str(),
     )
     .execute(conn)
     .await?;

@@ -43,6 +43,8 @@ pub struct NodeRow {
     pub wish: Option<String>,
     pub operation_id: Option<OperationId>,
     pub waiting_for: Option<String>,
+    /// A word of `WaitReason`.
+    pub waiting_reason: Option<String>,
     pub waiting_since: Option<jiff_sqlx::Timestamp>,
     pub waiting_owner: Option<String>,
     pub next_action: Option<String>,
@@ -177,7 +179,7 @@ pub async fn list(conn: &mut PgConnection, ids: &[NodeId]) -> Result<Vec<NodeRow
                   n.generation, n.created_at, n.updated_at, n.protected, n.unsanitised, n.site_id AS "site_id: ObjectId",
                   n.rack_id AS "rack_id: ObjectId", n.profile_id AS "profile_id: ObjectId", n.state, n.entered_at,
                   n.deadline_at, n.purpose, n.failed_phase, n.reason, n.epoch, n.wish,
-                  n.operation_id AS "operation_id: OperationId", n.waiting_for, n.waiting_since, n.waiting_owner,
+                  n.operation_id AS "operation_id: OperationId", n.waiting_for, n.waiting_reason, n.waiting_since, n.waiting_owner,
                   n.power_seen, n.power_seen_at, n.drift_items,
                   (SELECT o.since FROM scheduler_outs o WHERE o.node_id = n.id) AS "out_since: jiff_sqlx::Timestamp",
                   n.next_action, n.in_cluster, n.live_host_key IS NOT NULL AS "live!",

@@ -173,19 +173,14 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Ope
 #[derive(Clone, Debug)]
 pub struct AroundRow {
     pub operation: OperationId,
-    pub node_state: Option<String>,
     pub waiting_for: Option<String>,
-    pub waiting_owner: Option<String>,
+    /// A word of `WaitReason`.
+    pub waiting_reason: Option<String>,
     pub waiting_since: Option<jiff_sqlx::Timestamp>,
-    pub protected: bool,
-    pub power_reserved_w: i32,
     pub site: Option<String>,
     pub rack: Option<String>,
     /// Of a claim that is not over.
     pub claim: Option<String>,
-    pub undo_until: Option<jiff_sqlx::Timestamp>,
-    /// Nothing that needs a permit is begun.
-    pub caution: bool,
 }
 
 /// What stands around operations.
@@ -199,11 +194,9 @@ pub async fn list_around(
     let ids: Vec<Uuid> = operations.iter().map(|id| id.0).collect();
     Ok(sqlx::query_as!(
         AroundRow,
-        r#"SELECT o.id AS "operation!: OperationId", n.state AS "node_state?", n.waiting_for AS "waiting_for?",
-                  n.waiting_owner AS "waiting_owner?", n.waiting_since AS "waiting_since?", COALESCE(n.protected, false) AS "protected!",
-                  COALESCE(n.power_reserved_w, 0) AS "power_reserved_w!", site.name AS "site?", rack.name AS "rack?",
-                  c.name AS "claim?", c.undo_until AS "undo_until?",
-                  EXISTS (SELECT FROM cautions WHERE confirmed_at IS NULL) AS "caution!"
+        r#"SELECT o.id AS "operation!: OperationId", n.waiting_for AS "waiting_for?",
+                  n.waiting_reason AS "waiting_reason?", n.waiting_since AS "waiting_since?", site.name AS "site?",
+                  rack.name AS "rack?", c.name AS "claim?"
            FROM operations o LEFT JOIN nodes n ON n.id = o.node_id
            LEFT JOIN objects site ON site.id = n.site_id LEFT JOIN objects rack ON rack.id = n.rack_id
            LEFT JOIN claims c ON c.id = o.claim_id AND c.state <> 'released'

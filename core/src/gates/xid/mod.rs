@@ -43,18 +43,30 @@ impl Action {
         }
     }
 
-    /// What [`Action::as_str`] says of it.
+    /// Every action, the mildest first.
+    pub const ALL: [Self; 7] = [
+        Self::Ignore,
+        Self::RestartApp,
+        Self::Update,
+        Self::ResetGpu,
+        Self::RebootNode,
+        Self::Diagnose,
+        Self::Inspect,
+    ];
+
+    /// The action whose [`Action::as_str`] is this word.
     pub fn told(word: &str) -> Option<Self> {
-        let all = [
-            Self::Ignore,
-            Self::RestartApp,
-            Self::Update,
-            Self::ResetGpu,
-            Self::RebootNode,
-            Self::Diagnose,
-            Self::Inspect,
-        ];
-        all.into_iter().find(|action| action.as_str() == word)
+        Self::ALL.into_iter().find(|action| action.as_str() == word)
+    }
+
+    /// The action as one word, for drain reasons: `reset_gpu`.
+    pub fn token(self) -> String {
+        self.as_str().replace(' ', "_")
+    }
+
+    /// The action whose [`Action::token`] is this word.
+    pub fn from_token(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|action| action.token() == word)
     }
 
     /// The driver's own word, as in `GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)`: NVML's `nvmlDeviceGpuRecoveryAction_t`.

@@ -661,7 +661,7 @@ fn outcomes() {
         outcome,
     };
     let failure = Failure {
-        code: "timeout".into(),
+        code: FailureCode::Timeout,
         message: "no answer in 15 s".into(),
         retryable: true,
     };

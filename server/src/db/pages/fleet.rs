@@ -19,6 +19,7 @@ pub struct AttentionRow {
     pub deadline_at: Option<jiff_sqlx::Timestamp>,
     pub reason: Option<String>,
     pub waiting_for: Option<String>,
+    pub waiting_reason: Option<String>,
     pub waiting_owner: Option<String>,
     pub next_action: Option<String>,
 }
@@ -35,7 +36,7 @@ pub async fn list_stuck(
 ) -> Result<Vec<AttentionRow>, Error> {
     Ok(sqlx::query_as!(
         AttentionRow,
-        r#"SELECT id AS "id: NodeId", name, state, entered_at, deadline_at, reason, waiting_for, waiting_owner, next_action
+        r#"SELECT id AS "id: NodeId", name, state, entered_at, deadline_at, reason, waiting_for, waiting_reason, waiting_owner, next_action
            FROM nodes
            WHERE deadline_at < $1 AND state NOT IN ('quarantined', 'failed', 'maintenance')
              AND ($3::uuid[] IS NULL OR id = ANY ($3))
@@ -59,7 +60,7 @@ pub async fn list_helpless(
 ) -> Result<Vec<AttentionRow>, Error> {
     Ok(sqlx::query_as!(
         AttentionRow,
-        r#"SELECT id AS "id: NodeId", name, state, entered_at, deadline_at, reason, waiting_for, waiting_owner, next_action
+        r#"SELECT id AS "id: NodeId", name, state, entered_at, deadline_at, reason, waiting_for, waiting_reason, waiting_owner, next_action
            FROM nodes WHERE state IN ('quarantined', 'failed') AND ($2::uuid[] IS NULL OR id = ANY ($2))
            ORDER BY entered_at DESC LIMIT $1"#,
         limit,
