@@ -17,9 +17,6 @@ struct PlaceRow {
 }
 
 /// Where the object of a kind lies, by name or id; nothing when there is none.
-///
-/// # Errors
-/// When the database fails.
 pub async fn place(conn: &mut PgConnection, kind: &str, key: &str) -> Result<Option<Place>, Error> {
     let id = Uuid::parse_str(key).ok();
     let row = match kind {

@@ -9,9 +9,6 @@ use sqlx::PgConnection;
 use crate::error::Error;
 
 /// Commits the start of an act, unless this round of the job has one already: then that one is the answer.
-///
-/// # Errors
-/// When the database fails.
 pub async fn start(
     conn: &mut PgConnection,
     job: JobId,
@@ -41,9 +38,6 @@ pub async fn start(
 }
 
 /// The acts of a job's round.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list(
     conn: &mut PgConnection,
     job: JobId,

@@ -26,9 +26,6 @@ pub struct Adoption {
 }
 
 /// Writes down what an adoption was asked with; asked again, it is the new word.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set(
     conn: &mut PgConnection,
     adoption: &Adoption,
@@ -54,9 +51,6 @@ pub async fn set(
 }
 
 /// What the adoption of a node was asked with.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find(conn: &mut PgConnection, node: NodeId) -> Result<Option<Adoption>, Error> {
     Ok(sqlx::query_as!(
         Adoption,
@@ -70,9 +64,6 @@ pub async fn find(conn: &mut PgConnection, node: NodeId) -> Result<Option<Adopti
 }
 
 /// Names of the credentials that can log in to a machine for the first time: those that still have their secret.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_credentials(conn: &mut PgConnection, limit: i64) -> Result<Vec<String>, Error> {
     Ok(sqlx::query_scalar!(
         "SELECT o.name FROM objects o JOIN secrets s ON s.object_id = o.id

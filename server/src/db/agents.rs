@@ -50,9 +50,6 @@ pub struct SiteLease {
 }
 
 /// The agent that a certificate names, with its site; `heard` is the event it remembers. None where the agent was removed.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_caller(
     conn: &mut PgConnection,
     agent: AgentId,
@@ -94,9 +91,6 @@ pub async fn find_caller(
 }
 
 /// The agents of these sites, or of every one.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list(conn: &mut PgConnection, sites: Option<&[Uuid]>) -> Result<Vec<AgentRow>, Error> {
     Ok(sqlx::query_as!(
         AgentRow,
@@ -110,9 +104,6 @@ pub async fn list(conn: &mut PgConnection, sites: Option<&[Uuid]>) -> Result<Vec
 }
 
 /// Agents by id; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<AgentRow>, Error> {
     Ok(sqlx::query_as!(
         AgentRow,
@@ -126,9 +117,6 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Age
 }
 
 /// One agent of a site, by name or id, locked until the transaction ends.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_for_update(
     conn: &mut PgConnection,
     site: ObjectId,
@@ -159,9 +147,6 @@ pub async fn delete(conn: &mut PgConnection, agent: AgentId) -> Result<(), Error
 }
 
 /// A process says hello: the same instance keeps its epoch, another one raises it. Returns the epoch.
-///
-/// # Errors
-/// When the database fails.
 pub async fn hello(
     conn: &mut PgConnection,
     agent: AgentId,
@@ -183,9 +168,6 @@ pub async fn hello(
 }
 
 /// The epoch of an agent's current process: until the transaction ends no other one is welcomed, and nobody else holds it. None where it was removed.
-///
-/// # Errors
-/// When the database fails.
 pub async fn hold(conn: &mut PgConnection, agent: AgentId) -> Result<Option<i64>, Error> {
     Ok(sqlx::query_scalar!(
         "SELECT epoch FROM agents WHERE id = $1 FOR NO KEY UPDATE",
@@ -196,9 +178,6 @@ pub async fn hold(conn: &mut PgConnection, agent: AgentId) -> Result<Option<i64>
 }
 
 /// Forgets the agents of a site that `muster dev` enrolled for processes that are gone; their jobs are queued again.
-///
-/// # Errors
-/// When the database fails.
 pub async fn delete_dev(conn: &mut PgConnection, site: ObjectId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE jobs SET state = 'queued', leased_by = NULL, lease_until = NULL
@@ -217,9 +196,6 @@ pub async fn delete_dev(conn: &mut PgConnection, site: ObjectId) -> Result<(), E
 }
 
 /// Notes that an agent was heard. Waits for nobody: whoever has the row in hand was heard of too.
-///
-/// # Errors
-/// When the database fails.
 pub async fn seen(conn: &mut PgConnection, agent: AgentId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE agents SET last_seen = $2
@@ -233,9 +209,6 @@ pub async fn seen(conn: &mut PgConnection, agent: AgentId, now: Timestamp) -> Re
 }
 
 /// Notes how far an agent's clock is ahead; whether it was noted, which it is not where somebody else noted something since `before` was read.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_clock_offset(
     conn: &mut PgConnection,
     agent: AgentId,
@@ -277,9 +250,6 @@ pub struct LeaseTimes {
 }
 
 /// A site's lease as it is now.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_lease(conn: &mut PgConnection, site: ObjectId) -> Result<SiteLease, Error> {
     let row = sqlx::query!(
         r#"SELECT agent_id AS "agent: AgentId", until FROM site_leases WHERE site_id = $1"#,
@@ -292,9 +262,6 @@ pub async fn find_lease(conn: &mut PgConnection, site: ObjectId) -> Result<SiteL
 }
 
 /// Keeps a site's lease, read a moment ago, for its agent, or takes it where its holder's is over.
-///
-/// # Errors
-/// When the database fails.
 pub async fn hold_site(
     conn: &mut PgConnection,
     site: ObjectId,
@@ -342,9 +309,6 @@ pub async fn hold_site(
 }
 
 /// A site by name.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_site(conn: &mut PgConnection, name: &str) -> Result<Option<ObjectId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT id AS "id: ObjectId" FROM objects WHERE kind = 'site' AND name = $1"#,
@@ -355,9 +319,6 @@ pub async fn find_site(conn: &mut PgConnection, name: &str) -> Result<Option<Obj
 }
 
 /// A subnet of a site, as declared.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_subnets(
     conn: &mut PgConnection,
     site: ObjectId,
@@ -386,9 +347,6 @@ pub struct ReservationRow {
 }
 
 /// Every reservation of a site.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_reservations(
     conn: &mut PgConnection,
     site: ObjectId,
@@ -417,9 +375,6 @@ pub async fn list_reservations(
 }
 
 /// The node that owns a MAC.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_node_by_mac(
     conn: &mut PgConnection,
     mac: Mac,
@@ -434,9 +389,6 @@ pub async fn find_node_by_mac(
 }
 
 /// An unknown machine was seen: it becomes a discovered node, named by its MAC.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert_discovered(
     conn: &mut PgConnection,
     site: ObjectId,

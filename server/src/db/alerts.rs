@@ -18,9 +18,6 @@ pub struct NewAlert<'a> {
 }
 
 /// The node of this name, or else the one that has this address.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_node(conn: &mut PgConnection, key: &str) -> Result<Option<String>, Error> {
     let address: Option<std::net::IpAddr> = key.parse().ok();
     Ok(sqlx::query_scalar!(
@@ -35,9 +32,6 @@ pub async fn find_node(conn: &mut PgConnection, key: &str) -> Result<Option<Stri
 }
 
 /// Alerts are looked at one request after the other: two that count at once would both take out the last node that may be.
-///
-/// # Errors
-/// When the database fails.
 pub async fn one_at_a_time(conn: &mut PgConnection) -> Result<(), Error> {
     sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster alerts', 0))")
         .execute(conn)
@@ -46,9 +40,6 @@ pub async fn one_at_a_time(conn: &mut PgConnection) -> Result<(), Error> {
 }
 
 /// What became of this alert before, if it was ever heard.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find(conn: &mut PgConnection, alert: NewAlert<'_>) -> Result<Option<String>, Error> {
     Ok(sqlx::query_scalar!(
         "SELECT became FROM alerts WHERE node_id = $1 AND fingerprint = $2 AND starts_at = $3",
@@ -61,9 +52,6 @@ pub async fn find(conn: &mut PgConnection, alert: NewAlert<'_>) -> Result<Option
 }
 
 /// Keeps an alert with what became of it.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set(
     conn: &mut PgConnection,
     alert: NewAlert<'_>,
@@ -86,9 +74,6 @@ pub async fn set(
 }
 
 /// Notes an alert's end; whether it was known and had not ended.
-///
-/// # Errors
-/// When the database fails.
 pub async fn end(
     conn: &mut PgConnection,
     alert: NewAlert<'_>,
@@ -107,9 +92,6 @@ pub async fn end(
 }
 
 /// How many nodes alerts of this name took out since then, and how many are in service.
-///
-/// # Errors
-/// When the database fails.
 pub async fn taken_out(
     conn: &mut PgConnection,
     name: &str,

@@ -60,9 +60,6 @@ pub struct NewApproval<'a> {
 
 /// Asks for a second person, or finds that it was asked; the request's id, and whether it is this one: one thing at a time waits for a claim. A request
 /// whose time is over is asked anew.
-///
-/// # Errors
-/// When the database fails.
 pub async fn ask(
     conn: &mut PgConnection,
     request: &NewApproval<'_>,
@@ -99,9 +96,6 @@ pub async fn ask(
 }
 
 /// Asks for a second person for a waiver; the request's id. It waits as long as the waiver would hold.
-///
-/// # Errors
-/// When the database fails.
 pub async fn ask_for_waiver(
     conn: &mut PgConnection,
     waiver: &NewWaiver<'_>,
@@ -141,9 +135,6 @@ pub struct NewErasure<'a> {
 
 /// Asks for a second person to erase a node's disks, or finds that it was asked; the request's id. One whose time is over, or that was for an
 /// earlier assignment, is asked anew.
-///
-/// # Errors
-/// When the database fails.
 pub async fn ask_for_erasure(
     conn: &mut PgConnection,
     request: &NewErasure<'_>,
@@ -185,9 +176,6 @@ pub struct Subject {
 }
 
 /// What a request is about.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_subject(conn: &mut PgConnection, id: Uuid) -> Result<Option<Subject>, Error> {
     Ok(sqlx::query_as!(
         Subject,
@@ -199,9 +187,6 @@ pub async fn find_subject(conn: &mut PgConnection, id: Uuid) -> Result<Option<Su
 }
 
 /// One request, locked; after its claim's node, as everybody locks them.
-///
-/// # Errors
-/// When the database fails.
 pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<ApprovalRow>, Error> {
     Ok(sqlx::query_as!(
         ApprovalRow,
@@ -217,9 +202,6 @@ pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<ApprovalRo
 }
 
 /// Requests by id; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ApprovalRow>, Error> {
     Ok(sqlx::query_as!(
         ApprovalRow,
@@ -235,9 +217,6 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<App
 }
 
 /// Writes a decision down; `approved`, with the release it began where it is one, or `denied`.
-///
-/// # Errors
-/// When the database fails.
 pub async fn decide(
     conn: &mut PgConnection,
     id: Uuid,
@@ -260,9 +239,6 @@ pub async fn decide(
 }
 
 /// Turns down what waits for a second person for a claim.
-///
-/// # Errors
-/// When the database fails.
 pub async fn withdraw(
     conn: &mut PgConnection,
     claim: ClaimId,
@@ -291,9 +267,6 @@ pub struct Erased {
 
 /// Counts releases that were not undone, wipes and new installations, and replacements under way, each of which will release a node. Whoever counts
 /// before another one does so alone, until its transaction ends.
-///
-/// # Errors
-/// When the database fails.
 pub async fn count_erased(
     conn: &mut PgConnection,
     actor: &str,

@@ -8,9 +8,6 @@ use sqlx::PgConnection;
 use crate::error::Error;
 
 /// Writes down who brought a blob. One that was brought before is brought again: its file was gone.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_stored(
     conn: &mut PgConnection,
     digest: Digest,
@@ -32,9 +29,6 @@ pub async fn set_stored(
 }
 
 /// Writes down who brought a blob that is here, unless that is known; whether it was not.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert_found(
     conn: &mut PgConnection,
     digest: Digest,

@@ -38,9 +38,6 @@ pub struct PasswordRow {
 }
 
 /// An account's passwords; none where it has that of its credential.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find(
     conn: &mut PgConnection,
     account: &Account,
@@ -87,9 +84,6 @@ pub struct Prepared<'sealed> {
 
 /// Writes down what an account is to have next, before anybody is told it, and beside it what it has; one that was written down before stays, and is what this
 /// returns.
-///
-/// # Errors
-/// When the database fails.
 pub async fn prepare(
     conn: &mut PgConnection,
     account: &Account,
@@ -127,9 +121,6 @@ pub async fn prepare(
 }
 
 /// The BMC was seen to take the next one: it is the one it has. `false`: there is none, or it was noted already.
-///
-/// # Errors
-/// When the database fails.
 pub async fn promote(
     conn: &mut PgConnection,
     account: &Account,
@@ -150,9 +141,6 @@ pub async fn promote(
 }
 
 /// The account that a node's BMC is logged in to with.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_account(conn: &mut PgConnection, node: NodeId) -> Result<Option<Account>, Error> {
     let row = sqlx::query!(
         r#"SELECT n.bmc_address AS "address!: IpNet", n.bmc_port, c.spec ->> 'user' AS "user!"

@@ -7,9 +7,6 @@ use crate::auth::break_glass::Armed;
 use crate::error::Error;
 
 /// The latest time it was armed for, over or not, with the seal that was made of it.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find(conn: &mut PgConnection) -> Result<Option<(Armed, String)>, Error> {
     let row = sqlx::query!(
         r#"SELECT armed_at AS "armed_at: jiff_sqlx::Timestamp", until AS "until: jiff_sqlx::Timestamp", by, reason, seal FROM break_glass"#
@@ -31,9 +28,6 @@ pub async fn find(conn: &mut PgConnection) -> Result<Option<(Armed, String)>, Er
 }
 
 /// Arms, in place of what was.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set(conn: &mut PgConnection, armed: &Armed, seal: &str) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO break_glass (armed_at, until, by, reason, seal) VALUES ($1, $2, $3, $4, $5)
@@ -50,9 +44,6 @@ pub async fn set(conn: &mut PgConnection, armed: &Armed, seal: &str) -> Result<(
 }
 
 /// Disarms; whether there was something to disarm.
-///
-/// # Errors
-/// When the database fails.
 pub async fn delete(conn: &mut PgConnection) -> Result<bool, Error> {
     Ok(sqlx::query!("DELETE FROM break_glass")
         .execute(conn)

@@ -20,9 +20,6 @@ pub struct BreakerRow {
 }
 
 /// Opens the breaker of a signature, unless it is open; until a time, where it closes by itself. Whether it opened now.
-///
-/// # Errors
-/// When the database fails.
 pub async fn open(
     conn: &mut PgConnection,
     signature: &str,
@@ -52,9 +49,6 @@ pub async fn open(
 }
 
 /// Whether the breaker of a signature holds at a time.
-///
-/// # Errors
-/// When the database fails.
 pub async fn is_open(
     conn: &mut PgConnection,
     signature: &str,
@@ -70,9 +64,6 @@ pub async fn is_open(
 }
 
 /// When a person last closed the breaker of a signature: what was counted before is forgotten.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_reset(
     conn: &mut PgConnection,
     signature: &str,
@@ -87,9 +78,6 @@ pub async fn find_reset(
 }
 
 /// Breakers by id; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<BreakerRow>, Error> {
     Ok(sqlx::query_as!(
         BreakerRow,
@@ -101,9 +89,6 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Bre
 }
 
 /// One, locked.
-///
-/// # Errors
-/// When the database fails.
 pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<BreakerRow>, Error> {
     Ok(sqlx::query_as!(
         BreakerRow,
@@ -115,9 +100,6 @@ pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<BreakerRow
 }
 
 /// Closes one that is open; whether it was.
-///
-/// # Errors
-/// When the database fails.
 pub async fn close(
     conn: &mut PgConnection,
     id: Uuid,

@@ -19,9 +19,6 @@ pub struct CautionRow {
 }
 
 /// The caution that holds now. One at most: the database sees to it.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_open(conn: &mut PgConnection) -> Result<Option<CautionRow>, Error> {
     Ok(sqlx::query_as!(
         CautionRow,
@@ -33,9 +30,6 @@ pub async fn find_open(conn: &mut PgConnection) -> Result<Option<CautionRow>, Er
 
 /// Opens a caution, voids every permit there is, and lets lists of clusters' members count on above any that an agent may have from before: it
 /// would take those for the newer ones. `false`: one is open already.
-///
-/// # Errors
-/// When the database fails.
 pub async fn open(conn: &mut PgConnection, because: &str, now: Timestamp) -> Result<bool, Error> {
     let opened = sqlx::query!(
         "INSERT INTO cautions (id, because, noticed_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
@@ -67,9 +61,6 @@ pub async fn open(conn: &mut PgConnection, because: &str, now: Timestamp) -> Res
 }
 
 /// Ends a caution. `false`: it is not the one that holds.
-///
-/// # Errors
-/// When the database fails.
 pub async fn confirm(
     conn: &mut PgConnection,
     id: Uuid,
@@ -90,9 +81,6 @@ pub async fn confirm(
 }
 
 /// Ends the jobs whose permits are void, so that they are tried again under new ones, and makes the nodes due that waited.
-///
-/// # Errors
-/// When the database fails.
 pub async fn begin_anew(
     conn: &mut PgConnection,
     failure: &Failure,
@@ -123,9 +111,6 @@ pub async fn begin_anew(
 }
 
 /// Whether this database is the one that an event was written to.
-///
-/// # Errors
-/// When the database fails.
 pub async fn knows(conn: &mut PgConnection, event: EventId) -> Result<bool, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM events WHERE id = $1) AS "known!""#,
@@ -136,9 +121,6 @@ pub async fn knows(conn: &mut PgConnection, event: EventId) -> Result<bool, Erro
 }
 
 /// The latest event; none in a new database.
-///
-/// # Errors
-/// When the database fails.
 pub async fn latest_event(conn: &mut PgConnection) -> Result<Option<EventId>, Error> {
     Ok(
         sqlx::query_scalar!(r#"SELECT id AS "id: EventId" FROM events ORDER BY seq DESC LIMIT 1"#)

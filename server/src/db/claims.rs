@@ -64,9 +64,6 @@ pub struct NewClaim {
 }
 
 /// One claim: by id whatever its state, by name only while it holds a node.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find(conn: &mut PgConnection, key: &str) -> Result<Option<ClaimRow>, Error> {
     Ok(sqlx::query_as!(
         ClaimRow,
@@ -84,9 +81,6 @@ pub async fn find(conn: &mut PgConnection, key: &str) -> Result<Option<ClaimRow>
 }
 
 /// The claim that holds a node and is not being given up.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_bound(conn: &mut PgConnection, node: NodeId) -> Result<Option<ClaimRow>, Error> {
     let id = sqlx::query_scalar!(
         "SELECT id FROM claims WHERE node_id = $1 AND state = 'bound'",
@@ -99,9 +93,6 @@ pub async fn find_bound(conn: &mut PgConnection, node: NodeId) -> Result<Option<
 }
 
 /// Claims by id, by name; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ClaimRow>, Error> {
     Ok(sqlx::query_as!(
         ClaimRow,
@@ -129,9 +120,6 @@ pub struct Fits<'claim> {
 }
 
 /// Names of the available nodes that nobody holds and that fit, in the order in which they are claimed.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_available(
     conn: &mut PgConnection,
     fits: &Fits<'_>,
@@ -153,9 +141,6 @@ pub async fn list_available(
 }
 
 /// Locks an available node that nobody holds and that fits; nodes that others are deciding on are passed over.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_available(
     conn: &mut PgConnection,
     fits: &Fits<'_>,
@@ -209,9 +194,6 @@ pub struct Changeable<'spec> {
 }
 
 /// Changes a claim and raises the generation; the node is left alone. `false`: the claim is released.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_spec(
     conn: &mut PgConnection,
     id: ClaimId,
@@ -234,9 +216,6 @@ pub async fn set_spec(
 
 /// Gives a bound claim up; the engine ends it once the node is clean. Its disks are kept until `undo_until` where they hold an installed
 /// system that was in service. `false`: it was not bound any more.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_releasing(
     conn: &mut PgConnection,
     id: ClaimId,
@@ -260,9 +239,6 @@ pub async fn set_releasing(
 }
 
 /// Takes a claim back that was being given up, while its disks are kept. `false`: they are not, or the wipe has begun.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_bound_again(
     conn: &mut PgConnection,
     id: ClaimId,
@@ -289,9 +265,6 @@ pub async fn set_bound_again(
 }
 
 /// Keeps the disks no longer.
-///
-/// # Errors
-/// When the database fails.
 pub async fn end_undo(conn: &mut PgConnection, id: ClaimId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE claims SET undo_until = NULL WHERE id = $1 AND state = 'releasing'",
@@ -303,9 +276,6 @@ pub async fn end_undo(conn: &mut PgConnection, id: ClaimId) -> Result<(), Error>
 }
 
 /// Ends the claim that was being given up.
-///
-/// # Errors
-/// When the database fails.
 pub async fn end(conn: &mut PgConnection, claim: ClaimId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE claims SET state = 'released', released_at = $2, updated_at = $2 WHERE id = $1 AND state = 'releasing'",

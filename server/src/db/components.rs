@@ -28,9 +28,6 @@ pub struct ComponentRow {
 
 /// Notes what an inventory saw. Another serial in a slot tells that the one before was replaced; one that nobody said was replaced and is
 /// seen again is back.
-///
-/// # Errors
-/// When the database fails.
 pub async fn see(
     conn: &mut PgConnection,
     node: NodeId,
@@ -75,9 +72,6 @@ pub async fn see(
 }
 
 /// The parts of a node, those that are in it and those that were.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list(conn: &mut PgConnection, node: NodeId) -> Result<Vec<ComponentRow>, Error> {
     Ok(sqlx::query_as!(
         ComponentRow,
@@ -92,9 +86,6 @@ pub async fn list(conn: &mut PgConnection, node: NodeId) -> Result<Vec<Component
 }
 
 /// Parts by id; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ComponentRow>, Error> {
     Ok(sqlx::query_as!(
         ComponentRow,
@@ -116,9 +107,6 @@ pub struct Exchange<'serial> {
 }
 
 /// Records a replacement by a person. `false`: the node never had the part.
-///
-/// # Errors
-/// When the database fails.
 pub async fn replace(
     conn: &mut PgConnection,
     node: NodeId,
@@ -167,9 +155,6 @@ pub async fn repin(
 }
 
 /// Every disk that was ever seen in the node is out of it, by a person's word: nothing of anybody is left to wipe. Whether that was so.
-///
-/// # Errors
-/// When the database fails.
 pub async fn clear_unsanitised(conn: &mut PgConnection, node: NodeId) -> Result<bool, Error> {
     let done = sqlx::query!(
         "UPDATE nodes SET unsanitised = false WHERE id = $1 AND unsanitised
@@ -184,9 +169,6 @@ pub async fn clear_unsanitised(conn: &mut PgConnection, node: NodeId) -> Result<
 
 /// Where what a person said of the node's parts and what was seen since do not fit, as sentences. The live image has no GPU driver and cannot
 /// tell the serials of GPUs: they are taken on a person's word.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_disputed(conn: &mut PgConnection, node: NodeId) -> Result<Vec<String>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT CASE WHEN old.last_seen > old.replaced_at

@@ -27,9 +27,6 @@ pub struct ChunkRow {
 }
 
 /// The consoles of a site's nodes, as declared.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_targets(
     conn: &mut PgConnection,
     site: ObjectId,
@@ -56,9 +53,6 @@ pub async fn list_targets(
 
 /// Appends chunks to the consoles of a site's nodes and lets go of what is beyond the bound; the cost does not depend on what is kept.
 /// Chunks of other nodes, and chunks that were told before, are left out. Writers to one node must come one after the other.
-///
-/// # Errors
-/// When the database fails.
 pub async fn append(
     conn: &mut PgConnection,
     site: ObjectId,
@@ -97,9 +91,6 @@ pub async fn append(
 }
 
 /// At most `limit` chunks of a node's console, oldest first: those after the chunk `after`, or the latest ones.
-///
-/// # Errors
-/// When the database fails.
 pub async fn tail(
     conn: &mut PgConnection,
     node: NodeId,

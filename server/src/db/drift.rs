@@ -41,9 +41,6 @@ pub async fn find_look(conn: &mut PgConnection, node: NodeId) -> Result<Option<L
 }
 
 /// Keeps how many items of a node differ; its name, and how many did until now.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_items(
     conn: &mut PgConnection,
     node: NodeId,
@@ -61,9 +58,6 @@ pub async fn set_items(
 }
 
 /// Those of these nodes, or of all, that serve and differ from their stack.
-///
-/// # Errors
-/// When the database fails.
 pub async fn count_drifted(conn: &mut PgConnection, nodes: Option<&[Uuid]>) -> Result<i64, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM nodes WHERE drift_items > 0 AND state = 'in_service' AND ($1::uuid[] IS NULL OR id = ANY ($1))"#,
@@ -74,9 +68,6 @@ pub async fn count_drifted(conn: &mut PgConnection, nodes: Option<&[Uuid]>) -> R
 }
 
 /// The name of the stack that the pool of a node's claim asks for.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_stack(conn: &mut PgConnection, node: NodeId) -> Result<Option<String>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT pool.spec ->> 'stack' AS "stack!" FROM claims c JOIN objects pool ON pool.id = c.pool_id
@@ -97,9 +88,6 @@ pub struct Candidate {
 }
 
 /// The next nodes in service behind `after`, by id.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_candidates(
     conn: &mut PgConnection,
     after: NodeId,

@@ -53,9 +53,6 @@ pub async fn insert(
 }
 
 /// The agent that a token was made for; until the transaction ends nobody else uses it.
-///
-/// # Errors
-/// When the database fails.
 pub async fn hold_by_token(
     conn: &mut PgConnection,
     token_hash: &[u8],
@@ -72,9 +69,6 @@ pub async fn hold_by_token(
 }
 
 /// An agent that renews.
-///
-/// # Errors
-/// When the database fails.
 pub async fn hold_for_renewal(
     conn: &mut PgConnection,
     agent: AgentId,
@@ -91,9 +85,6 @@ pub async fn hold_for_renewal(
 }
 
 /// Notes which key used a token: no other one may.
-///
-/// # Errors
-/// When the database fails.
 pub async fn use_token(conn: &mut PgConnection, agent: AgentId, key: &[u8]) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE agents SET token_key = $2 WHERE id = $1",
@@ -106,9 +97,6 @@ pub async fn use_token(conn: &mut PgConnection, agent: AgentId, key: &[u8]) -> R
 }
 
 /// Notes an agent's newest certificate.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_certified(
     conn: &mut PgConnection,
     agent: AgentId,
@@ -137,9 +125,6 @@ pub struct LateRow {
 }
 
 /// The agents whose newest certificate is past three quarters of its life, each once.
-///
-/// # Errors
-/// When the database fails.
 pub async fn mark_late(conn: &mut PgConnection, now: Timestamp) -> Result<Vec<LateRow>, Error> {
     Ok(sqlx::query_as!(
         LateRow,

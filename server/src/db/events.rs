@@ -85,17 +85,11 @@ impl NewEvent {
 }
 
 /// Appends an event.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert(conn: &mut PgConnection, event: NewEvent) -> Result<(), Error> {
     insert_noted(conn, event).await.map(drop)
 }
 
 /// Appends an event that somebody outside is to remember; its id.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert_noted(conn: &mut PgConnection, event: NewEvent) -> Result<EventId, Error> {
     let id = EventId::new();
     sqlx::query!(
@@ -118,9 +112,6 @@ pub async fn insert_noted(conn: &mut PgConnection, event: NewEvent) -> Result<Ev
 }
 
 /// The digest with which a version of an object was first written, where its events note one.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_digest(
     conn: &mut PgConnection,
     object: ObjectId,
@@ -163,9 +154,6 @@ pub struct EventFilter {
 
 /// How far the history is whole: no transaction under way can still put an event before this number. It speaks of what is read after it, by
 /// statements that see what is committed by then.
-///
-/// # Errors
-/// When the database fails.
 pub async fn whole(conn: &mut PgConnection) -> Result<i64, Error> {
     Ok(sqlx::query_scalar!(r#"SELECT whole_event_seq() AS "seq!""#)
         .fetch_one(conn)
@@ -173,9 +161,6 @@ pub async fn whole(conn: &mut PgConnection) -> Result<i64, Error> {
 }
 
 /// The last number that an event was given; 0 before the first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn last(conn: &mut PgConnection) -> Result<i64, Error> {
     Ok(sqlx::query_scalar!(r#"SELECT last_event_seq() AS "seq!""#)
         .fetch_one(conn)
@@ -200,9 +185,6 @@ pub async fn list_on(
 }
 
 /// Events after a sequence number, oldest first, as far as the history is whole: a reader that goes on from the last number it got skips none.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list(
     conn: &mut PgConnection,
     filter: &EventFilter,
@@ -229,9 +211,6 @@ pub async fn list(
 }
 
 /// The newest events, newest first: what a page opens with.
-///
-/// # Errors
-/// When the database fails.
 pub async fn latest(
     conn: &mut PgConnection,
     filter: &EventFilter,

@@ -18,9 +18,6 @@ pub struct SeenFacts {
 }
 
 /// Stores an inventory. Taken in the live image while that runs, otherwise in the installed system.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert(
     conn: &mut PgConnection,
     node: NodeId,

@@ -18,9 +18,6 @@ pub struct SeenInventory {
 }
 
 /// Notes what a BMC said. What is the same as before is as old as before.
-///
-/// # Errors
-/// When the database fails.
 pub async fn see(
     conn: &mut PgConnection,
     node: NodeId,
@@ -69,9 +66,6 @@ pub async fn latest(conn: &mut PgConnection, node: NodeId) -> Result<Option<Seen
 }
 
 /// Whether the stack of a node's claim, as it is locked, wants firmware or BIOS settings, and the node's BMC can be asked for them.
-///
-/// # Errors
-/// When the database fails.
 pub async fn is_wanted(conn: &mut PgConnection, node: NodeId) -> Result<bool, Error> {
     let wanted = sqlx::query_scalar!(
         r#"SELECT (COALESCE(jsonb_array_length(stack.spec #> '{lock,firmware}'), 0)

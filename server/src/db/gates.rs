@@ -37,9 +37,6 @@ pub struct NewRun<'text> {
 }
 
 /// Stores a run and the results. A former run of the same job is removed first and stays in the events alone.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert(
     conn: &mut PgConnection,
     run: NewRun<'_>,
@@ -95,9 +92,6 @@ pub async fn insert(
 }
 
 /// Runs of a node, newest first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list(
     conn: &mut PgConnection,
     node: NodeId,
@@ -115,9 +109,6 @@ pub async fn list(
 }
 
 /// Runs by id; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<GateRun>, Error> {
     Ok(sqlx::query_as!(
         GateRun,
@@ -130,9 +121,6 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Gat
 }
 
 /// Results of a run, in the order they ran.
-///
-/// # Errors
-/// When the database fails.
 pub async fn results(conn: &mut PgConnection, run: GateRunId) -> Result<Vec<GateResult>, Error> {
     let rows = sqlx::query_scalar!(
         r#"SELECT result AS "result: Json<GateResult>" FROM gate_results WHERE run_id = $1 ORDER BY position"#,
@@ -144,9 +132,6 @@ pub async fn results(conn: &mut PgConnection, run: GateRunId) -> Result<Vec<Gate
 }
 
 /// What passed before says nothing of the parts that are in now.
-///
-/// # Errors
-/// When the database fails.
 pub async fn void(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE gate_runs SET voided_at = $2 WHERE node_id = $1 AND voided_at IS NULL",

@@ -16,9 +16,6 @@ pub struct HeldBackRow {
 }
 
 /// Notes on the queued jobs of a site that are none of these steps what they wait for; those on which it was not noted yet.
-///
-/// # Errors
-/// When the database fails.
 pub async fn note(
     conn: &mut PgConnection,
     site: ObjectId,

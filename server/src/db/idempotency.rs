@@ -18,9 +18,6 @@ pub struct StoredAnswer {
 }
 
 /// Waits for a request with the same key that is under way, then answers what it left.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find(
     conn: &mut PgConnection,
     actor: &str,
@@ -44,9 +41,6 @@ pub async fn find(
 }
 
 /// Stores an answer under its key.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert(
     conn: &mut PgConnection,
     actor: &str,
@@ -70,9 +64,6 @@ pub async fn insert(
 }
 
 /// Forgets keys that are older than `before`, at most `limit` of them; answers how many.
-///
-/// # Errors
-/// When the database fails.
 pub async fn delete_old(
     conn: &mut PgConnection,
     before: Timestamp,

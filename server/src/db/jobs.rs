@@ -29,9 +29,6 @@ pub struct NewJob {
 }
 
 /// Queues a job for the site's agent.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert(conn: &mut PgConnection, job: &NewJob, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO jobs (id, node_id, site_id, operation_id, visit, step, kind, epoch, state, not_before, timeout_s, nonce, permit_id, created_at,
@@ -56,9 +53,6 @@ pub async fn insert(conn: &mut PgConnection, job: &NewJob, now: Timestamp) -> Re
 }
 
 /// Queues a job again as another round; what its earlier rounds did no longer binds it.
-///
-/// # Errors
-/// When the database fails.
 pub async fn retry(
     conn: &mut PgConnection,
     job: JobId,
@@ -84,9 +78,6 @@ pub async fn retry(
 }
 
 /// Another job does its step from now on, in the same stay.
-///
-/// # Errors
-/// When the database fails.
 pub async fn supersede(conn: &mut PgConnection, job: JobId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE jobs SET superseded = true WHERE id = $1",
@@ -98,9 +89,6 @@ pub async fn supersede(conn: &mut PgConnection, job: JobId) -> Result<(), Error>
 }
 
 /// Asks the worker of a job to stop; a job nobody took is cancelled at once.
-///
-/// # Errors
-/// When the database fails.
 pub async fn cancel(conn: &mut PgConnection, job: JobId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE jobs SET cancel = true, state = CASE WHEN state = 'queued' THEN 'cancelled' ELSE state END,
@@ -131,9 +119,6 @@ pub struct LeasedRow {
 
 /// Leases queued jobs of a site to its agent, of these steps alone, oldest first, raising their attempt numbers; while there is a caution, only those that
 /// need no permit.
-///
-/// # Errors
-/// When the database fails.
 pub async fn lease(
     conn: &mut PgConnection,
     site: ObjectId,
@@ -169,9 +154,6 @@ pub async fn lease(
 }
 
 /// A leased job, locked with its node; `None` when the attempt is stale or the lease is somebody else's.
-///
-/// # Errors
-/// When the database fails.
 pub async fn lock_current(
     conn: &mut PgConnection,
     job: JobId,
@@ -194,9 +176,6 @@ pub async fn lock_current(
 }
 
 /// The node and operation of a job of an agent's site, whoever has it.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find(
     conn: &mut PgConnection,
     job: JobId,
@@ -229,9 +208,6 @@ pub struct CurrentJob {
 
 /// Keeps a lease, with what the worker says: its progress, and what it waits for, which the node shows at once and without a turn of the
 /// engine.
-///
-/// # Errors
-/// When the database fails.
 pub async fn renew(
     conn: &mut PgConnection,
     job: &CurrentJob,
@@ -262,9 +238,6 @@ pub async fn renew(
 const MAX_LOG_LINES: i64 = 20_000;
 
 /// Appends log lines of an attempt.
-///
-/// # Errors
-/// When the database fails.
 pub async fn append_log(
     conn: &mut PgConnection,
     job: JobId,
@@ -305,9 +278,6 @@ pub enum Ending<'a> {
 }
 
 /// Ends a job.
-///
-/// # Errors
-/// When the database fails.
 pub async fn finish(
     conn: &mut PgConnection,
     job: JobId,
@@ -334,9 +304,6 @@ pub async fn finish(
 }
 
 /// Ends a leased job whose order cannot be built; `false` when another attempt has it by now.
-///
-/// # Errors
-/// When the database fails.
 pub async fn refuse(
     conn: &mut PgConnection,
     job: JobId,
@@ -359,9 +326,6 @@ pub async fn refuse(
 
 /// Shows on the nodes of jobs that were just leased what is being done, and their operations as under way. A node that somebody works on at
 /// this moment is passed over rather than waited for: the jobs are locked already, and everybody else locks the node first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn show_leased(
     conn: &mut PgConnection,
     leased: &[LeasedRow],
@@ -412,9 +376,6 @@ pub struct LostJob {
 
 /// Puts jobs back into the queue whose lease has run out; the next attempt has a higher number. Their nodes are locked with them; those that
 /// somebody works on have their turn next time.
-///
-/// # Errors
-/// When the database fails.
 pub async fn expire_leases(conn: &mut PgConnection, now: Timestamp) -> Result<Vec<LostJob>, Error> {
     Ok(sqlx::query_as!(
         LostJob,
@@ -431,9 +392,6 @@ pub async fn expire_leases(conn: &mut PgConnection, now: Timestamp) -> Result<Ve
 }
 
 /// Puts back the jobs of an agent process that another one replaces.
-///
-/// # Errors
-/// When the database fails.
 pub async fn requeue_of(conn: &mut PgConnection, agent: AgentId) -> Result<u64, Error> {
     let done = sqlx::query!(
         "UPDATE jobs SET state = 'queued', leased_by = NULL, lease_until = NULL WHERE state = 'leased' AND leased_by = $1",

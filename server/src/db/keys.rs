@@ -9,9 +9,6 @@ use crate::error::Error;
 use crate::keys::Sealed;
 
 /// Writes a key unless another replica was first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert_if_absent(
     conn: &mut PgConnection,
     name: &str,
@@ -47,9 +44,6 @@ pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Sealed, Error> {
 }
 
 /// A key, if it is there.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find(conn: &mut PgConnection, name: &str) -> Result<Option<Sealed>, Error> {
     Ok(sqlx::query_as!(
         Sealed,
@@ -61,9 +55,6 @@ pub async fn find(conn: &mut PgConnection, name: &str) -> Result<Option<Sealed>,
 }
 
 /// Writes or replaces a key.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set(
     conn: &mut PgConnection,
     name: &str,
@@ -85,9 +76,6 @@ pub async fn set(
 }
 
 /// Writes or replaces the secret of a credential.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_secret(
     conn: &mut PgConnection,
     object: ObjectId,
@@ -107,9 +95,6 @@ pub async fn set_secret(
 }
 
 /// The sealed secret of a credential, if it has one.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_secret(
     conn: &mut PgConnection,
     object: ObjectId,

@@ -112,9 +112,6 @@ struct Row {
 }
 
 /// Locks one due node, skipping those another replica works on, until the transaction ends.
-///
-/// # Errors
-/// When the database fails.
 pub async fn lock_due(conn: &mut PgConnection, now: Timestamp) -> Result<Option<NodeId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT id AS "id: NodeId" FROM nodes WHERE due_at <= $1 ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED"#,
@@ -162,9 +159,6 @@ pub async fn get(conn: &mut PgConnection, node: NodeId) -> Result<EngineNode, Er
 }
 
 /// Puts a node off whose turn went wrong, unless something else has put it off already.
-///
-/// # Errors
-/// When the database fails.
 pub async fn postpone(
     conn: &mut PgConnection,
     node: NodeId,
@@ -185,9 +179,6 @@ pub async fn postpone(
 }
 
 /// Drops what was asked of a node: it cannot be done where the node is.
-///
-/// # Errors
-/// When the database fails.
 pub async fn drop_wish(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET wish = NULL, wish_reason = NULL WHERE id = $1",
@@ -268,9 +259,6 @@ fn parse<T: FromStr>(word: Option<&str>) -> Result<Option<T>, T::Err> {
 }
 
 /// Writes why a node waits, and when to look again. `since` moves only when the awaited thing does.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_waiting(
     conn: &mut PgConnection,
     node: NodeId,
@@ -295,9 +283,6 @@ pub async fn set_waiting(
 }
 
 /// Makes a node due: something it may wait for has changed.
-///
-/// # Errors
-/// When the database fails.
 pub async fn make_due(conn: &mut PgConnection, node: NodeId, at: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET due_at = LEAST(COALESCE(due_at, $2), $2) WHERE id = $1",
@@ -392,9 +377,6 @@ pub struct Begun {
 }
 
 /// Writes down what begins, before its job is there, what the node waits for now, and when to look again.
-///
-/// # Errors
-/// When the database fails.
 pub async fn begin(
     conn: &mut PgConnection,
     node: NodeId,
@@ -427,9 +409,6 @@ pub async fn begin(
 }
 
 /// The time a person gave for a maintenance is when it counts as stuck.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_deadline(
     conn: &mut PgConnection,
     node: NodeId,

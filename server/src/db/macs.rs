@@ -28,9 +28,6 @@ pub struct MacRow {
 }
 
 /// The boot MACs of nodes, with addresses.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list(conn: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<AddressRow>, Error> {
     let ids: Vec<Uuid> = nodes.iter().map(|id| id.0).collect();
     let rows = sqlx::query!(
@@ -73,9 +70,6 @@ pub async fn set(conn: &mut PgConnection, node: NodeId, macs: &[MacRow]) -> Resu
 }
 
 /// The addresses in use on a subnet, each with the MAC.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_taken(
     conn: &mut PgConnection,
     subnet: ObjectId,

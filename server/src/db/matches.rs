@@ -7,9 +7,6 @@ use sqlx::PgConnection;
 use crate::error::Error;
 
 /// The MACs of a node, in the order of their numbers.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_macs(conn: &mut PgConnection, node: NodeId) -> Result<Vec<Mac>, Error> {
     let rows = sqlx::query_scalar!(
         "SELECT mac FROM node_macs WHERE node_id = $1 ORDER BY mac",
@@ -24,9 +21,6 @@ pub async fn list_macs(conn: &mut PgConnection, node: NodeId) -> Result<Vec<Mac>
 }
 
 /// Gives facts and components of one node to another. Its disks hold what the machine's hold, and its epoch is no lower than what they were written under.
-///
-/// # Errors
-/// When the database fails.
 pub async fn give_observations(
     conn: &mut PgConnection,
     from: NodeId,

@@ -8,9 +8,6 @@ use uuid::Uuid;
 use crate::error::Error;
 
 /// The time of the machine that the database runs on.
-///
-/// # Errors
-/// When the database fails.
 pub async fn time(conn: &mut PgConnection) -> Result<Timestamp, Error> {
     let row = sqlx::query!(r#"SELECT clock_timestamp() AS "now!: jiff_sqlx::Timestamp""#)
         .fetch_one(conn)
@@ -19,9 +16,6 @@ pub async fn time(conn: &mut PgConnection) -> Result<Timestamp, Error> {
 }
 
 /// These nodes, or all, by state: for metrics and the fleet's page.
-///
-/// # Errors
-/// When the database fails.
 pub async fn count_by_state(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -47,9 +41,6 @@ pub struct TargetRow {
 }
 
 /// Those of these nodes, or of all, that are in service, with the first address of each.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_targets(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,

@@ -129,9 +129,6 @@ pub struct LockedNode {
 }
 
 /// The id behind a name or id.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_id(conn: &mut PgConnection, key: &str) -> Result<Option<NodeId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT id AS "id: NodeId" FROM nodes WHERE name = $1 OR id = $2"#,
@@ -143,9 +140,6 @@ pub async fn find_id(conn: &mut PgConnection, key: &str) -> Result<Option<NodeId
 }
 
 /// One node by name or id, locked until the transaction ends.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_for_update(
     conn: &mut PgConnection,
     key: &str,
@@ -166,9 +160,6 @@ pub async fn find_for_update(
 }
 
 /// Nodes by id, by name; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list(conn: &mut PgConnection, ids: &[NodeId]) -> Result<Vec<NodeRow>, Error> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     Ok(sqlx::query_as!(
@@ -375,9 +366,6 @@ pub async fn set_name(
 }
 
 /// When a maintenance that is asked for now ends by itself; `None`: when a person says so.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_maintenance_end(
     conn: &mut PgConnection,
     node: NodeId,
@@ -395,9 +383,6 @@ pub async fn set_maintenance_end(
 }
 
 /// Writes down what was asked of a node; the engine takes it from here. The caller holds the row's lock.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_wish(
     conn: &mut PgConnection,
     node: NodeId,
@@ -420,9 +405,6 @@ pub async fn set_wish(
 }
 
 /// Gives a node to a claim or takes it back: another assignment epoch, another operation. The caller holds the row's lock.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_assignment(
     conn: &mut PgConnection,
     node: NodeId,
@@ -443,9 +425,6 @@ pub async fn set_assignment(
 }
 
 /// Unregisters a node with its facts, gate runs and ended claims. Its events stay.
-///
-/// # Errors
-/// When the database fails.
 pub async fn delete(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
     sqlx::query!(
         "DELETE FROM claims WHERE node_id = $1 AND state = 'released'",

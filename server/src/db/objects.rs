@@ -48,9 +48,6 @@ pub struct RefRow {
 }
 
 /// One object by name or id.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find(
     conn: &mut PgConnection,
     kind: &str,
@@ -70,9 +67,6 @@ pub async fn find(
 }
 
 /// One object by name or id, locked until the transaction ends.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_for_update(
     conn: &mut PgConnection,
     kind: &str,
@@ -92,9 +86,6 @@ pub async fn find_for_update(
 }
 
 /// One object by id, whatever its kind.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_by_id(conn: &mut PgConnection, id: ObjectId) -> Result<Option<ObjectRow>, Error> {
     Ok(sqlx::query_as!(
         ObjectRow,
@@ -108,9 +99,6 @@ pub async fn find_by_id(conn: &mut PgConnection, id: ObjectId) -> Result<Option<
 }
 
 /// One object by name, held so that nobody removes or changes it before the transaction ends: the other end of a reference.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_for_reference(
     conn: &mut PgConnection,
     kind: &str,
@@ -129,9 +117,6 @@ pub async fn find_for_reference(
 }
 
 /// Objects by id, by name; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ObjectRow>, Error> {
     Ok(sqlx::query_as!(
         ObjectRow,
@@ -145,9 +130,6 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Obj
 }
 
 /// The first objects of a kind by name that a reader may see.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list(
     conn: &mut PgConnection,
     kind: &'static str,
@@ -170,9 +152,6 @@ pub async fn list(
 }
 
 /// How many objects there are of a kind.
-///
-/// # Errors
-/// When the database fails.
 pub async fn count(conn: &mut PgConnection, kind: &str) -> Result<i64, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM objects WHERE kind = $1"#,
@@ -238,9 +217,6 @@ pub async fn set_content(
 }
 
 /// What refers to an object, as `node n1`; a few of them are enough to say why it stays.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_referrers(
     conn: &mut PgConnection,
     id: ObjectId,
@@ -262,9 +238,6 @@ pub async fn list_referrers(
 }
 
 /// The pools that refer to an object, by name.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_referring_pools(
     conn: &mut PgConnection,
     id: ObjectId,
@@ -298,9 +271,6 @@ pub async fn delete(conn: &mut PgConnection, id: ObjectId) -> Result<(), Error> 
 }
 
 /// Replaces the references of an object.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_refs(
     conn: &mut PgConnection,
     from: ObjectId,
@@ -326,9 +296,6 @@ pub async fn set_refs(
 }
 
 /// What an object's reference names: `target(pool, "/spec/image")`.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_target(
     conn: &mut PgConnection,
     from: ObjectId,

@@ -76,9 +76,6 @@ pub struct LogRow {
 }
 
 /// Writes an operation down as queued.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert(conn: &mut PgConnection, operation: &NewOperation) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO operations (id, kind, node_id, claim_id, state, actor, request_id, message, created_at)
@@ -98,9 +95,6 @@ pub async fn insert(conn: &mut PgConnection, operation: &NewOperation) -> Result
 }
 
 /// The suite that a run of gates was asked with.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_suite(conn: &mut PgConnection, id: OperationId, suite: &str) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE operations SET suite = $2 WHERE id = $1",
@@ -113,9 +107,6 @@ pub async fn set_suite(conn: &mut PgConnection, id: OperationId, suite: &str) ->
 }
 
 /// Writes down an operation that was done in the transaction that asked for it.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert_done(conn: &mut PgConnection, operation: &NewOperation) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO operations (id, kind, node_id, state, actor, request_id, message, created_at, started_at, finished_at)
@@ -134,9 +125,6 @@ pub async fn insert_done(conn: &mut PgConnection, operation: &NewOperation) -> R
 }
 
 /// One operation.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find(conn: &mut PgConnection, id: OperationId) -> Result<Option<OperationRow>, Error> {
     Ok(sqlx::query_as!(
         OperationRow,
@@ -152,9 +140,6 @@ pub async fn find(conn: &mut PgConnection, id: OperationId) -> Result<Option<Ope
 }
 
 /// Operations by id, in any order; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<OperationRow>, Error> {
     Ok(sqlx::query_as!(
         OperationRow,
@@ -189,9 +174,6 @@ pub struct AroundRow {
 }
 
 /// What stands around operations.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_around(
     conn: &mut PgConnection,
     operations: &[OperationId],
@@ -223,9 +205,6 @@ pub struct RunRow {
 }
 
 /// The runs of gates that operations made, oldest first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_runs(
     conn: &mut PgConnection,
     operations: &[OperationId],
@@ -242,9 +221,6 @@ pub async fn list_runs(
 }
 
 /// The steps of operations, oldest first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_steps(
     conn: &mut PgConnection,
     operations: &[OperationId],
@@ -262,9 +238,6 @@ pub async fn list_steps(
 }
 
 /// The newest steps of a node, whatever they belonged to, newest first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_node_steps(
     conn: &mut PgConnection,
     node: NodeId,
@@ -283,9 +256,6 @@ pub async fn list_node_steps(
 }
 
 /// Log lines after `after`, oldest first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_log(
     conn: &mut PgConnection,
     operation: OperationId,
@@ -307,9 +277,6 @@ pub async fn list_log(
 
 /// Asks the agents to stop what they do for an operation; the next lease renewal tells them. What nobody took is over at once. Answers how
 /// many jobs were asked.
-///
-/// # Errors
-/// When the database fails.
 pub async fn cancel_jobs(
     conn: &mut PgConnection,
     operation: OperationId,
@@ -328,9 +295,6 @@ pub async fn cancel_jobs(
 }
 
 /// Opens an operation for work that nobody asked for by name: it is under way with this step.
-///
-/// # Errors
-/// When the database fails.
 pub async fn open(
     conn: &mut PgConnection,
     node: &EngineNode,
@@ -354,9 +318,6 @@ pub async fn open(
 }
 
 /// Notes that an operation is under way.
-///
-/// # Errors
-/// When the database fails.
 pub async fn run(
     conn: &mut PgConnection,
     id: OperationId,
@@ -376,9 +337,6 @@ pub async fn run(
 }
 
 /// Ends an operation that is still open.
-///
-/// # Errors
-/// When the database fails.
 pub async fn end(
     conn: &mut PgConnection,
     id: OperationId,
@@ -402,9 +360,6 @@ pub async fn end(
 }
 
 /// Its worker is away and how its step ended is not known; the message says what will tell. On again with the next worker.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_unknown(
     conn: &mut PgConnection,
     id: OperationId,
@@ -421,9 +376,6 @@ pub async fn set_unknown(
 }
 
 /// Remembers that an operation is to stop: nothing more of it is begun, whether or not a step runs.
-///
-/// # Errors
-/// When the database fails.
 pub async fn ask_to_stop(
     conn: &mut PgConnection,
     id: OperationId,
@@ -440,9 +392,6 @@ pub async fn ask_to_stop(
 }
 
 /// Jobs that wait or run, by state.
-///
-/// # Errors
-/// When the database fails.
 pub async fn count_open_jobs(conn: &mut PgConnection) -> Result<Vec<(String, i64)>, Error> {
     let rows = sqlx::query!(
         r#"SELECT state, count(*) AS "count!" FROM jobs WHERE state = 'queued' GROUP BY state

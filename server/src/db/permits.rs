@@ -24,9 +24,6 @@ pub struct NewPermit {
 }
 
 /// Writes a permit.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert(conn: &mut PgConnection, permit: &NewPermit) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO permits (id, kind, node_id, operation_id, claim_id, job_id, epoch, disk_serials, expires_at)
@@ -71,9 +68,6 @@ pub struct PermitRow {
 }
 
 /// Finds a permit and locks it.
-///
-/// # Errors
-/// When the database fails.
 pub async fn lock(conn: &mut PgConnection, permit: PermitId) -> Result<Option<PermitRow>, Error> {
     Ok(sqlx::query_as!(
         PermitRow,
@@ -91,9 +85,6 @@ pub async fn lock(conn: &mut PgConnection, permit: PermitId) -> Result<Option<Pe
 }
 
 /// The disks a permit is for; none where it is for power.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_disks(conn: &mut PgConnection, permit: PermitId) -> Result<Vec<String>, Error> {
     let found = sqlx::query_scalar!(
         "SELECT disk_serials FROM permits WHERE id = $1",
@@ -105,9 +96,6 @@ pub async fn find_disks(conn: &mut PgConnection, permit: PermitId) -> Result<Vec
 }
 
 /// Marks a permit as redeemed, once more.
-///
-/// # Errors
-/// When the database fails.
 pub async fn mark(conn: &mut PgConnection, permit: PermitId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE permits SET redeemed_at = COALESCE(redeemed_at, $2), redemptions = redemptions + 1 WHERE id = $1",

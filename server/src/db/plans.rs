@@ -7,9 +7,6 @@ use sqlx::PgConnection;
 use crate::error::Error;
 
 /// Pools in which an object counts: itself, or because they name it, or because what they name does.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_pools(conn: &mut PgConnection, object: ObjectId) -> Result<Vec<ObjectId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT id AS "id: ObjectId" FROM objects WHERE kind = 'pool' AND (
@@ -22,9 +19,6 @@ pub async fn list_pools(conn: &mut PgConnection, object: ObjectId) -> Result<Vec
 }
 
 /// Names of the nodes that pools hold, by name, and how many there are.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_held(
     conn: &mut PgConnection,
     pools: &[ObjectId],
@@ -49,9 +43,6 @@ pub async fn list_held(
 }
 
 /// The suites that pools name.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_suites(conn: &mut PgConnection, pools: &[ObjectId]) -> Result<Vec<Value>, Error> {
     let ids: Vec<uuid::Uuid> = pools.iter().map(|id| id.0).collect();
     Ok(sqlx::query_scalar!(

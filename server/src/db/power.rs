@@ -11,9 +11,6 @@ use crate::error::Error;
 
 /// The rack's power as this node meets it. Where the rack can feed all its machines at once, nobody waits for anybody; otherwise no other node of
 /// it can reserve any until the transaction ends.
-///
-/// # Errors
-/// When the database fails.
 pub async fn share(conn: &mut PgConnection, node: &EngineNode) -> Result<PowerShare, Error> {
     let reserved = node.power_reserved_w > 0;
     let Some(rack) = node.rack else {
@@ -87,9 +84,6 @@ async fn find_ample(
 }
 
 /// Holds a rack until the transaction ends: its budget, and what its nodes have reserved of it. Watts.
-///
-/// # Errors
-/// When the database fails.
 pub async fn hold_rack(
     conn: &mut PgConnection,
     rack: ObjectId,
@@ -110,9 +104,6 @@ pub async fn hold_rack(
 }
 
 /// Reserves the node's share of the rack's power.
-///
-/// # Errors
-/// When the database fails.
 pub async fn reserve(conn: &mut PgConnection, node: NodeId, watts: i32) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET power_reserved_w = $2 WHERE id = $1",
@@ -126,9 +117,6 @@ pub async fn reserve(conn: &mut PgConnection, node: NodeId, watts: i32) -> Resul
 
 /// Makes the nodes of a rack due that hold no power: some may be waiting for what a node just freed. Holds the rack first, so that who is just
 /// deciding to wait has decided; who is still on the way to that decision has its node in hand, and will see what was freed.
-///
-/// # Errors
-/// When the database fails.
 pub async fn wake_rack(
     conn: &mut PgConnection,
     rack: ObjectId,

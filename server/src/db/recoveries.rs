@@ -62,9 +62,6 @@ impl OpenRecovery {
 }
 
 /// Writes down that one begins.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert(
     conn: &mut PgConnection,
     node: NodeId,
@@ -92,9 +89,6 @@ pub async fn insert(
 }
 
 /// Keeps how rungs went; so many are behind it now. Ends it, where it is over.
-///
-/// # Errors
-/// When the database fails.
 pub async fn climb(
     conn: &mut PgConnection,
     recovery: Uuid,
@@ -120,9 +114,6 @@ pub async fn climb(
 }
 
 /// Recoveries are begun one after the other, until the transaction ends: two that count at once would both be the last that may.
-///
-/// # Errors
-/// When the database fails.
 pub async fn one_at_a_time(conn: &mut PgConnection) -> Result<(), Error> {
     sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster recoveries', 0))")
         .execute(conn)
@@ -226,9 +217,6 @@ fn seconds_before(now: Timestamp, seconds: i64) -> jiff_sqlx::Timestamp {
 }
 
 /// The counts behind the bounds of a recovery, for a node and a signature; and the name of the node's pool.
-///
-/// # Errors
-/// When the database fails.
 pub async fn seen(
     conn: &mut PgConnection,
     node: NodeId,
@@ -291,9 +279,6 @@ pub struct RecoveryRow {
 }
 
 /// Recoveries of a node, newest first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list(
     conn: &mut PgConnection,
     node: NodeId,
@@ -314,9 +299,6 @@ pub async fn list(
 }
 
 /// Recoveries by id; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<RecoveryRow>, Error> {
     Ok(sqlx::query_as!(
         RecoveryRow,

@@ -55,9 +55,6 @@ pub struct ChangeRow {
 
 /// Locks both nodes of a replacement that is to go on: the node that comes serves, or its operation is over. Replacements of which somebody holds a node
 /// are passed over.
-///
-/// # Errors
-/// When the database fails.
 pub async fn lock_settled(conn: &mut PgConnection) -> Result<Option<ClaimId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT s.id AS "id: ClaimId"
@@ -72,9 +69,6 @@ pub async fn lock_settled(conn: &mut PgConnection) -> Result<Option<ClaimId>, Er
 }
 
 /// The replacement that a claim was made for, while its node comes.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find(conn: &mut PgConnection, coming: ClaimId) -> Result<Option<Replacement>, Error> {
     Ok(sqlx::query_as!(
         Replacement,
@@ -96,9 +90,6 @@ pub async fn find(conn: &mut PgConnection, coming: ClaimId) -> Result<Option<Rep
 }
 
 /// The claim that holds the node that is on its way for a claim, and that node.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_coming(
     conn: &mut PgConnection,
     claim: ClaimId,
@@ -113,9 +104,6 @@ pub async fn find_coming(
 }
 
 /// The claim that an operation brings a node for, and the node that claim has.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_replaced(
     conn: &mut PgConnection,
     coming: ClaimId,
@@ -133,9 +121,6 @@ pub async fn find_replaced(
 }
 
 /// The nodes that come or go for these claims, those that came first first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list(conn: &mut PgConnection, claims: &[Uuid]) -> Result<Vec<ChangeRow>, Error> {
     Ok(sqlx::query_as!(
         ChangeRow,
@@ -149,9 +134,6 @@ pub async fn list(conn: &mut PgConnection, claims: &[Uuid]) -> Result<Vec<Change
 }
 
 /// The two claims change nodes. What the disks are marked with stays, so each remembers it of the other. The caller holds both nodes.
-///
-/// # Errors
-/// When the database fails.
 pub async fn swap(conn: &mut PgConnection, one: &Replacement, now: Timestamp) -> Result<(), Error> {
     let before = sqlx::query!(
         r#"SELECT c.epoch AS claim_epoch, COALESCE(c.marker, c.id) AS "claim_marker!: ClaimId", s.epoch AS coming_epoch,
@@ -197,9 +179,6 @@ pub async fn swap(conn: &mut PgConnection, one: &Replacement, now: Timestamp) ->
 }
 
 /// The claim is one of its own from now on.
-///
-/// # Errors
-/// When the database fails.
 pub async fn let_go(conn: &mut PgConnection, coming: ClaimId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE claims SET replaces = NULL, updated_at = $2 WHERE id = $1",

@@ -10,9 +10,6 @@ use crate::error::Error;
 
 /// Locks the next pool behind `after`, by id, that asks for more claims than it has, or is written down as one that finds no nodes. Pools that others are
 /// deciding on are passed over.
-///
-/// # Errors
-/// When the database fails.
 pub async fn lock_next(
     conn: &mut PgConnection,
     after: ObjectId,
@@ -44,9 +41,6 @@ pub struct Made {
 }
 
 /// Counts what a pool made.
-///
-/// # Errors
-/// When the database fails.
 pub async fn count(conn: &mut PgConnection, pool: ObjectId) -> Result<Made, Error> {
     Ok(sqlx::query_as!(
         Made,
@@ -61,9 +55,6 @@ pub async fn count(conn: &mut PgConnection, pool: ObjectId) -> Result<Made, Erro
 }
 
 /// Since when a pool has been finding no nodes.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_shortage(
     conn: &mut PgConnection,
     pool: ObjectId,
@@ -79,9 +70,6 @@ pub async fn find_shortage(
 }
 
 /// Writes down that a pool finds no nodes. `false`: it was written down before.
-///
-/// # Errors
-/// When the database fails.
 pub async fn begin_shortage(
     conn: &mut PgConnection,
     pool: ObjectId,
@@ -98,9 +86,6 @@ pub async fn begin_shortage(
 }
 
 /// A pool has what it asks for. `false`: it was not written down as one that finds no nodes.
-///
-/// # Errors
-/// When the database fails.
 pub async fn end_shortage(conn: &mut PgConnection, pool: ObjectId) -> Result<bool, Error> {
     let done = sqlx::query!(
         "DELETE FROM pool_shortages WHERE pool_id = $1",

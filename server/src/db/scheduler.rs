@@ -47,9 +47,6 @@ pub struct MemberOut {
 }
 
 /// All members of a cluster.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_members(conn: &mut PgConnection, cluster: &str) -> Result<Vec<MemberOut>, Error> {
     Ok(sqlx::query_as!(
         MemberOut,
@@ -67,9 +64,6 @@ pub async fn list_members(conn: &mut PgConnection, cluster: &str) -> Result<Vec<
 }
 
 /// Keeps that a node takes no jobs since now, by this reason.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_out(
     conn: &mut PgConnection,
     node: NodeId,
@@ -92,9 +86,6 @@ pub async fn set_out(
 
 /// Keeps that these are seen so again; of those that came back into service meanwhile, that they are since now. Those that serve get a turn: what was seen
 /// twice counts.
-///
-/// # Errors
-/// When the database fails.
 pub async fn see_again(
     conn: &mut PgConnection,
     nodes: &[NodeId],
@@ -121,9 +112,6 @@ pub async fn see_again(
 }
 
 /// Forgets what was said of these: they take jobs again.
-///
-/// # Errors
-/// When the database fails.
 pub async fn forget(conn: &mut PgConnection, nodes: &[NodeId]) -> Result<(), Error> {
     let nodes: Vec<Uuid> = nodes.iter().map(|node| node.0).collect();
     sqlx::query!("DELETE FROM scheduler_outs WHERE node_id = ANY($1)", &nodes)

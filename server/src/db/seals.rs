@@ -38,9 +38,6 @@ impl SealRow {
 }
 
 /// Becomes the one who seals until the transaction ends. `false`: another replica is at it.
-///
-/// # Errors
-/// When the database fails.
 pub async fn try_lock(conn: &mut PgConnection) -> Result<bool, Error> {
     // Only a key below two to the 62nd: those above say how far the history is whole.
     Ok(
@@ -51,9 +48,6 @@ pub async fn try_lock(conn: &mut PgConnection) -> Result<bool, Error> {
 }
 
 /// The newest seal.
-///
-/// # Errors
-/// When the database fails.
 pub async fn latest(conn: &mut PgConnection) -> Result<Option<SealRow>, Error> {
     Ok(sqlx::query_as!(
         SealRow,
@@ -64,9 +58,6 @@ pub async fn latest(conn: &mut PgConnection) -> Result<Option<SealRow>, Error> {
 }
 
 /// Seals after a number, in order.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list(conn: &mut PgConnection, after: i64, limit: i64) -> Result<Vec<SealRow>, Error> {
     Ok(sqlx::query_as!(
         SealRow,
@@ -79,9 +70,6 @@ pub async fn list(conn: &mut PgConnection, after: i64, limit: i64) -> Result<Vec
 }
 
 /// Writes a seal. Its number or its previous one taken is a bug.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert(conn: &mut PgConnection, seal: &Seal) -> Result<(), Error> {
     let (seqs, digests): (Vec<i64>, Vec<[u8; 32]>) = seal.events.iter().copied().unzip();
     sqlx::query!(
@@ -134,9 +122,6 @@ impl EntryRow {
 }
 
 /// The number and digest of each event after one number and up to another, in order.
-///
-/// # Errors
-/// When the database fails.
 pub async fn digests(
     conn: &mut PgConnection,
     after: i64,
@@ -157,9 +142,6 @@ pub async fn digests(
 }
 
 /// How many events stand after a number, and when the first of them happened.
-///
-/// # Errors
-/// When the database fails.
 pub async fn count_after(
     conn: &mut PgConnection,
     after: i64,
@@ -174,9 +156,6 @@ pub async fn count_after(
 }
 
 /// Whether between two events, both included, there is one of another kind.
-///
-/// # Errors
-/// When the database fails.
 pub async fn holds_others(
     conn: &mut PgConnection,
     first: i64,

@@ -49,9 +49,6 @@ pub async fn list_on(
 }
 
 /// The numbers of events after `after` that may be seen with the nodes they are of, and how far was looked.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_changed(
     conn: &mut PgConnection,
     sight: &Sight,
@@ -98,9 +95,6 @@ async fn search(
 }
 
 /// Events before `before` that may be seen, newest first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_before(
     conn: &mut PgConnection,
     filter: &EventFilter,

@@ -131,9 +131,6 @@ pub struct Wiring {
 }
 
 /// Loads a node's wiring; `None` when no MAC of it has an address.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_wiring(conn: &mut PgConnection, node: NodeId) -> Result<Option<Wiring>, Error> {
     let rows = sqlx::query!(
         r#"SELECT m.mac AS "mac: MacAddress", m.address AS "address: IpNet", s.name AS "subnet_name?", s.spec AS "subnet?: Json<Value>"
@@ -163,9 +160,6 @@ pub async fn find_wiring(conn: &mut PgConnection, node: NodeId) -> Result<Option
 }
 
 /// The nonce of the boot that brought the live image up, which is its login's principal.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_live_nonce(
     conn: &mut PgConnection,
     node: NodeId,
@@ -181,9 +175,6 @@ pub async fn find_live_nonce(
 
 /// The claim that the node's disks may be marked with: that of the one that has it, or had it last. A wipe that could not be shown to be complete left
 /// that one's marker.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_last_claim(
     conn: &mut PgConnection,
     node: NodeId,
@@ -198,9 +189,6 @@ pub async fn find_last_claim(
 }
 
 /// The account of a BMC credential.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_credential_user(
     conn: &mut PgConnection,
     credential: ObjectId,
@@ -214,9 +202,6 @@ pub async fn find_credential_user(
 }
 
 /// A stack credential by name.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_credential(
     conn: &mut PgConnection,
     name: &str,
@@ -240,9 +225,6 @@ pub struct MemberRow {
 }
 
 /// The next revision of lists of members: every list with a later one shows what was committed before this call.
-///
-/// # Errors
-/// When the database fails.
 pub async fn next_revision(conn: &mut PgConnection) -> Result<i64, Error> {
     Ok(
         sqlx::query_scalar!(r#"SELECT nextval('cluster_revisions') AS "revision!""#)
@@ -252,9 +234,6 @@ pub async fn next_revision(conn: &mut PgConnection) -> Result<i64, Error> {
 }
 
 /// The name of the cluster that the pool of a node's claim belongs to.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_cluster(conn: &mut PgConnection, node: NodeId) -> Result<Option<String>, Error> {
     Ok(sqlx::query_scalar!(
         "SELECT pool.spec ->> 'cluster' FROM claims c JOIN objects pool ON pool.id = c.pool_id WHERE c.node_id = $1 AND c.state <> 'released'",
@@ -267,9 +246,6 @@ pub async fn find_cluster(conn: &mut PgConnection, node: NodeId) -> Result<Optio
 
 /// The members of a cluster, without those on their way out: another node's list must not put one back that is being removed; and without those
 /// that were adopted and have not left it since: somebody else's configuration lists them. Held under a lock until the transaction ends, so that lists and their revisions are made in one order.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_members(
     conn: &mut PgConnection,
     cluster: &str,
@@ -332,9 +308,6 @@ pub async fn list_specs<T: DeserializeOwned>(
 }
 
 /// The suite that gates ran by: the pool's sweep for a sweep, the one that was asked for, or that of the pool a node is claimed for. `None` where it is gone.
-///
-/// # Errors
-/// When the database fails.
 pub async fn suite_of(
     conn: &mut PgConnection,
     node: NodeId,
@@ -353,9 +326,6 @@ pub async fn suite_of(
 }
 
 /// The name of the suite of the pool that a node is claimed for, if there is one.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_pool_suite(
     conn: &mut PgConnection,
     node: NodeId,

@@ -38,9 +38,6 @@ const ONE_OF: i64 = 10;
 
 /// Whether a pool can spare the node of this claim beside the others that are out: one that is held already is not in its own way. Nodes that ask wait for
 /// each other here, until their transactions end.
-///
-/// # Errors
-/// When the database fails.
 pub async fn room(conn: &mut PgConnection, claim: ClaimId) -> Result<Room, Error> {
     sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster sweeps', 0))")
         .execute(&mut *conn)
@@ -64,9 +61,6 @@ pub async fn room(conn: &mut PgConnection, claim: ClaimId) -> Result<Room, Error
 }
 
 /// Whether an operation's sweep has the node for itself: its scheduler holds it back, and no job runs there.
-///
-/// # Errors
-/// When the database fails.
 pub async fn is_alone(
     conn: &mut PgConnection,
     node: NodeId,
@@ -83,9 +77,6 @@ pub async fn is_alone(
 }
 
 /// Its scheduler uses the node again.
-///
-/// # Errors
-/// When the database fails.
 pub async fn give_back(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET held_back = false WHERE id = $1 AND held_back",
@@ -97,9 +88,6 @@ pub async fn give_back(conn: &mut PgConnection, node: NodeId) -> Result<(), Erro
 }
 
 /// The next nodes in service behind `after`, by id; due are those that rest and were not swept within their pool's time.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_candidates(
     conn: &mut PgConnection,
     after: NodeId,

@@ -19,9 +19,6 @@ pub struct Holder {
 
 /// What holds the key that a constraint refused, as Postgres tells its values: `10.78.0.1, 0, `. Nothing where it is gone meanwhile, or the constraint is
 /// about no key that people know.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find(
     conn: &mut PgConnection,
     constraint: &str,
@@ -80,9 +77,6 @@ pub async fn find(
 }
 
 /// Another subnet of the same site that has addresses of this one. Whoever asks does so alone, until the transaction ends.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_overlapping(
     conn: &mut PgConnection,
     subnet: ObjectId,

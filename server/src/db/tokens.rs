@@ -65,9 +65,6 @@ pub async fn insert(conn: &mut PgConnection, token: &NewToken) -> Result<(), Err
 }
 
 /// Keeps a token in another way, unless somebody else did meanwhile.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_mac(
     conn: &mut PgConnection,
     id: TokenId,
@@ -98,9 +95,6 @@ pub struct Owner<'a> {
 }
 
 /// Writes down whose token it is, and what it is held to.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_owner(
     conn: &mut PgConnection,
     id: TokenId,
@@ -120,9 +114,6 @@ pub async fn set_owner(
 }
 
 /// One token, whatever became of it.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find(conn: &mut PgConnection, id: TokenId) -> Result<Option<TokenRow>, Error> {
     Ok(sqlx::query_as!(
         TokenRow,
@@ -135,9 +126,6 @@ pub async fn find(conn: &mut PgConnection, id: TokenId) -> Result<Option<TokenRo
 }
 
 /// One token by name or id, whatever became of it.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_named(conn: &mut PgConnection, key: &str) -> Result<Option<TokenRow>, Error> {
     let id = sqlx::query_scalar!(
         r#"SELECT id AS "id: TokenId" FROM tokens WHERE name = $1 OR id = $2"#,
@@ -151,9 +139,6 @@ pub async fn find_named(conn: &mut PgConnection, key: &str) -> Result<Option<Tok
 }
 
 /// Tokens by id; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<TokenRow>, Error> {
     Ok(sqlx::query_as!(
         TokenRow,
@@ -166,9 +151,6 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Tok
 }
 
 /// Notes the use of a token, at most once a minute: reads must not become writes.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_last_used(
     conn: &mut PgConnection,
     id: TokenId,
@@ -186,9 +168,6 @@ pub async fn set_last_used(
 
 /// When a token that counts ends; nothing of one that does not. It counts until the caller's transaction ends: whoever revokes it waits for that, and then
 /// sees what was made with it.
-///
-/// # Errors
-/// When the database fails.
 pub async fn hold(
     conn: &mut PgConnection,
     id: TokenId,
@@ -213,9 +192,6 @@ pub struct Revoked {
 }
 
 /// Ends a token now, and every token that was made with it, or with one of those; which they were. None of them where they had ended before.
-///
-/// # Errors
-/// When the database fails.
 pub async fn revoke(
     conn: &mut PgConnection,
     id: TokenId,
@@ -243,9 +219,6 @@ pub async fn revoke(
 }
 
 /// How many tokens that still count were made with another key than this one.
-///
-/// # Errors
-/// When the database fails.
 pub async fn count_of_other_keys(
     conn: &mut PgConnection,
     key_id: &str,

@@ -64,9 +64,6 @@ pub async fn insert(
 }
 
 /// A person by name.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find(conn: &mut PgConnection, name: &str) -> Result<Option<UserRow>, Error> {
     Ok(sqlx::query_as!(
         UserRow,
@@ -78,9 +75,6 @@ pub async fn find(conn: &mut PgConnection, name: &str) -> Result<Option<UserRow>
 }
 
 /// People by id; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<PersonRow>, Error> {
     Ok(sqlx::query_as!(
         PersonRow,
@@ -93,9 +87,6 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Per
 }
 
 /// A person's id, by name or id.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_id(conn: &mut PgConnection, key: &str) -> Result<Option<UserId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT id AS "id: UserId" FROM users WHERE name = $1 OR id = $2"#,
@@ -107,9 +98,6 @@ pub async fn find_id(conn: &mut PgConnection, key: &str) -> Result<Option<UserId
 }
 
 /// The id behind a name or id, locked until the transaction ends.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_id_for_update(
     conn: &mut PgConnection,
     key: &str,
@@ -124,9 +112,6 @@ pub async fn find_id_for_update(
 }
 
 /// Keeps a person out from now on, which ends their sessions. `false`: they were kept out before.
-///
-/// # Errors
-/// When the database fails.
 pub async fn disable(
     conn: &mut PgConnection,
     id: UserId,
@@ -148,9 +133,6 @@ pub async fn disable(
 }
 
 /// Lets a person in again. `false`: they were not kept out.
-///
-/// # Errors
-/// When the database fails.
 pub async fn enable(conn: &mut PgConnection, id: UserId) -> Result<bool, Error> {
     let done = sqlx::query!(
         "UPDATE users SET disabled_at = NULL, disabled_by = NULL WHERE id = $1 AND disabled_at IS NOT NULL",
@@ -162,9 +144,6 @@ pub async fn enable(conn: &mut PgConnection, id: UserId) -> Result<bool, Error> 
 }
 
 /// Notes that a person was seen, at most once a minute: reads must not become writes.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_last_seen(
     conn: &mut PgConnection,
     id: UserId,
@@ -221,9 +200,6 @@ pub async fn set_vouched(
 }
 
 /// Gives a person another password, which ends all of their sessions.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_password(
     conn: &mut PgConnection,
     id: UserId,
@@ -243,9 +219,6 @@ pub async fn set_password(
 }
 
 /// Opens a session, and clears the person's sessions that ended.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert_session(
     conn: &mut PgConnection,
     hash: &[u8; 32],
@@ -273,9 +246,6 @@ pub async fn insert_session(
 }
 
 /// Whose session it is, while it lasts.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_by_session(
     conn: &mut PgConnection,
     hash: &[u8; 32],
@@ -293,9 +263,6 @@ pub async fn find_by_session(
 }
 
 /// Ends a session.
-///
-/// # Errors
-/// When the database fails.
 pub async fn delete_session(conn: &mut PgConnection, hash: &[u8; 32]) -> Result<(), Error> {
     sqlx::query!("DELETE FROM sessions WHERE token_hash = $1", hash)
         .execute(conn)

@@ -54,9 +54,6 @@ pub struct ActiveWaiver {
 }
 
 /// Ids of the gates in the suites that a pool names, for admission, in service and as sweep.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_pool_gates(conn: &mut PgConnection, pool: Uuid) -> Result<Vec<String>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT DISTINCT gate ->> 'id' AS "id!"
@@ -70,9 +67,6 @@ pub async fn list_pool_gates(conn: &mut PgConnection, pool: Uuid) -> Result<Vec<
 }
 
 /// Writes one down, which counts for nothing yet.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert(conn: &mut PgConnection, waiver: &NewWaiver<'_>) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO waivers (id, node_id, rack_id, pool_id, gate, reason, requested_by, person, requested_at, until, state)
@@ -94,9 +88,6 @@ pub async fn insert(conn: &mut PgConnection, waiver: &NewWaiver<'_>) -> Result<(
 }
 
 /// One, locked.
-///
-/// # Errors
-/// When the database fails.
 pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<WaiverRow>, Error> {
     sqlx::query!("SELECT id FROM waivers WHERE id = $1 FOR UPDATE", id)
         .fetch_optional(&mut *conn)
@@ -105,17 +96,11 @@ pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<WaiverRow>
 }
 
 /// Those of one node, of its rack and of the pool that has claimed it, newest first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list(conn: &mut PgConnection, node: NodeId) -> Result<Vec<WaiverRow>, Error> {
     list_where(conn, None, Some(node)).await
 }
 
 /// Waivers by id, newest first; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<WaiverRow>, Error> {
     list_where(conn, Some(ids), None).await
 }
@@ -143,9 +128,6 @@ async fn list_where(
 }
 
 /// Those that count on a node at a time, the one that ends last first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_active(
     conn: &mut PgConnection,
     node: NodeId,
@@ -165,9 +147,6 @@ pub async fn list_active(
 }
 
 /// Writes down what the second person said.
-///
-/// # Errors
-/// When the database fails.
 pub async fn decide(
     conn: &mut PgConnection,
     id: Uuid,
@@ -188,9 +167,6 @@ pub async fn decide(
 }
 
 /// Ends one before its time. Whether it was not over already.
-///
-/// # Errors
-/// When the database fails.
 pub async fn end(
     conn: &mut PgConnection,
     id: Uuid,

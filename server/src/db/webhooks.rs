@@ -49,9 +49,6 @@ pub struct DeliveryRow {
 }
 
 /// Begins a webhook at the end of the history; one that is there goes on where it was, at once.
-///
-/// # Errors
-/// When the database fails.
 pub async fn start(
     conn: &mut PgConnection,
     webhook: ObjectId,
@@ -70,9 +67,6 @@ pub async fn start(
 }
 
 /// How a webhook stands.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_state(
     conn: &mut PgConnection,
     webhook: ObjectId,
@@ -89,9 +83,6 @@ pub async fn find_state(
 }
 
 /// Whether some webhook is to be told of events of a kind, whose beginnings are given with it: `["audit.sealed", "audit.*", "*"]`.
-///
-/// # Errors
-/// When the database fails.
 pub async fn wanted(conn: &mut PgConnection, topics: &[String]) -> Result<bool, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM objects WHERE kind = 'webhook' AND spec -> 'topics' ?| $1 AND spec ->> 'site' IS NULL
@@ -103,9 +94,6 @@ pub async fn wanted(conn: &mut PgConnection, topics: &[String]) -> Result<bool, 
 }
 
 /// Takes webhooks that have something to be sent and no live sender.
-///
-/// # Errors
-/// When the database fails.
 pub async fn lease(
     conn: &mut PgConnection,
     lease: Uuid,
@@ -134,9 +122,6 @@ pub async fn lease(
 }
 
 /// A webhook, if this sender still holds it.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_held(
     conn: &mut PgConnection,
     webhook: ObjectId,
@@ -169,9 +154,6 @@ pub async fn find_held(
 }
 
 /// Gives a webhook back.
-///
-/// # Errors
-/// When the database fails.
 pub async fn release(conn: &mut PgConnection, webhook: ObjectId, lease: Uuid) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE webhook_states SET lease = NULL, leased_until = NULL WHERE webhook_id = $1 AND lease = $2",
@@ -184,9 +166,6 @@ pub async fn release(conn: &mut PgConnection, webhook: ObjectId, lease: Uuid) ->
 }
 
 /// Everything up to a number was taken, or is not for it. `false`: this sender does not hold the webhook any more, or it is another by now.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_taken(
     conn: &mut PgConnection,
     held: &Held,
@@ -209,9 +188,6 @@ pub async fn set_taken(
 }
 
 /// Keeps the webhook while what a person asked for is sent. `false`: it is not held any more.
-///
-/// # Errors
-/// When the database fails.
 pub async fn renew(conn: &mut PgConnection, held: &Held, until: Timestamp) -> Result<bool, Error> {
     let done = sqlx::query!(
         "UPDATE webhook_states SET leased_until = $3 WHERE webhook_id = $1 AND lease = $2",
@@ -226,9 +202,6 @@ pub async fn renew(conn: &mut PgConnection, held: &Held, until: Timestamp) -> Re
 
 /// The next event was not taken; it is tried again. `false`: this sender does not hold the webhook any more, or it is another by now, which begins
 /// anew.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_failed(
     conn: &mut PgConnection,
     held: &Held,
@@ -252,9 +225,6 @@ pub async fn set_failed(
 }
 
 /// Gives up. The caller holds it, and has just written down why.
-///
-/// # Errors
-/// When the database fails.
 pub async fn stop(
     conn: &mut PgConnection,
     held: &Held,
@@ -274,9 +244,6 @@ pub async fn stop(
 }
 
 /// Events after a number and up to another, oldest first, each with the site it lies in today.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_events(
     conn: &mut PgConnection,
     after: i64,
@@ -318,9 +285,6 @@ pub async fn list_events(
 }
 
 /// Writes down an attempt, or that one is asked for, and forgets the oldest beyond `keep`.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert_delivery(
     conn: &mut PgConnection,
     webhook: ObjectId,
@@ -357,9 +321,6 @@ pub async fn insert_delivery(
 }
 
 /// How a delivery that was asked for went.
-///
-/// # Errors
-/// When the database fails.
 pub async fn finish_delivery(conn: &mut PgConnection, row: &DeliveryRow) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE webhook_deliveries SET state = $2, attempt = $3, at = $4, status = $5, error = $6, duration_ms = $7 WHERE id = $1",
@@ -377,9 +338,6 @@ pub async fn finish_delivery(conn: &mut PgConnection, row: &DeliveryRow) -> Resu
 }
 
 /// What people asked to be sent and was not yet, oldest first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_queued(
     conn: &mut PgConnection,
     webhook: ObjectId,
@@ -395,9 +353,6 @@ pub async fn list_queued(
 }
 
 /// The newest attempts, newest first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_deliveries(
     conn: &mut PgConnection,
     webhook: ObjectId,
@@ -415,9 +370,6 @@ pub async fn list_deliveries(
 }
 
 /// Attempts by id; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_deliveries_by_id(
     conn: &mut PgConnection,
     ids: &[Uuid],
@@ -433,9 +385,6 @@ pub async fn list_deliveries_by_id(
 }
 
 /// One attempt of a webhook.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_delivery(
     conn: &mut PgConnection,
     webhook: ObjectId,

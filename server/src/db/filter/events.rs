@@ -30,9 +30,6 @@ pub struct Stretch {
 }
 
 /// The numbers of the first `limit` matching events of a stretch, or of the last `limit`.
-///
-/// # Errors
-/// When the database fails.
 pub async fn event_seqs(
     conn: &mut PgConnection,
     filter: &EventFilter,

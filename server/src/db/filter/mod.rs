@@ -249,9 +249,6 @@ pub async fn count(
 }
 
 /// The ids of all rows within the reader's rights; `None` where the rights cover every row. For questions about many rows at once.
-///
-/// # Errors
-/// When the database fails.
 pub async fn seen(
     conn: &mut PgConnection,
     list: &List,

@@ -24,9 +24,6 @@ pub struct AttentionRow {
 }
 
 /// Those of these nodes, or of all, that stay in a moving state for longer than it may take, the longest overdue first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_stuck(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -49,9 +46,6 @@ pub async fn list_stuck(
 }
 
 /// Those of these nodes, or of all, that no engine will move: quarantined and failed, the newest first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_helpless(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -83,9 +77,6 @@ pub struct FailingGate {
 /// Gates that failed or gave no answer on these nodes, or on any, in runs since `since`, the most frequent first; shadows, what was waived, and runs
 /// that say nothing any more are in nobody's way. Ids of runs grow with time, so the primary key
 /// finds the runs.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_failing_gates(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -126,9 +117,6 @@ pub struct TransitionRow {
 const SEARCHED: i64 = 2000;
 
 /// The newest transitions of these nodes, or of any, since `since`, newest first, among the newest events.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_transitions(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,

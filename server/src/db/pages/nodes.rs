@@ -39,9 +39,6 @@ pub struct MachineRow {
 }
 
 /// The machine behind a node, and what its pool wants of it.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_machine(
     conn: &mut PgConnection,
     node: NodeId,
@@ -63,9 +60,6 @@ pub async fn find_machine(
 }
 
 /// The name of the node that has exactly this serial, MAC or address: what a person copies from a label or an alert.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_by_label(conn: &mut PgConnection, text: &str) -> Result<Option<String>, Error> {
     let mac = text.parse::<Mac>().ok().map(|mac| MacAddress::new(mac.0));
     let address = text.parse::<IpAddr>().ok().map(IpNet::from);
@@ -94,9 +88,6 @@ pub struct BmcLine {
 }
 
 /// What agents brought of a node's BMC when its newest jobs failed, newest first. The words are `agent/src/work/evidence.rs`'s.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_bmc_lines(
     conn: &mut PgConnection,
     node: NodeId,

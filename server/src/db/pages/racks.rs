@@ -18,9 +18,6 @@ pub struct RackRow {
 }
 
 /// Racks by id, by name, each with how many of these nodes, or of all, it has.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -51,9 +48,6 @@ pub struct PlacedRow {
 }
 
 /// Those of these nodes, or of all, that stand in racks, from the top down.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_placed(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -75,9 +69,6 @@ pub async fn list_placed(
 }
 
 /// Those of these nodes, or of all, that stand in no rack, by name.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_unplaced(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -103,9 +94,6 @@ pub struct RackCount {
 }
 
 /// The states of racks' nodes, counted: of these nodes, or of all.
-///
-/// # Errors
-/// When the database fails.
 pub async fn count_states(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,

@@ -17,9 +17,6 @@ pub struct JobRow {
 }
 
 /// One job.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_job(conn: &mut PgConnection, job: JobId) -> Result<Option<JobRow>, Error> {
     Ok(sqlx::query_as!(
         JobRow,
@@ -41,9 +38,6 @@ pub struct LineRow {
 }
 
 /// Lines after `after`, oldest first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_lines(
     conn: &mut PgConnection,
     job: JobId,
@@ -62,9 +56,6 @@ pub async fn list_lines(
 }
 
 /// Where the last `lines` lines of a job's log begin: pass it as `after`.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_tail(conn: &mut PgConnection, job: JobId, lines: i64) -> Result<i64, Error> {
     let id = sqlx::query_scalar!(
         "SELECT id FROM job_logs WHERE job_id = $1 ORDER BY id DESC OFFSET $2 LIMIT 1",
@@ -83,9 +74,6 @@ pub struct PoolCount {
 }
 
 /// These nodes, or all, by their pools and states.
-///
-/// # Errors
-/// When the database fails.
 pub async fn count_pools(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -103,9 +91,6 @@ pub async fn count_pools(
 }
 
 /// The names of nodes.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_names(
     conn: &mut PgConnection,
     nodes: &[NodeId],

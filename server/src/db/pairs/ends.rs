@@ -32,9 +32,6 @@ pub struct Candidate {
 }
 
 /// Nodes of a pool, or those of them that are named: who was not measured for longest comes first.
-///
-/// # Errors
-/// When the database fails.
 pub async fn list_candidates(
     conn: &mut PgConnection,
     pool: ObjectId,
@@ -104,9 +101,6 @@ pub async fn insert(
 }
 
 /// Gives the nodes that a run still has something to do with their turn. They are locked in one order, before anything of theirs is written.
-///
-/// # Errors
-/// When the database fails.
 pub async fn wake(conn: &mut PgConnection, run: OperationId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "WITH held AS (
@@ -161,9 +155,6 @@ pub async fn list(conn: &mut PgConnection, run: OperationId) -> Result<Vec<EndRo
 }
 
 /// Leaves a node out from now on. One that was never held has nothing to be given back of.
-///
-/// # Errors
-/// When the database fails.
 pub async fn leave_out(
     conn: &mut PgConnection,
     run: OperationId,
@@ -187,9 +178,6 @@ pub async fn leave_out(
 
 /// Numbers those that take part: by name where the survey has time for all edges, else in another order in each run, for rounds go by number, and it is not to
 /// leave the same edges out each time.
-///
-/// # Errors
-/// When the database fails.
 pub async fn number(conn: &mut PgConnection, run: OperationId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE pair_ends SET position = numbered.at
@@ -204,9 +192,6 @@ pub async fn number(conn: &mut PgConnection, run: OperationId) -> Result<(), Err
 }
 
 /// Blames a node for what a gate found.
-///
-/// # Errors
-/// When the database fails.
 pub async fn blame(
     conn: &mut PgConnection,
     run: OperationId,
@@ -227,9 +212,6 @@ pub async fn blame(
 }
 
 /// Lets those go that were never held: the run is over.
-///
-/// # Errors
-/// When the database fails.
 pub async fn let_go(
     conn: &mut PgConnection,
     run: OperationId,
@@ -263,9 +245,6 @@ pub struct PartRow {
 }
 
 /// The part of a node in the run that has it; nothing where none does.
-///
-/// # Errors
-/// When the database fails.
 pub async fn find_part(conn: &mut PgConnection, node: NodeId) -> Result<Option<PartRow>, Error> {
     Ok(sqlx::query_as!(
         PartRow,
@@ -284,9 +263,6 @@ pub async fn find_part(conn: &mut PgConnection, node: NodeId) -> Result<Option<P
 }
 
 /// Notes the job that a node of a run was given for a step.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_job(
     conn: &mut PgConnection,
     node: NodeId,
@@ -310,9 +286,6 @@ pub async fn set_job(
 }
 
 /// Nothing of a run is left to be done with a node: it serves again, or it left service, and the run goes on without it.
-///
-/// # Errors
-/// When the database fails.
 pub async fn come_back(
     conn: &mut PgConnection,
     node: NodeId,

@@ -141,9 +141,6 @@ pub async fn lock_open(
 }
 
 /// Nothing is left to be done for a run. The caller holds its row.
-///
-/// # Errors
-/// When the database fails.
 pub async fn close(conn: &mut PgConnection, run: OperationId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE pair_runs SET closed_at = $2 WHERE id = $1",
@@ -156,9 +153,6 @@ pub async fn close(conn: &mut PgConnection, run: OperationId, now: Timestamp) ->
 }
 
 /// Ends a run's measurements. The caller holds its row.
-///
-/// # Errors
-/// When the database fails.
 pub async fn end(
     conn: &mut PgConnection,
     run: OperationId,

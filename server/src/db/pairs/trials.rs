@@ -50,9 +50,6 @@ pub async fn list(conn: &mut PgConnection, run: OperationId) -> Result<Vec<Trial
 }
 
 /// Begins a round.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert(
     conn: &mut PgConnection,
     run: OperationId,
@@ -88,9 +85,6 @@ pub struct Settled {
 }
 
 /// Keeps what came of one that had no verdict.
-///
-/// # Errors
-/// When the database fails.
 pub async fn settle(
     conn: &mut PgConnection,
     run: OperationId,
