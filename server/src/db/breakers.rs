@@ -1,5 +1,5 @@
-//! The fleet's circuit breakers: failure signatures without automatic recovery, and the person who
-//! allowed recovery again.
+//! Circuit breakers of the fleet: failure signatures without automatic recovery, and the person
+//! allowing recovery again.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// A breaker, open or closed.
+/// A breaker, open or closed, with its cause and times.
 #[derive(Clone, Debug)]
 pub struct BreakerRow {
     pub id: Uuid,

@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 use crate::error::Error;
 use crate::keys::Sealed;
 
-/// Writes a key unless another replica was first.
+/// Stores a key, unless another replica has already stored one.
 pub async fn insert_if_absent(
     conn: &mut PgConnection,
     name: &str,
@@ -29,10 +29,10 @@ pub async fn insert_if_absent(
     Ok(())
 }
 
-/// A key that exists.
+/// Returns a key.
 ///
 /// # Errors
-/// When the database fails or the key is not there.
+/// When the key does not exist.
 pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Sealed, Error> {
     Ok(sqlx::query_as!(
         Sealed,
@@ -43,7 +43,7 @@ pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Sealed, Error> {
     .await?)
 }
 
-/// A key, if it is there.
+/// Returns a key, if present.
 pub async fn find(conn: &mut PgConnection, name: &str) -> Result<Option<Sealed>, Error> {
     Ok(sqlx::query_as!(
         Sealed,
@@ -54,7 +54,7 @@ pub async fn find(conn: &mut PgConnection, name: &str) -> Result<Option<Sealed>,
     .await?)
 }
 
-/// Writes or replaces a key.
+/// Stores or replaces a key.
 pub async fn set(
     conn: &mut PgConnection,
     name: &str,
@@ -75,7 +75,7 @@ pub async fn set(
     Ok(())
 }
 
-/// Writes or replaces the secret of a credential.
+/// Stores or replaces the secret of a credential.
 pub async fn set_secret(
     conn: &mut PgConnection,
     object: ObjectId,
@@ -94,7 +94,7 @@ pub async fn set_secret(
     Ok(())
 }
 
-/// The sealed secret of a credential, if it has one.
+/// Returns the sealed secret of a credential, if any.
 pub async fn find_secret(
     conn: &mut PgConnection,
     object: ObjectId,

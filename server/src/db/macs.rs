@@ -49,7 +49,7 @@ pub async fn list(conn: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<Addre
 /// Replaces the boot MACs of a node.
 ///
 /// # Errors
-/// When the database fails or a MAC or address is taken.
+/// When a MAC or address is taken.
 pub async fn set(conn: &mut PgConnection, node: NodeId, macs: &[MacRow]) -> Result<(), Error> {
     sqlx::query!("DELETE FROM node_macs WHERE node_id = $1", node as NodeId)
         .execute(&mut *conn)

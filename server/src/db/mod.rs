@@ -33,7 +33,7 @@ pub mod keys; // Sealed keys and secrets
 pub mod lifecycle; // Due nodes, snapshots, the one guarded advance
 pub mod macs; // Boot MACs of nodes, with addresses
 pub mod matches; // Machines found to be a declared node
-pub mod monitoring; // Node counts for the metrics endpoint
+pub mod monitoring; // Node counts and scrape targets for monitoring
 pub mod networks; // Input for rendering a node's network
 pub mod nodes; // Nodes as clients declare and read them
 pub mod objects; // Declared objects and the references between them

@@ -94,7 +94,8 @@ pub async fn set_power(
     Ok(())
 }
 
-/// Clears the live image of a resting node after a switch of power. A node without power gives back the reserved share of the rack's power.
+/// Clears the live image of a resting node after a switch of power. A node without power frees its
+/// reserved share of the rack's power.
 pub async fn forget_boot(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET live_host_key = NULL, live_boot_id = NULL,

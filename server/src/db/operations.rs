@@ -1,4 +1,5 @@
-//! Operations: what was asked for, and how it stands. The steps are jobs; only the engine moves one on.
+//! Operations: requested actions and their progress. The steps are jobs. Only the engine moves an
+//! operation on.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -11,7 +12,7 @@ use uuid::Uuid;
 use crate::db::lifecycle::EngineNode;
 use crate::error::Error;
 
-/// Something long that is asked for.
+/// A long-running action to be recorded.
 #[derive(Clone, Debug)]
 pub struct NewOperation {
     pub id: OperationId,
@@ -32,7 +33,7 @@ pub struct OperationRow {
     pub kind: String,
     pub node: Option<NodeId>,
     pub node_name: Option<String>,
-    /// While the node works on this operation.
+    /// The deadline of the node's state, while the node works on this operation.
     pub deadline_at: Option<jiff_sqlx::Timestamp>,
     pub waiting_for: Option<String>,
     pub claim: Option<ClaimId>,
@@ -75,7 +76,7 @@ pub struct LogRow {
     pub text: String,
 }
 
-/// Writes an operation down as queued.
+/// Inserts an operation as queued.
 pub async fn insert(conn: &mut PgConnection, operation: &NewOperation) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO operations (id, kind, node_id, claim_id, state, actor, request_id, message, created_at)
@@ -94,7 +95,7 @@ pub async fn insert(conn: &mut PgConnection, operation: &NewOperation) -> Result
     Ok(())
 }
 
-/// The suite that a run of gates was asked with.
+/// Stores the suite given with a request for a run of gates.
 pub async fn set_suite(conn: &mut PgConnection, id: OperationId, suite: &str) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE operations SET suite = $2 WHERE id = $1",
@@ -106,7 +107,7 @@ pub async fn set_suite(conn: &mut PgConnection, id: OperationId, suite: &str) ->
     Ok(())
 }
 
-/// Writes down an operation that was done in the transaction that asked for it.
+/// Inserts an operation already completed in the transaction of its request.
 pub async fn insert_done(conn: &mut PgConnection, operation: &NewOperation) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO operations (id, kind, node_id, state, actor, request_id, message, created_at, started_at, finished_at)
@@ -124,7 +125,7 @@ pub async fn insert_done(conn: &mut PgConnection, operation: &NewOperation) -> R
     Ok(())
 }
 
-/// One operation.
+/// Returns one operation.
 pub async fn find(conn: &mut PgConnection, id: OperationId) -> Result<Option<OperationRow>, Error> {
     Ok(sqlx::query_as!(
         OperationRow,
@@ -139,7 +140,7 @@ pub async fn find(conn: &mut PgConnection, id: OperationId) -> Result<Option<Ope
     .await?)
 }
 
-/// Operations by id, in any order; ids that are gone are left out.
+/// Lists operations by id, in any order. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<OperationRow>, Error> {
     Ok(sqlx::query_as!(
         OperationRow,
@@ -154,7 +155,8 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Ope
     .await?)
 }
 
-/// What stands around an operation: what its node waits for and is held by.
+/// The surroundings of an operation: the node's wait condition, protection, reserved power in
+/// watts, place and claim.
 #[derive(Clone, Debug)]
 pub struct AroundRow {
     pub operation: OperationId,
@@ -166,14 +168,14 @@ pub struct AroundRow {
     pub power_reserved_w: i32,
     pub site: Option<String>,
     pub rack: Option<String>,
-    /// Of a claim that is not over.
+    /// The name of the claim, unless released.
     pub claim: Option<String>,
     pub undo_until: Option<jiff_sqlx::Timestamp>,
-    /// Nothing that needs a permit is begun.
+    /// A caution is open. Work needing a permit does not begin.
     pub caution: bool,
 }
 
-/// What stands around operations.
+/// Returns the surroundings of operations.
 pub async fn list_around(
     conn: &mut PgConnection,
     operations: &[OperationId],
@@ -196,7 +198,7 @@ pub async fn list_around(
     .await?)
 }
 
-/// A run of gates that an operation made.
+/// A run of gates made by an operation.
 #[derive(Clone, Debug)]
 pub struct RunRow {
     pub operation: OperationId,
@@ -204,7 +206,7 @@ pub struct RunRow {
     pub verdict: String,
 }
 
-/// The runs of gates that operations made, oldest first.
+/// Lists the runs of gates made by operations, oldest first.
 pub async fn list_runs(
     conn: &mut PgConnection,
     operations: &[OperationId],
@@ -220,7 +222,7 @@ pub async fn list_runs(
     .await?)
 }
 
-/// The steps of operations, oldest first.
+/// Lists the steps of operations, oldest first.
 pub async fn list_steps(
     conn: &mut PgConnection,
     operations: &[OperationId],
@@ -237,7 +239,7 @@ pub async fn list_steps(
     .await?)
 }
 
-/// The newest steps of a node, whatever they belonged to, newest first.
+/// Lists the newest steps of a node, newest first, across all operations.
 pub async fn list_node_steps(
     conn: &mut PgConnection,
     node: NodeId,
@@ -255,7 +257,7 @@ pub async fn list_node_steps(
     .await?)
 }
 
-/// Log lines after `after`, oldest first.
+/// Lists the log lines of an operation after the id `after`, oldest first.
 pub async fn list_log(
     conn: &mut PgConnection,
     operation: OperationId,
@@ -275,8 +277,8 @@ pub async fn list_log(
     .await?)
 }
 
-/// Asks the agents to stop what they do for an operation; the next lease renewal tells them. What nobody took is over at once. Answers how
-/// many jobs were asked.
+/// Requests cancellation of an operation's jobs. Agents receive the request with the next lease
+/// renewal. Queued jobs are cancelled at once. Returns the number of affected jobs.
 pub async fn cancel_jobs(
     conn: &mut PgConnection,
     operation: OperationId,
@@ -294,7 +296,8 @@ pub async fn cancel_jobs(
     Ok(asked.rows_affected())
 }
 
-/// Opens an operation for work that nobody asked for by name: it is under way with this step.
+/// Opens an operation for work without a request by a client. The operation is running with the
+/// given step.
 pub async fn open(
     conn: &mut PgConnection,
     node: &EngineNode,
@@ -317,7 +320,7 @@ pub async fn open(
     Ok(id)
 }
 
-/// Notes that an operation is under way.
+/// Marks an open operation as running.
 pub async fn run(
     conn: &mut PgConnection,
     id: OperationId,
@@ -359,7 +362,8 @@ pub async fn end(
     Ok(())
 }
 
-/// Its worker is away and how its step ended is not known; the message says what will tell. On again with the next worker.
+/// Marks a running operation as unknown: the agent is away and the result of the step is not known.
+/// The message names the event that will decide. The operation runs again with the next lease.
 pub async fn set_unknown(
     conn: &mut PgConnection,
     id: OperationId,
@@ -375,7 +379,8 @@ pub async fn set_unknown(
     Ok(())
 }
 
-/// Remembers that an operation is to stop: nothing more of it is begun, whether or not a step runs.
+/// Records a request to stop an operation. No further step of the operation begins, whether or not
+/// a step is running now.
 pub async fn ask_to_stop(
     conn: &mut PgConnection,
     id: OperationId,
@@ -391,7 +396,7 @@ pub async fn ask_to_stop(
     Ok(())
 }
 
-/// Jobs that wait or run, by state.
+/// Counts queued and leased jobs, by state.
 pub async fn count_open_jobs(conn: &mut PgConnection) -> Result<Vec<(String, i64)>, Error> {
     let rows = sqlx::query!(
         r#"SELECT state, count(*) AS "count!" FROM jobs WHERE state = 'queued' GROUP BY state

@@ -1,4 +1,5 @@
-//! Runs of pairs: which nodes take part, what each pair measured, whom failures blame.
+//! Runs of pairs: the participating nodes, the measurements of each pair, and the nodes blamed for
+//! failures.
 
 pub mod ends; // Nodes of a run
 pub mod runs; // Runs, from their beginning to their end
