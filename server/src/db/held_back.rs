@@ -1,4 +1,4 @@
-//! Jobs whose order cannot be read by any agent of their site.
+//! Jobs with an order format unknown to every agent of their site.
 
 use muster_core::ids::{JobId, NodeId, ObjectId, OperationId};
 use sqlx::PgConnection;

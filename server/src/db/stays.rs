@@ -17,10 +17,10 @@ pub struct StayStep {
     pub result: Option<JobResult>,
 }
 
-/// The steps of a node's stay; steps of the current operation are marked.
+/// Lists the steps of a node's stay, oldest first. Steps of the current operation are marked.
 ///
 /// # Errors
-/// When the database fails or a row is impossible.
+/// When a column of a row has an invalid value.
 pub async fn list(
     conn: &mut PgConnection,
     node: NodeId,

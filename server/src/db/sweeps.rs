@@ -1,4 +1,5 @@
-//! Sweeps: which nodes in service are to be swept next, and by which suite; and for how many of a pool at once its scheduler is asked to start no job.
+//! Sweeps: the nodes due for a sweep with the suite of the sweep, and the number of a pool's nodes
+//! kept free of jobs at once.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -12,10 +13,11 @@ use sqlx::types::Json;
 use super::drift::Candidate;
 use crate::error::Error;
 
-/// The suite that the pool that a node is claimed for names as this: `sweep` or `smoke`.
+/// Returns the suite named in the health section of the pool claiming a node. `named` is `sweep` or
+/// `smoke`.
 ///
 /// # Errors
-/// When the database fails or the suite cannot be read any more.
+/// When the stored suite cannot be parsed.
 pub async fn find_suite(
     conn: &mut PgConnection,
     node: NodeId,
@@ -33,11 +35,12 @@ pub async fn find_suite(
     Ok(suite.map(|json| json.0))
 }
 
-/// One of so many nodes of a pool may be kept from jobs for sweeps, all that are out for other reasons counted; of a smaller pool, one.
+/// One of this many nodes of a pool may be kept free of jobs for sweeps. Nodes out of service for
+/// other reasons count too. A smaller pool may spare one node.
 const ONE_OF: i64 = 10;
 
-/// Whether a pool can spare the node of this claim beside the others that are out: one that is held already is not in its own way. Nodes that ask wait for
-/// each other here, until their transactions end.
+/// Returns whether a pool can spare the node of this claim besides the nodes already out. The node
+/// itself is not counted. The lock serializes requests until the end of each transaction.
 pub async fn room(conn: &mut PgConnection, claim: ClaimId) -> Result<Room, Error> {
     sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster sweeps', 0))")
         .execute(&mut *conn)
@@ -60,7 +63,8 @@ pub async fn room(conn: &mut PgConnection, claim: ClaimId) -> Result<Room, Error
     })
 }
 
-/// Whether an operation's sweep has the node for itself: its scheduler holds it back, and no job runs there.
+/// Returns whether the sweep of an operation has the node alone: the scheduler holds the node back,
+/// and no scheduler job runs there.
 pub async fn is_alone(
     conn: &mut PgConnection,
     node: NodeId,
@@ -76,7 +80,7 @@ pub async fn is_alone(
     .await?)
 }
 
-/// Its scheduler uses the node again.
+/// Records that the scheduler uses the node again.
 pub async fn give_back(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET held_back = false WHERE id = $1 AND held_back",
@@ -87,7 +91,8 @@ pub async fn give_back(conn: &mut PgConnection, node: NodeId) -> Result<(), Erro
     Ok(())
 }
 
-/// The next nodes in service behind `after`, by id; due are those that rest and were not swept within their pool's time.
+/// Lists the next nodes in service after the id `after`, ordered by id. A node is due if idle and
+/// not swept within the interval of the pool.
 pub async fn list_candidates(
     conn: &mut PgConnection,
     after: NodeId,

@@ -5,14 +5,14 @@ use crate::error::Error;
 const LONGEST: usize = 2000;
 const MOST_TERMS: usize = 20;
 
-/// How a field is compared.
+/// The comparison operator of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// `=`
     Equal,
     /// `!=`
     NotEqual,
-    /// `~`: a pattern in which `*` stands for anything.
+    /// `~`: a pattern in which `*` matches any text.
     Like,
 }
 
@@ -35,10 +35,10 @@ impl Term {
     }
 }
 
-/// Reads a filter.
+/// Parses a filter.
 ///
 /// # Errors
-/// 400 that says where it stops making sense.
+/// 400 with the position of the first unexpected text.
 pub fn parse(text: &str) -> Result<Vec<Term>, Error> {
     let wrong = |why: String| Error::invalid("filter", "invalid_filter", why);
     if text.len() > LONGEST {

@@ -59,10 +59,10 @@ pub struct List {
     /// A column with a time that must be in the future.
     until: Option<&'static str>,
     id: &'static str,
-    /// Empty where no order uses the name.
+    /// Empty if no order uses the name.
     by_name: &'static str,
     field: fn(&Term) -> Result<Field<'_>, Error>,
-    /// The place of a row, which decides who may see the row.
+    /// The place of a row, compared with the reader's read scope.
     place: Place,
     /// A second join of the same rows, for conditions that an index can answer alone.
     twin: Option<Twin>,
@@ -106,10 +106,10 @@ pub struct Page<'key> {
     pub limit: i64,
 }
 
-/// Ids of a page: the rows that match the terms, within the reader's rights, sorted.
+/// Returns the ids of a page: the rows matching the terms within the reader's rights, sorted.
 ///
 /// # Errors
-/// 422 for an unknown field or value, 400 for an `after` that is no key of the list; otherwise when the database fails.
+/// 422 for an unknown field or value, and 400 for an `after` that is no key of the list.
 pub async fn list_ids(
     conn: &mut PgConnection,
     list: &List,

@@ -118,7 +118,7 @@ pub struct TransitionRow {
 /// The number of newest events searched for transitions.
 const SEARCHED: i64 = 2000;
 
-/// Lists the newest transitions since `since`, newest first, found among the newest [`SEARCHED`]
+/// Lists the newest transitions since `since`, newest first, found among the newest `SEARCHED`
 /// events. `nodes` limits the result to the given nodes.
 pub async fn list_transitions(
     conn: &mut PgConnection,

@@ -1,4 +1,4 @@
-//! One node beside its document.
+//! The machine of one node, for the node's page, and lookup by label.
 
 use std::net::IpAddr;
 
