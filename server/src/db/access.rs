@@ -35,7 +35,7 @@ pub async fn place(conn: &mut PgConnection, kind: &str, key: &str) -> Result<Opt
                         labels: Json::default(),
                     }),
                 },
-                // An object without a node has no site and no rack.
+                // An object without a node has neither site nor rack.
                 Some((None, pool)) => Some(PlaceRow {
                     site: None,
                     rack: None,

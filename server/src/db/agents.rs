@@ -243,7 +243,7 @@ pub enum Hold {
     Held,
     /// The calling agent acts for the site from now on. The former agent did not call for too long.
     TakenFrom(AgentId),
-    /// Another agent acts for the site. The calling agent stands by.
+    /// Another agent acts for the site. The calling agent is on standby.
     Others,
 }
 
@@ -285,7 +285,7 @@ pub async fn hold_site(
     if holder == Some(agent) && ends > times.fresh {
         return Ok(Hold::Held);
     }
-    // An agent not receiving answers must not take a lease, because it could not keep the lease.
+    // An agent without received answers must not take a lease, because the renewal would fail.
     if holder != Some(agent)
         && (times.until <= times.now || (holder.is_some() && ends >= times.over))
     {

@@ -30,8 +30,8 @@ pub async fn find_open(conn: &mut PgConnection) -> Result<Option<CautionRow>, Er
 }
 
 /// Opens a caution and voids every permit. Also raises the revision counter of cluster member lists
-/// above any revision already sent, because an agent would take an older list with a higher
-/// revision for the newer one. `false`: a caution is already open.
+/// above any revision already sent. Otherwise an agent with a list from before the restore would
+/// take the older list for the newer one. `false`: a caution is already open.
 pub async fn open(conn: &mut PgConnection, because: &str, now: Timestamp) -> Result<bool, Error> {
     let opened = sqlx::query!(
         "INSERT INTO cautions (id, because, noticed_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",

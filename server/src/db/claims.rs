@@ -31,7 +31,7 @@ pub struct ClaimRow {
     pub wait_for: String,
     /// The claim is on hold: automation must not change the node's software.
     pub hold: bool,
-    /// The name of the replaced claim.
+    /// The name of the claim receiving this claim's node, during a replacement.
     pub replaces: Option<String>,
     /// The claim was made by its pool, not by a person.
     pub replica: bool,
@@ -52,7 +52,7 @@ pub struct NewClaim {
     pub spec: Value,
     pub wait_for: WaitFor,
     pub hold: bool,
-    /// The replaced claim, whose node is released after this claim is ready.
+    /// The claim receiving this claim's node, for a replacement.
     pub replaces: Option<ClaimId>,
     /// The claim is made by its pool.
     pub replica: bool,

@@ -157,8 +157,8 @@ pub async fn repin(
     Ok(())
 }
 
-/// Clears the mark of unwiped data after a person recorded the removal of every disk ever seen in
-/// the node, so that no tenant's data is left to wipe. Returns whether the mark was cleared.
+/// Clears the mark of unwiped data, if a person recorded the removal of every disk seen in the
+/// node. No tenant's data is then left to wipe. Returns whether the mark was cleared.
 pub async fn clear_unsanitised(conn: &mut PgConnection, node: NodeId) -> Result<bool, Error> {
     let done = sqlx::query!(
         "UPDATE nodes SET unsanitised = false WHERE id = $1 AND unsanitised
@@ -172,8 +172,8 @@ pub async fn clear_unsanitised(conn: &mut PgConnection, node: NodeId) -> Result<
 }
 
 /// Lists contradictions between replacements recorded by a person and later inventories, as
-/// sentences (at most 16). New GPUs are not checked: the live image has no GPU driver and cannot
-/// read GPU serials, so the person's record is trusted.
+/// sentences (at most 16). New GPUs are not checked. The live image has no GPU driver to read their
+/// serials, so the person's record is trusted.
 pub async fn list_disputed(conn: &mut PgConnection, node: NodeId) -> Result<Vec<String>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT CASE WHEN old.last_seen > old.replaced_at

@@ -84,8 +84,8 @@ pub async fn find_stack(conn: &mut PgConnection, node: NodeId) -> Result<Option<
 pub struct Candidate {
     pub id: NodeId,
     pub name: String,
-    /// The node has no open job and no requested action, and the latest comparison, successful or
-    /// not, is older than `before`.
+    /// The node is idle: without open jobs and requested action. The latest comparison, successful
+    /// or not, is older than `before`.
     pub due: bool,
 }
 

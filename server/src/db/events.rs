@@ -20,7 +20,7 @@ pub struct NewEvent {
     pub object: Option<ObjectId>,
     pub operation: Option<OperationId>,
     pub request_id: Option<String>,
-    /// One sentence for the timeline.
+    /// A sentence for the timeline.
     pub summary: String,
     pub detail: Value,
 }

@@ -65,7 +65,7 @@ pub struct StepRow {
     pub finished_at: Option<jiff_sqlx::Timestamp>,
 }
 
-/// One line of an operation's log.
+/// A line of an operation's log.
 #[derive(Clone, Debug)]
 pub struct LogRow {
     pub id: i64,
@@ -379,8 +379,8 @@ pub async fn set_unknown(
     Ok(())
 }
 
-/// Records a request to stop an operation. No further step of the operation begins, whether or not
-/// a step is running now.
+/// Records a request to stop an operation. Further steps of the operation do not begin, even if a
+/// step is running now.
 pub async fn ask_to_stop(
     conn: &mut PgConnection,
     id: OperationId,

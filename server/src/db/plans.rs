@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 use crate::error::Error;
 
 /// Lists the pools depending on an object: the pool itself, pools referring to the object, and
-/// pools referring to another object with such a reference.
+/// pools referring to a referrer of the object.
 pub async fn list_pools(conn: &mut PgConnection, object: ObjectId) -> Result<Vec<ObjectId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT id AS "id: ObjectId" FROM objects WHERE kind = 'pool' AND (

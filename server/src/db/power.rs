@@ -22,9 +22,9 @@ pub async fn share(conn: &mut PgConnection, node: &EngineNode) -> Result<PowerSh
         });
     };
     if find_ample(conn, rack, node.id).await?.is_some() {
-        // A shared lock: several nodes may hold the rack together, but a node with too little power
-        // to share locks the rack alone. The query runs again because the first result was read
-        // without the lock.
+        // Shared lock: passes in an ample rack run concurrently. A pass in a rack with too little
+        // power takes the exclusive lock below. The query runs again, because the first result was
+        // read without a lock.
         sqlx::query!(
             "SELECT id FROM objects WHERE id = $1 FOR SHARE",
             rack as ObjectId

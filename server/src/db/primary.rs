@@ -54,7 +54,8 @@ impl Primary {
 
     /// Returns whether a connection made to a writable server may have lost its write access. The
     /// access of an open connection never changes silently: a demoted server restarts, and a
-    /// replacement is observed by the probes. Idle connections are always checked again.
+    /// replacement is observed by the probes. Connections made before a replacement, or up to 10 s
+    /// after, are checked again. Connections idle for 1 s are always checked.
     fn doubts(&self, connection: &PoolConnectionMetadata) -> bool {
         connection.idle_for >= EVERY
             || self

@@ -70,8 +70,8 @@ pub async fn lock_settled(conn: &mut PgConnection) -> Result<Option<ClaimId>, Er
     .await?)
 }
 
-/// Returns the replacement of the claim holding the new node. `None`: the claim is no longer bound,
-/// or is not part of a replacement.
+/// Returns the replacement of the claim holding the new node. `None`: the claim is not a bound
+/// claim of a replacement.
 pub async fn find(conn: &mut PgConnection, coming: ClaimId) -> Result<Option<Replacement>, Error> {
     Ok(sqlx::query_as!(
         Replacement,

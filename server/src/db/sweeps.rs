@@ -35,12 +35,13 @@ pub async fn find_suite(
     Ok(suite.map(|json| json.0))
 }
 
-/// One of this many nodes of a pool may be kept free of jobs for sweeps. Nodes out of service for
-/// other reasons count too. A smaller pool may spare one node.
+/// The share of a pool kept free of jobs for sweeps: 1 of 10 nodes. Nodes out of service for other
+/// reasons count too. A pool of fewer nodes may spare one node.
 const ONE_OF: i64 = 10;
 
-/// Returns whether a pool can spare the node of this claim besides the nodes already out. The node
-/// itself is not counted. The lock serializes requests until the end of each transaction.
+/// Returns whether a pool can spare the node of this claim besides the nodes already out: now,
+/// after a running sweep (`Room::Later`), or not at present. The node itself is not counted. The
+/// lock serializes requests until the end of each transaction.
 pub async fn room(conn: &mut PgConnection, claim: ClaimId) -> Result<Room, Error> {
     sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster sweeps', 0))")
         .execute(&mut *conn)

@@ -33,7 +33,7 @@ pub struct Held {
     pub state: StateRow,
 }
 
-/// One attempted delivery, or one requested by a person and still queued.
+/// A delivery: attempted, or requested by a person and still queued.
 #[derive(Clone, Debug)]
 pub struct DeliveryRow {
     pub id: Uuid,
@@ -49,8 +49,8 @@ pub struct DeliveryRow {
     pub duration_ms: Option<i32>,
 }
 
-/// Starts a webhook at the end of the history. An existing webhook continues at its position,
-/// without delay.
+/// Starts a webhook at the end of the history. An existing webhook continues at its position at
+/// once, with its failures cleared.
 pub async fn start(
     conn: &mut PgConnection,
     webhook: ObjectId,
@@ -228,8 +228,8 @@ pub async fn set_failed(
     Ok(done.rows_affected() == 1)
 }
 
-/// Stops a webhook after too many failures. The caller has the lease and has just recorded the
-/// reason.
+/// Stops a webhook, with the reason. The caller has the lease and has just recorded the failed
+/// delivery.
 pub async fn stop(
     conn: &mut PgConnection,
     held: &Held,
@@ -248,8 +248,8 @@ pub async fn stop(
     Ok(())
 }
 
-/// Lists events after `after` and up to `up_to`, oldest first. Each event comes with the current
-/// site of its node or object.
+/// Lists events after `after` and up to `up_to`, oldest first, each with the current site of its
+/// node or object.
 pub async fn list_events(
     conn: &mut PgConnection,
     after: i64,

@@ -1,6 +1,6 @@
-//! The keys of the server: the master key outside the database, the envelope encryption of every
-//! secret with the master key, and the signing keys (permits, SSH user certificates, agents'
-//! certificates, tokens). A missing or wrong master key fails closed.
+//! The keys of the server. The master key is stored outside the database and encrypts every secret
+//! (envelope encryption). The signing keys are for permits, SSH user certificates, agents'
+//! certificates and tokens. A missing or wrong master key fails closed.
 
 mod tokens; // MACs stored for API tokens
 
@@ -50,7 +50,7 @@ impl MasterKey {
     /// key.
     ///
     /// # Errors
-    /// When the file cannot be read, is not 32 bytes long, or is accessible to group or others.
+    /// When the file is unreadable, is not 32 bytes long, or is accessible to group or others.
     pub fn load(path: &Path, create: Create) -> anyhow::Result<Self> {
         if create == Create::WhenMissing && !path.exists() {
             write_new(path, &rand::random::<[u8; 32]>())?;
@@ -252,8 +252,8 @@ impl Keys {
 
     /// Returns a new ephemeral key with an SSH user certificate for one principal. The certificate
     /// is valid for the longest time the format allows, because a board with a dead clock must
-    /// still accept the login. Access is limited by the principal instead, and the private key
-    /// lives only as long as its job.
+    /// still accept the login. Access is limited by the principal instead. The private key is
+    /// discarded with its job.
     ///
     /// # Errors
     /// When the certificate cannot be built or encoded.

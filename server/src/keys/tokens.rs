@@ -1,6 +1,7 @@
 //! Stored MACs of API tokens: an HMAC with a key sealed in the database, like the other keys of the
-//! server. An attacker with the token table but without the master key cannot check a guessed token
-//! and cannot insert a valid one.
+//! server. Without the master key, the token table is not enough to check a guessed token or to
+//! compute a valid MAC. Exceptions are rows with a plain SHA-256 (without `key_id`), until their
+//! next use.
 
 use std::sync::{PoisonError, RwLock};
 

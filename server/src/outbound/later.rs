@@ -1,5 +1,5 @@
-//! The `Retry-After` header (RFC 9110, section 10.2.3): seconds or a date. The value comes from a
-//! foreign server, so callers limit the wait.
+//! The `Retry-After` header (RFC 9110, section 10.2.3): seconds or a date. The header is written by
+//! a foreign server, so callers limit the wait.
 
 use http::{HeaderMap, header};
 use jiff::fmt::rfc2822::DateTimeParser;

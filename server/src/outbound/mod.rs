@@ -1,7 +1,6 @@
 //! Outgoing calls to addresses written by people. Names are resolved here, every resolved address
-//! is checked against the policy, and only checked addresses are connected to. Redirects are not
-//! followed and proxies are not used. The body of an answer is discarded, and a call ends by its
-//! deadline.
+//! is checked against the policy, and only checked addresses are connected to. Redirects and
+//! proxies are disabled. The body of an answer is discarded, and a call ends by its deadline.
 
 pub mod later; // The `Retry-After` header
 pub mod policy; // Addresses allowed for calls
@@ -101,8 +100,8 @@ impl Outbound {
     /// read, and all of it is discarded.
     ///
     /// # Errors
-    /// A sentence with the reason for a missing answer. The sentence contains neither the URL nor
-    /// text from the other side.
+    /// A sentence with the reason for a missing answer. The URL and text from the other side are
+    /// left out.
     pub async fn post(
         &self,
         url: &Url,

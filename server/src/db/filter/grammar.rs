@@ -1,4 +1,4 @@
-//! The grammar: terms joined by AND; a value is a bare word or quoted.
+//! The grammar: terms joined by AND. A value is unquoted or quoted.
 
 use crate::error::Error;
 
@@ -16,7 +16,7 @@ pub enum Op {
     Like,
 }
 
-/// One comparison.
+/// A comparison of a field with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     pub field: String,
@@ -38,7 +38,8 @@ impl Term {
 /// Parses a filter.
 ///
 /// # Errors
-/// 400 with the position of the first unexpected text.
+/// 400 when the text is longer than 2000 bytes, has more than 20 terms, contains a NUL byte or
+/// violates the grammar. A grammar error quotes the unexpected text.
 pub fn parse(text: &str) -> Result<Vec<Term>, Error> {
     let wrong = |why: String| Error::invalid("filter", "invalid_filter", why);
     if text.len() > LONGEST {

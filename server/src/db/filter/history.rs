@@ -12,7 +12,7 @@ use crate::error::Error;
 /// Newest first by default, oldest first on request.
 const LATEST: [Sort; 2] = [NEWEST_FIRST, OLDEST_FIRST];
 
-/// Parts with their present and former nodes. The latest part recorded comes first.
+/// Parts with their present and former nodes. The part recorded latest is listed first.
 pub const COMPONENTS: List = List {
     name: "components",
     sorts: &LATEST,
@@ -56,7 +56,7 @@ fn component(term: &Term) -> Result<Field<'_>, Error> {
     }
 }
 
-/// Runs of gates on one node.
+/// Runs of gates. The path of the request names the node.
 pub const GATE_RUNS: List = List {
     name: "gate_runs",
     sorts: &LATEST,
@@ -91,7 +91,7 @@ fn gate_run(term: &Term) -> Result<Field<'_>, Error> {
     }
 }
 
-/// Recoveries of one node.
+/// Recoveries. The path of the request names the node.
 pub const RECOVERIES: List = List {
     name: "recoveries",
     sorts: &LATEST,

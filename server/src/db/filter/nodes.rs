@@ -31,8 +31,8 @@ pub const NODES: List = List {
     place: OF_NODE,
     twin: Some(Twin {
         by_name_from: "nodes k JOIN nodes n ON n.id = k.id",
-        // Joined by name instead of id. With a join by id both sides would be read in order of id,
-        // and the rows of one side would be fetched from the table.
+        // Joined by name instead of id. A join by id would read both sides in order of id and fetch
+        // the rows of one side from the table.
         by_id_from: "nodes k JOIN nodes n ON n.name = k.name",
         id: "k.id",
         by_name: "k.name",

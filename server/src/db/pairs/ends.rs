@@ -156,8 +156,8 @@ pub async fn list(conn: &mut PgConnection, run: OperationId) -> Result<Vec<EndRo
     .await?)
 }
 
-/// Leaves a node out of the run from now on. A node never held needs no return to the scheduler, so
-/// its part ends at once.
+/// Leaves a node out from now on. The part of a node not yet held ends at once, without a return to
+/// the scheduler.
 pub async fn leave_out(
     conn: &mut PgConnection,
     run: OperationId,
