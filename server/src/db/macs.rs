@@ -27,7 +27,7 @@ pub struct MacRow {
     pub lease: Option<(ObjectId, Ipv4Addr)>,
 }
 
-/// The boot MACs of nodes, with addresses.
+/// Lists the boot MACs of nodes, with addresses.
 pub async fn list(conn: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<AddressRow>, Error> {
     let ids: Vec<Uuid> = nodes.iter().map(|id| id.0).collect();
     let rows = sqlx::query!(
@@ -69,7 +69,7 @@ pub async fn set(conn: &mut PgConnection, node: NodeId, macs: &[MacRow]) -> Resu
     Ok(())
 }
 
-/// The addresses in use on a subnet, each with the MAC.
+/// Lists the addresses in use on a subnet, each with the MAC.
 pub async fn list_taken(
     conn: &mut PgConnection,
     subnet: ObjectId,

@@ -48,10 +48,10 @@ pub mod primary; // The server that takes writes
 pub mod recoveries; // Recoveries tried on failing nodes
 pub mod replacements; // Claims moving to another node
 pub mod replicas; // Claims made by pools
-pub mod scheduler; // Scheduler state of drained nodes
+pub mod scheduler; // Scheduler state of nodes without jobs
 pub mod seals; // Seals that make the history provable
 pub mod seen; // The history within a read scope
-pub mod specs; // Specs and keys for a job's order
+pub mod specs; // Specs and node data for a job's order
 pub mod stays; // The steps of a node's stay in a state
 pub mod sweeps; // Nodes next in line for a sweep
 pub mod taken; // Owners of natural keys
@@ -60,10 +60,7 @@ pub mod users; // People and their sessions
 pub mod waivers; // Gates waived by a person
 pub mod webhooks; // Progress and deliveries of webhooks
 
-/// Checks the connection with a trivial query.
-///
-/// # Errors
-/// When the database does not answer.
+/// Checks the connection with a trivial query, for the readiness endpoint and the lease task.
 pub async fn ping(conn: &mut sqlx::PgConnection) -> Result<(), crate::error::Error> {
     sqlx::query!("SELECT true AS up").fetch_one(conn).await?;
     Ok(())

@@ -298,7 +298,7 @@ pub async fn set_refs(
     Ok(())
 }
 
-/// Returns the target of an object's reference: `target(pool, "/spec/image")`.
+/// Returns the target of an object's reference, for example `/spec/image` of a pool.
 pub async fn find_target(
     conn: &mut PgConnection,
     from: ObjectId,

@@ -148,8 +148,8 @@ pub async fn swap(conn: &mut PgConnection, one: &Replacement, now: Timestamp) ->
     )
     .fetch_one(&mut *conn)
     .await?;
-    // A node has one owner at every moment. The coming claim is released first, and is bound again
-    // to the old node after the other claim has moved.
+    // A node has one owner at every moment. The claim holding the new node is released first, and
+    // is bound again to the old node after the other claim has moved.
     sqlx::query!(
         "UPDATE claims SET state = 'released', released_at = $2 WHERE id = $1",
         one.coming as ClaimId,
@@ -183,7 +183,7 @@ pub async fn swap(conn: &mut PgConnection, one: &Replacement, now: Timestamp) ->
     Ok(())
 }
 
-/// Makes the coming claim an independent claim.
+/// Ends the replacement of a claim holding a new node. The claim continues independently.
 pub async fn let_go(conn: &mut PgConnection, coming: ClaimId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE claims SET replaces = NULL, updated_at = $2 WHERE id = $1",

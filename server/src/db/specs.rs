@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// A node and what is declared around it.
+/// A node with the declared objects around it, as needed for an order.
 #[derive(Clone, Debug)]
 pub struct OrderNode {
     pub id: NodeId,

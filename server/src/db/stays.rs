@@ -41,7 +41,7 @@ pub async fn list(
         let impossible =
             |what: &str| Error::internal(anyhow::anyhow!("jobs row {}: {what}", row.id));
         let status = match row.state.as_str() {
-            // A begun round in the queue again: the worker went silent.
+            // A started round is queued again, because the worker went silent.
             "queued" if row.started_at.is_some() => StepStatus::Lost,
             "queued" => StepStatus::Queued,
             "leased" => StepStatus::Running {

@@ -1,4 +1,4 @@
-//! API tokens of machines. Only a keyed hash (MAC) of each token is stored.
+//! API tokens of machines. Only a hash of each token is stored, usually keyed (MAC).
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;

@@ -42,7 +42,7 @@ fn agent(term: &Term) -> Result<Field<'_>, Error> {
     }
 }
 
-/// All tokens, with their state at a time.
+/// Returns the list of all tokens, with their state at a time.
 pub fn tokens(now: Timestamp) -> List {
     List {
         name: "tokens",

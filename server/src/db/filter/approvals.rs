@@ -8,7 +8,7 @@ use super::whitelist::{Field, one_of, unknown};
 use super::{List, Term, WHOLE};
 use crate::error::Error;
 
-/// Requests open for a decision at a time.
+/// Returns the list of requests open for a decision at a time.
 pub fn approvals(now: Timestamp) -> List {
     List {
         name: "approvals",

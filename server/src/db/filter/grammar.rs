@@ -25,7 +25,7 @@ pub struct Term {
 }
 
 impl Term {
-    /// `field=value`
+    /// Returns the term `field=value`.
     pub fn equal(field: &str, value: impl Into<String>) -> Self {
         Self {
             field: field.to_owned(),

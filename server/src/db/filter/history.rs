@@ -129,7 +129,8 @@ fn recovery(term: &Term) -> Result<Field<'_>, Error> {
     }
 }
 
-/// Open and closed breakers, with their state at a time. For readers of the whole fleet only.
+/// Returns the list of open and closed breakers, with their state at a time. For readers of the
+/// whole fleet only.
 pub fn breakers(now: Timestamp) -> List {
     List {
         name: "breakers",

@@ -8,7 +8,7 @@ use super::whitelist::{Field, one_of, unknown};
 use super::{List, Term, WHOLE};
 use crate::error::Error;
 
-/// All waivers, with their state at a time. For readers of the whole fleet.
+/// Returns the list of all waivers, with their state at a time. For readers of the whole fleet.
 pub fn waivers(now: Timestamp) -> List {
     List {
         name: "waivers",
