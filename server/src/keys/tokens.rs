@@ -197,13 +197,13 @@ mod tests {
         assert_eq!(own.fit(&stored.mac, id, "mst_a"), Fit::Fits);
         assert_eq!(own.fit(&stored.mac, id, "mst_b"), Fit::Differs);
         assert_eq!(other.fit(&stored.mac, id, "mst_a"), Fit::Unknown);
-        // Under the other key's name it is still not what that key makes.
+        // A MAC stored with the other key's id does not verify.
         let named = other.mac("x").key_id;
         assert_eq!(
             other.fit(&stored.mac, named.as_deref(), "mst_a"),
             Fit::Differs
         );
-        // Nor is it a hash that anybody could make.
+        // A MAC stored without a key id does not verify as a plain SHA-256.
         assert_ne!(stored.mac, TokenMac::plain("mst_a").mac);
         assert_eq!(own.fit(&stored.mac, None, "mst_a"), Fit::Differs);
     }

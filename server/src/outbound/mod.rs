@@ -342,7 +342,7 @@ mod tests {
     #[tokio::test]
     async fn a_failure_names_its_cause_and_never_the_address_that_was_called() {
         let outbound = outbound(&["127.0.0.1/32"], &[]);
-        // Bound and not listened on by anybody once it is dropped.
+        // After the drop no listener accepts connections on the port.
         let port = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await
             .unwrap()

@@ -77,7 +77,7 @@ impl Policy {
     /// # Errors
     /// [`Refused`].
     pub fn check(&self, address: IpAddr, scheme: Scheme) -> Result<(), Refused> {
-        // The kernel connects a mapped IPv6 address to the IPv4 address, so that one is checked.
+        // The kernel connects a mapped IPv6 address to the IPv4 address, so both forms are checked.
         let real = address.to_canonical();
         if self.allowed.iter().any(|network| network.contains(&real)) {
             return Ok(());
