@@ -30,9 +30,6 @@ pub struct NewJob {
 }
 
 /// Queues a job for the site's agent.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert(conn: &mut PgConnection, job: &NewJob, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO jobs (id, node_id, site_id, operation_id, visit, step, kind, epoch, state, not_before, timeout_s, nonce, permit_id, created_at,
@@ -56,10 +53,7 @@ pub async fn insert(conn: &mut PgConnection, job: &NewJob, now: Timestamp) -> Re
     Ok(())
 }
 
-/// Queues a job again as another round; what its earlier rounds did no longer binds it.
-///
-/// # Errors
-/// When the database fails.
+/// Queues a job again as another round. Acts recorded in earlier rounds no longer apply.
 pub async fn retry(
     conn: &mut PgConnection,
     job: JobId,
@@ -84,10 +78,7 @@ pub async fn retry(
     Ok(())
 }
 
-/// Another job does its step from now on, in the same stay.
-///
-/// # Errors
-/// When the database fails.
+/// Marks a job as superseded: another job of the same stay performs the step from now on.
 pub async fn supersede(conn: &mut PgConnection, job: JobId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE jobs SET superseded = true WHERE id = $1",
@@ -98,10 +89,7 @@ pub async fn supersede(conn: &mut PgConnection, job: JobId) -> Result<(), Error>
     Ok(())
 }
 
-/// Asks the worker of a job to stop; a job nobody took is cancelled at once.
-///
-/// # Errors
-/// When the database fails.
+/// Requests cancellation from the worker of a job. A job not yet leased is cancelled at once.
 pub async fn cancel(conn: &mut PgConnection, job: JobId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE jobs SET cancel = true, state = CASE WHEN state = 'queued' THEN 'cancelled' ELSE state END,
@@ -115,7 +103,7 @@ pub async fn cancel(conn: &mut PgConnection, job: JobId, now: Timestamp) -> Resu
     Ok(())
 }
 
-/// A job as its lease finds it.
+/// A job at the time of its lease.
 #[derive(Clone, Debug)]
 pub struct LeasedRow {
     pub id: JobId,
@@ -130,11 +118,8 @@ pub struct LeasedRow {
     pub permit: Option<PermitId>,
 }
 
-/// Leases queued jobs of a site to its agent, of these steps alone, oldest first, raising their attempt numbers; while there is a caution, only those that
-/// need no permit.
-///
-/// # Errors
-/// When the database fails.
+/// Leases queued jobs of a site to its agent, oldest first, and raises their attempt numbers. Only
+/// the given steps are leased. During a caution only jobs without a permit are leased.
 pub async fn lease(
     conn: &mut PgConnection,
     site: ObjectId,
@@ -169,17 +154,14 @@ pub async fn lease(
     .await?)
 }
 
-/// A leased job, locked with its node; `None` when the attempt is stale or the lease is somebody else's.
-///
-/// # Errors
-/// When the database fails.
+/// Locks a leased job and its node. `None`: the attempt is stale or another agent has the lease.
 pub async fn lock_current(
     conn: &mut PgConnection,
     job: JobId,
     agent: AgentId,
     attempt: i32,
 ) -> Result<Option<CurrentJob>, Error> {
-    // The node first, as the engine does: locks that are taken in one order never wait for each other in a ring.
+    // Locks the node first, like the engine. A common lock order prevents deadlocks.
     Ok(sqlx::query_as!(
         CurrentJob,
         r#"SELECT j.id AS "id: JobId", j.node_id AS "node: NodeId", j.operation_id AS "operation: OperationId", j.step, j.round, j.epoch, j.visit,
@@ -194,10 +176,7 @@ pub async fn lock_current(
     .await?)
 }
 
-/// The node and operation of a job of an agent's site, whoever has it.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the node and operation of a job of the agent's site, leased to any agent or none.
 pub async fn find(
     conn: &mut PgConnection,
     job: JobId,
@@ -228,11 +207,8 @@ pub struct CurrentJob {
     pub permit: Option<PermitId>,
 }
 
-/// Keeps a lease, with what the worker says: its progress, and what it waits for, which the node shows at once and without a turn of the
-/// engine.
-///
-/// # Errors
-/// When the database fails.
+/// Renews a lease and stores the worker's progress and wait condition. The wait condition appears
+/// on the node at once, without a reconcile pass of the engine.
 pub async fn renew(
     conn: &mut PgConnection,
     job: &CurrentJob,
@@ -260,13 +236,10 @@ pub async fn renew(
     Ok(())
 }
 
-/// Keeps at most this many lines of a job's log; a worker that says more is cut short.
+/// Maximum number of log lines kept per job. Lines above the limit are dropped.
 const MAX_LOG_LINES: i64 = 20_000;
 
 /// Appends log lines of an attempt.
-///
-/// # Errors
-/// When the database fails.
 pub async fn append_log(
     conn: &mut PgConnection,
     job: JobId,
@@ -293,12 +266,12 @@ pub async fn append_log(
     Ok(())
 }
 
-/// A line as it may be stored: bounded, and without the one character Postgres cannot hold.
+/// Prepares a line for storage: at most 4096 characters, without NUL (which Postgres cannot store).
 fn clean(text: &str) -> String {
     text.chars().filter(|c| *c != '\0').take(4096).collect()
 }
 
-/// How a job ended, as stored.
+/// The end of a job, as stored.
 #[derive(Clone, Debug)]
 pub enum Ending<'a> {
     Succeeded(&'a JobResult),
@@ -307,9 +280,6 @@ pub enum Ending<'a> {
 }
 
 /// Ends a job.
-///
-/// # Errors
-/// When the database fails.
 pub async fn finish(
     conn: &mut PgConnection,
     job: JobId,
@@ -335,10 +305,8 @@ pub async fn finish(
     Ok(())
 }
 
-/// Ends a leased job whose order cannot be built; `false` when another attempt has it by now.
-///
-/// # Errors
-/// When the database fails.
+/// Fails a leased job because its order cannot be built. `false`: another attempt has the lease by
+/// now.
 pub async fn refuse(
     conn: &mut PgConnection,
     job: JobId,
@@ -359,11 +327,9 @@ pub async fn refuse(
     Ok(refused.rows_affected() == 1)
 }
 
-/// Shows on the nodes of jobs that were just leased what is being done, and their operations as under way. A node that somebody works on at
-/// this moment is passed over rather than waited for: the jobs are locked already, and everybody else locks the node first.
-///
-/// # Errors
-/// When the database fails.
+/// Shows the current step on the nodes of newly leased jobs, and marks their operations as running.
+/// Nodes locked by other transactions are skipped: the jobs are already locked here, and all other
+/// code locks the node first, so waiting could deadlock.
 pub async fn show_leased(
     conn: &mut PgConnection,
     leased: &[LeasedRow],
@@ -404,7 +370,7 @@ pub async fn show_leased(
     Ok(())
 }
 
-/// A job whose worker went silent.
+/// A job with a silent worker.
 #[derive(Clone, Debug)]
 pub struct LostJob {
     pub id: JobId,
@@ -413,11 +379,8 @@ pub struct LostJob {
     pub step: String,
 }
 
-/// Puts jobs back into the queue whose lease has run out; the next attempt has a higher number. Their nodes are locked with them; those that
-/// somebody works on have their turn next time.
-///
-/// # Errors
-/// When the database fails.
+/// Queues jobs with expired leases again. The next attempt has a higher number. Nodes are locked
+/// together with their jobs; jobs locked by other transactions are handled by the next call.
 pub async fn expire_leases(conn: &mut PgConnection, now: Timestamp) -> Result<Vec<LostJob>, Error> {
     Ok(sqlx::query_as!(
         LostJob,
@@ -433,10 +396,7 @@ pub async fn expire_leases(conn: &mut PgConnection, now: Timestamp) -> Result<Ve
     .await?)
 }
 
-/// Puts back the jobs of an agent process that another one replaces.
-///
-/// # Errors
-/// When the database fails.
+/// Queues the jobs of a replaced agent process again. Returns their number.
 pub async fn requeue_of(conn: &mut PgConnection, agent: AgentId) -> Result<u64, Error> {
     let done = sqlx::query!(
         "UPDATE jobs SET state = 'queued', leased_by = NULL, lease_until = NULL WHERE state = 'leased' AND leased_by = $1",
