@@ -1,18 +1,18 @@
-//! Events: who or what did what to which object, and why. Append-only.
+//! Events: a record of each change, with the actor, the object and the reason. Append-only.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// One row of the history.
+/// One row of the event history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
-    /// Grows; not every number is used.
+    /// Increases with each event, with gaps.
     pub seq: i64,
     pub id: Uuid,
     pub at: Timestamp,
-    /// `user:alice`, `token:ci`, `agent:a1`, `muster`.
+    /// The author of the change: `user:alice`, `token:ci`, `agent:a1`, `muster`.
     pub actor: String,
     pub kind: String,
     pub node: Option<Uuid>,
@@ -23,11 +23,12 @@ pub struct Event {
     pub detail: serde_json::Value,
 }
 
-/// A stretch of the history, oldest first.
+/// A range of the event history, oldest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Events {
     pub items: Vec<Event>,
-    /// Pass it as `after` to read on. Where it is more than what was passed, there may be more, even when no event is here: who may see a part of
-    /// the fleet is told how far was looked.
+    /// Pass as `after` to read on. A value larger than the `after` of the request means that more
+    /// events may follow, even when `items` is empty. The reason: a caller with a limited read
+    /// scope receives the position of the search, not only of visible events.
     pub last_seq: i64,
 }
