@@ -12,7 +12,7 @@ use crate::values::Digest;
 use crate::wire::node::{Failure, ImageWritten, WipedDisk};
 use crate::wire::pair::PairWay;
 
-/// How a job ended.
+/// The outcome of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Outcome {

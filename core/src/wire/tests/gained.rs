@@ -1,4 +1,5 @@
-//! What kinds of orders have gained since agents first read them, each written down once: it is left out for an agent that does not name it.
+//! Fields added to existing kinds of orders, each in one golden file. Each field is removed for an
+//! agent that does not list the field.
 
 use serde_json::json;
 
