@@ -21,15 +21,16 @@ use crate::wire::pair::PairOrder;
 #[serde(deny_unknown_fields)]
 pub struct Job {
     pub id: JobId,
-    /// Fence against stale workers: only the latest attempt may commit.
+    /// Fences off stale workers: only the latest attempt may commit.
     pub attempt: i32,
     pub node: NodeId,
     pub node_name: String,
     /// Assignment epoch of the node.
     pub epoch: i64,
-    /// Seconds this job may take from now.
+    /// Time limit in seconds, from now.
     pub timeout_s: u64,
-    /// `once` acts that an earlier attempt started. The agent observes their effect and does not repeat them blindly.
+    /// `once` acts started by an earlier attempt. The agent observes the effect of each act and
+    /// does not repeat an act blindly.
     pub acts: Vec<ActRecord>,
     pub spec: JobSpec,
 }
@@ -43,7 +44,8 @@ pub enum JobSpec {
     /// `muster-node inventory` in the live image or the installed OS.
     Inventory {
         login: Login,
-        /// Interfaces with a declared cable. In the live image, each interface gets the time in which a switch sends LLDP.
+        /// Interfaces with a declared cable. In the live image, the agent waits long enough on each
+        /// interface for a switch to send LLDP.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         cabled: Vec<String>,
     },
@@ -55,12 +57,14 @@ pub enum JobSpec {
     },
     /// `muster-node run write-image`. Idempotent under its permit.
     WriteImage { login: Login, plan: WriteImage },
-    /// Clear the override, reset into the installed OS, wait for its host key. `once` inside.
+    /// Clear the override, reset into the installed OS, wait for the OS to show the expected host
+    /// key. `once` inside.
     BootDisk {
         power: Power,
-        /// The installed OS, with the host key recorded while its image was written.
+        /// The installed OS, with the host key recorded during the image write.
         login: Login,
-        /// The live session that wrote the image. Without a BMC, the agent reboots the node from there.
+        /// The live session in which the image was written. Without a BMC, the agent reboots the
+        /// node from there.
         #[serde(default)]
         live: Option<Login>,
         permit: PermitId,
@@ -82,7 +86,8 @@ pub enum JobSpec {
         revision: i64,
         name: String,
         login: Login,
-        /// For a member that returns without gates: lift only the drain with this reason. None: lift any drain of Muster.
+        /// For a member returning without gates: lift only the drain with this reason. None: lift
+        /// any drain of Muster.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lifts: Option<String>,
     },
@@ -101,9 +106,11 @@ pub enum JobSpec {
     },
     /// `muster-node run wipe`.
     Wipe { login: Login, plan: WipePlan },
-    /// Log in to a machine installed without Muster, check its host key, write the line that trusts our CA and the marker. Idempotent.
+    /// Log in to a machine installed without Muster, check the host key, write the marker and the
+    /// line trusting our CA. Idempotent.
     Adopt(Adopt),
-    /// Power on by BMC, until the power is observed on. A node that is on stays as it is. Observe, then act.
+    /// Power on by BMC, until the power is observed on. A running node stays unchanged. Observe,
+    /// then act.
     PowerOn { power: Power, permit: PermitId },
     /// Power-cycle by BMC, regardless of the software on the node. `once` inside.
     PowerCycle { power: Power, permit: PermitId },
@@ -155,7 +162,7 @@ pub struct BootLive {
     pub kernel: Digest,
     pub initrd: Digest,
     pub user_key: UserKey,
-    /// Identity that the machine must have, where the identity is known.
+    /// Identity required of the machine, if the identity is known.
     pub expect_uuid: Option<String>,
     pub expect_serial: Option<String>,
 }

@@ -44,10 +44,10 @@ pub enum JobResult {
     },
     PoweredOff,
     PoweredOn,
-    /// The BMC accepts the new password, checked in a session of its own.
+    /// The BMC accepts the new password, checked in a separate session.
     BmcRotated,
     ImageWritten(ImageWritten),
-    /// The installed OS answers with its recorded host key.
+    /// The installed OS answers with the recorded host key.
     Booted {
         boot_id: String,
     },
@@ -56,7 +56,7 @@ pub enum JobResult {
         results: Vec<GateResult>,
         fingerprint: Digest,
     },
-    /// Both directions, beginning with the direction in which the first end was the client.
+    /// Both directions. The first entry has the first end as client.
     Paired {
         ways: Vec<PairWay>,
     },

@@ -1,5 +1,5 @@
 //! Scheduler reports about nodes out of service. The agent queries the schedulers and the server
-//! compares, so that a drain not requested by Muster becomes visible.
+//! compares, so a drain not requested by Muster becomes visible.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,13 +7,13 @@ use crate::clusters::SlurmCluster;
 use crate::ids::ObjectId;
 
 /// `POST /agent/v1/scheduler`: the current answers of the schedulers at the agent's site. The first
-/// report of a process is empty; its response lists the clusters to query.
+/// report of a process is empty. The response lists the clusters to query.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SchedulerReport {
     pub epoch: i64,
-    /// One entry per scheduler that answered. A missing scheduler means that the state of its nodes
-    /// is unknown.
+    /// One entry per scheduler with an answer. The nodes of a missing scheduler have an unknown
+    /// state.
     pub looks: Vec<ClusterLook>,
 }
 

@@ -1,5 +1,5 @@
-//! Fields added to existing kinds of orders, each in one golden file. Each field is removed for an
-//! agent that does not list the field.
+//! Fields added to existing kinds of orders, each in one golden file. Fields missing in an agent's
+//! list are removed for the agent.
 
 use serde_json::json;
 
