@@ -84,7 +84,8 @@ fn expectation(level: Level, sentence: String, about: &str) -> Finding {
     }
 }
 
-/// The stack's expectations of the installed system against facts from `source`. Facts from a live image say nothing about the installed system.
+/// Compares the stack's expectations of the installed system with facts from `source`. Facts from a
+/// live image do not describe the installed system.
 pub fn expectations(stack: &StackSpec, facts: &Facts, source: &str) -> Vec<Finding> {
     let expects = &stack.expects;
     if expects.kernel.is_none() && expects.drivers.is_empty() {
