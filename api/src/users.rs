@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use crate::access::Role;
 
-/// A person with at least one sign-in, or a local administrator. Accounts cannot be created through the
-/// API: the identity provider authenticates people, and `muster admin password` creates a local
+/// A person with at least one sign-in, or a local administrator. Accounts cannot be created through
+/// the API: the identity provider authenticates people, and `muster admin password` creates a local
 /// administrator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct User {

@@ -40,7 +40,8 @@ impl Client {
             .await
     }
 
-    /// Removes exactly this generation of an agent. The agent's certificates become invalid at once.
+    /// Removes exactly this generation of an agent. The agent's certificates become invalid at
+    /// once.
     ///
     /// # Errors
     /// 412 when another agent was enrolled under the same name; see [`ClientError`].

@@ -76,8 +76,8 @@ pub fn next(ends: usize, limits: &Limits, done: &[Vec<Trial>]) -> Next {
     }
 }
 
-/// Returns the number of survey rounds. While all trials failed, the next round may contain two
-/// good ends, so the survey is extended.
+/// Returns the number of survey rounds. While trials failed and none passed, the survey is
+/// extended, because the next round may contain two good ends.
 fn surveyed(ends: usize, limits: &Limits, done: &[Vec<Trial>]) -> usize {
     let all = rounds(ends);
     let mut survey = limits.survey.clamp(1, all);
@@ -91,8 +91,8 @@ fn surveyed(ends: usize, limits: &Limits, done: &[Vec<Trial>]) -> usize {
     survey
 }
 
-/// Pairs each end needing a trial with a free known-good partner. The first such end always gets a
-/// partner if one exists.
+/// Returns a pair for each end needing a trial: the end and a free known-good partner. The first
+/// such end always gets a partner if one exists.
 fn partners(tally: &Tally, late: &Tally, limits: &Limits) -> Vec<Pair> {
     let mut busy = vec![false; tally.ends()];
     let mut pairs = Vec::new();

@@ -19,8 +19,8 @@ pub enum Power {
     },
 }
 
-/// The expected machine, as reported by its own firmware (SMBIOS type 1). A mistyped BMC address
-/// leads to another machine.
+/// The expected machine, as reported by its own firmware (SMBIOS type 1). The check is needed
+/// because a mistyped BMC address leads to another machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {

@@ -39,7 +39,8 @@ pub struct Job {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum JobSpec {
-    /// Arm, power on (or reset) with a one-time PXE override, wait for the live image, log in, check identity. `once` inside.
+    /// Arm, power on (or reset) with a one-time PXE override, wait for the live image, log in,
+    /// check identity. `once` inside.
     BootLive(BootLive),
     /// `muster-node inventory` in the live image or the installed OS.
     Inventory {
@@ -49,7 +50,8 @@ pub enum JobSpec {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         cabled: Vec<String>,
     },
-    /// Shut down through the OS if the OS is reachable, then by BMC, until the power is observed off. Observe, then act.
+    /// Shut down through the OS if the OS is reachable, then by BMC, until the power is observed
+    /// off. Observe, then act.
     PowerOff {
         power: Power,
         login: Option<Login>,
@@ -79,10 +81,12 @@ pub enum JobSpec {
     },
     /// `muster-node run gate`.
     Gates { login: Login, plan: GatePlan },
-    /// Write the included files, reconfigure, wait until the controller's own view of the node is clean.
+    /// Write the included files, reconfigure, wait until the controller's own view of the node is
+    /// clean.
     SlurmAdmit {
         cluster: SlurmCluster,
-        /// The [`ClusterMembers`](super::members::ClusterMembers) of this revision and of every later revision contain the node.
+        /// The [`ClusterMembers`](super::members::ClusterMembers) of this revision and of every
+        /// later revision contain the node.
         revision: i64,
         name: String,
         login: Login,
@@ -100,7 +104,8 @@ pub enum JobSpec {
     /// Write the included files without the node, reconfigure, observe that the node is gone.
     SlurmRemove {
         cluster: SlurmCluster,
-        /// The [`ClusterMembers`](super::members::ClusterMembers) of this revision and of every later revision do not contain the node.
+        /// The [`ClusterMembers`](super::members::ClusterMembers) of this revision and of every
+        /// later revision do not contain the node.
         revision: i64,
         name: String,
     },
@@ -114,11 +119,14 @@ pub enum JobSpec {
     PowerOn { power: Power, permit: PermitId },
     /// Power-cycle by BMC, regardless of the software on the node. `once` inside.
     PowerCycle { power: Power, permit: PermitId },
-    /// Set a new password for the BMC. Idempotent: the agent first tests which password the BMC accepts.
+    /// Set a new password for the BMC. Idempotent: the agent first tests which password the BMC
+    /// accepts.
     RotateBmc(RotateBmc),
-    /// `muster-node pair serve` at one end and `pair ask` at the other, then in the other direction. Read-only: repeated after a crash.
+    /// `muster-node pair serve` at one end and `pair ask` at the other, then in the other
+    /// direction. Read-only: repeated after a crash.
     Pair(Box<PairOrder>),
-    /// Read firmware and BIOS from the BMC; with a permit, also set the wanted values. `once` inside.
+    /// Read firmware and BIOS from the BMC; with a permit, also set the wanted values. `once`
+    /// inside.
     Firmware(SetFirmware),
 }
 
@@ -175,6 +183,7 @@ pub struct ActRecord {
     pub act: String,
     pub before: String,
     pub started_at: Timestamp,
-    /// Seconds since the start by the server's clock, because the clocks of server and agent can differ.
+    /// Seconds since the start by the server's clock, because the clocks of server and agent can
+    /// differ.
     pub age_s: u64,
 }

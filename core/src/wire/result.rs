@@ -35,7 +35,8 @@ pub enum JobResult {
         boot_id: String,
         address: Ipv4Addr,
         bmc_certificate: Option<Digest>,
-        /// Firmware and BIOS as the BMC reports them during the boot; absent where the agent did not read them.
+        /// Firmware and BIOS as the BMC reports them during the boot; absent where the agent did
+        /// not read them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         inventory: Option<Box<BmcInventory>>,
     },

@@ -8,7 +8,8 @@ use super::packages::{Packages, Subject};
 use super::selector::check_selector;
 use super::{Finding, Level, outline};
 
-/// Returns all findings about a stack, the worst first: rules, known-bad combinations, selector, observed facts, and errors in the stack itself.
+/// Returns all findings about a stack, the worst first: rules, known-bad combinations, selector,
+/// observed facts, and errors in the stack itself.
 pub fn findings(subject: Subject<'_>) -> Vec<Finding> {
     let packages = Packages::of(book(), subject);
     let mut found = outline::findings(subject.stack);

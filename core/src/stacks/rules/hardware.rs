@@ -100,7 +100,8 @@ fn check_lock(stack: &StackSpec, report: &mut impl FnMut(Level, &str, String)) {
     if lock.firmware == stack.firmware && lock.bios == stack.bios {
         return;
     }
-    // Locks of earlier versions contain no firmware. Such a stack stays valid: nodes are neither compared nor written.
+    // Locks of earlier versions contain no firmware. Such a stack stays valid: nodes are neither
+    // compared nor written.
     let level = if lock.firmware.is_empty() && lock.bios.is_empty() {
         Level::Note
     } else {

@@ -63,7 +63,8 @@ fn check_firmware(item: &FirmwareItem, facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Notes a wrong number of GPUs. Inspection and gates judge a lost GPU, and the stack may be the fix, so the level is a note.
+/// Notes a wrong number of GPUs. Inspection and gates judge a lost GPU, and the stack may be the
+/// fix, so the level is a note.
 fn check_gpu_count(stack: &StackSpec, facts: &Facts) -> Option<Finding> {
     let expected = stack.expects.gpus?;
     let sentence = format!(

@@ -1,4 +1,4 @@
-//! Check: two components must not be present together in one stack.
+//! Check: two components must not be present together in a stack.
 
 use super::super::packages::Packages;
 use super::{Outcome, violated};

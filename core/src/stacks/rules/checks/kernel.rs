@@ -1,4 +1,5 @@
-//! Modules built on the node have the headers of every kernel; modules built elsewhere are built for one of its kernels.
+//! Modules built on the node have the headers of every kernel; modules built elsewhere are built
+//! for one of its kernels.
 
 use super::super::packages::{Packages, Present};
 use super::{Outcome, Slots};
