@@ -51,8 +51,8 @@ fn yes() -> bool {
     true
 }
 
-/// Power control of a node: `{"redfish": {"bmc": …}}`, `{"ipmi": {"bmc": …}}` or `{"manual":
-/// {"person": …}}`.
+/// Power control of a node: `{"redfish": {"bmc": …}}`, `{"ipmi": {"bmc": …}}` or
+/// `{"manual": {"person": …}}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum NodePower {

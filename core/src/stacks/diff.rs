@@ -45,8 +45,8 @@ impl Class {
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// Name of the item, as in converge: `package slurmd`, `file /etc/nccl.conf`, `kernel argument
-    /// iommu=pt`.
+    /// Name of the item, as in converge: `package slurmd`, `file /etc/nccl.conf`,
+    /// `kernel argument iommu=pt`.
     pub item: String,
     pub before: Option<String>,
     pub after: Option<String>,
