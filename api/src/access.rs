@@ -150,8 +150,10 @@ pub fn within(role: Role, other: Role) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scope {
+    /// Name of a site: the site itself, and objects in the site.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
+    /// Name of a rack: the rack itself, and nodes in the rack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
     /// The pool itself, its claims, and the nodes claimed by the pool.

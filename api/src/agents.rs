@@ -21,6 +21,7 @@ pub struct Agent {
     pub site: String,
     /// Version of the agent's software. Absent until the agent's first call.
     pub version: Option<String>,
+    /// Time of the agent's latest call. Absent until the first call.
     pub last_seen: Option<Timestamp>,
     /// Lead of the agent's clock over the server's clock, in milliseconds. No decision depends on
     /// this number; an offset of more than five minutes emits an event.

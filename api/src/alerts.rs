@@ -29,6 +29,7 @@ pub struct Alert {
     /// `summary` and `description` are copied into the event.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
+    /// Time at which the alert started, reported by Prometheus.
     pub starts_at: Timestamp,
     /// Hash over the labels, computed by Alertmanager.
     #[schema(min_length = 1, max_length = 64)]

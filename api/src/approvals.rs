@@ -32,11 +32,13 @@ pub struct Approval {
     pub waiver: Option<Uuid>,
     /// Reason for requiring a second person.
     pub because: String,
+    /// The person or token asking, as in events: `user:alice`.
     pub requested_by: String,
     pub requested_at: Timestamp,
     /// Expiry of the request. Later approvals are rejected; the requester must ask again.
     pub expires_at: Timestamp,
     pub state: ApprovalState,
+    /// The second person, as in events. Absent while the request is open.
     pub decided_by: Option<String>,
     /// The operation started by the approval.
     pub operation: Option<Uuid>,

@@ -14,5 +14,6 @@ pub struct AuditHead {
     pub last_seq: i64,
     /// Hash of the chain, 64 hex digits. Empty before the first seal.
     pub hash: String,
+    /// Time of the seal. Absent before the first seal.
     pub sealed_at: Option<Timestamp>,
 }

@@ -17,8 +17,10 @@ pub struct BreakGlass {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ArmedUntil {
     pub armed_at: Timestamp,
+    /// Time at which the arming ends automatically.
     pub until: Timestamp,
     /// `USER@HOST` of the shell session used for arming.
     pub by: String,
+    /// Reason given while arming, for the history.
     pub reason: String,
 }

@@ -31,6 +31,7 @@ pub struct Caution {
 pub struct Witness {
     pub agent: String,
     pub site: String,
+    /// Time of the agent's latest call. Absent until the first call.
     pub last_seen: Option<Timestamp>,
     /// Whether the agent has reported since the caution began.
     pub heard: bool,

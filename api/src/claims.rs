@@ -16,6 +16,7 @@ use crate::object::{Object, Page};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimSpec {
+    /// Name of the pool.
     pub pool: String,
     /// The node by name. Give exactly one of `node` and `selector`.
     #[serde(default)]
@@ -97,6 +98,7 @@ pub struct ReplaceClaim {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClaimChange {
     pub node: String,
+    /// Lifecycle state of the node, as in `status.state` of the node.
     pub node_state: String,
     /// The claim holding this node during the replacement.
     pub claim: String,
@@ -121,9 +123,11 @@ pub struct ClaimStatus {
     /// The bound node: the named node, or the node picked by the server. After a replacement, the
     /// current node.
     pub node: String,
+    /// Lifecycle state of the node, as in `status.state` of the node.
     pub node_state: String,
     /// The assignment epoch given to the node by this claim.
     pub epoch: i64,
+    /// End of the release. Absent for a claim still holding the node.
     pub released_at: Option<Timestamp>,
     /// End of the undo window of a release. Until then the disks are kept, and `undo` restores the
     /// node.
@@ -154,10 +158,13 @@ pub struct ClaimStatus {
     /// the node's `drift` shows the difference.
     #[serde(default)]
     pub effective_image: String,
+    /// The stack currently set in the pool.
     #[serde(default)]
     pub effective_stack: String,
+    /// The suite currently set in the pool.
     #[serde(default)]
     pub effective_suite: String,
+    /// The cluster currently set in the pool.
     #[serde(default)]
     pub effective_cluster: String,
 }

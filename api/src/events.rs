@@ -14,12 +14,19 @@ pub struct Event {
     pub at: Timestamp,
     /// The author of the change: `user:alice`, `token:ci`, `agent:a1`, `muster`.
     pub actor: String,
+    /// Kind of the event: `node.advanced`, `alert.firing`… Webhooks filter on this value.
     pub kind: String,
+    /// Id of the node concerned, if any.
     pub node: Option<Uuid>,
+    /// Id of another object concerned, such as a site or a pool.
     pub object: Option<Uuid>,
+    /// Id of the operation causing the event, if any.
     pub operation: Option<Uuid>,
+    /// Id of the HTTP request causing the event, as in the server's log.
     pub request_id: Option<String>,
+    /// One sentence for people.
     pub summary: String,
+    /// Further data for programs. The fields depend on `kind`.
     pub detail: serde_json::Value,
 }
 

@@ -31,6 +31,7 @@ pub struct NodeSpec {
     /// Serial number of the chassis, if known in advance.
     #[serde(default)]
     pub serial: Option<String>,
+    /// SMBIOS UUID of the machine, if known in advance.
     #[serde(default)]
     pub smbios_uuid: Option<Uuid>,
     pub power: NodePower,
@@ -131,6 +132,7 @@ fn uefi() -> Firmware {
 #[serde(deny_unknown_fields)]
 pub struct NodeMac {
     pub mac: Mac,
+    /// Name of the provisioning subnet for the address.
     #[serde(default)]
     pub subnet: Option<String>,
     /// An address within the subnet. If only `subnet` is given, the server picks the lowest free
@@ -145,6 +147,7 @@ pub struct NodeMac {
 pub struct NodeStatus {
     /// State of the lifecycle: `discovered`, `inspecting`, `available`…
     pub state: String,
+    /// Time at which the node entered the state.
     pub entered_at: Option<Timestamp>,
     /// Time after which a transitional state counts as stuck. Absent in steady states.
     pub deadline_at: Option<Timestamp>,
@@ -152,12 +155,14 @@ pub struct NodeStatus {
     pub purpose: Option<String>,
     /// The phase that failed. Set only for a failed node.
     pub failed_phase: Option<String>,
+    /// Reason for the state, in words. Absent for states without a reason.
     pub reason: Option<String>,
     /// Incremented by each claim and release.
     pub epoch: i64,
     pub why: Why,
     /// Name of the claim holding the node.
     pub claim: Option<String>,
+    /// Name of the pool of this claim.
     pub pool: Option<String>,
     /// The node's current operation.
     pub operation: Option<Uuid>,
@@ -168,6 +173,7 @@ pub struct NodeStatus {
     /// BMC.
     #[serde(default)]
     pub effective_bmc_port: Option<u16>,
+    /// Time of the latest facts about the node.
     pub facts_observed_at: Option<Timestamp>,
     pub last_gate_run: Option<LastGateRun>,
 }
@@ -176,10 +182,12 @@ pub struct NodeStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Why {
     pub sentence: String,
+    /// The awaited condition, in words. Absent while the node waits for no condition.
     pub waiting_for: Option<String>,
     pub since: Option<Timestamp>,
     /// The party that must act next: `muster`, or a person.
     pub owner: Option<String>,
+    /// The next action, in words. Absent if no action is planned.
     pub next_action: Option<String>,
     /// Number of attempts of the current step.
     pub attempts: i64,
@@ -188,8 +196,12 @@ pub struct Why {
 /// A fact about a node, in addition to the state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Condition {
+    /// Name: `in_cluster`, `live_image`, `overdue`, `agent_connected`, `protected`, `unsanitised`,
+    /// `powered_on`, `drifted`, `out_in_scheduler`.
     pub condition: String,
+    /// `true` or `false`. `drifted` and `out_in_scheduler` are listed only while true.
     pub value: String,
+    /// Time from which the value holds, if recorded.
     pub since: Option<Timestamp>,
 }
 
@@ -257,8 +269,8 @@ pub struct ConsoleLog {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeAction {
-    /// Reason, for the history. Required for actions that take a node out of service, switch the
-    /// power or reinstall the node.
+    /// Reason, for the history. Required for `quarantine`, `maintain`, `reject`, `retire`,
+    /// `replace-parts`, `power-off`, `power-cycle` and `reinstall`.
     #[serde(default)]
     pub reason: Option<String>,
     /// For maintenance: time at which the node resumes automatically. Absent: a person must resume
@@ -366,6 +378,7 @@ pub struct Component {
     pub id: Uuid,
     /// Name of the node containing the part.
     pub node: String,
+    /// `chassis`, `board`, `gpu`, `nic`, `disk` or `dimm`.
     pub kind: String,
     pub serial: String,
     /// PCI address, or locator of a DIMM.
@@ -373,6 +386,7 @@ pub struct Component {
     pub model: Option<String>,
     pub first_seen: Timestamp,
     pub last_seen: Timestamp,
+    /// Time at which the replacement was recorded. Absent for a present part.
     pub replaced_at: Option<Timestamp>,
     /// Serial number of the replacement.
     pub replaced_by: Option<String>,
@@ -381,14 +395,17 @@ pub struct Component {
     pub replaced_reason: Option<String>,
 }
 
-/// One stay of a node in a state or at a step, with the duration.
+/// An event or a step in a node's history. Steps have a duration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TimelineEntry {
+    /// Time of the event, or start of the step.
     pub at: Timestamp,
     /// `event` or `step`.
     pub entry: String,
+    /// Kind of the event, or kind of the step's job.
     pub kind: String,
     pub summary: String,
+    /// Author of the event, as in events. Absent for steps.
     pub actor: Option<String>,
     /// Duration in milliseconds. Set only for finished steps.
     pub duration_ms: Option<i64>,

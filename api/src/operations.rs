@@ -19,10 +19,13 @@ pub struct Operation {
     /// Whether `state` is final.
     pub done: bool,
     pub progress: OperationProgress,
+    /// The failure of a failed operation.
     pub error: Option<Failure>,
+    /// Steps started so far, in order.
     pub steps: Vec<Step>,
     /// Time after which the current step counts as stuck.
     pub deadline: Option<Timestamp>,
+    /// The person, token or component asking, as in events.
     pub actor: String,
     pub request_id: Option<String>,
     pub created_at: Timestamp,
@@ -61,6 +64,7 @@ pub struct BlockedBy {
     pub by: String,
     /// One sentence.
     pub detail: String,
+    /// Time from which the operation has been blocked, if recorded.
     pub since: Option<Timestamp>,
     /// Path with more details.
     pub link: Option<String>,
@@ -145,12 +149,16 @@ pub struct OperationProgress {
 pub struct Step {
     pub job: Uuid,
     pub step: String,
+    /// Kind of the job: `boot_live`, `write_image`, `gates`…
     pub kind: String,
     /// `queued`, `leased`, `succeeded`, `failed` or `cancelled`.
     pub state: String,
+    /// Number of leases of the job. A new attempt starts after a lost lease.
     pub attempt: i32,
+    /// Round of the job. A job queued again starts a new round, unaffected by earlier rounds.
     pub round: i32,
     pub progress: Option<Progress>,
+    /// The awaited and the observed condition, in one sentence.
     pub waiting_for: Option<String>,
     pub failure: Option<Failure>,
     pub created_at: Timestamp,

@@ -79,8 +79,8 @@ pub struct PlannedObject {
     /// stack rejected by the rules is not installed on those nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<NodesFinding>,
-    /// For a pool: number of claims that the pool would create automatically. `nodes` lists the
-    /// nodes available for the new claims.
+    /// For a pool: number of claims that the pool would create automatically. The nodes for the
+    /// new claims are included in `nodes` and `node_count`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub claims: u32,
 }

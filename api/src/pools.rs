@@ -11,9 +11,13 @@ use crate::kind::Kind;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSpec {
+    /// Name of the image installed on the nodes.
     pub image: String,
+    /// Name of the stack installed over the image.
     pub stack: String,
+    /// Name of the suite to pass before service.
     pub suite: String,
+    /// Name of the cluster admitting the nodes.
     pub cluster: String,
     /// Name of a hardware profile. If set, only nodes with this profile can be bound to the pool.
     #[serde(default)]

@@ -10,15 +10,18 @@ pub struct Problem {
     #[serde(rename = "type")]
     pub kind: String,
     pub title: String,
+    /// HTTP status code of the response.
     pub status: u16,
     /// Stable error code, for decisions in programs.
     pub code: String,
+    /// Explanation of this occurrence, for people.
     pub detail: String,
     /// Identifies the request in the server's log.
     #[serde(default)]
     pub request_id: Option<String>,
     /// Whether an unchanged retry of the request may succeed later.
     pub retryable: bool,
+    /// Every error found in the request. Empty for problems outside the request's content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<Fault>,
     /// The object already using the requested serial, address or name. Set only if the caller may

@@ -43,6 +43,7 @@ pub struct Cabling {
 #[serde(deny_unknown_fields)]
 pub struct FoundCable {
     pub node: String,
+    /// Name of the node's interface.
     pub nic: String,
     /// The planned switch and port of the cable.
     pub switch: String,

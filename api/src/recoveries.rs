@@ -40,6 +40,7 @@ pub struct Breaker {
     pub id: Uuid,
     /// Signature as in recoveries, or `alert:` and a name for an alert from monitoring.
     pub signature: String,
+    /// The finding that opened the breaker, in one sentence.
     pub because: String,
     /// `open`: automation does not act on this kind of failure. Or `closed`.
     pub state: String,

@@ -62,6 +62,8 @@ pub struct DriftItem {
     pub item: String,
     /// The observed value. Absent if the item is missing on the node.
     pub found: Option<String>,
+    /// The value required by the stack. Absent if the item must be missing.
     pub wanted: Option<String>,
+    /// Effect on the node of repairing this item.
     pub class: Class,
 }

@@ -21,9 +21,11 @@ pub struct SubnetSpec {
     /// The agent's address in the subnet, used as DHCP server id, TFTP server and HTTP boot server.
     #[schema(value_type = String, format = Ipv4)]
     pub agent_address: Ipv4Addr,
+    /// Default gateway given to nodes by DHCP.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = Ipv4)]
     pub gateway: Option<Ipv4Addr>,
+    /// DNS servers given to nodes.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub dns: Vec<Ipv4Addr>,

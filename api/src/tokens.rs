@@ -44,7 +44,9 @@ pub struct Token {
     pub scope: Scope,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
+    /// Time of the latest use. Absent for an unused token.
     pub last_used: Option<Timestamp>,
+    /// Time of the revocation. Absent for a token still in effect.
     pub revoked_at: Option<Timestamp>,
     /// Number of nodes that the token alone may release, wipe or reinstall per hour. Absent:
     /// unlimited.

@@ -37,12 +37,14 @@ pub struct Waiver {
     pub reason: String,
     pub requested_by: String,
     pub requested_at: Timestamp,
+    /// End of the waiver.
     pub until: Timestamp,
     pub state: WaiverState,
     /// The approval by a second person.
     pub approval: Option<Uuid>,
     /// Name of the person deciding the request.
     pub decided_by: Option<String>,
+    /// Name of the person ending the waiver early, as in events.
     pub ended_by: Option<String>,
     /// Always 1: a waiver can be ended but not changed. The ETag is `"1"`.
     #[serde(default)]

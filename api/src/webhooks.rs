@@ -48,6 +48,7 @@ pub struct WebhookStatus {
     pub delivered_seq: i64,
     /// Number of failed attempts for the next event.
     pub attempts: i32,
+    /// Time of the first failed attempt for the next event. Absent while deliveries succeed.
     pub failing_since: Option<Timestamp>,
     /// Time of the next attempt.
     pub next_attempt_at: Option<Timestamp>,
@@ -61,6 +62,7 @@ pub struct WebhookStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WebhookState {
+    /// Events are delivered.
     #[default]
     Active,
     /// The next event was not yet accepted. The server retries.
@@ -106,6 +108,7 @@ pub struct Delivery {
     pub status: Option<i32>,
     /// Reason for a missing or unaccepted response. Never contains text from the receiver.
     pub error: Option<String>,
+    /// Duration of the attempt, in milliseconds.
     pub duration_ms: Option<i32>,
 }
 
