@@ -187,7 +187,7 @@ impl ContainerRuntime {
     }
 }
 
-/// Values of the node usable in files, besides `label:NAME`.
+/// Values of the node usable in files, besides `label:NAME` and `rail:N`.
 pub const VALUES: [&str; 6] = [
     "hostname",
     "address",

@@ -32,7 +32,7 @@ pub struct Welcome {
     pub protocol: u32,
     pub agent: AgentId,
     pub site: String,
-    /// Raised whenever another process takes over; calls with an older one are refused with 409
+    /// Raised whenever another process takes over; calls with an older epoch are rejected with 409
     /// `stale_epoch`.
     pub epoch: i64,
     /// A job lease in seconds; renew well before.

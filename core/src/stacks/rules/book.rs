@@ -98,7 +98,7 @@ impl Unknown {
 pub struct When {
     /// Components that must all be present.
     pub has: Vec<String>,
-    /// Families of which the selector must name one.
+    /// GPU families. A GPU of the node, or the selector for unknown GPUs, must have one of them.
     pub gpu: Vec<String>,
     pub nvswitch: Option<bool>,
     pub nvlink5: Option<bool>,
