@@ -150,16 +150,17 @@ pub fn within(role: Role, other: Role) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scope {
-    /// Name of a site: the site itself, and objects in the site.
+    /// Name of a site. Covers the site, the site's nodes with claims, operations and approvals, and
+    /// pools with a cluster in the site.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// Name of a rack: the rack itself, and nodes in the rack.
+    /// Name of a rack. Covers the rack, and the rack's nodes with claims, operations and approvals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
-    /// The pool itself, its claims, and the nodes claimed by the pool.
+    /// Name of a pool. Covers the pool, the pool's claims, and the claimed nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// Labels required on the object, with these values.
+    /// Labels required on the object, with exactly the given values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }
@@ -170,7 +171,7 @@ impl Scope {
         *self == Self::default()
     }
 
-    /// Returns whether every object in this scope is also in `other`.
+    /// Returns whether every object in the scope is also in `other`.
     pub fn within(&self, other: &Self) -> bool {
         let fits =
             |mine: &Option<String>, theirs: &Option<String>| theirs.is_none() || mine == theirs;
