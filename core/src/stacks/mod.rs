@@ -7,17 +7,18 @@ use serde::{Deserialize, Serialize};
 use crate::facts::Facts;
 use crate::firmware::{Wanted, WantedFirmware};
 use crate::values::Digest;
-use crate::wire::node::Marker;
 
 mod check; // What a plan may hold, before it reaches files and argv
 pub mod diff; // What one stack has and another has not
 pub mod language; // Whom it is for, firmware, container runtime
+mod marker; // The marker of an installed disk
 mod mounts; // File systems that a stack mounts
 mod parts; // What is added to more than one stack
 pub mod rules; // What goes with what, as data
 
 pub use check::MANAGED;
 use language::{BiosItem, ContainerRuntime, Expectations, FirmwareItem, KnownBad, Selector};
+pub use marker::Marker;
 pub use parts::StackPart;
 
 /// A stack as its author writes it; immutable once published under `name` and `version`.

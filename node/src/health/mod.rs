@@ -4,6 +4,8 @@
 //! It takes a node out for what was measured, and for nothing else: a tool that crashed, a verdict that did not come in time, a node that was never
 //! given a suite let jobs go on, and say so. Admission and sweeps are where nothing passes unmeasured.
 
+mod slurm; // What the node says to its scheduler
+
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -13,11 +15,11 @@ use muster_core::values::Digest;
 use muster_core::wire::node::{Failure, GatePlan};
 use serde::{Deserialize, Serialize};
 
-use crate::converge::machine::Machine;
 use crate::failure::fatal;
 use crate::gates::{self, Kept, Shared};
 use crate::job::JobContext;
-use crate::{files, inventory, paths, slurm};
+use crate::machine::Machine;
+use crate::{files, inventory, paths};
 
 const USAGE: &str = "\
 muster-node health [--max-age S] [--within S] [--drain] [--strict]
@@ -407,8 +409,8 @@ mod tests {
     #[test]
     fn a_tool_hangs_that_had_a_fair_time_and_does_not_die_of_its_end() {
         let suite: muster_core::gates::Suite =
-            toml::from_str(include_str!("../../suites/smoke.toml")).expect("a shipped suite");
-        let profile = toml::from_str(include_str!("../../suites/profiles/virtual-node.toml"))
+            toml::from_str(include_str!("../../../suites/smoke.toml")).expect("a shipped suite");
+        let profile = toml::from_str(include_str!("../../../suites/profiles/virtual-node.toml"))
             .expect("a profile");
         let plan = GatePlan {
             suite,
