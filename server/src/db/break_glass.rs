@@ -3,7 +3,7 @@
 use jiff_sqlx::ToSqlx as _;
 use sqlx::PgConnection;
 
-use crate::auth::break_glass::Armed;
+use crate::access::Armed;
 use crate::error::Error;
 
 /// The latest time it was armed for, over or not, with the seal that was made of it.

@@ -6,7 +6,7 @@ use muster_core::ids::ObjectId;
 use sqlx::PgConnection;
 
 use crate::error::Error;
-use crate::keys::Sealed;
+use crate::sealed::Sealed;
 
 /// Writes a key unless another replica was first.
 ///

@@ -1,15 +1,16 @@
 //! The keys of the server: the master key outside the database, the envelope it puts around every secret, and the keys that sign
 //! (permits, SSH user certificates, agents' certificates, tokens). A missing or wrong master key fails closed.
 
+pub mod authority; // Certificates of agents
 mod tokens; // What is stored of tokens
 
-pub use self::tokens::{Fit, Forget, TokenKeys, TokenMac, rotate};
+pub use self::tokens::{Fit, Forget, TokenKeys, rotate};
 
 use std::path::Path;
 
-use aes_gcm_siv::aead::{Aead, Payload};
-use aes_gcm_siv::{Aes256GcmSiv, Key, KeyInit, Nonce};
-use anyhow::{Context, anyhow, ensure};
+use aes_gcm_siv::aead::{Aead as _, Payload};
+use aes_gcm_siv::{Aes256GcmSiv, Key, KeyInit as _, Nonce};
+use anyhow::{Context as _, anyhow, ensure};
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,19 +22,11 @@ use russh::keys::ssh_key::certificate::{Builder, CertType};
 use russh::keys::ssh_key::{Algorithm, LineEnding, PrivateKey};
 use sqlx::PgPool;
 
-use crate::auth::authority::Authority;
+use self::authority::Authority;
 use crate::db;
+use crate::sealed::Sealed;
 
 const NONCE_BYTES: usize = 12;
-
-/// A secret as it lies in the database.
-#[derive(Clone, Debug)]
-pub struct Sealed {
-    /// Names the master key, so that a rotation knows what is left to do.
-    pub key_id: String,
-    pub wrapped_key: Vec<u8>,
-    pub ciphertext: Vec<u8>,
-}
 
 /// The key outside the database: 32 bytes in a file of mode 0600.
 pub struct MasterKey {

@@ -11,29 +11,12 @@ use sqlx::PgConnection;
 
 use super::{MasterKey, place, seed};
 use crate::db;
+use crate::sealed::TokenMac;
 
 /// Makes what is stored of new tokens.
 const CURRENT: &str = "token_mac";
 /// Made it before the last rotation: what it made counts until the token is next used.
 const BEFORE: &str = "token_mac_before";
-
-/// What is stored of a token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenMac {
-    /// Of the key that made it; none where it is a plain SHA-256, which counts until the token is next used.
-    pub key_id: Option<String>,
-    pub mac: [u8; 32],
-}
-
-impl TokenMac {
-    /// Without the key: for who makes a token beside the database and has none.
-    pub fn plain(token: &str) -> Self {
-        Self {
-            key_id: None,
-            mac: Digest::of(token.as_bytes()).0,
-        }
-    }
-}
 
 /// How a stored one stands to a token.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use muster_api::access::Scope;
 use sqlx::types::Json;
 use sqlx::{Postgres, QueryBuilder};
 
-use crate::auth::access::Sight;
+use crate::access::Sight;
 
 /// Where a list's rows lie.
 #[derive(Clone, Copy, Debug)]
