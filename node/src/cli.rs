@@ -3,19 +3,14 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use muster_core::values::Digest;
-use muster_core::wire::PROTOCOL;
-use muster_core::wire::node::{Failure, FailureCode, Version};
+use muster_core::wire::node::{Failure, FailureCode};
 use serde::Serialize;
-use sha2::{Digest as _, Sha256};
 
 use crate::failure::{fatal, io};
 use crate::job::{self, JobContext, parse_job};
+use crate::terminal::{report, usage, version};
 use crate::{gates, health, inventory, live, record};
 
-const USAGE: &str = "usage: muster-node version | live | inventory | run JOB ATTEMPT | attach JOB OFFSET | answer JOB | cancel JOB | \
-                     gate --help | gate parse PARSER FILE [--json] | pair --help | health --help | \
-                     record DIR [--timeout SECONDS] [-- COMMAND ARGUMENT…]";
 /// An inventory reads files; only a hung GPU driver can slow it.
 const INVENTORY_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -67,37 +62,9 @@ fn verb(words: &[&str]) -> Result<(), Failure> {
     }
 }
 
-/// Prints a failure as one JSON line on stderr and gives its exit code.
-pub fn report(failure: &Failure) -> ExitCode {
-    eprintln!(
-        "{}",
-        serde_json::to_string(failure).unwrap_or_else(|_| failure.message.clone())
-    );
-    ExitCode::from(if failure.code == FailureCode::Usage {
-        2
-    } else {
-        1
-    })
-}
-
-fn version() -> Result<Version, Failure> {
-    let mut file = std::fs::File::open("/proc/self/exe").map_err(io("my own executable"))?;
-    let mut hash = Sha256::new();
-    std::io::copy(&mut file, &mut hash).map_err(io("my own executable"))?;
-    Ok(Version {
-        protocol: PROTOCOL,
-        version: env!("CARGO_PKG_VERSION").into(),
-        digest: Digest(hash.finalize().into()),
-    })
-}
-
 fn print(document: &impl Serialize) -> Result<(), Failure> {
     use std::io::Write as _;
     let text = serde_json::to_string(document)
         .map_err(|error| fatal(FailureCode::Malformed, error.to_string()))?;
     writeln!(std::io::stdout(), "{text}").map_err(io("stdout"))
-}
-
-fn usage() -> Failure {
-    fatal(FailureCode::Usage, USAGE)
 }

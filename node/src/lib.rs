@@ -12,8 +12,9 @@ pub mod health; // Is this node fit for the next job?
 pub mod inventory; // Facts from /sys, /proc and the firmware's tables
 pub mod job; // Detached jobs: spool, lock, fence, attach
 pub mod live; // What the live image does at its start: clock, host key, sshd, report
+pub(crate) mod machine; // The system that is read and changed: the running one, or a tree
 pub mod paths; // Where things are on a node, under one movable root
 pub mod permit; // The challenge before a disk is touched, and the check of its answer
 pub mod record; // Outputs of this machine's tools, scrubbed, for parsers to be written from
-pub mod slurm; // What the node says to its scheduler
+pub(crate) mod terminal; // Usage, version, and failures on stderr
 pub mod tool; // Other programs, with deadline, output cap and process group

@@ -21,7 +21,7 @@ pub struct App {
     /// The way to receivers of webhooks.
     pub outbound: Arc<crate::outbound::Outbound>,
     /// Who vouches for people, where a provider is named.
-    pub oidc: Option<Arc<crate::auth::oidc::Provider>>,
+    pub oidc: Option<Arc<crate::oidc::Provider>>,
     /// Wakes the engine of this replica; the poll is the truth.
     pub wake_engine: Arc<Notify>,
     /// Wakes agents that wait for jobs.
@@ -30,4 +30,11 @@ pub struct App {
     pub wake_sites: Arc<Notify>,
     /// Wakes pages and streams that follow events.
     pub wake_readers: Arc<tokio::sync::watch::Sender<i64>>,
+}
+
+/// Wakes whoever may care about what was just committed. The polls are the truth; this only makes them early.
+pub fn wake(app: &App) {
+    app.wake_engine.notify_one();
+    app.wake_sites.notify_waiters();
+    app.wake_readers.send_modify(|turn| *turn += 1);
 }

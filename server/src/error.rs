@@ -1,15 +1,11 @@
 //! One error below HTTP: what a caller may see is apart from what a maintainer needs. Rendered as RFC 9457 problem+json in one place.
 
-use axum::response::{IntoResponse, Response};
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::StatusCode;
 use muster_api::problem::Existing;
 use muster_core::ids::OperationId;
 use serde::Serialize;
-use serde_json::{Value, json};
 use sqlx::error::DatabaseError;
 use sqlx::postgres::PgDatabaseError;
-
-use crate::http::request_id;
 
 /// Everything a handler, task or database function can end with. `public` texts reach the caller; sources are logged.
 #[derive(Debug, thiserror::Error)]
@@ -189,7 +185,7 @@ impl Error {
         }
     }
 
-    fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Invalid(_) => StatusCode::BAD_REQUEST,
             Self::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,
@@ -326,7 +322,7 @@ fn away(code: &str) -> bool {
 }
 
 /// Whether Postgres found no room for what it was to write.
-fn is_full(error: &sqlx::Error) -> bool {
+pub(crate) fn is_full(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
         .and_then(|database| database.code())
@@ -387,74 +383,6 @@ fn constraint(name: Option<&str>) -> Option<(&'static str, &'static str)> {
         ),
         _ => return None,
     })
-}
-
-impl IntoResponse for Error {
-    fn into_response(self) -> Response {
-        let status = self.status();
-        if status.is_server_error() {
-            tracing::error!(error = ?self, "request failed");
-        }
-        let (code, detail, faults) = self.public();
-        let title = status.canonical_reason().unwrap_or("Error");
-        let mut body = json!({
-            "type": "about:blank", "title": title, "status": status.as_u16(), "code": code, "detail": detail,
-            "retryable": self.retryable(), "request_id": request_id::current(),
-        });
-        if !faults.is_empty() {
-            body["errors"] = serde_json::to_value(faults).unwrap_or(Value::Null);
-        }
-        if let Self::Taken(taken) = &self
-            && let Some(existing) = &taken.existing
-        {
-            body["existing"] = serde_json::to_value(existing).unwrap_or(Value::Null);
-        }
-        let mut response = (status, body.to_string()).into_response();
-        response.headers_mut().insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
-        for (name, text) in self.headers() {
-            if let Ok(value) = HeaderValue::from_str(&text) {
-                response.headers_mut().insert(name, value);
-            }
-        }
-        response
-    }
-}
-
-impl Error {
-    /// What a caller needs beside the body to do better.
-    fn headers(&self) -> Vec<(HeaderName, String)> {
-        match self {
-            Self::Exists(now) | Self::Stale(now) if *now > 0 => {
-                vec![(header::ETAG, format!("\"{now}\""))]
-            }
-            Self::Busy { operation, .. } => vec![
-                (header::RETRY_AFTER, "5".into()),
-                (
-                    header::LINK,
-                    format!("</v1/operations/{operation}>; rel=\"blocked-by\""),
-                ),
-            ],
-            Self::SecondPerson { id, .. } => {
-                vec![(
-                    header::LINK,
-                    format!("</v1/approvals/{id}>; rel=\"blocked-by\""),
-                )]
-            }
-            Self::TooMany { wait_s } => vec![(
-                header::RETRY_AFTER,
-                format!("{:.0}", wait_s.ceil().max(1.0)),
-            )],
-            Self::Unavailable(error) if is_full(error) => vec![(header::RETRY_AFTER, "30".into())],
-            Self::Unavailable(_) => vec![(header::RETRY_AFTER, "2".into())],
-            Self::Contended(_) => vec![(header::RETRY_AFTER, "1".into())],
-            Self::Caution(_) => vec![(header::RETRY_AFTER, "30".into())],
-            Self::Unauthenticated => vec![(header::WWW_AUTHENTICATE, "Bearer".into())],
-            _ => Vec::new(),
-        }
-    }
 }
 
 #[cfg(test)]

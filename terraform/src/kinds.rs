@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use crate::contract::{self, Member, Type};
-use crate::remote::state_of;
+use crate::value::state_of;
 
 /// A kind of the API, as a resource and as two data sources.
 #[derive(Clone, Copy, Debug)]

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::kinds::{Fixed, Kind};
+use crate::value::state_of;
 
 /// The largest page the server gives.
 const PAGE: &str = "1000";
@@ -33,14 +34,6 @@ pub(crate) enum Waited {
     Reached(Json),
     /// Not yet, or never by itself: the object as it is, and why.
     NotReached(Json, String),
-}
-
-/// An object's state at a pointer.
-pub(crate) fn state_of<'a>(object: &'a Json, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
-        .and_then(Json::as_str)
-        .unwrap_or_default()
 }
 
 impl Remote {

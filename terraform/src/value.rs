@@ -240,6 +240,14 @@ pub(crate) fn same(of: &Type, one: &Value, other: &Value) -> bool {
         && to_json(of, one) == to_json(of, other)
 }
 
+/// An object's state at a pointer.
+pub(crate) fn state_of<'a>(object: &'a Json, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Json::as_str)
+        .unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use muster_core::clock::Clock;
 use muster_core::values::Secret;
-use muster_server::auth::break_glass::{self, Armed};
-use muster_server::auth::oidc::{Provider, Settings};
+use muster_server::access::Armed;
+use muster_server::auth::break_glass;
 use muster_server::auth::passwords;
 use muster_server::db;
 use muster_server::keys::MasterKey;
+use muster_server::oidc::{Provider, Settings};
 use reqwest::Method;
 use serde_json::json;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use muster_api::tokens::Role;
 use muster_core::clock::Clock;
 use muster_core::values::Secret;
-use muster_server::auth::oidc::{Provider as Relying, Settings};
+use muster_server::oidc::{Provider as Relying, Settings};
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 

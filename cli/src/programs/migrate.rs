@@ -1,6 +1,5 @@
 //! Brings the schema up to this version. Safe to run twice and concurrently: sqlx holds an advisory lock.
 
-use anyhow::Context;
 use muster_server::db::primary::Servers;
 use sqlx::PgPool;
 

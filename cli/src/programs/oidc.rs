@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use muster_api::tokens::Role;
 use muster_core::values::Secret;
-use muster_server::auth::oidc::{Provider, Settings};
+use muster_server::oidc::{Provider, Settings};
 
 /// Sign-in by an OpenID provider; without an issuer there is none.
 #[derive(Clone, Debug, clap::Args)]

@@ -179,7 +179,7 @@ pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> 
     tasks.spawn(listener::serve(
         public,
         Door::Plain,
-        muster_server::http::router(app.clone()),
+        muster_server::router::router(app.clone()),
         shares.public,
         cancel.clone(),
     ));

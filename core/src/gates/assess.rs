@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::catalogue::{Metric, Parser, TEXT};
-use super::gate::{Criterion, Gate, Limit, Mode, Op, Value};
+use super::gate::{Criterion, Gate, Limit, Op, Value};
+use super::mode::Mode;
 use super::resolve::{
     Reference, Unresolved, expected_entities, or_more, resolve_count, resolve_limit,
 };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::mode::Mode;
 use crate::profiles::HardwareProfile;
 
 /// An ordered set of gates, in stages.
@@ -199,30 +200,6 @@ impl Gate {
             None if self.shadow => Mode::Shadow,
             None if self.required => Mode::Required,
             None => Mode::Optional,
-        }
-    }
-}
-
-/// What a gate's verdict counts for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// Anything but `pass` blocks.
-    Required,
-    /// `skipped` does not block.
-    Optional,
-    /// Nothing blocks.
-    Shadow,
-}
-
-impl Mode {
-    /// As written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Required => "required",
-            Self::Optional => "optional",
-            Self::Shadow => "shadow",
         }
     }
 }

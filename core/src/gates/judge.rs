@@ -3,7 +3,8 @@
 
 use jiff::Timestamp;
 
-use super::gate::{Mode, Suite};
+use super::gate::Suite;
+use super::mode::Mode;
 use super::result::{GateResult, Verdict};
 use crate::profiles::HardwareProfile;
 

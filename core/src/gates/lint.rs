@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use super::catalogue::{Parser, TEXT};
 use super::checks::CHECKS;
-use super::gate::{Criterion, Each, Gate, Limit, Mode, Need, Op, SideEffect, Suite};
+use super::gate::{Criterion, Each, Gate, Limit, Need, Op, SideEffect, Suite};
 use super::lint_during::lint_during;
 use super::lint_pair::lint_pair;
+use super::mode::Mode;
 use super::resolve::{COUNTS, or_more, profile_number, whole};
 use super::words::{VARIABLES, starts_shell, variables_of};
 use crate::profiles::HardwareProfile;

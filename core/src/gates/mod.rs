@@ -10,6 +10,7 @@ mod lint; // Refuses suites that could pass without measuring
 mod lint_during; // What looks on while others load the machine
 mod lint_pair; // Refuses pair gates whose ends could miss each other
 mod lint_profile; // Refuses thresholds that nobody can stand by
+mod mode; // Required, optional or shadow
 mod resolve; // References in limits and counts, resolved on a node
 mod result; // What became of a gate
 mod shipped; // The suites and profiles that come with Muster
@@ -22,12 +23,13 @@ pub use catalogue::{Metric, Parser, TEXT};
 pub use checks::{CHECKS, Check};
 pub use fingerprint::fingerprint;
 pub use gate::{
-    Criterion, During, Each, Gate, Limit, Mode, Need, OnTimeout, Op, Peer, SideEffect, Stage,
-    Suite, Value,
+    Criterion, During, Each, Gate, Limit, Need, OnTimeout, Op, Peer, SideEffect, Stage, Suite,
+    Value,
 };
 pub use judge::{Judged, SuiteVerdict, blocks, judge};
 pub use lint::{RETRIES_MAX, lint, lint_with};
 pub use lint_profile::lint_profile;
+pub use mode::Mode;
 pub use resolve::Reference;
 pub use result::{Evidence, GateResult, Measured, Verdict, Waived};
 pub use shipped::{PROFILES, SUITES, Shipped};

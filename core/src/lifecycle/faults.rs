@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 
 use super::decision::{Decision, Effect, Ladder, Move, on_the_spot};
-use super::pairing;
+use super::hold;
 use super::snapshot::{Room, SchedulerOut, Snapshot, StepStatus};
 use super::state::{Purpose, State};
 use super::steps::Step;
@@ -101,12 +101,10 @@ fn hold(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
             Some(Decision::Cancel(Step::Hold))
         }
         (Some(StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost), _) => {
-            Some(pairing::begin(node, now, Step::Hold, now))
+            Some(hold::begin(node, now, Step::Hold, now))
         }
         (Some(StepStatus::Succeeded), _) => None,
-        (Some(StepStatus::Failed { .. } | StepStatus::Cancelled), _) => {
-            pairing::given_back(node, now)
-        }
+        (Some(StepStatus::Failed { .. } | StepStatus::Cancelled), _) => hold::given_back(node, now),
     }
 }
 

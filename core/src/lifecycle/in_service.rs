@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::asked;
 use super::decision::{Decision, Move, on_the_spot};
 use super::faults;
+use super::hold;
 use super::pairing;
 use super::snapshot::Snapshot;
 use super::state::{Purpose, State, Wish};
@@ -15,7 +16,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     match chosen(node, now) {
         // A sweep is over, or was overtaken: its scheduler is to use it again first.
         over @ (Decision::Granted(_) | Decision::Refused(_)) if node.held_back => {
-            pairing::given_back(node, now).unwrap_or(over)
+            hold::given_back(node, now).unwrap_or(over)
         }
         other @ (Decision::Wait(_)
         | Decision::Advance(_)

@@ -13,14 +13,16 @@ mod discovered; // An unknown or declared machine, not accepted yet
 mod draining; // Out of the scheduler, jobs first
 mod failed; // A phase ran out of retries
 mod faults; // A node that fails: a ladder, or quarantine
+mod hold; // Held back from the scheduler's jobs, and returned
 mod imaging; // The image goes onto the disk
 mod in_service; // Admitted
 mod inspecting; // What is this machine, and does it fit its profile?
 mod installing; // The stack goes onto the image
 mod maintenance; // In a person's hands until a time
-pub mod pairing; // Measured against others of its pool
+mod pairing; // Measured against others of its pool
 mod quarantined; // Not to be used until a person decides
 mod repairing; // A ladder's rung
+pub mod requests; // What blocks a requested action
 mod retired; // Out of the fleet, remembered
 pub mod snapshot; // What a decision is made from
 pub mod state; // States, wishes, purposes

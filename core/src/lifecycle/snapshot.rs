@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 
-use super::pairing::Pairing;
 use super::state::{Purpose, State, Wish};
 use super::steps::Step;
 use crate::claims::ClaimState;
@@ -10,7 +9,7 @@ use crate::clusters::{LOST_SIGHT, OUR_REASON};
 use crate::facts::Facts;
 use crate::gates::{GateResult, Suite};
 use crate::profiles::HardwareProfile;
-use crate::recovery::{Hold, Recovery, RecoveryPolicy};
+use crate::recovery::{Cause, Hold, Recovery, RecoveryPolicy};
 use crate::stacks::ConvergeReport;
 use crate::wire::node::Failure;
 
@@ -82,6 +81,23 @@ pub struct Snapshot {
     pub held_back: bool,
     /// Whether its scheduler may be asked so now. Looked for only when it decides.
     pub room: Room,
+}
+
+/// What a run of pairs wants of one of its nodes now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pairing {
+    /// No job is to start on it from now on.
+    Hold,
+    /// It is to measure with another node, and asks.
+    Measure,
+    /// Nothing, until this is over.
+    Waits(String),
+    /// It failed with known-good partners: it is its fault.
+    Faulty(Cause),
+    /// It serves again; not tried before this time.
+    GiveBack(Timestamp),
+    /// It does so.
+    Back,
 }
 
 /// What its pool can spare for a sweep that nobody's job may run beside.

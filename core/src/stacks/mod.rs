@@ -7,17 +7,18 @@ use serde::{Deserialize, Serialize};
 use crate::facts::Facts;
 use crate::firmware::{Wanted, WantedFirmware};
 use crate::values::Digest;
-use crate::wire::node::Marker;
 
 mod check; // Allowed content of a plan, checked before writing files or argv
 pub mod diff; // Differences between two stacks
 pub mod language; // Selector, firmware, container runtime
+mod marker; // The marker of an installed disk
 mod mounts; // File systems mounted by a stack
 mod parts; // Fragments shared by several stacks
 pub mod rules; // Compatibility rules, as data
 
 pub use check::MANAGED;
 use language::{BiosItem, ContainerRuntime, Expectations, FirmwareItem, KnownBad, Selector};
+pub use marker::Marker;
 pub use parts::StackPart;
 
 /// A stack as written by the author. Immutable once published under `name` and `version`.

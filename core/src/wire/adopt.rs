@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use serde::{Deserialize, Serialize};
 
 use super::login::UserKey;
-use super::node::Marker;
+use crate::stacks::Marker;
 use crate::values::Secret;
 
 /// The first login to a running machine, and the data written there.

@@ -13,6 +13,7 @@ use crate::gates::{GateResult, Suite};
 use crate::ids::{ClaimId, JobId, NodeId, OperationId, PermitId};
 use crate::network::NetworkFile;
 use crate::profiles::HardwareProfile;
+pub use crate::stacks::Marker;
 use crate::stacks::{ConvergePlan, ConvergeReport};
 use crate::values::{Digest, Mac};
 
@@ -49,18 +50,6 @@ pub struct LiveReport {
 #[serde(deny_unknown_fields)]
 pub struct TimeReply {
     pub unix_ms: i64,
-}
-
-/// `/etc/muster/marker.json` on an installed disk: the claim using the disk, and the epoch.
-/// muster-node rejects a wipe or an image write for another claim or for a lower epoch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Marker {
-    pub protocol: u32,
-    pub node: NodeId,
-    pub claim: ClaimId,
-    pub epoch: i64,
-    pub image: Digest,
 }
 
 /// The plan of one job, on the stdin of `muster-node run JOB ATTEMPT`.

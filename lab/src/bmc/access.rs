@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, StatusCode, header};
 
+use super::Service;
 use super::memory::Account;
 use super::reply::{Reply, error};
 
@@ -201,6 +202,23 @@ pub(crate) fn require(attempt: Attempt) -> Result<String, Reply> {
         "Log in with valid credentials.",
     );
     Err(reply.with("www-authenticate", "Basic realm=\"muster-lab\""))
+}
+
+/// Notes a failed login in the event log.
+pub(crate) fn log_failure(service: &Service, attempt: &Attempt) {
+    match attempt {
+        Attempt::Refused(user) => service.log(
+            "Warning",
+            "LoginFailed",
+            format!("Login failed for {user:?}."),
+        ),
+        Attempt::Locked(user) => service.log(
+            "Warning",
+            "AccountLocked",
+            format!("Login refused: {user:?} is locked."),
+        ),
+        Attempt::Accepted(_) | Attempt::Anonymous => {}
+    }
 }
 
 #[cfg(test)]

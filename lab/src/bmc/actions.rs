@@ -7,10 +7,10 @@ use http::{Method, StatusCode};
 use muster_core::values::Secret;
 use serde_json::{Value, json};
 
-use super::access::require;
+use super::access::{log_failure, require};
+use super::interface::boot_mode;
 use super::reply::{self, Reply, error};
-use super::serve::log_failure;
-use super::systems::{BOOT_TARGETS, RESET_TYPES, boot_mode};
+use super::systems::{BOOT_TARGETS, RESET_TYPES};
 use super::{Service, services, update};
 use crate::error::LabError;
 use crate::machine::firmware::{BootOverride, OverrideEnabled, OverrideTarget};

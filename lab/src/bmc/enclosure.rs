@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::tree::collection;
+use super::reply::collection;
 use super::{Event, Service, update};
 use crate::machine::PowerState;
 

@@ -6,6 +6,7 @@ mod actions; // What can be changed
 mod certificate; // Its TLS identity
 mod enclosure; // Chassis, sensors and manager
 pub mod faults; // Misbehaviour on request
+mod interface; // The firmware interface, in Redfish\'s words
 mod memory; // Accounts and event log
 mod reply; // Answers and errors
 mod serve; // Connections, limits, faults

@@ -164,3 +164,18 @@ pub(crate) fn internal(message: &str) -> Reply {
         "Try again; reset the service if it stays.",
     )
 }
+
+/// A collection with members at `path/NAME`.
+pub(crate) fn collection(path: &str, kind: &str, members: &[String]) -> Value {
+    let links: Vec<Value> = members
+        .iter()
+        .map(|member| json!({"@odata.id": format!("{path}/{member}")}))
+        .collect();
+    json!({
+        "@odata.id": path,
+        "@odata.type": format!("#{kind}Collection.{kind}Collection"),
+        "Name": format!("{kind} Collection"),
+        "Members@odata.count": links.len(),
+        "Members": links,
+    })
+}

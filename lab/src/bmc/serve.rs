@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::access::{Attempt, require};
+use super::access::{log_failure, require};
 use super::faults::{FaultKind, Garbage};
 use super::reply::{Reply, error};
 use super::{Service, tree};
@@ -148,23 +148,6 @@ async fn authorised(
     match require(attempt) {
         Ok(user) => tree::dispatch(service, Some(user), request, body, all_wrong).await,
         Err(refusal) => refusal,
-    }
-}
-
-/// Notes a failed login in the event log.
-pub(crate) fn log_failure(service: &Service, attempt: &Attempt) {
-    match attempt {
-        Attempt::Refused(user) => service.log(
-            "Warning",
-            "LoginFailed",
-            format!("Login failed for {user:?}."),
-        ),
-        Attempt::Locked(user) => service.log(
-            "Warning",
-            "AccountLocked",
-            format!("Login refused: {user:?} is locked."),
-        ),
-        Attempt::Accepted(_) | Attempt::Anonymous => {}
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::enclosure::uuid;
 use super::memory::Account;
-use super::tree::collection;
+use super::reply::collection;
 use super::{Service, update};
 
 const ACCOUNTS: &str = "/redfish/v1/AccountService/Accounts";

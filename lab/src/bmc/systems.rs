@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::tree::collection;
+use super::interface::boot_mode;
+use super::reply::collection;
 use super::{Service, enclosure, update};
 use crate::machine::PowerState;
-use crate::plan::{DiskKind, FirmwareKind};
+use crate::plan::DiskKind;
 
 const SYSTEM: &str = "/redfish/v1/Systems/1";
 /// What the reset action takes.
@@ -20,14 +21,6 @@ pub(crate) const RESET_TYPES: [&str; 7] = [
 ];
 /// What the boot override takes.
 pub(crate) const BOOT_TARGETS: [&str; 3] = ["None", "Pxe", "Hdd"];
-
-/// Redfish's word for the machine's firmware interface.
-pub(crate) fn boot_mode(service: &Service) -> &'static str {
-    match service.machine.plan.firmware {
-        FirmwareKind::Bios => "Legacy",
-        FirmwareKind::Uefi => "UEFI",
-    }
-}
 
 /// The resource under `/redfish/v1/Systems`.
 pub(crate) fn resource(service: &Service, segments: &[&str], query: &str) -> Option<Value> {
@@ -108,14 +101,6 @@ fn system(service: &Service) -> Value {
             "ResetType@Redfish.AllowableValues": RESET_TYPES,
         }},
     })
-}
-
-/// What the firmware calls itself when it is new; the versions are Debian 12's.
-pub(crate) fn factory_bios(service: &Service) -> &'static str {
-    match service.machine.plan.firmware {
-        FirmwareKind::Bios => "SeaBIOS 1.16.2",
-        FirmwareKind::Uefi => "OVMF 2022.11",
-    }
 }
 
 fn network_card(service: &Service) -> Value {

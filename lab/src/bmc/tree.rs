@@ -122,18 +122,3 @@ fn resource(service: &Service, segments: &[&str], query: &str) -> Option<Value> 
         _ => None,
     }
 }
-
-/// A collection with members at `path/NAME`.
-pub(crate) fn collection(path: &str, kind: &str, members: &[String]) -> Value {
-    let links: Vec<Value> = members
-        .iter()
-        .map(|member| json!({"@odata.id": format!("{path}/{member}")}))
-        .collect();
-    json!({
-        "@odata.id": path,
-        "@odata.type": format!("#{kind}Collection.{kind}Collection"),
-        "Name": format!("{kind} Collection"),
-        "Members@odata.count": links.len(),
-        "Members": links,
-    })
-}

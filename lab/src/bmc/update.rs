@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use super::Service;
 use super::faults::FaultKind;
+use super::interface::{boot_mode, factory_bios};
+use super::reply::collection;
 use super::reply::{self, Reply, error};
-use super::systems::{boot_mode, factory_bios};
-use super::tree::collection;
 
 const UPDATES: &str = "/redfish/v1/UpdateService";
 const INVENTORY: &str = "/redfish/v1/UpdateService/FirmwareInventory";

@@ -1,26 +1,22 @@
 //! The fleet, as a client declares it: blobs, then objects in the order of their references.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::Context as _;
 use muster_api::client::{Client, Precondition};
 use muster_core::values::Digest;
 use serde_json::{Value, json};
 
-use super::DemoOptions;
+use super::addresses::address;
 use super::artifacts::{Artifacts, digest, toml_as_json};
-use super::{cabling, firmware, network};
+use super::{DemoOptions, cabling, firmware, network};
 use crate::nfs::Nfs;
 use crate::plan::{BmcPlan, GATEWAY, MachinePlan, RackPlan, STRANGER, console_address};
 use crate::slurm::Slurm;
 
 /// Where the profile's power and the rack's budget meet: two of the three machines may be on at a time.
 const RACK_BUDGET_W: u32 = 450;
-
-/// The last number of the first machine's address.
-const FIRST_ADDRESS: usize = 11;
 
 /// Declares the site, so that its agent can be enrolled.
 pub(super) async fn site(client: &Client, options: &DemoOptions) -> anyhow::Result<()> {
@@ -168,12 +164,6 @@ pub(super) async fn adopting_credential(
         json!({ "purpose": "adopt", "secret": secret }),
     )
     .await
-}
-
-/// The address of the machine at this place in the plan.
-pub(super) fn address(index: usize) -> Ipv4Addr {
-    let last = u8::try_from(FIRST_ADDRESS + index).expect("a rack holds few machines");
-    Ipv4Addr::new(10, 77, 0, last)
 }
 
 fn blob_path(dir: &Path, digest: Digest) -> std::path::PathBuf {

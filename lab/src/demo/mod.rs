@@ -1,6 +1,7 @@
 //! The main job, on real parts: a rack of virtual machines is declared, inspected, imaged, converged, gated, admitted to a real Slurm,
 //! and one node is released again. The lab is a client like any other; what it checks beside the API, it reads from the machines' own logs.
 
+mod addresses; // Addresses of the machines
 mod adopt; // A machine that somebody else built comes into service
 mod artifacts; // What the image and stack builds left
 mod cabling; // Two cables in each other's ports

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
+use super::addresses::address;
 use super::cast::GOOD;
-use super::declare::address;
 use super::watch::Watch;
 use crate::Rack;
 use crate::machine::launch::GuestAct;

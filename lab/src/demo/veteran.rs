@@ -11,7 +11,8 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use super::DemoOptions;
-use super::declare::{address, bundle_files};
+use super::addresses::address;
+use super::declare::bundle_files;
 use crate::Rack;
 use crate::machine::PowerState;
 use crate::machine::oracle::Cause;

@@ -11,8 +11,10 @@ use muster_core::wire::enrol::{Enrol, Issued, SERVER_NAME};
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
 use reqwest::{Certificate, Identity};
 
-use super::worker::TIMEOUT;
 use crate::parts::write_secret;
+
+/// Longer than a poll.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server that is being started answers within this.
 const TRIES: u32 = 60;

@@ -23,8 +23,6 @@ use crate::simulated::keep::Keep;
 const CAPACITY: usize = 2048;
 const POLL_S: u64 = 30;
 const CALLS: usize = 32;
-/// Longer than a poll.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 /// A server that is away is asked again after this, twice as long each time, and for as long as it takes.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
-use super::qemu_args::{UEFI_CODE, UEFI_FACTORY_VARIABLES};
+use super::ovmf::{UEFI_CODE, UEFI_FACTORY_VARIABLES};
 use crate::error::{LabError, io};
 use crate::plan::AccelPlan;
 

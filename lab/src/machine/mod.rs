@@ -9,6 +9,7 @@ pub mod disks; // The files behind the disks, read from outside
 pub mod firmware; // What it remembers about booting
 pub mod launch; // The seam to what runs it
 pub mod oracle; // Its own account of its power
+mod ovmf; // Files of OVMF
 pub mod qemu; // Running it in QEMU
 pub(crate) mod qemu_args; // QEMU's command line
 mod qmp; // QEMU's control protocol

@@ -3,6 +3,7 @@
 use super::accel::Accel;
 use super::firmware::BootOrder;
 use super::launch::Boot;
+use super::ovmf::UEFI_CODE;
 use crate::plan::{DiskKind, DiskPlan, FirmwareKind, MachinePlan};
 
 /// QEMU's control socket: the lab listens, QEMU connects, so that nothing is missed.
@@ -11,11 +12,6 @@ pub(crate) const QMP_SOCKET: &str = "qmp.sock";
 pub(crate) const SERIAL_SOCKET: &str = "serial.sock";
 /// The machine's copy of OVMF's variables.
 pub(crate) const UEFI_VARIABLES: &str = "uefi-variables.fd";
-/// OVMF itself (package ovmf).
-pub(crate) const UEFI_CODE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
-
-/// The variables OVMF leaves the factory with.
-pub(crate) const UEFI_FACTORY_VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
 
 /// The file behind a disk.
 pub(crate) fn disk_file(disk: &DiskPlan) -> String {

@@ -8,6 +8,7 @@ mod forward; // A door into the namespace
 mod ip; // Running `ip`
 mod lease; // Who owns the directory
 mod netns; // The namespace
+mod slot; // A machine and its BMC
 pub(crate) mod vlan; // The other end of a VLAN
 
 use std::collections::BTreeMap;
@@ -18,12 +19,6 @@ use std::sync::Arc;
 use muster_core::clock::Clock;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use enclosure::Enclosure;
-pub use forward::Forwarder;
-pub(crate) use lease::write_atomically;
-pub use lease::{Cleaned, clean};
-pub use netns::Netns;
-
 use crate::bmc::Bmc;
 use crate::control::ControlServer;
 use crate::error::{LabError, io};
@@ -32,6 +27,13 @@ use crate::machine::accel::Accel;
 use crate::machine::qemu::Qemu;
 use crate::machine::qemu_args::second_tap;
 use crate::plan::{BMC_GATEWAY, GATEWAY, MTU, MachinePlan, RackPlan, console_address};
+
+pub(crate) use enclosure::Enclosure;
+pub use forward::Forwarder;
+pub(crate) use lease::write_atomically;
+pub use lease::{Cleaned, clean};
+pub use netns::Netns;
+pub use slot::Slot;
 
 /// The port every BMC listens on.
 const BMC_PORT: u16 = 443;
@@ -48,15 +50,6 @@ pub struct Rack {
     slots: Arc<BTreeMap<String, Slot>>,
     control: Option<ControlServer>,
     closing: CancellationToken,
-}
-
-/// One place in the rack: a machine, and its BMC if it has one.
-#[derive(Debug)]
-pub struct Slot {
-    /// The machine.
-    pub machine: Arc<Machine>,
-    /// Its BMC.
-    pub bmc: Option<Bmc>,
 }
 
 impl Rack {

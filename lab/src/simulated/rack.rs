@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_core::wire::members::ClusterMembers;
-use serde::{Deserialize, Serialize};
 
 use super::keep::Keep;
 use super::machine::Machine;
+
+pub use super::scheduler::Scheduler;
 
 #[derive(Debug)]
 pub struct Rack {
@@ -35,25 +36,6 @@ impl Fabric {
     pub fn is_slow(&self, one: &str, other: &str) -> bool {
         let path = (one.min(other).to_owned(), one.max(other).to_owned());
         self.slow.contains(one) || self.slow.contains(other) || self.slow_paths.contains(&path)
-    }
-}
-
-/// What the scheduler's controller knows.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Scheduler {
-    /// Nodes its configuration lists, and the revision of the list.
-    pub members: BTreeSet<String>,
-    /// Nodes that somebody else's configuration lists.
-    pub others: BTreeSet<String>,
-    pub revision: i64,
-    /// What must never be, in words; empty unless a promise was broken.
-    pub violations: Vec<String>,
-}
-
-impl Scheduler {
-    /// Whether its configuration lists a node, ours or somebody else's.
-    pub fn lists(&self, name: &str) -> bool {
-        self.members.contains(name) || self.others.contains(name)
     }
 }
 

@@ -4,28 +4,23 @@
 //! package is then held against the plan's digests, and dpkg sees nothing that does not match.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::Read as _;
 use std::time::Duration;
 
 use muster_core::stacks::{ConvergePlan, LockedPackage};
 use muster_core::values::Digest;
 use muster_core::wire::node::{Failure, FailureCode};
-use sha2::{Digest as _, Sha256};
 
+use super::archives::{ARCHIVES, CONFIGURATION, ENVIRONMENT, digest_of};
 use super::dpkg::{self, Database, State};
-use super::machine::Machine;
 use super::record::{LeavingPackages, Record};
-use super::{heal, kernel, managed, reboot, room};
+use super::{heal, kernel_facts, managed, reboot, room};
 use crate::failure::{fatal, io, retryable};
 use crate::files;
 use crate::job::JobContext;
+use crate::machine::Machine;
 use crate::tool::{self, Call, Finished};
 
 const STATE: &str = "/var/lib/muster/apt";
-const CONFIGURATION: &str = "/var/lib/muster/apt/apt.conf";
-/// Of a run that was killed in the middle it holds the packages that dpkg was given.
-pub(super) const ARCHIVES: &str = "/var/lib/muster/apt/archives";
 const ASK_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Written anew each time. Lists and archives are ours, so that what others downloaded is neither used nor removed.
@@ -50,16 +45,6 @@ DPkg::Lock::Timeout "300";
 DPkg::Options { "--force-confdef"; "--force-confold"; };
 Dpkg::Use-Pty "false";
 "#;
-
-/// Nobody is there to answer questions, and the bundle is reached without a proxy.
-pub(super) const ENVIRONMENT: [(&str, &str); 6] = [
-    ("APT_CONFIG", CONFIGURATION),
-    ("DEBIAN_FRONTEND", "noninteractive"),
-    ("APT_LISTCHANGES_FRONTEND", "none"),
-    ("NEEDRESTART_SUSPEND", "1"),
-    ("http_proxy", ""),
-    ("no_proxy", "*"),
-];
 
 /// Brings the packages of the plan in, and those it does not want out.
 ///
@@ -206,7 +191,7 @@ fn note_reboot(
     outgoing: &BTreeSet<&str>,
 ) -> Result<(), Failure> {
     // A kernel that leaves is not the one that runs, nor are the modules that leave with it.
-    let other = kernel::of_another(machine)?;
+    let other = kernel_facts::of_another(machine)?;
     let outgoing = outgoing
         .iter()
         .copied()
@@ -389,16 +374,6 @@ fn strangers(
         }
     }
     Ok(strangers)
-}
-
-pub(super) fn digest_of(path: &std::path::Path) -> std::io::Result<Digest> {
-    let (mut file, mut hasher, mut chunk) = (File::open(path)?, Sha256::new(), vec![0; 1 << 20]);
-    loop {
-        match file.read(&mut chunk)? {
-            0 => return Ok(Digest(hasher.finalize().into())),
-            count => hasher.update(&chunk[..count]),
-        }
-    }
 }
 
 /// While packages are unpacked their services must not start: their configuration comes after them. invoke-rc.d and deb-systemd-invoke ask this

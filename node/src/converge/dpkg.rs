@@ -10,9 +10,9 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 
 use super::item::{ABSENT, Item};
-use super::machine::Machine;
 use crate::failure::{io, retryable};
 use crate::job::JobContext;
+use crate::machine::Machine;
 
 /// The status file of a machine with every package of a release is below 100 MiB.
 const STATUS_MAX: u64 = 256 << 20;

@@ -14,8 +14,8 @@ use muster_core::wire::node::{Failure, FailureCode};
 use sha2::{Digest as _, Sha256};
 
 use super::item::{ABSENT, Item};
-use super::machine::Machine;
 use crate::failure::{fatal, io};
+use crate::machine::Machine;
 
 /// A file that is longer than this is not hashed but told by its length: we never write one so long.
 const HASHED_MAX: u64 = 64 << 20;

@@ -7,11 +7,11 @@ use muster_core::stacks::ConvergePlan;
 use muster_core::wire::node::{Failure, FailureCode};
 
 use super::dpkg::Database;
-use super::machine::Machine;
 use super::record::Record;
-use super::{apt, kernel, reboot};
+use super::{archives, kernel_facts, reboot};
 use crate::failure::{fatal, retryable};
 use crate::job::JobContext;
+use crate::machine::Machine;
 use crate::tool::{self, Call};
 
 /// Triggers of a kernel package alone take minutes on an emulated machine.
@@ -31,7 +31,7 @@ pub(super) fn finish(
         return Ok(());
     }
     // The note of the killed run went with a power cut, and what dpkg finishes now differs from no plan afterwards.
-    let other = kernel::of_another(machine)?;
+    let other = kernel_facts::of_another(machine)?;
     let asking = database
         .unfinished()
         .filter(|name| reboot::asked_by(name, true) && !other(name));
@@ -100,16 +100,16 @@ fn end_unpacking(
 
 /// The archive that dpkg was given of a package, byte for byte.
 fn archive_of(machine: &Machine, record: &Record, name: &str) -> Option<String> {
-    let names = std::fs::read_dir(machine.path(apt::ARCHIVES))
+    let names = std::fs::read_dir(machine.path(archives::ARCHIVES))
         .into_iter()
         .flatten()
         .flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
     let mut paths = names
         .filter(|file| file.ends_with(".deb") && file.split('_').next() == Some(name))
-        .map(|file| format!("{}/{file}", apt::ARCHIVES));
+        .map(|file| format!("{}/{file}", archives::ARCHIVES));
     paths.find(|path| {
-        apt::digest_of(&machine.path(path)).is_ok_and(|digest| record.was_given(&digest))
+        archives::digest_of(&machine.path(path)).is_ok_and(|digest| record.was_given(&digest))
     })
 }
 
@@ -121,7 +121,7 @@ fn dpkg(machine: &Machine, cx: &JobContext, arguments: &[&str]) -> Result<Option
         .collect();
     let call = Call {
         argv: &argv,
-        env: &apt::ENVIRONMENT,
+        env: &archives::ENVIRONMENT,
         timeout: Some(TIMEOUT),
         ..Call::default()
     };

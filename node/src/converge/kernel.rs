@@ -7,21 +7,17 @@ use muster_core::stacks::ConvergePlan;
 use muster_core::wire::node::{Failure, FailureCode};
 
 use super::item::{self, Item};
-use super::machine::Machine;
+use super::kernel_facts::{
+    FILE_MAX, INITRAMFS, MENU, MODPROBE, MODULES, command_line, is_loaded, newest_release, numbers,
+    release_of, releases, running_release, underscored, words,
+};
 use super::record::LeavingPackages;
 use super::{managed, pending::Pending, reboot, room};
-use crate::failure::{fatal, io, retryable};
+use crate::failure::{fatal, io};
 use crate::files;
 use crate::job::JobContext;
+use crate::machine::Machine;
 
-/// What modprobe is told; copied into each initramfs.
-pub(super) const MODPROBE: &str = "/etc/modprobe.d/";
-/// Before a release, the names of its files.
-pub(super) const INITRAMFS: &str = "/boot/initrd.img-";
-/// What GRUB reads when the machine boots.
-pub(super) const MENU: &str = "/boot/grub/grub.cfg";
-const MODULES: &str = "/lib/modules/";
-const FILE_MAX: u64 = 1 << 20;
 const MODPROBE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Writing an initramfs takes minutes on an emulated machine.
 const BOOT_FILES_TIMEOUT: Duration = Duration::from_secs(900);
@@ -211,36 +207,6 @@ fn bootable(machine: &Machine) -> BTreeSet<String> {
     releases
 }
 
-/// The releases that there are files of.
-pub(super) fn releases(machine: &Machine, files: &str) -> BTreeSet<String> {
-    let (folder, prefix) = files.rsplit_once('/').unwrap_or_default();
-    let names = std::fs::read_dir(machine.path(folder))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
-    let releases = names.filter_map(|name| name.strip_prefix(prefix).map(str::to_owned));
-    // A `.dpkg-new` is on its way; it is no menu entry either.
-    releases
-        .filter(|release| {
-            release.starts_with(|c: char| c.is_ascii_digit()) && !release.contains(".dpkg-")
-        })
-        .collect()
-}
-
-/// Tells packages that are of a kernel beside the one that runs, by the release in their names.
-///
-/// # Errors
-/// `io`.
-pub(super) fn of_another(machine: &Machine) -> Result<impl Fn(&str) -> bool, Failure> {
-    let running = running_release(machine)?;
-    let known = &releases(machine, MODULES) | &releases(machine, INITRAMFS);
-    Ok(move |package: &str| {
-        let of = |release: &String| package.contains(release.as_str());
-        running.as_ref().is_some_and(|running| !of(running)) && known.iter().any(of)
-    })
-}
-
 /// The release of the plan, where the boot menu would boot a newer one by itself: one that runs yet, or that the image brought.
 pub(super) fn chosen(
     machine: &Machine,
@@ -295,52 +261,6 @@ fn module_of(path: &str) -> Option<String> {
     name.find(".ko").map(|end| underscored(&name[..end]))
 }
 
-/// The release of the kernel that runs.
-///
-/// # Errors
-/// `io`.
-pub(super) fn running_release(machine: &Machine) -> Result<Option<String>, Failure> {
-    let release = machine.read("/proc/sys/kernel/osrelease", FILE_MAX)?;
-    Ok(release
-        .map(|bytes| words(&String::from_utf8_lossy(&bytes)))
-        .filter(|release| !release.is_empty()))
-}
-
-/// The tokens of the running kernel's command line.
-///
-/// # Errors
-/// `io`.
-pub(crate) fn command_line(machine: &Machine) -> Result<BTreeSet<String>, Failure> {
-    let bytes = machine
-        .read("/proc/cmdline", FILE_MAX)?
-        .ok_or_else(|| retryable(FailureCode::Io, "/proc is not mounted"))?;
-    Ok(String::from_utf8_lossy(&bytes)
-        .split_whitespace()
-        .map(str::to_owned)
-        .collect())
-}
-
-/// The newest release among kernel packages (`linux-image-6.1.0-40-amd64`); `None` when none is named by release.
-pub(crate) fn newest_release<'a>(packages: impl Iterator<Item = &'a str>) -> Option<String> {
-    packages
-        .filter_map(release_of)
-        .max_by_key(|release| numbers(release))
-}
-
-/// The release of a kernel package; `None` when it is not named by one.
-pub(super) fn release_of(package: &str) -> Option<String> {
-    let release = package.strip_prefix("linux-image-")?;
-    let named = release.starts_with(|c: char| c.is_ascii_digit()) && !release.contains("-dbg");
-    named.then(|| release.trim_end_matches("-unsigned").to_owned())
-}
-
-fn numbers(release: &str) -> Vec<u64> {
-    release
-        .split(|c: char| !c.is_ascii_digit())
-        .filter_map(|number| number.parse().ok())
-        .collect()
-}
-
 /// `vm.swappiness` is /proc/sys/vm/swappiness. Where the first separator is a slash, slashes separate and dots are dots (sysctl.d(5)).
 fn sysctl_path(key: &str) -> String {
     let slashed = key
@@ -359,22 +279,6 @@ fn sysctl_path(key: &str) -> String {
             key.chars().map(swap).collect()
         }
     )
-}
-
-/// Modules built into the kernel have a folder too, where they have parameters.
-pub(super) fn is_loaded(machine: &Machine, name: &str) -> bool {
-    machine
-        .path(&format!("/sys/module/{}", underscored(name)))
-        .is_dir()
-}
-
-fn underscored(name: &str) -> String {
-    name.replace('-', "_")
-}
-
-/// The kernel separates several numbers by tabs.
-fn words(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -4,16 +4,18 @@
 //! was begun, from dpkg's own record and from [`pending`].
 
 mod apt; // Packages, in one transaction from the bundle
+mod archives; // Archives that dpkg is given
 pub(crate) mod dpkg; // dpkg's record and locks
 pub mod file; // Files, whole or not at all
 mod heal; // What a killed dpkg left
-mod item; // What must be and what is; the report
+mod item; // What must be and what is
 pub(crate) mod kernel; // Settings, modules, command line, release
-pub(crate) mod machine; // The system that is converged
+pub(crate) mod kernel_facts; // Releases, modules and the command line, as files say
 pub mod managed; // Configuration files made from the plan
 mod pending; // Debts of a run that was killed
 mod reboot; // A reboot that is due, and what it holds back
 mod record; // What former locks brought, which leaves with them
+mod report; // The report of a run
 mod room; // Room for packages where they unpack to
 pub(crate) mod services; // systemd units
 #[cfg(test)]
@@ -27,9 +29,9 @@ use muster_core::wire::node::{Failure, FailureCode};
 use crate::failure::fatal;
 use crate::files;
 use crate::job::JobContext;
+use crate::machine::Machine;
 use file::Target;
 use item::Item;
-use machine::Machine;
 use pending::Pending;
 use record::{LeavingPackages, Record};
 
@@ -70,7 +72,7 @@ pub(crate) fn run_on(
         for target in &wanted.targets {
             asking.extend(reboot::asked_by_file(machine, target)?.then(|| target.item_name()));
         }
-        return Ok(item::forecast(plan, &before, &asking));
+        return Ok(report::forecast(plan, &before, &asking));
     }
     let mut pending = Pending::load(machine)?;
     let settled = before.iter().all(|item| item.fits || item.by_reboot);
@@ -82,7 +84,7 @@ pub(crate) fn run_on(
     let database = dpkg::Database::read(machine)?;
     if settled && pending.is_empty() && !database.interrupted {
         Record::load(machine)?.prune(machine, &database, plan)?;
-        return item::conclude(plan, &before, &before);
+        return report::conclude(plan, &before, &before);
     }
     note_debts(&mut pending, &before);
     pending.packages.extend(wanted.owners);
@@ -90,7 +92,7 @@ pub(crate) fn run_on(
     change(machine, plan, &mut pending, cx)?;
     cx.progress("looks whether it took", None, None, None);
     let after = observe(machine, plan, &Wanted::of(machine, plan)?, &key, cx)?;
-    let report = item::conclude(plan, &before, &after)?;
+    let report = report::conclude(plan, &before, &after)?;
     match item::held_back(&after) {
         // What was not restarted is still owed, should another plan make the reboot needless.
         true => pending.without_boot_files().store(machine)?,

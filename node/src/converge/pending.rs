@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use muster_core::wire::node::Failure;
 use serde::{Deserialize, Serialize};
 
-use super::machine::Machine;
-use super::{kernel, managed};
+use super::{kernel_facts, managed};
 use crate::failure::io;
 use crate::files;
+use crate::machine::Machine;
 
 const PATH: &str = "/var/lib/muster/converge.json";
 const MAX: u64 = 1 << 20;
@@ -44,7 +44,7 @@ impl Pending {
     /// Without what is done: boot files are written, whether or not the boot has been.
     pub(super) fn without_boot_files(mut self) -> Self {
         self.paths
-            .retain(|path| path != managed::GRUB && !path.starts_with(kernel::MODPROBE));
+            .retain(|path| path != managed::GRUB && !path.starts_with(kernel_facts::MODPROBE));
         self
     }
 

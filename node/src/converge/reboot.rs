@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use super::file::Target;
 use super::item::Item;
-use super::machine::Machine;
-use super::{kernel, managed};
+use super::{kernel_facts, managed};
 use crate::files;
 use crate::job::JobContext;
+use crate::machine::Machine;
 
 /// Below /run, so that the boot which it asks for takes it away.
 const PATH: &str = "/run/muster/reboot.json";
@@ -51,7 +51,7 @@ pub(super) fn asked_by(package: &str, was_there: bool) -> bool {
 /// # Errors
 /// `io`.
 pub(super) fn asked_by_file(machine: &Machine, target: &Target) -> Result<bool, Failure> {
-    if !target.path.starts_with(kernel::MODPROBE) {
+    if !target.path.starts_with(kernel_facts::MODPROBE) {
         return Ok(false);
     }
     let before = machine.read(&target.path, MAX).ok().flatten();
@@ -64,7 +64,7 @@ pub(super) fn asked_by_file(machine: &Machine, target: &Target) -> Result<bool, 
         words.next() == Some("options")
             && words
                 .next()
-                .is_some_and(|module| kernel::is_loaded(machine, module))
+                .is_some_and(|module| kernel_facts::is_loaded(machine, module))
     };
     Ok(both.into_iter().any(|text| text.lines().any(loaded)))
 }
@@ -108,7 +108,8 @@ pub(super) fn not_brought(machine: &Machine, items: &[Item]) -> Result<Vec<&'sta
     };
     // A kernel that has yet to come brings its menu entry; and a system without a menu has no entry to choose.
     let other_kernel = differs("running kernel") && !differs("package linux-image-");
-    let menu = machine.path(kernel::MENU).exists() && (other_kernel || differs("kernel argument "));
+    let menu =
+        machine.path(kernel_facts::MENU).exists() && (other_kernel || differs("kernel argument "));
     let settings = [
         (managed::GRUB, menu),
         (managed::BLACKLIST, differs("blacklisted module ")),

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use super::dpkg::{self, Database};
 use super::file::{GROUPS, Target, USERS};
 use super::item::Item;
-use super::kernel;
-use super::machine::Machine;
+use super::kernel_facts;
 use crate::failure::io;
 use crate::files;
+use crate::machine::Machine;
 
 const PATH: &str = "/var/lib/muster/record.json";
 const MAX: u64 = 16 << 20;
@@ -168,7 +168,7 @@ impl Record {
         database: &Database,
         plan: &ConvergePlan,
     ) -> Result<LeavingPackages, Failure> {
-        let running = kernel::running_release(machine)?;
+        let running = kernel_facts::running_release(machine)?;
         // Its headers and tools go with what they share with those of other kernels.
         let boots =
             |name: &str| name.starts_with("linux-image-") || name.starts_with("linux-modules");

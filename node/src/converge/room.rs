@@ -9,10 +9,10 @@ use std::time::Duration;
 use muster_core::stacks::LockedPackage;
 use muster_core::wire::node::{Failure, FailureCode};
 
-use super::machine::Machine;
-use super::{kernel, reboot};
+use super::{kernel_facts, reboot};
 use crate::failure::{fatal, io, retryable};
 use crate::job::JobContext;
+use crate::machine::Machine;
 
 /// What a package takes once unpacked, as a multiple of its xz-compressed size: three to four is usual, and the old version goes only afterwards.
 const UNPACKED: u64 = 4;
@@ -149,10 +149,10 @@ fn needs(
 /// What the packages' scripts will write to /boot: an image for each kernel that comes, and one beside a former one, if any is written anew.
 fn initramfs_images(machine: &Machine, incoming: &[&LockedPackage]) -> u64 {
     let comes = |package: &LockedPackage| {
-        let release = kernel::release_of(&package.name);
+        let release = kernel_facts::release_of(&package.name);
         release.is_some_and(|release| {
             !machine
-                .path(&format!("{}{release}", kernel::INITRAMFS))
+                .path(&format!("{}{release}", kernel_facts::INITRAMFS))
                 .exists()
         })
     };
@@ -167,11 +167,11 @@ fn initramfs_images(machine: &Machine, incoming: &[&LockedPackage]) -> u64 {
 fn one_initramfs(machine: &Machine) -> u64 {
     let length = |release: &String| {
         machine
-            .path(&format!("{}{release}", kernel::INITRAMFS))
+            .path(&format!("{}{release}", kernel_facts::INITRAMFS))
             .metadata()
             .map(|of| of.len())
     };
-    let largest = kernel::releases(machine, kernel::INITRAMFS)
+    let largest = kernel_facts::releases(machine, kernel_facts::INITRAMFS)
         .iter()
         .filter_map(|release| length(release).ok())
         .max();

@@ -7,10 +7,10 @@ use muster_core::stacks::{ConvergePlan, ServiceItem};
 use muster_core::wire::node::{Failure, FailureCode};
 
 use super::item::Item;
-use super::machine::Machine;
 use super::pending::Pending;
 use crate::failure::{fatal, retryable};
 use crate::job::JobContext;
+use crate::machine::Machine;
 use crate::tool;
 
 const SHOW_TIMEOUT: Duration = Duration::from_secs(60);

@@ -10,7 +10,6 @@ use muster_core::wire::node::{Failure, GatePlan};
 use super::evidence::keep_output;
 use super::parsers::{self, Answer, Reading};
 use super::scratch::Scratch;
-use super::targets::Target;
 use crate::job::JobContext;
 use crate::tool::{self, Call, Finished, ToolError};
 
@@ -24,6 +23,14 @@ pub(super) enum Stop {
     TimedOut { hangs: bool },
     /// The whole run is cancelled.
     Cancelled,
+}
+
+/// A disk or mount that a gate runs on.
+pub(super) struct Target {
+    /// The value of `${each}`.
+    pub(super) word: String,
+    /// The entity of the results.
+    pub(super) entity: String,
 }
 
 /// The answer of a tool that ended by itself.

@@ -14,9 +14,9 @@ use muster_core::wire::node::{Failure, FailureCode};
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
 
-use crate::converge::machine::Machine;
 use crate::failure::{fatal, io};
 use crate::files;
+use crate::machine::Machine;
 
 const FOLDER: &str = "/var/lib/muster/kernel-log";
 const PLACE_MAX: u64 = 4096;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use muster_core::gates::{Assessment, Evidence, Gate, GateResult, Verdict, unmeasurable};
 use muster_core::wire::node::{Failure, FailureCode};
 
+use super::call::Target;
 use super::call::{
     Stop, ToolAnswer, check_exit, classify_error, collect_words, expand_argv, parse_answer,
     run_tool,
@@ -13,7 +14,7 @@ use super::call::{
 use super::evidence::{keep_files, keep_output};
 use super::parsers::{self, Reading};
 use super::scratch::Scratch;
-use super::targets::{Target, list_targets};
+use super::targets::list_targets;
 use super::verdict::{
     judge_absent, judge_reading, judge_timeout, judge_unsettled, make_result, reference_of,
     settling_s, unmeasured,

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 
 use nix::fcntl::OFlag;
 
-use crate::converge::machine::Machine;
+use crate::machine::Machine;
 use crate::tool;
 
 /// Read at most, in bytes: the kernel's own buffer is rarely longer.

@@ -32,10 +32,10 @@ pub use read::{Judged, Parsed, Question, Shown, judge, read, read_text};
 pub(crate) use cursor::Kept;
 pub(crate) use shared::Shared;
 
-use crate::converge::machine::Machine;
 use crate::failure::fatal;
 use crate::inventory;
 use crate::job::JobContext;
+use crate::machine::Machine;
 
 /// What gates are run on.
 pub(crate) struct Bench<'a> {

@@ -18,7 +18,7 @@ use super::parsers::{self, Answer};
 use super::verdict;
 use crate::failure::fatal;
 use crate::tool::Output;
-use crate::{cli, files};
+use crate::{files, terminal};
 
 const USAGE: &str = "muster-node gate parse PARSER FILE [--exit N] [--messages FILE] [--json]";
 /// Longest file that is looked into: of what is written over, the runner keeps little.
@@ -305,7 +305,7 @@ pub(super) fn command(arguments: &[String]) -> ExitCode {
             }
             ExitCode::from(u8::from(parsed.error.is_some()))
         }
-        Err(failure) => cli::report(&failure),
+        Err(failure) => terminal::report(&failure),
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use muster_core::wire::node::Failure;
 
-use crate::converge::machine::Machine;
 use crate::failure::io;
+use crate::machine::Machine;
 
 const FOLDER: &str = "/var/lib/muster/gates";
 

@@ -5,15 +5,7 @@ use muster_core::gates::Each;
 use muster_core::stacks::ConvergePlan;
 
 use super::Bench;
-use super::call::Stop;
-
-/// A disk or mount that a gate runs on.
-pub(super) struct Target {
-    /// The value of `${each}`.
-    pub(super) word: String,
-    /// The entity of the results.
-    pub(super) entity: String,
-}
+use super::call::{Stop, Target};
 
 /// Lists the targets of a gate in their order.
 pub(super) fn list_targets(each: Each, bench: &Bench<'_>) -> Result<Vec<Target>, Stop> {

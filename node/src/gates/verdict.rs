@@ -10,7 +10,7 @@ use muster_core::wire::node::GatePlan;
 use super::evidence::EVIDENCE_MAX;
 use super::parsers::Reading;
 use super::{Bench, kernel_log};
-use crate::converge::machine::Machine;
+use crate::machine::Machine;
 use crate::tool;
 
 /// The values that limits and counts may name.

@@ -12,9 +12,9 @@ use serde::Serialize;
 
 pub use scrub::Scrubber;
 
-use crate::cli;
 use crate::failure::{fatal, io};
 use crate::job::JobContext;
+use crate::terminal;
 use crate::tool::{self, Call, ToolError};
 
 /// A hung driver must not hang the rest.
@@ -164,7 +164,7 @@ pub fn command(words: &[&str]) -> Option<ExitCode> {
             lines.iter().for_each(|line| println!("{line}"));
             ExitCode::SUCCESS
         }
-        Err(failure) => cli::report(&failure),
+        Err(failure) => terminal::report(&failure),
     })
 }
 

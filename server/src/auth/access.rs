@@ -1,7 +1,5 @@
 //! What an actor may do, and where. What they hold is a list of roles within scopes; what they ask to touch lies at a place.
 
-use std::collections::BTreeMap;
-
 use muster_api::access::{self, Scope};
 use muster_api::tokens::Role;
 use muster_core::ids::NodeId;
@@ -9,24 +7,9 @@ use sqlx::PgConnection;
 
 use super::Actor;
 use super::routes::Where;
+use crate::access::{Grant, Place, Sight};
 use crate::db;
 use crate::error::Error;
-
-/// A role within a scope.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant {
-    pub role: Role,
-    pub scope: Scope,
-}
-
-/// Where an object lies.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
-    pub site: Option<String>,
-    pub rack: Option<String>,
-    pub pool: Option<String>,
-    pub labels: BTreeMap<String, String>,
-}
 
 impl Grant {
     /// Whether it lets its holder do this there.
@@ -47,9 +30,6 @@ impl Grant {
             .within(&self.scope)
     }
 }
-
-/// What a reader may see: an object lies in one scope of each list.
-pub type Sight = Vec<Vec<Scope>>;
 
 /// What somebody holds, and what bounds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

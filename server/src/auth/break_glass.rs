@@ -6,6 +6,7 @@ use muster_api::tokens::Role;
 use serde_json::json;
 use sqlx::PgConnection;
 
+use crate::access::Armed;
 use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
@@ -17,16 +18,6 @@ use crate::keys::MasterKey;
 pub const LONGEST: SignedDuration = SignedDuration::from_hours(12);
 /// The longest reason, in bytes.
 pub const REASON: usize = 400;
-
-/// That it was armed: by whom, why, and from when until when.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Armed {
-    pub armed_at: Timestamp,
-    pub until: Timestamp,
-    /// `USER@HOST` of the host's shell.
-    pub by: String,
-    pub reason: String,
-}
 
 impl Armed {
     fn seal(&self, key: &MasterKey) -> String {

@@ -2,10 +2,10 @@
 //! ask; what its route needs is said once, in `routes.rs`, and a route that is not there is nobody's.
 
 pub mod access; // What an actor may do, and where
-pub mod authority; // Certificates of agents
 pub mod break_glass; // The local administrator, off until armed
 pub mod cross_site; // Refuses what another site makes a browser send
-pub mod oidc; // People whom an identity provider vouches for
+pub mod known; // Whether a request's credential is accepted
+pub mod login; // Logins by an identity provider
 pub mod passwords; // Argon2id
 pub mod routes; // What each route needs
 pub mod sessions; // Browsers
@@ -19,12 +19,12 @@ use muster_api::tokens::Role;
 use muster_core::ids::{NodeId, OperationId, TokenId};
 
 use self::access::Holding;
+use self::known::Known;
 use crate::app::App;
 use crate::db::events::NewEvent;
 use crate::db::operations::NewOperation;
 use crate::error::Error;
-use crate::http::limits::Known;
-use crate::http::request_id;
+use crate::request_id;
 
 /// Whoever made a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

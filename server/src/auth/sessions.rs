@@ -10,15 +10,16 @@ use muster_core::ids::UserId;
 use muster_core::values::{Digest, Secret};
 use sqlx::PgConnection;
 
-use super::access::{Grant, Holding};
+use super::access::Holding;
 use super::passwords::Lane;
 use super::{Actor, break_glass, passwords};
+use crate::access::Grant;
 use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::users::UserRow;
 use crate::error::Error;
-use crate::http::request_id;
+use crate::request_id;
 
 const COOKIE: &str = "muster_session";
 /// How often it is noted that somebody was seen.

@@ -8,13 +8,15 @@ use muster_core::values::{Digest, Secret};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::access::{Grant, Holding};
+use super::access::Holding;
 use super::{Actor, break_glass, sessions};
+use crate::access::Grant;
 use crate::app::App;
 use crate::db;
 use crate::db::tokens::TokenRow;
 use crate::error::Error;
-use crate::keys::{Fit, TokenKeys, TokenMac};
+use crate::keys::{Fit, TokenKeys};
+use crate::sealed::TokenMac;
 
 /// Prefix of API tokens; agents' tokens have their own, so that one is never taken for the other.
 const PREFIX: &str = "mst";

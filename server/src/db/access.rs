@@ -7,7 +7,7 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::objects::Labels;
-use crate::auth::access::{Grant, Place};
+use crate::access::{Grant, Place};
 use crate::error::Error;
 
 struct PlaceRow {

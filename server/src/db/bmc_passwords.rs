@@ -12,7 +12,7 @@ use sqlx::PgConnection;
 use sqlx::types::ipnet::IpNet;
 
 use crate::error::Error;
-use crate::keys::Sealed;
+use crate::sealed::Sealed;
 
 /// An account of a BMC.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use jiff_sqlx::ToSqlx as _;
 use sqlx::PgConnection;
 
-use crate::auth::break_glass::Armed;
+use crate::access::Armed;
 use crate::error::Error;
 
 /// Returns the latest armed period, current or over, with its seal.

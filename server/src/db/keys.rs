@@ -6,7 +6,7 @@ use muster_core::ids::ObjectId;
 use sqlx::PgConnection;
 
 use crate::error::Error;
-use crate::keys::Sealed;
+use crate::sealed::Sealed;
 
 /// Stores a key, unless another replica has already stored one.
 pub async fn insert_if_absent(

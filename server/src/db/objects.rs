@@ -11,7 +11,7 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::filter;
-use crate::auth::access::Sight;
+use crate::access::Sight;
 use crate::error::Error;
 
 /// Labels and annotations as stored.

@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 
 use super::events::{self, EventFilter, EventRow};
 use super::filter::{Order, Stretch, event_seqs};
-use crate::auth::access::Sight;
+use crate::access::Sight;
 use crate::error::Error;
 
 /// Number of events searched in one range.

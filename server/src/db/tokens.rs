@@ -9,7 +9,7 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::error::Error;
-use crate::keys::TokenMac;
+use crate::sealed::TokenMac;
 
 /// A token as stored.
 #[derive(Clone, Debug)]

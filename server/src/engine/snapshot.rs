@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use muster_core::facts::Facts;
 use muster_core::gates::GateResult;
-use muster_core::lifecycle::pairing::Pairing;
+use muster_core::lifecycle::snapshot::Pairing;
 use muster_core::lifecycle::snapshot::{PowerShare, Room, Snapshot};
 use muster_core::lifecycle::state::{State, Wish};
 use muster_core::lifecycle::steps::Step;

@@ -1,60 +1,9 @@
-//! Answers of REST calls: JSON with its ETag and Location.
+//! Answers as HTTP responses: JSON with its ETag and Location.
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
-use serde::Serialize;
-use serde_json::Value;
+use http::{HeaderMap, HeaderValue, header};
 
-use crate::error::Error;
-
-/// A success.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    pub status: StatusCode,
-    pub body: Value,
-    pub etag: Option<i64>,
-    pub location: Option<String>,
-    /// Given before, to the same request with the same idempotency key.
-    pub replayed: bool,
-}
-
-impl Answer {
-    /// 200 with a body.
-    ///
-    /// # Errors
-    /// When the body cannot be JSON, which is a bug.
-    pub fn ok(body: &impl Serialize) -> Result<Self, Error> {
-        let body = serde_json::to_value(body).map_err(Error::internal)?;
-        Ok(Self {
-            status: StatusCode::OK,
-            body,
-            etag: None,
-            location: None,
-            replayed: false,
-        })
-    }
-
-    /// The same with another status.
-    pub fn status(self, status: StatusCode) -> Self {
-        Self { status, ..self }
-    }
-
-    /// The same with the generation as its ETag.
-    pub fn etag(self, generation: i64) -> Self {
-        Self {
-            etag: Some(generation),
-            ..self
-        }
-    }
-
-    /// The same with a place to look for what was made.
-    pub fn location(self, location: impl Into<String>) -> Self {
-        Self {
-            location: Some(location.into()),
-            ..self
-        }
-    }
-}
+use crate::intents::answer::Answer;
 
 impl IntoResponse for Answer {
     fn into_response(self) -> Response {

@@ -5,11 +5,11 @@ use muster_api::audit::AuditHead;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::answer::Answer;
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::error::Error;
+use crate::intents::answer::Answer;
 
 /// The routes of the audit.
 pub fn router() -> OpenApiRouter<App> {

@@ -19,11 +19,12 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::extract::Path;
-use super::{dry_run, writing};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::error::Error;
+use crate::intents::dry_run;
+use crate::intents::writing;
 
 /// The largest blob, in bytes.
 const LARGEST: u64 = 256 << 30;

@@ -5,10 +5,10 @@ use muster_api::break_glass::{ArmedUntil, BreakGlass};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::answer::Answer;
 use crate::app::App;
 use crate::auth::{Actor, break_glass};
 use crate::error::Error;
+use crate::intents::answer::Answer;
 
 /// Its one route.
 pub fn router() -> OpenApiRouter<App> {

@@ -10,18 +10,19 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::answer::Answer;
 use super::extract::{Path, Query};
-use super::idempotency::IdempotencyKey;
 use super::paging::{self, CountedPage, ListQuery};
-use super::writing::{self, Effect};
+use crate::access::Sight;
 use crate::app::App;
 use crate::auth::Actor;
-use crate::auth::access::Sight;
 use crate::db;
 use crate::db::breakers::BreakerRow;
 use crate::db::filter;
 use crate::error::Error;
+use crate::intents::answer::Answer;
+use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::writing;
+use crate::intents::writing::Effect;
 
 /// The routes of breakers.
 pub fn router() -> OpenApiRouter<App> {

@@ -11,15 +11,15 @@ use sqlx::PgConnection;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::answer::Answer;
-use super::document;
 use super::extract::Path;
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::db::cabling::PlanRow;
 use crate::db::filter;
+use crate::document;
 use crate::error::Error;
+use crate::intents::answer::Answer;
 
 /// The routes of cabling.
 pub fn router() -> OpenApiRouter<App> {

@@ -1,5 +1,5 @@
 //! `?dry_run=true` on whatever writes: the same checks by the same person, and nothing stays. It is read once, for every route, and kept by the
-//! one place that commits ([`super::writing`]), so that no handler can forget it.
+//! one place that commits ([`crate::intents::writing`]), so that no handler can forget it.
 
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -8,21 +8,13 @@ use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Method, Uri, header};
 
 use crate::error::Error;
+use crate::intents::dry_run;
 
 const NAME: &str = "dry_run";
 /// What else a request that writes may ask, at any of its routes.
 const OTHERS: [&str; 1] = ["erase_now"];
 /// Beside an answer that tells what would be answered.
 const TOLD: HeaderName = HeaderName::from_static("muster-dry-run");
-
-tokio::task_local! {
-    static ASKED: bool;
-}
-
-/// Whether the request that is being answered only asks what it would do.
-pub fn asked() -> bool {
-    ASKED.try_with(|asked| *asked).unwrap_or(false)
-}
 
 /// Middleware: takes the parameter off a request that writes. What is read has no such parameter, and its own strictness says so.
 pub async fn read(mut request: Request, next: Next) -> Response {
@@ -36,7 +28,7 @@ pub async fn read(mut request: Request, next: Next) -> Response {
         }
         Err(error) => return error.into_response(),
     };
-    let mut response = ASKED.scope(dry, next.run(request)).await;
+    let mut response = dry_run::scope(dry, next.run(request)).await;
     if dry && response.status().is_success() {
         let headers = response.headers_mut();
         // They would lead to what is not there.

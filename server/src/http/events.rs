@@ -8,7 +8,7 @@ use axum::response::sse::{Event as Frame, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures::stream::{self, Stream};
 use http::{HeaderMap, header};
-use muster_api::events::{Event, Events};
+use muster_api::events::Events;
 use muster_api::problem::Problem;
 use muster_core::ids::NodeId;
 use serde::Deserialize;
@@ -17,17 +17,17 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::answer::Answer;
 use super::extract::Query;
 use super::waiting;
+use crate::access::Sight;
 use crate::app::App;
-use crate::auth::access::Sight;
 use crate::auth::{self, Actor};
-use crate::db;
 use crate::db::events::{EventFilter, EventRow};
 use crate::db::seen::Found;
 use crate::error::Error;
-use crate::webhooks;
+use crate::intents::answer::Answer;
+use crate::intents::events::event;
+use crate::{db, webhooks};
 
 const DEFAULT: u32 = 100;
 const MOST: u32 = 1000;
@@ -186,23 +186,6 @@ pub fn topics(list: Option<&str>) -> Result<Vec<String>, Error> {
             Err(Error::invalid("topics", "invalid_topic", detail))
         }
         None => Ok(topics),
-    }
-}
-
-/// An event as it is answered.
-pub fn event(row: EventRow) -> Event {
-    Event {
-        seq: row.seq,
-        id: row.id.0,
-        at: row.at,
-        actor: row.actor,
-        kind: row.kind,
-        node: row.node.map(|id| id.0),
-        object: row.object.map(|id| id.0),
-        operation: row.operation.map(|id| id.0),
-        request_id: row.request_id,
-        summary: row.summary,
-        detail: row.detail,
     }
 }
 

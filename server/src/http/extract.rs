@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::document::{self, Document};
+use crate::document;
+use crate::document::Document;
 use crate::error::Error;
 
 /// A JSON body as its type; as an answer, its JSON.

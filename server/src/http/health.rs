@@ -13,13 +13,13 @@ use serde_json::json;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::answer::Answer;
 use super::extract::Query;
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::db::filter;
 use crate::error::Error;
+use crate::intents::answer::Answer;
 
 /// How long the database may take to say that it is there.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);

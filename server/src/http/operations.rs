@@ -1,20 +1,12 @@
-//! Operations: reading, long polling, cancelling, logs.
+//! Routes of operations: reading, long polls, cancellation, logs.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::extract::State;
-use http::StatusCode;
-use jiff::Timestamp;
-use muster_api::operations::{
-    Operation, OperationLog, OperationLogLine, OperationProgress, OperationState, Step, Target,
-};
+use muster_api::operations::{Operation, OperationLog, OperationLogLine};
 use muster_api::problem::Problem;
 use muster_core::ids::OperationId;
-use muster_core::lifecycle::state::State as NodeState;
-use muster_core::wire::node::{Failure, FailureCode, Progress};
 use serde::Deserialize;
-use serde_json::Value;
 use sqlx::PgConnection;
 use tokio::time::Instant;
 use utoipa::IntoParams;
@@ -22,19 +14,20 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::answer::Answer;
-use super::extract::{Path, Query};
-use super::idempotency::IdempotencyKey;
-use super::paging::{self, CountedPage, ListQuery};
-use super::writing::{self, Effect};
-use super::{standing, waiting};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::db::filter::{OPERATIONS, Term};
-use crate::db::nodes::LockedNode;
-use crate::db::operations::{AroundRow, OperationRow, RunRow, StepRow};
 use crate::error::Error;
+use crate::http::extract::{Path, Query};
+use crate::http::paging::{self, CountedPage, ListQuery};
+use crate::http::waiting;
+use crate::intents::answer::Answer;
+use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::operations::{
+    self,
+    view::{find, load, views},
+};
 
 const LOG_LINES: i64 = 1000;
 
@@ -184,63 +177,7 @@ async fn cancel_operation(
     idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {
     let id = parse(&id)?;
-    writing::once(&app, &actor, idempotency, &(), async |conn| {
-        // The node first, as everybody locks: what was read before is read again under its lock.
-        let node = match find(conn, id).await?.node {
-            Some(node) => db::nodes::find_for_update(conn, &node.to_string()).await?,
-            None => None,
-        };
-        let row = find(conn, id).await?;
-        if row.finished_at.is_some() {
-            return Err(Error::conflict(
-                "done",
-                format!("It {} already.", row.state),
-            ));
-        }
-        stop(conn, &actor, &row, node, app.clock.now()).await?;
-        Ok(Effect::Done(
-            Answer::ok(&load(conn, id).await?)?.status(StatusCode::ACCEPTED),
-        ))
-    })
-    .await
-}
-
-/// Nothing more of it is begun, and what runs is told to stop, but for a rung of a ladder: cut short it may leave a machine off. What was only asked for and
-/// not begun is taken back; a release is the claim's to remember.
-async fn stop(
-    conn: &mut PgConnection,
-    actor: &Actor,
-    row: &OperationRow,
-    node: Option<LockedNode>,
-    now: Timestamp,
-) -> Result<(), Error> {
-    db::operations::ask_to_stop(conn, row.id, now).await?;
-    let climbs = node
-        .as_ref()
-        .is_some_and(|node| node.state == NodeState::Repairing.as_str());
-    let jobs = if climbs {
-        0
-    } else {
-        db::operations::cancel_jobs(conn, row.id, now).await?
-    };
-    let Some(node) = node else { return Ok(()) };
-    let what = if climbs {
-        "once its rung is done".to_owned()
-    } else {
-        format!("({jobs} open steps)")
-    };
-    let summary = format!("{} was asked to stop {what}", row.kind);
-    let event = actor.event(now, "operation.cancel_asked", Some(node.id), summary);
-    db::events::insert(conn, event.under(Some(row.id))).await?;
-    // Between two steps of a run of gates no job is open, and the machine is on: the engine ends that one.
-    let kept = |wish: &str| wish == "release" || (wish == "run-gates" && row.state != "queued");
-    let only_asked =
-        node.operation_id == Some(row.id) && node.wish.as_deref().is_some_and(|wish| !kept(wish));
-    if jobs == 0 && only_asked {
-        db::lifecycle::drop_wish(conn, node.id).await?;
-        db::operations::end(conn, row.id, "cancelled", "stopped before it began", now).await?;
-    }
-    db::lifecycle::make_due(conn, node.id, now).await
+    operations::cancel(&app, &actor, id, idempotency).await
 }
 
 /// Where to read on.
@@ -282,169 +219,4 @@ async fn get_operation_log(
 fn parse(id: &str) -> Result<OperationId, Error> {
     id.parse()
         .map_err(|_| Error::NotFound(format!("operation {id:?}")))
-}
-
-async fn find(conn: &mut PgConnection, id: OperationId) -> Result<OperationRow, Error> {
-    db::operations::find(conn, id)
-        .await?
-        .ok_or_else(|| Error::NotFound(format!("operation {id}")))
-}
-
-/// One operation as it is answered.
-///
-/// # Errors
-/// 404, or the database's.
-pub async fn load(conn: &mut PgConnection, id: OperationId) -> Result<Operation, Error> {
-    let row = find(conn, id).await?;
-    let missing = || Error::NotFound(format!("operation {id}"));
-    views(conn, vec![row]).await?.pop().ok_or_else(missing)
-}
-
-/// Operations as they are answered, with their steps.
-///
-/// # Errors
-/// When the database fails.
-pub async fn views(
-    conn: &mut PgConnection,
-    rows: Vec<OperationRow>,
-) -> Result<Vec<Operation>, Error> {
-    let ids: Vec<OperationId> = rows.iter().map(|row| row.id).collect();
-    let mut steps: BTreeMap<OperationId, Vec<StepRow>> = BTreeMap::new();
-    for step in db::operations::list_steps(conn, &ids).await? {
-        if let Some(operation) = step.operation {
-            steps.entry(operation).or_default().push(step);
-        }
-    }
-    let mut runs: BTreeMap<OperationId, Vec<RunRow>> = BTreeMap::new();
-    for run in db::operations::list_runs(conn, &ids).await? {
-        runs.entry(run.operation).or_default().push(run);
-    }
-    let around = db::operations::list_around(conn, &ids).await?;
-    let around: BTreeMap<OperationId, AroundRow> =
-        around.into_iter().map(|row| (row.operation, row)).collect();
-    rows.into_iter()
-        .map(|row| {
-            let own = steps.remove(&row.id).unwrap_or_default();
-            let (around, runs) = (
-                around.get(&row.id),
-                runs.remove(&row.id).unwrap_or_default(),
-            );
-            let mut operation = view(row, own)?;
-            match operation.done {
-                true => operation.result = Some(standing::result(&operation, around, &runs)),
-                false => {
-                    operation.blocked_by =
-                        around.and_then(|around| standing::blocked_by(&operation.steps, around))
-                }
-            }
-            Ok(operation)
-        })
-        .collect()
-}
-
-fn view(row: OperationRow, steps: Vec<StepRow>) -> Result<Operation, Error> {
-    let state: OperationState = row
-        .state
-        .parse()
-        .map_err(|why: String| Error::internal(anyhow::anyhow!("operation {}: {why}", row.id)))?;
-    let steps: Vec<Step> = steps.into_iter().map(step).collect();
-    let target = row
-        .node
-        .zip(row.node_name.clone())
-        .map(|(id, name)| Target {
-            kind: "node".into(),
-            id: id.0,
-            link: format!("/v1/nodes/{name}"),
-            name,
-        });
-    Ok(Operation {
-        id: row.id.0,
-        link: format!("/v1/operations/{}", row.id),
-        kind: row.kind.clone(),
-        target,
-        state,
-        done: state.done(),
-        progress: progress(&row, &steps, state),
-        error: row.error.as_ref().map(failure),
-        steps,
-        deadline: row
-            .deadline_at
-            .filter(|_| !state.done())
-            .map(|at| at.to_jiff()),
-        actor: row.actor,
-        request_id: row.request_id,
-        created_at: row.created_at,
-        started_at: row.started_at.map(|at| at.to_jiff()),
-        finished_at: row.finished_at.map(|at| at.to_jiff()),
-        result: None,
-        blocked_by: None,
-    })
-}
-
-fn step(row: StepRow) -> Step {
-    Step {
-        job: row.job.0,
-        step: row.step,
-        kind: row.kind,
-        state: row.state,
-        attempt: row.attempt,
-        round: row.round,
-        progress: row
-            .progress
-            .and_then(|progress| serde_json::from_value(progress).ok()),
-        waiting_for: row.waiting_for,
-        failure: row.failure.as_ref().map(failure),
-        created_at: row.created_at,
-        started_at: row.started_at.map(|at| at.to_jiff()),
-        finished_at: row.finished_at.map(|at| at.to_jiff()),
-    }
-}
-
-/// How far it is: the step at work says it best, then what the node waits for, then the operation's own word.
-fn progress(row: &OperationRow, steps: &[Step], state: OperationState) -> OperationProgress {
-    let current = steps
-        .iter()
-        .rev()
-        .find(|step| matches!(step.state.as_str(), "leased" | "queued"));
-    let current = current.filter(|_| !state.done());
-    let report = current.and_then(|step| step.progress.as_ref());
-    let said = [
-        report
-            .map(|report| report.message.clone())
-            .filter(|message| !message.is_empty()),
-        current.and_then(|step| step.waiting_for.clone()),
-        row.waiting_for
-            .clone()
-            .filter(|_| !state.done())
-            .map(|condition| format!("waits for {condition}")),
-    ];
-    OperationProgress {
-        step: current.map(|step| step.step.clone()),
-        steps: u32::try_from(steps.len()).unwrap_or(u32::MAX),
-        percent: report.and_then(percent),
-        message: said
-            .into_iter()
-            .flatten()
-            .next()
-            .unwrap_or_else(|| row.message.clone()),
-    }
-}
-
-fn percent(report: &Progress) -> Option<f64> {
-    let (done, total) = report.done.zip(report.total)?;
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a percentage needs no more than the 52 bits it keeps"
-    )]
-    (total > 0).then(|| (done as f64 / total as f64 * 100.0).min(100.0))
-}
-
-/// A stored failure; what an agent left out is filled in rather than refused: it is shown, not decided on.
-fn failure(stored: &Value) -> Failure {
-    let text = |member: &str| stored[member].as_str().map(str::to_owned);
-    Failure {
-        code: text("code").map_or(FailureCode::Failed, |code| FailureCode::from(code.as_str())),
-        message: text("message").unwrap_or_else(|| stored.to_string()),
-        retryable: stored["retryable"].as_bool().unwrap_or(false),
-    }
 }

@@ -12,10 +12,10 @@ use sqlx::PgConnection;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::answer::Answer;
-use crate::auth::access::Sight;
+use crate::access::Sight;
 use crate::db::filter::{self, Count, Key, List, Sort, Term};
 use crate::error::Error;
+use crate::intents::answer::Answer;
 
 const DEFAULT: u32 = 100;
 const MOST: u32 = 1000;

@@ -14,19 +14,20 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::answer::Answer;
 use super::extract::{Json, Path, Query};
-use super::idempotency::IdempotencyKey;
 use super::paging::{self, CountedPage, ListQuery};
-use super::preconditions::Preconditions;
-use super::writing::{self, Effect};
+use crate::access::Sight;
 use crate::app::App;
-use crate::auth::access::Sight;
 use crate::auth::{Actor, tokens};
 use crate::db;
 use crate::db::filter::{self, Term};
 use crate::db::tokens::{NewToken, Owner, TokenRow};
 use crate::error::Error;
+use crate::intents::answer::Answer;
+use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::preconditions::Preconditions;
+use crate::intents::writing;
+use crate::intents::writing::Effect;
 
 /// No token lives longer. Seconds.
 const LONGEST_S: u32 = 366 * 24 * 3600;

@@ -11,20 +11,21 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::answer::Answer;
 use super::declared::read;
 use super::extract::{Json, Path, Query};
-use super::idempotency::IdempotencyKey;
 use super::paging::{self, CountedPage, ListQuery};
-use super::writing::{self, Effect};
+use crate::access::Sight;
 use crate::app::App;
 use crate::auth::Actor;
-use crate::auth::access::Sight;
 use crate::db;
 use crate::db::filter::{DELIVERIES, Term};
 use crate::db::objects::ObjectRow;
 use crate::db::webhooks::DeliveryRow;
 use crate::error::Error;
+use crate::intents::answer::Answer;
+use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::writing;
+use crate::intents::writing::Effect;
 use crate::tasks::webhooks::{KEPT, delivery};
 use crate::webhooks::PING;
 

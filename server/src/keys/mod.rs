@@ -2,15 +2,16 @@
 //! (envelope encryption). The signing keys are for permits, SSH user certificates, agents'
 //! certificates and tokens. A missing or wrong master key fails closed.
 
-mod tokens; // MACs stored for API tokens
+pub mod authority; // Certificates of agents
+mod tokens; // What is stored of tokens
 
-pub use self::tokens::{Fit, Forget, TokenKeys, TokenMac, rotate};
+pub use self::tokens::{Fit, Forget, TokenKeys, rotate};
 
 use std::path::Path;
 
-use aes_gcm_siv::aead::{Aead, Payload};
-use aes_gcm_siv::{Aes256GcmSiv, Key, KeyInit, Nonce};
-use anyhow::{Context, anyhow, ensure};
+use aes_gcm_siv::aead::{Aead as _, Payload};
+use aes_gcm_siv::{Aes256GcmSiv, Key, KeyInit as _, Nonce};
+use anyhow::{Context as _, anyhow, ensure};
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -22,20 +23,11 @@ use russh::keys::ssh_key::certificate::{Builder, CertType};
 use russh::keys::ssh_key::{Algorithm, LineEnding, PrivateKey};
 use sqlx::PgPool;
 
-use crate::auth::authority::Authority;
+use self::authority::Authority;
 use crate::db;
+use crate::sealed::Sealed;
 
 const NONCE_BYTES: usize = 12;
-
-/// A secret as stored in the database.
-#[derive(Clone, Debug)]
-pub struct Sealed {
-    /// The id of the master key. A rotation uses the id to find secrets still sealed with the
-    /// former key.
-    pub key_id: String,
-    pub wrapped_key: Vec<u8>,
-    pub ciphertext: Vec<u8>,
-}
 
 /// The key outside the database: 32 bytes in a file of mode 0600.
 pub struct MasterKey {

@@ -13,6 +13,7 @@ use sqlx::PgConnection;
 
 use super::{MasterKey, place, seed};
 use crate::db;
+use crate::sealed::TokenMac;
 
 /// Name of the key for the MACs of new tokens.
 const CURRENT: &str = "token_mac";
@@ -20,26 +21,7 @@ const CURRENT: &str = "token_mac";
 /// token's next use, and are then replaced.
 const BEFORE: &str = "token_mac_before";
 
-/// The stored MAC of a token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenMac {
-    /// The id of the key. `None`: the value is a plain SHA-256, valid until the token's next use.
-    pub key_id: Option<String>,
-    pub mac: [u8; 32],
-}
-
-impl TokenMac {
-    /// Returns the plain SHA-256 of a token, for commands writing tokens directly to the database
-    /// without access to the key.
-    pub fn plain(token: &str) -> Self {
-        Self {
-            key_id: None,
-            mac: Digest::of(token.as_bytes()).0,
-        }
-    }
-}
-
-/// The result of comparing a stored MAC with a token.
+/// How a stored one stands to a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// The MAC belongs to the token.

@@ -11,8 +11,9 @@ use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::error::Error;
-use crate::http::agent::LEASE_S;
 
+/// A job's lease. An agent renews at a third of it.
+pub const LEASE_S: u64 = 30;
 const EVERY: Duration = Duration::from_secs(2);
 
 /// A database that takes longer than this to say that it is there keeps agents from renewing their leases.

@@ -7,11 +7,10 @@ use muster_core::ids::ObjectId;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::app::App;
+use crate::app::{App, wake};
 use crate::db;
 use crate::error::Error;
-use crate::http;
-use crate::http::claims::replicas;
+use crate::intents::claims::replicas;
 
 const EVERY: Duration = Duration::from_secs(2);
 /// Pools considered in a round.
@@ -54,7 +53,7 @@ pub async fn round(app: &App, mut after: ObjectId) -> Result<ObjectId, Error> {
             Ok(made) => {
                 tx.commit().await?;
                 if made > 0 {
-                    http::wake(app);
+                    wake(app);
                 }
             }
             Err(error @ Error::Unavailable(_)) => return Err(error),

@@ -20,7 +20,7 @@ use crate::db::events::{EventRow, NewEvent};
 use crate::db::webhooks::{DeliveryRow, Held};
 use crate::engine::orders::secret_place;
 use crate::error::Error;
-use crate::http::events::event;
+use crate::intents::events::event;
 use crate::outbound::Answered;
 use crate::outbound::later::Later;
 use crate::webhooks::{self, Message};

@@ -10,10 +10,10 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::db::approvals::ApprovalRow;
 use crate::error::Error;
-use crate::http::approvals::decide::{Decision, decide};
-use crate::http::claims::undo;
 use crate::http::extract::Path;
-use crate::http::idempotency::IdempotencyKey;
+use crate::intents::approvals::decide::{Decision, decide};
+use crate::intents::claims::undo;
+use crate::intents::idempotency::IdempotencyKey;
 
 /// A release, a wipe, a new installation or a waiver that waits.
 pub(super) struct Pending {

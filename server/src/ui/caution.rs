@@ -13,7 +13,7 @@ use crate::auth::{Actor, break_glass};
 use crate::db;
 use crate::error::Error;
 use crate::http::extract::Path;
-use crate::http::idempotency::IdempotencyKey;
+use crate::intents::idempotency::IdempotencyKey;
 
 /// What stands above every page while a caution holds.
 #[derive(Clone, Debug)]
@@ -61,6 +61,6 @@ pub(super) async fn confirm(
         id,
         note: given.note,
     };
-    crate::http::caution::confirm(&app, &actor, IdempotencyKey::none(), &confirmed).await?;
+    crate::intents::caution::confirm(&app, &actor, IdempotencyKey::none(), &confirmed).await?;
     Ok(Redirect::to("/"))
 }

@@ -12,7 +12,7 @@ use super::caution::{self, Banner};
 use super::format::{self, Moment};
 use crate::app::App;
 use crate::auth::Actor;
-use crate::http::request_id;
+use crate::request_id;
 
 /// The longest address that a page repeats in its own links.
 const LONGEST_ADDRESS: usize = 2000;

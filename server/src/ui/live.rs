@@ -15,8 +15,8 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::access::Sight;
 use crate::app::App;
-use crate::auth::access::Sight;
 use crate::auth::{self, Actor};
 use crate::db;
 use crate::error::Error;

@@ -17,7 +17,7 @@ use crate::auth::Actor;
 use crate::db;
 use crate::error::Error;
 use crate::http::extract::Path;
-use crate::http::pairs::{begin_run, preview_run};
+use crate::intents::pairs::{begin_run, preview_run};
 
 /// Suites that can be chosen from.
 const SUITES: i64 = 100;

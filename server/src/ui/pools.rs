@@ -16,9 +16,9 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::error::Error;
-use crate::http::claims::replicas;
 use crate::http::extract::{Path, Query};
-use crate::http::pairs;
+use crate::intents::claims::replicas;
+use crate::intents::pairs;
 
 /// Runs that can be chosen.
 const RUNS: i64 = 10;

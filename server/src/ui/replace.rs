@@ -15,10 +15,10 @@ use crate::auth::Actor;
 use crate::db;
 use crate::db::claims::ClaimRow;
 use crate::error::Error;
-use crate::http::claims::replace::{plan, replace};
 use crate::http::extract::Path;
-use crate::http::idempotency::IdempotencyKey;
-use crate::http::preconditions::Preconditions;
+use crate::intents::claims::replace::{plan, replace};
+use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::preconditions::Preconditions;
 
 #[derive(Template, WebTemplate)]
 #[template(path = "replace.html")]

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::frame::{Frame, Visit};
 use crate::app::App;
-use crate::auth::oidc::Answered;
+use crate::auth::login::{self, Answered};
 use crate::auth::passwords::Lane;
 use crate::auth::{self, sessions};
 use crate::error::Error;
@@ -115,7 +115,7 @@ pub(super) async fn begin_vouched(
         .clone()
         .ok_or_else(|| Error::NotFound("A provider that vouches for people".into()))?;
     let next = local(&target.next);
-    Ok(match provider.begin(&app, &headers, &next).await {
+    Ok(match login::begin(&provider, &app, &headers, &next).await {
         Ok((url, cookie)) => (jar.add(cookie), Redirect::to(&url)).into_response(),
         Err(error) => not_vouched(&app, &visit, next, &error),
     })
@@ -133,12 +133,14 @@ pub(super) async fn finish_vouched(
         .oidc
         .clone()
         .ok_or_else(|| Error::NotFound("A provider that vouches for people".into()))?;
-    Ok(match provider.finish(&app, &headers, answered).await {
-        Ok((session, gone, next)) => {
-            (jar.add(session).add(gone), Redirect::to(&local(&next))).into_response()
-        }
-        Err(error) => not_vouched(&app, &visit, "/".into(), &error),
-    })
+    Ok(
+        match login::finish(&provider, &app, &headers, answered).await {
+            Ok((session, gone, next)) => {
+                (jar.add(session).add(gone), Redirect::to(&local(&next))).into_response()
+            }
+            Err(error) => not_vouched(&app, &visit, "/".into(), &error),
+        },
+    )
 }
 
 /// One answer for whatever went wrong: the log says what.

@@ -12,16 +12,16 @@ use uuid::Uuid;
 use super::chips::{self, Chip};
 use super::format::{self, Moment};
 use super::frame::{Frame, Live, Section, Visit};
+use crate::access::Sight;
 use crate::app::App;
 use crate::auth::Actor;
-use crate::auth::access::Sight;
 use crate::db;
 use crate::db::filter::{self, USERS};
 use crate::db::users::PersonRow;
 use crate::error::Error;
 use crate::http::extract::{Path, Query};
-use crate::http::idempotency::IdempotencyKey;
-use crate::http::users::{disable, enable};
+use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::users::{disable, enable};
 
 /// People of one page.
 const ROWS: usize = 100;

@@ -10,15 +10,15 @@ use serde::Deserialize;
 use super::chips::{self, Chip};
 use super::format::{self, Moment};
 use super::frame::{Frame, Live, Section, Visit};
+use crate::access::Sight;
 use crate::app::App;
 use crate::auth::Actor;
-use crate::auth::access::Sight;
 use crate::db;
 use crate::db::objects::ObjectRow;
 use crate::db::webhooks::DeliveryRow;
+use crate::document;
 use crate::error::Error;
 use crate::http::declared::Declared as _;
-use crate::http::document;
 use crate::http::extract::Query;
 use crate::tasks::webhooks::MOST;
 

@@ -18,7 +18,8 @@ use super::{Provider, state};
 use crate::diagnostics::{error, refusal, warning};
 use crate::kinds::{Kind, NOTHING};
 use crate::messages::{Apply, ApplyAnswer, Diagnostic};
-use crate::remote::{Erase, Remote, Waited, state_of};
+use crate::remote::{Erase, Remote, Waited};
+use crate::value::state_of;
 use crate::value::{Attributes, decode, encode, get, text};
 
 /// Refusals that end by themselves, when a node has done what it is at.

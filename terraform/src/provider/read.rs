@@ -12,8 +12,9 @@ use crate::kinds::{self, Kind, NOTHING, Source, Until};
 use crate::messages::{
     Configured, Import, ImportAnswer, Imported, Read, ReadAnswer, StateAnswer, Upgrade,
 };
-use crate::remote::{Remote, state_of};
+use crate::remote::Remote;
 use crate::schema;
+use crate::value::state_of;
 use crate::value::{Attributes, conform, decode, encode, from_json, get, text};
 
 impl Provider {

@@ -433,7 +433,7 @@ async fn a_listener_that_stops_answers_requests_under_way() {
     let app = &server.app;
     let viewer = server.caller(Role::Viewer).await.token.unwrap();
     let doors = [
-        (Door::Plain, muster_server::http::router(app.clone())),
+        (Door::Plain, muster_server::router::router(app.clone())),
         (
             Door::Tls(tls::acceptor(&app.keys.authority).unwrap()),
             muster_server::http::agent::router(app.clone()),

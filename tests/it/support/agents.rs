@@ -8,13 +8,13 @@ use axum::response::{IntoResponse as _, Response};
 use jiff::Timestamp;
 use muster_core::ids::{AgentId, ObjectId};
 use muster_server::app::App;
-use muster_server::auth::authority::Certified;
 use muster_server::auth::tokens;
 use muster_server::error::Error;
 use muster_server::http;
 use muster_server::http::agent::tls::{self, Peer};
 use muster_server::http::listener::files::Shares;
 use muster_server::http::listener::{self, Bounds};
+use muster_server::keys::authority::Certified;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 

@@ -11,12 +11,12 @@ use jiff::{SignedDuration, Timestamp};
 use muster_api::tokens::Role;
 use muster_core::clock::Clock;
 use muster_server::app::App;
-use muster_server::auth::oidc::Provider;
 use muster_server::auth::tokens;
 use muster_server::db;
 use muster_server::http::listener::files::Shares;
 use muster_server::http::listener::{self, Bounds, Door};
 use muster_server::keys::{Keys, MasterKey};
+use muster_server::oidc::Provider;
 use muster_server::outbound::policy::Policy;
 use muster_server::outbound::{Names, Outbound};
 use reqwest::Method;
@@ -121,7 +121,7 @@ impl Server {
             wake_readers: Arc::new(watch::channel(0).0),
         };
         Self {
-            router: muster_server::http::router(app.clone()),
+            router: muster_server::router::router(app.clone()),
             app,
             data_dir: blobs,
         }
@@ -171,7 +171,7 @@ impl Server {
 
     /// The same server to callers who may send so much.
     pub(crate) fn limited(mut self, rates: muster_server::http::limits::Rates) -> Self {
-        self.router = muster_server::http::limited(self.app.clone(), rates);
+        self.router = muster_server::router::limited(self.app.clone(), rates);
         self
     }
 

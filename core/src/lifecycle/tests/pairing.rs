@@ -1,6 +1,6 @@
 //! What a run of pairs asks of a node in service, and what goes before it.
 
-use super::super::pairing::Pairing;
+use super::super::snapshot::Pairing;
 use super::*;
 
 fn asked(wanted: Pairing) -> Snapshot {

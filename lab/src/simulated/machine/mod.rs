@@ -2,6 +2,7 @@
 //! oracle: what it does not hold did not happen.
 
 pub mod node_program; // muster-node on the machine
+mod turn; // The way a job goes
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -11,14 +12,15 @@ use jiff::Timestamp;
 use muster_core::clock::Clock;
 use muster_core::facts::{Cpu, Disk as DiskFacts, DiskTransport, Facts, Memory, Neighbour, Nic};
 use muster_core::firmware::BmcInventory;
-use muster_core::gates::Verdict;
 use muster_core::ids::{ClaimId, JobId, PermitId};
 use muster_core::values::Mac;
-use muster_core::wire::node::{Failure, Marker};
+use muster_core::wire::node::Marker;
 use serde::{Deserialize, Serialize};
 
 use self::node_program::Spool;
 use super::habits::{Habits, Took, What};
+
+pub use self::turn::Turn;
 
 /// Something that was done to a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,14 +53,6 @@ pub enum Running {
 pub struct Disk {
     pub image: bool,
     pub marker: Option<Marker>,
-}
-
-/// A way in which the next job of a kind goes.
-#[derive(Clone, Debug)]
-pub enum Turn {
-    Fails(Failure),
-    /// Every gate of the run ends so.
-    Gates(Verdict),
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::converge::machine::Machine;
+use crate::machine::Machine;
 
 /// A stand-in for systemctl: units are files, changes are a log.
 const SYSTEMCTL: &str = r#"#!/bin/sh

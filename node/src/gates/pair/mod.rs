@@ -16,7 +16,7 @@ use muster_core::wire::pair::{PairAnswer, PairPlan};
 use super::command::{Wanted, parse};
 use crate::failure::{fatal, io};
 use crate::job::{JobContext, lock};
-use crate::{cli, gates};
+use crate::{gates, terminal};
 
 const USAGE: &str = "\
 muster-node pair serve --suite SUITE --profile PROFILE --only ID [--set NAME=VALUE]... [--drained]
@@ -55,7 +55,7 @@ pub fn command(arguments: &[String]) -> ExitCode {
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => cli::report(&failure),
+        Err(failure) => terminal::report(&failure),
     }
 }
 

@@ -15,10 +15,10 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::{MARGIN, only_gate, port, say};
-use crate::converge::machine::Machine;
 use crate::failure::{fatal, retryable};
 use crate::gates::{Bench, Shared, call, needs};
 use crate::job::JobContext;
+use crate::machine::Machine;
 use crate::tool::{self, Call, Running};
 
 /// How soon the tool is looked at again.

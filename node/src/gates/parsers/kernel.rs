@@ -4,7 +4,7 @@ use muster_core::gates::{Limit, Sample};
 
 use super::{Bench, Reading};
 use crate::converge::dpkg::Database;
-use crate::converge::kernel::{command_line, newest_release};
+use crate::converge::kernel_facts::{command_line, newest_release};
 
 const FILE_MAX: u64 = 4096;
 

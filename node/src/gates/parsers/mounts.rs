@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{Bench, Reading, scan};
-use crate::converge::machine::Machine;
+use crate::machine::Machine;
 
 /// Thousands of mounts, as container hosts have them.
 const TABLE_MAX: u64 = 8 << 20;

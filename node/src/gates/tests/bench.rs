@@ -7,9 +7,9 @@ use muster_core::gates::{Gate, GateResult, Suite};
 use muster_core::profiles::HardwareProfile;
 use muster_core::wire::node::{Failure, GatePlan};
 
-use crate::converge::machine::Machine;
 use crate::gates::{Bench, Shared, run_on};
 use crate::job::JobContext;
+use crate::machine::Machine;
 
 pub(super) const SUITE: &str = include_str!("../../../../suites/admit-cpu.toml");
 pub(super) const PROFILE: &str = include_str!("../../../../suites/profiles/virtual-node.toml");

@@ -9,9 +9,9 @@ use muster_core::gates::{Gate, GateResult, Stage, Verdict};
 use muster_core::wire::node::GatePlan;
 
 use super::bench::{gate, plan};
-use crate::converge::machine::Machine;
 use crate::gates::{Bench, Shared, run_on};
 use crate::job::JobContext;
+use crate::machine::Machine;
 
 const XID: &str = "NVRM: Xid (PCI:0000:9b:00): 79, pid=1, name=x, GPU has fallen off the bus.";
 const BOOT: &str = "6f7c1d0e-0000-4000-8000-000000000001";

@@ -9,7 +9,7 @@ use super::List;
 use super::grammar::{Op, Term};
 use super::sight;
 use super::whitelist::Field;
-use crate::auth::access::Sight;
+use crate::access::Sight;
 use crate::error::Error;
 
 /// The largest list of ids in a query: above any fleet's number of objects of a kind. The database

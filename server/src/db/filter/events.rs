@@ -6,7 +6,7 @@ use sqlx::{PgConnection, Postgres, QueryBuilder};
 
 use super::sight::{Place, within};
 use super::sort::Order;
-use crate::auth::access::Sight;
+use crate::access::Sight;
 use crate::db::events::EventFilter;
 use crate::error::Error;
 

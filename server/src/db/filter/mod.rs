@@ -37,7 +37,7 @@ use uuid::Uuid;
 use self::condition::{find_fields, push_conditions};
 use self::sight::{NOWHERE, Place};
 use self::whitelist::{Field, unknown};
-use crate::auth::access::Sight;
+use crate::access::Sight;
 use crate::error::Error;
 
 /// A list of rows that have an id.

@@ -6,7 +6,7 @@ use muster_api::access::Scope;
 use sqlx::types::Json;
 use sqlx::{Postgres, QueryBuilder};
 
-use crate::auth::access::Sight;
+use crate::access::Sight;
 
 /// The place of a list's rows, as SQL.
 #[derive(Clone, Copy, Debug)]

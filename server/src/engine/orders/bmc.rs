@@ -13,7 +13,8 @@ use sqlx::PgConnection;
 use super::sources::Sources;
 use crate::db;
 use crate::db::bmc_passwords::{Account, Prepared};
-use crate::keys::{MasterKey, Sealed};
+use crate::keys::MasterKey;
+use crate::sealed::Sealed;
 
 /// Characters of a password: as many as the oldest IPMI takes (2.0, section 22.30), from about 95 bits.
 const LENGTH: usize = 16;

@@ -11,7 +11,7 @@ mod trials; // The results of measurements
 
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::OperationId;
-use muster_core::lifecycle::pairing::Pairing;
+use muster_core::lifecycle::snapshot::Pairing;
 use muster_core::recovery::Cause;
 use sqlx::PgConnection;
 use uuid::Uuid;

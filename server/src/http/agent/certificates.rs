@@ -8,13 +8,13 @@ use sqlx::PgConnection;
 
 use super::Agent;
 use crate::app::App;
-use crate::auth::authority::{Certificate, Requested};
 use crate::auth::tokens;
 use crate::db;
 use crate::db::enrolments::EnrolRow;
 use crate::db::events::NewEvent;
 use crate::error::Error;
 use crate::http::extract::Json;
+use crate::keys::authority::{Certificate, Requested};
 
 pub(super) async fn enrol(
     State(app): State<App>,

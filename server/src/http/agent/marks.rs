@@ -13,9 +13,9 @@ use muster_core::wire::headers::{HEARD, MARK, SERVED_AT};
 use sqlx::PgConnection;
 
 use crate::app::App;
+use crate::app::wake;
 use crate::engine::caution;
 use crate::error::Error;
-use crate::http::wake;
 
 /// Set by whoever answers a call, sent as a header of the answer.
 #[derive(Clone, Debug, Default)]

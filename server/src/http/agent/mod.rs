@@ -34,10 +34,8 @@ use crate::db::agents::{AgentRow, Caller, Hold, LeaseTimes, SiteLease};
 use crate::db::events::NewEvent;
 use crate::error::Error;
 use crate::http::extract::Json;
-use crate::http::request_id;
-
-/// A job's lease. An agent renews at a third of it.
-pub const LEASE_S: u64 = 30;
+use crate::request_id;
+use crate::tasks::leases::LEASE_S;
 
 /// A site's lease, from the latest answer that its agent has: one that is heard and not answered lets it lapse.
 const SITE_LEASE: SignedDuration = SignedDuration::from_secs(SITE_LEASE_S as i64);

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use super::{Agent, Standing};
 use crate::app::App;
 use crate::db;
+use crate::document;
 use crate::error::Error;
-use crate::http::document;
 use crate::http::extract::Json;
 
 const MAX_WAIT_S: u64 = 50;

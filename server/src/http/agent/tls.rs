@@ -15,7 +15,7 @@ use rustls::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::auth::authority::{self, Authority, Certified};
+use crate::keys::authority::{self, Authority, Certified};
 
 /// Whose certificate a connection showed; `None` where it showed none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

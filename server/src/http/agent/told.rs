@@ -6,8 +6,8 @@ use axum::extract::{FromRequest, Request};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::document;
 use crate::error::Error;
-use crate::http::document;
 
 /// A JSON body as its type, without U+0000 in any text.
 #[derive(Clone, Debug)]

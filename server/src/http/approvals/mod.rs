@@ -1,27 +1,23 @@
 //! Approvals: a request that one person may not carry out alone waits for a second person. Limited are erasures in an hour, and waivers of gates.
 
-pub mod decide; // The decision of the second person
-pub(in crate::http) mod limits; // What one person may do alone
-
 use axum::extract::State;
-use muster_api::approvals::{Approval, ApprovalState};
+use muster_api::approvals::Approval;
 use muster_api::problem::Problem;
 use sqlx::PgConnection;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use self::decide::{Decision, decide};
-use super::answer::Answer;
 use super::extract::{Path, Query};
-use super::idempotency::IdempotencyKey;
 use super::paging::{self, CountedPage, ListQuery};
 use crate::app::App;
 use crate::auth::Actor;
-use crate::db;
-use crate::db::approvals::ApprovalRow;
-use crate::db::filter;
+use crate::db::{self, filter};
 use crate::error::Error;
+use crate::intents::answer::Answer;
+use crate::intents::approvals::decide::{Decision, decide};
+use crate::intents::approvals::view::object;
+use crate::intents::idempotency::IdempotencyKey;
 
 /// The routes of approvals.
 pub fn router() -> OpenApiRouter<App> {
@@ -110,35 +106,4 @@ async fn deny_approval(
     idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {
     decide(&app, &actor, id, Decision::Deny, idempotency).await
-}
-
-fn object(row: ApprovalRow) -> Result<Approval, Error> {
-    let state = match row.state.as_str() {
-        "open" => ApprovalState::Open,
-        "approved" => ApprovalState::Approved,
-        "denied" => ApprovalState::Denied,
-        other => {
-            return Err(Error::internal(anyhow::anyhow!(
-                "approval {}: state {other:?}",
-                row.id
-            )));
-        }
-    };
-    Ok(Approval {
-        id: row.id,
-        claim: row.claim_name,
-        node: row.node_name,
-        replaces: row.replaces,
-        erase_now: row.erase_now,
-        action: row.wish,
-        reason: row.reason,
-        waiver: row.waiver,
-        because: row.because,
-        requested_by: row.requested_by,
-        requested_at: row.requested_at,
-        expires_at: row.expires_at,
-        state,
-        decided_by: row.decided_by,
-        operation: row.operation.map(|id| id.0),
-    })
 }

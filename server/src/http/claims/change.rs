@@ -1,31 +1,16 @@
-//! Changes a claim while the claim holds its node: `spec.hold` and `spec.wait_for`. The node does not change.
+//! The route that changes a claim.
 
 use axum::extract::State;
-use muster_api::claims::{ClaimSpec, PatchClaim};
+use muster_api::claims::PatchClaim;
 use muster_api::problem::Problem;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use sqlx::PgConnection;
 
-use super::locked::{LockedClaim, over};
-use super::view;
 use crate::app::App;
 use crate::auth::Actor;
-use crate::db;
-use crate::db::claims::{Changeable, ClaimRow};
 use crate::error::Error;
-use crate::http::answer::Answer;
-use crate::http::document::{self, Document};
 use crate::http::extract::{Body, Path};
-use crate::http::preconditions::Preconditions;
-use crate::http::writing;
-
-/// The part of a claim that clients own.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::http) struct Content {
-    spec: ClaimSpec,
-}
+use crate::intents::answer::Answer;
+use crate::intents::claims::change;
+use crate::intents::preconditions::Preconditions;
 
 /// Applies a JSON merge patch to `spec.hold` and `spec.wait_for`; all else of a claim is as it was made. Nothing is done to its node.
 #[utoipa::path(patch, path = "/v1/claims/{claim}", tag = "claims", params(("claim", description = "Name or id"), ("If-Match" = Option<String>, Header)),
@@ -41,75 +26,5 @@ pub(super) async fn patch_claim(
     preconditions: Preconditions,
     Body(patch): Body,
 ) -> Result<Answer, Error> {
-    writing::write(&app, &actor, async |conn| {
-        let LockedClaim { claim, .. } = LockedClaim::lock(conn, &key).await?;
-        preconditions.allow_write(Some(claim.generation))?;
-        let mut raw = json!({ "spec": claim.spec });
-        document::merge(&mut raw, &patch);
-        change(conn, &app, &actor, &claim, Document::read(raw)?).await?;
-        let object = view::load(conn, &claim.id.to_string()).await?;
-        Ok(Answer::ok(&object)?.etag(object.generation))
-    })
-    .await
-}
-
-/// Whether a spec keeps what is fixed. A stored spec that cannot be read is repaired by one that names the claim's pool, and no other node.
-fn keeps_node(claim: &ClaimRow, wanted: &ClaimSpec) -> bool {
-    let fixed = |spec: &ClaimSpec| (spec.pool.clone(), spec.node.clone(), spec.selector.clone());
-    match document::stored_spec::<ClaimSpec>(&claim.spec) {
-        Ok(was) => fixed(&was) == fixed(wanted),
-        Err(_) => {
-            let mut nodes = wanted.node.iter();
-            wanted.pool == claim.pool && nodes.all(|node| *node == claim.node_name)
-        }
-    }
-}
-
-/// Changes a claim inside the caller's transaction, which has locked the node. Returns whether the spec differs.
-///
-/// # Errors
-/// As [`patch_claim`] answers.
-pub(in crate::http) async fn change(
-    conn: &mut PgConnection,
-    app: &App,
-    actor: &Actor,
-    claim: &ClaimRow,
-    document: Document<Content>,
-) -> Result<bool, Error> {
-    let (Content { spec: wanted }, mut raw) = document.into_parts();
-    if !keeps_node(claim, &wanted) {
-        let detail = "Of a claim, hold and wait_for can be changed: for all else, release it and make another. \
-                      `muster claim replace` gives it another node.";
-        return Err(Error::conflict("immutable", detail));
-    }
-    let spec = raw.get_mut("spec").map(Value::take).unwrap_or_default();
-    if spec == claim.spec {
-        return Ok(false);
-    }
-    let (now, hold) = (app.clock.now(), wanted.hold.unwrap_or_default());
-    let to = Changeable {
-        spec: &spec,
-        wait_for: wanted.wait_for.unwrap_or_default(),
-        hold,
-    };
-    if !db::claims::set_spec(conn, claim.id, to, now).await? {
-        return Err(over(claim));
-    }
-    let what = match (claim.hold, hold) {
-        (false, true) => "is held: nothing that happens by itself changes what its node runs",
-        (true, false) => "is not held any more",
-        _ => "was changed",
-    };
-    let event = actor.event(
-        now,
-        "claim.changed",
-        Some(claim.node),
-        format!("the claim {} {what}", claim.name),
-    );
-    db::events::insert(
-        conn,
-        event.with(json!({ "claim": claim.name, "hold": hold })),
-    )
-    .await?;
-    Ok(true)
+    change::patch(&app, &actor, &key, preconditions, &patch).await
 }

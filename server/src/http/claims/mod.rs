@@ -1,13 +1,10 @@
 //! Claims: a claim binds a node to a pool until it is released.
 
-pub(in crate::http) mod change; // Change of hold and wait_for
-pub(in crate::http) mod create; // Binding of a node to a pool
-pub(in crate::http) mod locked; // A claim and its node under lock
-pub mod release; // Release, with the second person beyond a limit
-pub mod replace; // Replacement of the node
-pub mod replicas; // Claims that a pool creates by itself
-pub mod undo; // Undo of a release
-mod view; // A claim as readers get it
+mod change; // Change of hold and wait_for
+mod create; // Binding of a node to a pool
+mod release; // Release, with the second person beyond a limit
+mod replace; // Replacement of the node
+mod undo; // Undo of a release
 
 use std::time::Duration;
 
@@ -21,7 +18,6 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::answer::Answer;
 use super::extract::{Path, Query};
 use super::paging::{self, ListQuery};
 use super::waiting;
@@ -30,6 +26,8 @@ use crate::auth::Actor;
 use crate::db;
 use crate::db::filter::{CLAIMS, Term};
 use crate::error::Error;
+use crate::intents::answer::Answer;
+use crate::intents::claims::view;
 
 /// The routes of claims.
 pub fn router() -> OpenApiRouter<App> {

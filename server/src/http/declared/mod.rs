@@ -8,8 +8,7 @@ pub(in crate::http) mod write;
 use std::collections::BTreeMap;
 use std::future::{Future, ready};
 
-use axum::extract::DefaultBodyLimit;
-use axum::extract::FromRequestParts;
+use axum::extract::{DefaultBodyLimit, FromRequestParts};
 use axum::routing::get;
 use http::request::Parts;
 use muster_api::kind::Kind;
@@ -22,8 +21,8 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::app::App;
 use crate::auth::{self, Actor};
 use crate::db::objects::ObjectRow;
+use crate::document;
 use crate::error::{Error, Fault};
-use crate::http::document;
 
 /// Bodies of most kinds, in bytes.
 pub const SMALL_BODY: usize = 1 << 20;
@@ -156,15 +155,6 @@ impl Targets {
     }
 }
 
-/// A single fault of meaning.
-pub fn fault(pointer: impl Into<String>, code: &'static str, detail: impl Into<String>) -> Fault {
-    Fault {
-        pointer: pointer.into(),
-        code,
-        detail: detail.into(),
-    }
-}
-
 /// Somebody who may write objects of the kind.
 pub struct Writer<K>(pub Actor, std::marker::PhantomData<K>);
 
@@ -189,41 +179,4 @@ pub fn routes<K: Declared>() -> OpenApiRouter<App> {
     OpenApiRouter::default()
         .routes((schemas, list_paths, get(read::list::<K>)))
         .routes((Vec::new(), one_paths, one))
-}
-
-/// What is wrong with labels and annotations: they end in filters, metrics and pages.
-pub fn label_faults(
-    labels: &BTreeMap<String, String>,
-    annotations: &BTreeMap<String, String>,
-) -> Vec<Fault> {
-    let mut faults = Vec::new();
-    let key = |text: &str| {
-        (1..=63).contains(&text.len())
-            && text
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"._-/".contains(&b))
-    };
-    for (map, member, longest) in [
-        (labels, "labels", 63),
-        (annotations, "annotations", 16 << 10),
-    ] {
-        if map.len() > 64 {
-            faults.push(fault(format!("/{member}"), "too_many", "At most 64."));
-        }
-        for (name, value) in map {
-            let pointer = format!("/{member}/{}", document::escape(name));
-            if !key(name) {
-                faults.push(fault(
-                    pointer,
-                    "invalid_label",
-                    "A name is 1 to 63 of A-Z a-z 0-9 . _ - /.",
-                ));
-            } else if value.len() > longest || value.chars().any(char::is_control) {
-                let detail =
-                    format!("A value is at most {longest} bytes, without control characters.");
-                faults.push(fault(pointer, "invalid_label", detail));
-            }
-        }
-    }
-    faults
 }

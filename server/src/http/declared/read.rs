@@ -7,17 +7,17 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{Declared, SECRET};
+use crate::access::Sight;
 use crate::app::App;
-use crate::auth::access::Sight;
 use crate::auth::{Actor, routes};
 use crate::db;
 use crate::db::filter;
 use crate::db::objects::ObjectRow;
+use crate::document;
 use crate::error::Error;
-use crate::http::answer::Answer;
-use crate::http::document;
 use crate::http::extract::{Path, Query};
 use crate::http::paging::{self, ListQuery};
+use crate::intents::answer::Answer;
 
 pub(super) async fn list<K: Declared>(
     State(app): State<App>,

@@ -9,19 +9,19 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use super::read::{answer, missing};
-use super::{Declared, SECRET, Targets, Writer, fault};
+use super::{Declared, SECRET, Targets, Writer};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
 use crate::db;
 use crate::db::objects::{Content, ObjectRow, RefRow};
+use crate::document::{self, Document, fault, label_faults};
 use crate::engine::orders::secret_place;
 use crate::error::Error;
-use crate::http::answer::Answer;
-use crate::http::document::{self, Document};
 use crate::http::extract::{Body, Path};
-use crate::http::preconditions::Preconditions;
-use crate::http::writing;
+use crate::intents::answer::Answer;
+use crate::intents::preconditions::Preconditions;
+use crate::intents::writing;
 
 /// How many of those who refer to an object are named in a refusal.
 const REFERRERS: i64 = 5;
@@ -300,7 +300,7 @@ fn refuse_faults(faults: Vec<crate::error::Fault>) -> Result<(), Error> {
 }
 
 fn check_labels<S>(draft: &Draft<S>) -> Result<(), Error> {
-    refuse_faults(super::label_faults(&draft.labels, &draft.annotations))
+    refuse_faults(label_faults(&draft.labels, &draft.annotations))
 }
 
 /// What was done to an object.

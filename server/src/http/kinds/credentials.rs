@@ -7,9 +7,10 @@ use sqlx::PgConnection;
 use crate::app::App;
 use crate::db;
 use crate::db::objects::ObjectRow;
+use crate::document::fault;
 use crate::engine::orders::secret_place;
 use crate::error::{Error, Fault};
-use crate::http::declared::{Declared, fault};
+use crate::http::declared::Declared;
 
 /// A munge key is 1 KiB, a TLS key 4 KiB; nothing real is longer. Bytes.
 const LONGEST: usize = 64 << 10;

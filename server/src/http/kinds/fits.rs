@@ -9,9 +9,10 @@ use sqlx::PgConnection;
 
 use crate::db;
 use crate::db::objects::ObjectRow;
+use crate::document;
+use crate::document::fault;
 use crate::error::{Error, Fault};
-use crate::http::declared::{Declared as _, Targets, fault};
-use crate::http::document;
+use crate::http::declared::{Declared as _, Targets};
 
 /// Where a pool names its suites.
 const SUITES: [&str; 3] = ["/spec/suite", "/spec/health/smoke", "/spec/health/sweep"];

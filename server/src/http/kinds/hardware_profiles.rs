@@ -7,8 +7,9 @@ use sqlx::PgConnection;
 
 use super::fits;
 use crate::db::objects::ObjectRow;
+use crate::document::fault;
 use crate::error::{Error, Fault};
-use crate::http::declared::{Declared, fault};
+use crate::http::declared::Declared;
 
 impl Declared for HardwareProfile {
     fn faults(&self) -> Vec<Fault> {
@@ -58,7 +59,7 @@ impl Declared for HardwareProfile {
             need(false, &format!("/spec/{part}"), &problem);
         }
         for (state, seconds) in &self.deadlines_s {
-            let pointer = format!("/spec/deadlines_s/{}", crate::http::document::escape(state));
+            let pointer = format!("/spec/deadlines_s/{}", crate::document::escape(state));
             let moving = state.parse::<State>().is_ok_and(|state| !state.is_steady());
             need(moving, &pointer, "the name of a state that has a deadline");
             need(

@@ -6,9 +6,10 @@ use sqlx::PgConnection;
 
 use crate::app::App;
 use crate::db::objects::ObjectRow;
+use crate::document::fault;
 use crate::error::{Error, Fault};
 use crate::http::blobs;
-use crate::http::declared::{Declared, LARGE_BODY, fault};
+use crate::http::declared::{Declared, LARGE_BODY};
 
 impl Declared for ImageManifest {
     const BODY_LIMIT: usize = LARGE_BODY;

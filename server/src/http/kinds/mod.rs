@@ -15,8 +15,6 @@ mod subnets;
 mod suites;
 mod webhooks;
 
-pub use self::subnets::is_host;
-
 use muster_api::access::RoleBindingSpec;
 use muster_api::credentials::CredentialSpec;
 use muster_api::pools::PoolSpec;

@@ -2,8 +2,9 @@
 
 use muster_core::network::NetworkProfile;
 
+use crate::document::fault;
 use crate::error::Fault;
-use crate::http::declared::{Declared, Reference, fault};
+use crate::http::declared::{Declared, Reference};
 
 impl Declared for NetworkProfile {
     fn references(&self) -> Vec<Reference<'_>> {

@@ -2,37 +2,18 @@
 
 use muster_api::pools::{LONGEST_UNDO_WINDOW_S, MOST_REPLICAS, PoolSpec, PoolStatus};
 use muster_core::clusters::ClusterSpec;
-use muster_core::ids::ObjectId;
-use muster_core::images::ImageManifest;
 use muster_core::stacks::StackSpec;
 use sqlx::PgConnection;
 
 use super::fits;
+use crate::access::Place;
 use crate::app::App;
 use crate::auth::Actor;
-use crate::auth::access::Place;
-use crate::db;
 use crate::db::objects::ObjectRow;
+use crate::document::{self, fault};
 use crate::error::{Error, Fault};
-use crate::http::claims::replicas;
-use crate::http::declared::{Declared, Reference, Targets, fault};
-use crate::http::document;
-
-/// The stack of a pool with its image. `None` for a pool without a stack.
-///
-/// # Errors
-/// 409 `unreadable` when the stored stack or image cannot be read.
-pub(in crate::http) async fn find_stack(
-    conn: &mut PgConnection,
-    pool: ObjectId,
-) -> Result<Option<(StackSpec, Option<ImageManifest>)>, Error> {
-    let Some(stack) = db::objects::find_target(conn, pool, "/spec/stack").await? else {
-        return Ok(None);
-    };
-    let image = db::objects::find_target(conn, pool, "/spec/image").await?;
-    let image = image.as_ref().map(document::stored).transpose()?;
-    Ok(Some((document::stored(&stack)?, image)))
-}
+use crate::http::declared::{Declared, Reference, Targets};
+use crate::intents::claims::replicas;
 
 impl Declared for PoolSpec {
     fn references(&self) -> Vec<Reference<'_>> {

@@ -3,8 +3,9 @@
 use muster_api::racks::RackSpec;
 use muster_core::cabling;
 
+use crate::document::fault;
 use crate::error::Fault;
-use crate::http::declared::{Declared, Reference, fault};
+use crate::http::declared::{Declared, Reference};
 
 /// Faults of one plan that are told; the rest show when these are mended.
 const FAULTS_MAX: usize = 20;

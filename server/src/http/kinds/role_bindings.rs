@@ -2,8 +2,9 @@
 
 use muster_api::access::RoleBindingSpec;
 
+use crate::document::fault;
 use crate::error::Fault;
-use crate::http::declared::{Declared, Reference, fault};
+use crate::http::declared::{Declared, Reference};
 
 impl Declared for RoleBindingSpec {
     fn references(&self) -> Vec<Reference<'_>> {

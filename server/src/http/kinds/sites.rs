@@ -2,8 +2,9 @@
 
 use muster_api::sites::SiteSpec;
 
+use crate::document::fault;
 use crate::error::Fault;
-use crate::http::declared::{Declared, fault};
+use crate::http::declared::Declared;
 
 impl Declared for SiteSpec {
     fn faults(&self) -> Vec<Fault> {

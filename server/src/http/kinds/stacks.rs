@@ -11,9 +11,11 @@ use sqlx::PgConnection;
 use crate::app::App;
 use crate::db;
 use crate::db::objects::ObjectRow;
+use crate::document;
+use crate::document::fault;
 use crate::error::{Error, Fault};
-use crate::http::declared::{Declared, LARGE_BODY, Reference, Targets, fault};
-use crate::http::{blobs, document};
+use crate::http::blobs;
+use crate::http::declared::{Declared, LARGE_BODY, Reference, Targets};
 
 /// Of all that a locked stack says. What is empty is left out: a member that a later version adds changes no stack that does without it.
 fn promised(stack: &StackSpec) -> Digest {

@@ -8,8 +8,10 @@ use sqlx::PgConnection;
 use crate::app::App;
 use crate::db;
 use crate::db::objects::ObjectRow;
+use crate::document::fault;
 use crate::error::{Error, Fault};
-use crate::http::declared::{Declared, Reference, fault};
+use crate::http::declared::{Declared, Reference};
+use crate::intents::nodes::addresses::is_host;
 
 impl Declared for SubnetSpec {
     fn references(&self) -> Vec<Reference<'_>> {
@@ -75,10 +77,4 @@ impl Declared for SubnetSpec {
             detail,
         ))
     }
-}
-
-/// Whether an address can be a machine's on the subnet: neither the network's own nor its broadcast address.
-pub fn is_host(subnet: &SubnetSpec, address: Ipv4Addr) -> bool {
-    let network = subnet.network;
-    network.contains(&address) && address != network.network() && address != network.broadcast()
 }

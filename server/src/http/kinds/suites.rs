@@ -5,8 +5,9 @@ use sqlx::PgConnection;
 
 use super::fits;
 use crate::db::objects::ObjectRow;
+use crate::document::fault;
 use crate::error::{Error, Fault};
-use crate::http::declared::{Declared, fault};
+use crate::http::declared::Declared;
 
 impl Declared for Suite {
     fn faults(&self) -> Vec<Fault> {

@@ -9,10 +9,11 @@ use sqlx::PgConnection;
 use crate::app::App;
 use crate::db;
 use crate::db::objects::ObjectRow;
+use crate::document;
+use crate::document::fault;
 use crate::engine::orders::secret_place;
 use crate::error::{Error, Fault};
-use crate::http::declared::{Declared, Reference, fault};
-use crate::http::document;
+use crate::http::declared::{Declared, Reference};
 use crate::tasks::webhooks::MOST;
 use crate::webhooks;
 

@@ -4,8 +4,6 @@
 mod buckets; // What each credential and each source may still send
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::Next;
@@ -16,6 +14,7 @@ use muster_core::values::Digest;
 
 use self::buckets::{Buckets, Record, Who};
 use super::source::Source;
+use crate::auth::known::Known;
 use crate::auth::passwords::Lane;
 use crate::auth::sessions;
 use crate::error::Error;
@@ -59,17 +58,6 @@ impl Default for Rates {
             refused: 100.0,
             most: 100_000,
         }
-    }
-}
-
-/// Noted where the credential of a request is accepted.
-#[derive(Clone, Debug, Default)]
-pub struct Known(Arc<AtomicBool>);
-
-impl Known {
-    /// The request's credential is accepted.
-    pub fn note(&self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -235,7 +223,7 @@ pub async fn hold(State(limits): State<Limits>, mut request: Request, next: Next
     limits.settle(bill, is_refused);
     let buckets = &limits.buckets;
     let opened = sessions::opened(response.headers()).map(|session| named(session.as_bytes()));
-    let accepted = call.credential.filter(|_| known.0.load(Ordering::Relaxed));
+    let accepted = call.credential.filter(|_| known.is_noted());
     match call.credential {
         Some(who) if is_refused => buckets.refuse(who),
         _ => {

@@ -1,32 +1,18 @@
-//! Adoption of a machine that runs already: the node comes into service as the machine is, without a reboot, an installation or a drain. The plan lists
-//! each file that the adoption writes.
+//! The route that adopts a machine which runs already.
 
 use axum::extract::State;
 use muster_api::nodes::{AdoptNode, NodePlan};
 use muster_api::operations::Operation;
 use muster_api::problem::Problem;
-use muster_core::ids::{ClaimId, OperationId};
-use muster_core::lifecycle::state::Wish;
-use muster_core::values::Name;
-use sqlx::PgConnection;
 
-use super::place::DryRun;
-use super::resolve::find_target;
-use super::wishes::{self, ActionRequest};
-use super::write;
 use crate::app::App;
 use crate::auth::Actor;
-use crate::auth::access::Named;
-use crate::db;
-use crate::db::adoptions::Adoption;
-use crate::db::nodes::LockedNode;
-use crate::db::objects::ObjectRow;
-use crate::error::{Error, Fault};
-use crate::http::answer::Answer;
-use crate::http::declared::fault;
+use crate::error::Error;
 use crate::http::extract::{Json, Path};
-use crate::http::idempotency::IdempotencyKey;
-use crate::http::writing::{self, Effect};
+use crate::intents::answer::Answer;
+use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::nodes::adopt::adopt;
+use crate::intents::nodes::place::DryRun;
 
 /// Takes a discovered node that runs already into service for a pool, as it is.
 #[utoipa::path(post, path = "/v1/nodes/{node}/actions/adopt", tag = "nodes",
@@ -45,176 +31,4 @@ pub(super) async fn adopt_node(
     Json(body): Json<AdoptNode>,
 ) -> Result<Answer, Error> {
     adopt(&app, &actor, &key, idempotency, DryRun::asked(), &body).await
-}
-
-/// Adopts, or returns the plan, as the API and the pages do.
-///
-/// # Errors
-/// As [`adopt_node`] answers.
-pub async fn adopt(
-    app: &App,
-    actor: &Actor,
-    key: &str,
-    idempotency: IdempotencyKey,
-    how: DryRun,
-    body: &AdoptNode,
-) -> Result<Answer, Error> {
-    writing::once(app, actor, idempotency, body, async |conn| {
-        let node = write::find(conn, key).await?;
-        let adoption = resolve(conn, actor, &node, body).await?;
-        if how.dry_run {
-            return Ok(Effect::Told(Answer::ok(&plan(&node, &adoption, body))?));
-        }
-        begin(conn, app, actor, &node, &adoption, body.reason.as_deref())
-            .await
-            .map(Effect::Begun)
-    })
-    .await
-}
-
-/// Writes the adoption: the wish, the claim and the new assignment of the node.
-async fn begin(
-    conn: &mut PgConnection,
-    app: &App,
-    actor: &Actor,
-    node: &LockedNode,
-    adoption: &Adoption,
-    reason: Option<&str>,
-) -> Result<OperationId, Error> {
-    let request = ActionRequest {
-        wish: Wish::Adopt,
-        reason,
-        until: None,
-        suite: None,
-    };
-    wishes::check(request, app.clock.now())?;
-    let operation = wishes::write_wish(conn, app, actor, node, request).await?;
-    db::adoptions::set(conn, adoption, app.clock.now()).await?;
-    // The marker and the certificates of the machine belong to the new assignment.
-    db::nodes::set_assignment(conn, node.id, node.epoch + 1, operation, app.clock.now()).await?;
-    Ok(operation)
-}
-
-/// Resolves the request: the pool, the credential and the name of the claim. The error lists every fault of the request.
-async fn resolve(
-    conn: &mut PgConnection,
-    actor: &Actor,
-    node: &LockedNode,
-    body: &AdoptNode,
-) -> Result<Adoption, Error> {
-    let mut faults: Vec<Fault> = Vec::new();
-    let pool = find_target(conn, &mut faults, "/pool", "pool", Some(&body.pool)).await?;
-    let credential = find_credential(conn, &mut faults, &body.credential).await?;
-    check_host_key(&mut faults, body.host_key.as_deref());
-    let claim_name = name_claim(&mut faults, node, body.claim.as_deref());
-    if node.profile_id.is_none() {
-        let detail = format!("{} has no hardware profile to be held against.", node.name);
-        faults.push(fault("/pool", "no_profile", detail));
-    }
-    allow(conn, actor, pool.as_ref()).await?;
-    match (pool, credential, faults.is_empty()) {
-        (Some(pool), Some(credential), true) => Ok(Adoption {
-            node: node.id,
-            claim: ClaimId::new(),
-            claim_name,
-            pool: pool.id,
-            pool_name: pool.name,
-            credential: credential.id,
-            host_key: body.host_key.clone(),
-            actor: actor.name.clone(),
-        }),
-        _ => Err(Error::Unprocessable(faults)),
-    }
-}
-
-/// The credential that logs in to the machine; a fault where its purpose differs.
-async fn find_credential(
-    conn: &mut PgConnection,
-    faults: &mut Vec<Fault>,
-    name: &str,
-) -> Result<Option<ObjectRow>, Error> {
-    let row = find_target(conn, faults, "/credential", "credential", Some(name)).await?;
-    if row
-        .as_ref()
-        .is_some_and(|row| row.spec["purpose"] != "adopt")
-    {
-        faults.push(fault(
-            "/credential",
-            "wrong_purpose",
-            "A credential whose purpose is adopt.",
-        ));
-    }
-    Ok(row)
-}
-
-/// Checks that a given host key has the form of a fingerprint.
-fn check_host_key(faults: &mut Vec<Fault>, host_key: Option<&str>) {
-    let fingerprint = |text: &str| {
-        text.strip_prefix("SHA256:")
-            .is_some_and(|hash| hash.len() == 43)
-    };
-    if host_key.is_some_and(|text| !fingerprint(text)) {
-        faults.push(fault(
-            "/host_key",
-            "invalid_value",
-            "A fingerprint as ssh-keygen -l prints it: SHA256:…",
-        ));
-    }
-}
-
-/// The name of the new claim: the requested name, or the name of the node.
-fn name_claim(faults: &mut Vec<Fault>, node: &LockedNode, requested: Option<&str>) -> String {
-    match requested.map(str::parse::<Name>) {
-        None => node.name.clone(),
-        Some(Ok(name)) => name.to_string(),
-        Some(Err(error)) => {
-            faults.push(fault("/claim", "invalid_name", error.why));
-            String::new()
-        }
-    }
-}
-
-/// Checks that the actor may claim for the pool and may use credentials.
-async fn allow(
-    conn: &mut PgConnection,
-    actor: &Actor,
-    pool: Option<&ObjectRow>,
-) -> Result<(), Error> {
-    if let Some(pool) = pool {
-        let named = Named {
-            kind: "pool",
-            key: &pool.name,
-        };
-        actor.need(conn, "claim.create", named).await?;
-    }
-    actor.need_everywhere("credential.use")
-}
-
-/// The plan: the files that are written on the machine, and the new state of the node.
-fn plan(node: &LockedNode, adoption: &Adoption, body: &AdoptNode) -> NodePlan {
-    let mut blockers = Vec::new();
-    if node.state != "discovered" {
-        blockers.push(format!(
-            "{} is {}; only a discovered node is adopted.",
-            node.name, node.state
-        ));
-    }
-    if body.host_key.is_none() {
-        blockers
-            .push("No host key was confirmed: adopting shows which one the machine has, and goes no further.".into());
-    }
-    NodePlan {
-        effect: "in_place".into(),
-        changes: vec![
-            format!("/root/.ssh/authorized_keys: one line that trusts Muster's CA for assignment {}", node.epoch + 1),
-            "/etc/muster/marker.json: whose the machine is".into(),
-            "/usr/local/sbin/muster-node: the program that reads the inventory; it listens to nobody".into(),
-            format!(
-                "{} is claimed for {} by {} and in service, protected",
-                node.name, adoption.pool_name, adoption.claim_name
-            ),
-            "the credential's secret is forgotten".into(),
-        ],
-        blockers,
-    }
 }

@@ -10,8 +10,8 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::error::Error;
-use crate::http::answer::Answer;
 use crate::http::extract::{Path, Query};
+use crate::intents::answer::Answer;
 
 /// Small chunks; all that is kept of a node is about 512 KiB.
 const MOST: u32 = 1000;

@@ -15,8 +15,8 @@ use crate::db;
 use crate::db::specs::OrderNode;
 use crate::engine::compatibility::{self, Onto};
 use crate::error::Error;
-use crate::http::answer::Answer;
 use crate::http::extract::Path;
+use crate::intents::answer::Answer;
 
 /// What the newest look found that differs from the node's stack. `check-drift` asks for another look.
 #[utoipa::path(get, path = "/v1/nodes/{node}/drift", tag = "nodes", params(("node", description = "Name or id")), responses(

@@ -11,18 +11,18 @@ use sqlx::PgConnection;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
+use crate::access::Sight;
 use crate::app::App;
 use crate::auth::Actor;
-use crate::auth::access::Sight;
 use crate::db;
 use crate::db::events::EventFilter;
 use crate::db::filter::{GATE_RUNS, Term};
 use crate::db::operations::StepRow;
 use crate::error::Error;
-use crate::http::answer::Answer;
-use crate::http::events::event;
 use crate::http::extract::{Path, Query};
 use crate::http::paging::{self, CountedPage, ListQuery};
+use crate::intents::answer::Answer;
+use crate::intents::events::event;
 
 /// Runs with all their results are large: so many are a page where nobody says how many.
 const RUNS: u32 = 20;

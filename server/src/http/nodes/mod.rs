@@ -1,22 +1,17 @@
 //! Nodes: registration, reading, actions, and what is known of each.
 
-pub mod actions; // Requests of actions
-mod addresses; // Reservation of addresses
-pub mod adopt; // Adoption of a machine that runs already
+mod actions; // Requests of actions
+mod adopt; // Adoption of a machine that runs already
 mod console; // The serial console
 mod drift; // Differences from the stack
-pub(in crate::http) mod erasures; // Actions that erase disks, beyond the hourly limit
 mod history; // Facts, gate runs, events and timeline
 mod matching; // Match of a discovered machine with a declared node
-pub mod parts; // Components and their replacement
-pub mod place; // Rename and move
+mod parts; // Components and their replacement
+mod place; // Rename and move
 mod read; // List and detail
 pub mod recoveries; // Recovery attempts
-mod resolve; // The spec as rows
 pub mod rma; // The archive for the maker of a part
-pub mod view; // A node as readers get it
-pub mod wishes; // Which actions a node allows, and their record
-pub(in crate::http) mod write; // Registration, change and removal
+mod write; // Registration, change and removal
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;

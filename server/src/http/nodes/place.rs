@@ -1,40 +1,17 @@
-//! Rename and move: actions with a plan. The host name and the name in the scheduler are fixed while a node is claimed.
+//! Routes that rename and move a node.
 
 use axum::extract::State;
 use muster_api::nodes::{MoveNode, NodePlan, RenameNode};
 use muster_api::operations::Operation;
 use muster_api::problem::Problem;
-use muster_core::values::{InvalidValue, Name};
-use serde_json::{Value, json};
-use sqlx::PgConnection;
 
-use super::write;
 use crate::app::App;
 use crate::auth::Actor;
-use crate::db;
-use crate::db::nodes::LockedNode;
 use crate::error::Error;
-use crate::http::answer::Answer;
-use crate::http::document::{self, Document};
-use crate::http::dry_run;
 use crate::http::extract::{Json, Path};
-use crate::http::idempotency::IdempotencyKey;
-use crate::http::writing::{self, Effect};
-
-/// Whether to carry out the action or to return its plan.
-#[derive(Clone, Copy, Debug)]
-pub struct DryRun {
-    pub dry_run: bool,
-}
-
-impl DryRun {
-    /// As the request asks with `dry_run`.
-    pub(super) fn asked() -> Self {
-        Self {
-            dry_run: dry_run::asked(),
-        }
-    }
-}
+use crate::intents::answer::Answer;
+use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::nodes::place::{self, DryRun};
 
 /// Gives a node another name. The id stays, and so does everything known under it.
 #[utoipa::path(post, path = "/v1/nodes/{node}/actions/rename", tag = "nodes",
@@ -52,36 +29,7 @@ pub(super) async fn rename_node(
     Json(body): Json<RenameNode>,
 ) -> Result<Answer, Error> {
     let how = DryRun::asked();
-    let wrong = |error: InvalidValue| Error::invalid("/name", "invalid_name", error.why);
-    let name: Name = body.name.parse().map_err(wrong)?;
-    writing::once(&app, &actor, idempotency, &body, async |conn| {
-        let node = write::find(conn, &key).await?;
-        let mut blockers = Vec::new();
-        if node.claimed {
-            blockers.push(format!(
-                "{} is claimed: its host name and its name in the scheduler stay.",
-                node.name
-            ));
-        }
-        let changes = vec![format!("name: {} → {name}", node.name)];
-        if how.dry_run {
-            if name.as_str() != node.name
-                && db::nodes::find_id(conn, name.as_str()).await?.is_some()
-            {
-                blockers.push(format!("The name {name} is taken."));
-            }
-            return answer_plan(&NodePlan {
-                effect: "in_place".into(),
-                changes,
-                blockers,
-            });
-        }
-        refuse(&blockers)?;
-        db::nodes::set_name(conn, node.id, name.as_str(), app.clock.now()).await?;
-        let reason = body.reason.as_deref();
-        record_done(conn, &app, &actor, &node, "rename", &changes, reason).await
-    })
-    .await
+    place::rename(&app, &actor, &key, idempotency, how, &body).await
 }
 
 /// Puts a node into another rack or unit. Its power goes with it: a rack that cannot feed it is refused.
@@ -101,128 +49,5 @@ pub(super) async fn move_node(
     Json(body): Json<MoveNode>,
 ) -> Result<Answer, Error> {
     let how = DryRun::asked();
-    writing::once(&app, &actor, idempotency, &body, async |conn| {
-        let node = write::find(conn, &key).await?;
-        let mut raw =
-            json!({ "labels": node.labels, "annotations": node.annotations, "spec": node.spec });
-        let site = body
-            .site
-            .clone()
-            .map_or_else(|| node.spec["site"].clone(), Value::from);
-        document::merge(
-            &mut raw,
-            &json!({ "spec": { "site": site, "rack": body.rack, "rack_unit": body.rack_unit } }),
-        );
-        let changes = describe_changes(&node.spec, &raw["spec"]);
-        let blockers = find_power_blockers(conn, &node, &body.rack).await?;
-        if how.dry_run {
-            let effect = if changes.is_empty() {
-                "none"
-            } else {
-                "in_place"
-            };
-            return answer_plan(&NodePlan {
-                effect: effect.into(),
-                changes,
-                blockers,
-            });
-        }
-        refuse(&blockers)?;
-        let document = Document::read(raw)?;
-        let id = node.id.to_string();
-        let current = Some(node.clone());
-        write::write(&app, conn, &actor, &id, current, document).await?;
-        let reason = body.reason.as_deref();
-        record_done(conn, &app, &actor, &node, "move", &changes, reason).await
-    })
-    .await
-}
-
-fn answer_plan(plan: &NodePlan) -> Result<Effect, Error> {
-    Answer::ok(plan).map(Effect::Told)
-}
-
-/// The members that differ, one sentence for each.
-fn describe_changes(before: &Value, after: &Value) -> Vec<String> {
-    let text = |value: &Value| match value {
-        Value::Null => "none".to_owned(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    ["site", "rack", "rack_unit"]
-        .into_iter()
-        .filter(|member| before[*member] != after[*member])
-        .map(|member| {
-            format!(
-                "{member}: {} → {}",
-                text(&before[member]),
-                text(&after[member])
-            )
-        })
-        .collect()
-}
-
-/// The blocker where the power budget of another rack cannot take the node's reserved power. The rack stays locked until the transaction ends.
-async fn find_power_blockers(
-    conn: &mut PgConnection,
-    node: &LockedNode,
-    rack: &str,
-) -> Result<Vec<String>, Error> {
-    if node.power_reserved_w == 0 || node.spec["rack"] == rack {
-        return Ok(Vec::new());
-    }
-    // The write of the spec reports a rack that does not exist, with every other fault.
-    let Some(row) = db::objects::find_for_reference(conn, "rack", rack).await? else {
-        return Ok(Vec::new());
-    };
-    let (budget, committed) = db::power::hold_rack(conn, row.id).await?;
-    let wanted = i64::from(node.power_reserved_w);
-    Ok(match budget.map(i64::from) {
-        Some(budget) if committed + wanted > budget => vec![format!(
-            "{rack}'s power budget: {committed} of {budget} W are committed, {} holds {wanted} W.",
-            node.name
-        )],
-        _ => Vec::new(),
-    })
-}
-
-/// Refuses the action where anything blocks it.
-pub(super) fn refuse(blockers: &[String]) -> Result<(), Error> {
-    match blockers.is_empty() {
-        true => Ok(()),
-        false => Err(Error::conflict("blocked", blockers.join(" "))),
-    }
-}
-
-/// Writes the finished operation and its event.
-async fn record_done(
-    conn: &mut PgConnection,
-    app: &App,
-    actor: &Actor,
-    node: &LockedNode,
-    kind: &'static str,
-    changes: &[String],
-    reason: Option<&str>,
-) -> Result<Effect, Error> {
-    let now = app.clock.now();
-    let because = reason
-        .map(|reason| format!(": {reason}"))
-        .unwrap_or_default();
-    let outcome = if changes.is_empty() {
-        "nothing to change".to_owned()
-    } else {
-        changes.join(", ")
-    };
-    let operation = actor.operation(now, kind, node.id, outcome.clone());
-    db::operations::insert_done(conn, &operation).await?;
-    let summary = format!("{}: {outcome}{because}", node.name);
-    let event = actor
-        .event(now, "node.placed", Some(node.id), summary)
-        .under(Some(operation.id));
-    db::events::insert(
-        conn,
-        event.with(json!({ "kind": kind, "changes": changes })),
-    )
-    .await?;
-    Ok(Effect::Begun(operation.id))
+    place::relocate(&app, &actor, &key, idempotency, how, &body).await
 }

@@ -7,14 +7,14 @@ use muster_core::ids::NodeId;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::view;
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db::filter;
 use crate::error::Error;
-use crate::http::answer::Answer;
 use crate::http::extract::{Path, Query};
 use crate::http::paging::{self, ListQuery};
+use crate::intents::answer::Answer;
+use crate::intents::nodes::view;
 
 /// A page of the nodes that the caller may read, by name unless another sort is asked for.
 #[utoipa::path(get, path = "/v1/nodes", tag = "nodes", params(ListQuery), responses(

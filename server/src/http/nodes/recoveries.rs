@@ -6,16 +6,16 @@ use muster_core::ids::NodeId;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use crate::access::Sight;
 use crate::app::App;
 use crate::auth::Actor;
-use crate::auth::access::Sight;
 use crate::db;
 use crate::db::filter::{RECOVERIES, Term};
 use crate::db::recoveries::RecoveryRow;
 use crate::error::Error;
-use crate::http::answer::Answer;
 use crate::http::extract::{Path, Query};
 use crate::http::paging::{self, CountedPage, ListQuery};
+use crate::intents::answer::Answer;
 
 /// More than anybody reads at once.
 pub const NEWEST: i64 = 50;

@@ -13,13 +13,15 @@ use crate::auth::Actor;
 use crate::auth::access::Named;
 use crate::db;
 use crate::db::claims::ClaimRow;
+use crate::document::Document;
 use crate::engine::compatibility::Onto;
 use crate::error::Error;
-use crate::http::claims::change::{self, Content};
-use crate::http::claims::create;
-use crate::http::claims::locked::LockedClaim;
-use crate::http::claims::release::{self, Disks};
-use crate::http::document::Document;
+use crate::intents::claims::change;
+use crate::intents::claims::change::Content;
+use crate::intents::claims::create;
+use crate::intents::claims::disks::Disks;
+use crate::intents::claims::locked::LockedClaim;
+use crate::intents::claims::release;
 
 /// Plans a claim: a new claim binds a node; a change of a claim touches no node.
 pub(super) async fn plan_claim(

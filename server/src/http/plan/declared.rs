@@ -13,9 +13,9 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
 use crate::db;
+use crate::document::Document;
 use crate::error::Error;
 use crate::http::declared::{self, Declared};
-use crate::http::document::Document;
 
 /// Plans an object of a declared kind.
 pub(super) async fn plan_declared<K: Declared>(

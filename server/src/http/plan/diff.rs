@@ -3,7 +3,7 @@
 use muster_api::plans::Difference;
 use serde_json::Value;
 
-use crate::http::document::escape;
+use crate::document::escape;
 
 /// More are not shown: a person reads them.
 const MOST: usize = 200;

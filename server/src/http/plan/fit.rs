@@ -8,7 +8,7 @@ use crate::db;
 use crate::db::objects::ObjectRow;
 use crate::engine::compatibility::{self, Onto};
 use crate::error::Error;
-use crate::http::kinds::pools;
+use crate::intents::claims::stack;
 
 /// The largest number of checked nodes. The findings list the other nodes as unchecked.
 const MOST: usize = 500;
@@ -40,7 +40,7 @@ pub(super) async fn check_coming(
     nodes: &[String],
     pool: &ObjectRow,
 ) -> Result<Vec<NodesFinding>, Error> {
-    let Some((stack, image)) = pools::find_stack(conn, pool.id).await? else {
+    let Some((stack, image)) = stack::find_stack(conn, pool.id).await? else {
         return Ok(Vec::new());
     };
     let mut found = Found::default();

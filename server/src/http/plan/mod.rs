@@ -36,13 +36,13 @@ use utoipa_axum::routes;
 use self::claim::{plan_claim, plan_release};
 use self::declared::plan_declared;
 use self::node::plan_node;
-use super::answer::Answer;
 use super::extract::Json;
-use super::{taken, writing};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::error::Error;
+use crate::intents::answer::Answer;
+use crate::intents::{taken, writing};
 
 const MOST: usize = 1000;
 /// Images and stacks list their packages. Bytes.

@@ -12,9 +12,9 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
 use crate::db;
+use crate::document::Document;
 use crate::error::Error;
-use crate::http::document::Document;
-use crate::http::nodes::write::{Change as Written, write};
+use crate::intents::nodes::write::{Change as Written, write};
 
 /// Plans the registration or the change of a node.
 pub(super) async fn plan_node(

@@ -14,11 +14,11 @@ use sqlx::PgConnection;
 use crate::auth::Actor;
 use crate::auth::access::Named;
 use crate::db;
+use crate::document;
 use crate::engine::compatibility::Onto;
 use crate::error::Error;
-use crate::http::claims::replicas;
-use crate::http::document;
 use crate::http::plan::fit;
+use crate::intents::claims::replicas;
 
 /// The largest number of nodes that a plan names.
 const NAMED: i64 = 10_000;

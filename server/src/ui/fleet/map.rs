@@ -4,7 +4,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::cut;
-use crate::auth::access::Sight;
+use crate::access::Sight;
 use crate::db;
 use crate::db::filter;
 use crate::db::pages::racks::RackRow;

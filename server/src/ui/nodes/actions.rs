@@ -5,6 +5,7 @@ use axum::response::Redirect;
 use jiff::{SignedDuration, Timestamp};
 use muster_api::nodes::NodeAction;
 use muster_core::effects::erases;
+use muster_core::lifecycle::requests::{Blocker, RequestContext, find_blocker, needs_reason};
 use muster_core::lifecycle::state::{State as NodeState, Wish};
 use muster_core::lifecycle::table::{states_for, wish_allowed};
 use serde::Deserialize;
@@ -14,13 +15,13 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::db::pages::nodes::MachineRow;
 use crate::error::Error;
-use crate::http::claims::release::{Disks, release_claim};
 use crate::http::extract::Path;
-use crate::http::idempotency::IdempotencyKey;
-use crate::http::nodes::actions::request_action;
-use crate::http::nodes::view::NodeObject;
-use crate::http::nodes::wishes::{Blocker, RequestContext, find_blocker, needs_reason};
-use crate::http::preconditions::Preconditions;
+use crate::intents::claims::disks::Disks;
+use crate::intents::claims::release::release_claim;
+use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::nodes::actions::request_action;
+use crate::intents::nodes::view::NodeObject;
+use crate::intents::preconditions::Preconditions;
 
 /// A year: a maintenance that lasts longer is a retirement.
 const MOST_HOURS: i64 = 366 * 24;

@@ -10,15 +10,15 @@ use muster_api::nodes::{AdoptNode, NodePlan};
 use serde::Deserialize;
 use sqlx::PgConnection;
 
+use crate::access::Sight;
 use crate::app::App;
 use crate::auth::Actor;
-use crate::auth::access::Sight;
 use crate::db;
 use crate::error::Error;
 use crate::http::extract::Path;
-use crate::http::idempotency::IdempotencyKey;
-use crate::http::nodes::adopt::adopt;
-use crate::http::nodes::place::DryRun;
+use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::nodes::adopt::adopt;
+use crate::intents::nodes::place::DryRun;
 use crate::ui::frame::{Frame, Section, Visit};
 
 /// More than a person looks through; the others are adopted into by the API.

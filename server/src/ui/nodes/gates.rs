@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::db;
 use crate::db::gates::GateRun;
 use crate::error::Error;
-use crate::http::waivers;
+use crate::intents::waivers;
 use crate::ui::chips::{self, Chip};
 use crate::ui::format::{self, Moment};
 

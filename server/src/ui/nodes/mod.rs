@@ -36,7 +36,8 @@ use crate::db::events::EventFilter;
 use crate::db::pages::nodes::MachineRow;
 use crate::error::Error;
 use crate::http::extract::{Path, Query};
-use crate::http::nodes::view::{self, NodeObject};
+use crate::intents::nodes::view;
+use crate::intents::nodes::view::NodeObject;
 
 #[derive(Template, WebTemplate)]
 #[template(path = "node.html")]

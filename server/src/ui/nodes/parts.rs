@@ -13,8 +13,8 @@ use crate::auth::Actor;
 use crate::db::components::ComponentRow;
 use crate::error::Error;
 use crate::http::extract::Path;
-use crate::http::idempotency::IdempotencyKey;
-use crate::http::nodes::parts;
+use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::nodes::parts;
 use crate::ui::format;
 
 /// Rows of the table; the rest is in the API.

@@ -6,7 +6,7 @@ use muster_core::stacks::{ItemOutcome, ItemReport};
 use super::{Pair, pair};
 use crate::db::drift::Look;
 use crate::db::pages::nodes::MachineRow;
-use crate::http::nodes::view::NodeObject;
+use crate::intents::nodes::view::NodeObject;
 use crate::ui::format::{self, Moment, member};
 
 const ITEMS: usize = 200;

@@ -21,7 +21,7 @@ use crate::db::filter::{self, OPERATIONS, Term};
 use crate::db::operations::OperationRow;
 use crate::error::Error;
 use crate::http::extract::{Path, Query};
-use crate::http::operations;
+use crate::intents::operations::view;
 
 const ROWS: usize = 50;
 
@@ -210,7 +210,7 @@ pub(super) async fn show_operation(
         .await?
         .ok_or_else(|| Error::NotFound(format!("operation {id}")))?;
     let steps = db::operations::list_steps(&mut conn, &[id]).await?;
-    let stands = operations::load(&mut conn, id).await?;
+    let stands = view::load(&mut conn, id).await?;
     let now = visit.now;
     let running = matches!(row.state.as_str(), "queued" | "running" | "unknown");
     let deadline = row

@@ -220,7 +220,7 @@ fn wait_for_answer(dir: &Path, database: &str) {
 
 /// A stopped cluster with the migrated template database; made by the first test process that needs it.
 fn template() -> PathBuf {
-    let schema: Vec<u8> = muster_server::MIGRATOR
+    let schema: Vec<u8> = muster_server::schema::MIGRATOR
         .iter()
         .flat_map(|migration| migration.checksum.to_vec())
         .collect();
@@ -298,7 +298,10 @@ fn migrate(socket_dir: &Path) {
             .await
             .unwrap();
         let mut conn = connect(socket_dir, TEMPLATE).await.unwrap();
-        muster_server::MIGRATOR.run(&mut conn).await.unwrap();
+        muster_server::schema::MIGRATOR
+            .run(&mut conn)
+            .await
+            .unwrap();
         conn.close().await.unwrap();
     });
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::converge::machine::Machine;
+use crate::machine::Machine;
 
 const DEVICES: &str = "/sys/class/infiniband";
 /// A word or a number.

@@ -18,13 +18,14 @@ use serde_json::json;
 use sqlx::PgConnection;
 
 use self::tar::Archive;
-use super::view::NodeObject;
-use super::{history, parts, recoveries, view};
+use super::{history, recoveries};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::error::Error;
 use crate::http::extract::Path;
+use crate::intents::nodes::view::NodeObject;
+use crate::intents::nodes::{parts, view};
 
 /// The largest archive before compression, in bytes. The manifest lists the files that are left out.
 const MOST: usize = 64 << 20;

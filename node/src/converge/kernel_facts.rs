@@ -1,0 +1,113 @@
+//! Facts of the kernel, read from its files: releases, modules, the command line.
+
+use std::collections::BTreeSet;
+
+use muster_core::wire::node::{Failure, FailureCode};
+
+use crate::failure::retryable;
+use crate::machine::Machine;
+
+/// What modprobe is told; copied into each initramfs.
+pub(super) const MODPROBE: &str = "/etc/modprobe.d/";
+
+/// Before a release, the names of its files.
+pub(super) const INITRAMFS: &str = "/boot/initrd.img-";
+
+/// What GRUB reads when the machine boots.
+pub(super) const MENU: &str = "/boot/grub/grub.cfg";
+
+pub(super) const MODULES: &str = "/lib/modules/";
+
+pub(super) const FILE_MAX: u64 = 1 << 20;
+
+/// The releases that there are files of.
+pub(super) fn releases(machine: &Machine, files: &str) -> BTreeSet<String> {
+    let (folder, prefix) = files.rsplit_once('/').unwrap_or_default();
+    let names = std::fs::read_dir(machine.path(folder))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let releases = names.filter_map(|name| name.strip_prefix(prefix).map(str::to_owned));
+    // A `.dpkg-new` is on its way; it is no menu entry either.
+    releases
+        .filter(|release| {
+            release.starts_with(|c: char| c.is_ascii_digit()) && !release.contains(".dpkg-")
+        })
+        .collect()
+}
+
+/// Tells packages that are of a kernel beside the one that runs, by the release in their names.
+///
+/// # Errors
+/// `io`.
+pub(super) fn of_another(machine: &Machine) -> Result<impl Fn(&str) -> bool, Failure> {
+    let running = running_release(machine)?;
+    let known = &releases(machine, MODULES) | &releases(machine, INITRAMFS);
+    Ok(move |package: &str| {
+        let of = |release: &String| package.contains(release.as_str());
+        running.as_ref().is_some_and(|running| !of(running)) && known.iter().any(of)
+    })
+}
+
+/// The release of the kernel that runs.
+///
+/// # Errors
+/// `io`.
+pub(super) fn running_release(machine: &Machine) -> Result<Option<String>, Failure> {
+    let release = machine.read("/proc/sys/kernel/osrelease", FILE_MAX)?;
+    Ok(release
+        .map(|bytes| words(&String::from_utf8_lossy(&bytes)))
+        .filter(|release| !release.is_empty()))
+}
+
+/// The tokens of the running kernel's command line.
+///
+/// # Errors
+/// `io`.
+pub(crate) fn command_line(machine: &Machine) -> Result<BTreeSet<String>, Failure> {
+    let bytes = machine
+        .read("/proc/cmdline", FILE_MAX)?
+        .ok_or_else(|| retryable(FailureCode::Io, "/proc is not mounted"))?;
+    Ok(String::from_utf8_lossy(&bytes)
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect())
+}
+
+/// The newest release among kernel packages (`linux-image-6.1.0-40-amd64`); `None` when none is named by release.
+pub(crate) fn newest_release<'a>(packages: impl Iterator<Item = &'a str>) -> Option<String> {
+    packages
+        .filter_map(release_of)
+        .max_by_key(|release| numbers(release))
+}
+
+/// The release of a kernel package; `None` when it is not named by one.
+pub(super) fn release_of(package: &str) -> Option<String> {
+    let release = package.strip_prefix("linux-image-")?;
+    let named = release.starts_with(|c: char| c.is_ascii_digit()) && !release.contains("-dbg");
+    named.then(|| release.trim_end_matches("-unsigned").to_owned())
+}
+
+pub(super) fn numbers(release: &str) -> Vec<u64> {
+    release
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|number| number.parse().ok())
+        .collect()
+}
+
+/// Modules built into the kernel have a folder too, where they have parameters.
+pub(super) fn is_loaded(machine: &Machine, name: &str) -> bool {
+    machine
+        .path(&format!("/sys/module/{}", underscored(name)))
+        .is_dir()
+}
+
+pub(super) fn underscored(name: &str) -> String {
+    name.replace('-', "_")
+}
+
+/// The kernel separates several numbers by tabs.
+pub(super) fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,457 @@
+//! `muster-node health`: is this node fit for the next job? For a scheduler's prolog and health check: its pool's smoke suite, which came with the last
+//! gates that the server had run here, in bounded time, and not again while the last verdict is fresh.
+//!
+//! It takes a node out for what was measured, and for nothing else: a tool that crashed, a verdict that did not come in time, a node that was never
+//! given a suite let jobs go on, and say so. Admission and sweeps are where nothing passes unmeasured.
+
+mod slurm; // What the node says to its scheduler
+
+use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use muster_core::gates::{Gate, GateResult, Judged, OnTimeout, SuiteVerdict, Verdict, judge};
+use muster_core::recovery::Unfit;
+use muster_core::values::Digest;
+use muster_core::wire::node::{Failure, FailureCode, GatePlan};
+use serde::{Deserialize, Serialize};
+
+use crate::failure::fatal;
+use crate::gates::{self, Kept, Shared};
+use crate::job::JobContext;
+use crate::machine::Machine;
+use crate::{files, inventory, paths};
+
+const USAGE: &str = "\
+muster-node health [--max-age S] [--within S] [--drain] [--strict]
+
+Says whether this node is fit for the next job, by the smoke suite of its pool.
+
+  --max-age S   a verdict of so many seconds ago is told again; 60 by default, 0: always anew
+  --within S    seconds until there is an answer; 1 to 55, 10 by default
+  --drain       drain this node in Slurm where it is not fit, with the gate as the reason, unless somebody else keeps
+                it from jobs already: for Prolog, and for HealthCheckProgram, whose exit code nobody reads
+  --strict      what has no answer is not fit either
+
+Exit codes: 0 fit, or nothing is known to the contrary; 1 not fit; 64 not understood.";
+
+/// What the server wants asked of this node.
+const PLAN: &str = "/var/lib/muster/health.json";
+/// The last verdict: gone with the boot that it is about.
+const LAST: &str = "/run/muster/health.json";
+const PLAN_MAX: u64 = 8 << 20;
+const LAST_MAX: u64 = 64 << 10;
+/// After its time a tool is killed; one that cannot be, because it hangs in the kernel, is not waited for.
+const GRACE: Duration = Duration::from_millis(500);
+/// A tool that had less time than this, because ours was nearly over, is slow and nothing worse.
+const FAIR: Duration = Duration::from_secs(5);
+/// A tool that was killed less than this ago may only be slow to die.
+const SLOW: Duration = Duration::from_secs(1);
+/// As sysexits has it (EX_USAGE).
+const NOT_UNDERSTOOD: u8 = 64;
+
+/// What the command line asks for.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    max_age_s: u64,
+    within: Duration,
+    drain: bool,
+    strict: bool,
+}
+
+/// A verdict as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Last {
+    /// Seconds since the boot.
+    at_s: u64,
+    /// Of the plan that was asked by.
+    plan: Digest,
+    verdict: String,
+    reason: String,
+}
+
+/// Keeps what a node is to be asked by from now on; nothing, where its pool asks for nothing.
+///
+/// # Errors
+/// `io`.
+pub(crate) fn keep(plan: &GatePlan) -> Result<(), Failure> {
+    let path = paths::at(PLAN);
+    match &plan.health {
+        Some(suite) => {
+            let (suite, only, health) = (suite.clone(), Vec::new(), None);
+            // What it compares with may hold what only root may read.
+            files::write_json(
+                &path,
+                0o600,
+                &GatePlan {
+                    suite,
+                    only,
+                    health,
+                    in_use: true,
+                    ..plan.clone()
+                },
+            )
+        }
+        None => match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(crate::failure::io(path.display())(error))
+            }
+            _ => Ok(()),
+        },
+    }
+}
+
+/// Runs the verb.
+pub fn command(arguments: &[String]) -> ExitCode {
+    let wanted = match parse(arguments) {
+        Ok(Some(wanted)) => wanted,
+        Ok(None) => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Err(failure) => {
+            eprintln!("muster-node: {}", failure.message);
+            return ExitCode::from(NOT_UNDERSTOOD);
+        }
+    };
+    let (verdict, reason, looks) = answer(wanted);
+    println!("{}: {reason}", verdict.as_str());
+    let unfit = match verdict {
+        SuiteVerdict::Pass => false,
+        SuiteVerdict::Fail => true,
+        SuiteVerdict::Unknown => wanted.strict,
+    };
+    let drained = unfit && wanted.drain && slurm::drain(&reason);
+    // What is wrong is told again until somebody acts on it: a drain with the reason does, an exit code alone says no reason to anybody.
+    if verdict != SuiteVerdict::Fail || drained {
+        keep_looks(&looks);
+    }
+    if unfit && wanted.drain && !drained {
+        // Slurm does not have it out for this: the next one measures anew.
+        let _none_to_forget = std::fs::remove_file(paths::at(LAST));
+    }
+    if unfit {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// What was told is not told again.
+fn keep_looks(looks: &[Kept]) {
+    for look in looks {
+        if let Err(failure) = look.write() {
+            eprintln!(
+                "muster-node: where the look at the kernel's log ended is not kept: {}",
+                failure.message
+            );
+        }
+    }
+}
+
+fn parse(arguments: &[String]) -> Result<Option<Wanted>, Failure> {
+    let mut wanted = Wanted {
+        max_age_s: 60,
+        within: Duration::from_secs(10),
+        drain: false,
+        strict: false,
+    };
+    let usage = |what: &str| fatal(FailureCode::Usage, format!("{what}\n\n{USAGE}"));
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let mut seconds = || -> Result<u64, Failure> {
+            let value = rest.next().and_then(|value| value.parse().ok());
+            value.ok_or_else(|| usage(&format!("{argument} takes a number of seconds")))
+        };
+        match argument.as_str() {
+            "--max-age" => wanted.max_age_s = seconds()?,
+            "--within" => match seconds()? {
+                within @ 1..=55 => wanted.within = Duration::from_secs(within),
+                _ => {
+                    return Err(usage(
+                        "--within takes 1 to 55: Slurm ends a health check after 60 seconds",
+                    ));
+                }
+            },
+            "--drain" => wanted.drain = true,
+            "--strict" => wanted.strict = true,
+            "--help" | "-h" => return Ok(None),
+            other => return Err(usage(&format!("{other:?} is not an option"))),
+        }
+    }
+    Ok(Some(wanted))
+}
+
+/// The verdict of now, or the last one while it is fresh.
+fn answer(wanted: Wanted) -> (SuiteVerdict, String, Vec<Kept>) {
+    let unknown = |why: String| (SuiteVerdict::Unknown, why, Vec::new());
+    let plan: GatePlan = match files::read_json(&paths::at(PLAN), PLAN_MAX) {
+        Ok(Some(plan)) => plan,
+        Ok(None) => return unknown("this node was given no smoke suite".into()),
+        Err(failure) => return unknown(failure.message),
+    };
+    let of = Digest::of(&serde_json::to_vec(&plan).unwrap_or_default());
+    let now_s = up_s();
+    if let Some((verdict, reason)) = now_s.and_then(|now_s| fresh(of, now_s, wanted.max_age_s)) {
+        return (verdict, reason, Vec::new());
+    }
+    let (verdict, reason, looks) = measure(plan, wanted.within);
+    if let Some(at_s) = now_s {
+        let last = Last {
+            at_s,
+            plan: of,
+            verdict: verdict.as_str().into(),
+            reason: reason.clone(),
+        };
+        // A verdict that cannot be kept is come to again: nothing else depends on it.
+        let _told_again = files::write_json(&paths::at(LAST), 0o644, &last);
+    }
+    (verdict, reason, looks)
+}
+
+/// The last verdict, where it is of this plan and this boot, and young enough.
+fn fresh(plan: Digest, now_s: u64, max_age_s: u64) -> Option<(SuiteVerdict, String)> {
+    let last: Last = files::read_json(&paths::at(LAST), LAST_MAX).ok()??;
+    let age_s = now_s.checked_sub(last.at_s)?;
+    if last.plan != plan || age_s >= max_age_s {
+        return None;
+    }
+    let verdict = match last.verdict.as_str() {
+        "pass" => SuiteVerdict::Pass,
+        "fail" => SuiteVerdict::Fail,
+        _ => return None,
+    };
+    Some((verdict, format!("{} ({age_s} s ago)", last.reason)))
+}
+
+/// Seconds since the boot: no clock that somebody sets.
+fn up_s() -> Option<u64> {
+    let text = files::read_capped(&paths::at("/proc/uptime"), 128).ok()?;
+    String::from_utf8_lossy(&text)
+        .split('.')
+        .next()?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// What the thread that measures says.
+enum Said {
+    /// With the time that it has.
+    Begun(Box<Gate>),
+    Ended(Vec<GateResult>, Vec<Kept>),
+}
+
+/// Runs the suite, gate by gate, in a thread that is left behind where it does not come back.
+fn measure(plan: GatePlan, within: Duration) -> (SuiteVerdict, String, Vec<Kept>) {
+    let deadline = Instant::now() + within;
+    let (said, heard) = mpsc::channel();
+    let asked = plan.clone();
+    std::thread::spawn(move || run_all(&asked, within, &said));
+    let (mut results, mut looks, mut running) = (Vec::new(), Vec::new(), None);
+    loop {
+        match heard.recv_timeout((deadline + GRACE).saturating_duration_since(Instant::now())) {
+            Ok(Said::Begun(gate)) => running = Some((gate, Instant::now())),
+            Ok(Said::Ended(more, looked)) => {
+                results.extend(more);
+                looks = looked;
+                running = None;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                let fails = |gate: &Gate, begun: &Instant| {
+                    hangs(gate, begun.elapsed()) && !waived(&plan, &gate.id)
+                };
+                if let Some((gate, _)) = running.as_ref().filter(|(gate, begun)| fails(gate, begun))
+                {
+                    let unfit = Unfit {
+                        gate: gate.id.clone(),
+                        action: None,
+                        message: "it hangs, and cannot be killed".into(),
+                    };
+                    return (SuiteVerdict::Fail, unfit.to_string(), looks);
+                }
+                break;
+            }
+        }
+    }
+    let (verdict, reason) = told(&plan, &results);
+    (verdict, reason, looks)
+}
+
+/// Gate by gate, each told as it begins and ends. What is counted is looked up without any tool: the first one that runs is a gate's own, so that one
+/// that hangs is found out as what it is.
+fn run_all(plan: &GatePlan, within: Duration, said: &mpsc::Sender<Said>) {
+    let cx = JobContext::foreground(within);
+    let (facts, shared) = (inventory::look(), Shared::default());
+    for at in 0..plan.suite.gates.len() {
+        let one = one_gate(plan, at, cx.remaining());
+        let begun = one
+            .suite
+            .gates
+            .iter()
+            .try_for_each(|gate| said.send(Said::Begun(Box::new(gate.clone()))));
+        if begun.is_err() {
+            return;
+        }
+        let bench = gates::Bench {
+            machine: Machine::host(),
+            plan: &one,
+            facts: &facts,
+            cx: &cx,
+            shared: &shared,
+        };
+        let settles = plan_gate(plan, at).map_or(0, |gate| gate.settle_s);
+        let results = gates::run_on(&bench).unwrap_or_default();
+        let results = results
+            .into_iter()
+            .map(|result| settled(result, settles, up_s()))
+            .collect();
+        if said.send(Said::Ended(results, shared.looks())).is_err() {
+            return;
+        }
+    }
+}
+
+/// Nobody waits here for what settles after a boot: until then, what was missed is no answer.
+fn settled(result: GateResult, settles_s: u64, up_s: Option<u64>) -> GateResult {
+    match up_s.filter(|up_s| *up_s < settles_s && result.verdict == Verdict::Fail) {
+        Some(up_s) => {
+            let reason = format!(
+                "{}; {up_s} s after its boot, of {settles_s} in which it may settle",
+                result.reason
+            );
+            GateResult {
+                verdict: Verdict::Error,
+                reason,
+                ..result
+            }
+        }
+        None => result,
+    }
+}
+
+/// Whether a gate that was begun so long ago, and did not come back, is one whose tool was killed and is still there.
+fn hangs(gate: &Gate, running: Duration) -> bool {
+    gate.on_timeout == OnTimeout::Fail && running >= Duration::from_secs(gate.timeout_s) + SLOW
+}
+
+/// The plan for one gate of the suite, in the order of their stages, with no more time than is left.
+fn one_gate(plan: &GatePlan, at: usize, left: Duration) -> GatePlan {
+    let mut one = plan.clone();
+    one.suite.gates = plan_gate(plan, at).into_iter().collect();
+    for gate in &mut one.suite.gates {
+        // Its own time ends before ours: what hangs is then found out as what it is.
+        let ours = left.as_secs().saturating_sub(1).max(1);
+        if ours < gate.timeout_s {
+            gate.timeout_s = ours;
+            if ours < FAIR.as_secs() {
+                gate.on_timeout = OnTimeout::Error;
+            }
+        }
+        (gate.retries, gate.settle_s) = (0, 0);
+    }
+    one
+}
+
+/// One gate of the suite, by its place in the order of stages.
+fn plan_gate(plan: &GatePlan, at: usize) -> Option<Gate> {
+    let mut gates: Vec<&Gate> = plan.suite.gates.iter().collect();
+    gates.sort_by_key(|gate| gate.stage);
+    gates.get(at).map(|gate| (*gate).clone())
+}
+
+/// Whether a waiver counts in place of a gate's verdict at this moment. One whose end is not known is none.
+fn waived(plan: &GatePlan, gate: &str) -> bool {
+    plan.waived_until
+        .get(gate)
+        .is_some_and(|until| *until > muster_core::clock::Clock::System.now())
+}
+
+fn told(plan: &GatePlan, results: &[GateResult]) -> (SuiteVerdict, String) {
+    let now = muster_core::clock::Clock::System.now();
+    let by = Judged {
+        suite: &plan.suite,
+        profile: Some(&plan.profile),
+        wanted: &[],
+        now,
+    };
+    let counts = |result: &GateResult| match waived(plan, &result.gate) {
+        true => GateResult {
+            verdict: Verdict::Pass,
+            ..result.clone()
+        },
+        false => result.clone(),
+    };
+    let results: Vec<GateResult> = results.iter().map(counts).collect();
+    let verdict = judge(&by, &results);
+    let wanted = |result: &&GateResult| match verdict {
+        SuiteVerdict::Pass => false,
+        SuiteVerdict::Fail => result.verdict == Verdict::Fail && !result.shadow,
+        SuiteVerdict::Unknown => result.verdict != Verdict::Pass && !result.shadow,
+    };
+    let worst = results
+        .iter()
+        .find(wanted)
+        .map(|result| Unfit::of(result).to_string());
+    let reason = worst.unwrap_or_else(|| match verdict {
+        SuiteVerdict::Pass => format!("{} gates pass", results.len()),
+        SuiteVerdict::Fail | SuiteVerdict::Unknown => {
+            format!(
+                "{} of {} gates gave an answer in time",
+                results.len(),
+                plan.suite.gates.len()
+            )
+        }
+    });
+    (verdict, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_hangs_that_had_a_fair_time_and_does_not_die_of_its_end() {
+        let suite: muster_core::gates::Suite =
+            toml::from_str(include_str!("../../../suites/smoke.toml")).expect("a shipped suite");
+        let profile = toml::from_str(include_str!("../../../suites/profiles/virtual-node.toml"))
+            .expect("a profile");
+        let plan = GatePlan {
+            suite,
+            profile,
+            only: vec![],
+            stack: None,
+            variables: [].into(),
+            in_use: true,
+            waived: vec![],
+            waived_until: [].into(),
+            health: None,
+            xid: None,
+            firmware: None,
+        };
+        let at = plan
+            .suite
+            .gates
+            .iter()
+            .position(|gate| gate.id == "gpu.inventory")
+            .expect("a gate");
+        let with = |left_s: u64, ran_s: u64| {
+            let gate = one_gate(&plan, at, Duration::from_secs(left_s))
+                .suite
+                .gates
+                .remove(0);
+            hangs(&gate, Duration::from_secs(ran_s))
+        };
+        assert_eq!(
+            (with(10, 9), with(10, 10)),
+            (false, true),
+            "killed after 9 seconds"
+        );
+        assert_eq!(
+            (with(4, 4), with(4, 9)),
+            (false, false),
+            "3 seconds are too few to say anything"
+        );
+    }
+}

@@ -1,0 +1,209 @@
+//! The decision of a second person on a request: approve, which begins what was requested, or deny.
+
+use jiff::Timestamp;
+use muster_api::claims::ReplaceClaim;
+use muster_core::ids::{ClaimId, NodeId, OperationId};
+use serde_json::json;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::auth::Actor;
+use crate::db;
+use crate::db::approvals::ApprovalRow;
+use crate::error::Error;
+use crate::intents::answer::Answer;
+use crate::intents::approvals::limits::{approval_event, describe_request};
+use crate::intents::approvals::view::object;
+use crate::intents::claims::disks::Disks;
+use crate::intents::claims::locked::LockedClaim;
+use crate::intents::claims::release;
+use crate::intents::claims::replace;
+use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::nodes::erasures;
+use crate::intents::waivers;
+use crate::intents::writing::{self, Effect};
+
+/// The decision of a second person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    Approve,
+    Deny,
+}
+
+/// Decides a request, as the API and the pages do. The person who requested may deny, but not approve.
+///
+/// # Errors
+/// 403 to the person who requested, 404, 409 when the request is decided or too old; the refusals of what was requested.
+pub async fn decide(
+    app: &App,
+    actor: &Actor,
+    id: Uuid,
+    decision: Decision,
+    idempotency: IdempotencyKey,
+) -> Result<Answer, Error> {
+    let missing = || Error::NotFound(format!("approval {id}"));
+    writing::once(app, actor, idempotency, &(), async |conn| {
+        let subject = db::approvals::find_subject(conn, id)
+            .await?
+            .ok_or_else(missing)?;
+        match (subject.claim, subject.waiver, subject.node) {
+            (Some(claim), ..) => decide_release(conn, app, actor, id, claim, decision).await?,
+            (None, Some(waiver), _) => {
+                decide_waiver(conn, app, actor, id, waiver, decision).await?
+            }
+            (None, None, Some(node)) => {
+                decide_erasure(conn, app, actor, id, node, decision).await?
+            }
+            (None, None, None) => return Err(missing()),
+        }
+        let decided = db::approvals::lock(conn, id).await?.ok_or_else(missing)?;
+        Answer::ok(&object(decided)?).map(Effect::Done)
+    })
+    .await
+}
+
+/// Locks an open request that the actor may decide so.
+async fn lock_open(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    id: Uuid,
+    decision: Decision,
+    now: Timestamp,
+) -> Result<ApprovalRow, Error> {
+    let row = db::approvals::lock(conn, id)
+        .await?
+        .ok_or_else(|| Error::NotFound(format!("approval {id}")))?;
+    if row.state != "open" || row.expires_at <= now {
+        return Err(Error::conflict(
+            "decided",
+            "It was decided, or waited too long; look again.",
+        ));
+    }
+    if decision == Decision::Approve && actor.person == row.person {
+        return Err(Error::Forbidden(format!(
+            "{} asked for this; somebody else must agree.",
+            row.requested_by
+        )));
+    }
+    Ok(row)
+}
+
+async fn decide_release(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    id: Uuid,
+    claim: ClaimId,
+    decision: Decision,
+) -> Result<(), Error> {
+    let now = app.clock.now();
+    let locked = LockedClaim::lock(conn, &claim.to_string()).await?;
+    let row = lock_open(conn, actor, id, decision, now).await?;
+    let disks = if row.erase_now {
+        Disks::ErasedNow
+    } else {
+        Disks::Kept
+    };
+    let (state, begun, kind, word) = match decision {
+        Decision::Approve => {
+            let begun = begin_approved(conn, app, actor, &row, &locked, disks).await?;
+            ("approved", Some(begun), "approval.approved", "agreed to")
+        }
+        Decision::Deny => ("denied", None, "approval.denied", "turned down"),
+    };
+    db::approvals::decide(conn, id, &actor.name, state, begun, now).await?;
+    let summary = format!(
+        "{} {word} the {} of {} that {} asked for",
+        actor.name,
+        describe_request(row.replaces, disks),
+        locked.claim.node_name,
+        row.requested_by
+    );
+    let event = approval_event(app, actor, kind, summary, &locked.claim, disks);
+    db::events::insert(conn, event).await
+}
+
+/// Begins the release or the replacement that was approved.
+async fn begin_approved(
+    conn: &mut PgConnection,
+    app: &App,
+    approver: &Actor,
+    row: &ApprovalRow,
+    locked: &LockedClaim,
+    disks: Disks,
+) -> Result<OperationId, Error> {
+    let requested_by = row.requested_by.as_str();
+    if !row.replaces {
+        return release::begin_approved(conn, app, approver, requested_by, locked, disks).await;
+    }
+    let body = ReplaceClaim {
+        node: row.spare.clone(),
+        reason: row.reason.clone(),
+    };
+    replace::begin_approved(conn, app, approver, requested_by, locked, &body).await
+}
+
+async fn decide_erasure(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    id: Uuid,
+    node: NodeId,
+    decision: Decision,
+) -> Result<(), Error> {
+    let now = app.clock.now();
+    let missing = || Error::NotFound(format!("approval {id}"));
+    let node = db::nodes::find_for_update(conn, &node.to_string())
+        .await?
+        .ok_or_else(missing)?;
+    let row = lock_open(conn, actor, id, decision, now).await?;
+    let (state, begun, kind, word) = match decision {
+        Decision::Approve => {
+            let begun = erasures::begin_approved(conn, app, actor, &node, &row).await?;
+            ("approved", Some(begun), "approval.approved", "agreed")
+        }
+        Decision::Deny => ("denied", None, "approval.denied", "did not agree"),
+    };
+    let wish = erasures::requested_wish(&row)?;
+    db::approvals::decide(conn, id, &actor.name, state, begun, now).await?;
+    let summary = format!(
+        "{} {word} to {wish} {}, as {} asked",
+        actor.name, node.name, row.requested_by
+    );
+    let event = actor.event(now, kind, Some(node.id), summary);
+    db::events::insert(conn, event.with(json!({ "wish": wish.as_str() }))).await
+}
+
+async fn decide_waiver(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    id: Uuid,
+    waiver: Uuid,
+    decision: Decision,
+) -> Result<(), Error> {
+    let now = app.clock.now();
+    let missing = || Error::NotFound(format!("waiver {waiver}"));
+    let waived = db::waivers::lock(conn, waiver).await?.ok_or_else(missing)?;
+    lock_open(conn, actor, id, decision, now).await?;
+    if waived.state != "asked" {
+        return Err(Error::conflict(
+            "decided",
+            "The waiver was ended meanwhile; look again.",
+        ));
+    }
+    let (state, by, kind, word) = match decision {
+        Decision::Approve => ("approved", Some(&*actor.name), "waiver.agreed", "agreed to"),
+        Decision::Deny => ("denied", None, "waiver.denied", "turned down"),
+    };
+    db::approvals::decide(conn, id, &actor.name, state, None, now).await?;
+    db::waivers::decide(conn, waiver, by, now).await?;
+    let summary = format!(
+        "{} {word} {} that {} asked for",
+        actor.name,
+        waivers::describe(&waived),
+        waived.requested_by
+    );
+    db::events::insert(conn, waivers::event(app, actor, kind, &waived, summary)).await
+}

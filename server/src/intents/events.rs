@@ -1,0 +1,22 @@
+//! An event as readers get it.
+
+use muster_api::events::Event;
+
+use crate::db::events::EventRow;
+
+/// An event as it is answered.
+pub fn event(row: EventRow) -> Event {
+    Event {
+        seq: row.seq,
+        id: row.id.0,
+        at: row.at,
+        actor: row.actor,
+        kind: row.kind,
+        node: row.node.map(|id| id.0),
+        object: row.object.map(|id| id.0),
+        operation: row.operation.map(|id| id.0),
+        request_id: row.request_id,
+        summary: row.summary,
+        detail: row.detail,
+    }
+}

@@ -1,0 +1,201 @@
+//! `Idempotency-Key` on POST: the answer is stored in the transaction of its effect, and given again to the same request. An answer that holds a
+//! secret is stored sealed with the master key, bound to its actor and key.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::StatusCode;
+use jiff::Timestamp;
+use muster_core::values::Digest;
+use serde::Serialize;
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+use crate::app::App;
+use crate::auth::Actor;
+use crate::db;
+use crate::db::idempotency::StoredAnswer;
+use crate::error::Error;
+use crate::intents::answer::Answer;
+use crate::sealed::Sealed;
+
+/// The key of a request, if it has one, and what the request was sent to.
+#[derive(Clone, Debug)]
+pub struct IdempotencyKey {
+    pub(crate) key: Option<String>,
+    pub(crate) target: String,
+}
+
+/// A request under its key, until its answer is stored.
+#[derive(Clone, Debug)]
+pub struct Once {
+    actor: String,
+    key: Option<String>,
+    request: [u8; 32],
+}
+
+/// Whether the effect is still to happen.
+#[derive(Clone, Debug)]
+pub enum Begun {
+    First(Once),
+    Replay(Box<Answer>),
+}
+
+impl IdempotencyKey {
+    /// Of a form, which has none: what it asks for twice is refused by what it changed the first time.
+    pub fn none() -> Self {
+        Self {
+            key: None,
+            target: String::new(),
+        }
+    }
+
+    /// Looks for the answer that the same request had; waits for one that is under way.
+    ///
+    /// # Errors
+    /// 422 when the key was used for another request.
+    pub async fn begin(
+        self,
+        app: &App,
+        conn: &mut PgConnection,
+        actor: &Actor,
+        body: &impl Serialize,
+    ) -> Result<Begun, Error> {
+        let body = serde_json::to_string(body).map_err(Error::internal)?;
+        let request = Digest::of(format!("{}\n{body}", self.target).as_bytes()).0;
+        let once = Once {
+            actor: actor.name.clone(),
+            key: self.key,
+            request,
+        };
+        let Some(key) = &once.key else {
+            return Ok(Begun::First(once));
+        };
+        match db::idempotency::find(conn, &actor.name, key).await? {
+            None => Ok(Begun::First(once)),
+            Some(stored) if stored.request != request => Err(Error::unprocessable(
+                "Idempotency-Key",
+                "key_reused",
+                "The key was used for another request.",
+            )),
+            Some(stored) => {
+                replay(app, &once, stored).map(|answer| Begun::Replay(Box::new(answer)))
+            }
+        }
+    }
+}
+
+fn replay(app: &App, once: &Once, stored: StoredAnswer) -> Result<Answer, Error> {
+    let status = u16::try_from(stored.status)
+        .ok()
+        .and_then(|status| StatusCode::from_u16(status).ok());
+    let status = status
+        .ok_or_else(|| Error::internal(anyhow::anyhow!("stored status {}", stored.status)))?;
+    let body = match stored.body.get(SEALED) {
+        Some(sealed) => open(app, &once.place(), sealed)?,
+        None => stored.body,
+    };
+    Ok(Answer {
+        status,
+        body,
+        etag: None,
+        location: stored.location,
+        replayed: true,
+    })
+}
+
+/// The one member of a body that is stored sealed; no answer has it.
+const SEALED: &str = "$sealed";
+
+fn seal(app: &App, place: &str, body: &Value) -> Result<Value, Error> {
+    let sealed = app
+        .keys
+        .master
+        .seal(place, body.to_string().as_bytes())
+        .map_err(Error::internal)?;
+    let (wrapped_key, ciphertext) = (
+        STANDARD.encode(sealed.wrapped_key),
+        STANDARD.encode(sealed.ciphertext),
+    );
+    Ok(
+        json!({ SEALED: { "key_id": sealed.key_id, "wrapped_key": wrapped_key, "ciphertext": ciphertext } }),
+    )
+}
+
+fn open(app: &App, place: &str, sealed: &Value) -> Result<Value, Error> {
+    let text = |member: &str| sealed[member].as_str().unwrap_or_default();
+    let bytes = |member: &str| STANDARD.decode(text(member)).map_err(Error::internal);
+    let (key_id, wrapped_key, ciphertext) = (
+        text("key_id").to_owned(),
+        bytes("wrapped_key")?,
+        bytes("ciphertext")?,
+    );
+    let body = app
+        .keys
+        .master
+        .open(
+            place,
+            &Sealed {
+                key_id,
+                wrapped_key,
+                ciphertext,
+            },
+        )
+        .map_err(Error::internal)?;
+    serde_json::from_slice(&body).map_err(Error::internal)
+}
+
+impl Once {
+    /// Stores the answer beside its effect.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn store(
+        self,
+        conn: &mut PgConnection,
+        answer: &Answer,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let body = answer.body.clone();
+        self.insert(conn, answer, body, now).await
+    }
+
+    /// The same for an answer that holds a secret.
+    ///
+    /// # Errors
+    /// When the cipher or the database fails.
+    pub async fn store_sealed(
+        self,
+        app: &App,
+        conn: &mut PgConnection,
+        answer: &Answer,
+    ) -> Result<(), Error> {
+        let body = seal(app, &self.place(), &answer.body)?;
+        self.insert(conn, answer, body, app.clock.now()).await
+    }
+
+    async fn insert(
+        self,
+        conn: &mut PgConnection,
+        answer: &Answer,
+        body: Value,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let Some(key) = self.key else { return Ok(()) };
+        let (request, status) = (self.request.to_vec(), i32::from(answer.status.as_u16()));
+        let stored = StoredAnswer {
+            request,
+            status,
+            body,
+            location: answer.location.clone(),
+        };
+        db::idempotency::insert(conn, &self.actor, &key, &stored, now).await
+    }
+
+    fn place(&self) -> String {
+        format!(
+            "idempotency_keys {} {}",
+            self.actor,
+            self.key.as_deref().unwrap_or_default()
+        )
+    }
+}

@@ -1,0 +1,242 @@
+//! Addresses of boot MACs: as the client wants them, or the lowest free one of the subnet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+
+use muster_api::nodes::{NodeMac, NodeSpec};
+use muster_api::subnets::SubnetSpec;
+use muster_core::ids::ObjectId;
+use muster_core::values::Mac;
+use sqlx::PgConnection;
+
+use crate::db;
+use crate::db::macs::MacRow;
+use crate::document::{self, fault};
+use crate::error::{Error, Fault};
+
+/// More interfaces than any server boots from.
+const MOST: usize = 32;
+
+/// A subnet under its lock, with what is taken on it.
+struct Held {
+    id: ObjectId,
+    spec: SubnetSpec,
+    taken: BTreeMap<Mac, IpAddr>,
+    /// Of this very request.
+    given: BTreeSet<Ipv4Addr>,
+}
+
+/// The boot MACs of a node with their addresses. A subnet stays locked until the transaction ends, so that two nodes never get the same.
+pub(crate) async fn reserve(
+    conn: &mut PgConnection,
+    faults: &mut Vec<Fault>,
+    spec: &NodeSpec,
+) -> Result<Vec<MacRow>, Error> {
+    let mut rows = Vec::new();
+    if !(1..=MOST).contains(&spec.macs.len()) {
+        faults.push(fault(
+            "/spec/macs",
+            "out_of_range",
+            format!("1 to {MOST} interfaces"),
+        ));
+        return Ok(rows);
+    }
+    let mut subnets: BTreeMap<&str, Option<Held>> = BTreeMap::new();
+    let mut names: Vec<&str> = spec
+        .macs
+        .iter()
+        .filter_map(|mac| mac.subnet.as_deref())
+        .collect();
+    // In one order everywhere: two registrations never wait for each other in a circle.
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        subnets.insert(name, hold(conn, name).await?);
+    }
+    let mut seen = BTreeSet::new();
+    for (at, mac) in spec.macs.iter().enumerate() {
+        if !seen.insert(mac.mac) {
+            faults.push(fault(
+                format!("/spec/macs/{at}/mac"),
+                "twice",
+                "The interface is listed twice.",
+            ));
+            continue;
+        }
+        match lease(&mut subnets, at, mac, &spec.site) {
+            Ok(lease) => rows.push(MacRow {
+                mac: mac.mac,
+                lease,
+            }),
+            Err(wrong) => faults.push(wrong),
+        }
+    }
+    Ok(rows)
+}
+
+async fn hold(conn: &mut PgConnection, name: &str) -> Result<Option<Held>, Error> {
+    let Some(row) = db::objects::find_for_update(conn, "subnet", name).await? else {
+        return Ok(None);
+    };
+    let spec = document::stored(&row)?;
+    let taken = db::macs::list_taken(conn, row.id)
+        .await?
+        .into_iter()
+        .collect();
+    Ok(Some(Held {
+        id: row.id,
+        spec,
+        taken,
+        given: BTreeSet::new(),
+    }))
+}
+
+fn lease(
+    subnets: &mut BTreeMap<&str, Option<Held>>,
+    at: usize,
+    mac: &NodeMac,
+    site: &str,
+) -> Result<Option<(ObjectId, Ipv4Addr)>, Fault> {
+    let pointer = |member: &str| format!("/spec/macs/{at}/{member}");
+    let Some(name) = mac.subnet.as_deref() else {
+        return match mac.address {
+            None => Ok(None),
+            Some(_) => Err(fault(
+                pointer("subnet"),
+                "required",
+                "An address belongs to a subnet.",
+            )),
+        };
+    };
+    let Some(Some(held)) = subnets.get_mut(name) else {
+        return Err(fault(
+            pointer("subnet"),
+            "not_found",
+            format!("There is no subnet called {name:?}."),
+        ));
+    };
+    if held.spec.site != site {
+        return Err(fault(
+            pointer("subnet"),
+            "other_site",
+            format!("{name} belongs to another site."),
+        ));
+    }
+    let address = match mac.address {
+        Some(address) => {
+            wanted(held, address).map_err(|why| fault(pointer("address"), "not_free", why))?
+        }
+        None => pick(held, mac.mac).ok_or_else(|| {
+            fault(
+                pointer("subnet"),
+                "exhausted",
+                format!("{name} has no free address."),
+            )
+        })?,
+    };
+    held.taken.insert(mac.mac, IpAddr::V4(address));
+    held.given.insert(address);
+    Ok(Some((held.id, address)))
+}
+
+/// The address that the client wants, unless no node can have it. That another node has it, the database says when it is written, and whose it is.
+fn wanted(held: &Held, address: Ipv4Addr) -> Result<Ipv4Addr, String> {
+    if !is_host(&held.spec, address) {
+        return Err(format!("{address} is no host of {}.", held.spec.network));
+    }
+    if reserved(&held.spec, address) {
+        return Err(format!(
+            "{address} is the agent's, the gateway's, or lent to unknown machines."
+        ));
+    }
+    match held.given.contains(&address) {
+        true => Err(format!("{address} is there twice.")),
+        false => Ok(address),
+    }
+}
+
+/// The address it had, or the lowest free one.
+fn pick(held: &Held, mac: Mac) -> Option<Ipv4Addr> {
+    if let Some(IpAddr::V4(had)) = held.taken.get(&mac) {
+        return Some(*had);
+    }
+    let taken: BTreeSet<IpAddr> = held.taken.values().copied().collect();
+    let free = |address: &Ipv4Addr| {
+        !reserved(&held.spec, *address) && !taken.contains(&IpAddr::V4(*address))
+    };
+    held.spec.network.hosts().find(free)
+}
+
+fn reserved(subnet: &SubnetSpec, address: Ipv4Addr) -> bool {
+    let lent = subnet
+        .dynamic_range
+        .is_some_and(|range| (range.first..=range.last).contains(&address));
+    lent || address == subnet.agent_address || subnet.gateway == Some(address)
+}
+
+/// Whether an address can be a machine's on the subnet: neither the network's own nor its broadcast address.
+pub(crate) fn is_host(subnet: &SubnetSpec, address: Ipv4Addr) -> bool {
+    let network = subnet.network;
+    network.contains(&address) && address != network.network() && address != network.broadcast()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn held(taken: &[(&str, &str)]) -> Held {
+        let spec = json!({
+            "site": "s", "network": "10.0.0.0/29", "agent_address": "10.0.0.1", "mode": "authoritative",
+            "dynamic_range": {"first": "10.0.0.5", "last": "10.0.0.6"}
+        });
+        let taken = taken
+            .iter()
+            .map(|(mac, ip)| (mac.parse().unwrap(), ip.parse().unwrap()))
+            .collect();
+        Held {
+            id: ObjectId::new(),
+            spec: serde_json::from_value(spec).unwrap(),
+            taken,
+            given: BTreeSet::new(),
+        }
+    }
+
+    #[test]
+    fn the_lowest_free_address_is_picked_and_kept() {
+        let (a, b): (Mac, Mac) = (
+            "52:54:00:00:00:0a".parse().unwrap(),
+            "52:54:00:00:00:0b".parse().unwrap(),
+        );
+        assert_eq!(pick(&held(&[]), a), Some(Ipv4Addr::new(10, 0, 0, 2)));
+        assert_eq!(
+            pick(&held(&[("52:54:00:00:00:0b", "10.0.0.2")]), a),
+            Some(Ipv4Addr::new(10, 0, 0, 3))
+        );
+        assert_eq!(
+            pick(&held(&[("52:54:00:00:00:0b", "10.0.0.4")]), b),
+            Some(Ipv4Addr::new(10, 0, 0, 4))
+        );
+        let full = held(&[
+            ("52:54:00:00:00:01", "10.0.0.2"),
+            ("52:54:00:00:00:02", "10.0.0.3"),
+            ("52:54:00:00:00:03", "10.0.0.4"),
+        ]);
+        assert_eq!(pick(&full, a), None);
+    }
+
+    #[test]
+    fn a_wanted_address_must_be_free_and_a_host() {
+        let held = Held {
+            given: [Ipv4Addr::new(10, 0, 0, 2)].into(),
+            ..held(&[])
+        };
+        for bad in [
+            "10.0.0.0", "10.0.0.7", "10.0.0.1", "10.0.0.5", "10.0.0.2", "10.0.1.2",
+        ] {
+            assert!(wanted(&held, bad.parse().unwrap()).is_err(), "{bad}");
+        }
+        assert!(wanted(&held, Ipv4Addr::new(10, 0, 0, 3)).is_ok());
+    }
+}

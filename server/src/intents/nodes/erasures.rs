@@ -1,0 +1,112 @@
+//! Actions that erase a node's disks: wipe and reinstall. Beyond the hourly limit such an action waits for a second person, as a release does.
+
+use muster_core::ids::OperationId;
+use muster_core::lifecycle::state::Wish;
+use serde_json::json;
+use sqlx::PgConnection;
+
+use crate::app::App;
+use crate::auth::Actor;
+use crate::db;
+use crate::db::approvals::{ApprovalRow, NewErasure};
+use crate::db::nodes::LockedNode;
+use crate::error::Error;
+use crate::intents::approvals::limits::{self, LimitedPool, PendingApproval};
+use crate::intents::dry_run;
+use crate::intents::nodes::wishes::{self, ActionRequest};
+
+/// Requests an approval where the action exceeds the hourly limit of the person or of the pool. Returns the request that waits. The caller holds the
+/// node's lock.
+///
+/// # Errors
+/// When the database fails; 409 in a dry run, which requests no approval.
+pub(crate) async fn request_approval(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    node: &LockedNode,
+    request: ActionRequest<'_>,
+) -> Result<Option<PendingApproval>, Error> {
+    let pool = match db::claims::find_bound(conn, node.id).await? {
+        Some(claim) => Some((
+            claim.pool_id,
+            claim.pool,
+            limits::load_pool(conn, claim.pool_id).await?,
+        )),
+        None => None,
+    };
+    let of = pool.as_ref().map(|(id, name, spec)| LimitedPool {
+        id: *id,
+        name,
+        spec,
+    });
+    let limits = limits::list(conn, app, actor, of).await?;
+    let Some(because) = limits::describe_exceeded(&limits) else {
+        return Ok(None);
+    };
+    if dry_run::asked() {
+        return Err(limits::would_need_approval(&because));
+    }
+    let now = app.clock.now();
+    let erasure = NewErasure {
+        node: node.id,
+        wish: request.wish,
+        epoch: node.epoch,
+        reason: request.reason,
+        because: &because,
+        requested_by: &actor.name,
+        person: &actor.person,
+        now,
+        expires_at: now + limits::WAITS,
+    };
+    let id = db::approvals::ask_for_erasure(conn, &erasure).await?;
+    let summary = format!(
+        "to {} {} waits for a second person: {because}",
+        request.wish, node.name
+    );
+    let event = actor.event(now, "approval.asked", Some(node.id), summary);
+    db::events::insert(
+        conn,
+        event.with(json!({ "wish": request.wish.as_str(), "reason": request.reason })),
+    )
+    .await?;
+    Ok(Some(PendingApproval { id, because }))
+}
+
+/// Begins an action that a second person approved, in the name of the person who requested the action.
+///
+/// # Errors
+/// 409 when the node was claimed or released since the request, or when its state does not allow the action any more.
+pub(crate) async fn begin_approved(
+    conn: &mut PgConnection,
+    app: &App,
+    approver: &Actor,
+    node: &LockedNode,
+    row: &ApprovalRow,
+) -> Result<OperationId, Error> {
+    if row.epoch != Some(node.epoch) {
+        let detail = format!(
+            "{} was claimed or released since this was asked for; ask again.",
+            node.name
+        );
+        return Err(Error::conflict("decided", detail));
+    }
+    let requester = Actor {
+        name: row.requested_by.clone(),
+        ..approver.clone()
+    };
+    let request = ActionRequest {
+        wish: requested_wish(row)?,
+        reason: row.reason.as_deref(),
+        until: None,
+        suite: None,
+    };
+    wishes::write_wish(conn, app, &requester, node, request).await
+}
+
+/// The action that a row requests.
+pub(crate) fn requested_wish(row: &ApprovalRow) -> Result<Wish, Error> {
+    let word = row.wish.as_deref().unwrap_or_default();
+    word.parse()
+        .map_err(|error| Error::internal(anyhow::anyhow!("approval {}: {error}", row.id)))
+}

@@ -1,0 +1,224 @@
+//! The spec of a node as rows: the objects that the spec names, its power control and its addresses.
+
+use muster_api::nodes::{NodeConsole, NodePower, NodeSpec};
+use muster_api::object::Draft;
+use serde_json::Value;
+use sqlx::PgConnection;
+
+use crate::db;
+use crate::db::macs::MacRow;
+use crate::db::nodes::{Content, Power};
+use crate::db::objects::ObjectRow;
+use crate::document::{fault, label_faults};
+use crate::error::{Error, Fault};
+use crate::intents::nodes::addresses;
+
+/// Longest user name of IPMI 2.0 (section 22.28).
+const IPMI_USER_BYTES: usize = 16;
+
+/// Finds the objects that the spec names and reserves the addresses. The error lists every fault of the spec.
+pub(crate) async fn resolve(
+    conn: &mut PgConnection,
+    draft: Draft<NodeSpec>,
+    as_written: Value,
+) -> Result<(Content, Vec<MacRow>), Error> {
+    let spec = draft.spec;
+    let mut faults = label_faults(&draft.labels, &draft.annotations);
+    let site = find_target(conn, &mut faults, "/spec/site", "site", Some(&spec.site)).await?;
+    let rack = find_target(
+        conn,
+        &mut faults,
+        "/spec/rack",
+        "rack",
+        spec.rack.as_deref(),
+    )
+    .await?;
+    let profile = find_target(
+        conn,
+        &mut faults,
+        "/spec/profile",
+        "hardware_profile",
+        spec.profile.as_deref(),
+    )
+    .await?;
+    check_place(&mut faults, &spec, rack.as_ref());
+    let power = resolve_power(conn, &mut faults, &spec.power).await?;
+    let macs = addresses::reserve(conn, &mut faults, &spec).await?;
+    let (Some(site), Some(power), true) = (site, power, faults.is_empty()) else {
+        return Err(Error::Unprocessable(faults));
+    };
+    let content = Content {
+        labels: draft.labels,
+        annotations: draft.annotations,
+        spec: as_written,
+        site: site.id,
+        rack: rack.map(|row| row.id),
+        rack_unit: spec.rack_unit.and_then(|unit| i32::try_from(unit).ok()),
+        profile: profile.map(|row| row.id),
+        serial: spec.serial,
+        smbios_uuid: spec.smbios_uuid,
+        power,
+        console: spec
+            .console
+            .map(|NodeConsole::Tcp { address, port }| (address, port)),
+        protected: spec.protected,
+    };
+    Ok((content, macs))
+}
+
+/// The object that a member names. A name without an object is a fault; an absent member is `None`.
+pub(crate) async fn find_target(
+    conn: &mut PgConnection,
+    faults: &mut Vec<Fault>,
+    pointer: &str,
+    kind: &str,
+    name: Option<&str>,
+) -> Result<Option<ObjectRow>, Error> {
+    let Some(name) = name else { return Ok(None) };
+    let row = db::objects::find_for_reference(conn, kind, name).await?;
+    if row.is_none() {
+        faults.push(fault(
+            pointer,
+            "not_found",
+            format!("There is no {kind} called {name:?}."),
+        ));
+    }
+    Ok(row)
+}
+
+fn check_place(faults: &mut Vec<Fault>, spec: &NodeSpec, rack: Option<&ObjectRow>) {
+    if let Some(rack) = rack {
+        if rack.spec["site"] != spec.site.as_str() {
+            faults.push(fault(
+                "/spec/rack",
+                "other_site",
+                format!("{} stands in another site.", rack.name),
+            ));
+        }
+        let units = rack.spec["units"].as_u64().unwrap_or(0);
+        if spec
+            .rack_unit
+            .is_some_and(|unit| unit == 0 || u64::from(unit) > units)
+        {
+            faults.push(fault(
+                "/spec/rack_unit",
+                "out_of_range",
+                format!("{} has the units 1 to {units}.", rack.name),
+            ));
+        }
+    } else if spec.rack_unit.is_some() && spec.rack.is_none() {
+        faults.push(fault(
+            "/spec/rack_unit",
+            "no_rack",
+            "A unit without a rack.",
+        ));
+    }
+    if matches!(spec.console, Some(NodeConsole::Tcp { port: 0, .. })) {
+        faults.push(fault(
+            "/spec/console/tcp/port",
+            "out_of_range",
+            "1 to 65535",
+        ));
+    }
+    if spec
+        .serial
+        .as_deref()
+        .is_some_and(|serial| !(1..=128).contains(&serial.len()))
+    {
+        faults.push(fault("/spec/serial", "out_of_range", "1 to 128 bytes"));
+    }
+}
+
+/// The power control of the node, with the credential of its BMC.
+async fn resolve_power(
+    conn: &mut PgConnection,
+    faults: &mut Vec<Fault>,
+    power: &NodePower,
+) -> Result<Option<Power>, Error> {
+    match power {
+        NodePower::Redfish { bmc } => {
+            let pointer = "/spec/power/redfish/bmc";
+            let fits = |id: &str| {
+                (1..=128).contains(&id.len())
+                    && id.bytes().all(|b| b.is_ascii_graphic() && b != b'/')
+            };
+            if bmc.system.as_deref().is_some_and(|id| !fits(id)) {
+                let detail =
+                    "The Id of a computer system: 1 to 128 printable characters, no slash.";
+                faults.push(fault(format!("{pointer}/system"), "invalid", detail));
+            }
+            let credential =
+                find_bmc_credential(conn, faults, pointer, &bmc.credential, bmc.port).await?;
+            let (address, port, system) = (bmc.address, bmc.port, bmc.system.clone());
+            Ok(credential.map(|row| Power::Redfish {
+                address,
+                port,
+                credential: row.id,
+                system,
+            }))
+        }
+        NodePower::Ipmi { bmc } => {
+            let pointer = "/spec/power/ipmi/bmc";
+            let credential =
+                find_bmc_credential(conn, faults, pointer, &bmc.credential, bmc.port).await?;
+            let user = credential
+                .as_ref()
+                .and_then(|row| row.spec["user"].as_str());
+            if user.is_some_and(|user| user.len() > IPMI_USER_BYTES) {
+                let detail = format!(
+                    "An IPMI user has at most {IPMI_USER_BYTES} bytes, and its password 20."
+                );
+                faults.push(fault(
+                    format!("{pointer}/credential"),
+                    "out_of_range",
+                    detail,
+                ));
+            }
+            let (address, port, firmware) = (bmc.address, bmc.port, bmc.firmware);
+            Ok(credential.map(|row| Power::Ipmi {
+                address,
+                port,
+                credential: row.id,
+                firmware,
+            }))
+        }
+        NodePower::Manual { person } => {
+            if !(1..=200).contains(&person.len()) {
+                faults.push(fault(
+                    "/spec/power/manual/person",
+                    "out_of_range",
+                    "1 to 200 bytes",
+                ));
+            }
+            Ok(Some(Power::Manual {
+                person: person.clone(),
+            }))
+        }
+    }
+}
+
+/// The credential that logs in to the BMC; a fault where its purpose differs.
+async fn find_bmc_credential(
+    conn: &mut PgConnection,
+    faults: &mut Vec<Fault>,
+    bmc: &str,
+    name: &str,
+    port: u16,
+) -> Result<Option<ObjectRow>, Error> {
+    if port == 0 {
+        faults.push(fault(format!("{bmc}/port"), "out_of_range", "1 to 65535"));
+    }
+    let pointer = format!("{bmc}/credential");
+    let credential = find_target(conn, faults, &pointer, "credential", Some(name)).await?;
+    Ok(credential.filter(|row| {
+        let fits = row.spec["purpose"] == "bmc";
+        if !fits {
+            faults.push(fault(
+                &pointer,
+                "wrong_purpose",
+                "A credential whose purpose is bmc.",
+            ));
+        }
+        fits
+    }))
+}

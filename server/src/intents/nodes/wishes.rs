@@ -1,0 +1,215 @@
+//! Wishes: which actions a node allows, and the record of a requested action. The wish, its operation and its event are written in one transaction.
+
+use jiff::Timestamp;
+use muster_core::effects::erases;
+use muster_core::ids::OperationId;
+use muster_core::lifecycle::requests::{Blocker, RequestContext, find_blocker, needs_reason};
+use muster_core::lifecycle::state::{State as NodeState, Wish};
+use muster_core::lifecycle::table::states_for;
+use serde_json::json;
+use sqlx::PgConnection;
+
+use crate::app::App;
+use crate::auth::Actor;
+use crate::db;
+use crate::db::nodes::LockedNode;
+use crate::db::operations::NewOperation;
+use crate::engine::compatibility::{self, Onto};
+use crate::error::Error;
+
+/// The longest reason, in bytes.
+const REASON: usize = 1000;
+
+/// An action that is requested of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct ActionRequest<'text> {
+    pub wish: Wish,
+    pub reason: Option<&'text str>,
+    /// For maintain: when the maintenance ends by itself.
+    pub until: Option<Timestamp>,
+    /// For run-gates: the suite's name.
+    pub suite: Option<&'text str>,
+}
+
+/// Checks the members of a request against each other.
+pub(crate) fn check(request: ActionRequest<'_>, now: Timestamp) -> Result<(), Error> {
+    let ActionRequest {
+        wish,
+        reason,
+        until,
+        suite,
+    } = request;
+    if suite.is_some() && wish != Wish::RunGates {
+        return Err(Error::unprocessable(
+            "/suite",
+            "out_of_range",
+            "A suite is of run-gates only.",
+        ));
+    }
+    if until.is_some_and(|until| wish != Wish::Maintain || until <= now) {
+        return Err(Error::unprocessable(
+            "/until",
+            "out_of_range",
+            "A time to come, and of a maintenance only.",
+        ));
+    }
+    match reason.map(str::trim) {
+        None | Some("") if needs_reason(wish) => Err(Error::unprocessable(
+            "/reason",
+            "required",
+            format!("To {wish}, say why: the next person will ask."),
+        )),
+        Some(reason) if reason.len() > REASON => Err(Error::unprocessable(
+            "/reason",
+            "out_of_range",
+            format!("At most {REASON} bytes."),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a wish, its operation and its event. The caller holds the node's lock. The engine carries out the wish.
+///
+/// # Errors
+/// 409 when the node's state does not allow the action, the node is protected, or another wish waits.
+pub(crate) async fn write_wish(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    node: &LockedNode,
+    request: ActionRequest<'_>,
+) -> Result<OperationId, Error> {
+    let ActionRequest {
+        wish,
+        reason,
+        until,
+        suite,
+    } = request;
+    allow(node, wish)?;
+    match wish {
+        Wish::Converge => compatibility::allow(conn, node.id, Onto::System).await?,
+        Wish::Reinstall => compatibility::allow(conn, node.id, Onto::Image).await?,
+        _ => {}
+    }
+    let suite = match wish {
+        Wish::RunGates => Some(find_suite(conn, node, suite).await?),
+        _ => None,
+    };
+    let now = app.clock.now();
+    // The hourly limit of a pool counts each erasure under a claim of the pool.
+    let claim = if erases(wish) {
+        db::claims::find_bound(conn, node.id)
+            .await?
+            .map(|held| held.id)
+    } else {
+        None
+    };
+    let message = reason.unwrap_or_default().to_owned();
+    let new = NewOperation {
+        claim,
+        ..actor.operation(now, wish.as_str(), node.id, message)
+    };
+    let operation = new.id;
+    if let Some(former) = node.operation_id {
+        // The wish replaces the operation that the node works on: that operation ends as cancelled.
+        let message = format!("overtaken by {wish} (operation {operation})");
+        db::operations::end(conn, former, "cancelled", &message, now).await?;
+    }
+    db::operations::insert(conn, &new).await?;
+    if let Some(suite) = &suite {
+        db::operations::set_suite(conn, operation, suite).await?;
+    }
+    db::nodes::set_wish(conn, node.id, wish, reason, operation, now).await?;
+    if wish == Wish::Maintain {
+        db::nodes::set_maintenance_end(conn, node.id, until).await?;
+    }
+    let because = reason
+        .map(|reason| format!(": {reason}"))
+        .unwrap_or_default();
+    let summary = format!("{} was asked to {wish}{because}", node.name);
+    let event = actor
+        .event(now, "node.asked", Some(node.id), summary)
+        .under(Some(operation));
+    db::events::insert(
+        conn,
+        event.with(json!({ "wish": wish.as_str(), "reason": reason })),
+    )
+    .await?;
+    Ok(operation)
+}
+
+/// The suite to run: the named suite, or the suite of the pool that holds the node.
+async fn find_suite(
+    conn: &mut PgConnection,
+    node: &LockedNode,
+    named: Option<&str>,
+) -> Result<String, Error> {
+    let wrong = |code, detail: String| Error::unprocessable("/suite", code, detail);
+    let Some(key) = named else {
+        let own = db::specs::find_pool_suite(conn, node.id).await?;
+        return own.ok_or_else(|| {
+            wrong(
+                "required",
+                format!(
+                    "Nothing holds {}, so no pool names one: name it.",
+                    node.name
+                ),
+            )
+        });
+    };
+    let found = db::objects::find_for_reference(conn, "suite", key).await?;
+    found
+        .map(|row| row.name)
+        .ok_or_else(|| wrong("not_found", format!("There is no suite called {key:?}.")))
+}
+
+/// Checks that the node allows the action.
+///
+/// # Errors
+/// 409 that names the blocker.
+pub(crate) fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
+    let state: NodeState = node.state.parse().map_err(Error::internal)?;
+    let pending = node.wish.as_deref().zip(node.operation_id);
+    let context = RequestContext {
+        state,
+        pending: pending.map(|(wish, _)| wish),
+        claimed: node.claimed,
+        releasing: node.releasing,
+        protected: node.protected,
+    };
+    let name = &node.name;
+    let Some(blocker) = find_blocker(context, wish) else {
+        return Ok(());
+    };
+    Err(match (blocker, pending) {
+        (Blocker::Pending, Some((pending, operation))) => {
+            let detail =
+                format!("{name} was asked to {pending} and is not done; try again shortly.");
+            Error::Busy { detail, operation }
+        }
+        (Blocker::Pending | Blocker::State, _) => {
+            let states: Vec<&str> = states_for(wish)
+                .iter()
+                .map(|state| state.as_str())
+                .collect();
+            let detail = format!(
+                "{name} is {state}; {wish} is possible in: {}.",
+                states.join(", ")
+            );
+            Error::conflict("state", detail)
+        }
+        (Blocker::NotClaimed, _) => {
+            let detail =
+                format!("Nothing holds {name}: there is no pool that says what to install.");
+            Error::conflict("node_not_claimed", detail)
+        }
+        (Blocker::Releasing, _) => Error::conflict(
+            "releasing",
+            format!("{name} is being released, and only that goes on."),
+        ),
+        (Blocker::Protected, _) => Error::conflict(
+            "protected",
+            format!("{name} is protected; clear that first."),
+        ),
+    })
+}

@@ -1,0 +1,350 @@
+//! Registration, change and removal of nodes. A write resolves the spec, checks what the actor may do, and writes the rows.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use http::StatusCode;
+use jiff::Timestamp;
+use muster_api::nodes::NodeSpec;
+use muster_api::object::Draft;
+use muster_core::ids::NodeId;
+use muster_core::lifecycle::state::{State as NodeState, Wish};
+use muster_core::values::{InvalidValue, Mac, Name};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+use crate::app::App;
+use crate::auth::Actor;
+use crate::auth::access::Named;
+use crate::db;
+use crate::db::macs::MacRow;
+use crate::db::nodes::{Content, LockedNode, Power};
+use crate::document::{self, Document};
+use crate::error::Error;
+use crate::intents::answer::Answer;
+use crate::intents::nodes::resolve::resolve;
+use crate::intents::nodes::view;
+use crate::intents::nodes::wishes::{self, ActionRequest};
+use crate::intents::preconditions::Preconditions;
+use crate::intents::writing;
+
+/// Locks the node with this name or id.
+pub(crate) async fn find(conn: &mut PgConnection, key: &str) -> Result<LockedNode, Error> {
+    db::nodes::find_for_update(conn, key)
+        .await?
+        .ok_or_else(|| Error::NotFound(format!("node {key:?}")))
+}
+
+pub(crate) fn allow_unregistering(node: &LockedNode) -> Result<(), Error> {
+    if node.protected {
+        return Err(Error::conflict(
+            "protected",
+            format!("{} is protected; clear that first.", node.name),
+        ));
+    }
+    if node.claimed {
+        return Err(Error::conflict(
+            "node_claimed",
+            format!("{} is claimed; delete its claim first.", node.name),
+        ));
+    }
+    let state: NodeState = node.state.parse().map_err(Error::internal)?;
+    match state.is_resting() {
+        true => Ok(()),
+        false => {
+            let detail = format!("{} is {state}; wait until that is over.", node.name);
+            Err(Error::conflict("node_busy", detail))
+        }
+    }
+}
+
+/// The result of a write.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    pub name: String,
+    pub change: Change,
+}
+
+/// The effect of a write on the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The node was as requested already.
+    None,
+    Replaced,
+    Registered,
+}
+
+/// The node as the answer to the write.
+pub(crate) async fn answer(
+    conn: &mut PgConnection,
+    written: &Written,
+    now: Timestamp,
+) -> Result<Answer, Error> {
+    let object = view::load_one(conn, &written.name, now).await?;
+    let answer = Answer::ok(&object)?.etag(object.generation);
+    Ok(match written.change {
+        Change::None => answer,
+        Change::Replaced => answer.location(object.link),
+        Change::Registered => answer.status(StatusCode::CREATED).location(object.link),
+    })
+}
+
+/// Registers or replaces a node inside the caller's transaction, which has locked `current`. The node is registered under the name `key`.
+///
+/// # Errors
+/// As [`put_node`] answers.
+pub(crate) async fn write(
+    app: &App,
+    conn: &mut PgConnection,
+    actor: &Actor,
+    key: &str,
+    current: Option<LockedNode>,
+    document: Document<Draft<NodeSpec>>,
+) -> Result<Written, Error> {
+    let (draft, mut raw) = document.into_parts();
+    let spec = raw.get_mut("spec").map(Value::take).unwrap_or_default();
+    if let Some(node) = current.as_ref().filter(|node| is_same(node, &draft, &spec)) {
+        return Ok(Written {
+            name: node.name.clone(),
+            change: Change::None,
+        });
+    }
+    let (content, macs) = resolve(conn, draft, spec).await?;
+    if let Some(node) = &current {
+        allow_replacing(conn, actor, node, &content, &macs).await?;
+    }
+    let now = app.clock.now();
+    let (id, name) = persist(conn, key, current.as_ref(), &content, &macs, now).await?;
+    allow_result(conn, actor, id, current.as_ref(), &content).await?;
+    let (change, kind, verb) = match current {
+        None => (Change::Registered, "node.registered", "registered"),
+        Some(_) => (Change::Replaced, "node.changed", "changed"),
+    };
+    record(conn, app, actor, kind, id, &name, verb).await?;
+    let accept = content.spec.get("accept");
+    if change == Change::Registered && accept.is_none_or(|accept| accept == true) {
+        request_accept(conn, app, actor, &name).await?;
+    }
+    Ok(Written { name, change })
+}
+
+/// Whether the node has this spec, these labels and these annotations already.
+fn is_same(node: &LockedNode, draft: &Draft<NodeSpec>, spec: &Value) -> bool {
+    node.spec == *spec && node.labels.0 == draft.labels && node.annotations.0 == draft.annotations
+}
+
+/// Checks the change of a node before the rows are written. An actor who writes many nodes needs a permission of its own to lift the protection of a
+/// node, so that no protection is lifted by mistake.
+async fn allow_replacing(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    node: &LockedNode,
+    content: &Content,
+    macs: &[MacRow],
+) -> Result<(), Error> {
+    allow_change(conn, node, content, macs).await?;
+    if node.protected && !content.protected {
+        let key = node.id.to_string();
+        let named = Named {
+            kind: "node",
+            key: &key,
+        };
+        actor.need(conn, "node.unprotect", named).await?;
+    }
+    Ok(())
+}
+
+/// Refuses a change of what the installed system of a claimed node was written for.
+async fn allow_change(
+    conn: &mut PgConnection,
+    node: &LockedNode,
+    content: &Content,
+    macs: &[MacRow],
+) -> Result<(), Error> {
+    if !node.claimed || keeps_place(conn, node, content, macs).await? {
+        return Ok(());
+    }
+    let detail = format!(
+        "{} is claimed: its site, MACs, addresses and profile stay until it is released.",
+        node.name
+    );
+    Err(Error::conflict("node_claimed", detail))
+}
+
+/// Whether site, MACs, addresses and profile stay. Where the stored spec cannot be read, the node's own rows are compared.
+async fn keeps_place(
+    conn: &mut PgConnection,
+    node: &LockedNode,
+    content: &Content,
+    macs: &[MacRow],
+) -> Result<bool, Error> {
+    let fixed = |spec: &Value| {
+        let spec: NodeSpec = document::stored_spec(spec).ok()?;
+        Some((spec.site, spec.macs, spec.profile))
+    };
+    if let Some(was) = fixed(&node.spec) {
+        return Ok(fixed(&content.spec) == Some(was));
+    }
+    let had = db::macs::list(conn, &[node.id]).await?;
+    let had: BTreeMap<Mac, Option<IpAddr>> =
+        had.into_iter().map(|row| (row.mac, row.address)).collect();
+    let leased = |row: &MacRow| (row.mac, row.lease.map(|(_, address)| address.into()));
+    let has = macs.iter().map(leased).collect();
+    Ok(node.site_id == content.site && node.profile_id == content.profile && had == has)
+}
+
+/// Writes the rows of a node. Returns its id and name.
+async fn persist(
+    conn: &mut PgConnection,
+    key: &str,
+    current: Option<&LockedNode>,
+    content: &Content,
+    macs: &[MacRow],
+    now: Timestamp,
+) -> Result<(NodeId, String), Error> {
+    let (id, name) = match current {
+        Some(node) => {
+            db::nodes::set_content(conn, node.id, content, now).await?;
+            (node.id, node.name.clone())
+        }
+        None => {
+            let wrong = |error: InvalidValue| Error::invalid("node", "invalid_name", error.why);
+            let name: Name = key.parse().map_err(wrong)?;
+            let id = NodeId::new();
+            db::nodes::insert(conn, id, name.as_str(), content, now).await?;
+            (id, name.to_string())
+        }
+    };
+    db::macs::set(conn, id, macs).await?;
+    Ok((id, name))
+}
+
+/// Checks the node as it is written. The actor must be allowed to write the node in its new place. A new BMC is given a credential, so the actor must be
+/// allowed to use credentials.
+async fn allow_result(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    id: NodeId,
+    before: Option<&LockedNode>,
+    content: &Content,
+) -> Result<(), Error> {
+    let key = id.to_string();
+    let named = Named {
+        kind: "node",
+        key: &key,
+    };
+    actor.need(conn, "node.write", named).await?;
+    let power = |spec: &Value| spec.get("power").cloned();
+    if power(&content.spec) != before.and_then(|node| power(&node.spec))
+        && !matches!(content.power, Power::Manual { .. })
+    {
+        actor.need_everywhere("credential.use")?;
+    }
+    Ok(())
+}
+
+/// Requests the acceptance of a node that was registered just now.
+async fn request_accept(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    name: &str,
+) -> Result<(), Error> {
+    let node = db::nodes::find_for_update(conn, name)
+        .await?
+        .ok_or_else(|| Error::NotFound(name.to_owned()))?;
+    let request = ActionRequest {
+        wish: Wish::Accept,
+        reason: None,
+        until: None,
+        suite: None,
+    };
+    wishes::write_wish(conn, app, actor, &node, request)
+        .await
+        .map(drop)
+}
+
+pub(crate) async fn record(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    kind: &'static str,
+    id: NodeId,
+    name: &str,
+    verb: &str,
+) -> Result<(), Error> {
+    let event = actor.event(app.clock.now(), kind, Some(id), format!("{name} {verb}"));
+    db::events::insert(conn, event).await
+}
+
+/// Registers a node, or replaces its spec.
+///
+/// # Errors
+/// 409, 412, 422.
+pub(crate) async fn put(
+    app: &App,
+    actor: &Actor,
+    key: &str,
+    preconditions: Preconditions,
+    document: Document<Draft<NodeSpec>>,
+) -> Result<Answer, Error> {
+    writing::write(app, actor, async |conn| {
+        let current = db::nodes::find_for_update(conn, key).await?;
+        preconditions.allow_write(current.as_ref().map(|node| node.generation))?;
+        let written = write(app, conn, actor, key, current, document).await?;
+        answer(conn, &written, app.clock.now()).await
+    })
+    .await
+}
+
+/// Changes parts of a node's spec.
+///
+/// # Errors
+/// 404, 409, 412, 422.
+pub(crate) async fn patch(
+    app: &App,
+    actor: &Actor,
+    key: &str,
+    preconditions: Preconditions,
+    patch: &Value,
+) -> Result<Answer, Error> {
+    writing::write(app, actor, async |conn| {
+        let current = find(conn, key).await?;
+        preconditions.allow_write(Some(current.generation))?;
+        let mut raw = json!({ "labels": current.labels, "annotations": current.annotations, "spec": current.spec });
+        document::merge(&mut raw, patch);
+        let document = Document::read(raw)?;
+        let written = write(app, conn, actor, key, Some(current), document).await?;
+        answer(conn, &written, app.clock.now()).await
+    })
+    .await
+}
+
+/// Unregisters a node.
+///
+/// # Errors
+/// 404, 409 when the node is claimed or busy, 412, 428.
+pub(crate) async fn unregister(
+    app: &App,
+    actor: &Actor,
+    key: &str,
+    preconditions: Preconditions,
+) -> Result<(), Error> {
+    writing::write(app, actor, async |conn| {
+        let node = find(conn, key).await?;
+        preconditions.allow_removal(node.generation)?;
+        allow_unregistering(&node)?;
+        db::nodes::delete(conn, node.id).await?;
+        record(
+            conn,
+            app,
+            actor,
+            "node.unregistered",
+            node.id,
+            &node.name,
+            "unregistered",
+        )
+        .await
+    })
+    .await
+}

@@ -1,0 +1,97 @@
+//! Exclusion of people by an administrator, and its end.
+
+use muster_api::users::User;
+use serde_json::json;
+use sqlx::PgConnection;
+
+use crate::app::App;
+use crate::auth::Actor;
+use crate::db;
+use crate::db::users::PersonRow;
+use crate::error::Error;
+use crate::intents::answer::Answer;
+use crate::intents::idempotency::IdempotencyKey;
+use crate::intents::writing::{self, Effect};
+
+/// Keeps a person out, as the API and the pages do.
+///
+/// # Errors
+/// As [`disable_user`] answers.
+pub async fn disable(
+    app: &App,
+    actor: &Actor,
+    key: &str,
+    idempotency: IdempotencyKey,
+) -> Result<Answer, Error> {
+    writing::once(app, actor, idempotency, &(), async |conn| {
+        let person = find(conn, key).await?;
+        if actor.person == format!("user:{}", person.name) {
+            return Err(Error::conflict(
+                "oneself",
+                "Nobody keeps themselves out: ask another administrator.",
+            ));
+        }
+        let now = app.clock.now();
+        if db::users::disable(conn, person.id, &actor.name, now).await? {
+            let summary = format!("{} keeps {} out", actor.name, person.name);
+            let event = actor
+                .event(now, "user.disabled", None, summary)
+                .with(json!({ "user": person.name }));
+            db::events::insert(conn, event).await?;
+        }
+        Answer::ok(&object(find(conn, key).await?)?).map(Effect::Done)
+    })
+    .await
+}
+
+/// Lets a person in again, as the API and the pages do.
+///
+/// # Errors
+/// As [`enable_user`] answers.
+pub async fn enable(
+    app: &App,
+    actor: &Actor,
+    key: &str,
+    idempotency: IdempotencyKey,
+) -> Result<Answer, Error> {
+    writing::once(app, actor, idempotency, &(), async |conn| {
+        let person = find(conn, key).await?;
+        if db::users::enable(conn, person.id).await? {
+            let summary = format!("{} lets {} in again", actor.name, person.name);
+            let event = actor.event(app.clock.now(), "user.enabled", None, summary);
+            db::events::insert(conn, event.with(json!({ "user": person.name }))).await?;
+        }
+        Answer::ok(&object(find(conn, key).await?)?).map(Effect::Done)
+    })
+    .await
+}
+
+/// A person, locked.
+async fn find(conn: &mut PgConnection, key: &str) -> Result<PersonRow, Error> {
+    let missing = || Error::NotFound(format!("user {key:?}"));
+    let id = db::users::find_id_for_update(conn, key)
+        .await?
+        .ok_or_else(missing)?;
+    db::users::list_by_id(conn, &[id.0])
+        .await?
+        .pop()
+        .ok_or_else(missing)
+}
+
+pub(crate) fn object(row: PersonRow) -> Result<User, Error> {
+    let role = row.role.parse();
+    Ok(User {
+        id: row.id.0,
+        link: format!("/v1/users/{}", row.id),
+        role: role
+            .map_err(|why: String| Error::internal(anyhow::anyhow!("user {}: {why}", row.name)))?,
+        name: row.name,
+        issuer: row.issuer,
+        subject: row.subject,
+        groups: row.groups,
+        created_at: row.created_at,
+        last_seen: row.last_seen.map(|at| at.to_jiff()),
+        disabled_at: row.disabled_at.map(|at| at.to_jiff()),
+        disabled_by: row.disabled_by,
+    })
+}

@@ -1,0 +1,306 @@
+//! The authority that server and agents trust, and no others: it certifies the server for its agents' listener, and each agent for its site. Its key
+//! lies sealed in the database and is the same for all replicas.
+
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, ensure};
+use jiff::{SignedDuration, Timestamp};
+use muster_core::ids::{AgentId, ObjectId};
+use muster_core::values::Digest;
+use muster_core::wire::enrol::SERVER_NAME;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ED25519,
+    PublicKeyData as _, SanType, SerialNumber, date_time_ymd,
+};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use uuid::Uuid;
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+
+/// How long a certificate of an agent lasts where nothing else is asked for.
+pub const LASTS: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// A certificate begins a little before it is made: replicas' clocks follow the database's to within seconds.
+const EARLIER: SignedDuration = SignedDuration::from_mins(1);
+
+/// No honest request is longer, in bytes.
+const LONGEST_REQUEST: usize = 4096;
+
+/// The authority of one installation.
+pub struct Authority {
+    certificate: CertificateDer<'static>,
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+    lasts: SignedDuration,
+}
+
+/// Whose a certificate is, and until when it says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Certified {
+    pub agent: AgentId,
+    pub site: ObjectId,
+    pub not_before: Timestamp,
+    pub not_after: Timestamp,
+}
+
+/// A certificate just made.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    pub pem: String,
+    pub not_before: Timestamp,
+    pub not_after: Timestamp,
+}
+
+/// The key that a request is for; its holder signed the request with it.
+#[derive(Clone, Debug)]
+pub struct Requested(rcgen::PublicKey);
+
+impl Requested {
+    /// Reads a PKCS#10 request of an Ed25519 key. All else that it asks for is ignored.
+    ///
+    /// # Errors
+    /// When it is none, is too long, is of another kind of key, or was not signed by that key.
+    pub fn read(pem: &str) -> anyhow::Result<Self> {
+        ensure!(
+            pem.len() <= LONGEST_REQUEST,
+            "longer than {LONGEST_REQUEST} bytes"
+        );
+        let request = CertificateSigningRequestParams::from_pem(pem)?;
+        ensure!(
+            request.public_key.algorithm() == &PKCS_ED25519,
+            "not of an Ed25519 key"
+        );
+        Ok(Self(request.public_key))
+    }
+
+    /// Names the key.
+    pub fn digest(&self) -> Digest {
+        Digest::of(&self.0.subject_public_key_info())
+    }
+}
+
+impl Authority {
+    /// A new authority, as it is sealed: its key and its certificate, PEM. Its times are as wide as the format allows: a machine with a dead clock
+    /// must still be able to enrol; what ends is certificates of agents, by the server's time.
+    ///
+    /// # Errors
+    /// When the system has no randomness.
+    pub fn make() -> anyhow::Result<String> {
+        let key = KeyPair::generate_for(&PKCS_ED25519)?;
+        let mut params = named("Muster agents' authority");
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let certificate = params.self_signed(&key)?;
+        Ok(key.serialize_pem() + &certificate.pem())
+    }
+
+    /// The authority that [`Authority::make`] made.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn open(sealed: &str) -> anyhow::Result<Self> {
+        let certificate = CertificateDer::from_pem_slice(sealed.as_bytes())
+            .context("the authority's certificate")?;
+        let key =
+            PrivatePkcs8KeyDer::from_pem_slice(sealed.as_bytes()).context("the authority's key")?;
+        let key = KeyPair::from_pkcs8_der_and_sign_algo(&key, &PKCS_ED25519)?;
+        let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
+        let pem = sealed
+            .find("-----BEGIN CERTIFICATE")
+            .and_then(|at| sealed.get(at..))
+            .unwrap_or_default()
+            .to_owned();
+        Ok(Self {
+            certificate,
+            pem,
+            issuer,
+            lasts: LASTS,
+        })
+    }
+
+    /// The same, whose certificates for agents last so long.
+    pub fn lasting(self, lasts: SignedDuration) -> Self {
+        Self { lasts, ..self }
+    }
+
+    /// Its certificate.
+    pub fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
+    /// The same, PEM.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// What a token carries, so that the first contact knows the server.
+    pub fn digest(&self) -> Digest {
+        Digest::of(&self.certificate)
+    }
+
+    /// Certifies an agent's key for its site.
+    ///
+    /// # Errors
+    /// When the time is beyond what a certificate can say.
+    pub fn certify(
+        &self,
+        key: &Requested,
+        agent: AgentId,
+        site: ObjectId,
+        now: Timestamp,
+    ) -> anyhow::Result<Certificate> {
+        // Certificates count whole seconds.
+        let not_before = Timestamp::from_second((now - EARLIER).as_second())?;
+        let not_after = Timestamp::from_second((now + self.lasts).as_second())?;
+        let mut params = named(&format!("agent {agent}"));
+        let epoch = date_time_ymd(1970, 1, 1);
+        params.not_before = epoch + Duration::from_secs(not_before.as_second().try_into()?);
+        params.not_after = epoch + Duration::from_secs(not_after.as_second().try_into()?);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params.subject_alt_names = vec![SanType::URI(
+            format!("muster:{}/{}", site.0, agent.0).try_into()?,
+        )];
+        let certificate = params.signed_by(&key.0, &self.issuer)?;
+        Ok(Certificate {
+            pem: certificate.pem(),
+            not_before,
+            not_after,
+        })
+    }
+
+    /// A key that lives as long as the process, certified for the agents' listener, and the chain that proves it.
+    ///
+    /// # Errors
+    /// When the system has no randomness.
+    pub fn certify_server(
+        &self,
+    ) -> anyhow::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+        let key = KeyPair::generate_for(&PKCS_ED25519)?;
+        let mut params = named("Muster server");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.subject_alt_names = vec![SanType::DnsName(SERVER_NAME.try_into()?)];
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+        Ok((
+            vec![certificate.der().clone(), self.certificate.clone()],
+            key.into(),
+        ))
+    }
+}
+
+/// What a certificate of this authority says. Whether it is of this authority, the handshake has found out.
+///
+/// # Errors
+/// When it is not an agent's.
+pub fn read(certificate: &CertificateDer<'_>) -> anyhow::Result<Certified> {
+    let (_, certificate) =
+        X509Certificate::from_der(certificate).map_err(|error| anyhow!("{error}"))?;
+    let names = certificate
+        .subject_alternative_name()?
+        .context("it names nobody")?;
+    let [GeneralName::URI(uri)] = names.value.general_names.as_slice() else {
+        anyhow::bail!("it does not name one agent");
+    };
+    let ids = uri
+        .strip_prefix("muster:")
+        .and_then(|ids| ids.split_once('/'))
+        .context("it names no agent")?;
+    let validity = certificate.validity();
+    Ok(Certified {
+        site: ObjectId(Uuid::from_str(ids.0)?),
+        agent: AgentId(Uuid::from_str(ids.1)?),
+        not_before: Timestamp::from_second(validity.not_before.timestamp())?,
+        not_after: Timestamp::from_second(validity.not_after.timestamp())?,
+    })
+}
+
+/// A certificate of no use yet, for all times, with a number that nobody can guess.
+fn named(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    let mut serial = rand::random::<[u8; 16]>();
+    // A positive number.
+    serial[0] &= 0x7f;
+    params.serial_number = Some(SerialNumber::from_slice(&serial));
+    params.not_before = date_time_ymd(1970, 1, 1);
+    params.not_after = date_time_ymd(9999, 12, 31);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_says_whose_it_is_and_until_when() {
+        let authority = Authority::open(&Authority::make().unwrap())
+            .unwrap()
+            .lasting(SignedDuration::from_hours(2));
+        let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+        let request = CertificateParams::default()
+            .serialize_request(&key)
+            .unwrap()
+            .pem()
+            .unwrap();
+        let (agent, site) = (AgentId::new(), ObjectId::new());
+        let now: Timestamp = "2026-01-05T08:00:00.123Z".parse().unwrap();
+        let issued = authority
+            .certify(&Requested::read(&request).unwrap(), agent, site, now)
+            .unwrap();
+        let said = read(&CertificateDer::from_pem_slice(issued.pem.as_bytes()).unwrap()).unwrap();
+        let [from, to] =
+            ["2026-01-05T07:59:00Z", "2026-01-05T10:00:00Z"].map(|at| at.parse().unwrap());
+        assert_eq!(
+            said,
+            Certified {
+                agent,
+                site,
+                not_before: from,
+                not_after: to
+            }
+        );
+        assert!(
+            read(&authority.certify_server().unwrap().0[0]).is_err(),
+            "the server is no agent"
+        );
+        assert!(read(authority.certificate()).is_err());
+        assert!(!authority.pem().contains("PRIVATE"));
+    }
+
+    #[test]
+    fn a_request_that_is_none_or_is_signed_by_another_key_is_refused() {
+        let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+        let other_kind = CertificateParams::default()
+            .serialize_request(&key)
+            .unwrap()
+            .pem()
+            .unwrap();
+        let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+        let good = CertificateParams::default()
+            .serialize_request(&key)
+            .unwrap();
+        let mut changed = good.der().to_vec();
+        *changed.last_mut().unwrap() ^= 1;
+        let changed = pem_of(&changed);
+        assert!(Requested::read(&pem_of(good.der())).is_ok());
+        for bad in [
+            "",
+            "-----BEGIN CERTIFICATE REQUEST-----",
+            &other_kind,
+            &changed,
+            &"x".repeat(LONGEST_REQUEST + 1),
+        ] {
+            assert!(Requested::read(bad).is_err(), "{bad}");
+        }
+    }
+
+    fn pem_of(der: &[u8]) -> String {
+        use base64::Engine as _;
+        let text = base64::engine::general_purpose::STANDARD.encode(der);
+        format!("-----BEGIN CERTIFICATE REQUEST-----\n{text}\n-----END CERTIFICATE REQUEST-----\n")
+    }
+}

@@ -1,0 +1,316 @@
+//! The protocol of an OpenID provider: authorization code with PKCE, state and nonce. The provider's metadata and keys are fetched for each login: a
+//! key that the provider rotated in counts at once, and a key that was withdrawn counts no more.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use futures::future::BoxFuture;
+use muster_api::tokens::Role;
+use muster_core::values::Secret;
+use openidconnect::core::{
+    CoreAuthDisplay, CoreAuthPrompt, CoreAuthenticationFlow, CoreErrorResponseType,
+    CoreGenderClaim, CoreJsonWebKey, CoreJweContentEncryptionAlgorithm, CoreJwsSigningAlgorithm,
+    CoreProviderMetadata, CoreRevocableToken, CoreRevocationErrorResponse,
+    CoreTokenIntrospectionResponse, CoreTokenType,
+};
+use openidconnect::{
+    AdditionalClaims, AuthorizationCode, Client, ClientId, ClientSecret, CsrfToken,
+    EmptyExtraTokenFields, EndpointMaybeSet, EndpointNotSet, EndpointSet, HttpClientError,
+    HttpRequest, HttpResponse, IdTokenFields, IssuerUrl, Nonce, PkceCodeChallenge,
+    PkceCodeVerifier, RedirectUrl, Scope, StandardErrorResponse, StandardTokenResponse,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+
+/// Answers of the provider, in bytes.
+const LONGEST: usize = 1 << 20;
+/// Logins that talk to the provider at once: a storm of them must not become one there.
+const TURNS: usize = 4;
+
+/// Which provider, and what its groups are here.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub issuer: String,
+    pub client_id: String,
+    pub client_secret: Secret,
+    /// Where browsers reach this server: `https://muster.example`.
+    pub public_url: String,
+    /// A group of the provider, and the role of its members. Who is in none is a guest.
+    pub roles: Vec<(String, Role)>,
+}
+
+/// The provider, as a replica talks to it.
+pub struct Provider {
+    settings: Settings,
+    http: reqwest::Client,
+    turns: Semaphore,
+    host: String,
+}
+
+/// What the provider says of a person beside the standard claims.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Claims {
+    #[serde(default)]
+    groups: Vec<String>,
+}
+
+impl AdditionalClaims for Claims {}
+
+type Tokens = StandardTokenResponse<
+    IdTokenFields<
+        Claims,
+        EmptyExtraTokenFields,
+        CoreGenderClaim,
+        CoreJweContentEncryptionAlgorithm,
+        CoreJwsSigningAlgorithm,
+    >,
+    CoreTokenType,
+>;
+
+type Relying = Client<
+    Claims,
+    CoreAuthDisplay,
+    CoreGenderClaim,
+    CoreJweContentEncryptionAlgorithm,
+    CoreJsonWebKey,
+    CoreAuthPrompt,
+    StandardErrorResponse<CoreErrorResponseType>,
+    Tokens,
+    CoreTokenIntrospectionResponse,
+    CoreRevocableToken,
+    CoreRevocationErrorResponse,
+    EndpointSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointMaybeSet,
+    EndpointMaybeSet,
+>;
+
+/// The secrets of one login: the nonce of its ID token and the PKCE verifier of its code.
+pub struct Secrets {
+    nonce: Nonce,
+    verifier: PkceCodeVerifier,
+}
+
+impl Secrets {
+    /// Secrets that the caller derived.
+    pub fn new(nonce: String, verifier: String) -> Self {
+        Self {
+            nonce: Nonce::new(nonce),
+            verifier: PkceCodeVerifier::new(verifier),
+        }
+    }
+}
+
+/// A person whom the provider vouches for.
+#[derive(Clone, Debug)]
+pub struct Person {
+    /// The provider's own id of the person.
+    pub subject: String,
+    /// The name at the provider, with the provider's host.
+    pub name: String,
+    pub role: Role,
+    /// Groups as the provider names them.
+    pub groups: Vec<String>,
+}
+
+impl Provider {
+    /// Nothing is asked of the provider yet: a server starts without it.
+    ///
+    /// # Errors
+    /// When a URL is none, or would carry secrets in the clear beyond this machine.
+    pub fn new(settings: Settings) -> anyhow::Result<Self> {
+        let issuer = reqwest::Url::parse(&settings.issuer).context("the issuer is no URL")?;
+        let public = reqwest::Url::parse(&settings.public_url).context("the public URL is none")?;
+        for url in [&issuer, &public] {
+            let here = matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
+            ensure!(url.scheme() == "https" || here, "{url} is not https");
+        }
+        let http = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(Duration::from_secs(5))
+            .timeout(Duration::from_secs(10))
+            .build()?;
+        let host = issuer.host_str().unwrap_or_default().to_owned();
+        Ok(Self {
+            settings,
+            http,
+            turns: Semaphore::new(TURNS),
+            host,
+        })
+    }
+
+    /// How people know it: the host of its address.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The issuer's address, as settings write it.
+    pub fn issuer(&self) -> &str {
+        &self.settings.issuer
+    }
+
+    /// Returns the address where the browser logs in.
+    ///
+    /// # Errors
+    /// When the provider does not answer as one.
+    pub async fn authorize(&self, state: String, secrets: Secrets) -> anyhow::Result<String> {
+        let Secrets { nonce, verifier } = secrets;
+        let challenge = PkceCodeChallenge::from_code_verifier_sha256(&verifier);
+        let client = self.discover().await?;
+        let (url, _, _) = client
+            .authorize_url(
+                CoreAuthenticationFlow::AuthorizationCode,
+                move || CsrfToken::new(state),
+                move || nonce,
+            )
+            .set_pkce_challenge(challenge)
+            .add_scopes(["profile", "groups"].map(|scope| Scope::new(scope.into())))
+            .url();
+        Ok(url.to_string())
+    }
+
+    /// Exchanges the code of a login for the person that the provider vouches for.
+    ///
+    /// # Errors
+    /// When the provider does not vouch for anybody.
+    pub async fn exchange(&self, code: String, secrets: Secrets) -> anyhow::Result<Person> {
+        let Secrets { nonce, verifier } = secrets;
+        let client = self.discover().await?;
+        let fetch = fetcher(self.http.clone());
+        let tokens = client
+            .exchange_code(AuthorizationCode::new(code))?
+            .set_pkce_verifier(verifier)
+            .request_async(&fetch)
+            .await?;
+        let id_token = tokens.extra_fields().id_token().context("no ID token")?;
+        let claims = id_token
+            .claims(&client.id_token_verifier(), &nonce)
+            .context("the ID token")?;
+        let groups = &claims.additional_claims().groups;
+        let subject = claims.subject().as_str();
+        let shown = claims
+            .preferred_username()
+            .map_or(subject, |name| name.as_str());
+        Ok(Person {
+            subject: subject.to_owned(),
+            name: self.name(shown)?,
+            role: role(&self.settings.roles, groups),
+            groups: groups.clone(),
+        })
+    }
+
+    /// A name that no local person has: those have no @.
+    fn name(&self, shown: &str) -> anyhow::Result<String> {
+        let fits = (1..=200).contains(&shown.len()) && !shown.chars().any(char::is_control);
+        ensure!(fits, "the provider's name for them cannot be shown");
+        Ok(format!("{shown}@{}", self.host))
+    }
+
+    async fn discover(&self) -> anyhow::Result<Relying> {
+        let _turn = self.turns.acquire().await?;
+        let fetch = fetcher(self.http.clone());
+        let issuer = IssuerUrl::new(self.settings.issuer.clone())?;
+        let metadata = CoreProviderMetadata::discover_async(issuer, &fetch)
+            .await
+            .context("discover the provider")?;
+        let (id, secret) = (
+            self.settings.client_id.clone(),
+            self.settings.client_secret.reveal().to_owned(),
+        );
+        let back = format!(
+            "{}/sign-in/oidc/callback",
+            self.settings.public_url.trim_end_matches('/')
+        );
+        let client = Relying::from_provider_metadata(
+            metadata,
+            ClientId::new(id),
+            Some(ClientSecret::new(secret)),
+        );
+        Ok(client.set_redirect_uri(RedirectUrl::new(back)?))
+    }
+}
+
+type Fetched = BoxFuture<'static, Result<HttpResponse, HttpClientError<reqwest::Error>>>;
+
+/// What the library asks the provider with.
+fn fetcher(http: reqwest::Client) -> impl Fn(HttpRequest) -> Fetched + Send + Sync {
+    move |request| Box::pin(fetch(http.clone(), request))
+}
+
+async fn fetch(
+    http: reqwest::Client,
+    request: HttpRequest,
+) -> Result<HttpResponse, HttpClientError<reqwest::Error>> {
+    let failed = |error| HttpClientError::Reqwest(Box::new(error));
+    let (parts, body) = request.into_parts();
+    let request = http
+        .request(parts.method, parts.uri.to_string())
+        .headers(parts.headers)
+        .body(body);
+    let mut response = request.send().await.map_err(failed)?;
+    let mut answer = openidconnect::http::Response::builder().status(response.status());
+    for (name, value) in response.headers() {
+        answer = answer.header(name, value);
+    }
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(failed)? {
+        if bytes.len() + chunk.len() > LONGEST {
+            return Err(HttpClientError::Other(
+                "the provider's answer is too long".into(),
+            ));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    answer.body(bytes).map_err(HttpClientError::Http)
+}
+
+/// The most that any of the groups gives.
+fn role(roles: &[(String, Role)], groups: &[String]) -> Role {
+    let best = [Role::Admin, Role::Operator, Role::Automation, Role::Viewer];
+    let has = |role: &Role| {
+        roles
+            .iter()
+            .any(|(group, given)| given == role && groups.contains(group))
+    };
+    best.into_iter().find(has).unwrap_or(Role::Guest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_of_all_groups_counts_and_no_group_is_a_guest() {
+        let roles = [
+            ("a".to_owned(), Role::Viewer),
+            ("b".to_owned(), Role::Admin),
+        ];
+        let groups = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(role(&roles, &groups(&["a", "b"])), Role::Admin);
+        assert_eq!(role(&roles, &groups(&["a", "c"])), Role::Viewer);
+        assert_eq!(role(&roles, &groups(&["A", "admin"])), Role::Guest);
+    }
+
+    #[test]
+    fn secrets_never_go_in_the_clear_beyond_this_machine() {
+        let settings = |issuer: &str, public_url: &str| Settings {
+            issuer: issuer.into(),
+            client_id: "muster".into(),
+            client_secret: Secret::new("s"),
+            public_url: public_url.into(),
+            roles: Vec::new(),
+        };
+        assert!(Provider::new(settings("https://login.example", "https://muster.example")).is_ok());
+        assert!(Provider::new(settings("http://127.0.0.1:3000", "http://localhost:8080")).is_ok());
+        assert!(Provider::new(settings("http://login.example", "https://muster.example")).is_err());
+        assert!(Provider::new(settings("https://login.example", "http://muster.example")).is_err());
+        assert!(Provider::new(settings("login.example", "https://muster.example")).is_err());
+    }
+}

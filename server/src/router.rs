@@ -1,0 +1,65 @@
+//! The public listener: REST and pages under the same limits, headers and request ids.
+
+use std::any::Any;
+
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use axum::{Router, middleware};
+use http::{HeaderName, HeaderValue, header};
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::set_header::SetResponseHeaderLayer;
+
+use crate::app::App;
+use crate::auth::cross_site;
+use crate::error::Error;
+use crate::http::extract::Json;
+use crate::http::limits::{self, Limits, Rates};
+use crate::http::{openapi, rest};
+use crate::{request_id, ui};
+
+/// Everything is from here and nothing is inline.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
+                      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Everything that people, browsers and machines reach on the public listener.
+pub fn router(app: App) -> Router {
+    limited(app, Rates::default())
+}
+
+/// The same, for callers who may send so much.
+pub fn limited(app: App, rates: Rates) -> Router {
+    let (rest, description) = rest().split_for_parts();
+    let description = openapi::complete(&description);
+    let limits = Limits::new(rates, app.clock.clone());
+    let rest = rest
+        .route("/openapi.json", get(async move || Json(description)))
+        .with_state(app.clone());
+    let fixed =
+        |name, value| SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value));
+    rest.merge(ui::router(app))
+        .fallback(async || Error::NotFound("What the path names".into()))
+        .method_not_allowed_fallback(async || Error::MethodNotAllowed)
+        .layer(middleware::from_fn(cross_site::refuse))
+        .layer(middleware::from_fn_with_state(limits, limits::hold))
+        .layer(middleware::from_fn(ui::problems::as_pages))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(CompressionLayer::new())
+        .layer(fixed(header::CONTENT_SECURITY_POLICY, POLICY))
+        .layer(fixed(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
+        .layer(fixed(header::REFERRER_POLICY, "same-origin"))
+        .layer(fixed(
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ))
+        .layer(fixed(header::CACHE_CONTROL, "no-store"))
+        .layer(middleware::from_fn(request_id::assign))
+}
+
+fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    Error::internal(anyhow::anyhow!("a handler panicked: {text}")).into_response()
+}

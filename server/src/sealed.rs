@@ -1,0 +1,31 @@
+//! Values of the database that the server's keys made: sealed secrets, and the hashes of tokens.
+
+use muster_core::values::Digest;
+
+/// A secret as stored in the database.
+#[derive(Clone, Debug)]
+pub struct Sealed {
+    /// Names the master key, so that a rotation knows what is left to do.
+    pub key_id: String,
+    pub wrapped_key: Vec<u8>,
+    pub ciphertext: Vec<u8>,
+}
+
+/// The stored MAC of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenMac {
+    /// The id of the key. `None`: the value is a plain SHA-256, valid until the token's next use.
+    pub key_id: Option<String>,
+    pub mac: [u8; 32],
+}
+
+impl TokenMac {
+    /// Returns the plain SHA-256 of a token, for commands writing tokens directly to the database
+    /// without access to the key.
+    pub fn plain(token: &str) -> Self {
+        Self {
+            key_id: None,
+            mac: Digest::of(token.as_bytes()).0,
+        }
+    }
+}
