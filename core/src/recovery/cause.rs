@@ -1,4 +1,5 @@
-//! What a recovery is for. Its signature says which failures are the same: the breaker counts by it.
+//! The cause of a recovery. The signature groups equal failures, and the breaker counts by
+//! signature.
 
 use jiff::Timestamp;
 
@@ -7,11 +8,12 @@ use crate::gates::xid::Action;
 use crate::gates::{GateResult, Verdict};
 use crate::wire::node::{Failure, UNREACHABLE};
 
-/// Failures that say that the system did not answer, whatever it was asked: those of SSH, and the end of a job's time.
+/// Failure codes of an unresponsive system: SSH failures, and the timeout of a job.
 const SILENT: [&str; 4] = [UNREACHABLE, "ssh_timeout", "ssh_lost", "timeout"];
 
-/// Failures of a machine whose system may answer: its BMC does not start it, or what works on it gets stuck or meets disks that do not serve. No rung mends
-/// what else fails a step: an order that cannot be built, a suite that is not understood, a server that is away.
+/// Failure codes of the machine while the system may still answer: the BMC does not start the
+/// machine, or a tool hangs or meets failing disks. Other step failures are not repairable by a
+/// rung: an order that cannot be built, an unreadable suite, or an unreachable server.
 const OF_MACHINES: [&str; 11] = [
     "bmc_timeout",
     "bmc_unreachable",
@@ -26,23 +28,25 @@ const OF_MACHINES: [&str; 11] = [
     "io",
 ];
 
-/// Why a recovery begins.
+/// The cause of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// `gate:disk.smart`, `step:reboot_test`, `asked`.
+    /// Signature: `gate:disk.smart`, `step:reboot_test`, `asked`.
     pub signature: String,
-    /// As people read it.
+    /// Description shown to users.
     pub what: String,
-    /// Whether the installed system answers: rungs that need its answer are not tried without.
+    /// Whether the installed system answers. Rungs that need the system are skipped otherwise.
     pub answers: bool,
-    /// By a person, who has looked: bounds are for what begins by itself.
+    /// Whether a person requested the recovery after an inspection. Bounds apply only to automatic
+    /// recoveries.
     pub asked: bool,
-    /// What the drivers ask for, where gates failed for what they said: it picks the rung that the ladder begins at. Known while one begins.
+    /// The action requested by the drivers, if gates failed on a driver message. The action selects
+    /// the first rung of the ladder and is known only at the beginning.
     pub action: Option<Action>,
 }
 
 impl Cause {
-    /// Gates failed; the first of them stands for all.
+    /// Builds the cause for failed gates. The first failed gate gives the signature.
     pub fn gates(results: &[GateResult], now: Timestamp, what: String) -> Self {
         let counts = |result: &&GateResult| {
             let waived = result
@@ -65,7 +69,8 @@ impl Cause {
         }
     }
 
-    /// The health check of its scheduler found it unfit, and had it drained: by this gate, where it names one.
+    /// Builds the cause for a node drained by its scheduler's health check. The signature names the
+    /// failed gate if known.
     pub fn health(gate: &str, what: String) -> Self {
         let action = asked_in(&what);
         Self {
@@ -77,7 +82,8 @@ impl Cause {
         }
     }
 
-    /// It failed this gate with nodes of its pool that pass with others.
+    /// Builds the cause for a node that fails a pair gate with nodes of its pool, while those nodes
+    /// pass with others.
     pub fn pairs(gate: &str, what: String) -> Self {
         Self {
             signature: format!("gate:{gate}"),
@@ -88,7 +94,8 @@ impl Cause {
         }
     }
 
-    /// A step did not work, and not because of what it measured; nothing where that is not the machine's doing.
+    /// Builds the cause for a failed step, for reasons other than a measured value. Returns `None`
+    /// if the machine did not cause the failure.
     pub fn step(step: &str, failure: &Failure) -> Option<Self> {
         let code = failure.code.as_str();
         let answers = !SILENT.contains(&code);
@@ -109,7 +116,7 @@ impl Cause {
         })
     }
 
-    /// A person asked for it.
+    /// Builds the cause for a recovery requested by a person.
     pub fn asked(reason: Option<&str>) -> Self {
         let what = reason.unwrap_or("asked for").to_owned();
         Self {
