@@ -1,4 +1,5 @@
-//! Who may do what, where: verbs, the roles that are sets of them, and the scopes that roles are given within.
+//! Access control: verbs, roles (sets of verbs), and the scopes limiting a role to a part of the
+//! fleet.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +9,25 @@ use utoipa::ToSchema;
 use crate::kind::Kind;
 use crate::object::NoStatus;
 
-/// What a caller may do: a set of verbs, which [`VERBS`] lists.
+/// The permissions of a caller: a set of verbs listed in [`VERBS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Nothing but what role bindings give.
+    /// No verbs except those granted by role bindings.
     Guest,
-    /// Reads everything but secrets.
+    /// Reads everything except secrets.
     Viewer,
-    /// What a pipeline does: declares, claims, releases, keeps nodes going. Wipes, adopts and approves nothing.
+    /// For pipelines: declares, claims and releases nodes, and keeps nodes running. Cannot wipe,
+    /// adopt or approve.
     Automation,
-    /// Moves nodes and declares what they run.
+    /// Moves nodes through their lifecycle and declares their software.
     Operator,
-    /// Also sites, subnets, credentials, agents, tokens and blobs.
+    /// All verbs: also sites, subnets, credentials, agents, tokens and blobs.
     Admin,
 }
 
 impl Role {
-    /// As stored.
+    /// Returns the role's name as stored in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Guest => "guest",
@@ -54,8 +56,8 @@ impl std::str::FromStr for Role {
     }
 }
 
-/// Every verb, with the roles that have it beside the administrator, who has all: `o` operator, `u` automation, `v` viewer. docs/access.md is
-/// this table in words.
+/// Every verb, with the roles holding the verb: `o` operator, `u` automation, `v` viewer. The
+/// administrator role holds every verb. docs/access.md shows this table in words.
 pub const VERBS: [(&str, &str); 63] = [
     ("fleet.read", "ouv"),
     ("node.write", "ou"),
@@ -122,7 +124,7 @@ pub const VERBS: [(&str, &str); 63] = [
     ("webhook.write", ""),
 ];
 
-/// Whether a role has a verb.
+/// Returns whether a role has a verb. Unknown verbs belong to no role.
 pub fn has(role: Role, verb: &str) -> bool {
     let Some((_, roles)) = VERBS.iter().find(|(known, _)| *known == verb) else {
         return false;
@@ -136,36 +138,40 @@ pub fn has(role: Role, verb: &str) -> bool {
     }
 }
 
-/// Whether everything that one role may, another may as well.
+/// Returns whether `other` has every verb of `role`.
 pub fn within(role: Role, other: Role) -> bool {
     VERBS
         .iter()
         .all(|(verb, _)| !has(role, verb) || has(other, verb))
 }
 
-/// Where a role holds: in what has all of these; everywhere when none is given.
+/// The part of the fleet where a role applies: objects matching all given fields. An empty scope is
+/// the whole fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scope {
+    /// Name of a site. Covers the site, the site's nodes with claims, operations and approvals, and
+    /// pools with a cluster in the site.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
+    /// Name of a rack. Covers the rack, and the rack's nodes with claims, operations and approvals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
-    /// The pool itself, its claims, and the nodes that it holds.
+    /// Name of a pool. Covers the pool, the pool's claims, and the claimed nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// Labels that the object has with these values.
+    /// Labels required on the object, with exactly the given values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }
 
 impl Scope {
-    /// Whether it is everywhere.
+    /// Returns whether the scope is the whole fleet.
     pub fn is_everywhere(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether whatever lies in it lies in another one as well.
+    /// Returns whether every object in the scope is also in `other`.
     pub fn within(&self, other: &Self) -> bool {
         let fits =
             |mine: &Option<String>, theirs: &Option<String>| theirs.is_none() || mine == theirs;
@@ -179,11 +185,11 @@ impl Scope {
     }
 }
 
-/// Gives somebody a role within a scope, beside what they have.
+/// Grants a role within a scope to a user or group, in addition to their other roles.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RoleBindingSpec {
-    /// `user:NAME`, as events name them, or `group:NAME`, as the identity provider does.
+    /// `user:NAME`, as in events, or `group:NAME`, as named by the identity provider.
     pub subject: String,
     pub role: Role,
     #[serde(default)]

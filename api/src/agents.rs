@@ -1,4 +1,4 @@
-//! Agents: the processes that act for a site.
+//! Agents: the processes acting for a site.
 
 use jiff::Timestamp;
 use muster_core::values::{Name, Secret};
@@ -6,40 +6,43 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// `POST /v1/sites/{site}/agents`.
+/// The body of `POST /v1/sites/{site}/agents`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnrolAgent {
     pub name: Name,
 }
 
-/// An agent as enrolled.
+/// An enrolled agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Agent {
     pub id: Uuid,
     pub name: String,
     pub site: String,
-    /// Absent until it called.
+    /// Version of the agent's software. Absent until the agent's first call.
     pub version: Option<String>,
+    /// Time of the agent's latest call. Absent until the first call.
     pub last_seen: Option<Timestamp>,
-    /// How far the clock of its machine is ahead of the server's time, in milliseconds. Nothing is decided by it; beyond five minutes it is told as an
-    /// event.
+    /// Lead of the agent's clock over the server's clock, in milliseconds. No decision depends on
+    /// this number; an offset of more than five minutes emits an event.
     pub clock_offset_ms: Option<i64>,
-    /// Until when its newest certificate counts. Absent until it enrolled. It renews at half of a certificate's life.
+    /// Expiry of the agent's newest certificate. Absent before enrolment. The agent renews after
+    /// half of the certificate's lifetime.
     pub certified_until: Option<Timestamp>,
-    /// Counts who was enrolled under its name. The ETag is `"<generation>"`.
+    /// Number of enrolments under this name. The ETag is `"<generation>"`.
     #[serde(default)]
     pub generation: i64,
 }
 
-/// The answer to an enrolment: the only time the token is shown.
+/// The response to an enrolment. The token is shown only here.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EnrolledAgent {
     pub agent: Agent,
     #[schema(value_type = String)]
     pub token: Secret,
-    /// Until when the token can be used, once.
+    /// Expiry of the token. The token works once.
     pub token_expires_at: Timestamp,
-    /// The certificate, PEM, of the authority that certifies the server for its agents; the token carries its digest.
+    /// Certificate (PEM) of the authority that signs the server's certificate for agents. The token
+    /// contains the digest of this certificate.
     pub authority: String,
 }

@@ -1,4 +1,5 @@
-//! Alerts: what Prometheus' Alertmanager posts to a webhook receiver, version 4 of its payload, and what became of it.
+//! Alerts posted by Prometheus Alertmanager to a webhook receiver (payload version 4), and the
+//! outcome of each alert.
 //! <https://prometheus.io/docs/alerting/latest/configuration/#webhook_config>
 
 use std::collections::BTreeMap;
@@ -8,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// `POST /v1/alerts`: a group of alerts. What else Alertmanager sends is ignored.
+/// The body of `POST /v1/alerts`: a group of alerts. Other fields sent by Alertmanager are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AlertGroup {
-    /// `4`.
+    /// Version of the payload: always `4`.
     pub version: String,
     #[schema(max_items = 1000)]
     pub alerts: Vec<Alert>,
@@ -22,19 +23,20 @@ pub struct AlertGroup {
 #[serde(rename_all = "camelCase")]
 pub struct Alert {
     pub status: AlertStatus,
-    /// `alertname`; `node`, or else `instance`, says which node: its name, or an address of its. `muster="quarantine"` asks for the node to be taken
-    /// out of service.
+    /// `alertname` names the alert. `node`, or else `instance`, names the node: the node's name or
+    /// one of its addresses. `muster="quarantine"` requests quarantine of the node.
     pub labels: BTreeMap<String, String>,
-    /// `summary` and `description` are told with it.
+    /// `summary` and `description` are copied into the event.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
+    /// Time at which the alert started, reported by Prometheus.
     pub starts_at: Timestamp,
-    /// Of the labels, by Alertmanager.
+    /// Hash over the labels, computed by Alertmanager.
     #[schema(min_length = 1, max_length = 64)]
     pub fingerprint: String,
 }
 
-/// Whether it is still so.
+/// Whether the alert is still active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AlertStatus {
@@ -42,38 +44,40 @@ pub enum AlertStatus {
     Resolved,
 }
 
-/// The answer: what became of each alert, in their order.
+/// The response: the outcome of each alert, in the order of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AlertsHeard {
     pub alerts: Vec<AlertHeard>,
 }
 
-/// What became of one.
+/// The outcome of one alert.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AlertHeard {
     pub fingerprint: String,
-    /// The node, where one was found.
+    /// The node, if found.
     pub node: Option<String>,
     pub outcome: AlertOutcome,
-    /// Why, where there is more to say.
+    /// Reason for the outcome. Absent when the outcome needs no explanation.
     pub because: Option<String>,
-    /// Of the quarantine.
+    /// The operation that quarantines the node.
     pub operation: Option<Uuid>,
 }
 
-/// What was done.
+/// The effect of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AlertOutcome {
-    /// It stands on the node's timeline.
+    /// The alert was recorded on the node's timeline.
     Noted,
-    /// It was known, and so is what follows from it.
+    /// The alert and its effect were recorded earlier.
     Known,
-    /// The node is taken out of service.
+    /// The node is being quarantined.
     Quarantined,
-    /// So many nodes were taken out by this alert within the hour that it is not the node: a person decides.
+    /// This alert quarantined too many nodes within the last hour, so the cause is probably outside
+    /// the node. A person decides.
     HeldBack,
-    /// The node's state, its protection, or the token's rights do not allow it.
+    /// The node's state, the node's protection, or the token's permissions do not allow the
+    /// quarantine.
     Refused,
     /// No node has this name or address.
     UnknownNode,

@@ -1,46 +1,50 @@
-//! Approvals: what erases more disks than one person may do alone in an hour, and waivers of gates, until a second person decides.
+//! Approvals: requests waiting for a second person. Two cases: waivers of gates, and erasing the
+//! disks of more nodes than one person may erase alone in an hour.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// A release, a wipe, a new installation or a waiver that waits for a second person.
+/// A release, wipe, reinstallation or waiver waiting for a second person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Approval {
     pub id: Uuid,
-    /// Of a release.
+    /// The claim. Set only for a release.
     pub claim: Option<String>,
-    /// Of all but a waiver for a rack or a pool.
+    /// The node. Absent for a waiver covering a rack or a pool.
     pub node: Option<String>,
-    /// Of a release: another node comes first, and takes the claim.
+    /// For a release: `true` if another node is installed first and takes over the claim.
     #[serde(default)]
     pub replaces: bool,
-    /// Of a release: the disks are erased at once, without the time in which it can be undone.
+    /// For a release: `true` if the disks are erased at once, without an undo window.
     #[serde(default)]
     pub erase_now: bool,
-    /// What would be done to the node: `wipe` or `reinstall`. Neither of a release, which has its claim, nor of a waiver.
+    /// The requested action on the node: `wipe` or `reinstall`. Absent for a release (see `claim`)
+    /// and for a waiver.
     #[serde(default)]
     pub action: Option<String>,
-    /// Why it was asked for, of an action or a replacement, where that was said.
+    /// Reason given by the requester. Set only for actions and replacements, and only when given.
     #[serde(default)]
     pub reason: Option<String>,
-    /// The waiver, where it is about one.
+    /// The waiver, if a waiver is to be approved.
     #[serde(default)]
     pub waiver: Option<Uuid>,
-    /// Why one person is not enough.
+    /// Reason for requiring a second person.
     pub because: String,
+    /// The person or token asking, as in events: `user:alice`.
     pub requested_by: String,
     pub requested_at: Timestamp,
-    /// Nobody can approve it after this; whoever wants it asks again.
+    /// Expiry of the request. Later approvals are rejected; the requester must ask again.
     pub expires_at: Timestamp,
     pub state: ApprovalState,
+    /// The second person, as in events. Absent while the request is open.
     pub decided_by: Option<String>,
-    /// What was begun, once approved.
+    /// The operation started by the approval.
     pub operation: Option<Uuid>,
 }
 
-/// How an approval stands.
+/// The state of an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalState {

@@ -1,17 +1,19 @@
-//! The seal over the history.
+//! The seal over the event history.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The newest seal: whoever keeps this can show later that nothing up to it was changed.
+/// The newest seal. A stored copy of this seal proves later that events up to `last_seq` are
+/// unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditHead {
-    /// From one on, without a gap; 0 before anything was sealed.
+    /// Number of the seal. Seals count from 1 without a gap; 0 before the first seal.
     pub number: i64,
-    /// The last event under it.
+    /// `seq` of the last event covered by the seal.
     pub last_seq: i64,
-    /// 64 hex digits; empty before anything was sealed.
+    /// Hash of the chain, 64 hex digits. Empty before the first seal.
     pub hash: String,
+    /// Time of the seal. Absent before the first seal.
     pub sealed_at: Option<Timestamp>,
 }

@@ -1,45 +1,48 @@
-//! Caution mode: the database knows less than somebody remembers, so it was put back to an earlier state, or a failover lost its last
-//! commits. Nothing is powered or written until an administrator has confirmed it.
+//! Caution mode: an agent remembers newer state than the database. Cause: the database was restored
+//! from a backup, or a failover lost the latest commits. No node is powered or written until an
+//! administrator confirms the caution.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// Whether the fleet is in caution mode, and who has been heard of since.
+/// Whether the fleet is in caution mode, and which agents have reported since.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CautionStatus {
-    /// Absent: everything goes on as usual.
+    /// The current caution. Absent in normal operation.
     pub caution: Option<Caution>,
-    /// Every agent. Before confirming, each should have been heard of: one that is away may know of more.
+    /// Every agent. Confirm only after each agent has reported: an absent agent may remember
+    /// further changes.
     pub agents: Vec<Witness>,
 }
 
-/// Why nothing is powered or written.
+/// The reason for blocking power changes and writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Caution {
     pub id: Uuid,
-    /// One sentence: who remembers what the database does not.
+    /// One sentence naming the agent and the state missing from the database.
     pub because: String,
     pub noticed_at: Timestamp,
 }
 
-/// An agent, as far as it could tell what the database has forgotten.
+/// An agent, and whether the agent has reported since the database lost state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Witness {
     pub agent: String,
     pub site: String,
+    /// Time of the agent's latest call. Absent until the first call.
     pub last_seen: Option<Timestamp>,
-    /// Since the caution began.
+    /// Whether the agent has reported since the caution began.
     pub heard: bool,
 }
 
-/// `POST /v1/caution/confirm`.
+/// The body of `POST /v1/caution/confirm`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConfirmCaution {
-    /// The caution that was looked into.
+    /// The caution examined by the administrator.
     pub id: Uuid,
-    /// What was found, for the history.
+    /// Findings of the administrator, for the history.
     pub note: String,
 }

@@ -1,41 +1,44 @@
-//! Credentials: secrets, by name. A secret goes in and is never answered.
+//! Credentials: secrets, by name. A secret can be written but is never returned.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::kind::Kind;
 
-/// A credential. `secret` is write-only: answers leave it out and show a keyed hash in `status`.
+/// A credential. `secret` is write-only: responses omit the secret and show a keyed hash in
+/// `status`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialSpec {
     pub purpose: CredentialPurpose,
-    /// The account it belongs to; BMC credentials need one.
+    /// The account of the secret. Required for BMC credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Absent in answers; a `PUT` without it keeps what is stored.
+    /// Absent in responses. A `PUT` without `secret` keeps the stored secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, write_only, format = Password)]
     pub secret: Option<muster_core::values::Secret>,
 }
 
-/// What a credential may be used for.
+/// The allowed use of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CredentialPurpose {
-    /// Logs in to BMCs.
+    /// Login to BMCs.
     Bmc,
-    /// Goes into a stack's files by `secret`.
+    /// Inserted into files of a stack, through the file's `secret` field.
     Stack,
-    /// Logs in once, as root, to a machine that is adopted: an OpenSSH private key or a password. Forgotten when that is done.
+    /// One login as root to a machine being adopted: an OpenSSH private key or a password. Deleted
+    /// after the adoption.
     Adopt,
 }
 
-/// What may be told about a stored secret.
+/// The visible facts about a stored secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CredentialStatus {
     pub set: bool,
-    /// A keyed hash: equal secrets of one credential show the same, and nothing else can be learnt from it.
+    /// A keyed hash of the secret. Equal secrets of one credential have equal hashes; the hash
+    /// reveals no more about the secret.
     pub secret_hash: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Gate runs: a suite on a node, with what each gate measured.
+//! Gate runs: one execution of a suite on a node, with the measurements of each gate.
 
 use jiff::Timestamp;
 use muster_core::gates::GateResult;
@@ -14,10 +14,10 @@ pub struct GateRun {
     pub suite: String,
     /// `pass`, `fail` or `unknown`.
     pub verdict: String,
-    /// Of the hardware and software it ran on.
+    /// Fingerprint of the hardware and software during the run.
     pub fingerprint: String,
     pub finished_at: Timestamp,
-    /// Since when it says nothing of the node any more: parts were replaced.
+    /// Time from which the run is void. A run becomes void when parts of the node are replaced.
     #[serde(default)]
     pub voided_at: Option<Timestamp>,
     pub results: Vec<GateResult>,

@@ -1,4 +1,4 @@
-//! Hardware profiles: what a model must have, and its thresholds.
+//! Hardware profiles: the required hardware of a server model, and the model's thresholds.
 
 use muster_core::profiles::HardwareProfile;
 

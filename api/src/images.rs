@@ -1,4 +1,5 @@
-//! Images: OS disk images, content-addressed, with their package manifests. The blob itself goes to `/v1/blobs`.
+//! Images: OS disk images, content-addressed, each with a manifest of packages. The blob itself is
+//! uploaded to `/v1/blobs`.
 
 use muster_core::images::ImageManifest;
 use serde::{Deserialize, Serialize};
@@ -6,10 +7,10 @@ use utoipa::ToSchema;
 
 use crate::kind::Kind;
 
-/// What the server knows of an image beside its manifest.
+/// The server's facts about an image, besides the manifest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ImageStatus {
-    /// Whether the blob that the manifest names has been uploaded.
+    /// Whether the blob named by the manifest has been uploaded.
     pub blob_present: bool,
 }
 

@@ -1,20 +1,22 @@
-//! Kinds: how they are called in paths and documents, and which spec and status belong to each.
+//! Kinds of objects: the names used in paths and documents, and the spec and status types of each
+//! kind.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
 
-/// A spec that names its kind. Implemented by the spec, so that `client.get::<RackSpec>("r1")` needs no more words.
+/// A spec type with the names of the kind. Implemented by the spec, so
+/// `client.get::<RackSpec>("r1")` needs no further argument.
 pub trait Kind:
     Serialize + DeserializeOwned + ToSchema + Clone + std::fmt::Debug + Send + Sync + 'static
 {
-    /// The word in documents and events: `hardware_profile`.
+    /// The name in documents and events: `hardware_profile`.
     const KIND: &'static str;
-    /// The word in paths: `hardware_profiles`.
+    /// The name in paths: `hardware_profiles`.
     const COLLECTION: &'static str;
-    /// The name of the object's schema: `HardwareProfile`.
+    /// The name of the object's schema in the OpenAPI document: `HardwareProfile`.
     const SCHEMA: &'static str;
-    /// What the server observed or chose.
+    /// State observed or chosen by the server.
     type Status: Serialize
         + DeserializeOwned
         + ToSchema
@@ -26,7 +28,8 @@ pub trait Kind:
         + 'static;
 }
 
-/// Every kind that has a collection of its own, with the collection; the CLI and a test walk it.
+/// Every kind with a collection of its own, as (kind, collection). The CLI and a test iterate over
+/// this list.
 pub const COLLECTIONS: [(&str, &str); 15] = [
     ("site", "sites"),
     ("rack", "racks"),
@@ -45,7 +48,8 @@ pub const COLLECTIONS: [(&str, &str); 15] = [
     ("claim", "claims"),
 ];
 
-/// The collection of a kind, given as `rack`, `racks`, `hardware-profile` or `hardware_profiles`.
+/// Returns kind and collection for a word: `rack`, `racks`, `hardware-profile` or
+/// `hardware_profiles`.
 pub fn collection(word: &str) -> Option<(&'static str, &'static str)> {
     let word = word.replace('-', "_");
     COLLECTIONS

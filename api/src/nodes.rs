@@ -1,4 +1,5 @@
-//! Nodes: servers with a BMC, NICs, disks, GPUs. The spec says where a machine is and how to reach it; hardware is observed, never declared.
+//! Nodes: servers with a BMC, NICs, disks, GPUs. The spec declares location and access; hardware is
+//! observed, never declared.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -14,34 +15,35 @@ use uuid::Uuid;
 use crate::kind::Kind;
 use crate::object::{Object, Page};
 
-/// What is wanted of a node.
+/// The desired state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeSpec {
     pub site: String,
     #[serde(default)]
     pub rack: Option<String>,
-    /// The lowest U it fills.
+    /// The lowest rack unit (U) occupied by the node.
     #[serde(default)]
     pub rack_unit: Option<u32>,
-    /// Hardware profile it must fit.
+    /// Name of the hardware profile that the node must match.
     #[serde(default)]
     pub profile: Option<String>,
-    /// Chassis serial, where it is known beforehand.
+    /// Serial number of the chassis, if known in advance.
     #[serde(default)]
     pub serial: Option<String>,
+    /// SMBIOS UUID of the machine, if known in advance.
     #[serde(default)]
     pub smbios_uuid: Option<Uuid>,
     pub power: NodePower,
-    /// Its serial console, to be recorded.
+    /// The serial console to record.
     #[serde(default)]
     pub console: Option<NodeConsole>,
-    /// Interfaces it may boot from; at least one.
+    /// Interfaces allowed for network boot; at least one.
     pub macs: Vec<NodeMac>,
-    /// `true`: registration starts inspection. `false`: it waits for `actions/accept`.
+    /// `true`: registration starts inspection. `false`: inspection waits for `actions/accept`.
     #[serde(default = "yes")]
     pub accept: bool,
-    /// Refuses every destructive call until it is cleared.
+    /// While `true`, the server rejects every destructive request for this node.
     #[serde(default)]
     pub protected: bool,
 }
@@ -50,29 +52,31 @@ fn yes() -> bool {
     true
 }
 
-/// How a node is powered: `{"redfish": {"bmc": …}}`, `{"ipmi": {"bmc": …}}` or `{"manual": {"person": …}}`.
+/// Power control of a node: `{"redfish": {"bmc": …}}`, `{"ipmi": {"bmc": …}}` or
+/// `{"manual": {"person": …}}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum NodePower {
     Redfish {
         bmc: Bmc,
     },
-    /// For a BMC that speaks nothing better: IPMI proves no BMC's identity, and gives whoever asks a hash to guess the password from.
+    /// Only for BMCs without Redfish. IPMI cannot prove the identity of a BMC, and sends any client
+    /// a hash usable for guessing the password.
     Ipmi {
         bmc: IpmiBmc,
     },
-    /// A named person presses the button.
+    /// A named person presses the power button.
     Manual {
         person: String,
     },
 }
 
-/// Where a node's serial console can be read: `{"tcp": {"address": …, "port": …}}`.
+/// Source of a node's serial console: `{"tcp": {"address": …, "port": …}}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum NodeConsole {
-    /// A conserver, a terminal server or a bridge to serial over LAN that gives the console's raw bytes to whoever connects. The site's
-    /// agent connects and only reads.
+    /// A conserver, terminal server or serial-over-LAN bridge sending the raw bytes of the console
+    /// to each TCP client. The site's agent connects and only reads.
     Tcp {
         #[schema(value_type = String)]
         address: IpAddr,
@@ -80,7 +84,7 @@ pub enum NodeConsole {
     },
 }
 
-/// A BMC and the credential that logs in to it.
+/// A BMC and the credential used for login.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bmc {
@@ -88,9 +92,9 @@ pub struct Bmc {
     pub address: IpAddr,
     #[serde(default = "https")]
     pub port: u16,
-    /// A credential whose purpose is `bmc`.
+    /// Name of a credential with purpose `bmc`.
     pub credential: String,
-    /// The Redfish `Id` of the node's computer system, where its BMC has more than one.
+    /// The Redfish `Id` of the node's computer system. Needed only for a BMC with several systems.
     #[serde(default)]
     pub system: Option<String>,
 }
@@ -99,7 +103,7 @@ fn https() -> u16 {
     443
 }
 
-/// A BMC that speaks IPMI 2.0 over LAN.
+/// A BMC with IPMI 2.0 over LAN.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IpmiBmc {
@@ -107,9 +111,10 @@ pub struct IpmiBmc {
     pub address: IpAddr,
     #[serde(default = "rmcp")]
     pub port: u16,
-    /// A credential whose purpose is `bmc`: an account with the operator privilege, a user of at most 16 bytes and a password of at most 20, best of 20 random characters.
+    /// Name of a credential with purpose `bmc`: an account with the operator privilege. Limits: 16
+    /// bytes for the user, 20 bytes for the password. Recommended: 20 random characters.
     pub credential: String,
-    /// What the machine boots by; IPMI's boot flags say it each time.
+    /// Firmware type used for boot. IPMI sends the type in the boot flags of each request.
     #[serde(default = "uefi")]
     pub firmware: Firmware,
 }
@@ -122,72 +127,89 @@ fn uefi() -> Firmware {
     Firmware::Uefi
 }
 
-/// An interface that boots, and the address it gets.
+/// A boot interface and the IP address to assign.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeMac {
     pub mac: Mac,
+    /// Name of the provisioning subnet for the address.
     #[serde(default)]
     pub subnet: Option<String>,
-    /// Within the subnet; the server picks the lowest free one when only `subnet` is given, and shows it in the status.
+    /// An address within the subnet. If only `subnet` is given, the server picks the lowest free
+    /// address and shows the choice in the status.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = Ipv4)]
     pub address: Option<Ipv4Addr>,
 }
 
-/// Where a node is on its way.
+/// The observed state of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NodeStatus {
-    /// `discovered`, `inspecting`, `available`… (the lifecycle's words).
+    /// State of the lifecycle: `discovered`, `inspecting`, `available`…
     pub state: String,
+    /// Time at which the node entered the state.
     pub entered_at: Option<Timestamp>,
-    /// When a moving state counts as stuck; absent in steady states.
+    /// Time after which a transitional state counts as stuck. Absent in steady states.
     pub deadline_at: Option<Timestamp>,
-    /// Of a draining node.
+    /// Purpose of the drain. Set only while draining.
     pub purpose: Option<String>,
-    /// Of a failed node.
+    /// The phase that failed. Set only for a failed node.
     pub failed_phase: Option<String>,
+    /// Reason for the state, in words. Absent for states without a reason.
     pub reason: Option<String>,
-    /// Raised by each claim and release.
+    /// Incremented by each claim and release.
     pub epoch: i64,
     pub why: Why,
-    /// The name of the claim that holds it.
+    /// Name of the claim holding the node.
     pub claim: Option<String>,
+    /// Name of the pool of this claim.
     pub pool: Option<String>,
-    /// The operation it is busy with.
+    /// The node's current operation.
     pub operation: Option<Uuid>,
     pub conditions: Vec<Condition>,
-    /// Addresses as reserved, by MAC: what `spec.macs` says, or what the server picked.
+    /// Reserved addresses, by MAC: from `spec.macs`, or picked by the server.
     pub addresses: Vec<NodeAddress>,
-    /// The port of its BMC: what `spec.power` says, or the usual one. Absent where it has none.
+    /// Port of the BMC: from `spec.power`, or the protocol's default. Absent for a node without a
+    /// BMC.
     #[serde(default)]
     pub effective_bmc_port: Option<u16>,
+    /// Time of the latest facts about the node.
     pub facts_observed_at: Option<Timestamp>,
     pub last_gate_run: Option<LastGateRun>,
 }
 
-/// "Why is this node not moving?", as data and as one sentence.
+/// The answer to "Why is this node not moving?", as data and as one sentence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Why {
     pub sentence: String,
+    /// The code of the wait: `agent`, `at_rest`, `caution`, `claim`, `maintenance`, `muster_error`,
+    /// `observation`, `pair`, `person`, `protection`, `rack_power`, `recovery_turn`, `scheduler`,
+    /// `step`, `step_stops`, `sweep_turn` or `undo_window`. Newer servers may add codes.
+    pub reason: Option<String>,
+    /// The awaited condition, in words. Absent while the node waits for no condition.
     pub waiting_for: Option<String>,
     pub since: Option<Timestamp>,
-    /// Who must act next: `muster`, or a person.
+    /// The party that must act next: `muster`, or a person.
     pub owner: Option<String>,
+    /// The next action, in words. Absent if no action is planned.
     pub next_action: Option<String>,
-    /// Attempts of the step it is at.
+    /// Number of attempts of the current step.
     pub attempts: i64,
 }
 
-/// Something true or false of a node beside its state.
+/// A fact about a node, in addition to the state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Condition {
+    /// Name: `in_cluster`, `live_image`, `overdue`, `agent_connected`, `protected`, `unsanitised`,
+    /// `powered_on`, `drifted`, `out_in_scheduler`.
     pub condition: String,
+    /// `true` or `false`. `drifted` and `out_in_scheduler` are listed only while true.
     pub value: String,
+    /// Time from which the value holds, if recorded.
     pub since: Option<Timestamp>,
 }
 
-/// An address that is reserved for a node.
+/// An address reserved for a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeAddress {
     pub mac: Mac,
@@ -206,69 +228,72 @@ pub struct LastGateRun {
     pub finished_at: Timestamp,
 }
 
-/// Facts with the time and place they were seen.
+/// Facts with the time and the source of the observation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NodeFacts {
-    /// `live` or `installed`.
+    /// The source: `live` (live image) or `installed` (installed system).
     pub source: String,
     pub observed_at: Timestamp,
     pub facts: Facts,
-    /// What its BMC says; absent where it was never asked, or speaks IPMI.
+    /// Facts reported by the BMC. Absent for a BMC that was never queried, and for IPMI.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bmc: Option<NodeInventory>,
 }
 
-/// What a node's BMC says of firmware and BIOS.
+/// Firmware and BIOS facts reported by a node's BMC.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NodeInventory {
-    /// Since when it says so.
+    /// Time of the first observation with these same values.
     pub since: Timestamp,
     pub observed_at: Timestamp,
     pub inventory: BmcInventory,
 }
 
-/// A piece of what a node wrote on its serial console. It comes from a machine nobody trusts, escape sequences included.
+/// A piece of a node's serial console output. The text is untrusted input and may contain escape
+/// sequences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConsoleChunk {
-    /// Rises from chunk to chunk, not by one.
+    /// Increases from chunk to chunk, with gaps.
     pub id: i64,
-    /// When the agent read its first byte.
+    /// Time at which the agent read the first byte of the chunk.
     pub at: Timestamp,
     pub text: String,
 }
 
-/// A part of what is kept of a node's console, oldest first. About the latest 512 KiB are kept.
+/// A part of a node's stored console output, oldest first. About the latest 512 KiB are stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConsoleLog {
     pub items: Vec<ConsoleChunk>,
-    /// Where to read on.
+    /// Pass as `after` to read on.
     pub last_id: i64,
 }
 
-/// The body of an action. `power-on`, `power-off`, `power-cycle` and `run-gates` are for nodes at rest, where no job runs; `converge` and
-/// `reinstall` drain a node in service first.
+/// The body of an action. `power-on`, `power-off`, `power-cycle` and `run-gates` require a node at
+/// rest, without running jobs. `converge` and `reinstall` first drain a node in service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeAction {
-    /// Why, for the history; what takes a node out of use, switches its power or installs it anew needs one.
+    /// Reason, for the history. Required for `quarantine`, `maintain`, `reject`, `retire`,
+    /// `replace-parts`, `power-off`, `power-cycle` and `reinstall`.
     #[serde(default)]
     pub reason: Option<String>,
-    /// Of a maintenance: at this time the node resumes by itself. Without it, a person resumes it. Asked again, it is the new time.
+    /// For maintenance: time at which the node resumes automatically. Absent: a person must resume
+    /// the node. A repeated request replaces the time.
     #[serde(default)]
     pub until: Option<Timestamp>,
-    /// Of `run-gates`: the suite, by name. Without it, that of the pool that holds the node.
+    /// For `run-gates`: name of the suite. Default: the suite of the pool holding the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suite: Option<String>,
 }
 
-/// A part that was replaced. Kinds: `chassis`, `board`, `gpu`, `nic` (by MAC), `disk`, `dimm`.
+/// A replaced part. Kinds: `chassis`, `board`, `gpu`, `nic` (by MAC), `disk`, `dimm`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplacedPart {
     pub kind: PartKind,
-    /// The serial that is out.
+    /// Serial number of the removed part.
     pub old: String,
-    /// The serial that is in; inspection must see it.
+    /// Serial number of the new part. Inspection must find this serial.
     pub new: String,
 }
 
@@ -276,7 +301,7 @@ pub struct ReplacedPart {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplaceParts {
-    /// What was wrong with them, for the history.
+    /// Defect of the parts, for the history.
     pub reason: String,
     pub parts: Vec<ReplacedPart>,
 }
@@ -294,17 +319,19 @@ pub struct RenameNode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MatchNode {
-    /// The declared node that waits for the machine: name or id.
+    /// The declared node waiting for the machine: name or id.
     pub to: String,
-    /// Declared MACs that no machine has: the machine's take their places, with subnet and address, in order; those that are left over go, and more of the
-    /// machine's are added. The only one where the node declares one; needed where it declares more.
+    /// Declared MACs missing on the machine. The machine's MACs replace them in order and inherit
+    /// subnet and address. Leftover declared MACs are removed; extra MACs of the machine are added.
+    /// Required if the node declares several MACs; default: the only declared MAC.
     #[serde(default)]
     pub replaces: Option<Vec<Mac>>,
     #[serde(default)]
     pub reason: Option<String>,
 }
 
-/// The body of `actions/move`. What is left out stays, but for the unit: another rack means another unit or none.
+/// The body of `actions/move`. Omitted fields keep their value, except `rack_unit`: a new rack
+/// clears the unit unless given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MoveNode {
@@ -322,67 +349,74 @@ pub struct MoveNode {
 #[serde(deny_unknown_fields)]
 pub struct AdoptNode {
     pub pool: String,
-    /// A credential whose purpose is `adopt`.
+    /// Name of a credential with purpose `adopt`.
     pub credential: String,
-    /// `SHA256:…`, read on the machine itself (`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`). Without it the operation ends with the one
-    /// that is shown, for a person to compare, and nothing is sent there.
+    /// `SHA256:…`, read on the machine itself (`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`).
+    /// If absent, the operation ends and shows the key offered by the machine, for a person to
+    /// compare; the credential is not sent.
     #[serde(default)]
     pub host_key: Option<String>,
-    /// The name of the claim that will hold it; the node's own by default.
+    /// Name of the new claim. Default: the name of the node.
     #[serde(default)]
     pub claim: Option<String>,
     #[serde(default)]
     pub reason: Option<String>,
 }
 
-/// What an action would do, as `?dry_run=true` answers.
+/// The effect of an action, as returned for `?dry_run=true`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodePlan {
     /// `none`, `in_place`, `reboot`, `reinstall` or `wipe`.
     pub effect: String,
-    /// Sentences.
+    /// The planned changes, one sentence each.
     pub changes: Vec<String>,
-    /// Why it cannot be done now; empty when it can.
+    /// Reasons blocking the action now. Empty if the action is possible.
     pub blockers: Vec<String>,
 }
 
-/// A board, GPU, NIC, disk or DIMM by its serial: where it is, where it was.
+/// A board, GPU, NIC, disk or DIMM by serial number, with present and past locations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Component {
-    /// Of this part in this node.
+    /// Id of the pairing of this part and this node.
     #[serde(default)]
     pub id: Uuid,
-    /// The name of the node it was seen in.
+    /// Name of the node containing the part.
     pub node: String,
+    /// `chassis`, `board`, `gpu`, `nic`, `disk` or `dimm`.
     pub kind: String,
     pub serial: String,
-    /// A PCI address, a DIMM's locator.
+    /// PCI address, or locator of a DIMM.
     pub slot: Option<String>,
     pub model: Option<String>,
     pub first_seen: Timestamp,
     pub last_seen: Timestamp,
+    /// Time at which the replacement was recorded. Absent for a present part.
     pub replaced_at: Option<Timestamp>,
-    /// The serial that took its place.
+    /// Serial number of the replacement.
     pub replaced_by: Option<String>,
-    /// What a person said was wrong with it; absent where another serial was seen in its slot.
+    /// Defect named by a person. Absent if the replacement was detected by a new serial in the
+    /// slot.
     pub replaced_reason: Option<String>,
 }
 
-/// One stay of a node in a state or at a step, with the time it took.
+/// An event or a step in a node's history. Steps have a duration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TimelineEntry {
+    /// Time of the event, or start of the step.
     pub at: Timestamp,
     /// `event` or `step`.
     pub entry: String,
+    /// Kind of the event, or kind of the step's job.
     pub kind: String,
     pub summary: String,
+    /// Author of the event, as in events. Absent for steps.
     pub actor: Option<String>,
-    /// Milliseconds; of finished steps.
+    /// Duration in milliseconds. Set only for finished steps.
     pub duration_ms: Option<i64>,
     pub operation: Option<Uuid>,
 }
 
-/// What led a node to where it is, oldest first.
+/// The history leading to a node's current state, oldest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Timeline {
     pub items: Vec<TimelineEntry>,
@@ -395,7 +429,7 @@ impl Kind for NodeSpec {
     type Status = NodeStatus;
 }
 
-/// A node as it is answered.
+/// A node in a response.
 pub type Node = Object<NodeSpec, NodeStatus>;
 /// A page of nodes.
 pub type NodePage = Page<Node>;

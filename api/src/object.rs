@@ -1,4 +1,5 @@
-//! The shape every object has: what the client owns (`labels`, `annotations`, `spec`) apart from what the server observed (`status`).
+//! The common shape of all objects: the client-owned part (`labels`, `annotations`, `spec`) and the
+//! part observed by the server (`status`).
 
 use std::collections::BTreeMap;
 
@@ -13,35 +14,36 @@ use crate::problem::Fault;
 /// Labels or annotations.
 pub type Labels = BTreeMap<String, String>;
 
-/// An object as the server answers it.
+/// An object in a response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Object<Spec, Status = NoStatus> {
     pub id: Uuid,
-    /// Unique in its kind; every path takes it or the id.
+    /// Unique within the kind. Every path accepts the name or the id.
     pub name: Name,
     /// The path of this object.
     #[serde(rename = "self")]
     pub link: String,
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
-    /// As the client wrote it, value for value.
+    /// The spec exactly as written by the client.
     pub spec: Spec,
-    /// What is wrong with the stored spec: an older version took a spec that this one refuses. `PUT` of a right spec repairs the object. Absent when
-    /// the spec is right. `null` is shown in place of a wrong spec that holds a secret.
+    /// Errors in the stored spec: an older version accepted a spec rejected by this version. A
+    /// `PUT` with a valid spec repairs the object. Absent for a valid spec. If an invalid spec
+    /// contains a secret, `spec` shows `null`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spec_faults: Vec<Fault>,
     pub status: Status,
-    /// Counts changes of labels, annotations and spec. The ETag is `"<generation>"`.
+    /// Number of changes of labels, annotations and spec. The ETag is `"<generation>"`.
     pub generation: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
-/// The status of kinds about which nothing is observed.
+/// The status of kinds without observed state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NoStatus {}
 
-/// What a client writes with `PUT`: the whole client-owned part. What is absent becomes empty.
+/// The body of a `PUT`: the complete client-owned part. Omitted fields become empty.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Draft<Spec> {
@@ -53,7 +55,7 @@ pub struct Draft<Spec> {
 }
 
 impl<Spec> Draft<Spec> {
-    /// A spec without labels.
+    /// Returns a draft with this spec and without labels.
     pub fn new(spec: Spec) -> Self {
         Self {
             labels: Labels::new(),
@@ -62,7 +64,7 @@ impl<Spec> Draft<Spec> {
         }
     }
 
-    /// The same with one more label.
+    /// Returns the draft with one more label.
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(name.into(), value.into());
         self
@@ -73,7 +75,7 @@ impl<Spec> Draft<Spec> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Page<T> {
     pub items: Vec<T>,
-    /// Opaque; bound to the filter it was given for. Absent on the last page.
+    /// Opaque; valid only with the filter of the same request. Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_page_token: Option<String>,
 }

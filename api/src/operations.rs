@@ -1,4 +1,4 @@
-//! Operations: something long that was asked for. Never lost, never "still running" for ever.
+//! Operations: long-running requests. Every operation is stored, and every step has a deadline.
 
 use jiff::Timestamp;
 use muster_core::wire::node::{Failure, Progress};
@@ -6,69 +6,76 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// An operation and how far it is.
+/// An operation and its progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Operation {
     pub id: Uuid,
     #[serde(rename = "self")]
     pub link: String,
-    /// `accept`, `claim`, `release`, `inspect`…
+    /// Kind of the request: `accept`, `claim`, `release`, `inspect`…
     pub kind: String,
     pub target: Option<Target>,
     pub state: OperationState,
     /// Whether `state` is final.
     pub done: bool,
     pub progress: OperationProgress,
+    /// The failure of a failed operation.
     pub error: Option<Failure>,
+    /// Steps started so far, in order.
     pub steps: Vec<Step>,
-    /// When the step it is at counts as stuck.
+    /// Time after which the current step counts as stuck.
     pub deadline: Option<Timestamp>,
+    /// The person, token or component asking, as in events.
     pub actor: String,
     pub request_id: Option<String>,
     pub created_at: Timestamp,
     pub started_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
-    /// What came of it, once it is done: where to read it.
+    /// Links to the results. Set after the end of the operation.
     #[serde(default)]
     pub result: Option<OperationResult>,
-    /// What it waits for while nothing of it is being done.
+    /// The condition blocking the operation while no step is running.
     #[serde(default)]
     pub blocked_by: Option<BlockedBy>,
 }
 
-/// What came of an operation.
+/// The results of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OperationResult {
     pub links: Vec<ResultLink>,
 }
 
-/// Something that an operation made or saw.
+/// An object created or observed by an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ResultLink {
     /// `node`, `claim`, `facts`, `drift`, `gate_run` or `log`.
     pub of: String,
     #[serde(rename = "self")]
     pub link: String,
-    /// What it says in short, as a run of gates its suite and verdict.
+    /// A short summary: for a gate run, the suite and the verdict.
     pub told: Option<String>,
 }
 
-/// What keeps an operation from going on.
+/// The condition blocking an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BlockedBy {
-    /// `agent` (a job that nobody has leased), `caution`, `protection`, `rack_power`, `undo_window`, `person`, or `muster`.
+    /// `agent` (a job not yet leased by an agent), `caution`, `protection`, `rack_power`,
+    /// `undo_window`, `person`, or `muster`.
     pub by: String,
+    /// The code of the node's wait, as `status.why.reason` of the node has it.
+    pub reason: Option<String>,
     /// One sentence.
     pub detail: String,
+    /// Time from which the operation has been blocked, if recorded.
     pub since: Option<Timestamp>,
-    /// Where more is told of it.
+    /// Path with more details.
     pub link: Option<String>,
 }
 
-/// What an operation acts on.
+/// The object of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Target {
-    /// `node`.
+    /// Kind of the object: `node`.
     pub kind: String,
     pub id: Uuid,
     pub name: String,
@@ -76,7 +83,7 @@ pub struct Target {
     pub link: String,
 }
 
-/// How an operation stands.
+/// The state of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationState {
@@ -85,12 +92,13 @@ pub enum OperationState {
     Succeeded,
     Failed,
     Cancelled,
-    /// Nobody heard how its step ended; the message says what will tell. Not an end: it goes on once that was looked at.
+    /// The result of a step was not reported; the message names the check needed. Not final: the
+    /// operation continues after the check.
     Unknown,
 }
 
 impl OperationState {
-    /// As stored.
+    /// Returns the state's name as stored in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -102,7 +110,7 @@ impl OperationState {
         }
     }
 
-    /// Whether it is final.
+    /// Returns whether the state is final.
     pub fn done(self) -> bool {
         !matches!(self, Self::Queued | Self::Running | Self::Unknown)
     }
@@ -126,29 +134,33 @@ impl std::str::FromStr for OperationState {
     }
 }
 
-/// How far it is, for a progress bar.
+/// Progress of an operation, for a progress bar.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OperationProgress {
-    /// The step it is at.
+    /// The current step.
     pub step: Option<String>,
-    /// Steps begun so far; the rest is not known beforehand.
+    /// Number of steps started so far. The total is unknown in advance.
     pub steps: u32,
-    /// Of the step it is at, where the work has a size.
+    /// Progress of the current step, if the work has a known size.
     pub percent: Option<f64>,
     pub message: String,
 }
 
-/// One unit of its work.
+/// One unit of work of an operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Step {
     pub job: Uuid,
     pub step: String,
+    /// Kind of the job: `boot_live`, `write_image`, `gates`…
     pub kind: String,
     /// `queued`, `leased`, `succeeded`, `failed` or `cancelled`.
     pub state: String,
+    /// Number of leases of the job. A new attempt starts after a lost lease.
     pub attempt: i32,
+    /// Round of the job. A job queued again starts a new round, unaffected by earlier rounds.
     pub round: i32,
     pub progress: Option<Progress>,
+    /// The awaited and the observed condition, in one sentence.
     pub waiting_for: Option<String>,
     pub failure: Option<Failure>,
     pub created_at: Timestamp,
@@ -159,7 +171,7 @@ pub struct Step {
 /// One line of an operation's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OperationLogLine {
-    /// Pass the last one as `after` to read on.
+    /// Pass the last `id` as `after` to read on.
     pub id: i64,
     pub job: Uuid,
     pub step: String,
@@ -168,7 +180,7 @@ pub struct OperationLogLine {
     pub text: String,
 }
 
-/// A stretch of an operation's log.
+/// A range of an operation's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OperationLog {
     pub items: Vec<OperationLogLine>,

@@ -1,4 +1,4 @@
-//! Pairs of a pool's nodes, measured against each other: what is asked for, and what was found.
+//! Pair runs: measurements between two nodes of a pool, as requested and as found.
 
 use std::collections::BTreeMap;
 
@@ -8,52 +8,55 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// Nodes of a run when nothing else is said, and the most that one may take.
+/// Default and maximum number of nodes in a run.
 pub const DEFAULT_MOST: u32 = 64;
 pub const MOST: u32 = 256;
-/// Seconds a run may last when nothing else is said.
+/// Default time limit of a run, in seconds.
 pub const DEFAULT_WITHIN_S: u32 = 2 * 3600;
 
-/// A run that is asked for.
+/// A request for a pair run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunPairs {
-    /// A suite with pair gates; its others are not run.
+    /// A suite with pair gates. Other gates of the suite are skipped.
     pub suite: String,
-    /// Nodes of the pool, by name; all of them when none is named.
+    /// Names of nodes in the pool. Empty: all nodes of the pool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
-    /// So many idle nodes at most, 2 to 256; 64 when absent. Those that were not measured for longest come first.
+    /// Maximum number of idle nodes, 2 to 256. Default: 64. The nodes with the oldest measurements
+    /// are taken first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most: Option<u32>,
-    /// Seconds after which the run ends with what it has, 300 to 43200; two hours when absent.
+    /// Time limit in seconds, 300 to 43200. After this time the run ends with the results so far.
+    /// Default: two hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_s: Option<u32>,
-    /// Words that the suite's gates name and the site knows: `rdma_device`.
+    /// Values for variables used in the suite's gates and known at the site: `rdma_device`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, String>,
 }
 
-/// A run of pairs.
+/// A run of pair measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PairRun {
-    /// Of its operation too: cancelling that one stops it.
+    /// Id of the run and of its operation. Cancelling the operation stops the run.
     pub id: Uuid,
     pub pool: String,
-    /// Name and version.
+    /// Name and version of the suite.
     pub suite: String,
     pub actor: String,
-    /// `running`; `done`; `overdue`, with what it had by then; `stopped` by a person; `too_few` idle nodes.
+    /// `running`; `done`; `overdue` (time limit reached, partial results); `stopped` by a person;
+    /// `too_few` idle nodes.
     pub state: String,
     pub begun_at: Timestamp,
     pub deadline: Timestamp,
     pub ended_at: Option<Timestamp>,
-    /// Idle nodes that were more than the run takes.
+    /// Number of idle nodes beyond the run's maximum. They are left out.
     pub beyond: u32,
-    /// A sentence for each node and path that is blamed, then for those that are unknown.
+    /// One sentence for each blamed node and path, then one for each unknown node and path.
     pub findings: Vec<String>,
     pub ends: Vec<PairEnd>,
-    /// What was measured, in its order. Absent in a list of runs.
+    /// The measured pairs, in order of measurement. Absent in a list of runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pairs: Option<Vec<MeasuredPair>>,
 }
@@ -62,34 +65,35 @@ pub struct PairRun {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PairEnd {
     pub node: String,
-    /// `good`; `blamed`; `unknown`, also while the run goes on; `left_out`.
+    /// `good`; `blamed`; `unknown` (also while the run is in progress); `left_out`.
     pub verdict: String,
-    /// Why it was left out, or what it is blamed for.
+    /// Reason for leaving the node out, or for the blame.
     pub why: Option<String>,
 }
 
-/// Two nodes, measured both ways.
+/// Two nodes, measured in both directions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MeasuredPair {
-    /// Counted from 1. No node is in two pairs of one.
+    /// Number of the round, from 1. A node is in at most one pair per round.
     pub round: u32,
     pub a: String,
     pub b: String,
-    /// `pass`, `fail`, `error`; none while it is measured.
+    /// `pass`, `fail`, `error`. Absent while the pair is being measured.
     pub verdict: Option<String>,
-    /// `blamed`: both ends pass with others, so it is what lies between them; `explained` by an end that is blamed; `unknown`. Of pairs that failed.
+    /// Set for failed pairs only. `blamed`: both ends pass with other nodes, so the path between
+    /// them is faulty. `explained`: one end is blamed. `unknown`: neither could be shown.
     pub edge: Option<String>,
-    /// What is not a pass.
+    /// Description of the failures. Absent for a pass.
     pub why: Option<String>,
-    /// What each end measured, with its evidence.
+    /// Measurements of each end, with evidence.
     pub ways: Vec<MeasuredWay>,
     pub finished_at: Option<Timestamp>,
 }
 
-/// One way of a pair.
+/// One direction of a pair.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MeasuredWay {
-    /// The node that asked, and measured.
+    /// The node that connected and measured.
     pub from: String,
     /// The node that listened.
     pub to: String,

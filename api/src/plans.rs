@@ -1,4 +1,4 @@
-//! Plans: what writing a set of objects would do, before it is done.
+//! Plans: the effect of writing a set of objects, computed before the write.
 
 use std::collections::BTreeMap;
 
@@ -10,46 +10,47 @@ use muster_core::stacks::rules::Finding;
 
 use crate::problem::Fault;
 
-/// `POST /v1/plan`.
+/// The body of `POST /v1/plan`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MakePlan {
-    /// At most 1000, in any order: each is planned after the kinds it may refer to.
+    /// At most 1000 objects, in any order. Each object is planned after the kinds of objects it may
+    /// refer to.
     pub objects: Vec<Desired>,
 }
 
-/// An object as it is to be; as `PUT`, what is absent becomes empty.
+/// The desired state of an object. As in `PUT`, omitted fields become empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Desired {
-    /// `site`, `rack`, `pool`, `node`, `claim`…
+    /// Kind of the object: `site`, `rack`, `pool`, `node`, `claim`…
     pub kind: String,
     pub name: String,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
-    /// Needed unless it is to be `absent`.
+    /// Required unless `absent` is set.
     #[serde(default)]
     pub spec: Value,
-    /// It is to be gone: a claim that is released, by name or id.
+    /// `true` if the object should not exist: a claim to release, by name or id.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub absent: bool,
-    /// With `absent`: without the time in which the release can be undone.
+    /// With `absent`: erase the disks without an undo window.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub erase_now: bool,
 }
 
-/// What all of them together would do.
+/// The combined effect of all objects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Plan {
-    /// The dearest effect of any object.
+    /// The most disruptive effect of any object.
     pub effect: String,
-    /// In the order in which they can be written.
+    /// The objects, in the order for writing.
     pub objects: Vec<PlannedObject>,
 }
 
-/// What writing one object would do.
+/// The effect of writing one object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PlannedObject {
     pub kind: String,
@@ -57,25 +58,29 @@ pub struct PlannedObject {
     /// `create`, `change`, `delete` or `none`.
     pub change: String,
     pub diff: Vec<Difference>,
-    /// What it costs the nodes it reaches: `none`, `in_place`, `reboot`, `reinstall` or `wipe`.
+    /// Effect on the affected nodes: `none`, `in_place`, `reboot`, `reinstall` or `wipe`.
     pub effect: String,
-    /// Whether writing it begins that. Otherwise nodes keep what they have until each is installed again.
+    /// Whether the write starts this effect. If `false`, nodes keep their present state until their
+    /// next installation.
     pub begins: bool,
-    /// Names of the nodes it reaches, at most 10,000.
+    /// Names of the affected nodes, at most 10,000.
     pub nodes: Vec<String>,
-    /// All of them.
+    /// Number of all affected nodes, also beyond 10,000.
     pub node_count: i64,
-    /// The gates that these nodes then pass.
+    /// Gates run on these nodes afterwards.
     pub gates: Vec<String>,
-    /// Why it cannot be written; empty when it can.
+    /// Reasons blocking the write. Empty if the write is possible.
     pub blockers: Vec<Fault>,
-    /// Of a release: how many more there may be within the hour before a second person must agree. Empty where there is no limit.
+    /// For a release: the remaining releases within the hour before a second person must approve.
+    /// Empty without a limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<ReleaseLimit>,
-    /// What the rules of compatibility say of the stack on the nodes it reaches, the worst first: what they refuse is not put on those nodes.
+    /// Findings of the compatibility rules for the stack on the affected nodes, worst first. A
+    /// stack rejected by the rules is not installed on those nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<NodesFinding>,
-    /// Of a pool: how many claims it would make by itself, now that `nodes` are available for them.
+    /// For a pool: number of claims that the pool would create automatically. The nodes for the
+    /// new claims are included in `nodes` and `node_count`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub claims: u32,
 }
@@ -84,32 +89,36 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// What a rule says of a stack on some nodes.
+/// A finding of a rule for a stack on some nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NodesFinding {
     pub finding: Finding,
-    /// Their names.
+    /// Names of the nodes with this finding.
     pub nodes: Vec<String>,
 }
 
-/// How many nodes may be released in an hour, before the release that is planned.
+/// The limit of releases per hour, before the planned release.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ReleaseLimit {
-    /// Whose: `token:ci`, or `pool gpu`.
+    /// Owner of the limit: `token:ci`, or `pool gpu`.
     pub of: String,
+    /// The pool, where the limit is a pool's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
     pub per_hour: u32,
     pub left: u32,
 }
 
-/// One value that differs.
+/// One changed value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Difference {
-    /// RFC 6901, from the object's root. A secret is named and not shown.
+    /// JSON Pointer (RFC 6901) from the object's root. For a secret, only the pointer is shown,
+    /// without the values.
     pub pointer: String,
-    /// Absent: there was none.
+    /// Present value. Absent if the field is absent now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
-    /// Absent: there will be none.
+    /// Planned value. Absent if the field will be removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
 }

@@ -1,4 +1,4 @@
-//! Pools: the desired state for a set of nodes.
+//! Pools: the desired software and health checks for a set of nodes.
 
 use jiff::Timestamp;
 use muster_core::recovery::RecoveryPolicy;
@@ -7,86 +7,98 @@ use utoipa::ToSchema;
 
 use crate::kind::Kind;
 
-/// A pool, by the names of what its nodes run.
+/// A pool, referring by name to the image, stack, suite and cluster of the nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSpec {
+    /// Name of the image installed on the nodes.
     pub image: String,
+    /// Name of the stack installed over the image.
     pub stack: String,
+    /// Name of the suite to pass before service.
     pub suite: String,
+    /// Name of the cluster admitting the nodes.
     pub cluster: String,
-    /// Only nodes of this hardware profile are bound to it.
+    /// Name of a hardware profile. If set, only nodes with this profile can be bound to the pool.
     #[serde(default)]
     pub profile: Option<String>,
-    /// How the network of its nodes is built when they are installed. Absent: one address on the interface that a node is provisioned by.
+    /// Network layout of installed nodes. Absent: one address, on the provisioning interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_profile: Option<String>,
-    /// Seconds for which the disks of a released node are kept, so that the release can be undone; at most a week.
+    /// Undo window of a release, in seconds, at most a week. The disks of a released node are kept
+    /// for this time.
     #[serde(default = "default_undo_window_s")]
     pub undo_window_s: u32,
-    /// How many of its nodes may be released in an hour before each needs a second person. Absent: as many as each person may.
+    /// Number of nodes of the pool that may be released per hour. Each further release needs a
+    /// second person. Absent: only the limit of each person applies.
     #[serde(default)]
     pub releases_per_hour: Option<u32>,
-    /// What is watched on its nodes in service, and what is tried on those that fail.
+    /// Health checks for nodes in service, and recovery of failing nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<PoolHealth>,
-    /// How many claims the pool keeps on itself, beside those that people make: it claims available nodes of its cluster's site until it has so many, and
-    /// another one for each that is released. It releases none, whatever this becomes. At most 10,000. Absent: it makes none.
+    /// Number of claims that the pool creates and keeps, besides claims created by people; at most
+    /// 10,000. The pool claims available nodes of its cluster's site up to this number, and
+    /// replaces each released claim. Lowering the number releases no claim. Absent: the pool
+    /// creates no claims.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
 }
 
-/// How the nodes of a pool are watched once they serve.
+/// Health checks for a pool's nodes in service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolHealth {
-    /// The suite by which `muster-node health` says whether a node is fit for the next job, for a scheduler's prolog and health check. It comes to a
-    /// node with the next gates or sweep. Absent: none.
+    /// Name of the suite used by `muster-node health`. The result tells a scheduler's prolog and
+    /// health check whether a node is fit for the next job. The suite is copied to a node with the
+    /// next gate run or sweep. Absent: no suite.
     #[serde(default)]
     pub smoke: Option<String>,
-    /// The suite that is run on nodes in service, beside their jobs: gates that need a drained node are not run. Absent: none.
+    /// Name of the suite for sweeps. A sweep runs on nodes in service beside their jobs; gates that
+    /// need a drained node are skipped. Absent: no sweeps.
     #[serde(default)]
     pub sweep: Option<String>,
-    /// Hours from one sweep of a node to the next; 1 to 720.
+    /// Hours between two sweeps of a node; 1 to 720.
     #[serde(default = "default_sweep_every_h")]
     pub sweep_every_h: u32,
-    /// What is tried on a node that fails its sweep, or the gates on its way into service. Absent: it is quarantined.
+    /// Recovery policy for a node that fails a sweep, or fails the gates on the way into service.
+    /// Absent: the node is quarantined.
     #[serde(default)]
     pub recovery: Option<RecoveryPolicy>,
 }
 
-/// What holds where the spec does not say.
+/// Effective values of omitted fields, and the state of replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PoolStatus {
-    /// What `spec.undo_window_s` is.
+    /// Value of `spec.undo_window_s` with the default applied.
     #[serde(default)]
     pub effective_undo_window_s: u32,
-    /// `spec.health` with all that it leaves out.
+    /// Value of `spec.health` with all defaults applied.
     #[serde(default)]
     pub effective_health: Option<PoolHealth>,
-    /// How it stands with what `spec.replicas` asks for; absent where it asks for none.
+    /// Progress towards `spec.replicas`. Absent if `spec.replicas` is absent.
     #[serde(default)]
     pub replicas: Option<PoolReplicas>,
 }
 
-/// The claims that a pool makes by itself. `GET /v1/claims?filter=pool=POOL AND replica=true` lists them.
+/// The claims created by the pool. `GET /v1/claims?filter=pool=POOL AND replica=true` lists them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PoolReplicas {
-    /// What `spec.replicas` is.
+    /// Value of `spec.replicas`.
     pub wanted: u32,
-    /// Claims of its own that have a node and are not being released.
+    /// Number of the pool's own claims having a node and not being released.
     pub claimed: u32,
-    /// Those of them whose node is in service.
+    /// Number of claims in `claimed` whose node is in service.
     pub in_service: u32,
-    /// Claims that are made next: nodes for them are available.
+    /// Number of claims to be created next: nodes are available.
     pub coming: u32,
-    /// Claims that cannot be made: no node for them is available.
+    /// Number of missing claims without an available node.
     pub short: u32,
-    /// Since when some cannot be made.
+    /// Time from which `short` has been above zero.
     pub short_since: Option<Timestamp>,
-    /// Claims beyond what is wanted. Nothing is released because a number was lowered: a person releases them.
+    /// Number of claims above `wanted`. Lowering the number releases no claim: a person must
+    /// release the surplus.
     pub surplus: u32,
-    /// What is in the way, and what to do; absent where nothing is.
+    /// The obstacle and the action needed. Absent without an obstacle.
     pub because: Option<String>,
 }
 
@@ -94,19 +106,19 @@ fn default_sweep_every_h() -> u32 {
     DEFAULT_SWEEP_EVERY_H
 }
 
-/// Once a day, where a pool does not say.
+/// Default for hours between sweeps: once a day.
 pub const DEFAULT_SWEEP_EVERY_H: u32 = 24;
 
 fn default_undo_window_s() -> u32 {
     DEFAULT_UNDO_WINDOW_S
 }
 
-/// A quarter of an hour: as long as it takes to see that it was the wrong node.
+/// Default undo window: a quarter of an hour, enough to notice the release of a wrong node.
 pub const DEFAULT_UNDO_WINDOW_S: u32 = 15 * 60;
-/// More claims than this no pool makes by itself.
+/// Maximum number of claims created by one pool.
 pub const MOST_REPLICAS: u32 = 10_000;
 
-/// A week.
+/// Maximum undo window in seconds: a week.
 pub const LONGEST_UNDO_WINDOW_S: u32 = 7 * 24 * 3600;
 
 impl Kind for PoolSpec {

@@ -1,47 +1,51 @@
-//! RFC 9457 answers: what went wrong, in words for a person and a stable code for a program.
+//! RFC 9457 error responses: a description for people and a stable code for programs.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// `application/problem+json`.
+/// An error response (`application/problem+json`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
     #[serde(rename = "type")]
     pub kind: String,
     pub title: String,
+    /// HTTP status code of the response.
     pub status: u16,
-    /// Stable; programs decide on it.
+    /// Stable error code, for decisions in programs.
     pub code: String,
+    /// Explanation of this occurrence, for people.
     pub detail: String,
-    /// Finds the request in the server's log.
+    /// Identifies the request in the server's log.
     #[serde(default)]
     pub request_id: Option<String>,
-    /// Whether the same request may succeed later without being changed.
+    /// Whether an unchanged retry of the request may succeed later.
     pub retryable: bool,
+    /// Every error found in the request. Empty for problems outside the request's content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<Fault>,
-    /// What has the serial, the address or the name that was wanted, where it may be seen.
+    /// The object already using the requested serial, address or name. Set only if the caller may
+    /// read that object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub existing: Option<Existing>,
 }
 
-/// An object that is there already.
+/// An existing object in conflict with the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Existing {
-    /// As in plans: `node`, `claim`, `rack`; also `agent` and `token`.
+    /// Kind as in plans: `node`, `claim`, `rack`; also `agent` and `token`.
     pub kind: String,
     pub id: Uuid,
     pub name: String,
-    /// Its path.
+    /// The path of the object.
     #[serde(rename = "self")]
     pub link: String,
 }
 
-/// One thing wrong with a request.
+/// One error in a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Fault {
-    /// RFC 6901 pointer into the body, or a parameter's name.
+    /// RFC 6901 pointer into the body, or the name of a parameter.
     pub pointer: String,
     pub code: String,
     pub detail: String,

@@ -1,4 +1,5 @@
-//! Racks: cabinets in a site, with a height, a power budget, a plan of their cables, and a shared fate.
+//! Racks: cabinets in a site, with a height, a power budget, a plan of the cables, and a common
+//! failure domain.
 
 use jiff::Timestamp;
 use muster_core::cabling::{Cable, CableState};
@@ -12,43 +13,46 @@ use crate::object::NoStatus;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RackSpec {
-    /// The site it stands in.
+    /// Name of the rack's site.
     pub site: String,
     /// Height in U, 1 to 60.
     pub units: u32,
-    /// Watts its nodes may draw together; power-ons are ordered against it.
+    /// Maximum total power draw of the rack's nodes, in watts. Power-ons wait for free budget.
     pub power_budget_w: u32,
-    /// The cables of its nodes as they should be; held against what the live image hears of switches (LLDP).
+    /// The planned cables of the rack's nodes. The plan is compared with the switch ports seen by
+    /// the live image through LLDP.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cables: Vec<Cable>,
 }
 
-/// The declared cables of a rack or of one of its nodes, and where each was found.
+/// The planned cables of a rack or a node, with the observed port of each cable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cabling {
-    /// The rack whose plan it is.
+    /// The rack with the cable plan.
     pub rack: String,
-    /// Cables that are in another port than they should be.
+    /// Number of cables in a wrong port.
     pub wrong: usize,
-    /// What to do about them, a sentence each; two that are swapped have one.
+    /// Corrections, one sentence each. Two swapped cables share one sentence.
     pub findings: Vec<String>,
     pub cables: Vec<FoundCable>,
 }
 
-/// A declared cable, and where it was found.
+/// A planned cable, with the observed port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FoundCable {
     pub node: String,
+    /// Name of the node's interface.
     pub nic: String,
-    /// The switch and the port that it belongs in.
+    /// The planned switch and port of the cable.
     pub switch: String,
     pub port: String,
     pub state: CableState,
-    /// One sentence. That of two swapped cables is the same for both.
+    /// The finding, in one sentence. Two swapped cables share the same sentence.
     pub told: String,
-    /// When the node was last looked at from the live image; absent when it never was.
+    /// Time of the latest observation of the node by the live image. Absent if the node was never
+    /// observed.
     pub observed_at: Option<Timestamp>,
 }
 

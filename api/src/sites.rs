@@ -1,4 +1,4 @@
-//! Sites: places with a provisioning network of their own, served by one or more agents.
+//! Sites: places with their own provisioning network, served by one or more agents.
 
 use muster_core::gates::xid::XidOverrides;
 use muster_core::values::Digest;
@@ -12,10 +12,12 @@ use crate::object::NoStatus;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SiteSpec {
-    /// What its nodes boot to be inspected, imaged and wiped; nodes wait until it is declared.
+    /// The live image booted on nodes for inspection, imaging and wiping. Nodes wait until a live
+    /// image is declared.
     #[serde(default)]
     pub live: Option<LiveImage>,
-    /// The site's own rows of the tables of Xids and SXids, in place of those that come with Muster: what an error of a GPU or a switch asks for.
+    /// The site's own rows in the tables of Xids and SXids. Each row replaces Muster's row and
+    /// names the response to an error of a GPU or a switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xid: Option<XidOverrides>,
 }

@@ -1,4 +1,5 @@
-//! Stacks: named, versioned sets of pins laid over an image; locked and bundled before a pool can use them.
+//! Stacks: named, versioned sets of pins laid over an image. A stack must be locked and bundled
+//! before a pool can use the stack.
 
 use jiff::Timestamp;
 use muster_core::stacks::StackSpec;
@@ -10,10 +11,10 @@ use utoipa::ToSchema;
 
 use crate::kind::Kind;
 
-/// What the server knows of a stack beside its pins.
+/// The server's facts about a stack, besides the pins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StackStatus {
-    /// The version operators see; absent until the stack is locked.
+    /// Digest of the lock: the version shown to operators. Absent until the stack is locked.
     pub lock_digest: Option<Digest>,
     /// Whether the bundle has been uploaded.
     pub bundle_present: bool,
@@ -26,37 +27,43 @@ impl Kind for StackSpec {
     type Status = StackStatus;
 }
 
-/// A node held against its stack, as it was seen last: after its installation, or when somebody or the clock asked for it.
+/// The latest comparison of a node with a stack. Comparisons run after an installation, on request,
+/// and on a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeDrift {
     pub node: String,
-    /// The stack of its pool; absent while it has none.
+    /// The stack of the node's pool. Absent for a node without a pool.
     pub stack: Option<String>,
-    /// The lock it was held against.
+    /// The lock used for the comparison.
     pub lock: Digest,
-    /// Whether that is the lock its pool asks for now. If not, what differs from that one is not known.
+    /// Whether the pool still uses the same lock. If `false`, the differences from the new lock are
+    /// unknown.
     pub current: bool,
     #[schema(value_type = String, format = DateTime)]
     pub observed_at: Timestamp,
-    /// How many items were looked at.
+    /// Number of compared items.
     pub checked: usize,
-    /// Those that differ, the dearest first.
+    /// The differing items, most disruptive repair first.
     pub items: Vec<DriftItem>,
-    /// Items that hold only after a reboot.
+    /// Items that take effect only after a reboot.
     pub reboot_for: Vec<String>,
-    /// What mending costs: the dearest of its items.
+    /// Effect of repairing all items: the most disruptive of their classes.
     pub class: Class,
-    /// What the rules say of the stack on this node, by what is known of its hardware now.
+    /// Findings of the compatibility rules for the stack on this node, using the current facts
+    /// about the hardware.
     pub findings: Vec<Finding>,
 }
 
-/// One item that differs.
+/// One differing item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DriftItem {
-    /// `package slurmd`, `file /etc/chrony/chrony.conf`, `sysctl vm.swappiness`. Secrets are told by a keyed hash.
+    /// The item: `package slurmd`, `file /etc/chrony/chrony.conf`, `sysctl vm.swappiness`. For a
+    /// secret, values are shown as a keyed hash.
     pub item: String,
-    /// What is there; absent when nothing is.
+    /// The observed value. Absent if the item is missing on the node.
     pub found: Option<String>,
+    /// The value required by the stack. Absent if the item must be missing.
     pub wanted: Option<String>,
+    /// Effect on the node of repairing this item.
     pub class: Class,
 }

@@ -15,23 +15,25 @@ use crate::object::NoStatus;
 #[serde(deny_unknown_fields)]
 pub struct SubnetSpec {
     pub site: String,
-    /// In CIDR notation, with the network's own address: `10.77.0.0/24`.
+    /// CIDR notation with the network address: `10.77.0.0/24`.
     #[schema(value_type = String, example = "10.77.0.0/24")]
     pub network: Ipv4Net,
-    /// The agent's own address on it: DHCP server id, TFTP and HTTP boot.
+    /// The agent's address in the subnet, used as DHCP server id, TFTP server and HTTP boot server.
     #[schema(value_type = String, format = Ipv4)]
     pub agent_address: Ipv4Addr,
+    /// Default gateway given to nodes by DHCP.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = Ipv4)]
     pub gateway: Option<Ipv4Addr>,
+    /// DNS servers given to nodes.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub dns: Vec<Ipv4Addr>,
     pub mode: DhcpMode,
-    /// Addresses lent to machines nobody declared.
+    /// Address range for undeclared machines.
     #[serde(default)]
     pub dynamic_range: Option<AddressRange>,
-    /// Relays (giaddr, RFC 2131) whose packets are honoured.
+    /// Accepted DHCP relays (giaddr, RFC 2131). Packets from other relays are ignored.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub relays: Vec<Ipv4Addr>,

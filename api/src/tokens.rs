@@ -1,4 +1,4 @@
-//! Tokens of machines: `mst_<id>_<secret><crc32>`, with a role and an end.
+//! Tokens of machines: `mst_<id>_<secret><crc32>`, with a role and an expiry.
 
 use jiff::Timestamp;
 use muster_core::values::{Name, Secret};
@@ -9,18 +9,20 @@ use uuid::Uuid;
 pub use crate::access::Role;
 use crate::access::Scope;
 
-/// `POST /v1/tokens`.
+/// The body of `POST /v1/tokens`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateToken {
     pub name: Name,
     pub role: Role,
-    /// Where the role holds; no more than the maker's own.
+    /// Scope of the role; at most the scope of the token's creator.
     #[serde(default)]
     pub scope: Scope,
-    /// Seconds until it ends; at most a year, and no later than a token that makes it.
+    /// Lifetime in seconds; at most a year. A token created by another token expires no later than
+    /// the other token.
     pub expires_in_s: u32,
-    /// How many nodes it may release, wipe or install anew in an hour before each needs a second person.
+    /// Number of nodes that the token may release, wipe or reinstall per hour. Each further node
+    /// needs a second person.
     #[serde(default = "default_releases_per_hour")]
     pub releases_per_hour: u32,
 }
@@ -29,10 +31,10 @@ fn default_releases_per_hour() -> u32 {
     DEFAULT_RELEASES_PER_HOUR
 }
 
-/// What one person may release, wipe or install anew in an hour.
+/// Default for nodes released, wiped or reinstalled per hour by one person.
 pub const DEFAULT_RELEASES_PER_HOUR: u32 = 20;
 
-/// A token, without its secret.
+/// A token, without the secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Token {
     pub id: Uuid,
@@ -42,26 +44,30 @@ pub struct Token {
     pub scope: Scope,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
+    /// Time of the latest use. Absent for an unused token.
     pub last_used: Option<Timestamp>,
+    /// Time of the revocation. Absent for a token still in effect.
     pub revoked_at: Option<Timestamp>,
-    /// How many nodes it may release, wipe or install anew in an hour alone; any number when absent.
+    /// Number of nodes that the token alone may release, wipe or reinstall per hour. Absent:
+    /// unlimited.
     pub releases_per_hour: Option<u32>,
-    /// The token that it was made with: it ends no later, and is revoked with it. None of what a person made, or was made beside the database.
+    /// The token that created this token. This token expires no later and is revoked together with
+    /// the creator. Absent for tokens created by a person or outside the database.
     #[serde(default)]
     pub made_by: Option<Uuid>,
-    /// Always 1: a token is never changed, only ended. Its ETag is `"1"`.
+    /// Always 1: a token can be revoked but not changed. The ETag is `"1"`.
     #[serde(default = "first")]
     pub generation: i64,
 }
 
-/// Of what is never changed.
+/// Generation of immutable objects.
 pub const FIRST: i64 = 1;
 
 fn first() -> i64 {
     FIRST
 }
 
-/// The answer to a creation: the only time the token is shown.
+/// The response to a creation. The token is shown only here.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct CreatedToken {
     pub token: Token,

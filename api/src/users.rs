@@ -1,4 +1,4 @@
-//! People: who has signed in, and whom an administrator keeps out.
+//! People: sign-ins, and accounts disabled by an administrator.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,26 +7,29 @@ use uuid::Uuid;
 
 use crate::access::Role;
 
-/// A person who has signed in, or a local administrator. Nobody is made here: an identity provider vouches for people, `muster admin password` makes a local one.
+/// A person with at least one sign-in, or a local administrator. Accounts cannot be created through
+/// the API: the identity provider authenticates people, and `muster admin password` creates a local
+/// administrator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct User {
     pub id: Uuid,
-    /// As events tell it behind `user:`.
+    /// Name in events, after `user:`.
     pub name: String,
     /// The path of this object.
     #[serde(rename = "self")]
     pub link: String,
-    /// Who vouches for them, and what they are called there; neither of a local one.
+    /// Issuer and subject at the identity provider. Both absent for a local administrator.
     pub issuer: Option<String>,
     pub subject: Option<String>,
-    /// Their own role; bindings may give more.
+    /// Role of the person, without role bindings. Bindings may add permissions.
     pub role: Role,
-    /// As the identity provider said at the last login.
+    /// Groups reported by the identity provider at the latest login.
     pub groups: Vec<String>,
     pub created_at: Timestamp,
-    /// In a browser, to the minute.
+    /// Latest use in a browser, with a precision of one minute.
     pub last_seen: Option<Timestamp>,
-    /// Since when they are kept out: they sign in no more, their sessions are over, and their tokens may nothing.
+    /// Time of disabling. A disabled person cannot sign in, sessions are ended, and the person's
+    /// tokens lose all permissions.
     pub disabled_at: Option<Timestamp>,
     pub disabled_by: Option<String>,
 }

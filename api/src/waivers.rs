@@ -1,26 +1,27 @@
-//! Waivers: a gate that does not pass on a node, a rack or a pool, admitted all the same; by two people, and for a time.
+//! Waivers: a failing gate on a node, rack or pool counts as passed. A waiver needs two people and
+//! has an end.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// What is asked for: one of node, rack and pool.
+/// A request for a waiver. Exactly one of node, rack and pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateWaiver {
-    /// Names.
+    /// Name of the node; likewise for rack and pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// The gate's id, as suites have it.
+    /// Id of the gate, as in suites.
     pub gate: String,
-    /// Why, for whoever is to agree, and for whoever reads the verdict later.
+    /// Reason, for the approving person and for later readers of the verdict.
     pub reason: String,
-    /// It counts no more from then on; at most 90 days away.
+    /// End of the waiver; at most 90 days in the future.
     pub until: Timestamp,
 }
 
@@ -28,7 +29,7 @@ pub struct CreateWaiver {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Waiver {
     pub id: Uuid,
-    /// One of the three.
+    /// Exactly one of node, rack and pool is set.
     pub node: Option<String>,
     pub rack: Option<String>,
     pub pool: Option<String>,
@@ -36,29 +37,31 @@ pub struct Waiver {
     pub reason: String,
     pub requested_by: String,
     pub requested_at: Timestamp,
+    /// End of the waiver.
     pub until: Timestamp,
     pub state: WaiverState,
-    /// What a second person agrees to it by.
+    /// The approval by a second person.
     pub approval: Option<Uuid>,
-    /// Who did, or turned it down.
+    /// Name of the person deciding the request.
     pub decided_by: Option<String>,
+    /// Name of the person ending the waiver early, as in events.
     pub ended_by: Option<String>,
-    /// Always 1: a waiver is never changed, only ended. Its ETag is `"1"`.
+    /// Always 1: a waiver can be ended but not changed. The ETag is `"1"`.
     #[serde(default)]
     pub generation: i64,
 }
 
-/// How a waiver stands.
+/// The state of a waiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WaiverState {
-    /// It waits for a second person and counts for nothing.
+    /// Waiting for a second person; no effect yet.
     Asked,
-    /// It counts.
+    /// The waiver is in effect.
     Active,
     Denied,
-    /// Its time is over.
+    /// The waiver's end time has passed.
     Over,
-    /// Somebody ended it before its time.
+    /// A person ended the waiver early.
     Ended,
 }

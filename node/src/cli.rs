@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use muster_core::values::Digest;
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::node::{Failure, Version};
+use muster_core::wire::node::{Failure, FailureCode, Version};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
@@ -73,7 +73,11 @@ pub fn report(failure: &Failure) -> ExitCode {
         "{}",
         serde_json::to_string(failure).unwrap_or_else(|_| failure.message.clone())
     );
-    ExitCode::from(if failure.code == "usage" { 2 } else { 1 })
+    ExitCode::from(if failure.code == FailureCode::Usage {
+        2
+    } else {
+        1
+    })
 }
 
 fn version() -> Result<Version, Failure> {
@@ -89,11 +93,11 @@ fn version() -> Result<Version, Failure> {
 
 fn print(document: &impl Serialize) -> Result<(), Failure> {
     use std::io::Write as _;
-    let text =
-        serde_json::to_string(document).map_err(|error| fatal("malformed", error.to_string()))?;
+    let text = serde_json::to_string(document)
+        .map_err(|error| fatal(FailureCode::Malformed, error.to_string()))?;
     writeln!(std::io::stdout(), "{text}").map_err(io("stdout"))
 }
 
 fn usage() -> Failure {
-    fatal("usage", USAGE)
+    fatal(FailureCode::Usage, USAGE)
 }

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use nix::fcntl::OFlag;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -38,9 +38,12 @@ pub fn read_json<T: DeserializeOwned>(path: &Path, max: u64) -> Result<Option<T>
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(io(path.display())(error)),
     };
-    serde_json::from_slice(&bytes)
-        .map(Some)
-        .map_err(|error| fatal("malformed", format!("{}: {error}", path.display())))
+    serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+        fatal(
+            FailureCode::Malformed,
+            format!("{}: {error}", path.display()),
+        )
+    })
 }
 
 /// Writes a JSON document durably: after a power loss the old one or the new one is there, whole.
@@ -48,8 +51,8 @@ pub fn read_json<T: DeserializeOwned>(path: &Path, max: u64) -> Result<Option<T>
 /// # Errors
 /// `io`.
 pub fn write_json(path: &Path, mode: u32, document: &impl Serialize) -> Result<(), Failure> {
-    let bytes =
-        serde_json::to_vec(document).map_err(|error| fatal("malformed", error.to_string()))?;
+    let bytes = serde_json::to_vec(document)
+        .map_err(|error| fatal(FailureCode::Malformed, error.to_string()))?;
     write_durably(path, mode, &bytes).map_err(io(path.display()))
 }
 

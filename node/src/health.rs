@@ -9,8 +9,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use muster_core::gates::{Gate, GateResult, Judged, OnTimeout, SuiteVerdict, Verdict, judge};
+use muster_core::recovery::Unfit;
 use muster_core::values::Digest;
-use muster_core::wire::node::{Failure, GatePlan};
+use muster_core::wire::node::{Failure, FailureCode, GatePlan};
 use serde::{Deserialize, Serialize};
 
 use crate::converge::machine::Machine;
@@ -153,7 +154,7 @@ fn parse(arguments: &[String]) -> Result<Option<Wanted>, Failure> {
         drain: false,
         strict: false,
     };
-    let usage = |what: &str| fatal("usage", format!("{what}\n\n{USAGE}"));
+    let usage = |what: &str| fatal(FailureCode::Usage, format!("{what}\n\n{USAGE}"));
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let mut seconds = || -> Result<u64, Failure> {
@@ -261,8 +262,12 @@ fn measure(plan: GatePlan, within: Duration) -> (SuiteVerdict, String, Vec<Kept>
                 };
                 if let Some((gate, _)) = running.as_ref().filter(|(gate, begun)| fails(gate, begun))
                 {
-                    let reason = format!("gate {}: it hangs, and cannot be killed", gate.id);
-                    return (SuiteVerdict::Fail, reason, looks);
+                    let unfit = Unfit {
+                        gate: gate.id.clone(),
+                        action: None,
+                        message: "it hangs, and cannot be killed".into(),
+                    };
+                    return (SuiteVerdict::Fail, unfit.to_string(), looks);
                 }
                 break;
             }
@@ -386,7 +391,7 @@ fn told(plan: &GatePlan, results: &[GateResult]) -> (SuiteVerdict, String) {
     let worst = results
         .iter()
         .find(wanted)
-        .map(|result| format!("gate {}: {}", result.gate, result.reason));
+        .map(|result| Unfit::of(result).to_string());
     let reason = worst.unwrap_or_else(|| match verdict {
         SuiteVerdict::Pass => format!("{} gates pass", results.len()),
         SuiteVerdict::Fail | SuiteVerdict::Unknown => {

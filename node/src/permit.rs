@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use muster_core::ids::{OperationId, PermitId};
 use muster_core::permits::{self, PermitKind};
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::node::{Answer, Challenge, Failure, Line, Plan, SiteTrust};
+use muster_core::wire::node::{Answer, Challenge, Failure, FailureCode, Line, Plan, SiteTrust};
 
 use crate::failure::{fatal, retryable};
 use crate::files;
@@ -40,7 +40,7 @@ pub struct Demand {
 pub fn redeem(plan: &Plan, demand: &Demand, cx: &JobContext) -> Result<(), Failure> {
     let spool = cx
         .spool()
-        .ok_or_else(|| fatal("no_spool", "disks are only written by jobs"))?;
+        .ok_or_else(|| fatal(FailureCode::NoSpool, "disks are only written by jobs"))?;
     let trust = site_trust()?;
     let mut asked = Asked::default();
     for turn in 0_u32.. {
@@ -64,7 +64,7 @@ pub fn redeem(plan: &Plan, demand: &Demand, cx: &JobContext) -> Result<(), Failu
             Some(Answer::Refused { reason }) => {
                 let _ = std::fs::remove_file(spool.answer());
                 return Err(fatal(
-                    "permit_refused",
+                    FailureCode::PermitRefused,
                     format!("the server refused the permit: {}", text(&reason)),
                 ));
             }
@@ -75,7 +75,7 @@ pub fn redeem(plan: &Plan, demand: &Demand, cx: &JobContext) -> Result<(), Failu
         }
         std::thread::sleep(POLL.min(cx.remaining()));
     }
-    Err(retryable("deadline", "no answer came"))
+    Err(retryable(FailureCode::Deadline, "no answer came"))
 }
 
 /// The challenges that were printed, the newest last; they are as many as the job has time for. The old ones tell an answer that is late from
@@ -120,7 +120,7 @@ impl Asked {
         }
         let why = refusal.map(|error| error.to_string()).unwrap_or_default();
         Err(fatal(
-            "permit_refused",
+            FailureCode::PermitRefused,
             format!("the answer does not fit the challenge: {why}"),
         ))
     }
@@ -152,14 +152,14 @@ pub fn site_trust() -> Result<SiteTrust, Failure> {
     let trust: Option<SiteTrust> = files::read_json(&paths::at("/etc/muster/site.json"), 64 << 10)?;
     let trust = trust.ok_or_else(|| {
         fatal(
-            "no_trust",
+            FailureCode::NoTrust,
             "there is no /etc/muster/site.json: not our live image",
         )
     })?;
     match trust.protocol == PROTOCOL {
         true => Ok(trust),
         false => Err(fatal(
-            "protocol",
+            FailureCode::Protocol,
             format!("site.json speaks protocol {}", trust.protocol),
         )),
     }
@@ -231,7 +231,7 @@ mod tests {
         let other = permits::sign(&key, PermitKind::Wipe, &challenge(1));
         assert_eq!(
             accept(&asked, &other, FRESH).unwrap_err().code,
-            "permit_refused"
+            FailureCode::PermitRefused
         );
     }
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use muster_core::clusters::{LOST_SIGHT, OUR_REASON};
+use muster_core::recovery::Unfit;
 use muster_core::wire::node::Failure;
 
 use crate::job::JobContext;
@@ -35,7 +36,7 @@ pub(crate) fn drain(reason: &str) -> bool {
         eprintln!("muster-node: {node} is not drained: what scontrol says of it is not understood");
         return false;
     };
-    let gate = |reason: &str| reason.split(':').next().map(|gate| gate.trim().to_owned());
+    let gate = |reason: &str| Unfit::parse(reason).map(|unfit| unfit.gate);
     match out.strip_prefix(OUR_REASON).map(str::trim_start) {
         Some(told) if told.starts_with("gate ") => return gate(told) == gate(reason),
         None if !out.is_empty() && !LOST_SIGHT.iter().any(|lost| out.starts_with(lost)) => {

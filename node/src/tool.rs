@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
@@ -79,23 +79,26 @@ pub enum ToolError {
 impl From<ToolError> for Failure {
     fn from(error: ToolError) -> Self {
         match error {
-            ToolError::Missing(program) => {
-                fatal("tool_missing", format!("{program} is not installed here"))
-            }
+            ToolError::Missing(program) => fatal(
+                FailureCode::ToolMissing,
+                format!("{program} is not installed here"),
+            ),
             ToolError::TimedOut {
                 program,
                 after,
                 hangs,
                 ..
             } => retryable(
-                "tool_timeout",
+                FailureCode::ToolTimeout,
                 format!("{program} {}", overdue(after.as_secs(), hangs)),
             ),
             ToolError::Cancelled(program) => fatal(
-                "cancelled",
+                FailureCode::Cancelled,
                 format!("the job was cancelled while {program} ran"),
             ),
-            ToolError::Io(program, error) => retryable("tool_io", format!("{program}: {error}")),
+            ToolError::Io(program, error) => {
+                retryable(FailureCode::ToolIo, format!("{program}: {error}"))
+            }
         }
     }
 }
@@ -258,7 +261,7 @@ pub fn output(cx: &JobContext, argv: &[&str]) -> Result<Vec<u8>, Failure> {
     match done.status.success() {
         true => Ok(done.stdout),
         false => Err(fatal(
-            "tool_failed",
+            FailureCode::ToolFailed,
             format!(
                 "`{}` ended with {}: {}",
                 argv.join(" "),

@@ -314,7 +314,7 @@ fn another_image_than_promised_leaves_an_unbootable_disk() {
                 ..image
             })
             .unwrap_err();
-        assert_eq!(failure.code, code, "{}", failure.message);
+        assert_eq!(failure.code.as_str(), code, "{}", failure.message);
         assert!(bench.is_unbootable());
     }
 }

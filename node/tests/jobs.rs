@@ -14,8 +14,8 @@ use muster_core::ids::{ClaimId, JobId, NodeId, OperationId, PermitId};
 use muster_core::permits::{self, PermitKind};
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::node::{
-    Answer, Challenge, Failure, Line, Marker, Plan, RunReply, SiteTrust, WipeMethod, WipePlan,
-    Work, WorkResult,
+    Answer, Challenge, Failure, FailureCode, Line, Marker, Plan, RunReply, SiteTrust, WipeMethod,
+    WipePlan, Work, WorkResult,
 };
 use muster_node::disk::marker;
 use serde::Serialize;
@@ -381,14 +381,17 @@ fn no_permit_no_write() {
         &challenge,
     );
     node.answer(forged.job, &Answer::Granted { signature });
-    assert_eq!(node.failure(forged.job).code, "permit_refused");
+    assert_eq!(node.failure(forged.job).code, FailureCode::PermitRefused);
 
     let other_kind = node.plan(1, 1);
     node.run(&other_kind);
     let challenge = node.challenge(other_kind.job, 1);
     let signature = permits::sign(&node.key, PermitKind::Image, &challenge);
     node.answer(other_kind.job, &Answer::Granted { signature });
-    assert_eq!(node.failure(other_kind.job).code, "permit_refused");
+    assert_eq!(
+        node.failure(other_kind.job).code,
+        FailureCode::PermitRefused
+    );
     assert_eq!(fs::read(node.path("dev/vda")).unwrap(), vec![0xa5; DISK]);
 }
 
@@ -399,7 +402,7 @@ fn a_disk_that_is_anothers_is_not_even_asked_for() {
         node.mark(claim, epoch);
         let plan = node.plan(5, 1);
         node.run(&plan);
-        assert_eq!(node.failure(plan.job).code, "marked_in_use");
+        assert_eq!(node.failure(plan.job).code, FailureCode::MarkedInUse);
         assert!(
             !node
                 .lines(plan.job)
@@ -448,7 +451,7 @@ fn one_job_at_a_time_and_nothing_from_the_past() {
 
     let out = node.call(&["cancel", &plan.job.to_string()], b"");
     assert!(out.status.success());
-    assert_eq!(node.failure(plan.job).code, "cancelled");
+    assert_eq!(node.failure(plan.job).code, FailureCode::Cancelled);
     assert!(matches!(
         node.run(&node.plan(6, 1)),
         RunReply::Started { .. }
@@ -587,7 +590,7 @@ fn waiting(node: &Node, epoch: i64) -> (JobId, Challenge) {
 fn ended(node: &Node, job: JobId) {
     let out = node.call(&["cancel", &job.to_string()], b"");
     assert!(out.status.success());
-    assert_eq!(node.failure(job).code, "cancelled");
+    assert_eq!(node.failure(job).code, FailureCode::Cancelled);
 }
 
 #[test]
@@ -637,7 +640,7 @@ fn a_yes_that_comes_after_the_jobs_time_is_too_late() {
     };
     node.run(&plan);
     let challenge = node.challenge(plan.job, 1);
-    assert_eq!(node.failure(plan.job).code, "deadline");
+    assert_eq!(node.failure(plan.job).code, FailureCode::Deadline);
     let signature = permits::sign(&node.key, PermitKind::Wipe, &challenge);
     let out = node.call(
         &["answer", &plan.job.to_string()],
@@ -645,7 +648,7 @@ fn a_yes_that_comes_after_the_jobs_time_is_too_late() {
     );
     assert_eq!(
         serde_json::from_slice::<Failure>(&out.stderr).unwrap().code,
-        "no_job"
+        FailureCode::NoJob
     );
     // Nor does it wait there for the next attempt.
     let again = Plan {
@@ -690,7 +693,7 @@ fn a_server_that_was_put_back_is_refused_though_it_signs() {
                 attempt: 1
             }
         );
-        assert_eq!(node.failure(plan.job).code, "marked_in_use");
+        assert_eq!(node.failure(plan.job).code, FailureCode::MarkedInUse);
     }
     let mut untouched = vec![0xa5; DISK];
     let sector = usize::try_from(marker::OFFSET).unwrap();

@@ -9,7 +9,7 @@ use muster_core::wire::calls::{
     ActReply, LogLine, RenewJob, Renewed, Seen, Sighting, Sightings, SiteConfig, SitePoll,
 };
 use muster_core::wire::job::{Job, JobSpec};
-use muster_core::wire::node::{Answer, Failure, Plan, Progress, Work};
+use muster_core::wire::node::{Answer, Failure, FailureCode, Plan, Progress, Work};
 use muster_core::wire::result::{JobResult, Outcome};
 use serde_json::json;
 
@@ -561,7 +561,7 @@ async fn what_a_machine_says_keeps_no_job_from_ending() {
         .unwrap();
     assert_eq!(world.state("unknown-020000000009").await, "discovered");
     let failure = Failure {
-        code: "\0".repeat(100),
+        code: FailureCode::Other("\0".repeat(100)),
         message: "\0long ".repeat(100_000),
         retryable: false,
     };

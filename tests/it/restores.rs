@@ -4,7 +4,7 @@
 use muster_api::tokens::Role;
 use muster_core::wire::job::JobSpec;
 use muster_core::wire::members::ClusterMembers;
-use muster_core::wire::node::{Answer, Failure};
+use muster_core::wire::node::{Answer, Failure, FailureCode};
 use muster_core::wire::result::Outcome;
 use muster_server::tasks::marks;
 use serde_json::json;
@@ -346,7 +346,7 @@ async fn an_installed_system_is_no_witness() {
     world.claim("n1").await.expect(201);
     let job = world.until_leased("n1", "converge").await;
     let failure = Failure {
-        code: "stale_on_node".into(),
+        code: FailureCode::StaleOnNode,
         message: "epoch 99, it says".into(),
         retryable: false,
     };

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use muster_core::values::Digest;
+use muster_core::wire::node::FailureCode;
 
 /// Characters of a BMC's own words that are passed on.
 const SAID_CHARS: usize = 300;
@@ -61,19 +62,19 @@ impl BmcError {
         }
     }
 
-    /// A stable word for failures that travel to the server.
-    pub fn code(&self) -> &'static str {
+    /// The code of the failure that the server receives.
+    pub fn code(&self) -> FailureCode {
         match self {
-            Self::Timeout { .. } => "bmc_timeout",
-            Self::Unreachable { .. } => "bmc_unreachable",
-            Self::BadCredentials { .. } => "bmc_credentials",
-            Self::Busy { .. } => "bmc_busy",
-            Self::Garbage { .. } => "bmc_garbage",
-            Self::NothingHappened { .. } => "bmc_nothing_happened",
-            Self::CertificateChanged { .. } => "bmc_certificate_changed",
-            Self::Unsupported { .. } => "bmc_unsupported",
-            Self::NoTool { .. } => "bmc_no_tool",
-            Self::Cancelled => "cancelled",
+            Self::Timeout { .. } => FailureCode::BmcTimeout,
+            Self::Unreachable { .. } => FailureCode::BmcUnreachable,
+            Self::BadCredentials { .. } => FailureCode::BmcCredentials,
+            Self::Busy { .. } => FailureCode::BmcBusy,
+            Self::Garbage { .. } => FailureCode::BmcGarbage,
+            Self::NothingHappened { .. } => FailureCode::BmcNothingHappened,
+            Self::CertificateChanged { .. } => FailureCode::BmcCertificateChanged,
+            Self::Unsupported { .. } => FailureCode::BmcUnsupported,
+            Self::NoTool { .. } => FailureCode::BmcNoTool,
+            Self::Cancelled => FailureCode::Cancelled,
         }
     }
 }

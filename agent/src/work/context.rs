@@ -8,7 +8,7 @@ use muster_core::ids::PermitId;
 use muster_core::wire::calls::ActReply;
 use muster_core::wire::job::{ActRecord, Job};
 use muster_core::wire::members::ClusterMembers;
-use muster_core::wire::node::{Answer, Challenge, Failure};
+use muster_core::wire::node::{Answer, Challenge, Failure, FailureCode};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -102,7 +102,7 @@ impl JobContext {
         match self.redeem(permit, None).await? {
             Answer::Granted { .. } => Ok(()),
             Answer::Refused { reason } => Err(fatal(
-                "permit_refused",
+                FailureCode::PermitRefused,
                 format!("the server refuses the power permit: {reason}"),
             )),
         }
@@ -131,32 +131,25 @@ impl JobContext {
 
     fn unheard(&self, what: &str, error: &CallError) -> Failure {
         match error {
-            CallError::Away(_) => failed("server_away", format!("{what}: {error}")),
+            CallError::Away(_) => failed(FailureCode::ServerAway, format!("{what}: {error}")),
             CallError::StaleEpoch | CallError::StaleAttempt => {
-                failed("stale", format!("{what}: {error}"))
+                failed(FailureCode::Stale, format!("{what}: {error}"))
             }
-            CallError::Refused { code, detail, .. } => {
-                fatal("server_refused", format!("{what}: {code}: {detail}"))
-            }
-            CallError::Garbled(_) => fatal("server_garbled", format!("{what}: {error}")),
+            CallError::Refused { code, detail, .. } => fatal(
+                FailureCode::ServerRefused,
+                format!("{what}: {code}: {detail}"),
+            ),
+            CallError::Garbled(_) => fatal(FailureCode::ServerGarbled, format!("{what}: {error}")),
         }
     }
 }
 
 /// A failure that may pass by itself: another attempt can help.
-pub fn failed(code: &str, message: impl Into<String>) -> Failure {
-    Failure {
-        code: code.into(),
-        message: message.into(),
-        retryable: true,
-    }
+pub fn failed(code: FailureCode, message: impl Into<String>) -> Failure {
+    Failure::retryable(code, message)
 }
 
 /// A failure that another attempt would only meet again.
-pub fn fatal(code: &str, message: impl Into<String>) -> Failure {
-    Failure {
-        code: code.into(),
-        message: message.into(),
-        retryable: false,
-    }
+pub fn fatal(code: FailureCode, message: impl Into<String>) -> Failure {
+    Failure::fatal(code, message)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use muster_core::wire::calls::RenewJob;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use muster_core::wire::result::{JobResult, Outcome};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -77,15 +77,21 @@ async fn guarded(
                 .or_else(|| panic.downcast_ref::<String>().cloned());
             let text = text.unwrap_or_else(|| "a panic without a message".into());
             tracing::error!(text, "a job panicked");
-            Err(failed("agent_bug", text))
+            Err(failed(FailureCode::AgentBug, text))
         })
 }
 
 fn timed_out(context: &JobContext) -> Failure {
     let seconds = context.job.timeout_s;
     match context.voice.awaited() {
-        Some(what) => failed("timeout", format!("after {seconds} s still {what}")),
-        None => failed("timeout", format!("not finished after {seconds} s")),
+        Some(what) => failed(
+            FailureCode::Timeout,
+            format!("after {seconds} s still {what}"),
+        ),
+        None => failed(
+            FailureCode::Timeout,
+            format!("not finished after {seconds} s"),
+        ),
     }
 }
 
@@ -120,7 +126,7 @@ pub(super) async fn keep_lease(context: &JobContext) -> End {
                 "no word from the server for {} s, so this job stopped acting: {unheard}",
                 heard.elapsed().as_secs()
             );
-            return End::Done(Err(failed("lease_lost", silent)));
+            return End::Done(Err(failed(FailureCode::LeaseLost, silent)));
         }
     }
 }
@@ -150,7 +156,7 @@ async fn report(context: &JobContext, outcome: Outcome) {
     match &outcome {
         Outcome::Succeeded { .. } => tracing::info!(job = %id, attempt, "job succeeded"),
         Outcome::Failed { failure } => {
-            tracing::warn!(job = %id, attempt, code = failure.code, message = failure.message, "job failed")
+            tracing::warn!(job = %id, attempt, code = %failure.code, message = failure.message, "job failed")
         }
         Outcome::Cancelled => tracing::info!(job = %id, attempt, "job cancelled"),
     }
@@ -184,6 +190,9 @@ mod tests {
         let failure = guarded(async { panic!("index {} out of bounds", 7) })
             .await
             .unwrap_err();
-        assert_eq!(failure, failed("agent_bug", "index 7 out of bounds"));
+        assert_eq!(
+            failure,
+            failed(FailureCode::AgentBug, "index 7 out of bounds")
+        );
     }
 }

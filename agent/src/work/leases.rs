@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use muster_core::ids::JobId;
 use muster_core::wire::job::Job;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use muster_core::wire::result::Outcome;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -73,7 +73,7 @@ async fn refuse(agent: Arc<Agent>, order: Unread) -> JobId {
     let Unread { id, attempt, why } = order;
     tracing::error!(job = %id, attempt, why, "an order that cannot be read");
     let failure = Failure {
-        code: "order_unknown".into(),
+        code: FailureCode::OrderUnknown,
         message: why,
         retryable: true,
     };

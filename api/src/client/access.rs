@@ -1,4 +1,4 @@
-//! Agents, tokens and people: who may call.
+//! Calls about agents, tokens and people: the callers of the API.
 
 use http::Method;
 use muster_core::values::Name;
@@ -10,7 +10,7 @@ use crate::tokens::{CreateToken, CreatedToken, FIRST, Token};
 use crate::users::User;
 
 impl Client {
-    /// Enrols an agent; its token is in this answer and nowhere else.
+    /// Enrols an agent. The response is the only place where the token is shown.
     ///
     /// # Errors
     /// 409 when the name is taken; see [`ClientError`].
@@ -23,7 +23,7 @@ impl Client {
         .await
     }
 
-    /// The agents of a site.
+    /// Lists the agents of a site.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -31,19 +31,20 @@ impl Client {
         self.whole(&["sites", site, "agents"], &[]).await
     }
 
-    /// One agent of a site, by name or id.
+    /// Returns one agent of a site, by name or id.
     ///
     /// # Errors
-    /// 404 when there is none; see [`ClientError`].
+    /// 404 for an unknown agent; see [`ClientError`].
     pub async fn agent(&self, site: &str, agent: &str) -> Result<Agent, ClientError> {
         self.fetch(self.request(Method::GET, &["sites", site, "agents", agent]))
             .await
     }
 
-    /// Removes an agent, of this generation; its certificates end at once.
+    /// Removes exactly this generation of an agent. The agent's certificates become invalid at
+    /// once.
     ///
     /// # Errors
-    /// 412 when another one was enrolled under its name; see [`ClientError`].
+    /// 412 when another agent was enrolled under the same name; see [`ClientError`].
     pub async fn remove_agent(
         &self,
         site: &str,
@@ -55,7 +56,7 @@ impl Client {
             .await
     }
 
-    /// Makes a token; its secret is in this answer and nowhere else.
+    /// Creates a token. The response is the only place where the secret is shown.
     ///
     /// # Errors
     /// 409 when the name is taken; see [`ClientError`].
@@ -64,7 +65,7 @@ impl Client {
             .await
     }
 
-    /// Tokens without their secrets.
+    /// Lists the tokens, without secrets.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -72,7 +73,7 @@ impl Client {
         self.whole(&["tokens"], &[]).await
     }
 
-    /// Ends a token, by name or id, at once.
+    /// Revokes a token at once, by name or id.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -82,10 +83,10 @@ impl Client {
             .await
     }
 
-    /// Says `disable` or `enable` of a person, by name or id.
+    /// Applies `disable` or `enable` to a person, by name or id.
     ///
     /// # Errors
-    /// 409 of oneself; see [`ClientError`].
+    /// 409 for the caller's own account; see [`ClientError`].
     pub async fn act_on_user(&self, user: &str, action: &str) -> Result<User, ClientError> {
         self.fetch(self.request(Method::POST, &["users", user, "actions", action]))
             .await

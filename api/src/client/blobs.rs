@@ -28,7 +28,8 @@ impl Client {
         }
     }
 
-    /// Uploads a file as the blob with this digest. The upload is skipped when the server has the blob.
+    /// Uploads a file as the blob with this digest. The upload is skipped when the server has the
+    /// blob.
     ///
     /// # Errors
     /// 422 when the file has another digest; see [`ClientError`].

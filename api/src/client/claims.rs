@@ -1,4 +1,4 @@
-//! The calls of claims beyond those of every kind.
+//! Calls about claims, beyond the calls common to all kinds.
 
 use http::Method;
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::nodes::NodePlan;
 use crate::operations::Operation;
 
 impl Client {
-    /// Binds a node to a pool; the work is the operation in the claim's status.
+    /// Binds a node to a pool. The claim's status names the operation doing the work.
     ///
     /// # Errors
     /// 409 when no node is available; see [`ClientError`].
@@ -32,7 +32,7 @@ impl Client {
             .await
     }
 
-    /// Releases a node and erases its disks at once, without the time in which the release can be undone.
+    /// Releases a node and erases the disks at once, without an undo window.
     ///
     /// # Errors
     /// As [`Client::delete_claim`].
@@ -44,7 +44,7 @@ impl Client {
             .await
     }
 
-    /// Takes a release back while the node's disks are kept.
+    /// Undoes a release during the undo window, while the node's disks are kept.
     ///
     /// # Errors
     /// 409 when the wipe has begun; see [`ClientError`].
@@ -53,7 +53,7 @@ impl Client {
             .await
     }
 
-    /// What taking a release back would do.
+    /// Returns the effect of an undo, without a change.
     ///
     /// # Errors
     /// As [`Client::undo_release`].
@@ -65,10 +65,11 @@ impl Client {
         .await
     }
 
-    /// Gives a claim another node: it comes first, and the one that is there goes once it serves.
+    /// Replaces the node of a claim. The new node enters service first; then the old node leaves.
     ///
     /// # Errors
-    /// 409 when no node is available or a second person must agree, 412 when the claim was changed; see [`ClientError`].
+    /// 409 when no node is available or a second person must agree, 412 when the claim was changed;
+    /// see [`ClientError`].
     pub async fn replace_claim(
         &self,
         name: &str,
@@ -82,7 +83,7 @@ impl Client {
             .await
     }
 
-    /// What giving a claim another node would do.
+    /// Returns the effect of a replacement, without a change.
     ///
     /// # Errors
     /// As [`Client::replace_claim`].
@@ -102,10 +103,11 @@ impl Client {
         .await
     }
 
-    /// Holds a claim, or lets it go again: whether what happens by itself may change what its node runs.
+    /// Sets or clears `hold`. While a claim is on hold, automation must not change the node's
+    /// software.
     ///
     /// # Errors
-    /// 404 when there is none, 409 when it is over; see [`ClientError`].
+    /// 404 for an unknown claim, 409 for a released claim; see [`ClientError`].
     pub async fn hold_claim(&self, name: &str, hold: Option<bool>) -> Result<Claim, ClientError> {
         self.patch::<ClaimSpec>(
             name,

@@ -1,25 +1,26 @@
-//! What a call can end with, told apart so that a program can decide: refused, unreachable, or not understood.
+//! Errors of a call, separated for decisions in programs: rejected, unreachable, or unreadable.
 
 use crate::problem::Problem;
 
-/// Why a call did not give what was asked for.
+/// The reason for a failed call.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The caller's own mistake, found before anything was sent.
+    /// A mistake of the caller, found before sending a request.
     #[error("{0}")]
     Usage(String),
-    /// The server refused, and said why.
+    /// The server rejected the request and gave a reason.
     #[error("{0}")]
     Problem(Box<Problem>),
-    /// No answer: the server is away, or the connection broke. What was asked for may have happened.
+    /// No response: the server is down, or the connection broke. The request may have been
+    /// executed.
     #[error("the server cannot be reached: {}", causes(.0))]
     Unreachable(reqwest::Error),
-    /// An answer that is not from a Muster server, or from a proxy before it.
+    /// A response from a server other than Muster, or from a proxy.
     #[error("unexpected answer {status}: {body}")]
     Unexpected { status: u16, body: String },
     #[error("the answer could not be read: {0}")]
     Unreadable(#[source] serde_json::Error),
-    /// What was waited for did not happen in time.
+    /// The awaited condition did not become true in time.
     #[error("{0}")]
     TimedOut(String),
     /// A local file could not be read.
@@ -37,7 +38,7 @@ impl From<reqwest::Error> for ClientError {
 }
 
 impl ClientError {
-    /// The status the server answered, if it did.
+    /// Returns the HTTP status of the response, if there was a response.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Problem(problem) => Some(problem.status),
@@ -50,18 +51,20 @@ impl ClientError {
         }
     }
 
-    /// Whether the stable code of the server's refusal is this one.
+    /// Returns whether the server rejected the request with this stable code.
     pub fn is(&self, code: &str) -> bool {
         matches!(self, Self::Problem(problem) if problem.code == code)
     }
 
-    /// Whether the server was away for the moment: trying a read again may help.
+    /// Returns whether the server is temporarily unavailable (no connection, or 502 to 504). A
+    /// retry of a read may help.
     pub fn away(&self) -> bool {
         matches!(self, Self::Unreachable(_)) || matches!(self.status(), Some(502..=504))
     }
 }
 
-/// reqwest's own message hides the cause (refused, timed out, name unknown) behind its sources.
+/// Returns the error with its chain of sources. reqwest's own message hides the cause (refused,
+/// timed out, unknown name) in the sources.
 fn causes(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);

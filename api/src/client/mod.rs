@@ -1,4 +1,5 @@
-//! A typed client over the contract. It adds nothing to it: one call, one request, unless its documentation says otherwise.
+//! A typed client for the contract. One call is one request, unless the documentation of the call
+//! says otherwise.
 
 mod access;
 mod approvals; // Approvals by a second person, and waivers
@@ -27,9 +28,9 @@ pub use self::objects::Precondition;
 /// Longer than the longest long poll (55 s).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// An idle connection is dropped before the server ends it, which it does after 60 s.
+/// Idle connections are closed before the server closes them after 60 s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
-/// The largest answer that is read, in bytes.
+/// Maximum size of a response body, in bytes.
 const BODY_LIMIT: usize = 64 << 20;
 
 /// A connection to one server as one caller. Cheap to clone.
@@ -41,7 +42,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the server at `base_url` (`http://host:port`). Redirects are not followed.
+    /// Returns a client for the server at `base_url` (`http://host:port`). Redirects are not
+    /// followed.
     ///
     /// # Errors
     /// [`ClientError::Usage`] when the address is not an http(s) URL.
@@ -63,7 +65,8 @@ impl Client {
         Ok(Self { http, base, token })
     }
 
-    /// A request to a path whose segments are escaped here: a name from a user can never become another path.
+    /// Builds a request. Path segments are escaped here, so a name given by a user cannot change
+    /// the path.
     fn request(&self, method: Method, segments: &[&str]) -> RequestBuilder {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
@@ -83,27 +86,27 @@ impl Client {
         }
     }
 
-    /// Sends, and reads the answer as `T`.
+    /// Sends the request and parses the response as `T`.
     async fn fetch<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
         let body = body(accepted(request.send().await?).await?).await?;
         serde_json::from_slice(&body).map_err(ClientError::Unreadable)
     }
 
-    /// Sends, and gives the answer as it is.
+    /// Sends the request and returns the raw bytes of the response.
     async fn fetch_bytes(&self, request: RequestBuilder) -> Result<Vec<u8>, ClientError> {
         body(accepted(request.send().await?).await?).await
     }
 
-    /// Sends a request whose answer has no body.
+    /// Sends a request whose response has no body.
     async fn perform(&self, request: RequestBuilder) -> Result<(), ClientError> {
         accepted(request.send().await?).await?;
         Ok(())
     }
 
-    /// `GET` of any path below `/v1`, for callers that know a kind only by name.
+    /// `GET` of any path below `/v1`, for callers with only the name of a kind.
     ///
     /// # Errors
-    /// As every call: see [`ClientError`].
+    /// See [`ClientError`].
     pub async fn get_value(
         &self,
         segments: &[&str],
@@ -113,10 +116,10 @@ impl Client {
             .await
     }
 
-    /// `PUT` of any path below `/v1`, for callers that know a kind only by name.
+    /// `PUT` of any path below `/v1`, for callers with only the name of a kind.
     ///
     /// # Errors
-    /// As every call: see [`ClientError`].
+    /// See [`ClientError`].
     pub async fn put_value(
         &self,
         segments: &[&str],
@@ -129,7 +132,7 @@ impl Client {
     /// [`Client::put_value`] with parameters, such as `dry_run`.
     ///
     /// # Errors
-    /// As every call: see [`ClientError`].
+    /// See [`ClientError`].
     pub async fn put_value_with(
         &self,
         segments: &[&str],
@@ -146,10 +149,11 @@ impl Client {
         .await
     }
 
-    /// A JSON merge patch (RFC 7396) of any path below `/v1`, for callers that know a kind only by name.
+    /// A JSON merge patch (RFC 7396) of any path below `/v1`, for callers with only the name of a
+    /// kind.
     ///
     /// # Errors
-    /// As every call: see [`ClientError`].
+    /// See [`ClientError`].
     pub async fn patch_value(
         &self,
         segments: &[&str],
@@ -165,19 +169,19 @@ impl Client {
             .await
     }
 
-    /// `POST` to any path below `/v1`, for callers that know a kind only by name.
+    /// `POST` to any path below `/v1`, for callers with only the name of a kind.
     ///
     /// # Errors
-    /// As every call: see [`ClientError`].
+    /// See [`ClientError`].
     pub async fn post_value(&self, segments: &[&str], body: &Value) -> Result<Value, ClientError> {
         self.fetch(self.request(Method::POST, segments).json(body))
             .await
     }
 
-    /// `DELETE` of any path below `/v1`; `None` where the answer has no body.
+    /// `DELETE` of any path below `/v1`. Returns `None` for a response without a body.
     ///
     /// # Errors
-    /// As every call: see [`ClientError`].
+    /// See [`ClientError`].
     pub async fn delete_value(
         &self,
         segments: &[&str],
@@ -189,7 +193,7 @@ impl Client {
     /// [`Client::delete_value`] with parameters, such as `dry_run`.
     ///
     /// # Errors
-    /// As every call: see [`ClientError`].
+    /// See [`ClientError`].
     pub async fn delete_value_with(
         &self,
         segments: &[&str],
@@ -209,7 +213,7 @@ impl Client {
     }
 }
 
-/// The response if it is a success, otherwise its problem.
+/// Returns a successful response, or the problem described in an error response.
 async fn accepted(response: Response) -> Result<Response, ClientError> {
     let status = response.status();
     if status.is_success() {
@@ -228,7 +232,7 @@ async fn accepted(response: Response) -> Result<Response, ClientError> {
     }
 }
 
-/// Reads a body, bounded.
+/// Reads a response body up to [`BODY_LIMIT`] bytes.
 async fn body(mut response: Response) -> Result<Vec<u8>, ClientError> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {

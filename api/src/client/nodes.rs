@@ -34,10 +34,12 @@ impl Client {
             .await
     }
 
-    /// Requests an action with every field that an action may have. An action that erases a disk needs the generation of the node as the caller read it.
+    /// Requests an action with every field that an action may have. An action that erases a disk
+    /// needs the generation of the node as the caller read it.
     ///
     /// # Errors
-    /// 409 when the node's state does not allow the action, 412 when the node changed since; see [`ClientError`].
+    /// 409 when the node's state does not allow the action, 412 when the node changed since; see
+    /// [`ClientError`].
     pub async fn act_on_node(
         &self,
         node: &str,
@@ -97,10 +99,12 @@ impl Client {
         .await
     }
 
-    /// Binds a discovered machine of a given generation to the node that was declared for the machine.
+    /// Binds a discovered machine of a given generation to the node that was declared for the
+    /// machine.
     ///
     /// # Errors
-    /// 409 where the state of the machine or of the node does not allow a match; see [`ClientError`].
+    /// 409 where the state of the machine or of the node does not allow a match; see
+    /// [`ClientError`].
     pub async fn match_node(
         &self,
         machine: &str,
@@ -140,7 +144,8 @@ impl Client {
         .await
     }
 
-    /// Returns the effects of `adopt`, `match`, `rename` or `move` with this body, without a change.
+    /// Returns the effects of `adopt`, `match`, `rename` or `move` with this body, without a
+    /// change.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -202,7 +207,8 @@ impl Client {
             .await
     }
 
-    /// Returns the kept output of a node's serial console, the oldest first: at most 1000 chunks after chunk `after`, or the latest chunks.
+    /// Returns the kept output of a node's serial console, the oldest first: at most 1000 chunks
+    /// after chunk `after`, or the latest chunks.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -255,7 +261,8 @@ impl Client {
             .await
     }
 
-    /// Returns all evidence about a node for the maker of a part: a tar archive, compressed with zstd.
+    /// Returns all evidence about a node for the maker of a part: a tar archive, compressed with
+    /// zstd.
     ///
     /// # Errors
     /// See [`ClientError`].

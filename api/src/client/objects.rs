@@ -1,4 +1,4 @@
-//! The calls that every kind has: `client.get::<RackSpec>("r1")`.
+//! The calls common to all kinds: `client.get::<RackSpec>("r1")`.
 
 use http::Method;
 use reqwest::RequestBuilder;
@@ -9,17 +9,18 @@ use super::{Client, ClientError};
 use crate::kind::Kind;
 use crate::object::{Draft, Object, Page};
 
-/// The largest page the server gives.
+/// The largest page size accepted by the server.
 const PAGE: &str = "1000";
 
-/// What a write expects to find.
+/// The condition for a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// Creates or replaces, whatever is there.
+    /// Creates or replaces, without a check.
     None,
-    /// Creates; refused with 412 when the name is taken.
+    /// Creates only. The server rejects the write with 412 when the name is taken.
     Absent,
-    /// Replaces exactly this generation; refused with 412 when it was changed in the meantime.
+    /// Replaces exactly this generation. The server rejects the write with 412 after a concurrent
+    /// change.
     Generation(i64),
 }
 
@@ -34,19 +35,20 @@ impl Precondition {
 }
 
 impl Client {
-    /// One object by name or id.
+    /// Returns one object by name or id.
     ///
     /// # Errors
-    /// 404 when there is none; see [`ClientError`].
+    /// 404 for an unknown object; see [`ClientError`].
     pub async fn get<K: Kind>(&self, name: &str) -> Result<Object<K, K::Status>, ClientError> {
         self.fetch(self.request(Method::GET, &[K::COLLECTION, name]))
             .await
     }
 
-    /// One object by name or id, whatever its spec: an older version may have stored the spec wrongly.
+    /// Returns one object by name or id, with the spec as raw JSON. Useful because an older version
+    /// may have stored an invalid spec.
     ///
     /// # Errors
-    /// 404 when there is none; see [`ClientError`].
+    /// 404 for an unknown object; see [`ClientError`].
     pub async fn get_with_any_spec<K: Kind>(
         &self,
         name: &str,
@@ -55,7 +57,7 @@ impl Client {
             .await
     }
 
-    /// One page: `limit`, `page_token`, `filter`.
+    /// Returns one page: `limit`, `page_token`, `filter`.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -67,7 +69,7 @@ impl Client {
             .await
     }
 
-    /// A list to its end, page by page, for callers that know it only by its path: one request per 1000 items.
+    /// Returns a complete list for a path, page by page: one request per 1000 items.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -99,7 +101,7 @@ impl Client {
         }
     }
 
-    /// All that fit the filter, page by page: one request per 1000 objects.
+    /// Returns all objects matching the filter, page by page: one request per 1000 objects.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -122,10 +124,11 @@ impl Client {
         }
     }
 
-    /// Creates or replaces.
+    /// Creates or replaces an object.
     ///
     /// # Errors
-    /// 400 and 422 with pointers, 409 for a conflict, 412 for a precondition that does not hold; see [`ClientError`].
+    /// 400 and 422 with pointers, 409 for a conflict, 412 for a failed precondition; see
+    /// [`ClientError`].
     pub async fn put<K: Kind>(
         &self,
         name: &str,
@@ -157,10 +160,11 @@ impl Client {
             .await
     }
 
-    /// Removes exactly this generation. Claims are released by [`Client::delete_claim`].
+    /// Deletes exactly this generation. Claims are released by [`Client::delete_claim`].
     ///
     /// # Errors
-    /// 409 `in_use` while something refers to it, 412 when it was changed; see [`ClientError`].
+    /// 409 `in_use` while another object refers to this object, 412 after a concurrent change; see
+    /// [`ClientError`].
     pub async fn delete<K: Kind>(&self, name: &str, generation: i64) -> Result<(), ClientError> {
         let request = self.request(Method::DELETE, &[K::COLLECTION, name]);
         self.perform(Precondition::Generation(generation).apply(request))

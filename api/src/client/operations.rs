@@ -38,10 +38,12 @@ impl Client {
             .await
     }
 
-    /// Waits by long polls until the operation is done, with any result. While the server is away, the call retries until `timeout`.
+    /// Waits by long polls until the operation is done, with any result. While the server is away,
+    /// the call retries until `timeout`.
     ///
     /// # Errors
-    /// [`ClientError::TimedOut`] with the condition that the operation waits for; otherwise see [`ClientError`].
+    /// [`ClientError::TimedOut`] with the condition that the operation waits for; otherwise see
+    /// [`ClientError`].
     pub async fn wait_operation(
         &self,
         id: Uuid,

@@ -1,4 +1,4 @@
-//! What is asked of pools beside their documents.
+//! Calls about pair runs of a pool.
 
 use http::Method;
 use uuid::Uuid;
@@ -10,10 +10,11 @@ use crate::operations::Operation;
 use crate::pairs::{PairRun, RunPairs};
 
 impl Client {
-    /// Measures idle nodes of a pool against each other.
+    /// Starts a pair run: measures idle nodes of a pool against each other.
     ///
     /// # Errors
-    /// 409 while its pairs are being measured already; 422 when the suite has no pair gate; see [`ClientError`].
+    /// 409 during another pair run of the pool; 422 when the suite has no pair gate; see
+    /// [`ClientError`].
     pub async fn run_pairs(&self, pool: &str, body: &RunPairs) -> Result<Operation, ClientError> {
         self.fetch(
             self.request(Method::POST, &["pools", pool, "actions", "run-pairs"])
@@ -22,7 +23,7 @@ impl Client {
         .await
     }
 
-    /// What [`Client::run_pairs`] with this body would do.
+    /// Returns the effect of [`Client::run_pairs`] with this body, without a run.
     ///
     /// # Errors
     /// As [`Client::run_pairs`].
@@ -32,19 +33,19 @@ impl Client {
             .await
     }
 
-    /// The newest runs of a pool's pairs, newest first.
+    /// Returns the latest pair runs of a pool, newest first.
     ///
     /// # Errors
-    /// 404 when there is no such pool; see [`ClientError`].
+    /// 404 for an unknown pool; see [`ClientError`].
     pub async fn pair_runs(&self, pool: &str) -> Result<Page<PairRun>, ClientError> {
         self.fetch(self.request(Method::GET, &["pools", pool, "pair-runs"]))
             .await
     }
 
-    /// One run, with what each pair measured.
+    /// Returns one run, with the measurements of each pair.
     ///
     /// # Errors
-    /// 404 when there is no such run; see [`ClientError`].
+    /// 404 for an unknown run; see [`ClientError`].
     pub async fn pair_run(&self, pool: &str, run: Uuid) -> Result<PairRun, ClientError> {
         self.fetch(self.request(Method::GET, &["pools", pool, "pair-runs", &run.to_string()]))
             .await

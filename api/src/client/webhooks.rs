@@ -1,4 +1,4 @@
-//! What is asked of webhooks beside their documents.
+//! Calls about webhooks, beyond the calls common to all kinds.
 
 use http::Method;
 use serde_json::json;
@@ -9,10 +9,10 @@ use crate::object::{Object, Page};
 use crate::webhooks::{Delivery, Redeliver, WebhookSpec, WebhookStatus};
 
 impl Client {
-    /// The newest deliveries of a webhook, newest first.
+    /// Returns the latest deliveries of a webhook, newest first.
     ///
     /// # Errors
-    /// 404 when there is no such webhook; see [`ClientError`].
+    /// 404 for an unknown webhook; see [`ClientError`].
     pub async fn deliveries(
         &self,
         webhook: &str,
@@ -22,10 +22,10 @@ impl Client {
         self.fetch(request.query(&[("limit", limit)])).await
     }
 
-    /// Asks for a ping.
+    /// Requests a delivery of a ping event.
     ///
     /// # Errors
-    /// 409 when too much waits to be sent; see [`ClientError`].
+    /// 409 when too many deliveries are queued; see [`ClientError`].
     pub async fn test_webhook(&self, webhook: &str) -> Result<Delivery, ClientError> {
         self.fetch(
             self.request(Method::POST, &["webhooks", webhook, "actions", "test"])
@@ -34,16 +34,16 @@ impl Client {
         .await
     }
 
-    /// Asks for the event of a delivery once more.
+    /// Requests another delivery of the event of a delivery.
     ///
     /// # Errors
-    /// 422 when there is no such delivery any more; see [`ClientError`].
+    /// 422 when the delivery no longer exists; see [`ClientError`].
     pub async fn redeliver(&self, webhook: &str, delivery: Uuid) -> Result<Delivery, ClientError> {
         let request = self.request(Method::POST, &["webhooks", webhook, "actions", "redeliver"]);
         self.fetch(request.json(&Redeliver { delivery })).await
     }
 
-    /// Lets a webhook that was given up go on.
+    /// Resumes deliveries of a stopped webhook.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -1,5 +1,6 @@
-//! What the trials say of ends and edges. An end is blamed that passed with nobody and failed with enough known-good partners; an edge, when both its
-//! ends passed with others. With fewer than that many broken edges at each end, nobody innocent is blamed.
+//! Verdicts about ends and edges from the trials. An end is blamed if no trial of the end passed,
+//! and the end failed with enough known-good partners. An edge is blamed if both ends passed with
+//! other partners. A healthy end can be blamed only if at least `confirm` of its edges are broken.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,13 +8,13 @@ use super::hunt::Limits;
 use super::rounds::Pair;
 use super::tally::{Tally, Trial};
 
-/// What is known of one end.
+/// The verdict about one end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum EndVerdict {
-    /// It passed with somebody.
+    /// The end passed with at least one partner.
     Good,
-    /// It passed with nobody, and failed with these, who are known good.
+    /// The end passed with no partner, and failed with these known-good partners.
     Blamed {
         with: Vec<usize>,
     },
@@ -22,32 +23,33 @@ pub enum EndVerdict {
     },
 }
 
-/// Why nothing can be said of an end.
+/// The reason for an unknown verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// No trial of it had an answer.
+    /// No trial of the end had an answer.
     NoAnswer,
-    /// It failed, and so did everybody: the fault may be what all of them share, or the threshold.
+    /// The end failed, and no end passed at all. The cause may be a shared component, or the
+    /// threshold.
     NobodyGood,
-    /// It failed, and there were not enough known-good partners to measure it with.
+    /// The end failed, but there were too few known-good partners for further trials.
     TooFewGood,
 }
 
-/// What is known of a pair that failed.
+/// The verdict about a failed pair.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum EdgeVerdict {
-    /// Both ends are good: it is what lies between them.
+    /// Both ends are good, so the path between them is faulty.
     Blamed,
-    /// An end of it is blamed, or both are.
+    /// One or both ends are blamed.
     Explained {
         by: Vec<usize>,
     },
     Unknown,
 }
 
-/// A pair that failed.
+/// A failed pair.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edge {
     pub pair: Pair,
@@ -55,15 +57,15 @@ pub struct Edge {
     pub verdict: EdgeVerdict,
 }
 
-/// What a run found.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdicts {
     pub ends: Vec<EndVerdict>,
-    /// Pairs that failed, by their ends.
+    /// Failed pairs, sorted by ends.
     pub edges: Vec<Edge>,
 }
 
-/// What trials say of every end, and of every pair that failed.
+/// Returns the verdicts about every end and every failed pair.
 pub fn verdicts(ends: usize, limits: &Limits, done: &[Vec<Trial>]) -> Verdicts {
     let tally = Tally::of(ends, done.iter().flatten());
     let of_ends: Vec<EndVerdict> = (0..ends)
@@ -113,12 +115,13 @@ fn end_verdict(end: usize, tally: &Tally, limits: &Limits) -> EndVerdict {
 }
 
 impl Verdicts {
-    /// Whether nothing failed and every end is known good.
+    /// Returns whether all ends are good and no pair failed.
     pub fn clean(&self) -> bool {
         self.edges.is_empty() && self.ends.iter().all(|end| *end == EndVerdict::Good)
     }
 
-    /// A sentence for every end and edge that is blamed, then for those that are unknown. Names are the ends', in their order.
+    /// Returns one sentence for every blamed end and edge, then one for every unknown end. `names`
+    /// are the names of the ends, in order.
     pub fn sentences(&self, names: &[String]) -> Vec<String> {
         let name = |end: &usize| names.get(*end).map_or("?", String::as_str);
         let list = |ends: &[usize]| ends.iter().map(name).collect::<Vec<_>>().join(", ");

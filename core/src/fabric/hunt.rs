@@ -1,27 +1,30 @@
-//! What is measured next: first a few rounds of everybody, then each end that failed, or had no answer, with a partner that is known good. A function
-//! of the trials alone, so that whoever continues a run after a crash continues the same one.
+//! Choice of the next measurements. First come a few survey rounds with all ends. Then each end
+//! that failed or had no answer meets a known-good partner. The choice depends only on the trials,
+//! so a run continued after a crash takes the same course.
 
 use super::rounds::{Pair, round, rounds};
 use super::tally::{Tally, Trial};
 
-/// Rounds of a survey that leaves no edge out: eight nodes'.
+/// Number of rounds for a survey of all edges with eight nodes.
 const WHOLE: usize = 7;
 
-/// How far a run goes.
+/// The limits of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Rounds in which everybody is measured; more while they left nobody known good.
+    /// Number of survey rounds with all ends. The survey is extended while it found no good end.
     pub survey: usize,
-    /// Known-good partners that an end must fail with before it is blamed.
+    /// Number of known-good partners an end must fail with before the end is blamed.
     pub confirm: usize,
-    /// Trials without an answer after which an end that has none yet is left alone; those of the survey are not counted.
+    /// Number of trials without an answer after which an end without any answer is skipped. Trials
+    /// of the survey are not counted.
     pub errors: usize,
-    /// Rounds of all kinds together; what is not told apart by then is unknown.
+    /// Maximum number of rounds of all kinds. Ends undecided by then are unknown.
     pub rounds: usize,
 }
 
 impl Limits {
-    /// Of a run over so many ends: few enough are all measured with each other. Of more, each run measures some edges, and another run others.
+    /// Returns the limits for a number of ends. In a small run, every pair is measured. In a larger
+    /// run only some edges are measured, and another run measures others.
     pub fn of(ends: usize) -> Self {
         let all = rounds(ends);
         let default = Self::default();
@@ -47,16 +50,16 @@ impl Default for Limits {
     }
 }
 
-/// What a run does next.
+/// The next step of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// These pairs at the same time: no end is in two of them.
+    /// Measure these pairs at the same time. Each end is in at most one of them.
     Measure(Vec<Pair>),
-    /// No trial would tell more, or the run has gone as far as it may.
+    /// Further trials would add no information, or the run has reached its limits.
     Done,
 }
 
-/// What to measure after these rounds.
+/// Returns the next step after the given rounds.
 pub fn next(ends: usize, limits: &Limits, done: &[Vec<Trial>]) -> Next {
     if ends < 2 || done.len() >= limits.rounds {
         return Next::Done;
@@ -73,7 +76,8 @@ pub fn next(ends: usize, limits: &Limits, done: &[Vec<Trial>]) -> Next {
     }
 }
 
-/// How many of the first rounds are the survey's. While failures are all there is, the next round may have the two good ends that tell them apart.
+/// Returns the number of survey rounds. While trials failed and none passed, the survey is
+/// extended, because the next round may contain two good ends.
 fn surveyed(ends: usize, limits: &Limits, done: &[Vec<Trial>]) -> usize {
     let all = rounds(ends);
     let mut survey = limits.survey.clamp(1, all);
@@ -87,7 +91,8 @@ fn surveyed(ends: usize, limits: &Limits, done: &[Vec<Trial>]) -> usize {
     survey
 }
 
-/// A known-good partner for each end that needs one, as far as they go round; the first such end always gets one if there is any.
+/// Returns a pair for each end needing a trial: the end and a free known-good partner. The first
+/// such end always gets a partner if one exists.
 fn partners(tally: &Tally, late: &Tally, limits: &Limits) -> Vec<Pair> {
     let mut busy = vec![false; tally.ends()];
     let mut pairs = Vec::new();
@@ -100,7 +105,8 @@ fn partners(tally: &Tally, late: &Tally, limits: &Limits) -> Vec<Pair> {
         let free = |partner: &usize| {
             !busy[*partner] && tally.good(*partner) && !tally.decided(end, *partner)
         };
-        // Who errs with others may be the one that has no tool.
+        // A partner with errors in other pairs may lack the tool, so partners with few errors are
+        // preferred.
         let quiet = |partner: &usize| {
             (
                 tally.edge_errors(end, *partner),

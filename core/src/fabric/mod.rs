@@ -1,13 +1,14 @@
-//! Pairs of nodes, measured by turns: who meets whom, and what failures say. A failure blames an edge; only an end that also fails with known-good
-//! partners is blamed itself. An error is never blame, and who cannot be told apart is unknown.
+//! Measurements between pairs of nodes in rounds: choice of the pairs, and verdicts from the
+//! failures. A failure blames the edge. An end is blamed only after failures with known-good
+//! partners. Errors never cause blame, and undecided ends are unknown.
 
-mod blame; // What the trials say of ends and edges
-mod hunt; // What is measured next
-mod rounds; // Everybody with everybody, in disjoint pairs
+mod blame; // Verdicts about ends and edges from the trials
+mod hunt; // Choice of the next measurements
+mod rounds; // All pairs, in rounds of disjoint pairs
 mod tally; // Trials, counted by end and edge
 #[cfg(test)]
-mod tests; // Fabrics with faults, and whether the right ones are found
-mod trial; // What a pair's gates come to
+mod tests; // Fabrics with known faults, and the verdicts expected
+mod trial; // Verdict of a pair from its gate results
 
 pub use blame::{Edge, EdgeVerdict, EndVerdict, Verdicts, Why, verdicts};
 pub use hunt::{Limits, Next, next};

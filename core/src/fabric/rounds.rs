@@ -1,9 +1,11 @@
-//! Everybody with everybody, in as few rounds as there can be, nobody twice in one: the circle method of tournaments (a 1-factorisation of the
-//! complete graph). Two pairs that share an end would measure each other.
+//! All pairs of ends, in the minimum number of rounds, with each end at most once per round: the
+//! circle method of tournaments (a 1-factorisation of the complete graph). Two simultaneous pairs
+//! with a common end would disturb each other's measurement.
 
 use serde::{Deserialize, Serialize};
 
-/// Two different ends, by their place in the run's list; the smaller first, so that a pair has one name.
+/// Two different ends, by index in the run's list. The smaller index comes first, so each pair has
+/// a unique form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Pair {
     pub a: usize,
@@ -11,7 +13,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Of two ends in any order.
+    /// Returns the pair of two ends, given in any order.
     pub fn of(one: usize, other: usize) -> Self {
         Self {
             a: one.min(other),
@@ -19,18 +21,19 @@ impl Pair {
         }
     }
 
-    /// Whether an end is in it.
+    /// Returns whether an end is in the pair.
     pub fn has(self, end: usize) -> bool {
         self.a == end || self.b == end
     }
 
-    /// The end that is not this one.
+    /// Returns the other end of the pair.
     pub fn other(self, end: usize) -> usize {
         if self.a == end { self.b } else { self.a }
     }
 }
 
-/// Rounds until everybody has met everybody; with an odd number of ends one rests in each.
+/// Returns the number of rounds until every pair was measured. With an odd number of ends, one end
+/// rests in each round.
 pub fn rounds(ends: usize) -> usize {
     match ends {
         0 | 1 => 0,
@@ -39,12 +42,13 @@ pub fn rounds(ends: usize) -> usize {
     }
 }
 
-/// The pairs of a round, counted from 0; of [`rounds`] rounds no two have a pair in common.
+/// Returns the pairs of a round, counted from 0. The [`rounds`] rounds have no pair in common.
 pub fn round(ends: usize, number: usize) -> Vec<Pair> {
     if ends < 2 {
         return Vec::new();
     }
-    // The last seat stays where it is, the others move on by one; with an odd number of ends nobody sits there.
+    // The last seat stays fixed and all others rotate by one. With an odd number of ends, the last
+    // seat is empty.
     let seats = ends + ends % 2;
     let circle = seats - 1;
     let number = number % circle;

@@ -1,4 +1,5 @@
-//! Trials, counted by end and edge. An end that passed with anybody is known good: a pass goes through both ends.
+//! Trials, counted by end and edge. An end with at least one pass is known good, because a pass
+//! goes through both ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,25 +8,27 @@ use serde::{Deserialize, Serialize};
 use super::rounds::Pair;
 use crate::gates::Verdict;
 
-/// One measured pair, both ways: `fail` when either way missed, else `error` when either way has no answer, else `pass`.
+/// One measured pair, in both directions: `fail` if either direction failed, else `error` if either
+/// direction has no answer, else `pass`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
     pub pair: Pair,
     pub verdict: Verdict,
 }
 
-/// What is known of every end.
+/// The counts for every end.
 pub(super) struct Tally {
-    /// By end: with whom it passed, and with whom it failed.
+    /// By end: the partners of passed pairs, and the partners of failed pairs.
     pub(super) passed: Vec<BTreeSet<usize>>,
     pub(super) failed: Vec<BTreeSet<usize>>,
-    /// By end: trials without an answer.
+    /// By end: number of trials without an answer.
     pub(super) errors: Vec<usize>,
     edge_errors: BTreeMap<Pair, usize>,
 }
 
 impl Tally {
-    /// Counts trials. Those of ends that there are not are left out; of a pair that was measured twice the failure counts.
+    /// Counts trials. Trials of unknown ends are ignored. For a pair measured twice, a failure
+    /// overrides a pass.
     pub(super) fn of<'a>(ends: usize, trials: impl Iterator<Item = &'a Trial>) -> Self {
         let mut tally = Self {
             passed: vec![BTreeSet::new(); ends],
@@ -49,7 +52,7 @@ impl Tally {
                     tally.passed[a].remove(&b);
                     tally.passed[b].remove(&a);
                 }
-                // Nothing was measured, for whatever reason.
+                // The trial has no measurement, for any reason.
                 Verdict::Error | Verdict::Skipped => {
                     tally.errors[a] += 1;
                     tally.errors[b] += 1;
@@ -76,7 +79,7 @@ impl Tally {
         self.failed.iter().any(|partners| !partners.is_empty())
     }
 
-    /// Known-good partners that an end failed with.
+    /// Returns the known-good partners with which an end failed.
     pub(super) fn failed_with_good(&self, end: usize) -> Vec<usize> {
         self.failed[end]
             .iter()
@@ -85,7 +88,7 @@ impl Tally {
             .collect()
     }
 
-    /// Whether a pair was measured, with whatever result.
+    /// Returns whether a pair was measured with an answer, pass or fail.
     pub(super) fn decided(&self, one: usize, other: usize) -> bool {
         self.passed[one].contains(&other) || self.failed[one].contains(&other)
     }

@@ -1,10 +1,11 @@
-//! From gate results to one word on a pair: a pass needs something measured, each way.
+//! Verdict of a pair from its gate results. A pass needs a passed measurement in each direction.
 
 use super::rounds::Pair;
 use super::tally::Trial;
 use crate::gates::{GateResult, Judged, Mode, SuiteVerdict, Verdict, judge};
 
-/// What one way of a pair says. Where every gate was skipped nothing blocks and nothing was measured: that is no pass.
+/// Returns the verdict of one direction. If every gate was skipped, the suite passes without a
+/// measurement, so the verdict is `error`.
 pub fn one_way(by: &Judged<'_>, results: &[GateResult]) -> Verdict {
     let counted = |result: &&GateResult| {
         let gate = by.suite.gates.iter().find(|gate| gate.id == result.gate);
@@ -21,7 +22,7 @@ pub fn one_way(by: &Judged<'_>, results: &[GateResult]) -> Verdict {
     }
 }
 
-/// Both ways of a pair together.
+/// Returns the combined verdict of both directions.
 pub fn both_ways(pair: Pair, ways: [Verdict; 2]) -> Trial {
     let verdict = match ways {
         [Verdict::Fail, _] | [_, Verdict::Fail] => Verdict::Fail,

@@ -3,10 +3,11 @@
 use jiff::Timestamp;
 
 use super::asked;
-use super::decision::{Decision, Effect, Move, leave_cluster, rest};
+use super::decision::{Decision, Effect, Move, leave_cluster};
 use super::snapshot::{Snapshot, StepStatus, StepView};
 use super::state::{State, Wish};
 use super::steps::Step;
+use super::wait::{Wait, WaitReason};
 use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
@@ -32,7 +33,12 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         (_, Some(Wish::PowerOff)) => asked::power_off(node, now),
         (_, Some(Wish::RotateBmc)) => asked::rotate_bmc(node, now),
         (_, Some(Wish::RunGates)) => claimable(asked::run_gates(node, now), node),
-        _ => rest("a claim", "nobody", "none until it is claimed"),
+        _ => Wait::rest(
+            WaitReason::Claim,
+            "a claim",
+            "nobody",
+            "none until it is claimed",
+        ),
     }
 }
 

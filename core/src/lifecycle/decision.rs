@@ -5,8 +5,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::snapshot::{Snapshot, StepStatus, StepView};
 use super::state::{Purpose, State, Wish};
 use super::steps::Step;
+use super::wait::{Wait, WaitReason};
 use crate::recovery::{Cause, Ended, Tried};
-use crate::wire::node::{Failure, UNREACHABLE};
+use crate::wire::failure::{Failure, FailureCode};
 
 /// The lifecycle's answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,24 +26,6 @@ pub enum Decision {
     Granted(String),
     /// What was asked for cannot be done here.
     Refused(String),
-}
-
-/// Why a node does not move, in the words a person reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wait {
-    pub condition: String,
-    pub owner: String,
-    pub next_action: String,
-    /// Look again at this time at the latest; `None`: when something changes.
-    pub until: Option<Timestamp>,
-}
-
-/// What is awaited, as a part of a sentence: agents say "waiting for SSH", and muster-node "waits for process 7", where others name the thing.
-pub fn waits_for(condition: &str) -> String {
-    let awaited = ["waiting for ", "waits for "]
-        .iter()
-        .find_map(|said| condition.strip_prefix(said));
-    format!("waits for {}", awaited.unwrap_or(condition))
 }
 
 /// A move and what goes with it, in the same transaction.
@@ -135,16 +118,6 @@ impl Move {
             .or_else(|| node.wish.map(|wish| wish.to_string()));
         Self { reason, ..self }.with(Effect::WishTaken)
     }
-}
-
-/// Nothing to do until somebody asks for something.
-pub(super) fn rest(condition: &str, owner: &str, next_action: &str) -> Decision {
-    Decision::Wait(Wait {
-        condition: condition.into(),
-        owner: owner.into(),
-        next_action: next_action.into(),
-        until: None,
-    })
 }
 
 /// Works through `steps` in order; when all are done, `then` decides.
@@ -263,6 +236,7 @@ fn start(node: &Snapshot, now: Timestamp, step: Step) -> Decision {
     let rack = power.rack.as_deref().unwrap_or("its rack");
     let budget = power.budget_w.unwrap_or_default();
     Decision::Wait(Wait {
+        reason: WaitReason::RackPower,
         condition: format!(
             "{rack}'s power budget: {} of {budget} W are committed, this node may draw {needs} W",
             power.committed_w
@@ -277,11 +251,17 @@ fn start(node: &Snapshot, now: Timestamp, step: Step) -> Decision {
 }
 
 fn protected(step: Step) -> Decision {
-    rest("its protection to be cleared", "operator", step.title())
+    Wait::rest(
+        WaitReason::Protection,
+        "its protection to be cleared",
+        "operator",
+        step.title(),
+    )
 }
 
 fn wait_for_agent(step: Step) -> Decision {
     Decision::Wait(Wait {
+        reason: WaitReason::Agent,
         condition: format!("the site's agent to take the job: {}", step.title()),
         owner: "agent".into(),
         next_action: step.title().into(),
@@ -293,6 +273,7 @@ fn wait_for_agent(step: Step) -> Decision {
 pub(super) fn wait_for_step(node: &Snapshot, step: Step, waiting_for: Option<&str>) -> Decision {
     let person = node.power_person.clone().filter(|_| step.needs_a_hand());
     Decision::Wait(Wait {
+        reason: WaitReason::Step,
         condition: waiting_for.map_or_else(|| step.title().to_owned(), str::to_owned),
         owner: person.unwrap_or_else(|| "agent".into()),
         next_action: format!("go on when this is done: {}", step.title()),
@@ -303,6 +284,7 @@ pub(super) fn wait_for_step(node: &Snapshot, step: Step, waiting_for: Option<&st
 /// Neither a success nor a failure: it says what will tell, and that is what happens next.
 fn wait_for_observation(step: Step) -> Decision {
     Decision::Wait(Wait {
+        reason: WaitReason::Observation,
         condition: format!(
             "{} to tell how this ended: {}",
             step.observation(),
@@ -321,7 +303,7 @@ const SILENT_ROUNDS: i32 = 8;
 fn rounds(node: &Snapshot, step: Step, failure: &Failure) -> i32 {
     let on_its_way =
         matches!(node.state, State::Installing | State::Validating) && node.recovery.is_none();
-    if on_its_way && failure.code == UNREACHABLE {
+    if on_its_way && failure.code == FailureCode::SshUnreachable {
         SILENT_ROUNDS
     } else {
         step.max_rounds()
@@ -394,25 +376,5 @@ pub(super) fn leave_cluster(node: &Snapshot, now: Timestamp, wanted: Move) -> De
         _ => follow(&node.unstoppable(), now, &[Step::Remove], || {
             Decision::Advance(wanted.with(Effect::LeaveCluster))
         }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn whoever_says_what_is_awaited_it_is_one_sentence() {
-        let said = [
-            "waiting for SSH on n1",
-            "waits for process 7, which holds a lock",
-            "the site's agent",
-        ];
-        let read = [
-            "waits for SSH on n1",
-            "waits for process 7, which holds a lock",
-            "waits for the site's agent",
-        ];
-        assert_eq!(said.map(waits_for), read);
     }
 }

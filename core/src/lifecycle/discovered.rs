@@ -2,10 +2,11 @@
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Effect, Move, on_the_spot, rest};
+use super::decision::{Decision, Effect, Move, on_the_spot};
 use super::snapshot::Snapshot;
 use super::state::{State, Wish};
 use super::steps::Step;
+use super::wait::{Wait, WaitReason};
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     match node.wish {
@@ -20,7 +21,8 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
             },
         ),
         Some(Wish::Reject) => Decision::Advance(Move::to(State::Retired).as_wished(node)),
-        _ => rest(
+        _ => Wait::rest(
+            WaitReason::Person,
             "a person to accept, adopt or reject it",
             "operator",
             "none until then",

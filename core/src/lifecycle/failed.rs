@@ -2,9 +2,10 @@
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Effect, Move, leave_cluster, rest};
+use super::decision::{Decision, Effect, Move, leave_cluster};
 use super::snapshot::Snapshot;
 use super::state::{Purpose, State, Wish};
+use super::wait::{Wait, WaitReason};
 use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
@@ -42,7 +43,8 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         false => wished(to),
     };
     match node.wish {
-        _ if node.releasing() && node.wish != Some(Wish::Retry) => rest(
+        _ if node.releasing() && node.wish != Some(Wish::Retry) => Wait::rest(
+            WaitReason::Person,
             "a person to retry its release",
             "operator",
             "none until then",
@@ -67,7 +69,8 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         Some(Wish::ReplaceParts) if phase != State::Draining || !node.in_cluster => {
             wished(State::Inspecting)
         }
-        _ => rest(
+        _ => Wait::rest(
+            WaitReason::Person,
             "a person to retry, release or quarantine it",
             "operator",
             "none until then",

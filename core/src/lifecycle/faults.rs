@@ -3,14 +3,15 @@
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Effect, Ladder, Move, Wait, on_the_spot, rest};
+use super::decision::{Decision, Effect, Ladder, Move, on_the_spot};
 use super::pairing;
 use super::snapshot::{Room, SchedulerOut, Snapshot, StepStatus};
 use super::state::{Purpose, State};
 use super::steps::Step;
+use super::wait::{Wait, WaitReason};
 use crate::clusters::OUR_REASON;
 use crate::gates::{GateResult, Judged, Need, Suite, SuiteVerdict, Verdict, judge};
-use crate::recovery::{Cause, Ended, Hold};
+use crate::recovery::{Cause, Ended, Hold, Unfit};
 use crate::wire::node::Failure;
 
 /// Seconds until it is asked again whether a recovery may begin that others are before.
@@ -84,6 +85,7 @@ fn hold(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
         (None, _) if !alone || out || node.stop || node.protected => None,
         (None, Room::Nothing) => None,
         (None, Room::Later) => Some(Decision::Wait(Wait {
+            reason: WaitReason::SweepTurn,
             condition: "its turn to be swept: its scheduler holds back others of its pool".into(),
             owner: "muster".into(),
             next_action: "hold it for its sweep".into(),
@@ -117,15 +119,14 @@ pub(super) fn unfit(node: &Snapshot, now: Timestamp, out: &SchedulerOut) -> Opti
         .filter(|_| out.steady)?
         .strip_prefix(OUR_REASON)?
         .trim_start();
-    let gate = said.strip_prefix("gate ")?.split(':').next()?;
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    let known = !gate.is_empty() && gate.len() <= 100 && gate.bytes().all(plain);
-    let cause = Cause::health(
-        if known { gate } else { "unknown" },
-        format!("its health check had it drained: {said}"),
-    );
+    let cause = Cause::health(&Unfit::parse(said)?);
     match taken_out(node, now, cause) {
-        Decision::Granted(left) => Some(rest(&format!("a person: {left}"), "operator", "none")),
+        Decision::Granted(left) => Some(Wait::rest(
+            WaitReason::Person,
+            &format!("a person: {left}"),
+            "operator",
+            "none",
+        )),
         taken @ (Decision::Wait(_)
         | Decision::Advance(_)
         | Decision::Start(_)
@@ -181,6 +182,7 @@ pub(super) fn taken_out(node: &Snapshot, now: Timestamp, cause: Cause) -> Decisi
 /// Others are recovered before it.
 fn in_turn(now: Timestamp, why: &str) -> Decision {
     Decision::Wait(Wait {
+        reason: WaitReason::RecoveryTurn,
         condition: format!("its turn to be recovered: {why}"),
         owner: "muster".into(),
         next_action: "begin its recovery".into(),

@@ -3,12 +3,13 @@
 use jiff::Timestamp;
 
 use super::asked;
-use super::decision::{Decision, Move, on_the_spot, rest};
+use super::decision::{Decision, Move, on_the_spot};
 use super::faults;
 use super::pairing;
 use super::snapshot::Snapshot;
 use super::state::{Purpose, State, Wish};
 use super::steps::Step;
+use super::wait::{Wait, WaitReason};
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     match chosen(node, now) {
@@ -72,7 +73,7 @@ fn serve(node: &Snapshot, now: Timestamp) -> Decision {
         return Decision::Granted("it takes jobs again after its sweep".into());
     }
     let Some(out) = &node.scheduler else {
-        return rest("nothing: it serves", "nobody", "none");
+        return Wait::rest(WaitReason::AtRest, "nothing: it serves", "nobody", "none");
     };
     if let Some(unfit) = faults::unfit(node, now, out) {
         return unfit;
@@ -86,7 +87,12 @@ fn serve(node: &Snapshot, now: Timestamp) -> Decision {
         "its scheduler to give it jobs again, which shows it {}{because}",
         out.state
     );
-    rest(&condition, "whoever drained it there", "none")
+    Wait::rest(
+        WaitReason::Scheduler,
+        &condition,
+        "whoever drained it there",
+        "none",
+    )
 }
 
 /// An inventory in the installed OS. It only reads, and the node serves on.

@@ -4,9 +4,10 @@
 use jiff::Timestamp;
 
 use super::asked;
-use super::decision::{Decision, Effect, Move, Wait, leave_cluster, rest, stop_first};
+use super::decision::{Decision, Effect, Move, leave_cluster, stop_first};
 use super::snapshot::Snapshot;
 use super::state::{State, Wish};
+use super::wait::{Wait, WaitReason};
 use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
@@ -46,18 +47,29 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
                 .with(Effect::ForgetLive),
         ),
         Some(Wish::Maintain) => Decision::Granted("its maintenance goes on".into()),
-        Some(_) => rest("a person to resume it", "operator", "none until then"),
+        Some(_) => Wait::rest(
+            WaitReason::Person,
+            "a person to resume it",
+            "operator",
+            "none until then",
+        ),
         None => match node.until {
             Some(until) if until <= now => {
                 Decision::Advance(resumed(node).because("its maintenance is over"))
             }
             Some(until) => Decision::Wait(Wait {
+                reason: WaitReason::Maintenance,
                 condition: format!("its maintenance to end at {}", until.strftime("%F %T UTC")),
                 owner: "operator".into(),
                 next_action: "resume by itself".into(),
                 until: Some(until),
             }),
-            None => rest("a person to resume it", "operator", "none until then"),
+            None => Wait::rest(
+                WaitReason::Person,
+                "a person to resume it",
+                "operator",
+                "none until then",
+            ),
         },
     }
 }

@@ -27,6 +27,7 @@ pub mod state; // States, wishes, purposes
 pub mod steps; // The acts a state consists of
 pub mod table; // Legal moves as data
 mod validating; // Gates
+pub mod wait; // Why a node waits
 mod wiping; // Disks are erased and read back
 
 use jiff::Timestamp;

@@ -3,10 +3,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::decision::{Decision, Wait};
+use super::decision::Decision;
 use super::faults;
 use super::snapshot::{Snapshot, StepStatus};
 use super::steps::Step;
+use super::wait::{Wait, WaitReason};
 use crate::recovery::Cause;
 
 /// Until a node of a run is looked at again where nothing woke it.
@@ -103,6 +104,7 @@ pub(super) fn begin(node: &Snapshot, now: Timestamp, step: Step, at: Timestamp) 
 
 fn wait(now: Timestamp, condition: &str, next_action: &str) -> Decision {
     Decision::Wait(Wait {
+        reason: WaitReason::Pair,
         condition: condition.to_owned(),
         owner: "muster".into(),
         next_action: next_action.to_owned(),

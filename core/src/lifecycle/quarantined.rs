@@ -3,9 +3,10 @@
 use jiff::Timestamp;
 
 use super::asked;
-use super::decision::{Decision, Effect, Move, leave_cluster, rest, stop_first};
+use super::decision::{Decision, Effect, Move, leave_cluster, stop_first};
 use super::snapshot::Snapshot;
 use super::state::{State, Wish};
+use super::wait::{Wait, WaitReason};
 
 /// How a ladder ends whose last rung is its maker.
 pub(super) const TO_MAKER: &str = "its parts go back to their maker";
@@ -47,7 +48,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         Some(Wish::RunGates) => asked::run_gates(node, now),
         _ => {
             let (condition, commands) = awaited(node, unsanitised);
-            rest(condition, "operator", &commands)
+            Wait::rest(WaitReason::Person, condition, "operator", &commands)
         }
     }
 }

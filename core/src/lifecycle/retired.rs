@@ -1,8 +1,9 @@
 //! Out of the fleet, remembered.
 
-use super::decision::{Decision, Effect, Move, rest};
+use super::decision::{Decision, Effect, Move};
 use super::snapshot::Snapshot;
 use super::state::{State, Wish};
+use super::wait::{Wait, WaitReason};
 
 pub(super) fn decide(node: &Snapshot) -> Decision {
     match node.wish {
@@ -11,6 +12,11 @@ pub(super) fn decide(node: &Snapshot) -> Decision {
                 .as_wished(node)
                 .with(Effect::ForgetLive),
         ),
-        _ => rest("nothing: it is retired", "nobody", "none"),
+        _ => Wait::rest(
+            WaitReason::AtRest,
+            "nothing: it is retired",
+            "nobody",
+            "none",
+        ),
     }
 }

@@ -3,10 +3,11 @@
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Effect, Move, Wait, follow};
+use super::decision::{Decision, Effect, Move, follow};
 use super::snapshot::{Snapshot, StepStatus};
 use super::state::State;
 use super::steps::Step;
+use super::wait::{Wait, WaitReason};
 use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
@@ -18,6 +19,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         .filter(|until| now < *until && node.steps.is_empty())
     {
         return Decision::Wait(Wait {
+            reason: WaitReason::UndoWindow,
             condition: format!(
                 "the time to be over in which the release can be undone: the disks are kept until {until:.0}"
             ),

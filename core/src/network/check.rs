@@ -1,26 +1,27 @@
-//! What is wrong with a profile in itself: each fault with the place in the spec and what to do about it.
+//! Errors in a profile itself, without a node. Each fault has the place in the spec and a
+//! correction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::language::{Address, Bond, BondMode, Link, Match, NetworkProfile, Vlan, place};
 
-/// RFC 791: what every host takes in one piece.
+/// RFC 791: every host must accept datagrams of this size.
 const LEAST_MTU: u32 = 576;
-/// What switches carry at most.
+/// Maximum MTU supported by common switches.
 const LARGEST_MTU: u32 = 9216;
-/// Links, addresses of a link, routes of a link, members of a bond.
+/// Maximum number of links, addresses per link, routes per link, and members per bond.
 const MOST_LINKS: usize = 64;
 const MOST_ADDRESSES: usize = 8;
 const MOST_ROUTES: usize = 32;
 const MOST_MEMBERS: usize = 8;
-/// The last VLAN id; 0 and 4095 have meanings of their own (IEEE 802.1Q).
+/// The last VLAN id. The ids 0 and 4095 are reserved (IEEE 802.1Q).
 const LAST_VLAN: u16 = 4094;
 
 /// The place in the spec, with slashes, and a sentence.
 pub(super) type Fault = (String, String);
 
 impl NetworkProfile {
-    /// Everything that is wrong with it; empty when nothing is.
+    /// Returns every error in the profile. Empty for a valid profile.
     pub fn faults(&self) -> Vec<(String, String)> {
         let mut faults = Vec::new();
         let links: Vec<_> = self.links().collect();
@@ -220,7 +221,7 @@ fn check_mode(name: &str, bond: &Bond, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Checks the parts that links of every kind have.
+/// Checks the fields common to all kinds of links.
 fn check_link(link: &Link<'_>, faults: &mut Vec<Fault>) {
     let at = |member: &str| place(&[link.of, link.name, member]);
     if link
@@ -299,7 +300,8 @@ fn check_routes(link: &Link<'_>, faults: &mut Vec<Fault>) {
     }
 }
 
-/// What a bond or VLAN may be called: a name that the kernel takes (`dev_valid_name`), and systemd, which wants no number and none of the words it uses.
+/// Returns whether a bond or VLAN may have this name. The kernel must accept the name
+/// (`dev_valid_name`), and systemd reserves numbers and some words.
 pub(super) fn is_link_name(name: &str) -> bool {
     is_kernel_name(name)
         && name.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -311,7 +313,8 @@ fn is_kernel_name(name: &str) -> bool {
     (1..=15).contains(&name.len()) && name.bytes().all(allowed) && name != "." && name != ".."
 }
 
-/// As the kernel writes it: domain, bus, device and function in small hex digits. A domain may have more than four, as VMD's have.
+/// Returns whether the address is in the kernel's form: domain, bus, device and function in
+/// lower-case hex digits. A domain may have more than four digits, as with VMD.
 fn is_pci(address: &str) -> bool {
     let hex = |part: &str, digits: std::ops::RangeInclusive<usize>| {
         digits.contains(&part.len()) && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))

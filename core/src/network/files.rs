@@ -1,16 +1,16 @@
-//! Files as the node is given them, and the only places they may go to.
+//! Files of the network configuration for a node, and the only allowed paths.
 
 use serde::{Deserialize, Serialize};
 
-/// The folder that all of them are in.
+/// The folder of all these files.
 pub const FOLDER: &str = "/etc/systemd/network";
-/// The file with the node's own address, whether a profile made it or not.
+/// The file with the node's own address, with or without a profile.
 pub const SINGLE: &str = "/etc/systemd/network/10-muster.network";
-/// More than any profile makes, and longer than any of its files.
+/// Limits above the needs of any profile: number of files, and bytes of a file.
 const MOST: usize = 256;
 const LONGEST: usize = 16 << 10;
 
-/// A file of the network's manager.
+/// A file of systemd-networkd.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkFile {
@@ -20,7 +20,8 @@ pub struct NetworkFile {
 }
 
 impl NetworkFile {
-    /// What keeps files from being written on a node: a place that is not the manager's, or no text of lines.
+    /// Returns the reason for not writing the files on a node: a path outside the allowed names, or
+    /// content with control characters.
     pub fn problem(files: &[Self]) -> Option<String> {
         if files.len() > MOST {
             return Some(format!(
@@ -44,7 +45,8 @@ impl NetworkFile {
     }
 }
 
-/// `10-muster.network`, and `10-muster-LINK.network` and `.netdev`.
+/// Returns whether the path is `10-muster.network`, `10-muster-LINK.network` or
+/// `10-muster-LINK.netdev` in [`FOLDER`].
 fn is_ours(path: &str) -> bool {
     let Some(name) = path
         .strip_prefix(FOLDER)

@@ -1,4 +1,5 @@
-//! What a network profile says. Links are named by the profile; only bonds and VLANs are called so on the node as well.
+//! The types of a network profile. Links have names within the profile; only bonds and VLANs have
+//! the same names on the node.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,10 +12,12 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NetworkProfile {
-    /// The link with the node's own address, by its name here. Absent: the interface with `boot: true`, or the bond that it is in.
+    /// Name of the link carrying the node's own address. Default: the interface with `boot: true`,
+    /// or the bond of that interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub management: Option<String>,
-    /// Interfaces of the machine, by names of 1 to 15 letters, digits and . _ - that only the profile uses.
+    /// Interfaces of the machine, by names used only within the profile: 1 to 15 letters, digits
+    /// and . _ -.
     pub interfaces: BTreeMap<String, Interface>,
     /// Bonds, by the names they have on the node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -30,7 +33,7 @@ pub struct NetworkProfile {
 #[serde(deny_unknown_fields)]
 pub struct Interface {
     pub is: Match,
-    /// In bytes, 576 to 9216; absent: as its driver has it, 1500.
+    /// MTU in bytes, 576 to 9216. Absent: the driver's default, 1500.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -39,18 +42,19 @@ pub struct Interface {
     pub routes: Vec<Route>,
 }
 
-/// How a machine knows the interface that is meant: exactly one of these.
+/// The rule for finding an interface on a machine: exactly one of these.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Match {
-    /// `true`: the one with the MAC that the node is provisioned by.
+    /// `true`: the interface with the MAC used for provisioning the node.
     Boot(bool),
-    /// A rail, from 0: of the interfaces with a link, those that are as fast as the fastest, by PCI address.
+    /// A rail by number, from 0. Rails are the interfaces with the highest link speed, sorted by
+    /// PCI address.
     Rail(u8),
-    /// Its PCI address: `0000:1a:00.0`.
+    /// PCI address: `0000:1a:00.0`.
     Pci(String),
-    /// Its name in the node's facts.
+    /// Name of the interface in the node's facts.
     Interface(String),
 }
 
@@ -59,22 +63,23 @@ pub enum Match {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Bond {
-    /// 1 to 8 interfaces, by their names here.
+    /// 1 to 8 interfaces, by profile name.
     pub members: Vec<String>,
     pub mode: BondMode,
-    /// By what packets are spread over the members: for `802.3ad` and `balance-xor`.
+    /// Headers used for distributing packets over the members. Only for `802.3ad` and
+    /// `balance-xor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash_policy: Option<HashPolicy>,
-    /// How often the switch is asked to say that it is there: for `802.3ad`.
+    /// Rate of LACP packets requested from the switch. Only for `802.3ad`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lacp_rate: Option<LacpRate>,
-    /// The member that is used while it has a link: for `active-backup`.
+    /// The member preferred while its link is up. Only for `active-backup`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primary: Option<String>,
-    /// Milliseconds from one look at the members' links to the next; 10 to 10,000.
+    /// Milliseconds between two checks of the members' links; 10 to 10,000.
     #[serde(default = "default_mii_interval_ms")]
     pub mii_interval_ms: u32,
-    /// In bytes, no larger than that of any member; absent: the smallest of theirs.
+    /// MTU in bytes, at most the MTU of each member. Absent: the smallest MTU of the members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -87,21 +92,21 @@ fn default_mii_interval_ms() -> u32 {
     100
 }
 
-/// How a bond uses its members, in the words of Linux (Documentation/networking/bonding.rst).
+/// Use of the members by a bond, in the terms of Linux (Documentation/networking/bonding.rst).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum BondMode {
-    /// One at a time; the switch need not know.
+    /// One active member at a time. Needs no configuration of the switch.
     ActiveBackup,
-    /// All of them, as agreed with the switch by LACP.
+    /// All members, as negotiated with the switch by LACP.
     #[serde(rename = "802.3ad")]
     Lacp,
-    /// All of them, with a switch that was told to treat its ports as one.
+    /// All members. Needs a static link group on the switch.
     BalanceXor,
 }
 
-/// What decides which member a packet takes.
+/// Packet headers deciding the member for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum HashPolicy {
@@ -113,7 +118,7 @@ pub enum HashPolicy {
     Layer34,
 }
 
-/// How often LACP's packets are asked for.
+/// Requested rate of LACP packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -129,11 +134,11 @@ pub enum LacpRate {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Vlan {
-    /// 1 to 4094.
+    /// VLAN id, 1 to 4094.
     pub id: u16,
-    /// The interface or bond that carries it, by its name here.
+    /// The interface or bond under the VLAN, by profile name.
     pub over: String,
-    /// In bytes, no larger than that of what carries it; absent: the same.
+    /// MTU in bytes, at most the MTU of the link under the VLAN. Absent: the same MTU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -142,17 +147,21 @@ pub struct Vlan {
     pub routes: Vec<Route>,
 }
 
-/// Where a node's further address on a link comes from. By `beside`, no two nodes of a subnet get the same one, because no two have the same one there;
-/// another subnet beside the same network, in this profile or another, gives its nodes the same ones again.
+/// The source of an additional address on a link. With `beside`, nodes of one subnet get different
+/// addresses, because their own addresses differ. A second subnet with the same `network`, in this
+/// or another profile, produces the same addresses again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Address {
-    /// The node's label of this name holds it, with its prefix length: `10.20.0.11/24`.
+    /// Name of a label of the node. The label contains the address with prefix length:
+    /// `10.20.0.11/24`.
     Label(String),
-    /// The address in `network` with the number that the node's own address has in the subnet: 10.77.0.11 in 10.77.0.0/24 is 10.20.0.11 in 10.20.0.0/24.
+    /// The address in `network` with the same host number as the node's own address. Example:
+    /// 10.77.0.11 in 10.77.0.0/24 gives 10.20.0.11 in 10.20.0.0/24.
     Beside {
-        /// The declared subnet that the node's own address is in. A node of another one is refused.
+        /// Name of the declared subnet with the node's own address. Nodes in another subnet are
+        /// rejected.
         subnet: String,
         #[cfg_attr(feature = "openapi", schema(value_type = String))]
         network: Ipv4Net,
@@ -170,10 +179,10 @@ pub struct Route {
     pub via: IpAddr,
 }
 
-/// A link of any kind, as far as they are alike.
+/// The common fields of a link of any kind.
 #[derive(Clone, Copy)]
 pub(super) struct Link<'a> {
-    /// The member of the profile it stands in.
+    /// The field of the profile containing the link.
     pub of: &'static str,
     pub name: &'a str,
     pub mtu: Option<u32>,
@@ -181,7 +190,7 @@ pub(super) struct Link<'a> {
     pub routes: &'a [Route],
 }
 
-/// What a link has that says no MTU, and has nothing under it that does.
+/// MTU of a link without a configured MTU on the link or below.
 pub(super) const DEFAULT_MTU: u32 = 1500;
 
 impl Address {
@@ -194,7 +203,7 @@ impl Address {
 }
 
 impl NetworkProfile {
-    /// Interfaces, then bonds, then VLANs.
+    /// Returns all links: interfaces, then bonds, then VLANs.
     pub(super) fn links(&self) -> impl Iterator<Item = Link<'_>> {
         let interfaces = self.interfaces.iter().map(
             |(
@@ -250,7 +259,7 @@ impl NetworkProfile {
         interfaces.chain(bonds).chain(vlans)
     }
 
-    /// The bond that an interface is in.
+    /// Returns the bond containing an interface.
     pub(super) fn bond_of(&self, interface: &str) -> Option<&str> {
         let holds = |bond: &Bond| bond.members.iter().any(|member| member == interface);
         let found = self
@@ -261,7 +270,8 @@ impl NetworkProfile {
         found.filter(|_| self.interfaces.contains_key(interface))
     }
 
-    /// The name of the link with the node's own address; `None` where the profile does not say which it is.
+    /// Returns the name of the link with the node's own address. Returns `None` for a profile
+    /// without a management link.
     pub(super) fn management(&self) -> Option<&str> {
         let boot = || {
             self.interfaces
@@ -274,7 +284,7 @@ impl NetworkProfile {
             .or_else(|| boot().map(|boot| self.bond_of(boot).unwrap_or(boot)))
     }
 
-    /// The MTU that a link ends up with.
+    /// Returns the effective MTU of a link.
     pub(super) fn mtu(&self, link: &str) -> u32 {
         if let Some(bond) = self.bonds.get(link) {
             let members = bond
@@ -285,7 +295,7 @@ impl NetworkProfile {
             return bond.mtu.or(members).unwrap_or(DEFAULT_MTU);
         }
         match self.vlans.get(link) {
-            // What carries a VLAN is no VLAN.
+            // The link under a VLAN is an interface or a bond, never a VLAN.
             Some(vlan) => vlan
                 .mtu
                 .unwrap_or_else(|| match self.vlans.contains_key(&vlan.over) {
@@ -303,13 +313,14 @@ impl NetworkProfile {
             .unwrap_or(DEFAULT_MTU)
     }
 
-    /// The labels that addresses are taken from.
+    /// Returns the names of the labels used for addresses.
     pub fn labels(&self) -> Vec<&str> {
         let addresses = self.links().flat_map(|link| link.addresses);
         addresses.filter_map(Address::label).collect()
     }
 
-    /// The subnets that addresses are taken beside, each with where it stands in the spec: `vlans/storage/addresses/0/beside/subnet`.
+    /// Returns the subnets used by `beside` addresses, each with the place in the spec:
+    /// `vlans/storage/addresses/0/beside/subnet`.
     pub fn subnets(&self) -> Vec<(String, &str)> {
         let mut subnets = Vec::new();
         for Link {
@@ -337,7 +348,8 @@ impl NetworkProfile {
     }
 }
 
-/// Names may hold what a pointer must escape (RFC 6901).
+/// Joins words to a place, with the escapes of JSON pointers (RFC 6901), because names may contain
+/// `/` and `~`.
 pub(super) fn place(words: &[&str]) -> String {
     let escaped: Vec<String> = words
         .iter()

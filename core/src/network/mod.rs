@@ -1,10 +1,11 @@
-//! Network profiles: bonds, VLANs, MTU, rails and addresses of an installed node, said once for many nodes and rendered for each of them.
+//! Network profiles: bonds, VLANs, MTU, rails and addresses of an installed node. A profile is
+//! written once for many nodes and rendered for each node.
 
-mod check; // What is wrong with a profile in itself
-mod files; // What may be written where, on the node
-mod language; // What a profile says
+mod check; // Errors in a profile itself
+mod files; // Allowed files and paths on the node
+mod language; // Types of a profile
 mod render; // The files of systemd-networkd
-mod resolve; // Which interface of a node is meant, and which addresses it gets
+mod resolve; // A node's interfaces and addresses for a profile
 #[cfg(test)]
 mod tests;
 

@@ -1,8 +1,10 @@
-//! The files of systemd-networkd (systemd.network(5), systemd.netdev(5)), which Debian's and Ubuntu's images bring.
+//! Files for systemd-networkd (systemd.network(5), systemd.netdev(5)), contained in Debian and
+//! Ubuntu images.
 //!
-//! Interfaces are matched by the MAC that they are made with, because all members of a bond have one MAC at run time. A bond has that of the interface
-//! which the node is provisioned by where it is a member, so that the switch and DHCP see one machine. Every word is a number, a parsed value or a
-//! checked name: nothing that a person wrote can begin a line.
+//! Interfaces are matched by permanent MAC, because all members of a bond share one MAC at run
+//! time. A bond takes the MAC of the provisioning interface if the bond contains this interface, so
+//! the switch and DHCP see one machine. Every written word is a number, a parsed value or a checked
+//! name. Text from a person therefore cannot start a line.
 
 use std::fmt::Write as _;
 
@@ -10,10 +12,11 @@ use super::files::{FOLDER, NetworkFile, SINGLE};
 use super::language::{BondMode, HashPolicy, LacpRate, Link, NetworkProfile};
 use super::resolve::{Resolved, Subject, resolve};
 
-/// The files of one node, by path.
+/// Returns the files for one node, sorted by path.
 ///
 /// # Errors
-/// A sentence that names the profile and the node, where the node has no such interface, label or network, or the profile has faults.
+/// A sentence with the profile and the node: a missing interface, label or network, or a fault in
+/// the profile.
 pub fn render(profile: &NetworkProfile, subject: Subject<'_>) -> Result<Vec<NetworkFile>, String> {
     if let Some((at, why)) = profile.faults().into_iter().next() {
         return Err(format!(
@@ -24,7 +27,8 @@ pub fn render(profile: &NetworkProfile, subject: Subject<'_>) -> Result<Vec<Netw
     let resolved = resolve(profile, subject)?;
     let mut files = Vec::new();
     for (name, bond) in &profile.bonds {
-        // The first member's where the machine is provisioned by none of them.
+        // Without the provisioning interface in the bond, the bond takes the MAC of the first
+        // member.
         let boot = bond
             .members
             .iter()
@@ -68,7 +72,7 @@ pub fn render(profile: &NetworkProfile, subject: Subject<'_>) -> Result<Vec<Netw
     Ok(files)
 }
 
-/// What matches a link, and what it has.
+/// Returns the `.network` file of a link: match section and configuration.
 fn network(
     profile: &NetworkProfile,
     link: &Link<'_>,
@@ -81,7 +85,7 @@ fn network(
         None => format!("{HEAD}[Match]\nName={}\n", link.name),
     };
     let bond = profile.bond_of(link.name);
-    // A member has its bond's; what is made has its own from the beginning.
+    // A bond member takes the bond's MTU. Bonds and VLANs get their MTU in the `.netdev` file.
     let mtu = match bond {
         Some(bond) => Some(profile.mtu(bond)),
         None if resolved.macs.contains_key(link.name) => link.mtu,

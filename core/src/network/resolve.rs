@@ -1,4 +1,5 @@
-//! Which interface of a node the profile means, and which addresses the node gets: all that can fail for one node, before anything of it is touched.
+//! A node's interfaces and addresses for a profile. All errors depending on the node are found
+//! here, before any change on the node.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,13 +11,13 @@ use crate::facts::{Facts, Nic};
 use crate::stacks::language::{self, called};
 use crate::values::Mac;
 
-/// RFC 8200: what every IPv6 link carries.
+/// RFC 8200: the minimum MTU of an IPv6 link.
 const LEAST_IPV6_MTU: u32 = 1280;
 
-/// The node that a profile is rendered for.
+/// The target node of a rendering.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// The profile's name, for people.
+    /// Name of the profile, for error messages.
     pub profile: &'a str,
     pub node: &'a str,
     pub facts: &'a Facts,
@@ -25,19 +26,19 @@ pub struct Subject<'a> {
     pub own: &'a Own,
 }
 
-/// How the node is provisioned, and so reached.
+/// The provisioning interface and address of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Own {
     pub mac: Mac,
     pub address: Ipv4Addr,
-    /// The declared subnet, and its network.
+    /// Name of the declared subnet, and its network.
     pub subnet: String,
     pub network: Ipv4Net,
     pub gateway: Option<Ipv4Addr>,
     pub dns: Vec<Ipv4Addr>,
 }
 
-/// Interfaces and addresses, by the names of their links.
+/// Interfaces and addresses by link name.
 pub(super) struct Resolved<'a> {
     pub macs: BTreeMap<&'a str, Mac>,
     pub addresses: BTreeMap<&'a str, Vec<IpNet>>,
@@ -105,7 +106,7 @@ fn find<'a>(is: &Match, subject: Subject<'a>) -> Result<Option<&'a Nic>, String>
     })
 }
 
-/// As stacks have it, with what else a profile may say.
+/// Returns a rail as in stacks, with advice for profiles in the error.
 fn rail<'a>(number: u8, subject: Subject<'a>) -> Result<Option<&'a Nic>, String> {
     language::rail(subject.facts, number).map_err(|why| {
         complaint(
@@ -115,7 +116,7 @@ fn rail<'a>(number: u8, subject: Subject<'a>) -> Result<Option<&'a Nic>, String>
     })
 }
 
-/// The sentence for a node that lacks an interface.
+/// Returns the error message for a missing interface.
 fn missing(name: &str, interface: &Interface, subject: Subject<'_>) -> String {
     let what = match &interface.is {
         Match::Boot(_) => format!("with the MAC {} that it is provisioned by", subject.own.mac),
@@ -186,10 +187,11 @@ fn further(link: Link<'_>, address: &Address, subject: Subject<'_>) -> Result<Ip
     }
 }
 
-/// What an address is that no node can have on a link, with its prefix length. IPv6 has no broadcast addresses.
+/// Returns the reason if an address with prefix length is unusable for a node. IPv6 has no
+/// broadcast addresses.
 fn unusable(net: &IpNet) -> Option<&'static str> {
     let address = net.addr();
-    // Two addresses or one: RFC 3021 and RFC 6164 leave none of them out.
+    // Networks with one or two addresses have no reserved addresses: RFC 3021 and RFC 6164.
     let whole = net.prefix_len() + 1 < net.max_prefix_len();
     if address.is_unspecified() {
         Some("no address of a node")
@@ -211,7 +213,8 @@ fn unusable(net: &IpNet) -> Option<&'static str> {
     }
 }
 
-/// Why two nodes would have one address: another has it under the same label, whatever its prefix length there. Others by their names, with their labels.
+/// Returns an error message if another node has the same address under the same label, even with
+/// another prefix length. `others` contains names of nodes with their labels.
 pub fn shared(
     profile: &NetworkProfile,
     subject: Subject<'_>,

@@ -1,4 +1,4 @@
-//! Every refusal, and what is rendered.
+//! Tests of every rejection, and of the rendered files.
 
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
@@ -67,7 +67,7 @@ fn read(profile: Value) -> NetworkProfile {
     serde_json::from_value(profile).expect("a profile")
 }
 
-/// The profile with another value at one place; null removes what is there.
+/// The profile with another value at one place; null removes the value.
 fn with(pointer: &str, value: Value) -> Value {
     let mut profile = profile();
     let (parent, name) = pointer.rsplit_once('/').expect("a pointer");
@@ -214,7 +214,7 @@ fn a_bond_speaks_lacp_as_it_is_told() {
     );
 }
 
-/// What is written, and where the fault is told.
+/// A wrong spec, and the place of the reported fault.
 #[test]
 fn each_fault_is_told_where_it_stands() {
     let member = |members: Value| json!({ "members": members, "mode": "active-backup" });
@@ -391,7 +391,7 @@ fn a_bond_in_a_bond_cannot_be_written_down() {
     }
 }
 
-/// What makes a node unfit, and the words that tell why.
+/// Changes making a node unfit, and words of the error message.
 #[test]
 fn a_node_that_does_not_fit_is_told_by_name() {
     type Change = fn(&mut Facts, &mut BTreeMap<String, String>, &mut Own);
@@ -464,7 +464,8 @@ fn a_node_that_does_not_fit_is_told_by_name() {
     );
 }
 
-/// Two slow cards of one driver, and four of another that are as fast as each other: rails 0 to 3 where all have a link.
+/// Two slow cards with one driver, and four cards with another driver and equal speed: rails 0 to 3
+/// if all have a link.
 fn cards() -> Vec<Nic> {
     let card = |name: &str, last, pci: &str, driver: &str, speed| Nic {
         driver: Some(driver.into()),
@@ -480,7 +481,8 @@ fn cards() -> Vec<Nic> {
     ]
 }
 
-/// Cards without a link, the rail that is asked for, and the last byte of the MAC that it is, or the card that keeps it from being told.
+/// Cards without a link, the requested rail, and the result: the last byte of the rail's MAC, or
+/// the card causing an error.
 #[test]
 fn a_rail_is_never_another_card_because_one_has_no_link() {
     let one = |rail: u8| json!({ "interfaces": { "first": { "is": { "boot": true } }, "rail": { "is": { "rail": rail } } } });
@@ -538,7 +540,7 @@ fn a_rail_is_never_another_card_because_one_has_no_link() {
             (told, expected) => panic!("{dark:?}, rail {number}: {told:?}, not {expected:?}"),
         }
     }
-    // A card whose driver is not known may be a rail's.
+    // A card with an unknown driver may be a rail.
     let unknown = rendered(one(0), |facts, _, _| {
         facts.nics = cards();
         (facts.nics[1].link_up, facts.nics[1].driver) = (false, None);
@@ -552,7 +554,7 @@ fn a_rail_is_never_another_card_because_one_has_no_link() {
     assert!(fewer.unwrap_err().contains("that is rail 4"));
 }
 
-/// What a label holds, and why no node can have it; nothing where it can.
+/// Text of a label, and the reason for a rejection; empty for a valid address.
 #[test]
 fn an_address_that_no_node_can_have_is_refused() {
     let cases = [
@@ -615,7 +617,7 @@ fn the_own_address_goes_where_it_is_told() {
     );
 }
 
-/// Any text where a person may write one.
+/// Any text, for places with free text from a person.
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("bond0".to_owned()),
@@ -626,7 +628,7 @@ fn word() -> impl Strategy<Value = String> {
     ]
 }
 
-/// An address, with or without something behind it, or none.
+/// An address with or without a suffix, or none.
 fn label() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("10.0.0.1/24".to_owned()),
@@ -636,7 +638,7 @@ fn label() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// What passes is lines of our own keys; nothing else gets through, whatever was written anywhere.
+    /// Accepted profiles render only lines with our own keys, for any input text.
     #[test]
     fn nothing_that_a_person_wrote_begins_a_line(name in word(), pci in word(), bond in word(), label in label(), mtu in 1_u32..10_000) {
         let profile = json!({

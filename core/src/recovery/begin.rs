@@ -34,9 +34,9 @@ fn told(measured: &Measured) -> Option<Action> {
     }
 }
 
-/// Parses the action from the text of a health check on the node, in the words of its gate:
-/// `kernel.recovery_action is reset gpu, wanted …`. The text can only skip rungs of the node's own
-/// pool, so a compromised node gains no other power.
+/// Parses the action from the sentences of a gate: `kernel.recovery_action is reset gpu, wanted …`.
+/// Nodes of the previous version wrote only sentences. The text can only skip rungs of the node's
+/// own pool, so a compromised node gains no other power.
 pub(super) fn asked_in(told: &str) -> Option<Action> {
     let words = told
         .split("kernel.recovery_action is ")

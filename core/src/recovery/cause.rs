@@ -3,30 +3,42 @@
 
 use jiff::Timestamp;
 
-use super::begin::{asked_by_drivers, asked_in};
+use super::begin::asked_by_drivers;
+use super::unfit::Unfit;
 use crate::gates::xid::Action;
 use crate::gates::{GateResult, Verdict};
-use crate::wire::node::{Failure, UNREACHABLE};
+use crate::wire::failure::{Failure, FailureCode};
 
-/// Failure codes of an unresponsive system: SSH failures, and the timeout of a job.
-const SILENT: [&str; 4] = [UNREACHABLE, "ssh_timeout", "ssh_lost", "timeout"];
+/// The part of the system blamed by a failure code.
+enum Blame {
+    /// The system did not answer any request: the connection failed, or the job timed out.
+    Silent,
+    /// The machine failed, but its system may answer: the BMC does not start the machine, a process
+    /// on the node hangs, or the disks return errors.
+    Machine,
+    /// The failure does not concern the machine: the order cannot be built, the suite is
+    /// unreadable, or the server is unreachable. No rung can fix such a failure.
+    Other,
+}
 
-/// Failure codes of the machine while the system may still answer: the BMC does not start the
-/// machine, or a tool hangs or meets failing disks. Other step failures are not repairable by a
-/// rung: an order that cannot be built, an unreadable suite, or an unreachable server.
-const OF_MACHINES: [&str; 11] = [
-    "bmc_timeout",
-    "bmc_unreachable",
-    "bmc_busy",
-    "bmc_garbage",
-    "bmc_nothing_happened",
-    "node_job_lost",
-    "start_failed",
-    "stuck",
-    "tool_timeout",
-    "tool_io",
-    "io",
-];
+fn blame(code: &FailureCode) -> Blame {
+    use FailureCode as Code;
+    match code {
+        Code::SshUnreachable | Code::SshTimeout | Code::SshLost | Code::Timeout => Blame::Silent,
+        Code::BmcTimeout
+        | Code::BmcUnreachable
+        | Code::BmcBusy
+        | Code::BmcGarbage
+        | Code::BmcNothingHappened
+        | Code::NodeJobLost
+        | Code::StartFailed
+        | Code::Stuck
+        | Code::ToolTimeout
+        | Code::ToolIo
+        | Code::Io => Blame::Machine,
+        _ => Blame::Other,
+    }
+}
 
 /// The cause of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,15 +82,14 @@ impl Cause {
     }
 
     /// Builds the cause for a node drained by its scheduler's health check. The signature names the
-    /// failed gate if known.
-    pub fn health(gate: &str, what: String) -> Self {
-        let action = asked_in(&what);
+    /// failed gate, or `unknown`.
+    pub fn health(unfit: &Unfit) -> Self {
         Self {
-            signature: format!("gate:{gate}"),
-            what,
+            signature: format!("gate:{}", unfit.gate),
+            what: format!("its health check had it drained: {}", unfit.describe()),
             answers: true,
             asked: false,
-            action,
+            action: unfit.action,
         }
     }
 
@@ -97,15 +108,10 @@ impl Cause {
     /// Builds the cause for a failed step, for reasons other than a measured value. Returns `None`
     /// if the machine did not cause the failure.
     pub fn step(step: &str, failure: &Failure) -> Option<Self> {
-        let code = failure.code.as_str();
-        let answers = !SILENT.contains(&code);
-        if answers && !OF_MACHINES.contains(&code) {
-            return None;
-        }
-        let signature = if answers {
-            format!("step:{step}")
-        } else {
-            "unreachable".to_owned()
+        let (answers, signature) = match blame(&failure.code) {
+            Blame::Silent => (false, "unreachable".to_owned()),
+            Blame::Machine => (true, format!("step:{step}")),
+            Blame::Other => return None,
         };
         Some(Self {
             signature,

@@ -8,10 +8,11 @@
 mod begin; // The first rung of a ladder
 mod bounds; // Whether a recovery may begin or continue
 mod breaker; // How many nodes may fail the same way
-mod cause; // The cause of a recovery
-mod ladder; // The next rung of a ladder
-mod policy; // The recovery policy of a pool
-mod rung; // The available rungs
+mod cause; // What a recovery is for
+mod ladder; // Which rung comes next
+mod policy; // What a pool asks for
+mod rung; // What can be tried
+mod unfit; // The drain reason written by a node's health check
 
 pub use begin::rungs_for;
 pub use bounds::{Hold, Out, Seen, may_begin, may_go_on};
@@ -20,6 +21,7 @@ pub use cause::Cause;
 pub use ladder::{Ended, Means, Outcome, Recovery, Tried};
 pub use policy::{BY_HAND, RecoveryPolicy};
 pub use rung::Rung;
+pub use unfit::Unfit;
 
 #[cfg(test)]
 mod tests; // The bounds hold whatever fails, and when

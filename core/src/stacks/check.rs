@@ -1,10 +1,11 @@
-//! What a converge plan may hold. Its words end in configuration files and in argv, so each is held to the grammar of the file it goes to.
+//! Allowed content of a converge plan. Words of a plan are written to configuration files and argv,
+//! so each word must match the grammar of the target file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ConvergePlan, LimitItem, LockedPackage, ServiceItem};
 
-/// Files that converge writes itself; a stack must not own them as well.
+/// Files written by converge itself. A stack must not own them.
 pub const MANAGED: [&str; 12] = [
     "/var/lib/muster/apt/sources.list",
     "/etc/apt/sources.list.d/muster.list",
@@ -20,7 +21,7 @@ pub const MANAGED: [&str; 12] = [
     "/usr/sbin/policy-rc.d",
 ];
 
-/// What of a plan, or of a stack before there is one, ends in configuration files and argv.
+/// The words of a plan, or of a stack without a plan, written to configuration files and argv.
 pub(super) struct Words<'a> {
     pub packages: &'a [LockedPackage],
     pub absent: &'a [String],
@@ -35,7 +36,8 @@ pub(super) struct Words<'a> {
 }
 
 impl ConvergePlan {
-    /// Everything in the plan that must not reach a node's configuration; empty when there is nothing.
+    /// Returns every word of the plan forbidden in a node's configuration, as sentences. Empty for
+    /// a valid plan.
     pub fn problems(&self) -> Vec<String> {
         let files = self
             .files
@@ -75,7 +77,7 @@ impl ConvergePlan {
 }
 
 impl<'a> Words<'a> {
-    /// Each word that must not reach a node, with what is wrong with it.
+    /// Returns each forbidden word with a description of the problem.
     pub(super) fn problems(&self) -> Vec<(&'a str, String)> {
         let mut problems = Vec::new();
         let mut need = |holds: bool, what: &str, value: &'a str| {
@@ -116,7 +118,8 @@ impl<'a> Words<'a> {
             need(only(module, "-_"), "module", module);
         }
         for argument in self.kernel_args {
-            // It goes between the quotes of a shell fragment: nothing there may mean something to a shell.
+            // The argument is written between the quotes of a shell fragment, so shell
+            // metacharacters are rejected.
             need(only(argument, "-._:,=/@%+"), "kernel argument", argument);
         }
         for limit in self.limits {
@@ -171,20 +174,21 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Permission bits, set-id and sticky bits included.
+/// Parses permission bits, including set-id and sticky bits.
 fn octal(mode: &str) -> Option<u32> {
     let octal = (3..=4).contains(&mode.len()) && mode.bytes().all(|b| matches!(b, b'0'..=b'7'));
     octal.then(|| u32::from_str_radix(mode, 8).ok()).flatten()
 }
 
 impl super::PlannedFile {
-    /// The permission bits, set-id and sticky bits included.
+    /// Returns the permission bits, including set-id and sticky bits.
     pub fn mode(&self) -> Option<u32> {
         octal(&self.mode)
     }
 }
 
-/// 1 to 500 ASCII letters, digits, and the given others.
+/// Returns whether the text has 1 to 500 characters, all ASCII letters, digits, or listed in
+/// `others`.
 fn only(text: &str, others: &str) -> bool {
     (1..=500).contains(&text.len())
         && text
@@ -208,7 +212,8 @@ fn is_line(text: &str) -> bool {
     (1..=4096).contains(&text.len()) && text.chars().all(|c| !c.is_control() || c == '\t')
 }
 
-/// An OpenSSH public key line. A comment or an empty line in its place would leave a node that nobody can log in to.
+/// Returns whether the line is an OpenSSH public key. A comment or an empty line would leave a node
+/// without possible logins.
 fn is_public_key(line: &str) -> bool {
     let mut words = line.split(' ');
     let (kind, key) = (
@@ -225,7 +230,8 @@ fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/=".contains(&byte)
 }
 
-/// Absolute, without detours, and not in a file system that the kernel makes.
+/// Returns whether the path is absolute, without `.` and `..`, and outside the kernel's file
+/// systems.
 fn is_path(path: &str) -> bool {
     let clean = path
         .split('/')

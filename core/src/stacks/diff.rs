@@ -1,5 +1,6 @@
-//! What one stack has and another has not, and what it costs a node to go from the first to the second. Secrets have no place here: a file's
-//! content is told by what it is made of, and a secret by its name.
+//! Differences between two stacks, and the effect on a node moving from the first to the second.
+//! Secrets are never shown: file content appears as a digest with the names of values, and a secret
+//! appears by name.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +13,24 @@ use crate::effects::Effect;
 use crate::firmware::UpdateClass;
 use crate::values::Digest;
 
-/// What has to happen on a node for a change to hold, from the cheapest to the dearest.
+/// Effect needed on a node for a change to apply, from least to most disruptive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// It holds at once.
+    /// The change applies at once.
     None,
     /// A unit is restarted.
     ServiceRestart,
-    /// The GPU driver is loaded anew, for which nothing may use a GPU.
+    /// The GPU driver is reloaded. Every use of a GPU must stop first.
     DriverReload,
     Reboot,
-    /// The image is another.
+    /// The image changes.
     Reinstall,
 }
 
 impl Class {
-    /// As people read it.
+    /// Returns the class's name for people.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -44,14 +45,15 @@ impl Class {
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// `package slurmd`, `file /etc/nccl.conf`, `kernel argument iommu=pt`, as converge names its items.
+    /// Name of the item, as in converge: `package slurmd`, `file /etc/nccl.conf`,
+    /// `kernel argument iommu=pt`.
     pub item: String,
     pub before: Option<String>,
     pub after: Option<String>,
     pub class: Class,
 }
 
-/// Two stacks.
+/// The comparison of two stacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StackDiff {
     pub before: String,
@@ -59,13 +61,13 @@ pub struct StackDiff {
     pub before_lock: Option<Digest>,
     pub after_lock: Option<Digest>,
     pub differences: Vec<Difference>,
-    /// The dearest of them.
+    /// The most disruptive class of any difference.
     pub class: Class,
-    /// What a node pays that goes from one to the other, in the words of every plan.
+    /// The effect on a node moving from the first to the second stack, in the terms of plans.
     pub effect: Effect,
 }
 
-/// Compares them.
+/// Compares two stacks.
 pub fn diff(before: &StackSpec, after: &StackSpec) -> StackDiff {
     let differences = differences(before, after);
     let named = |stack: &StackSpec| format!("{} over {}", stack.version, stack.image);
@@ -81,10 +83,12 @@ pub fn diff(before: &StackSpec, after: &StackSpec) -> StackDiff {
     }
 }
 
-/// What it takes to bring a node from one stack to another, by the dearest class of what differs. A driver is loaded anew by a reboot: converge unloads
-/// no module under devices that run.
+/// Returns the effect of moving a node from one stack to another, given by the most disruptive
+/// class. A driver reload counts as a reboot, because converge unloads no module under active
+/// devices.
 pub fn effect_of(before: &StackSpec, after: &StackSpec) -> Effect {
-    // Whom it is for, what it fits and what it expects are no part of a node; nor is where its packages came from.
+    // Selector, `beside`, expectations and package sources do not change a node, so they are
+    // ignored.
     let words = |stack: &StackSpec| StackSpec {
         lock: stack.lock.as_ref().map(|lock| StackLock {
             repositories: Vec::new(),
@@ -127,7 +131,7 @@ fn differences(before: &StackSpec, after: &StackSpec) -> Vec<Difference> {
         });
     }
     let (mut old, mut new) = (items(before), items(after));
-    // One that does not say where its packages came from says nothing of any of them.
+    // Locks without recorded package sources cannot be compared by source.
     if let (Some(was), Some(is)) = (origins(before), origins(after)) {
         old.extend(was);
         new.extend(is);
@@ -151,7 +155,7 @@ fn differences(before: &StackSpec, after: &StackSpec) -> Vec<Difference> {
     differences
 }
 
-/// The items of a stack by the names that converge uses.
+/// The items of a stack, by their names in converge.
 #[derive(Default)]
 struct Items(BTreeMap<String, String>);
 
@@ -164,7 +168,7 @@ impl Items {
         for (name, version) in &stack.packages {
             self.put("package", name, version.clone());
         }
-        // A lock lists its dependencies too, because they also change nodes.
+        // A lock also lists dependencies, because they also change nodes.
         for package in stack.lock.iter().flat_map(|lock| &lock.packages) {
             self.put("package", &package.name, package.version.clone());
         }
@@ -259,7 +263,7 @@ fn items(stack: &StackSpec) -> BTreeMap<String, String> {
     items.0
 }
 
-/// Where each package of a lock came from; `None` where that is not written down.
+/// Returns the source of each package of a lock. `None` if the lock records no sources.
 fn origins(stack: &StackSpec) -> Option<BTreeMap<String, String>> {
     let all = &stack.lock.as_ref()?.repositories;
     let of = |one: &LockedRepository| {
@@ -271,7 +275,7 @@ fn origins(stack: &StackSpec) -> Option<BTreeMap<String, String>> {
     (!all.is_empty()).then(|| all.iter().flat_map(of).collect())
 }
 
-/// Mode, owner and a digest of what it is made of; values and secrets by name.
+/// Returns mode, owner and a digest of the content parts. Values and secrets appear by name.
 fn file_words(file: &FileItem) -> String {
     let made = serde_json::to_vec(&file.content).expect("parts hold only strings");
     let named = file.content.iter().filter_map(|part| match part {
@@ -290,7 +294,7 @@ fn file_words(file: &FileItem) -> String {
     )
 }
 
-/// What a change of this item costs.
+/// Returns the effect class of a change of this item.
 pub fn class_of(item: &str, stacks: [&StackSpec; 2]) -> Class {
     let restarts = |path: &str| {
         let services = stacks.iter().flat_map(|stack| &stack.services);
@@ -299,7 +303,8 @@ pub fn class_of(item: &str, stacks: [&StackSpec; 2]) -> Class {
             .any(|on| on == path)
     };
     match item.split_once(' ') {
-        // As converge names them: `kernel argument`, `blacklisted module`, `running kernel`, `reboot for`, `loaded module`.
+        // Item names as in converge: `kernel argument`, `blacklisted module`, `running kernel`,
+        // `reboot for`, `loaded module`.
         Some(("kernel" | "blacklisted" | "bios" | "running" | "reboot", _)) => Class::Reboot,
         Some(("loaded", _)) => Class::DriverReload,
         Some(("firmware", name)) => firmware_class(name, stacks),
@@ -311,7 +316,8 @@ pub fn class_of(item: &str, stacks: [&StackSpec; 2]) -> Class {
     }
 }
 
-/// Of a component, with or without the product it is for: the machine is restarted for it unless its stack says that this one restarts by itself.
+/// Returns the class of a firmware change, for a component with or without a product. The machine
+/// is restarted unless the stack declares a component that restarts by itself.
 fn firmware_class(name: &str, stacks: [&StackSpec; 2]) -> Class {
     let items = stacks.into_iter().flat_map(|stack| &stack.firmware);
     let named: Vec<UpdateClass> = items
@@ -320,19 +326,21 @@ fn firmware_class(name: &str, stacks: [&StackSpec; 2]) -> Class {
         })
         .map(|item| item.class)
         .collect();
-    // Where the two stacks say it differently, the dearer one is true of the way between them.
+    // If the two stacks declare different classes, the more disruptive class applies.
     match !named.is_empty() && named.iter().all(|class| *class == UpdateClass::None) {
         true => Class::None,
         false => Class::Reboot,
     }
 }
 
-/// What a change of this package costs. Plans, diffs and effects say it of it, and by it a node knows that its reboot is due.
+/// Returns the effect class of a change of this package. Plans, diffs and effects use this class,
+/// and nodes use the class to detect a pending reboot.
 pub fn package_class(name: &str) -> Class {
     let classes = &book().classes;
     let among = |patterns: &[String]| patterns.iter().any(|pattern| glob(pattern, name));
     match name {
-        // Called like a part of the driver, and none: it is read anew by every container that starts.
+        // The name resembles a driver package, but every starting container loads the library
+        // again, so no driver reload is needed.
         _ if name.starts_with("libnvidia-container") => Class::None,
         _ if among(&classes.reboot) => Class::Reboot,
         _ if among(&classes.driver) => Class::DriverReload,
@@ -541,7 +549,7 @@ mod tests {
             told.before_lock, told.after_lock,
             "the version that operators see"
         );
-        // One of a former release does not say, and is read and named as it was.
+        // A lock of an earlier release has no sources. Such a lock is read and named as before.
         let former = locked(&[]);
         let lock = former.lock.as_ref().expect("it has one");
         assert!(

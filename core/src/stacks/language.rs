@@ -1,4 +1,5 @@
-//! What a stack says beside its pins: whom it is for, what it must not meet, what it expects of firmware, and the container runtime.
+//! Parts of a stack besides pins: selector, known-bad combinations, firmware, expectations, and the
+//! container runtime.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,94 +11,99 @@ use crate::facts::{Facts, Nic};
 use crate::firmware::{BiosValue, UpdateClass};
 use crate::values::Digest;
 
-/// Whom a stack is for. What is not said is not asked.
+/// The nodes and images that a stack is made for. Absent fields match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Selector {
-    /// The image's: `debian`, `ubuntu`.
+    /// OS of the image: `debian`, `ubuntu`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub os: Option<String>,
-    /// The image's, or the beginning of it: `12` is 12.11 too.
+    /// OS version of the image, or a prefix: `12` also matches 12.11.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub os_version: Option<String>,
-    /// Debian's name of the architecture.
+    /// Architecture by Debian's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arch: Option<String>,
-    /// The GPUs' family, as the rule book names it: `hopper`, `blackwell`, `cdna3`.
+    /// Family of the GPUs, in the words of the rule book: `hopper`, `blackwell`, `cdna3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
-    /// Whether the GPUs are joined by NVSwitches.
+    /// Whether NVSwitches connect the GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvswitch: Option<bool>,
-    /// Whether the NVLinks are of the fifth generation, whose switches a subnet manager runs.
+    /// Whether the NVLinks are fifth generation. Switches of this generation need a subnet manager.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvlink5: Option<bool>,
 }
 
-/// Versions that the author knows not to work together.
+/// Package versions known by the author not to work together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct KnownBad {
-    /// Packages with versions, in which `*` is anything. All of them together are bad.
+    /// Packages with versions, where `*` matches any text. Only the full combination is bad.
     pub packages: BTreeMap<String, String>,
     pub because: String,
     #[serde(default)]
     pub source: String,
 }
 
-/// A firmware that the stack wants. What is in a lock is held against what the BMC says, and brought there by its image before a node is installed.
+/// A firmware version wanted by the stack. Locked items are compared with the BMC's report. If the
+/// item has an image, the firmware is updated before a node is installed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FirmwareItem {
-    /// `bios` and `bmc`, as the machine and its BMC say of themselves; else the id of a member of Redfish's firmware inventory, or a pattern of ids or
-    /// of names: `HGX_FW_GPU_*`.
+    /// `bios` and `bmc`, as reported by the machine and its BMC. Otherwise the id of a member of
+    /// Redfish's firmware inventory, or a pattern for ids or names: `HGX_FW_GPU_*`.
     pub component: String,
-    /// Only machines whose product name fits this; `*` is anything.
+    /// Pattern for the product name, where `*` matches any text. The item applies only to matching
+    /// machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub product: Option<String>,
     pub version: String,
     #[serde(default)]
     pub source: String,
-    /// The blob that updates to this version. Without one it is compared, and somebody else writes it.
+    /// The blob updating to this version. Without a blob, Muster only compares the version and
+    /// never writes the firmware.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Digest>,
-    /// What the update takes to hold: `reboot`, or `none` for a BMC that restarts by itself.
+    /// Requirement for the update to take effect: `reboot`, or `none` for a BMC that restarts by
+    /// itself.
     #[serde(default, skip_serializing_if = "UpdateClass::is_default")]
     pub class: UpdateClass,
-    /// BIOS attributes of an item `bios`, as those of `bios`.
+    /// BIOS attributes of an item `bios`, with the same form as in `bios`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, BiosValue>,
 }
 
-/// BIOS settings that the stack wants. They hold after a reboot.
+/// BIOS settings wanted by the stack. They take effect after a reboot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BiosItem {
-    /// Only machines whose product name fits this; `*` is anything. Makers do not agree on names of attributes.
+    /// Pattern for the product name, where `*` matches any text. The item applies only to matching
+    /// machines, because attribute names differ between makers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub product: Option<String>,
     #[serde(default)]
     pub source: String,
-    /// By their Redfish names: words, whole numbers, true and false.
+    /// Attributes by Redfish name. Values: strings, whole numbers, true and false.
     pub attributes: BTreeMap<String, BiosValue>,
 }
 
-/// What must be true of a node once the stack is on it.
+/// Conditions that a node must satisfy after the stack is installed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Expectations {
-    /// The release of the running kernel.
+    /// Release of the running kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// How many GPUs are on its PCI buses.
+    /// Number of GPUs on the node's PCI buses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<u32>,
-    /// Drivers, each of which at least one PCI function is bound to: `nvidia`, `mlx5_core`.
+    /// Drivers: `nvidia`, `mlx5_core`. At least one PCI function must be bound to each driver.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drivers: Vec<String>,
 }
@@ -108,17 +114,17 @@ impl Expectations {
     }
 }
 
-/// containerd's configuration, written as a file of the stack.
+/// Configuration of containerd, written as a file of the stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ContainerRuntime {
-    /// The OCI runtime of containers that name none: `runc`, `nvidia`.
+    /// The OCI runtime for containers without an explicit runtime: `runc`, `nvidia`.
     pub default_runtime: String,
-    /// cgroups are systemd's, as the kubelet's are.
+    /// Whether systemd manages the cgroups, as for the kubelet.
     #[serde(default = "yes")]
     pub systemd_cgroup: bool,
-    /// Devices by the Container Device Interface.
+    /// Whether devices use the Container Device Interface.
     #[serde(default)]
     pub cdi: bool,
 }
@@ -127,11 +133,12 @@ fn yes() -> bool {
     true
 }
 
-/// Where containerd reads its configuration.
+/// Path of containerd's configuration file.
 pub const CONTAINERD: &str = "/etc/containerd/config.toml";
 
 impl ContainerRuntime {
-    /// containerd's own format, version 2, which its series 1.5 to 2 read.
+    /// Returns the configuration in containerd's format, version 2, readable by containerd 1.5 to
+    /// 2.
     pub fn render(&self) -> String {
         let Self {
             default_runtime,
@@ -168,7 +175,7 @@ impl ContainerRuntime {
         text
     }
 
-    /// As a file of the stack.
+    /// Returns the configuration as a file of the stack.
     pub fn file(&self) -> FileItem {
         FileItem {
             path: CONTAINERD.into(),
@@ -180,7 +187,7 @@ impl ContainerRuntime {
     }
 }
 
-/// What a file may name of its node, beside `label:NAME`.
+/// Values of the node usable in files, besides `label:NAME` and `rail:N`.
 pub const VALUES: [&str; 6] = [
     "hostname",
     "address",
@@ -190,7 +197,7 @@ pub const VALUES: [&str; 6] = [
     "rack",
 ];
 
-/// Whether there is a value of this name: one of [`VALUES`], `label:NAME`, or `rail:N` ([`rail`]).
+/// Returns whether the name is a value: one of [`VALUES`], `label:NAME`, or `rail:N` ([`rail`]).
 pub fn is_value(name: &str) -> bool {
     let label = name
         .strip_prefix("label:")
@@ -201,11 +208,14 @@ pub fn is_value(name: &str) -> bool {
     VALUES.contains(&name) || label || rail
 }
 
-/// A node's rail by number, from 0; `None` where there are fewer, or nothing says how fast they are.
+/// Returns a node's rail by number, from 0. `None` if the node has fewer rails, or if no link speed
+/// is known.
 ///
 /// # Errors
-/// Rails are counted by their links, so one that is away would give its number to the next card. Refused where that may be: a card without a link lies
-/// before the rail, and has the driver that a rail has, or no rail tells which driver that is. The sentence names the card.
+/// Rails are numbered by their links, so a rail without a link would shift its number to the next
+/// card. The number is therefore rejected if such a shift is possible: a card without a link comes
+/// before the rail in PCI order, and has the driver of a rail or the rails' driver is unknown. The
+/// sentence names the card.
 pub fn rail(facts: &Facts, number: u8) -> Result<Option<&Nic>, String> {
     let rails = rails(facts);
     let found = rails.get(usize::from(number)).copied();
@@ -234,7 +244,7 @@ pub fn rail(facts: &Facts, number: u8) -> Result<Option<&Nic>, String> {
     }
 }
 
-/// A card as a person finds it.
+/// Returns a card's name for people: interface name and PCI address.
 pub fn called(nic: &Nic) -> String {
     format!(
         "{} ({})",
@@ -243,7 +253,8 @@ pub fn called(nic: &Nic) -> String {
     )
 }
 
-/// A node's rails: its NICs with a link that are as fast as the fastest, by PCI address. None where nothing says how fast they are.
+/// Returns a node's rails: the NICs with a link at the highest speed, sorted by PCI address. Empty
+/// if no speed is known.
 fn rails(facts: &Facts) -> Vec<&Nic> {
     let linked = || {
         facts
@@ -316,7 +327,8 @@ mod tests {
             [known("ens2"), known("ens9"), Ok(None)]
         );
         assert_eq!(name(&Facts::default(), 0), Ok(None));
-        // A card that lost its link keeps its number: the next one does not get it, and what lies before it is as it was.
+        // A card without a link keeps its number. The next card does not inherit the number, and
+        // earlier cards keep theirs.
         facts
             .nics
             .push(nic("ens3", "0000:2a:00.0", Some(400_000), false));
@@ -325,7 +337,7 @@ mod tests {
             let why = name(&facts, number).expect_err("it may be ens3");
             assert!(why.contains("ens3 (0000:2a:00.0) has no link"), "{why}");
         }
-        // Of another driver it was never a rail.
+        // A card with another driver was never a rail.
         facts
             .nics
             .iter_mut()

@@ -1,4 +1,4 @@
-//! Stacks: pins over an image, the lock that resolves them, and the plan that a node converges to.
+//! Stacks: pins over an image, the lock resolving the pins, and the plan for converging a node.
 
 use std::collections::BTreeMap;
 
@@ -9,35 +9,36 @@ use crate::firmware::{Wanted, WantedFirmware};
 use crate::values::Digest;
 use crate::wire::node::Marker;
 
-mod check; // What a plan may hold, before it reaches files and argv
-pub mod diff; // What one stack has and another has not
-pub mod language; // Whom it is for, firmware, container runtime
-mod mounts; // File systems that a stack mounts
-mod parts; // What is added to more than one stack
-pub mod rules; // What goes with what, as data
+mod check; // Allowed content of a plan, checked before writing files or argv
+pub mod diff; // Differences between two stacks
+pub mod language; // Selector, firmware, container runtime
+mod mounts; // File systems mounted by a stack
+mod parts; // Fragments shared by several stacks
+pub mod rules; // Compatibility rules, as data
 
 pub use check::MANAGED;
 use language::{BiosItem, ContainerRuntime, Expectations, FirmwareItem, KnownBad, Selector};
 pub use parts::StackPart;
 
-/// A stack as its author writes it; immutable once published under `name` and `version`.
+/// A stack as written by the author. Immutable once published under `name` and `version`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StackSpec {
     pub version: String,
-    /// The image (by name) it lies over.
+    /// The image under the stack, by name.
     pub image: String,
-    /// Whom it is for.
+    /// The nodes and images that the stack is made for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<Selector>,
-    /// Versions of what it must fit and does not install, by the words of the rule book: `slurm_controller`, `kubernetes`, `network_operator`.
+    /// Versions of software outside the stack that the stack must be compatible with. Keys are
+    /// words of the rule book: `slurm_controller`, `kubernetes`, `network_operator`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub beside: BTreeMap<String, String>,
     /// Wanted packages with exact versions, epoch included.
     #[serde(default)]
     pub packages: BTreeMap<String, String>,
-    /// Packages that must not be there.
+    /// Packages that must not be installed.
     #[serde(default)]
     pub absent: Vec<String>,
     #[serde(default)]
@@ -55,31 +56,32 @@ pub struct StackSpec {
     pub limits: Vec<LimitItem>,
     #[serde(default)]
     pub services: Vec<ServiceItem>,
-    /// containerd's configuration.
+    /// Configuration of containerd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_runtime: Option<ContainerRuntime>,
-    /// Combinations that the author knows to be bad.
+    /// Combinations of packages known to be bad.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub known_bad: Vec<KnownBad>,
-    /// Firmware wanted.
+    /// Wanted firmware versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub firmware: Vec<FirmwareItem>,
-    /// BIOS settings wanted.
+    /// Wanted BIOS settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bios: Vec<BiosItem>,
-    /// What must be true of a node that has it.
+    /// Conditions that a node with this stack must satisfy.
     #[serde(default, skip_serializing_if = "Expectations::is_empty")]
     pub expects: Expectations,
-    /// The lock, once `muster stack lock` made it. A stack without one cannot be used by a pool.
+    /// The lock made by `muster stack lock`. Pools reject a stack without a lock.
     #[serde(default)]
     pub lock: Option<StackLock>,
-    /// The blob `bundle.json`, which names every file of the lock's flat repository by digest.
+    /// Digest of the blob `bundle.json`. The blob names every file of the lock's flat repository by
+    /// digest.
     #[serde(default)]
     pub bundle: Option<Digest>,
 }
 
 impl StackSpec {
-    /// Its files, with the one that its container runtime makes.
+    /// Returns the stack's files, including the file generated for the container runtime.
     pub fn all_files(&self) -> Vec<FileItem> {
         self.files
             .iter()
@@ -88,7 +90,8 @@ impl StackSpec {
             .collect()
     }
 
-    /// What is wanted of the firmware and BIOS of a machine, by the lock: what its author wrote since is not what nodes were promised.
+    /// Returns the firmware and BIOS values wanted for a machine, from the lock. Later edits of the
+    /// stack do not count until the next lock, because nodes were promised the locked values.
     pub fn firmware_of(&self, facts: Option<&Facts>) -> Wanted {
         let product = facts
             .and_then(|facts| facts.smbios.product.as_deref())
@@ -100,13 +103,13 @@ impl StackSpec {
     }
 }
 
-/// A file the stack owns.
+/// A file owned by the stack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FileItem {
     pub path: String,
-    /// Octal, as `"0644"`.
+    /// Octal, such as `"0644"`.
     pub mode: String,
     #[serde(default = "root")]
     pub owner: String,
@@ -119,15 +122,17 @@ fn root() -> String {
     "root".into()
 }
 
-/// A piece of a file's content. No template language: typed values only.
+/// A piece of a file's content. There is no template language: only typed values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Part {
     Text(String),
-    /// `hostname`, `address`, `agent_address`, `cluster_address`, `node_id`, `rack`, `label:NAME`, or `rail:N`. One that the node lacks is refused.
+    /// A value of the node: `hostname`, `address`, `agent_address`, `cluster_address`, `node_id`,
+    /// `rack`, `label:NAME`, or `rail:N`. A plan for a node without the value is rejected.
     Value(String),
-    /// A credential by name; a content that starts with `base64:` is decoded. Travels only over the SSH channel.
+    /// A credential, by name. Secret text starting with `base64:` is decoded. Sent only over the
+    /// SSH channel.
     Secret(String),
 }
 
@@ -143,7 +148,7 @@ pub struct LimitItem {
     pub value: String,
 }
 
-/// A systemd unit and how it must be.
+/// A systemd unit with the required state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -156,7 +161,8 @@ pub struct ServiceItem {
     pub restart_on: Vec<String>,
 }
 
-/// The whole closure of a stack over one image, resolved by the distribution's own resolver.
+/// All packages of a stack over one image, including dependencies, resolved by the distribution's
+/// own resolver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -165,40 +171,41 @@ pub struct StackLock {
     pub arch: String,
     /// Every package to install or upgrade, sorted by name.
     pub packages: Vec<LockedPackage>,
-    /// The stack's, when it was locked.
+    /// Firmware of the stack at the time of locking.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub firmware: Vec<FirmwareItem>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bios: Vec<BiosItem>,
-    /// Where the packages came from. Locks of former releases do not say.
+    /// Sources of the packages. Empty in locks made by earlier releases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repositories: Vec<LockedRepository>,
 }
 
-/// A repository that packages of a lock came from, as it was at that moment.
+/// A repository used for a lock, as of the time of locking.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LockedRepository {
-    /// As apt's sources name it, without a user, a password or a query.
+    /// URI as in apt's sources, without user, password or query.
     pub uri: String,
-    /// As apt's sources name it: `bookworm-updates`. Empty for a flat repository.
+    /// Suite as in apt's sources: `bookworm-updates`. Empty for a flat repository.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub suite: String,
-    /// `main`. Empty for a flat repository.
+    /// Component: `main`. Empty for a flat repository.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub component: String,
-    /// When it was made, in its own words: `Date` of its Release file.
+    /// Creation time of the repository: the text of `Date` in the Release file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub date: Option<String>,
-    /// Of its Release file, by whose digests apt checked all that came from it: the snapshot.
+    /// Digest of the Release file. apt checked every download against digests in this file, so the
+    /// digest identifies the snapshot.
     pub release: Digest,
-    /// Names of the lock's packages that came from it, sorted.
+    /// Names of the lock's packages from this repository, sorted.
     pub packages: Vec<String>,
 }
 
 impl LockedRepository {
-    /// As people call it.
+    /// Returns the repository's name for people: URI, suite and component.
     pub fn name(&self) -> String {
         let words = [&self.uri, &self.suite, &self.component]
             .into_iter()
@@ -208,12 +215,12 @@ impl LockedRepository {
 }
 
 impl StackLock {
-    /// The version operators see.
+    /// Returns the digest of the lock: the version shown to operators.
     pub fn digest(&self) -> Digest {
         Digest::of(&serde_json::to_vec(self).expect("a lock holds only strings and numbers"))
     }
 
-    /// What is wanted of the firmware and BIOS of a machine with this product name.
+    /// Returns the firmware and BIOS values wanted for a machine with this product name.
     pub fn firmware_of(&self, product: &str) -> Wanted {
         let is_for = |only: &Option<String>| {
             only.as_deref()
@@ -271,12 +278,14 @@ pub struct LockedPackage {
     pub filename: String,
 }
 
-/// What a node must be, resolved for that node. Holds secrets: it is built when it is sent, and never stored or logged.
+/// The required state of a node, resolved for this node. Contains secrets: the plan is built when
+/// sent, and never stored or logged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConvergePlan {
     pub lock: Digest,
-    /// `http://AGENT:8090/boot/v1/bundle/<bundle digest hex>`; signed by nobody, so every package's digest is in `packages`.
+    /// `http://AGENT:8090/boot/v1/bundle/<bundle digest hex>`. The repository is unsigned, so
+    /// `packages` contains every package's digest.
     pub repository: String,
     pub packages: Vec<LockedPackage>,
     pub absent: Vec<String>,
@@ -291,12 +300,12 @@ pub struct ConvergePlan {
     pub principal: String,
     pub user_ca: String,
     pub marker: Marker,
-    /// `true`: print what would change and its reboot class, touch nothing.
+    /// `true`: print the changes and their reboot class, without a change.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// A file with its content for this node.
+/// A file with the content for this node.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedFile {
@@ -306,7 +315,7 @@ pub struct PlannedFile {
     pub group: String,
     /// Base64.
     pub content: String,
-    /// Whether reports show only a keyed hash of it.
+    /// Whether reports show only a keyed hash of the content.
     pub secret: bool,
 }
 
@@ -323,18 +332,18 @@ impl std::fmt::Debug for PlannedFile {
     }
 }
 
-/// What converge found and did.
+/// The findings and changes of a converge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConvergeReport {
     pub lock: Digest,
     pub items: Vec<ItemReport>,
-    /// Items that hold only after a reboot; empty when none does.
+    /// Items that take effect only after a reboot. Empty if a reboot is not needed.
     pub reboot_for: Vec<String>,
 }
 
 impl ConvergeReport {
-    /// Whether the node is what its plan says, with nothing left to do.
+    /// Returns whether the node matches the plan, without remaining changes.
     pub fn clean(&self) -> bool {
         self.reboot_for.is_empty()
             && self
@@ -355,12 +364,12 @@ pub struct ItemReport {
     pub after: Option<String>,
 }
 
-/// What became of an item.
+/// The result for an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemOutcome {
     Unchanged,
     Changed,
-    /// Differs, and was left alone (dry run, or it waits for a reboot).
+    /// The item differs and was not changed (dry run, or waiting for a reboot).
     Differs,
 }

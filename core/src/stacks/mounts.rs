@@ -1,9 +1,11 @@
-//! File systems that a stack mounts: its systemd units of kind `.mount`, by the place that their names give.
+//! File systems mounted by a stack: systemd units of type `.mount`, with the directory encoded in
+//! the unit's name.
 
 use super::ConvergePlan;
 
-/// The directory that a mount unit is for, by systemd's own rule: `-` stands for `/`, and `\x2d` for a `-` (systemd.unit(5), string escaping).
-/// `None` for units of another kind, and for names that stand for no path.
+/// Returns the directory of a mount unit, by systemd's naming rule: `-` means `/`, and `\x2d` means
+/// `-` (systemd.unit(5), string escaping). Returns `None` for units of other types and for names
+/// without a valid path.
 fn mount_point(unit: &str) -> Option<String> {
     let name = unit
         .strip_suffix(".mount")
@@ -34,7 +36,7 @@ fn mount_point(unit: &str) -> Option<String> {
 }
 
 impl ConvergePlan {
-    /// Units that mount something which must be mounted, each with its directory.
+    /// Returns the mount units required to be active, each with the mounted directory.
     pub fn mounts(&self) -> Vec<(&str, String)> {
         let running = self.services.iter().filter(|service| service.running);
         running

@@ -1,5 +1,6 @@
-//! Parts of stacks: what is added to more than one of them, as the client of a shared file system is. A part is merged into a stack before the stack is
-//! judged, locked and published: what is published is whole, and no part is looked up later.
+//! Stack parts: fragments added to several stacks, such as the client of a shared file system. A
+//! part is merged into a stack before the stack is checked, locked and published. Published stacks
+//! are complete, so parts are never resolved later.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,8 @@ use serde::Deserialize;
 use super::language::KnownBad;
 use super::{FileItem, LimitItem, ServiceItem, StackSpec};
 
-/// A part as its author writes it. What makes a stack one (its version, its image, whom it is for) is not a part's to say.
+/// A part as written by the author. Fields defining a stack (version, image, selector) are not
+/// allowed in a part.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StackPart {
@@ -25,10 +27,11 @@ pub struct StackPart {
 }
 
 impl StackSpec {
-    /// This stack with a part in it, not locked any more. What both name must be the same; an open version gives way to an exact one.
+    /// Returns the stack with a part merged in and without a lock. Values given in both must be
+    /// equal, except that an exact version replaces `*`.
     ///
     /// # Errors
-    /// Everything that the two say differently: which of them is meant is for a person to say.
+    /// All conflicts between stack and part. A person must decide between the two values.
     pub fn with(mut self, part: StackPart) -> Result<Self, Vec<String>> {
         let mut conflicts = Vec::new();
         packages(&mut self.packages, part.packages, &mut conflicts);
@@ -90,7 +93,7 @@ fn packages(
     }
 }
 
-/// Adds what is called differently from all that is there. Two of one name must be one.
+/// Adds items with new names. Two items with the same name must be equal.
 fn named<T: PartialEq>(
     all: &mut Vec<T>,
     more: Vec<T>,
@@ -107,7 +110,7 @@ fn named<T: PartialEq>(
     }
 }
 
-/// Adds what is not there yet.
+/// Adds missing items.
 fn once<T: PartialEq>(all: &mut Vec<T>, more: Vec<T>) {
     for one in more {
         if !all.contains(&one) {

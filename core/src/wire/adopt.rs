@@ -1,4 +1,4 @@
-//! Server and agent: taking over a machine that somebody else installed.
+//! Server and agent: adopting a machine installed without Muster.
 
 use std::net::Ipv4Addr;
 
@@ -8,26 +8,27 @@ use super::login::UserKey;
 use super::node::Marker;
 use crate::values::Secret;
 
-/// The first login to a machine that runs already, and what is written there.
+/// The first login to a running machine, and the data written there.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adopt {
     pub address: Ipv4Addr,
     pub port: u16,
-    /// Fingerprint of its host key, confirmed by a person; `None`: only tell which one it shows.
+    /// Fingerprint of the machine's host key, confirmed by a person. `None`: report the offered key
+    /// and stop.
     pub host_key: Option<String>,
     pub user: String,
-    /// An OpenSSH private key or a password; for this once.
+    /// An OpenSSH private key or a password, for a single login.
     pub secret: Secret,
-    /// The line of authorized_keys that trusts our CA for this node and assignment.
+    /// The line for authorized_keys: trusts our CA for this node and assignment.
     pub trust: String,
     pub marker: Marker,
-    /// To log in with afterwards.
+    /// The key and certificate for later logins.
     pub user_key: UserKey,
 }
 
 impl PartialEq for Adopt {
-    /// Secrets do not compare.
+    /// Compares all fields except `secret`, because secrets have no equality.
     fn eq(&self, other: &Self) -> bool {
         (
             self.address,

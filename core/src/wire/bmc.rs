@@ -1,4 +1,4 @@
-//! BMCs and how to talk to them, as an order names them.
+//! BMC addresses, logins and expected machines, as contained in orders.
 
 use std::net::IpAddr;
 
@@ -7,19 +7,20 @@ use serde::{Deserialize, Serialize};
 use crate::facts::Firmware;
 use crate::values::{Digest, Secret};
 
-/// How a node is powered.
+/// Power control of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Power {
     Redfish(BmcTarget),
     Ipmi(IpmiTarget),
-    /// A named person presses the button; jobs wait for what they see on the wire.
+    /// A named person presses the power button; jobs wait for network traffic from the machine.
     Manual {
         person: String,
     },
 }
 
-/// The machine that is meant, as its own firmware has told (SMBIOS type 1). Behind an address that was mistyped stands another one.
+/// The expected machine, as reported by its own firmware (SMBIOS type 1). The check is needed
+/// because a mistyped BMC address leads to another machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
@@ -29,7 +30,7 @@ pub struct Machine {
     pub serial: Option<String>,
 }
 
-/// A BMC that speaks Redfish.
+/// A BMC with Redfish.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BmcTarget {
@@ -37,21 +38,22 @@ pub struct BmcTarget {
     pub port: u16,
     pub user: String,
     pub password: Secret,
-    /// SHA-256 of the certificate pinned at first contact; `None`: pin what is seen and report it.
+    /// SHA-256 of the certificate pinned at first contact. `None`: pin the offered certificate and
+    /// report the digest.
     pub certificate: Option<Digest>,
-    /// The `Id` of the computer system behind it; `None`: it has only one.
+    /// The `Id` of the computer system behind the BMC. `None`: the BMC has only one system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// Another password, which it may take instead: one was being changed into the other, and nobody saw how that ended.
+    /// A second password to try. Set after an interrupted password change with unknown result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub also: Option<Secret>,
-    /// A BMC that names another one is told nothing.
+    /// Identity of the expected machine. A BMC reporting another machine receives no commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,
 }
 
 impl Power {
-    /// The machine that is meant, where that is known.
+    /// Returns the expected machine, if known.
     pub fn machine(&self) -> Option<&Machine> {
         match self {
             Self::Redfish(target) => target.machine.as_ref(),
@@ -81,7 +83,7 @@ impl PartialEq for BmcTarget {
     }
 }
 
-/// A BMC that speaks IPMI 2.0.
+/// A BMC with IPMI 2.0.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IpmiTarget {
@@ -89,12 +91,12 @@ pub struct IpmiTarget {
     pub port: u16,
     pub user: String,
     pub password: Secret,
-    /// What the machine is to boot by: IPMI's boot flags say it each time.
+    /// Firmware type used for boot. IPMI sends the type in the boot flags of each request.
     pub firmware: Firmware,
-    /// As that of [`BmcTarget`].
+    /// See [`BmcTarget`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub also: Option<Secret>,
-    /// As that of [`BmcTarget`].
+    /// See [`BmcTarget`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,
 }
@@ -117,15 +119,17 @@ impl PartialEq for IpmiTarget {
     }
 }
 
-/// Another password for the BMC's account. Idempotent: the next attempt gets the same one, and looks first whether it is taken already.
+/// An order to change the password of the BMC's account. Idempotent: the next attempt has the same
+/// password and first checks whether the BMC already accepts the password.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RotateBmc {
-    /// With the password that it has, as far as is known.
+    /// Power control, with the last known password.
     pub power: Power,
-    /// The one that it is to have. It is stored, sealed, before anybody is told it.
+    /// The new password. The server stores the sealed password before sending the order.
     pub next: Secret,
-    /// Whether `next` was sent before, so that the BMC may have it already.
+    /// Whether an earlier attempt sent `next`. If `true`, the BMC may already have the new
+    /// password.
     pub tried: bool,
 }
 

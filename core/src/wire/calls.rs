@@ -1,4 +1,5 @@
-//! Calls of the agent and answers of the server: `POST /agent/v1/…` under the agent's certificate, JSON in both directions.
+//! Calls of the agent and answers of the server: `POST /agent/v1/…` under the agent's certificate,
+//! JSON in both directions.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -31,7 +32,8 @@ pub struct Welcome {
     pub protocol: u32,
     pub agent: AgentId,
     pub site: String,
-    /// Raised whenever another process takes over; calls with an older one are refused with 409 `stale_epoch`.
+    /// Raised whenever another process takes over; calls with an older epoch are rejected with 409
+    /// `stale_epoch`.
     pub epoch: i64,
     /// A job lease in seconds; renew well before.
     pub lease_s: u64,
@@ -49,7 +51,8 @@ pub struct SitePoll {
     pub wait_s: u64,
 }
 
-/// Configuration of a site's boot services. The agent keeps the latest on disk and answers DHCP from there (local boot only) while the server is away.
+/// Configuration of a site's boot services. The agent keeps the latest on disk and answers DHCP
+/// from there (local boot only) while the server is away.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SiteConfig {
@@ -61,7 +64,8 @@ pub struct SiteConfig {
     pub consoles: Vec<ConsoleTarget>,
 }
 
-/// Address of a node's serial console, read-only: raw bytes over TCP, as from a conserver, a terminal server or a bridge to serial over LAN.
+/// Address of a node's serial console, read-only: raw bytes over TCP, as from a conserver, a
+/// terminal server or a bridge to serial over LAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConsoleTarget {
@@ -172,7 +176,8 @@ pub struct StartAct {
     pub attempt: i32,
     /// `power_on`, `reset`, `reboot`…
     pub act: String,
-    /// Power state or boot id before the act. A successor compares them to see whether the act happened.
+    /// Power state or boot id before the act. A successor compares them to see whether the act
+    /// happened.
     pub before: String,
 }
 
@@ -186,7 +191,8 @@ pub enum ActReply {
     Already(ActRecord),
 }
 
-/// `POST /agent/v1/jobs/{job}/renew`: renews the lease, sends progress and log lines, returns a cancellation.
+/// `POST /agent/v1/jobs/{job}/renew`: renews the lease, sends progress and log lines, returns a
+/// cancellation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RenewJob {
@@ -222,7 +228,8 @@ pub struct ReportOutcome {
     pub outcome: Outcome,
 }
 
-/// `POST /agent/v1/permits/redeem`: for power, before the act; for image and wipe, with the node's challenge.
+/// `POST /agent/v1/permits/redeem`: for power, before the act; for image and wipe, with the node's
+/// challenge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RedeemPermit {
@@ -234,7 +241,8 @@ pub struct RedeemPermit {
     pub challenge: Option<Challenge>,
 }
 
-/// The server's answer to [`RedeemPermit`]. For image and wipe, the agent forwards the answer to the node unchanged.
+/// The server's answer to [`RedeemPermit`]. For image and wipe, the agent forwards the answer to
+/// the node unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redeemed {

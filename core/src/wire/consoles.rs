@@ -1,16 +1,17 @@
-//! What nodes wrote on their serial consoles, as an agent tells it.
+//! Console output of nodes, as reported by an agent.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::NodeId;
 
-/// `POST /agent/v1/consoles`: what nodes wrote on their consoles. Bounded batches; nothing here is trusted.
+/// `POST /agent/v1/consoles`: text written by nodes to their serial consoles, in bounded batches.
+/// Untrusted input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConsoleReport {
     pub epoch: i64,
-    /// Each node's in the order they were written.
+    /// Chunks of one node are in the order of writing.
     pub chunks: Vec<ConsoleChunk>,
 }
 
@@ -19,7 +20,8 @@ pub struct ConsoleReport {
 #[serde(deny_unknown_fields)]
 pub struct ConsoleChunk {
     pub node: NodeId,
-    /// When its first byte came. Later for each chunk of a node, in whole microseconds: a report that is told twice is recorded once.
+    /// Time of the first byte's arrival, in whole microseconds, strictly increasing for each node.
+    /// The time identifies the chunk, so a repeated report is recorded once.
     pub at: Timestamp,
     pub text: String,
 }

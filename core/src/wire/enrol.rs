@@ -1,5 +1,6 @@
-//! How an agent comes by its certificate: once with the token that it was enrolled with, afterwards with the certificate before. The private
-//! key is made where the agent runs and never leaves it: what is sent is a PKCS#10 request, which its holder signed.
+//! Issue of an agent's certificate: the first for an enrolment token, later ones for the previous
+//! certificate. The private key is generated on the agent's machine and never leaves the machine.
+//! The agent sends a PKCS#10 request signed with the key.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,22 +8,26 @@ use serde::{Deserialize, Serialize};
 use crate::ids::AgentId;
 use crate::values::{Digest, Secret};
 
-/// What the server's certificate is for, at whatever address it answers: agents ask for this name, and trust one authority alone.
+/// DNS name in the server's certificate, for every server address. Agents check this name and trust
+/// a single authority.
 pub const SERVER_NAME: &str = "agents.muster.internal";
 
-/// Hex digits of a checksum at a token's end.
+/// Number of hex digits of the checksum at the end of a token.
 const CRC_HEX: usize = 8;
 
-/// `POST /agent/v1/enrol`, without a certificate. The same again, with the same key, is answered again; with another key the token is used up.
+/// `POST /agent/v1/enrol`, without a client certificate. A repeated request with the same key
+/// receives the same response. A request with another key is rejected, because a token works once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Enrol {
     pub token: Secret,
-    /// PKCS#10, PEM, of an Ed25519 key. Only its key counts: whose the certificate is, the token says.
+    /// PKCS#10, PEM, for an Ed25519 key. Only the key is used; the token determines the
+    /// certificate's subject.
     pub request: String,
 }
 
-/// `POST /agent/v1/certificate`, under a certificate that has not ended: another one for the same agent. The former stays valid until its end.
+/// `POST /agent/v1/certificate`, under a valid certificate: requests another certificate for the
+/// same agent. The previous certificate stays valid until expiry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Renew {
@@ -37,22 +42,23 @@ pub struct Issued {
     pub site: String,
     /// X.509, PEM.
     pub certificate: String,
-    /// That of the authority which signed it, and which signs the server's: PEM.
+    /// Certificate (PEM) of the authority for agent certificates and the server's certificate.
     pub authority: String,
-    /// By the server's time, as is all that is decided by them.
+    /// Validity by the server's clock. Decisions about validity use the server's clock.
     pub not_before: Timestamp,
     pub not_after: Timestamp,
 }
 
 impl Issued {
-    /// From when on it is to be renewed: half of its life.
+    /// Returns the time for renewal: half of the certificate's lifetime.
     pub fn renew_at(&self) -> Timestamp {
         self.not_before + self.not_after.duration_since(self.not_before) / 2
     }
 }
 
-/// The SHA-256 of the authority's certificate, which an enrolment token carries: `msa_<id>_<secret>_<authority><crc>`. It is how the first contact knows
-/// the server; `None` of what is no such token.
+/// Returns the SHA-256 of the authority's certificate, contained in an enrolment token:
+/// `msa_<id>_<secret>_<authority><crc>`. The agent uses the digest to authenticate the server at
+/// first contact. Returns `None` for other texts.
 pub fn authority_of(token: &str) -> Option<Digest> {
     let (body, last) = token.rsplit_once('_')?;
     let hex = last

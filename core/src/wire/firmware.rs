@@ -1,4 +1,4 @@
-//! Firmware and BIOS of one machine, as an order wants them.
+//! Firmware and BIOS of one machine, as required by an order.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,18 +7,20 @@ use crate::ids::PermitId;
 use crate::wire::bmc::Power;
 use crate::wire::login::Login;
 
-/// Brings firmware and BIOS to what is wanted, and reads back what the BMC then says.
+/// Sets firmware and BIOS to the wanted values, and reads the resulting values from the BMC.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetFirmware {
     pub power: Power,
-    /// To change something. Without one it is a look, at whatever runs.
+    /// Permit for changes. Without a permit, the job only reads, also on a running machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permit: Option<PermitId>,
-    /// A system that may run, and is asked to shut down before the machine is restarted.
+    /// Login to a possibly running system. The agent requests a shutdown there before restarting
+    /// the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login: Option<Login>,
     pub wanted: Wanted,
-    /// Where the BMC gets images: `http://AGENT:8090/boot/v1/blob/sha256`, to which a slash and the digest's hex digits are added.
+    /// Base URL of firmware images for the BMC: `http://AGENT:8090/boot/v1/blob/sha256`. A slash
+    /// and the hex digits of the digest are appended.
     pub images: String,
 }

@@ -21,15 +21,16 @@ use crate::wire::pair::PairOrder;
 #[serde(deny_unknown_fields)]
 pub struct Job {
     pub id: JobId,
-    /// Fence against stale workers: only the latest attempt may commit.
+    /// Fences off stale workers: only the latest attempt may commit.
     pub attempt: i32,
     pub node: NodeId,
     pub node_name: String,
     /// Assignment epoch of the node.
     pub epoch: i64,
-    /// Seconds this job may take from now.
+    /// Time limit in seconds, from now.
     pub timeout_s: u64,
-    /// `once` acts that an earlier attempt started. The agent observes their effect and does not repeat them blindly.
+    /// `once` acts started by an earlier attempt. The agent observes the effect of each act and
+    /// does not repeat an act blindly.
     pub acts: Vec<ActRecord>,
     pub spec: JobSpec,
 }
@@ -38,16 +39,19 @@ pub struct Job {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum JobSpec {
-    /// Arm, power on (or reset) with a one-time PXE override, wait for the live image, log in, check identity. `once` inside.
+    /// Arm, power on (or reset) with a one-time PXE override, wait for the live image, log in,
+    /// check identity. `once` inside.
     BootLive(BootLive),
     /// `muster-node inventory` in the live image or the installed OS.
     Inventory {
         login: Login,
-        /// Interfaces with a declared cable. In the live image, each interface gets the time in which a switch sends LLDP.
+        /// Interfaces with a declared cable. In the live image, the agent waits long enough on each
+        /// interface for a switch to send LLDP.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         cabled: Vec<String>,
     },
-    /// Shut down through the OS if the OS is reachable, then by BMC, until the power is observed off. Observe, then act.
+    /// Shut down through the OS if the OS is reachable, then by BMC, until the power is observed
+    /// off. Observe, then act.
     PowerOff {
         power: Power,
         login: Option<Login>,
@@ -55,12 +59,14 @@ pub enum JobSpec {
     },
     /// `muster-node run write-image`. Idempotent under its permit.
     WriteImage { login: Login, plan: WriteImage },
-    /// Clear the override, reset into the installed OS, wait for its host key. `once` inside.
+    /// Clear the override, reset into the installed OS, wait for the OS to show the expected host
+    /// key. `once` inside.
     BootDisk {
         power: Power,
-        /// The installed OS, with the host key recorded while its image was written.
+        /// The installed OS, with the host key recorded during the image write.
         login: Login,
-        /// The live session that wrote the image. Without a BMC, the agent reboots the node from there.
+        /// The live session in which the image was written. Without a BMC, the agent reboots the
+        /// node from there.
         #[serde(default)]
         live: Option<Login>,
         permit: PermitId,
@@ -75,14 +81,17 @@ pub enum JobSpec {
     },
     /// `muster-node run gate`.
     Gates { login: Login, plan: GatePlan },
-    /// Write the included files, reconfigure, wait until the controller's own view of the node is clean.
+    /// Write the included files, reconfigure, wait until the controller's own view of the node is
+    /// clean.
     SlurmAdmit {
         cluster: SlurmCluster,
-        /// The [`ClusterMembers`](super::members::ClusterMembers) of this revision and of every later revision contain the node.
+        /// The [`ClusterMembers`](super::members::ClusterMembers) of this revision and of every
+        /// later revision contain the node.
         revision: i64,
         name: String,
         login: Login,
-        /// For a member that returns without gates: lift only the drain with this reason. None: lift any drain of Muster.
+        /// For a member returning without gates: lift only the drain with this reason. None: lift
+        /// any drain of Muster.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lifts: Option<String>,
     },
@@ -95,23 +104,29 @@ pub enum JobSpec {
     /// Write the included files without the node, reconfigure, observe that the node is gone.
     SlurmRemove {
         cluster: SlurmCluster,
-        /// The [`ClusterMembers`](super::members::ClusterMembers) of this revision and of every later revision do not contain the node.
+        /// The [`ClusterMembers`](super::members::ClusterMembers) of this revision and of every
+        /// later revision do not contain the node.
         revision: i64,
         name: String,
     },
     /// `muster-node run wipe`.
     Wipe { login: Login, plan: WipePlan },
-    /// Log in to a machine installed without Muster, check its host key, write the line that trusts our CA and the marker. Idempotent.
+    /// Log in to a machine installed without Muster, check the host key, write the marker and the
+    /// line trusting our CA. Idempotent.
     Adopt(Adopt),
-    /// Power on by BMC, until the power is observed on. A node that is on stays as it is. Observe, then act.
+    /// Power on by BMC, until the power is observed on. A running node stays unchanged. Observe,
+    /// then act.
     PowerOn { power: Power, permit: PermitId },
     /// Power-cycle by BMC, regardless of the software on the node. `once` inside.
     PowerCycle { power: Power, permit: PermitId },
-    /// Set a new password for the BMC. Idempotent: the agent first tests which password the BMC accepts.
+    /// Set a new password for the BMC. Idempotent: the agent first tests which password the BMC
+    /// accepts.
     RotateBmc(RotateBmc),
-    /// `muster-node pair serve` at one end and `pair ask` at the other, then in the other direction. Read-only: repeated after a crash.
+    /// `muster-node pair serve` at one end and `pair ask` at the other, then in the other
+    /// direction. Read-only: repeated after a crash.
     Pair(Box<PairOrder>),
-    /// Read firmware and BIOS from the BMC; with a permit, also set the wanted values. `once` inside.
+    /// Read firmware and BIOS from the BMC; with a permit, also set the wanted values. `once`
+    /// inside.
     Firmware(SetFirmware),
 }
 
@@ -155,7 +170,7 @@ pub struct BootLive {
     pub kernel: Digest,
     pub initrd: Digest,
     pub user_key: UserKey,
-    /// Identity that the machine must have, where the identity is known.
+    /// Identity required of the machine, if the identity is known.
     pub expect_uuid: Option<String>,
     pub expect_serial: Option<String>,
 }
@@ -168,6 +183,7 @@ pub struct ActRecord {
     pub act: String,
     pub before: String,
     pub started_at: Timestamp,
-    /// Seconds since the start by the server's clock, because the clocks of server and agent can differ.
+    /// Seconds since the start by the server's clock, because the clocks of server and agent can
+    /// differ.
     pub age_s: u64,
 }

@@ -1,4 +1,4 @@
-//! How the agent logs in to a node over SSH.
+//! Login of the agent to a node over SSH.
 
 use std::net::Ipv4Addr;
 
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::Secret;
 
-/// How to log in to a node whose host key is known.
+/// Login to a node with a known host key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Login {
     pub address: Ipv4Addr,
     pub port: u16,
-    /// OpenSSH public-key line that the node must show.
+    /// OpenSSH public-key line of the node. The agent rejects any other host key.
     pub host_key: String,
     pub user_key: UserKey,
 }
 
-/// An ephemeral SSH user key and the certificate that the CA signed for this job.
+/// An ephemeral SSH user key, and the certificate signed by the CA for this job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UserKey {

@@ -1,11 +1,12 @@
-//! Who is in a cluster: what its scheduler's configuration is written from.
+//! Members of a cluster: the source for the scheduler's configuration.
 
 use serde::{Deserialize, Serialize};
 
 use crate::clusters::SlurmNode;
 
-/// `POST /agent/v1/jobs/{job}/members`: all members of the cluster that the job puts its node into, or takes it out of. Asked for when what the
-/// agent has is older than the job's revision: however many nodes come and go at once, a list serves all whose jobs were there before it.
+/// `POST /agent/v1/jobs/{job}/members`: requests all members of the cluster changed by the job. The
+/// agent asks when its list is older than the job's revision. One list serves all jobs queued
+/// before the list was made, so many simultaneous changes need few requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AskMembers {
@@ -13,11 +14,11 @@ pub struct AskMembers {
     pub attempt: i32,
 }
 
-/// The members of a cluster as its scheduler must know them.
+/// The members of a cluster, as required in the scheduler's configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterMembers {
-    /// Orders the lists: an agent never replaces a list by one with a lower revision.
+    /// Order of the lists: an agent never replaces a list by a list with a lower revision.
     pub revision: i64,
     pub nodes: Vec<SlurmNode>,
 }

@@ -1,4 +1,5 @@
-//! Agent and node: what the boot listener serves, the plan given to `muster-node run`, and the lines it answers with.
+//! Agent and node: files served by the boot listener, the plan given to `muster-node run`, and the
+//! lines printed in response.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +16,23 @@ use crate::profiles::HardwareProfile;
 use crate::stacks::{ConvergePlan, ConvergeReport};
 use crate::values::{Digest, Mac};
 
-/// `/etc/muster/site.json` in the live image: whom this boot trusts. Handed over as a second initrd.
+pub use super::failure::{Failure, FailureCode};
+
+/// `/etc/muster/site.json` in the live image: the trusted keys of this boot. Delivered as a second
+/// initrd.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SiteTrust {
     pub protocol: u32,
-    /// Ed25519 key that signs permits; 32 bytes, base64.
+    /// Ed25519 public key for permit signatures; 32 bytes, base64.
     pub permit_public_key: String,
     /// The SSH user CA, as an OpenSSH public-key line.
     pub user_ca: String,
-    /// Base of the boot listener: `http://10.77.0.1:8090/boot/v1`.
+    /// Base URL of the boot listener: `http://10.77.0.1:8090/boot/v1`.
     pub agent_url: String,
 }
 
-/// What the live image reports once its host key exists. Accepted once per nonce.
+/// The report of a live image after generating its host key. Accepted once per nonce.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiveReport {
@@ -40,15 +44,15 @@ pub struct LiveReport {
     pub host_key: String,
 }
 
-/// The agent's clock; a live image sets its own from it.
+/// The agent's clock. A live image sets its own clock from this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimeReply {
     pub unix_ms: i64,
 }
 
-/// `/etc/muster/marker.json` on an installed disk: in use, by whom, since which epoch. A wipe or an image for another claim or a lower epoch is
-/// refused by muster-node.
+/// `/etc/muster/marker.json` on an installed disk: the claim using the disk, and the epoch.
+/// muster-node rejects a wipe or an image write for another claim or for a lower epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Marker {
@@ -67,14 +71,15 @@ pub struct Plan {
     pub job: JobId,
     pub attempt: i32,
     pub node: NodeId,
-    /// Assignment epoch; muster-node keeps the highest (epoch, attempt) it saw and refuses lower ones.
+    /// Assignment epoch. muster-node records the highest (epoch, attempt) received and rejects
+    /// lower pairs.
     pub epoch: i64,
-    /// The whole job's deadline on the node's own monotonic clock, in seconds from its start.
+    /// Deadline of the whole job, in seconds from the start, by the node's monotonic clock.
     pub timeout_s: u64,
     pub work: Work,
 }
 
-/// What muster-node can be asked to do with a plan.
+/// The kinds of work in a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Work {
@@ -84,7 +89,7 @@ pub enum Work {
     Wipe(WipePlan),
 }
 
-/// Stream an image onto the one disk whose serial is named.
+/// Streams an image onto the disk with the named serial number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteImage {
@@ -103,11 +108,11 @@ pub struct WriteImage {
     pub hostname: String,
     pub network: StaticNetwork,
     pub user_ca: String,
-    /// `muster:<node>:<epoch>`: who may log in as root.
+    /// `muster:<node>:<epoch>`: the SSH principal allowed to log in as root.
     pub principal: String,
 }
 
-/// The installed node's own address; it boots with server and agent both dead.
+/// The static address of the installed node. The node boots without server and agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StaticNetwork {
@@ -118,7 +123,8 @@ pub struct StaticNetwork {
     pub dns: Vec<String>,
     /// Extra lines of /etc/hosts, as (address, name): names must resolve without a DNS server.
     pub hosts: Vec<(String, String)>,
-    /// What the pool's network profile comes to on this node: written instead of one file with the address. Empty: the pool has none.
+    /// Network files from the pool's network profile, resolved for this node. If set, they replace
+    /// the single file with the address. Empty: the pool has no network profile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<NetworkFile>,
 }
@@ -131,56 +137,60 @@ pub struct GatePlan {
     pub profile: HardwareProfile,
     /// Ids of the suite's gates to run; empty means all.
     pub only: Vec<String>,
-    /// What the installed stack promises, for gates that compare against it.
+    /// The expected state of the installed stack, for gates that compare the node with the stack.
     pub stack: Option<ConvergePlan>,
-    /// Values gates may name in argv as `${agent_address}` and the like: known words, no shell.
+    /// Values for variables in argv of gates, such as `${agent_address}`. Only known words are
+    /// replaced, without a shell.
     pub variables: BTreeMap<String, String>,
-    /// Whether jobs may run on the node: gates that need a drained one are skipped.
+    /// Whether jobs may run on the node. If `true`, gates that need a drained node are skipped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_use: bool,
-    /// Ids of gates whose verdict is waived: they keep no later stage from being run.
+    /// Ids of gates with a waived verdict. Their failures do not stop later stages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waived: Vec<String>,
-    /// Until when each of them is. The server stamps what it is told; `muster-node health` judges by itself, and long after it was given its suite.
+    /// End of each waiver. The server applies waivers to reported results. `muster-node health`
+    /// needs the end times, because it judges alone and long after receiving the suite.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub waived_until: BTreeMap<String, Timestamp>,
-    /// The suite by which `muster-node health` tells from now on whether the node is fit for a job.
+    /// The suite for later calls of `muster-node health`, which tells whether the node is fit for a
+    /// job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<Suite>,
     /// The site's own rows of the tables of Xids and SXids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xid: Option<XidOverrides>,
-    /// What the stack wants of firmware and BIOS beside what the node's BMC said of them: the node cannot hear its BMC.
+    /// The stack's wanted firmware and BIOS values, compared with the values reported by the BMC.
+    /// The server compares, because the node cannot read its BMC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firmware: Option<Vec<Compared>>,
 }
 
-/// Disks to wipe, by serial, each by the strongest method it supports.
+/// Disks to wipe, by serial number, each by the strongest supported method.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WipePlan {
     pub permit: PermitId,
     pub operation: OperationId,
-    /// The claim whose data goes; `None` for a node that never had one.
+    /// The claim whose data is erased; `None` for a node without a previous claim.
     pub claim: Option<ClaimId>,
     pub disk_serials: Vec<String>,
 }
 
-/// First line of `muster-node run`'s answer, on stdout.
+/// First line printed on stdout by `muster-node run`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "run", rename_all = "snake_case", deny_unknown_fields)]
 pub enum RunReply {
-    /// The job was started and is detached now.
+    /// The job was started and is now detached.
     Started { job: JobId, attempt: i32 },
-    /// The same job is running or finished already under this attempt: attach to it.
+    /// The same job with the same attempt is running or finished. The agent attaches to the job.
     Already { job: JobId, attempt: i32 },
-    /// Another mutating job runs; one at a time.
+    /// Another mutating job is running; only one may run at a time.
     Busy { job: JobId },
-    /// A higher (epoch, attempt) was seen before.
+    /// A higher (epoch, attempt) was received before.
     Stale { epoch: i64, attempt: i32 },
 }
 
-/// One line of a job's spool, as `attach` prints them.
+/// One line of a job's spool, as printed by `attach`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Line {
@@ -189,7 +199,7 @@ pub enum Line {
         at: Timestamp,
         text: String,
     },
-    /// Work stops here until `answer JOB` brings the signed permit, or the deadline passes.
+    /// Work pauses until `answer JOB` delivers the signed permit, or the deadline passes.
     Challenge(Challenge),
     /// The last line of every job.
     Result {
@@ -198,7 +208,7 @@ pub enum Line {
     },
 }
 
-/// How far a step is; `done` of `total` in `unit`s, or a message alone.
+/// Progress of a step: `done` of `total`, counted in `unit`, or only a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -210,7 +220,7 @@ pub struct Progress {
     pub unit: Option<String>,
 }
 
-/// How a job ended.
+/// The result of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum WorkResult {
@@ -226,21 +236,6 @@ pub enum WorkResult {
     Failed(Failure),
 }
 
-/// The code of a failure: a system that should be up let nobody in.
-pub const UNREACHABLE: &str = "ssh_unreachable";
-
-/// Why something did not work, in words for an engineer at 3 am.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Failure {
-    /// A stable word: `disk_ambiguous`, `digest_mismatch`, `permit_refused`…
-    pub code: String,
-    pub message: String,
-    /// Whether trying the same again can help.
-    pub retryable: bool,
-}
-
 /// A finished image write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -250,22 +245,22 @@ pub struct ImageWritten {
     pub raw_digest: Digest,
     /// Host key of the installed OS, OpenSSH public-key line.
     pub host_key: String,
-    /// Number of the NVRAM entry written (`Boot0003`), `None` on BIOS machines.
+    /// Number of the NVRAM entry written (`Boot0003`); `None` on BIOS machines.
     pub nvram_entry: Option<String>,
 }
 
-/// One wiped disk and how.
+/// One wiped disk, with the method used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WipedDisk {
     pub serial: String,
     pub method: WipeMethod,
     pub bytes: u64,
-    /// Blocks read back and found clean.
+    /// Number of blocks read back and found clean.
     pub verified_blocks: u64,
 }
 
-/// Ways to wipe, strongest first.
+/// Methods for wiping a disk, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WipeMethod {
@@ -276,7 +271,8 @@ pub enum WipeMethod {
     Overwrite,
 }
 
-/// muster-node's proof of where it runs; the server signs it when the permit fits.
+/// muster-node's proof of the machine's identity. The server signs the challenge if the permit
+/// matches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Challenge {
@@ -289,17 +285,17 @@ pub struct Challenge {
     pub epoch: i64,
     pub boot_id: String,
     pub chassis_serial: Option<String>,
-    /// Sorted serials of the disks about to be written.
+    /// Sorted serial numbers of the disks to write.
     pub disk_serials: Vec<String>,
     /// 32 random bytes, hex.
     pub nonce: String,
 }
 
-/// The server's yes (a signature) or no, on the stdin of `muster-node answer JOB`.
+/// The server's decision, a signature or a refusal, on the stdin of `muster-node answer JOB`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Answer {
-    /// Ed25519 over [`crate::permits::signed_bytes`]; base64.
+    /// Ed25519 signature over [`crate::permits::signed_bytes`]; base64.
     Granted {
         signature: String,
     },
@@ -308,17 +304,18 @@ pub enum Answer {
     },
 }
 
-/// `muster-node version`.
+/// Output of `muster-node version`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Version {
     pub protocol: u32,
     pub version: String,
-    /// Of the executable itself: decides whether the agent must push a newer one.
+    /// Digest of the executable itself. The agent compares digests to decide whether to copy a
+    /// newer executable.
     pub digest: Digest,
 }
 
-/// `muster-node inventory`.
+/// Output of `muster-node inventory`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inventory {

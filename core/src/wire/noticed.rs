@@ -1,15 +1,16 @@
-//! How late an agent may have noticed that a restarted system answers: a line of the job's log that people read and reports count.
+//! The agent's delay in noticing that a restarted system answers: a line in the job's log, for
+//! people and for reports with statistics.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A system that was away and is back.
+/// A system answering again after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Noticed {
-    /// From when it last did not take a connection to when it did.
+    /// Time between the last failed connection attempt and the first successful connection.
     pub late: Duration,
-    /// From then to the session.
+    /// Time from the first connection to the open session.
     pub log_in: Duration,
 }
 
@@ -23,7 +24,7 @@ impl fmt::Display for Noticed {
     }
 }
 
-/// The line says something else.
+/// Error for a log line with other content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the line does not say when SSH answered")]
 pub struct OtherLine;

@@ -1,14 +1,16 @@
-//! Which orders an agent can read. It says so with each call for jobs, and is given no other: an agent of the version before goes on with all that it knows,
-//! and the rest waits for one that can. What an order of a kind that it knows has gained since is left out for it.
+//! Order kinds supported by an agent. The agent lists them in each call for jobs, and receives no
+//! other kinds. An agent of the previous version continues with all known kinds; other jobs wait
+//! for a newer agent. Fields added later to a known kind are removed for an older agent.
 
 use super::bmc::Power;
 use super::job::JobSpec;
 
-/// Header of a call for jobs: the kinds of order that the agent can read, separated by commas. A server that does not know it is of the version
-/// before, and knows no kind that the agent does not.
+/// Header of a call for jobs: the supported kinds of orders, separated by commas. A server ignoring
+/// this header is of the previous version and sends no kind unknown to the agent.
 pub const ORDERS: &str = "muster-orders";
 
-/// The kinds of order that this build reads: those of [`JobSpec`](super::job::JobSpec). New ones come last.
+/// The kinds of orders supported by this build: those of [`JobSpec`](super::job::JobSpec). New
+/// kinds are appended.
 pub const KINDS: &[&str] = &[
     "boot_live",
     "inventory",
@@ -30,26 +32,29 @@ pub const KINDS: &[&str] = &[
     "firmware",
 ];
 
-/// The machine behind a BMC, in every order that has one.
+/// The expected machine behind a BMC, in every order with a BMC.
 const MACHINE: &str = "machine";
-/// The one drain that an admission lifts.
+/// The only drain reason lifted by an admission.
 const LIFTS: &str = "lifts";
-/// Until when gates are waived.
+/// End times of waivers of gates.
 const WAIVED_UNTIL: &str = "waived_until";
 
-/// Members that orders have gained since an agent first read their kind, named beside the kinds. An agent that does not name one would refuse the whole order for
-/// it; each must be such that it does its work as before without.
+/// Fields added to orders after the kind's first version, listed in the header beside the kinds. An
+/// agent that does not list a field would reject the complete order because of the field. Each
+/// order must therefore also work without the field.
 pub const MEMBERS: &[&str] = &[MACHINE, LIFTS, WAIVED_UNTIL];
 
-/// What this build says that it reads.
+/// Returns the header value of this build.
 pub fn said() -> String {
     [KINDS, MEMBERS].concat().join(",")
 }
 
-/// What an agent reads that does not say: it is of the last version that had no such header, which ended at `power_cycle`.
+/// Kinds supported by an agent without the header: the last version without the header had the
+/// kinds up to `power_cycle`.
 pub const UNSAID: &[&str] = KINDS.split_at(15).0;
 
-/// Whether an agent that sent this header, or none, can read a kind of order.
+/// Returns whether an agent with this header value, or without the header, supports a kind of
+/// order.
 pub fn reads(header: Option<&str>, kind: &str) -> bool {
     match header {
         Some(said) => names(said, kind),
@@ -61,7 +66,8 @@ fn names(said: &str, word: &str) -> bool {
     said.split(',').any(|one| one.trim() == word)
 }
 
-/// An order without the members that an agent which sent this header, or none, does not know.
+/// Returns the order without fields unknown to an agent with this header value, or without the
+/// header.
 pub fn readable(header: Option<&str>, mut spec: JobSpec) -> JobSpec {
     let lacks = |member: &str| !header.is_some_and(|said| names(said, member));
     if lacks(MACHINE) {
@@ -89,7 +95,7 @@ pub fn readable(header: Option<&str>, mut spec: JobSpec) -> JobSpec {
     spec
 }
 
-/// By what an order powers its machine.
+/// Returns the power control of an order's machine, if the order has one.
 fn power(spec: &mut JobSpec) -> Option<&mut Power> {
     match spec {
         JobSpec::BootLive(order) => Some(&mut order.power),
@@ -119,7 +125,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_order_is_in_the_list() {
-        // serde names them all where it meets one that there is not.
+        // serde lists all known kinds in the error for an unknown kind.
         let error = serde_json::from_str::<JobSpec>(r#"{"kind":"none of them"}"#)
             .unwrap_err()
             .to_string();

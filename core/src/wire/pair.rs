@@ -1,5 +1,6 @@
-//! A pair: what an agent is told of its two ends and answers, and what `muster-node pair serve -` and `muster-node pair ask -` are given and say there.
-//! Neither detaches: the end that listens goes with the connection that started it.
+//! A pair gate between two nodes: the agent's order and result, and the input and output of
+//! `muster-node pair serve -` and `muster-node pair ask -`. Both commands run in the foreground:
+//! the listening end stops when the connection of its caller closes.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,35 +10,36 @@ use crate::values::Digest;
 use crate::wire::login::Login;
 use crate::wire::node::GatePlan;
 
-/// Two nodes, and what each is to measure with the other.
+/// Two nodes, and the gates measured between them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PairOrder {
-    /// The first asks first.
+    /// The first end is the first client.
     pub ends: [PairEnd; 2],
 }
 
-/// One of the two.
+/// One end of a pair.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PairEnd {
     pub node: NodeId,
     pub name: String,
     pub login: Login,
-    /// The suite's pair gates, by this end's hardware profile; `peer_address` among its variables leads to the other end.
+    /// The pair gates of the suite, with thresholds of this end's hardware profile. The variable
+    /// `peer_address` is the address of the other end.
     pub plan: GatePlan,
 }
 
-/// What one end measured to the other.
+/// The measurements from one end to the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PairWay {
-    /// The end that asked.
+    /// The client end, which measures.
     pub from: NodeId,
-    /// The end that listened.
+    /// The listening end.
     pub to: NodeId,
     pub results: Vec<GateResult>,
-    /// Of the end that asked; absent where it measured nothing.
+    /// Fingerprint of the client end. Absent if the client end measured no gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Digest>,
 }
@@ -47,31 +49,33 @@ pub struct PairWay {
 #[serde(deny_unknown_fields)]
 pub struct PairPlan {
     pub protocol: u32,
-    /// Whose lock is held on both nodes meanwhile: nothing else changes them.
+    /// The job holding the lock on both nodes during the measurement, so no other job changes the
+    /// nodes.
     pub job: JobId,
-    /// One pair gate, by `only`. The end that asks has `peer_address` and `pair_port` among its variables.
+    /// One pair gate, selected by `only`. At the client end, the variables include `peer_address`
+    /// and `pair_port`.
     pub plan: GatePlan,
 }
 
-/// Lines of the end that listens.
+/// Output lines of the listening end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "pair", rename_all = "snake_case", deny_unknown_fields)]
 pub enum PairLine {
-    /// The tool listens there.
+    /// The tool listens on this port.
     Listening { port: u16 },
     /// The tool ended by itself; the last line.
     Ended {
         exit: Option<i32>,
-        /// The end of what it printed, at most 4 KiB.
+        /// The end of the tool's output, at most 4 KiB.
         said: String,
     },
 }
 
-/// The one line of the end that asks.
+/// The only output line of the client end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PairAnswer {
     pub results: Vec<GateResult>,
-    /// Of the node that asked.
+    /// Fingerprint of the client node.
     pub fingerprint: Digest,
 }

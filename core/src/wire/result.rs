@@ -12,7 +12,7 @@ use crate::values::Digest;
 use crate::wire::node::{Failure, ImageWritten, WipedDisk};
 use crate::wire::pair::PairWay;
 
-/// How a job ended.
+/// The outcome of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Outcome {
@@ -35,7 +35,8 @@ pub enum JobResult {
         boot_id: String,
         address: Ipv4Addr,
         bmc_certificate: Option<Digest>,
-        /// Firmware and BIOS as the BMC reports them during the boot; absent where the agent did not read them.
+        /// Firmware and BIOS as the BMC reports them during the boot; absent where the agent did
+        /// not read them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         inventory: Option<Box<BmcInventory>>,
     },
@@ -44,10 +45,10 @@ pub enum JobResult {
     },
     PoweredOff,
     PoweredOn,
-    /// The BMC accepts the new password, checked in a session of its own.
+    /// The BMC accepts the new password, checked in a separate session.
     BmcRotated,
     ImageWritten(ImageWritten),
-    /// The installed OS answers with its recorded host key.
+    /// The installed OS answers with the recorded host key.
     Booted {
         boot_id: String,
     },
@@ -56,7 +57,7 @@ pub enum JobResult {
         results: Vec<GateResult>,
         fingerprint: Digest,
     },
-    /// Both directions, beginning with the direction in which the first end was the client.
+    /// Both directions. The first entry has the first end as client.
     Paired {
         ways: Vec<PairWay>,
     },

@@ -1,40 +1,43 @@
-//! What schedulers say of nodes that take no jobs. The agent asks them, and the server compares: a drain that Muster did not ask for must not go unseen.
+//! Scheduler reports about nodes out of service. The agent queries the schedulers and the server
+//! compares, so a drain not requested by Muster becomes visible.
 
 use serde::{Deserialize, Serialize};
 
 use crate::clusters::SlurmCluster;
 use crate::ids::ObjectId;
 
-/// `POST /agent/v1/scheduler`: what the schedulers of the agent's site said just now. The first call of a process has seen nothing yet, and learns where
-/// to look.
+/// `POST /agent/v1/scheduler`: the current answers of the schedulers at the agent's site. The first
+/// report of a process is empty. The response lists the clusters to query.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SchedulerReport {
     pub epoch: i64,
-    /// One that did not answer is left out: nothing is known of its nodes.
+    /// One entry per scheduler with an answer. The nodes of a missing scheduler have an unknown
+    /// state.
     pub looks: Vec<ClusterLook>,
 }
 
-/// A scheduler that answered.
+/// The answer of one scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterLook {
     pub cluster: ObjectId,
-    /// Its nodes that take no jobs, by somebody's wish or by the scheduler's own. All others do.
+    /// Nodes of the cluster that accept no jobs, by a person's request or by the scheduler's
+    /// decision. All other nodes accept jobs.
     pub out: Vec<NodeOut>,
 }
 
-/// A node that takes no jobs.
+/// A node that accepts no jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeOut {
     pub name: String,
-    /// As the scheduler calls it: `drained`, `draining`, `down`.
+    /// State in the scheduler's terms: `drained`, `draining`, `down`.
     pub state: String,
     pub reason: Option<String>,
 }
 
-/// Where to look, and how often.
+/// The clusters to query, and the interval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SchedulerWatch {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use muster_core::stacks::{ConvergePlan, LockedPackage};
 use muster_core::values::Digest;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use sha2::{Digest as _, Sha256};
 
 use super::dpkg::{self, Database, State};
@@ -109,12 +109,12 @@ fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<b
         apt(
             machine,
             cx,
-            "bundle_unreachable",
+            FailureCode::BundleUnreachable,
             &["update", "-o", "APT::Update::Error-Mode=any"],
         )?;
     }
     let install = Install::new(plan, &leaving);
-    let forecast = install.run(machine, cx, "packages_unresolvable", "--simulate")?;
+    let forecast = install.run(machine, cx, FailureCode::PackagesUnresolvable, "--simulate")?;
     let forecast = String::from_utf8_lossy(&forecast.stdout);
     let removed: BTreeSet<&str> = forecast.lines().filter_map(removal).collect();
     let may_go = leaving
@@ -137,7 +137,7 @@ fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<b
     note_reboot(machine, &database, &incoming, &removed)?;
     record.bring(machine, &database, &incoming)?;
     // A cancelled job must not kill dpkg in the middle: only the deadline does.
-    cx.uncut(|| install.run(machine, cx, "packages_failed", "--no-download"))?;
+    cx.uncut(|| install.run(machine, cx, FailureCode::PackagesFailed, "--no-download"))?;
     // The agent's bundle keeps the archives; here they would only fill the disk.
     std::fs::remove_dir_all(machine.path(ARCHIVES)).map_err(io(ARCHIVES))?;
     Ok(true)
@@ -164,7 +164,7 @@ impl Install {
         &self,
         machine: &Machine,
         cx: &JobContext,
-        code: &str,
+        code: FailureCode,
         option: &str,
     ) -> Result<Finished, Failure> {
         let mut arguments = vec![option, "--purge", "install"];
@@ -187,7 +187,12 @@ impl Install {
             Some(bytes),
             Some("bytes"),
         );
-        self.run(machine, cx, "bundle_unreachable", "--download-only")?;
+        self.run(
+            machine,
+            cx,
+            FailureCode::BundleUnreachable,
+            "--download-only",
+        )?;
         verify(machine, plan)?;
         room::check_unpacked(machine, ARCHIVES, incoming, cx)
     }
@@ -231,7 +236,7 @@ fn prepare(machine: &Machine) -> Result<(), Failure> {
 fn apt(
     machine: &Machine,
     cx: &JobContext,
-    code: &str,
+    code: FailureCode,
     arguments: &[&str],
 ) -> Result<Finished, Failure> {
     let argv: Vec<&str> = std::iter::once("apt-get")
@@ -265,7 +270,7 @@ fn apt(
     match said.contains("No space left on device") || said.contains("don't have enough free space")
     {
         true => Err(fatal(
-            "disk_full",
+            FailureCode::DiskFull,
             format!("apt-get {}: {reason}", arguments[0]),
         )),
         false => Err(retryable(
@@ -313,7 +318,7 @@ fn refuse_unplanned<'a>(
         false => {
             let shown = unplanned[..unplanned.len().min(10)].join(", ");
             Err(fatal(
-                "unplanned_change",
+                FailureCode::UnplannedChange,
                 format!("apt would also {shown}: the lock is not a whole set for this image"),
             ))
         }
@@ -357,7 +362,7 @@ fn verify(machine: &Machine, plan: &ConvergePlan) -> Result<(), Failure> {
     let _ = std::fs::remove_file(&path);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     Err(retryable(
-        "digest_mismatch",
+        FailureCode::DigestMismatch,
         format!("{name} from the bundle is {digest}, which is not in the lock"),
     ))
 }

@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::time::{Duration, Instant};
 
 use muster_core::stacks::ConvergePlan;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 
@@ -283,7 +283,7 @@ pub(super) fn wait_for_locks(machine: &Machine, cx: &JobContext) -> Result<(), F
             let message = format!(
                 "{path} has been held by {who} for {waited} s: another package manager runs"
             );
-            return Err(retryable("package_lock_held", message));
+            return Err(retryable(FailureCode::PackageLockHeld, message));
         }
         if !said {
             cx.log(&format!("waits for {who}, which holds {path}"));

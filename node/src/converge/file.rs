@@ -10,7 +10,7 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use muster_core::stacks::PlannedFile;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use sha2::{Digest as _, Sha256};
 
 use super::item::{ABSENT, Item};
@@ -57,7 +57,7 @@ impl Target {
     /// # Errors
     /// `bad_plan` when its content is not base64 or its mode not octal.
     pub(super) fn planned(file: &PlannedFile) -> Result<Self, Failure> {
-        let bad = |what| fatal("bad_plan", format!("file {}: {what}", file.path));
+        let bad = |what| fatal(FailureCode::BadPlan, format!("file {}: {what}", file.path));
         Ok(Self {
             path: file.path.clone(),
             mode: file.mode().ok_or_else(|| bad("its mode is not octal"))?,
@@ -166,7 +166,7 @@ impl Target {
         let id = |database, name: &str| {
             let unknown = || {
                 fatal(
-                    "owner_unknown",
+                    FailureCode::OwnerUnknown,
                     format!("file {}: no {name:?} in {database}", self.path),
                 )
             };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_core::stacks::ConvergePlan;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 
 use super::dpkg::Database;
 use super::machine::Machine;
@@ -64,7 +64,7 @@ fn end_unpacking(
     });
     let failed = |name: &str, said: String| {
         retryable(
-            "packages_failed",
+            FailureCode::PackagesFailed,
             format!("{name}, cut in unpacking: {said}"),
         )
     };
@@ -86,7 +86,7 @@ fn end_unpacking(
             let why = format!(
                 "{name} was cut while it was unpacked, and its archive is gone: a lock that has it finishes it"
             );
-            return Err(fatal("package_half_installed", why));
+            return Err(fatal(FailureCode::PackageHalfInstalled, why));
         };
         cx.log(&format!(
             "{name} was cut while it was unpacked, and stays: {archive} is unpacked once more"

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_core::stacks::{ConvergePlan, ConvergeReport, ItemOutcome, ItemReport};
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 
 use super::reboot;
 use crate::failure::retryable;
@@ -117,7 +117,7 @@ pub(super) fn conclude(
             format!("; and {more} more")
         };
         return Err(retryable(
-            "not_converged",
+            FailureCode::NotConverged,
             format!("after all steps the node still differs: {named}{more}"),
         ));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_core::stacks::ConvergePlan;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 
 use super::item::{self, Item};
 use super::machine::Machine;
@@ -109,7 +109,7 @@ pub(super) fn apply(
     {
         machine.output(
             cx,
-            "module_failed",
+            FailureCode::ModuleFailed,
             &["modprobe", "--", name],
             MODPROBE_TIMEOUT,
         )?;
@@ -124,7 +124,10 @@ pub(super) fn apply(
         if is.as_ref() != Some(&words(value)) && !(held && is.is_none()) {
             // No temporary file here: each write to /proc/sys is the setting itself.
             std::fs::write(machine.path(&path), value).map_err(|error| {
-                fatal("sysctl_failed", format!("sysctl {key} = {value}: {error}"))
+                fatal(
+                    FailureCode::SysctlFailed,
+                    format!("sysctl {key} = {value}: {error}"),
+                )
             })?;
         }
     }
@@ -169,7 +172,9 @@ pub(super) fn apply_boot(
             );
             room::check_initramfs(machine)?;
             let argv = ["update-initramfs", "-u", "-k", &release];
-            cx.uncut(|| machine.output(cx, "initramfs_failed", &argv, BOOT_FILES_TIMEOUT))?;
+            cx.uncut(|| {
+                machine.output(cx, FailureCode::InitramfsFailed, &argv, BOOT_FILES_TIMEOUT)
+            })?;
         }
     }
     told.iter()
@@ -182,7 +187,7 @@ fn write_menu(machine: &Machine, cx: &JobContext) -> Result<(), Failure> {
     let new = format!("{MENU}.muster");
     machine.output(
         cx,
-        "grub_failed",
+        FailureCode::GrubFailed,
         &["grub-mkconfig", "-o", &new],
         BOOT_FILES_TIMEOUT,
     )?;
@@ -269,7 +274,7 @@ fn initramfs_holds(
     let image = format!("/boot/initrd.img-{release}");
     let listing = machine.output(
         cx,
-        "initramfs_failed",
+        FailureCode::InitramfsFailed,
         &["lsinitramfs", &image],
         BOOT_FILES_TIMEOUT,
     )?;
@@ -308,7 +313,7 @@ pub(super) fn running_release(machine: &Machine) -> Result<Option<String>, Failu
 pub(crate) fn command_line(machine: &Machine) -> Result<BTreeSet<String>, Failure> {
     let bytes = machine
         .read("/proc/cmdline", FILE_MAX)?
-        .ok_or_else(|| retryable("io", "/proc is not mounted"))?;
+        .ok_or_else(|| retryable(FailureCode::Io, "/proc is not mounted"))?;
     Ok(String::from_utf8_lossy(&bytes)
         .split_whitespace()
         .map(str::to_owned)

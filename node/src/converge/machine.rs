@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 
 use crate::failure::{io, retryable};
 use crate::job::JobContext;
@@ -81,7 +81,7 @@ impl Machine {
     pub(crate) fn output(
         &self,
         cx: &JobContext,
-        code: &str,
+        code: FailureCode,
         argv: &[&str],
         timeout: Duration,
     ) -> Result<Vec<u8>, Failure> {

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use muster_core::stacks::ConvergePlan;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 
 use super::file::Target;
 use crate::failure::fatal;
@@ -74,7 +74,7 @@ pub fn files(plan: &ConvergePlan) -> Result<Vec<Target>, Failure> {
     ));
     // Byte for byte as imaging writes it, so that the first converge finds it unchanged.
     let marker = serde_json::to_string(&plan.marker)
-        .map_err(|error| fatal("bad_plan", error.to_string()))?;
+        .map_err(|error| fatal(FailureCode::BadPlan, error.to_string()))?;
     targets.push(Target::ours("/etc/muster/marker.json", Some(marker + "\n")));
     Ok(targets)
 }

@@ -22,7 +22,7 @@ mod tests;
 use std::collections::BTreeSet;
 
 use muster_core::stacks::{ConvergePlan, ConvergeReport};
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 
 use crate::failure::fatal;
 use crate::files;
@@ -53,7 +53,7 @@ pub(crate) fn run_on(
     let problems = plan.problems();
     if !problems.is_empty() {
         return Err(fatal(
-            "bad_plan",
+            FailureCode::BadPlan,
             problems[..problems.len().min(10)].join("; "),
         ));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use muster_core::stacks::ConvergePlan;
 use muster_core::stacks::diff::{Class, package_class};
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use serde::{Deserialize, Serialize};
 
 use super::file::Target;
@@ -156,7 +156,8 @@ fn stale(machine: &Machine, name: &str, cx: &JobContext) -> Result<Option<Item>,
         let loaded = String::from_utf8_lossy(&loaded).trim().to_owned();
         // Of the running kernel's modules, as modprobe would take it.
         let argv = ["modinfo", "-F", field, "--", name];
-        let Ok(installed) = machine.output(cx, "module_unknown", &argv, MODINFO_TIMEOUT) else {
+        let Ok(installed) = machine.output(cx, FailureCode::ModuleUnknown, &argv, MODINFO_TIMEOUT)
+        else {
             continue;
         };
         let installed = String::from_utf8_lossy(&installed).trim().to_owned();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_core::stacks::LockedPackage;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 
 use super::machine::Machine;
 use super::{kernel, reboot};
@@ -126,7 +126,7 @@ fn needs(
         let inside = format!("{archives}/{}", entry.file_name().to_string_lossy());
         let listing = machine.output(
             cx,
-            "package_unreadable",
+            FailureCode::PackageUnreadable,
             &["dpkg-deb", "--contents", &inside],
             LIST_TIMEOUT,
         )?;
@@ -217,8 +217,8 @@ fn refuse(machine: &Machine, path: &str, need: u64, spare: u64) -> Result<(), Fa
     );
     // Somebody may make room; nothing we do would.
     match spare {
-        SPARE_SMALL => Err(retryable("disk_full", message)),
-        _ => Err(fatal("disk_full", message)),
+        SPARE_SMALL => Err(retryable(FailureCode::DiskFull, message)),
+        _ => Err(fatal(FailureCode::DiskFull, message)),
     }
 }
 
@@ -235,7 +235,7 @@ fn refuse_files(machine: &Machine, path: &str, need: u64) -> Result<(), Failure>
             let message = format!(
                 "{left} files may yet be made on {path}; the packages bring about {need} there"
             );
-            Err(retryable("disk_full", message))
+            Err(retryable(FailureCode::DiskFull, message))
         }
         _ => Ok(()),
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster_core::stacks::{ConvergePlan, ServiceItem};
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 
 use super::item::Item;
 use super::machine::Machine;
@@ -144,13 +144,13 @@ pub(crate) fn observe(
         .collect();
     let mut argv = vec!["systemctl", "show", PROPERTIES, "--"];
     argv.extend(names.iter().map(String::as_str));
-    let answer = machine.output(cx, "systemd_unreadable", &argv, SHOW_TIMEOUT)?;
+    let answer = machine.output(cx, FailureCode::SystemdUnreadable, &argv, SHOW_TIMEOUT)?;
     let units = parse(&String::from_utf8_lossy(&answer));
     match units.len() == names.len() {
         // In the order asked; the Id of an alias is another name.
         true => Ok(names.into_iter().zip(units).collect()),
         false => Err(fatal(
-            "systemd_unreadable",
+            FailureCode::SystemdUnreadable,
             format!("asked for {} units, told of {}", names.len(), units.len()),
         )),
     }
@@ -360,15 +360,19 @@ fn change(
         .collect();
     let limit = limit.map_or(Duration::MAX, |limit| limit.saturating_add(MARGIN));
     machine
-        .output(cx, "service_failed", &argv, limit)
+        .output(cx, FailureCode::ServiceFailed, &argv, limit)
         .map(drop)
         .map_err(|failure| {
-            let slow = failure.code == "tool_timeout";
-            let Some(unit) = unit.filter(|_| slow || failure.code == "service_failed") else {
+            let slow = failure.code == FailureCode::ToolTimeout;
+            let Some(unit) = unit.filter(|_| slow || failure.code == FailureCode::ServiceFailed)
+            else {
                 return failure;
             };
             let failure = if slow {
-                retryable("tool_timeout", format!("{unit}: {}", failure.message))
+                retryable(
+                    FailureCode::ToolTimeout,
+                    format!("{unit}: {}", failure.message),
+                )
             } else {
                 failure
             };
@@ -383,10 +387,10 @@ fn change(
                 "cat",
             ];
             let log = machine
-                .output(cx, "service_failed", &journal, SHOW_TIMEOUT)
+                .output(cx, FailureCode::ServiceFailed, &journal, SHOW_TIMEOUT)
                 .unwrap_or_default();
             retryable(
-                &failure.code,
+                failure.code,
                 format!(
                     "{}; its log ends: {}",
                     failure.message,

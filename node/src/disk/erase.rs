@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_core::facts::DiskTransport;
-use muster_core::wire::node::{Failure, WipeMethod};
+use muster_core::wire::node::{Failure, FailureCode, WipeMethod};
 use serde::Deserialize;
 
 use super::find::Target;
@@ -49,7 +49,10 @@ pub fn run(cx: &JobContext, target: &Target, method: WipeMethod) -> Result<(), F
         WipeMethod::Discard => {
             tool::output(cx, &["blkdiscard", "--force", target.device()]).map(drop)
         }
-        WipeMethod::Overwrite => Err(fatal("bug", "overwriting is not the disk's own doing")),
+        WipeMethod::Overwrite => Err(fatal(
+            FailureCode::Bug,
+            "overwriting is not the disk's own doing",
+        )),
     }
 }
 
@@ -152,13 +155,13 @@ fn sanitize(cx: &JobContext, target: &Target) -> Result<(), Failure> {
             }
             Some((status, _)) => {
                 return Err(fatal(
-                    "sanitize_failed",
+                    FailureCode::SanitizeFailed,
                     format!("the disk reports sanitize status {status}"),
                 ));
             }
             None => {
                 return Err(retryable(
-                    "sanitize_failed",
+                    FailureCode::SanitizeFailed,
                     "the disk's sanitize log cannot be read",
                 ));
             }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use muster_core::values::Digest;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use sha2::{Digest as _, Sha256};
 use ureq::Agent;
 
@@ -20,7 +20,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Code of the failure when nobody needs the blob any more; never told to anybody.
-pub const ABANDONED: &str = "abandoned";
 
 /// A blob on its way.
 pub struct Fetch<'a> {
@@ -71,7 +70,7 @@ impl<'a> Fetch<'a> {
         let copied = io::copy(self, &mut io::sink());
         match (self.failure.take(), copied) {
             (Some(failure), _) => Err(failure),
-            (None, Err(error)) => Err(retryable("fetch_failed", error.to_string())),
+            (None, Err(error)) => Err(retryable(FailureCode::FetchFailed, error.to_string())),
             (None, Ok(_)) => Ok(Digest(self.hash.clone().finalize().into())),
         }
     }
@@ -138,7 +137,10 @@ impl Read for Fetch<'_> {
         }
         loop {
             if self.abandoned.load(Ordering::Relaxed) {
-                return Err(self.give_up(fatal(ABANDONED, "the blob is not needed any more")));
+                return Err(self.give_up(fatal(
+                    FailureCode::Abandoned,
+                    "the blob is not needed any more",
+                )));
             }
             if let Err(failure) = self.cx.check() {
                 return Err(self.give_up(failure));
@@ -161,7 +163,7 @@ impl Read for Fetch<'_> {
                     self.offset,
                     self.size
                 );
-                return Err(self.give_up(retryable("fetch_failed", text)));
+                return Err(self.give_up(retryable(FailureCode::FetchFailed, text)));
             }
             self.cx.log(&format!(
                 "the download broke at byte {} of {} ({why}); going on from there",
@@ -180,7 +182,7 @@ pub fn check_url(url: &str) -> Result<(), Failure> {
     match url.starts_with("http://") {
         true => Ok(()),
         false => Err(fatal(
-            "malformed",
+            FailureCode::Malformed,
             format!("{url:?} is not an http:// address"),
         )),
     }

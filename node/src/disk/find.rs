@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use muster_core::facts::{Disk, DiskTransport};
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use nix::fcntl::OFlag;
 
 use crate::failure::{fatal, retryable};
@@ -58,10 +58,10 @@ fn choose(disks: Vec<Disk>, serial: &str) -> Result<Target, Failure> {
                 "{} and {} both have serial {serial:?}",
                 one.name, other.name
             );
-            Err(fatal("disk_ambiguous", text))
+            Err(fatal(FailureCode::DiskAmbiguous, text))
         }
         (None, _) => Err(fatal(
-            "disk_missing",
+            FailureCode::DiskMissing,
             format!(
                 "no disk has serial {serial:?}; there are: {}",
                 seen.join(", ")
@@ -84,13 +84,13 @@ impl Target {
             .open(&self.path);
         opened.map_err(|error| match error.kind() {
             std::io::ErrorKind::ResourceBusy => fatal(
-                "disk_in_use",
+                FailureCode::DiskInUse,
                 format!(
                     "{} (serial {}) is mounted or otherwise in use",
                     self.name, self.serial
                 ),
             ),
-            _ => retryable("io", format!("{}: {error}", self.path.display())),
+            _ => retryable(FailureCode::Io, format!("{}: {error}", self.path.display())),
         })
     }
 
@@ -103,7 +103,7 @@ impl Target {
         match now == *self {
             true => Ok(()),
             false => Err(fatal(
-                "disk_changed",
+                FailureCode::DiskChanged,
                 format!(
                     "disk {} was {} and is {} now",
                     self.serial, self.name, now.name
@@ -161,7 +161,10 @@ mod tests {
             ("C", "disk_missing"),
             ("", "disk_missing"),
         ] {
-            assert_eq!(choose(disks.clone(), serial).unwrap_err().code, code);
+            assert_eq!(
+                choose(disks.clone(), serial).unwrap_err().code.as_str(),
+                code
+            );
         }
     }
 

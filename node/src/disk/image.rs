@@ -6,7 +6,7 @@ use std::path::Path;
 
 use muster_core::permits::PermitKind;
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::node::{Failure, ImageWritten, Marker, Plan, WriteImage};
+use muster_core::wire::node::{Failure, FailureCode, ImageWritten, Marker, Plan, WriteImage};
 
 use super::find::{self, Target};
 use super::{fetch, marker, nvram, settle, stream, table};
@@ -36,7 +36,7 @@ pub fn write_image(
     // The end holds the backup table: an image that fills the disk to the last byte leaves no room for it.
     if size < image.raw_size {
         return Err(fatal(
-            "disk_too_small",
+            FailureCode::DiskTooSmall,
             format!(
                 "disk {} has {size} bytes, the image {}",
                 target.serial, image.raw_size

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt as _;
 
 use muster_core::ids::ClaimId;
 use muster_core::values::Digest;
-use muster_core::wire::node::{Failure, Marker, Plan};
+use muster_core::wire::node::{Failure, FailureCode, Marker, Plan};
 
 use crate::failure::{fatal, io as io_failure};
 
@@ -32,13 +32,13 @@ pub enum Found {
 /// # Errors
 /// `malformed` when it does not fit, which no real marker can.
 pub fn encode(marker: &Marker) -> Result<[u8; LENGTH], Failure> {
-    let json =
-        serde_json::to_string(marker).map_err(|error| fatal("malformed", error.to_string()))?;
+    let json = serde_json::to_string(marker)
+        .map_err(|error| fatal(FailureCode::Malformed, error.to_string()))?;
     let text = format!("{MAGIC}{}\n{json}\n", Digest::of(json.as_bytes()).hex());
     let mut sector = [0; LENGTH];
     let place = sector
         .get_mut(..text.len())
-        .ok_or_else(|| fatal("malformed", "the marker is too long"))?;
+        .ok_or_else(|| fatal(FailureCode::Malformed, "the marker is too long"))?;
     place.copy_from_slice(text.as_bytes());
     Ok(sector)
 }
@@ -77,7 +77,12 @@ pub fn check(
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
         read => read.map_err(io_failure(format!("reading the marker of disk {serial}")))?,
     }
-    let refuse = |why: String| Err(fatal("marked_in_use", format!("disk {serial} {why}")));
+    let refuse = |why: String| {
+        Err(fatal(
+            FailureCode::MarkedInUse,
+            format!("disk {serial} {why}"),
+        ))
+    };
     match decode(&sector) {
         Found::Nothing => Ok(()),
         Found::Damaged => {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 
 use crate::failure::fatal;
 use crate::job::JobContext;
@@ -74,7 +74,12 @@ pub fn write(
     let ours = entries
         .iter()
         .find(|entry| entry.text.starts_with(&label))
-        .ok_or_else(|| fatal("nvram", "the firmware did not keep the new boot entry"))?;
+        .ok_or_else(|| {
+            fatal(
+                FailureCode::Nvram,
+                "the firmware did not keep the new boot entry",
+            )
+        })?;
     run(
         cx,
         &[
@@ -164,7 +169,7 @@ fn run(cx: &JobContext, arguments: &[&str]) -> Result<Vec<u8>, Failure> {
     match done.status.success() {
         true => Ok(done.stdout),
         false => Err(fatal(
-            "nvram",
+            FailureCode::Nvram,
             format!(
                 "efibootmgr {}: {}",
                 arguments.join(" "),

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use muster_core::network::{NetworkFile, SINGLE};
-use muster_core::wire::node::{Failure, Marker, StaticNetwork, WriteImage};
+use muster_core::wire::node::{Failure, FailureCode, Marker, StaticNetwork, WriteImage};
 
 use crate::failure::{fatal, io};
 use crate::job::JobContext;
@@ -58,8 +58,8 @@ pub fn settle(
         &format!("{}\n", line(&image.principal)?),
     )?;
     put("etc/ssh/sshd_config.d/10-muster.conf", 0o644, SSHD)?;
-    let marker =
-        serde_json::to_string(marker).map_err(|error| fatal("malformed", error.to_string()))?;
+    let marker = serde_json::to_string(marker)
+        .map_err(|error| fatal(FailureCode::Malformed, error.to_string()))?;
     put("etc/muster/marker.json", 0o644, &format!("{marker}\n"))?;
     host_key(cx, root)
 }
@@ -83,7 +83,7 @@ fn host_key(cx: &JobContext, root: &Path) -> Result<String, Failure> {
     let key = ssh.join("ssh_host_ed25519_key");
     let path = key
         .to_str()
-        .ok_or_else(|| fatal("malformed", "the root's path is not text"))?;
+        .ok_or_else(|| fatal(FailureCode::Malformed, "the root's path is not text"))?;
     tool::output(
         cx,
         &[
@@ -109,7 +109,7 @@ fn networks(network: &StaticNetwork) -> Result<Vec<NetworkFile>, Failure> {
         content: single(network)?,
     };
     match NetworkFile::problem(&network.files) {
-        Some(problem) => Err(fatal("malformed", problem)),
+        Some(problem) => Err(fatal(FailureCode::Malformed, problem)),
         None if network.files.is_empty() => Ok(vec![own]),
         None => Ok(network.files.clone()),
     }
@@ -123,7 +123,7 @@ fn single(network: &StaticNetwork) -> Result<String, Failure> {
     });
     let address = address.ok_or_else(|| {
         fatal(
-            "malformed",
+            FailureCode::Malformed,
             format!("{:?} is no address with prefix", network.address),
         )
     })?;
@@ -158,7 +158,7 @@ fn hosts(hostname: &str, network: &StaticNetwork) -> Result<String, Failure> {
 
 fn ip(text: &str) -> Result<IpAddr, Failure> {
     text.parse()
-        .map_err(|_| fatal("malformed", format!("{text:?} is no IP address")))
+        .map_err(|_| fatal(FailureCode::Malformed, format!("{text:?} is no IP address")))
 }
 
 /// A host name (RFC 1123).
@@ -171,7 +171,10 @@ fn name(text: &str) -> Result<&str, Failure> {
     };
     match text.len() <= 253 && text.split('.').all(label) {
         true => Ok(text),
-        false => Err(fatal("malformed", format!("{text:?} is no host name"))),
+        false => Err(fatal(
+            FailureCode::Malformed,
+            format!("{text:?} is no host name"),
+        )),
     }
 }
 
@@ -180,7 +183,7 @@ fn line(text: &str) -> Result<&str, Failure> {
     match !text.is_empty() && !text.chars().any(char::is_control) {
         true => Ok(text),
         false => Err(fatal(
-            "malformed",
+            FailureCode::Malformed,
             "a key or principal is not one line of text",
         )),
     }
@@ -202,7 +205,7 @@ fn parent(root: &Path, path: &str) -> Result<std::path::PathBuf, Failure> {
             Ok(seen) if seen.is_dir() => {}
             Ok(_) => {
                 return Err(fatal(
-                    "image_malformed",
+                    FailureCode::ImageMalformed,
                     format!("{} is no folder", folder.display()),
                 ));
             }
@@ -269,9 +272,13 @@ mod tests {
             "etc/systemd/network/10-muster.network",
             "/etc/systemd/network/10-muster.netdev",
         ] {
-            assert_eq!(with(bad, "").unwrap_err().code, "malformed", "{bad}");
+            assert_eq!(
+                with(bad, "").unwrap_err().code,
+                FailureCode::Malformed,
+                "{bad}"
+            );
         }
-        assert_eq!(with(bond, "a\0b").unwrap_err().code, "malformed");
+        assert_eq!(with(bond, "a\0b").unwrap_err().code, FailureCode::Malformed);
     }
 
     #[test]
@@ -311,7 +318,7 @@ mod tests {
             put(root.path(), "etc/hostname", 0o644, "x")
                 .unwrap_err()
                 .code,
-            "image_malformed"
+            FailureCode::ImageMalformed
         );
     }
 }

@@ -12,12 +12,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use muster_core::values::Digest;
-use muster_core::wire::node::{Failure, WriteImage};
+use muster_core::wire::node::{Failure, FailureCode, WriteImage};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, PosixFadviseAdvice, fallocate, posix_fadvise};
 use sha2::{Digest as _, Sha256};
 
-use super::fetch::{self, Fetch};
+use super::fetch::Fetch;
 use super::gpt;
 use super::marker::{self, LENGTH};
 use crate::failure::{fatal, io, retryable};
@@ -32,7 +32,6 @@ const PIECE: usize = 256 << 10;
 /// Pieces and chunks waiting for each thread: enough to bridge a sync of the disk, little enough for a small machine.
 const AHEAD: usize = 8;
 /// Code of failures that only a better image mends.
-const MALFORMED: &str = "image_malformed";
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// What of the image is not on the disk yet.
@@ -81,7 +80,7 @@ pub fn write(
         abandoned.store(
             copied
                 .as_ref()
-                .is_err_and(|failure| failure.code != MALFORMED),
+                .is_err_and(|failure| failure.code != FailureCode::ImageMalformed),
             Ordering::Relaxed,
         );
         drop(hashed);
@@ -90,12 +89,14 @@ pub fn write(
     // Whatever the decoder made of a broken connection, the connection is the cause.
     let compressed = match (fetched, &copied) {
         (Ok(compressed), _) => compressed,
-        (Err(failure), Err(other)) if failure.code == fetch::ABANDONED => return Err(other.clone()),
+        (Err(failure), Err(other)) if failure.code == FailureCode::Abandoned => {
+            return Err(other.clone());
+        }
         (Err(failure), _) => return Err(failure),
     };
     if copied
         .as_ref()
-        .is_err_and(|failure| failure.code != MALFORMED)
+        .is_err_and(|failure| failure.code != FailureCode::ImageMalformed)
     {
         return copied;
     }
@@ -206,7 +207,7 @@ impl BufRead for Pieces {
 
 fn mismatch(what: &str, wanted: Digest, got: Digest) -> Failure {
     retryable(
-        "digest_mismatch",
+        FailureCode::DigestMismatch,
         format!("{what} is {got}, not {wanted}; the disk was left unbootable"),
     )
 }
@@ -263,8 +264,12 @@ impl Copy<'_> {
         let mut esp_chunk = None;
         for chunk in chunks {
             self.cx.check()?;
-            let chunk = chunk
-                .map_err(|error| fatal(MALFORMED, format!("the image does not unpack: {error}")))?;
+            let chunk = chunk.map_err(|error| {
+                fatal(
+                    FailureCode::ImageMalformed,
+                    format!("the image does not unpack: {error}"),
+                )
+            })?;
             let (offset, count, bytes) = (self.done, chunk.len(), chunk.as_slice());
             if count == 0 {
                 break;
@@ -272,7 +277,7 @@ impl Copy<'_> {
             self.done += count as u64;
             if self.done > self.image.raw_size {
                 return Err(fatal(
-                    MALFORMED,
+                    FailureCode::ImageMalformed,
                     format!(
                         "the image unpacks to more than {} bytes",
                         self.image.raw_size
@@ -301,7 +306,7 @@ impl Copy<'_> {
         {
             true => Ok(held),
             false => Err(fatal(
-                MALFORMED,
+                FailureCode::ImageMalformed,
                 "the image has another size than it should, or no EFI system partition",
             )),
         }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 
 use super::find::Target;
 use super::marker::{self, LENGTH};
@@ -86,7 +86,7 @@ pub fn grow(cx: &JobContext, target: &Target, root: u32) -> Result<(), Failure> 
     match grown.status.success() {
         true => Ok(()),
         false => Err(fatal(
-            "tool_failed",
+            FailureCode::ToolFailed,
             format!(
                 "sfdisk cannot grow partition {root}: {}",
                 tool::tail(&grown.stderr, 600)
@@ -114,7 +114,7 @@ pub fn reread(cx: &JobContext, target: &Target, wanted: &[u32]) -> Result<(), Fa
             cx.check()?;
             if started.elapsed() > APPEAR {
                 return Err(retryable(
-                    "partition_missing",
+                    FailureCode::PartitionMissing,
                     format!("{} does not appear", path.display()),
                 ));
             }
@@ -154,7 +154,7 @@ pub fn grow_file_system(cx: &JobContext, partition: &Path) -> Result<(), Failure
             checked.status,
             tool::tail(&checked.stdout, 600)
         );
-        return Err(fatal("tool_failed", text));
+        return Err(fatal(FailureCode::ToolFailed, text));
     }
     tool::output(cx, &["resize2fs", device]).map(drop)
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 use super::find::Target;
@@ -42,12 +42,17 @@ impl Sentinels {
             Some(&place) => disk
                 .read_exact_at(&mut seen, place)
                 .map_err(io("reading a sentinel"))?,
-            None => return Err(fatal("unsanitised", "the disk is too small to be verified")),
+            None => {
+                return Err(fatal(
+                    FailureCode::Unsanitised,
+                    "the disk is too small to be verified",
+                ));
+            }
         }
         match seen == planted.block {
             true => Ok(planted),
             false => Err(fatal(
-                "unsanitised",
+                FailureCode::Unsanitised,
                 "the disk does not keep what is written to it",
             )),
         }
@@ -90,7 +95,7 @@ impl Sentinels {
             let clean = seen == [0; BLOCK];
             if seen == self.block || !(clean || leaves_noise) {
                 return Err(fatal(
-                    "unsanitised",
+                    FailureCode::Unsanitised,
                     format!("disk {} still holds data at byte {place}", target.serial),
                 ));
             }
@@ -154,7 +159,7 @@ mod tests {
                     .verify(&cx, &target, disk, leaves_noise)
                     .unwrap_err()
                     .code,
-                "unsanitised"
+                FailureCode::Unsanitised
             );
         }
         zero(disk, 0, 16 << 20).unwrap();

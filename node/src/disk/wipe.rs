@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use muster_core::facts::Disk;
 use muster_core::permits::PermitKind;
-use muster_core::wire::node::{Failure, Plan, WipeMethod, WipePlan, WipedDisk};
+use muster_core::wire::node::{Failure, FailureCode, Plan, WipeMethod, WipePlan, WipedDisk};
 
 use super::erase;
 use super::find::{self, Target};
@@ -32,12 +32,12 @@ const SYNC_EVERY: u64 = 256 << 20;
 pub fn wipe(plan: &Plan, wipe: &WipePlan, cx: &JobContext) -> Result<Vec<WipedDisk>, Failure> {
     if wipe.disk_serials.is_empty() || wipe.disk_serials.len() > DISKS_MAX {
         return Err(fatal(
-            "malformed",
+            FailureCode::Malformed,
             format!("a wipe names 1 to {DISKS_MAX} disks"),
         ));
     }
     if let Some(left) = unnamed(inventory::disks::list(), &wipe.disk_serials) {
-        return Err(fatal("unsanitised", left));
+        return Err(fatal(FailureCode::Unsanitised, left));
     }
     let targets: Vec<Target> = wipe
         .disk_serials
@@ -127,7 +127,7 @@ fn one(cx: &JobContext, target: &Target) -> Result<WipedDisk, Failure> {
         }
     }
     Err(fatal(
-        "unsanitised",
+        FailureCode::Unsanitised,
         format!(
             "disk {} could not be wiped: {}",
             target.serial,

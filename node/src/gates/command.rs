@@ -13,7 +13,7 @@ use muster_core::gates::{
 use muster_core::ids::{ClaimId, NodeId};
 use muster_core::stacks::{ConvergePlan, StackSpec};
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::node::{Failure, GatePlan, Marker};
+use muster_core::wire::node::{Failure, FailureCode, GatePlan, Marker};
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
@@ -182,7 +182,7 @@ pub(super) fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
 
 /// What a locked stack asks of any node: what only one node gets of it, its files and who it is, is left out.
 fn locked(path: &str) -> Result<ConvergePlan, Failure> {
-    let wrong = |why: String| fatal("usage", format!("{path}: {why}"));
+    let wrong = |why: String| fatal(FailureCode::Usage, format!("{path}: {why}"));
     let bytes =
         files::read_capped(Path::new(path), STACK_MAX).map_err(|error| wrong(error.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
@@ -216,12 +216,12 @@ fn locked(path: &str) -> Result<ConvergePlan, Failure> {
 }
 
 fn usage(what: &str) -> Failure {
-    fatal("usage", format!("{what}\n\n{USAGE}"))
+    fatal(FailureCode::Usage, format!("{what}\n\n{USAGE}"))
 }
 
 /// A file, or what comes with Muster under this name.
 fn read<T: DeserializeOwned>(shipped: &[Shipped], word: &str) -> Result<T, Failure> {
-    let wrong = |why: String| fatal("usage", format!("{word}: {why}"));
+    let wrong = |why: String| fatal(FailureCode::Usage, format!("{word}: {why}"));
     let text = match Shipped::find(shipped, word) {
         Some(shipped) if !Path::new(word).exists() => shipped.text.to_owned(),
         _ => {

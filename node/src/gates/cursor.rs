@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use muster_core::values::Digest;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
 
@@ -90,7 +90,7 @@ pub(super) fn look(machine: &Machine, name: &str) -> Result<Look, Failure> {
     const BOOT: &str = "/proc/sys/kernel/random/boot_id";
     let boot = machine
         .read(BOOT, 128)?
-        .ok_or_else(|| fatal("io", format!("there is no {BOOT}")))?;
+        .ok_or_else(|| fatal(FailureCode::Io, format!("there is no {BOOT}")))?;
     let boot = String::from_utf8_lossy(&boot).trim().to_owned();
     // Whatever a suite is called, it makes no path.
     let path = machine

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use muster_core::gates::{Assessment, Evidence, Gate, GateResult, Verdict, unmeasurable};
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 
 use super::call::{
     Stop, ToolAnswer, check_exit, classify_error, collect_words, expand_argv, parse_answer,
@@ -100,7 +100,7 @@ pub(super) fn execute(gate: &Gate, bench: &Bench<'_>) -> Result<GateResult, Fail
 
 fn cancelled(gate: &Gate, did: &str) -> Failure {
     fatal(
-        "cancelled",
+        FailureCode::Cancelled,
         format!("the job was cancelled while gate {} {did}", gate.id),
     )
 }

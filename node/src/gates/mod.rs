@@ -23,7 +23,7 @@ mod window; // What grew between two runs
 use muster_core::facts::Facts;
 use muster_core::gates::{Gate, GateResult, Stage, blocks, fingerprint, lint};
 use muster_core::values::Digest;
-use muster_core::wire::node::{Failure, GatePlan};
+use muster_core::wire::node::{Failure, FailureCode, GatePlan};
 
 pub use command::command;
 pub use pair::command as pair_command;
@@ -84,7 +84,7 @@ pub(crate) fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
     for (done, gate) in gates.iter().enumerate() {
         if cx.cancelled() {
             return Err(fatal(
-                "cancelled",
+                FailureCode::Cancelled,
                 "the job was cancelled between two gates",
             ));
         }
@@ -118,7 +118,7 @@ pub(crate) fn chosen(plan: &GatePlan) -> Result<Vec<&Gate>, Failure> {
     let problems = lint(&plan.suite);
     if !problems.is_empty() {
         return Err(fatal(
-            "bad_suite",
+            FailureCode::BadSuite,
             problems[..problems.len().min(10)].join("; "),
         ));
     }
@@ -128,7 +128,7 @@ pub(crate) fn chosen(plan: &GatePlan) -> Result<Vec<&Gate>, Failure> {
         .find(|id| plan.suite.gates.iter().all(|gate| gate.id != **id))
     {
         return Err(fatal(
-            "bad_suite",
+            FailureCode::BadSuite,
             format!("the suite has no gate {unknown:?}"),
         ));
     }

@@ -11,7 +11,7 @@ use muster_core::gates::{
     unmeasurable,
 };
 use muster_core::profiles::HardwareProfile;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use serde::Serialize;
 
 use super::parsers::{self, Answer};
@@ -135,7 +135,7 @@ pub fn judge(
 ) -> Result<Judged, Failure> {
     if gate.window_s.is_some() {
         let why = "it is run twice, and what grew between the two is held against its limits";
-        return Err(fatal("usage", format!("{}: {why}", gate.id)));
+        return Err(fatal(FailureCode::Usage, format!("{}: {why}", gate.id)));
     }
     let gate = match gate.each {
         Some(_) => Gate {
@@ -223,7 +223,7 @@ fn tool_parser(name: &str) -> Result<&'static Parser, Failure> {
     let found = Parser::find(name);
     if found.is_some_and(|parser| parser.builtin) {
         let why = "measures by itself, on the node: there is no answer of a tool to read; `muster-node gate` runs it";
-        return Err(fatal("usage", format!("parser {name} {why}")));
+        return Err(fatal(FailureCode::Usage, format!("parser {name} {why}")));
     }
     found.ok_or_else(|| {
         let known: Vec<&str> = Parser::all()
@@ -231,7 +231,7 @@ fn tool_parser(name: &str) -> Result<&'static Parser, Failure> {
             .map(|parser| parser.name)
             .collect();
         fatal(
-            "usage",
+            FailureCode::Usage,
             format!("no parser {name:?}; there are {}", known.join(", ")),
         )
     })
@@ -275,7 +275,7 @@ impl Parsed {
 
 /// As much of a file as the runner takes from a tool.
 fn file(parser: &str, path: &str) -> Result<String, Failure> {
-    let wrong = |why: String| fatal("io", format!("{path}: {why}"));
+    let wrong = |why: String| fatal(FailureCode::Io, format!("{path}: {why}"));
     let bytes =
         files::read_capped(Path::new(path), FILE_MAX).map_err(|error| wrong(error.to_string()))?;
     let most = parsers::answer_max(parser);
@@ -310,7 +310,7 @@ pub(super) fn command(arguments: &[String]) -> ExitCode {
 }
 
 fn question(arguments: &[String]) -> Result<(Question, bool), Failure> {
-    let usage = |what: &str| fatal("usage", format!("{what}; {USAGE}"));
+    let usage = |what: &str| fatal(FailureCode::Usage, format!("{what}; {USAGE}"));
     let (mut question, mut as_json, mut words) = (Question::default(), false, Vec::new());
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
@@ -483,7 +483,7 @@ mod tests {
         ] {
             assert_eq!(
                 asked(words).expect_err("refused").code,
-                "usage",
+                FailureCode::Usage,
                 "{words:?}"
             );
         }
@@ -491,7 +491,7 @@ mod tests {
             asked(&["ibstat", "/nowhere/at/all"])
                 .expect_err("no file")
                 .code,
-            "io"
+            FailureCode::Io
         );
         let builtin = asked(&["facts", "x"])
             .expect_err("docs/parsers.md lists it")

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use muster_core::facts::Neighbour;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use nix::sys::socket::{
     AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, socket,
 };
@@ -52,8 +52,12 @@ fn read() -> Option<Vec<Neighbour>> {
 /// # Errors
 /// `input` when it is no such list.
 pub fn await_those_of(list: impl Read) -> Result<(), Failure> {
-    let cabled: Vec<String> = serde_json::from_reader(list.take(LIST_MAX))
-        .map_err(|error| fatal("input", format!("no list of interfaces: {error}")))?;
+    let cabled: Vec<String> = serde_json::from_reader(list.take(LIST_MAX)).map_err(|error| {
+        fatal(
+            FailureCode::Input,
+            format!("no list of interfaces: {error}"),
+        )
+    })?;
     let linked: Vec<String> = super::nics::list()
         .into_iter()
         .filter(|nic| nic.link_up)
@@ -98,7 +102,9 @@ pub fn start() {
 /// # Errors
 /// `listen` when the kernel gives no packet socket.
 pub fn listen() -> Result<(), Failure> {
-    let refused = |errno: nix::errno::Errno| retryable("listen", format!("packet socket: {errno}"));
+    let refused = |errno: nix::errno::Errno| {
+        retryable(FailureCode::Listen, format!("packet socket: {errno}"))
+    };
     let _ = nix::unistd::setsid();
     let socket = socket(
         AddressFamily::Packet,

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
 use muster_core::ids::JobId;
-use muster_core::wire::node::{Failure, Line};
+use muster_core::wire::node::{Failure, FailureCode, Line};
 
 use super::lock;
 use super::spool::Spool;
@@ -25,8 +25,12 @@ const LINE_MAX: usize = 64 << 20;
 /// nobody reads our output any more.
 pub fn attach(job: JobId, offset: u64, mut out: impl Write) -> Result<(), Failure> {
     let spool = Spool::of(job);
-    let file = File::open(spool.lines())
-        .map_err(|error| fatal("no_job", format!("job {job} has no lines here: {error}")))?;
+    let file = File::open(spool.lines()).map_err(|error| {
+        fatal(
+            FailureCode::NoJob,
+            format!("job {job} has no lines here: {error}"),
+        )
+    })?;
     let inode = file.metadata().map_err(io("the job's lines"))?.ino();
     let mut reader = BufReader::new(file);
     let length = reader
@@ -36,7 +40,7 @@ pub fn attach(job: JobId, offset: u64, mut out: impl Write) -> Result<(), Failur
         .len();
     if offset > length {
         return Err(fatal(
-            "offset_past_end",
+            FailureCode::OffsetPastEnd,
             format!("the job's lines are {length} bytes long"),
         ));
     }
@@ -66,14 +70,14 @@ pub fn attach(job: JobId, offset: u64, mut out: impl Write) -> Result<(), Failur
         }
         if std::fs::metadata(spool.lines()).is_ok_and(|now| now.ino() != inode) {
             return Err(retryable(
-                "job_restarted",
+                FailureCode::JobRestarted,
                 format!("another attempt of job {job} began: attach from 0"),
             ));
         }
         // Its last lines may have come between our read and its end: dead must be seen before the last read.
         if was_dead {
             return Err(retryable(
-                "job_died",
+                FailureCode::JobDied,
                 format!("the process of job {job} ended without a result; run it again"),
             ));
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use muster_core::clock::Clock;
-use muster_core::wire::node::{Failure, Line, Progress};
+use muster_core::wire::node::{Failure, FailureCode, Line, Progress};
 
 use super::spool::Spool;
 use crate::failure::{fatal, retryable};
@@ -144,11 +144,11 @@ impl JobContext {
     /// `cancelled` or `deadline`, when the job must stop.
     pub fn check(&self) -> Result<(), Failure> {
         if self.cancelled() {
-            return Err(fatal("cancelled", "the job was cancelled"));
+            return Err(fatal(FailureCode::Cancelled, "the job was cancelled"));
         }
         if self.remaining().is_zero() {
             return Err(retryable(
-                "deadline",
+                FailureCode::Deadline,
                 format!(
                     "the job's deadline of {} s has passed",
                     self.timeout.as_secs()

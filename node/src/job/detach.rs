@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use muster_core::ids::JobId;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 
 use crate::failure::{io, retryable};
 use crate::{paths, tool};
@@ -37,7 +37,7 @@ fn by_systemd(job: JobId, program: &Path) -> Result<(), Failure> {
     match started.status.success() {
         true => Ok(()),
         false => Err(retryable(
-            "start_failed",
+            FailureCode::StartFailed,
             format!("systemd-run: {}", tool::tail(&started.stderr, 600)),
         )),
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use muster_core::ids::JobId;
-use muster_core::wire::node::{Failure, Line, Plan, Work, WorkResult};
+use muster_core::wire::node::{Failure, FailureCode, Line, Plan, Work, WorkResult};
 
 use super::spool::{PLAN_MAX, Spool};
 use super::{JobContext, lock};
@@ -27,7 +27,7 @@ pub fn exec(job: JobId) -> Result<ExitCode, Failure> {
     let _lock = lock::take(job)?;
     let spool = Spool::of(job);
     let plan: Plan = files::read_json(&spool.plan(), PLAN_MAX)?
-        .ok_or_else(|| fatal("no_plan", "the job has no plan"))?;
+        .ok_or_else(|| fatal(FailureCode::NoPlan, "the job has no plan"))?;
     let cx = Arc::new(JobContext::spooled(
         &spool,
         Duration::from_secs(plan.timeout_s),
@@ -42,7 +42,7 @@ pub fn exec(job: JobId) -> Result<ExitCode, Failure> {
         Ok(Ok(result)) => result,
         Ok(Err(failure)) => WorkResult::Failed(failure),
         Err(panic) => WorkResult::Failed(fatal(
-            "bug",
+            FailureCode::Bug,
             format!("muster-node panicked: {}", panic_text(panic.as_ref())),
         )),
     };
@@ -115,7 +115,11 @@ fn watch(spool: &Spool, cx: Arc<JobContext>, ending: Arc<Mutex<()>>) {
                         why.message,
                         grace.as_secs()
                     );
-                    let _ = finish(&cx, &spool, WorkResult::Failed(retryable("stuck", text)));
+                    let _ = finish(
+                        &cx,
+                        &spool,
+                        WorkResult::Failed(retryable(FailureCode::Stuck, text)),
+                    );
                     std::process::exit(1);
                 }
                 (Err(_), Some(_)) => {}

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::{Duration, Instant};
 
 use muster_core::ids::JobId;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
@@ -36,9 +36,9 @@ pub fn alive() -> Result<Option<JobId>, Failure> {
             text.trim()
                 .parse()
                 .map(Some)
-                .map_err(|_| retryable("busy", "a job is just starting"))
+                .map_err(|_| retryable(FailureCode::Busy, "a job is just starting"))
         }
-        Err((_, errno)) => Err(retryable("io", format!("{PATH}: {errno}"))),
+        Err((_, errno)) => Err(retryable(FailureCode::Io, format!("{PATH}: {errno}"))),
     }
 }
 
@@ -73,11 +73,11 @@ fn exclusive(path: &str) -> Result<Flock<File>, Failure> {
             Err((again, Errno::EWOULDBLOCK)) if started.elapsed() < PATIENCE => file = again,
             Err((_, Errno::EWOULDBLOCK)) => {
                 return Err(retryable(
-                    "busy",
+                    FailureCode::Busy,
                     format!("{path} is held by another process"),
                 ));
             }
-            Err((_, errno)) => return Err(retryable("io", format!("{path}: {errno}"))),
+            Err((_, errno)) => return Err(retryable(FailureCode::Io, format!("{path}: {errno}"))),
         }
         std::thread::sleep(Duration::from_millis(10));
     }

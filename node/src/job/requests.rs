@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use muster_core::ids::JobId;
-use muster_core::wire::node::{Answer, Failure};
+use muster_core::wire::node::{Answer, Failure, FailureCode};
 
 use super::lock;
 use super::spool::Spool;
@@ -25,7 +25,7 @@ pub fn answer(job: JobId, answer: impl Read) -> Result<(), Failure> {
         .read_to_end(&mut bytes)
         .map_err(io("reading the answer"))?;
     let answer: Answer = serde_json::from_slice(&bytes)
-        .map_err(|error| fatal("malformed", format!("the answer: {error}")))?;
+        .map_err(|error| fatal(FailureCode::Malformed, format!("the answer: {error}")))?;
     files::write_json(&spool.answer(), 0o600, &answer)
 }
 
@@ -41,6 +41,9 @@ pub fn cancel(job: JobId) -> Result<(), Failure> {
 fn living(job: JobId) -> Result<Spool, Failure> {
     match lock::alive()? {
         Some(alive) if alive == job => Ok(Spool::of(job)),
-        _ => Err(fatal("no_job", format!("job {job} does not run here"))),
+        _ => Err(fatal(
+            FailureCode::NoJob,
+            format!("job {job} does not run here"),
+        )),
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use muster_core::ids::JobId;
-use muster_core::wire::node::{Failure, Line, Plan, WorkResult};
+use muster_core::wire::node::{Failure, FailureCode, Line, Plan, WorkResult};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{fatal, io};
@@ -207,6 +207,10 @@ fn remove(path: &Path) -> Result<(), Failure> {
 /// # Errors
 /// `usage`.
 pub fn parse_job(text: &str) -> Result<JobId, Failure> {
-    text.parse()
-        .map_err(|error| fatal("usage", format!("{text:?} is not a job id: {error}")))
+    text.parse().map_err(|error| {
+        fatal(
+            FailureCode::Usage,
+            format!("{text:?} is not a job id: {error}"),
+        )
+    })
 }

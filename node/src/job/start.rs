@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use muster_core::ids::JobId;
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::node::{Failure, Plan, RunReply, WorkResult};
+use muster_core::wire::node::{Failure, FailureCode, Plan, RunReply, WorkResult};
 
 use super::spool::{self, PLAN_MAX, Spool};
 use super::{detach, fence, lock};
@@ -71,7 +71,7 @@ fn read_plan(job: JobId, attempt: i32, plan: impl Read) -> Result<Plan, Failure>
         .map_err(io("reading the plan"))?;
     if bytes.len() as u64 > PLAN_MAX {
         return Err(fatal(
-            "malformed",
+            FailureCode::Malformed,
             format!("the plan is longer than {PLAN_MAX} bytes"),
         ));
     }
@@ -80,11 +80,12 @@ fn read_plan(job: JobId, attempt: i32, plan: impl Read) -> Result<Plan, Failure>
     struct Head {
         protocol: u32,
     }
-    let malformed = |error: serde_json::Error| fatal("malformed", format!("the plan: {error}"));
+    let malformed =
+        |error: serde_json::Error| fatal(FailureCode::Malformed, format!("the plan: {error}"));
     let Head { protocol } = serde_json::from_slice(&bytes).map_err(malformed)?;
     if protocol != PROTOCOL {
         return Err(fatal(
-            "protocol",
+            FailureCode::Protocol,
             format!("the plan speaks protocol {protocol}, this muster-node {PROTOCOL}"),
         ));
     }
@@ -92,7 +93,7 @@ fn read_plan(job: JobId, attempt: i32, plan: impl Read) -> Result<Plan, Failure>
     match plan.job == job && plan.attempt == attempt {
         true => Ok(plan),
         false => Err(fatal(
-            "usage",
+            FailureCode::Usage,
             format!("the plan is for job {} attempt {}", plan.job, plan.attempt),
         )),
     }
@@ -104,7 +105,8 @@ fn settled<T>(look: impl Fn() -> Result<T, Failure>) -> Result<T, Failure> {
     loop {
         match look() {
             Err(failure)
-                if failure.code == "busy" && started.elapsed() < Duration::from_secs(2) =>
+                if failure.code == FailureCode::Busy
+                    && started.elapsed() < Duration::from_secs(2) =>
             {
                 std::thread::sleep(Duration::from_millis(10));
             }
@@ -128,7 +130,7 @@ fn await_worker(spool: &Spool, attempt: i32) -> Result<RunReply, Failure> {
         std::thread::sleep(Duration::from_millis(2));
     }
     Err(retryable(
-        "start_failed",
+        FailureCode::StartFailed,
         format!(
             "the job's process did not come up within {} s",
             START_TIMEOUT.as_secs()

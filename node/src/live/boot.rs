@@ -1,7 +1,7 @@
 //! What the kernel command line says of this boot. It came over the network: every word is checked.
 
 use muster_core::values::Mac;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 
 use crate::failure::{fatal, io};
 use crate::{files, paths};
@@ -39,14 +39,14 @@ impl Boot {
                 .find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
             found.ok_or_else(|| {
                 fatal(
-                    "not_live",
+                    FailureCode::NotLive,
                     format!("the kernel command line has no {name}: not booted by Muster"),
                 )
             })
         };
         let wrong = |name: &str| {
             fatal(
-                "not_live",
+                FailureCode::NotLive,
                 format!("{name} on the kernel command line is not what it should be"),
             )
         };
@@ -87,7 +87,7 @@ mod tests {
         ] {
             assert_eq!(
                 Boot::parse(&good.replacen(from, to, 1)).unwrap_err().code,
-                "not_live",
+                FailureCode::NotLive,
                 "{from}"
             );
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use muster_core::wire::node::{Failure, TimeReply};
+use muster_core::wire::node::{Failure, FailureCode, TimeReply};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_settime};
 
@@ -20,7 +20,7 @@ const TOLERANCE_MS: i64 = 250;
 /// # Errors
 /// `clock` when there is no answer or the kernel refuses.
 pub fn set(cx: &JobContext, url: &str) -> Result<(), Failure> {
-    let lost = |error: ureq::Error| retryable("clock", format!("{url}/time: {error}"));
+    let lost = |error: ureq::Error| retryable(FailureCode::Clock, format!("{url}/time: {error}"));
     let mut reply = agent(Duration::from_secs(10))
         .get(format!("{url}/time"))
         .call()
@@ -32,16 +32,20 @@ pub fn set(cx: &JobContext, url: &str) -> Result<(), Failure> {
         .read_to_vec()
         .map_err(lost)?;
     let TimeReply { unix_ms } = serde_json::from_slice(&body)
-        .map_err(|error| retryable("clock", format!("{url}/time: {error}")))?;
-    let there =
-        Timestamp::from_millisecond(unix_ms).map_err(|error| fatal("clock", error.to_string()))?;
+        .map_err(|error| retryable(FailureCode::Clock, format!("{url}/time: {error}")))?;
+    let there = Timestamp::from_millisecond(unix_ms)
+        .map_err(|error| fatal(FailureCode::Clock, error.to_string()))?;
     let here = cx.clock().now().as_millisecond();
     if (unix_ms - here).abs() <= TOLERANCE_MS {
         return Ok(());
     }
     let time = TimeSpec::new(there.as_second(), i64::from(there.subsec_nanosecond()));
-    clock_settime(ClockId::CLOCK_REALTIME, time)
-        .map_err(|errno| fatal("clock", format!("the kernel refuses the time: {errno}")))?;
+    clock_settime(ClockId::CLOCK_REALTIME, time).map_err(|errno| {
+        fatal(
+            FailureCode::Clock,
+            format!("the kernel refuses the time: {errno}"),
+        )
+    })?;
     cx.log(&format!(
         "muster: clock set from {here} to {unix_ms} (Unix ms)"
     ));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use muster_core::facts::Nic;
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::node::{Failure, LiveReport};
+use muster_core::wire::node::{Failure, FailureCode, LiveReport};
 
 use crate::failure::retryable;
 use crate::job::JobContext;
@@ -65,7 +65,7 @@ pub fn run() -> Result<(), Failure> {
 fn retry(cx: &JobContext, mut attempt: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
     // Many machines boot at once: none asks more than every few seconds.
     let pauses = [1, 1, 2, 3].into_iter().chain(std::iter::repeat(3));
-    let mut last = retryable("report_failed", "the agent was never asked");
+    let mut last = retryable(FailureCode::ReportFailed, "the agent was never asked");
     for pause in pauses {
         match attempt() {
             Err(failure) if failure.retryable => last = failure,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_core::wire::node::{Failure, LiveReport};
+use muster_core::wire::node::{Failure, FailureCode, LiveReport};
 use ureq::Agent;
 
 use crate::failure::{fatal, retryable};
@@ -23,8 +23,8 @@ pub fn agent(timeout: Duration) -> Agent {
 /// # Errors
 /// `already_reported`, final, when this nonce was used before; `report_failed` otherwise.
 pub fn send(url: &str, report: &LiveReport) -> Result<(), Failure> {
-    let body =
-        serde_json::to_vec(report).map_err(|error| fatal("report_failed", error.to_string()))?;
+    let body = serde_json::to_vec(report)
+        .map_err(|error| fatal(FailureCode::ReportFailed, error.to_string()))?;
     let target = format!("{url}/report");
     let sent = agent(Duration::from_secs(15))
         .post(&target)
@@ -33,14 +33,17 @@ pub fn send(url: &str, report: &LiveReport) -> Result<(), Failure> {
     match sent {
         Ok(_) => Ok(()),
         Err(ureq::Error::StatusCode(409)) => Err(fatal(
-            "already_reported",
+            FailureCode::AlreadyReported,
             "SOMEBODY ELSE REPORTED WITH THIS BOOT'S NONCE: the agent does not trust this boot, and neither should you",
         )),
         // 404 is not final: an agent that was restarted knows the nonce again as soon as it has its job back.
         Err(ureq::Error::StatusCode(status @ (400 | 401 | 403 | 410 | 422))) => Err(fatal(
-            "report_failed",
+            FailureCode::ReportFailed,
             format!("{target} refuses our report: {status}"),
         )),
-        Err(error) => Err(retryable("report_failed", format!("{target}: {error}"))),
+        Err(error) => Err(retryable(
+            FailureCode::ReportFailed,
+            format!("{target}: {error}"),
+        )),
     }
 }

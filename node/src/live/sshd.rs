@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -30,7 +30,7 @@ pub fn make_host_key(cx: &JobContext) -> Result<String, Failure> {
     let key = paths::at(HOST_KEY);
     let path = key
         .to_str()
-        .ok_or_else(|| fatal("io", "the host key's path is not text"))?;
+        .ok_or_else(|| fatal(FailureCode::Io, "the host key's path is not text"))?;
     if !key.exists() {
         std::fs::create_dir_all(key.parent().unwrap_or(&key)).map_err(io(HOST_KEY))?;
         tool::output(
@@ -59,7 +59,10 @@ pub fn make_host_key(cx: &JobContext) -> Result<String, Failure> {
 pub fn public_line(text: &str) -> Result<String, Failure> {
     match text.split_whitespace().collect::<Vec<_>>()[..] {
         [kind @ "ssh-ed25519", key, ..] => Ok(format!("{kind} {key}")),
-        _ => Err(fatal("malformed", "ssh-keygen made no ed25519 key")),
+        _ => Err(fatal(
+            FailureCode::Malformed,
+            "ssh-keygen made no ed25519 key",
+        )),
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use serde::Serialize;
 
 pub use scrub::Scrubber;
@@ -177,16 +177,17 @@ pub fn run(folder: &Path, asked: Option<&Asked<'_>>) -> Result<Vec<String>, Fail
     let name = folder.display().to_string();
     if let Some(Asked { argv, timeout }) = asked {
         if argv.first().is_none_or(|program| program.is_empty()) {
-            return Err(fatal("usage", "no command stands behind --"));
+            return Err(fatal(FailureCode::Usage, "no command stands behind --"));
         }
         if !(Duration::from_secs(1)..=ASKED_MAX).contains(timeout) {
             return Err(fatal(
-                "usage",
+                FailureCode::Usage,
                 format!("a timeout is 1 to {} seconds", ASKED_MAX.as_secs()),
             ));
         }
     }
-    std::fs::create_dir(folder).map_err(|error| fatal("io", format!("{name}: {error}")))?;
+    std::fs::create_dir(folder)
+        .map_err(|error| fatal(FailureCode::Io, format!("{name}: {error}")))?;
     let (mut recordings, mut outputs) = (Vec::new(), Vec::new());
     let mut scrubber = Scrubber::of_this_machine();
     if let Some(asked) = asked {
@@ -234,7 +235,7 @@ pub fn run(folder: &Path, asked: Option<&Asked<'_>>) -> Result<Vec<String>, Fail
         scrubbed,
     };
     let index = serde_json::to_string_pretty(&index)
-        .map_err(|error| fatal("malformed", error.to_string()))?;
+        .map_err(|error| fatal(FailureCode::Malformed, error.to_string()))?;
     std::fs::write(folder.join("index.json"), index).map_err(io("index.json"))?;
     Ok(lines)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{ASKED_FILES, Asked, OUTPUT_MAX, command, run};
+use muster_core::wire::node::FailureCode;
 
 const SAID: &str =
     "Serial Number : S64GNE0T\nGPU-512e4567-e89b-42d3-a456-426614174000 at 172.16.9.4\n";
@@ -67,7 +68,7 @@ fn a_command_is_recorded_with_its_arguments_scrubbed_and_so_is_what_the_machine_
     );
     assert!(!read(&folder, "df-space.txt").is_empty());
     let again = run(&folder, Some(&asked(&["printf", "no"], 60))).expect_err("the folder is there");
-    assert_eq!(again.code, "io");
+    assert_eq!(again.code, FailureCode::Io);
     assert_eq!(
         read(&folder, ASKED_FILES[0]),
         text,
@@ -120,7 +121,8 @@ fn a_command_that_cannot_run_leaves_no_folder() {
         assert_eq!(
             run(&folder, Some(&asked(argv, seconds)))
                 .expect_err("no recording")
-                .code,
+                .code
+                .as_str(),
             code,
             "{argv:?} {seconds}"
         );

@@ -1,4 +1,5 @@
-//! Where objects lie, and which roles people hold beside their own.
+//! Site, rack, pool and labels of objects for access checks, and the roles granted to people by
+//! bindings.
 
 use muster_api::access::Scope;
 use sqlx::PgConnection;
@@ -16,10 +17,7 @@ struct PlaceRow {
     labels: Labels,
 }
 
-/// Where the object of a kind lies, by name or id; nothing when there is none.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the place of an object of a kind, by name or id. `None`: the object does not exist.
 pub async fn place(conn: &mut PgConnection, kind: &str, key: &str) -> Result<Option<Place>, Error> {
     let id = Uuid::parse_str(key).ok();
     let row = match kind {
@@ -27,7 +25,7 @@ pub async fn place(conn: &mut PgConnection, kind: &str, key: &str) -> Result<Opt
         "claim" | "operation" | "approval" | "waiver" | "job" => {
             match node_of(conn, kind, key, id).await? {
                 None => waived(conn, kind, id).await?,
-                // Pairs lie where their pool does.
+                // A run of pairs has no node of its own. The place is the pool under test.
                 Some((None, None)) if kind == "operation" => match pool_of_pairs(conn, id).await? {
                     Some(pool) => declared(conn, "pool", "", Some(pool)).await?,
                     None => Some(PlaceRow {
@@ -37,7 +35,7 @@ pub async fn place(conn: &mut PgConnection, kind: &str, key: &str) -> Result<Opt
                         labels: Json::default(),
                     }),
                 },
-                // What is of no node lies nowhere.
+                // An object without a node has neither site nor rack.
                 Some((None, pool)) => Some(PlaceRow {
                     site: None,
                     rack: None,
@@ -82,7 +80,8 @@ async fn node(
     .await?)
 }
 
-/// A claim lies where its node does, and in its own pool: when it is over, the node may be another's.
+/// Returns the place of a node with the pool replaced by the claim's own pool. After a release the
+/// node may belong to another claim, and so to another pool.
 async fn node_with(
     conn: &mut PgConnection,
     id: Option<Uuid>,
@@ -103,7 +102,8 @@ async fn pool_of_pairs(conn: &mut PgConnection, id: Option<Uuid>) -> Result<Opti
     )
 }
 
-/// What a waiver is for, by its own id or its approval's: a node, a rack or a pool.
+/// Returns the place of a waiver's subject: a node, a rack or a pool. The key is the id of the
+/// waiver or of its approval.
 async fn waived(
     conn: &mut PgConnection,
     kind: &str,
@@ -126,7 +126,8 @@ async fn waived(
     }
 }
 
-/// The node of a claim, an operation, a release's approval or a job, and the pool of the claim.
+/// Returns the node of a claim, an operation, an approval or a job, and the pool of the claim where
+/// there is one. An approval belongs to a claim or directly to a node.
 async fn node_of(
     conn: &mut PgConnection,
     kind: &str,
@@ -150,7 +151,8 @@ async fn node_of(
     Ok(row.map(|row| (row.node, row.pool)))
 }
 
-/// A declared object: a site, rack or pool lies in itself; what names a site lies there, and what names a cluster where that is.
+/// Returns the place of a declared object. A site, rack or pool is its own place. Other objects
+/// have the site named in `/spec/site`, or else the site of the cluster named in `/spec/cluster`.
 async fn declared(
     conn: &mut PgConnection,
     kind: &str,
@@ -175,10 +177,10 @@ async fn declared(
     .await?)
 }
 
-/// The roles that bindings give to any of these subjects.
+/// Returns the roles and scopes granted by bindings to any of the subjects.
 ///
 /// # Errors
-/// When the database fails, or a binding cannot be read any more.
+/// When a stored binding cannot be parsed.
 pub async fn bindings(conn: &mut PgConnection, subjects: &[String]) -> Result<Vec<Grant>, Error> {
     let rows = sqlx::query!(
         r#"SELECT spec ->> 'role' AS "role!", coalesce(spec -> 'scope', '{}') AS "scope!: Json<Scope>"

@@ -1,4 +1,5 @@
-//! Starts of `once` acts. Committed before the act, so that a successor knows that it may have happened.
+//! Starts of `once` acts. Each start is committed before the act, so that a later attempt sees a
+//! possible earlier execution.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -8,10 +9,8 @@ use sqlx::PgConnection;
 
 use crate::error::Error;
 
-/// Commits the start of an act, unless this round of the job has one already: then that one is the answer.
-///
-/// # Errors
-/// When the database fails.
+/// Records the start of an act. Returns the existing record when the same round of the job has
+/// already started the act, and `None` when the start is new.
 pub async fn start(
     conn: &mut PgConnection,
     job: JobId,
@@ -40,10 +39,7 @@ pub async fn start(
     Ok(known.into_iter().find(|record| record.act == act))
 }
 
-/// The acts of a job's round.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the acts of a job's round, oldest first.
 pub async fn list(
     conn: &mut PgConnection,
     job: JobId,

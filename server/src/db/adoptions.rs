@@ -1,4 +1,5 @@
-//! Machines that are being adopted: what a person gave for it, until it is done.
+//! Machines under adoption, with the parameters of the request. A row exists until the adoption has
+//! finished.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -10,25 +11,23 @@ use sqlx::PgConnection;
 use crate::db::claims::NewClaim;
 use crate::error::Error;
 
-/// What an adoption was asked with.
+/// The parameters of an adoption request.
 #[derive(Clone, Debug)]
 pub struct Adoption {
     pub node: NodeId,
-    /// The claim that will hold it; its marker names it before it exists.
+    /// The claim that will hold the node. The marker on the machine names the claim id before the
+    /// claim exists.
     pub claim: ClaimId,
     pub claim_name: String,
     pub pool: ObjectId,
     pub pool_name: String,
     pub credential: ObjectId,
-    /// The fingerprint a person confirmed.
+    /// The fingerprint of the SSH host key confirmed by a person.
     pub host_key: Option<String>,
     pub actor: String,
 }
 
-/// Writes down what an adoption was asked with; asked again, it is the new word.
-///
-/// # Errors
-/// When the database fails.
+/// Stores the parameters of an adoption. A second request for the same node replaces the first.
 pub async fn set(
     conn: &mut PgConnection,
     adoption: &Adoption,
@@ -53,10 +52,7 @@ pub async fn set(
     Ok(())
 }
 
-/// What the adoption of a node was asked with.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the parameters of a node's adoption.
 pub async fn find(conn: &mut PgConnection, node: NodeId) -> Result<Option<Adoption>, Error> {
     Ok(sqlx::query_as!(
         Adoption,
@@ -69,10 +65,8 @@ pub async fn find(conn: &mut PgConnection, node: NodeId) -> Result<Option<Adopti
     .await?)
 }
 
-/// Names of the credentials that can log in to a machine for the first time: those that still have their secret.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the names of credentials usable for the first login to a machine: purpose `adopt`, secret
+/// not yet deleted.
 pub async fn list_credentials(conn: &mut PgConnection, limit: i64) -> Result<Vec<String>, Error> {
     Ok(sqlx::query_scalar!(
         "SELECT o.name FROM objects o JOIN secrets s ON s.object_id = o.id
@@ -83,11 +77,12 @@ pub async fn list_credentials(conn: &mut PgConnection, limit: i64) -> Result<Vec
     .await?)
 }
 
-/// It is done: the claim holds the node, which is protected and known to hold data; what logged in the first time is forgotten. The claim's
-/// name, unless there was no adoption to end.
+/// Finishes the adoption of a node and returns the name of the new claim. The node becomes
+/// protected and is marked as holding data. The secret of the first login is deleted. `None`: the
+/// node has no adoption.
 ///
 /// # Errors
-/// When the name of the claim is taken or the database fails.
+/// When the name of the claim is taken.
 pub async fn finish(
     conn: &mut PgConnection,
     node: NodeId,

@@ -25,34 +25,35 @@ pub struct AgentRow {
     pub instance: Option<String>,
     pub version: Option<String>,
     pub last_seen: Option<jiff_sqlx::Timestamp>,
-    /// How far its machine's clock is ahead, in milliseconds.
+    /// Clock offset of the agent's machine in milliseconds. Positive values are ahead of the
+    /// server.
     pub clock_offset_ms: Option<i64>,
-    /// Until when its newest certificate counts; none before it enrolled.
+    /// End of validity of the latest certificate. `None`: the agent has not enrolled.
     pub certified_until: Option<jiff_sqlx::Timestamp>,
-    /// Counts who was enrolled under its name.
+    /// Counts the enrolments under the agent's name.
     pub generation: i64,
 }
 
-/// Who calls, and what every call of an agent is held against: read in one go, for each of thousands of jobs calls.
+/// The calling agent with all data checked on every call. Read in one query, because thousands of
+/// jobs call continuously.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub agent: AgentRow,
     pub lease: SiteLease,
-    /// Whether the database has the event that the agent remembers.
+    /// Whether the database has the event remembered by the agent.
     pub known: bool,
 }
 
-/// Who acts for a site, and until when; nobody where nobody ever did.
+/// The agent acting for a site, and the end of its lease. Both are `None` if no agent ever acted
+/// for the site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteLease {
     pub holder: Option<AgentId>,
     pub until: Option<Timestamp>,
 }
 
-/// The agent that a certificate names, with its site; `heard` is the event it remembers. None where the agent was removed.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the agent and site named by a certificate. `heard` is the latest event remembered by the
+/// agent. `None`: the agent was removed.
 pub async fn find_caller(
     conn: &mut PgConnection,
     agent: AgentId,
@@ -93,10 +94,7 @@ pub async fn find_caller(
     }))
 }
 
-/// The agents of these sites, or of every one.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the agents of the given sites, or of all sites, at most 1000.
 pub async fn list(conn: &mut PgConnection, sites: Option<&[Uuid]>) -> Result<Vec<AgentRow>, Error> {
     Ok(sqlx::query_as!(
         AgentRow,
@@ -109,10 +107,7 @@ pub async fn list(conn: &mut PgConnection, sites: Option<&[Uuid]>) -> Result<Vec
     .await?)
 }
 
-/// Agents by id; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
+/// Lists agents by id. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<AgentRow>, Error> {
     Ok(sqlx::query_as!(
         AgentRow,
@@ -125,10 +120,7 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Age
     .await?)
 }
 
-/// One agent of a site, by name or id, locked until the transaction ends.
-///
-/// # Errors
-/// When the database fails.
+/// Returns one agent of a site, by name or id, locked until the transaction ends.
 pub async fn find_for_update(
     conn: &mut PgConnection,
     site: ObjectId,
@@ -147,10 +139,11 @@ pub async fn find_for_update(
     .await?)
 }
 
-/// Forgets an agent: its certificates are worth nothing from now on. What it had leased must be put back first.
+/// Deletes an agent and thereby revokes its certificates. The agent's leased jobs must be queued
+/// again first.
 ///
 /// # Errors
-/// When the database fails or a job is still leased to it.
+/// When a job is still leased to the agent.
 pub async fn delete(conn: &mut PgConnection, agent: AgentId) -> Result<(), Error> {
     sqlx::query!("DELETE FROM agents WHERE id = $1", agent as AgentId)
         .execute(conn)
@@ -158,10 +151,8 @@ pub async fn delete(conn: &mut PgConnection, agent: AgentId) -> Result<(), Error
     Ok(())
 }
 
-/// A process says hello: the same instance keeps its epoch, another one raises it. Returns the epoch.
-///
-/// # Errors
-/// When the database fails.
+/// Records the first call of an agent process and returns the epoch. The same instance keeps the
+/// epoch; another instance raises the epoch.
 pub async fn hello(
     conn: &mut PgConnection,
     agent: AgentId,
@@ -182,10 +173,8 @@ pub async fn hello(
     .await?)
 }
 
-/// The epoch of an agent's current process: until the transaction ends no other one is welcomed, and nobody else holds it. None where it was removed.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the epoch of an agent's current process and locks the agent's row until the transaction
+/// ends. No other process can start or lock the row before. `None`: the agent was removed.
 pub async fn hold(conn: &mut PgConnection, agent: AgentId) -> Result<Option<i64>, Error> {
     Ok(sqlx::query_scalar!(
         "SELECT epoch FROM agents WHERE id = $1 FOR NO KEY UPDATE",
@@ -195,10 +184,8 @@ pub async fn hold(conn: &mut PgConnection, agent: AgentId) -> Result<Option<i64>
     .await?)
 }
 
-/// Forgets the agents of a site that `muster dev` enrolled for processes that are gone; their jobs are queued again.
-///
-/// # Errors
-/// When the database fails.
+/// Deletes the agents of a site enrolled by `muster dev` for processes that have ended. Their
+/// leased jobs are queued again.
 pub async fn delete_dev(conn: &mut PgConnection, site: ObjectId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE jobs SET state = 'queued', leased_by = NULL, lease_until = NULL
@@ -216,10 +203,8 @@ pub async fn delete_dev(conn: &mut PgConnection, site: ObjectId) -> Result<(), E
     Ok(())
 }
 
-/// Notes that an agent was heard. Waits for nobody: whoever has the row in hand was heard of too.
-///
-/// # Errors
-/// When the database fails.
+/// Records the time of an agent's call. Does not wait for a lock: a transaction holding the row
+/// belongs to another call of the same agent.
 pub async fn seen(conn: &mut PgConnection, agent: AgentId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE agents SET last_seen = $2
@@ -232,10 +217,8 @@ pub async fn seen(conn: &mut PgConnection, agent: AgentId, now: Timestamp) -> Re
     Ok(())
 }
 
-/// Notes how far an agent's clock is ahead; whether it was noted, which it is not where somebody else noted something since `before` was read.
-///
-/// # Errors
-/// When the database fails.
+/// Records an agent's clock offset. `false`: another call changed the offset since `before` was
+/// read, and the given offset is not stored.
 pub async fn set_clock_offset(
     conn: &mut PgConnection,
     agent: AgentId,
@@ -253,33 +236,31 @@ pub async fn set_clock_offset(
     Ok(done.rows_affected() == 1)
 }
 
-/// Who acts for a site.
+/// The result of a request for a site's lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// This agent, as before or because nobody did.
+    /// The calling agent acts for the site, as before or as the first.
     Held,
-    /// This agent from now on: the one before was not heard for too long.
+    /// The calling agent acts for the site from now on. The former agent did not call for too long.
     TakenFrom(AgentId),
-    /// Another one; this one stands by.
+    /// Another agent acts for the site. The calling agent is on standby.
     Others,
 }
 
-/// The times that decide about a site's lease.
+/// The times deciding about a site's lease.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseTimes {
     pub now: Timestamp,
-    /// How long it is kept by what its agent is known to have heard.
+    /// End of the renewed lease, counted from the latest answer that the agent is known to have
+    /// received.
     pub until: Timestamp,
-    /// One of its own that ends after this need not be written again yet.
+    /// A lease of the same agent ending after this time need not be renewed yet.
     pub fresh: Timestamp,
-    /// One that ended before this may be taken.
+    /// A lease ended before this time may be taken by another agent.
     pub over: Timestamp,
 }
 
-/// A site's lease as it is now.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the current lease of a site.
 pub async fn find_lease(conn: &mut PgConnection, site: ObjectId) -> Result<SiteLease, Error> {
     let row = sqlx::query!(
         r#"SELECT agent_id AS "agent: AgentId", until FROM site_leases WHERE site_id = $1"#,
@@ -291,10 +272,8 @@ pub async fn find_lease(conn: &mut PgConnection, site: ObjectId) -> Result<SiteL
     Ok(SiteLease { holder, until })
 }
 
-/// Keeps a site's lease, read a moment ago, for its agent, or takes it where its holder's is over.
-///
-/// # Errors
-/// When the database fails.
+/// Renews a site's lease for its agent, or takes an expired lease from another agent. `lease` is
+/// the lease as read just before.
 pub async fn hold_site(
     conn: &mut PgConnection,
     site: ObjectId,
@@ -306,13 +285,14 @@ pub async fn hold_site(
     if holder == Some(agent) && ends > times.fresh {
         return Ok(Hold::Held);
     }
-    // One that does not hear does not take what it could not hold.
+    // An agent without received answers must not take a lease, because the renewal would fail.
     if holder != Some(agent)
         && (times.until <= times.now || (holder.is_some() && ends >= times.over))
     {
         return Ok(Hold::Others);
     }
-    // Written only if it is still as it was read: two that want it at once do not both get it.
+    // Written only if the row is unchanged since the read, so that two concurrent agents never both
+    // get the lease.
     let done = sqlx::query!(
         "INSERT INTO site_leases AS l (site_id, agent_id, until) VALUES ($1, $2, $3)
          ON CONFLICT (site_id) DO UPDATE SET agent_id = $2, until = CASE WHEN l.agent_id = $2 THEN GREATEST(l.until, $3) ELSE $3 END
@@ -328,7 +308,7 @@ pub async fn hold_site(
     match holder {
         _ if done.rows_affected() == 0 => Ok(Hold::Others),
         Some(former) if former != agent => {
-            // Whatever the former still says is of an epoch that is over.
+            // Later calls of the former agent carry an old epoch and are rejected.
             sqlx::query!(
                 "UPDATE agents SET epoch = epoch + 1, instance = NULL WHERE id = $1",
                 former as AgentId
@@ -341,10 +321,7 @@ pub async fn hold_site(
     }
 }
 
-/// A site by name.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the id of a site by name.
 pub async fn find_site(conn: &mut PgConnection, name: &str) -> Result<Option<ObjectId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT id AS "id: ObjectId" FROM objects WHERE kind = 'site' AND name = $1"#,
@@ -354,10 +331,7 @@ pub async fn find_site(conn: &mut PgConnection, name: &str) -> Result<Option<Obj
     .await?)
 }
 
-/// A subnet of a site, as declared.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the subnets of a site as declared: id, name and spec.
 pub async fn list_subnets(
     conn: &mut PgConnection,
     site: ObjectId,
@@ -385,10 +359,7 @@ pub struct ReservationRow {
     pub address: Ipv4Addr,
 }
 
-/// Every reservation of a site.
-///
-/// # Errors
-/// When the database fails.
+/// Lists every address reservation of a site. IPv6 addresses are left out.
 pub async fn list_reservations(
     conn: &mut PgConnection,
     site: ObjectId,
@@ -416,10 +387,7 @@ pub async fn list_reservations(
         .collect())
 }
 
-/// The node that owns a MAC.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the node and site of a MAC.
 pub async fn find_node_by_mac(
     conn: &mut PgConnection,
     mac: Mac,
@@ -433,10 +401,7 @@ pub async fn find_node_by_mac(
     Ok(row.map(|row| (row.id, row.site)))
 }
 
-/// An unknown machine was seen: it becomes a discovered node, named by its MAC.
-///
-/// # Errors
-/// When the database fails.
+/// Inserts a discovered node for an unknown machine. The name is made from the MAC.
 pub async fn insert_discovered(
     conn: &mut PgConnection,
     site: ObjectId,

@@ -1,4 +1,4 @@
-//! Alerts that monitoring sent, and what they did.
+//! Alerts received from monitoring, and the action taken for each.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -8,7 +8,7 @@ use sqlx::types::ipnet::IpNet;
 
 use crate::error::Error;
 
-/// An alert as it is kept.
+/// The identity of a stored alert: node, fingerprint and start time. The name is stored beside it.
 #[derive(Clone, Copy, Debug)]
 pub struct NewAlert<'a> {
     pub node: NodeId,
@@ -17,10 +17,7 @@ pub struct NewAlert<'a> {
     pub name: &'a str,
 }
 
-/// The node of this name, or else the one that has this address.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the name of the node with this name, or else of the node with this address.
 pub async fn find_node(conn: &mut PgConnection, key: &str) -> Result<Option<String>, Error> {
     let address: Option<std::net::IpAddr> = key.parse().ok();
     Ok(sqlx::query_scalar!(
@@ -34,10 +31,8 @@ pub async fn find_node(conn: &mut PgConnection, key: &str) -> Result<Option<Stri
     .flatten())
 }
 
-/// Alerts are looked at one request after the other: two that count at once would both take out the last node that may be.
-///
-/// # Errors
-/// When the database fails.
+/// Serializes the handling of alerts until the end of the transaction. Two requests counting at
+/// once could both quarantine the last node allowed by the limit.
 pub async fn one_at_a_time(conn: &mut PgConnection) -> Result<(), Error> {
     sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster alerts', 0))")
         .execute(conn)
@@ -45,10 +40,7 @@ pub async fn one_at_a_time(conn: &mut PgConnection) -> Result<(), Error> {
     Ok(())
 }
 
-/// What became of this alert before, if it was ever heard.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the recorded outcome of an alert. `None`: the alert was never received.
 pub async fn find(conn: &mut PgConnection, alert: NewAlert<'_>) -> Result<Option<String>, Error> {
     Ok(sqlx::query_scalar!(
         "SELECT became FROM alerts WHERE node_id = $1 AND fingerprint = $2 AND starts_at = $3",
@@ -60,10 +52,7 @@ pub async fn find(conn: &mut PgConnection, alert: NewAlert<'_>) -> Result<Option
     .await?)
 }
 
-/// Keeps an alert with what became of it.
-///
-/// # Errors
-/// When the database fails.
+/// Stores an alert with its outcome, or updates the outcome and time of a stored alert.
 pub async fn set(
     conn: &mut PgConnection,
     alert: NewAlert<'_>,
@@ -85,10 +74,7 @@ pub async fn set(
     Ok(())
 }
 
-/// Notes an alert's end; whether it was known and had not ended.
-///
-/// # Errors
-/// When the database fails.
+/// Records the end of an alert. `false`: the alert is unknown or has already ended.
 pub async fn end(
     conn: &mut PgConnection,
     alert: NewAlert<'_>,
@@ -106,10 +92,7 @@ pub async fn end(
     Ok(done.rows_affected() == 1)
 }
 
-/// How many nodes alerts of this name took out since then, and how many are in service.
-///
-/// # Errors
-/// When the database fails.
+/// Counts the nodes quarantined by alerts of this name since a time, and all nodes now in service.
 pub async fn taken_out(
     conn: &mut PgConnection,
     name: &str,

@@ -1,4 +1,4 @@
-//! What a second person must agree to, and how much one person has done alone.
+//! Requests for approval by a second person, and counts of erasures started by one person alone.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -11,24 +11,24 @@ use uuid::Uuid;
 use super::waivers::NewWaiver;
 use crate::error::Error;
 
-/// A release, a waiver, a wipe or a new installation that waits for a second person, or waited.
+/// A release, waiver, wipe or reinstallation with its request for a second person, open or decided.
 #[derive(Clone, Debug)]
 pub struct ApprovalRow {
     pub id: Uuid,
-    /// Of a release.
+    /// For a release: the claim.
     pub claim_name: Option<String>,
-    /// Of all but a waiver for a rack or a pool.
+    /// Present for all requests except a waiver for a rack or a pool.
     pub node_name: Option<String>,
     pub waiver: Option<Uuid>,
-    /// Of a release: another node comes first, this one where it is named.
+    /// For a release: another node is prepared first. `spare` names the node, if one was chosen.
     pub replaces: bool,
     pub spare: Option<String>,
-    /// Of a release: its disks are erased at once.
+    /// For a release: the disks are erased at once, without an undo period.
     pub erase_now: bool,
-    /// `wipe` or `reinstall`, of a node in one assignment.
+    /// `wipe` or `reinstall`, for a node in one assignment (`epoch`).
     pub wish: Option<String>,
     pub epoch: Option<i64>,
-    /// Why that was asked for.
+    /// The reason given with the wipe, reinstallation or release.
     pub reason: Option<String>,
     pub because: String,
     pub requested_by: String,
@@ -40,16 +40,16 @@ pub struct ApprovalRow {
     pub operation: Option<OperationId>,
 }
 
-/// A request to write.
+/// A new request for approval of a release.
 #[derive(Clone, Debug)]
 pub struct NewApproval<'a> {
     pub claim: ClaimId,
-    /// Another node comes first; this one, where it is named.
+    /// Another node is prepared first. `spare` names the node, if one was chosen.
     pub replaces: bool,
     pub spare: Option<&'a str>,
-    /// The disks are erased without the time in which the release can be undone.
+    /// The disks are erased at once, without the period for undoing the release.
     pub erase_now: bool,
-    /// Why that is asked for.
+    /// The reason given for the release.
     pub reason: Option<&'a str>,
     pub because: &'a str,
     pub requested_by: &'a str,
@@ -58,11 +58,9 @@ pub struct NewApproval<'a> {
     pub expires_at: Timestamp,
 }
 
-/// Asks for a second person, or finds that it was asked; the request's id, and whether it is this one: one thing at a time waits for a claim. A request
-/// whose time is over is asked anew.
-///
-/// # Errors
-/// When the database fails.
+/// Requests approval by a second person, or finds the open request of the claim. Returns the
+/// request's id, and whether the stored request equals the given one. Only one request can be open
+/// for a claim. An expired open request is renewed with the new parameters.
 pub async fn ask(
     conn: &mut PgConnection,
     request: &NewApproval<'_>,
@@ -98,10 +96,8 @@ pub async fn ask(
     Ok((row.id, row.same))
 }
 
-/// Asks for a second person for a waiver; the request's id. It waits as long as the waiver would hold.
-///
-/// # Errors
-/// When the database fails.
+/// Requests approval of a waiver and returns the request's id. The request expires when the waiver
+/// would end.
 pub async fn ask_for_waiver(
     conn: &mut PgConnection,
     waiver: &NewWaiver<'_>,
@@ -124,12 +120,12 @@ pub async fn ask_for_waiver(
     Ok(id)
 }
 
-/// A request to erase a node's disks.
+/// A new request for approval of erasing a node's disks.
 #[derive(Clone, Debug)]
 pub struct NewErasure<'a> {
     pub node: NodeId,
     pub wish: Wish,
-    /// The node's, as it was asked for.
+    /// The epoch of the node at the time of the request.
     pub epoch: i64,
     pub reason: Option<&'a str>,
     pub because: &'a str,
@@ -139,11 +135,9 @@ pub struct NewErasure<'a> {
     pub expires_at: Timestamp,
 }
 
-/// Asks for a second person to erase a node's disks, or finds that it was asked; the request's id. One whose time is over, or that was for an
-/// earlier assignment, is asked anew.
-///
-/// # Errors
-/// When the database fails.
+/// Requests approval of erasing a node's disks, or finds the open request, and returns the
+/// request's id. An open request is renewed when expired or made for an earlier assignment of the
+/// node.
 pub async fn ask_for_erasure(
     conn: &mut PgConnection,
     request: &NewErasure<'_>,
@@ -176,7 +170,7 @@ pub async fn ask_for_erasure(
     .await?)
 }
 
-/// What a request is about: a claim, a waiver, or a node.
+/// The subject of a request: a claim, a waiver or a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
     pub claim: Option<ClaimId>,
@@ -184,10 +178,7 @@ pub struct Subject {
     pub node: Option<NodeId>,
 }
 
-/// What a request is about.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the subject of a request.
 pub async fn find_subject(conn: &mut PgConnection, id: Uuid) -> Result<Option<Subject>, Error> {
     Ok(sqlx::query_as!(
         Subject,
@@ -198,10 +189,7 @@ pub async fn find_subject(conn: &mut PgConnection, id: Uuid) -> Result<Option<Su
     .await?)
 }
 
-/// One request, locked; after its claim's node, as everybody locks them.
-///
-/// # Errors
-/// When the database fails.
+/// Locks and returns one request. Lock order: the node of the claim first, then the request.
 pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<ApprovalRow>, Error> {
     Ok(sqlx::query_as!(
         ApprovalRow,
@@ -216,10 +204,7 @@ pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<ApprovalRo
     .await?)
 }
 
-/// Requests by id; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
+/// Lists requests by id. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ApprovalRow>, Error> {
     Ok(sqlx::query_as!(
         ApprovalRow,
@@ -234,10 +219,7 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<App
     .await?)
 }
 
-/// Writes a decision down; `approved`, with the release it began where it is one, or `denied`.
-///
-/// # Errors
-/// When the database fails.
+/// Records a decision, `approved` or `denied`, and the release operation started by the approval.
 pub async fn decide(
     conn: &mut PgConnection,
     id: Uuid,
@@ -259,10 +241,7 @@ pub async fn decide(
     Ok(())
 }
 
-/// Turns down what waits for a second person for a claim.
-///
-/// # Errors
-/// When the database fails.
+/// Denies the open request of a claim.
 pub async fn withdraw(
     conn: &mut PgConnection,
     claim: ClaimId,
@@ -280,20 +259,18 @@ pub async fn withdraw(
     Ok(())
 }
 
-/// What erased disks since a time.
+/// Counts of operations that erased disks since a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Erased {
-    /// By one person, in a browser and with every token made for them.
+    /// Started by one person, in the browser or with any token created for the person.
     pub by_person: i64,
-    /// Of one pool's nodes, by anybody.
+    /// Affecting nodes of one pool, started by anyone.
     pub of_pool: i64,
 }
 
-/// Counts releases that were not undone, wipes and new installations, and replacements under way, each of which will release a node. Whoever counts
-/// before another one does so alone, until its transaction ends.
-///
-/// # Errors
-/// When the database fails.
+/// Counts erasing operations since a time, except cancelled ones: releases, wipes and
+/// reinstallations. Replacements under way count too, because each will release a node. Takes a
+/// lock until the end of the transaction, so that two counts never run at once.
 pub async fn count_erased(
     conn: &mut PgConnection,
     actor: &str,

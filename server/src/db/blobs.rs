@@ -1,4 +1,4 @@
-//! Which blobs were brought, by whom. The bytes are files.
+//! Uploads of blobs with the uploading actor. The bytes are files outside the database.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -7,10 +7,8 @@ use sqlx::PgConnection;
 
 use crate::error::Error;
 
-/// Writes down who brought a blob. One that was brought before is brought again: its file was gone.
-///
-/// # Errors
-/// When the database fails.
+/// Records the upload of a blob. A second upload replaces the record, because the file was missing
+/// and had to be uploaded again.
 pub async fn set_stored(
     conn: &mut PgConnection,
     digest: Digest,
@@ -31,10 +29,7 @@ pub async fn set_stored(
     Ok(())
 }
 
-/// Writes down who brought a blob that is here, unless that is known; whether it was not.
-///
-/// # Errors
-/// When the database fails.
+/// Records a blob found in storage, unless a record exists. Returns whether a record was added.
 pub async fn insert_found(
     conn: &mut PgConnection,
     digest: Digest,

@@ -1,5 +1,6 @@
-//! Passwords of BMCs that Muster chose: the one that an account has, and while it is changed the one it is to have. By account, not by node: several
-//! systems may be behind one BMC.
+//! BMC passwords chosen by Muster: the current password of an account and, during a change, the
+//! next password. Rows are keyed by account and not by node, because several systems can share a
+//! BMC.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -27,20 +28,17 @@ impl fmt::Display for Account {
     }
 }
 
-/// What is known of an account's passwords.
+/// The stored passwords of an account.
 #[derive(Clone, Debug)]
 pub struct PasswordRow {
-    /// SHA-256 of the credential's ciphertext as it was when the current one was chosen.
+    /// SHA-256 of the credential's ciphertext at the time the current password was chosen.
     pub based_on: Vec<u8>,
     pub current: Sealed,
-    /// The one that it is to have, from before it is first told to anybody.
+    /// The next password, stored before the first attempt to set it on the BMC.
     pub next: Option<Sealed>,
 }
 
-/// An account's passwords; none where it has that of its credential.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the passwords of an account. `None`: the account uses the password of its credential.
 pub async fn find(
     conn: &mut PgConnection,
     account: &Account,
@@ -78,18 +76,15 @@ pub async fn find(
 /// The passwords of an account before a change.
 #[derive(Clone, Copy, Debug)]
 pub struct Prepared<'sealed> {
-    /// SHA-256 of the credential's secret.
+    /// SHA-256 of the credential's ciphertext.
     pub based_on: &'sealed [u8],
     pub current: &'sealed Sealed,
-    /// The next password, if none is stored yet.
+    /// The next password, used if none is stored yet.
     pub fresh: &'sealed Sealed,
 }
 
-/// Writes down what an account is to have next, before anybody is told it, and beside it what it has; one that was written down before stays, and is what this
-/// returns.
-///
-/// # Errors
-/// When the database fails.
+/// Stores the current and next password of an account before the next password is sent anywhere.
+/// Returns the stored next password: an earlier one is kept and returned instead of `fresh`.
 pub async fn prepare(
     conn: &mut PgConnection,
     account: &Account,
@@ -126,10 +121,8 @@ pub async fn prepare(
     .await?)
 }
 
-/// The BMC was seen to take the next one: it is the one it has. `false`: there is none, or it was noted already.
-///
-/// # Errors
-/// When the database fails.
+/// Makes the next password the current one, after the BMC accepted it. `false`: no next password is
+/// stored, or a former call already promoted the password.
 pub async fn promote(
     conn: &mut PgConnection,
     account: &Account,
@@ -149,10 +142,7 @@ pub async fn promote(
     Ok(done.rows_affected() == 1)
 }
 
-/// The account that a node's BMC is logged in to with.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the account used to log in to a node's BMC.
 pub async fn find_account(conn: &mut PgConnection, node: NodeId) -> Result<Option<Account>, Error> {
     let row = sqlx::query!(
         r#"SELECT n.bmc_address AS "address!: IpNet", n.bmc_port, c.spec ->> 'user' AS "user!"

@@ -1,4 +1,5 @@
-//! When the local administrator may sign in although an identity provider vouches for people.
+//! Emergency sign-in (break glass): a period in which the local administrator may sign in although
+//! an identity provider is configured.
 
 use jiff_sqlx::ToSqlx as _;
 use sqlx::PgConnection;
@@ -6,10 +7,7 @@ use sqlx::PgConnection;
 use crate::auth::break_glass::Armed;
 use crate::error::Error;
 
-/// The latest time it was armed for, over or not, with the seal that was made of it.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the latest armed period, current or over, with its seal.
 pub async fn find(conn: &mut PgConnection) -> Result<Option<(Armed, String)>, Error> {
     let row = sqlx::query!(
         r#"SELECT armed_at AS "armed_at: jiff_sqlx::Timestamp", until AS "until: jiff_sqlx::Timestamp", by, reason, seal FROM break_glass"#
@@ -30,10 +28,7 @@ pub async fn find(conn: &mut PgConnection) -> Result<Option<(Armed, String)>, Er
     }))
 }
 
-/// Arms, in place of what was.
-///
-/// # Errors
-/// When the database fails.
+/// Arms a period, replacing the former one.
 pub async fn set(conn: &mut PgConnection, armed: &Armed, seal: &str) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO break_glass (armed_at, until, by, reason, seal) VALUES ($1, $2, $3, $4, $5)
@@ -49,10 +44,7 @@ pub async fn set(conn: &mut PgConnection, armed: &Armed, seal: &str) -> Result<(
     Ok(())
 }
 
-/// Disarms; whether there was something to disarm.
-///
-/// # Errors
-/// When the database fails.
+/// Disarms. Returns whether a period was stored.
 pub async fn delete(conn: &mut PgConnection) -> Result<bool, Error> {
     Ok(sqlx::query!("DELETE FROM break_glass")
         .execute(conn)

@@ -1,4 +1,5 @@
-//! The fleet's circuit breaker: which kinds of failure nothing is done about by itself any more, and who said that it may be again.
+//! Circuit breakers of the fleet: failure signatures without automatic recovery, and the person
+//! allowing recovery again.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -7,7 +8,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// A breaker that is or was open.
+/// A breaker, open or closed, with its cause and times.
 #[derive(Clone, Debug)]
 pub struct BreakerRow {
     pub id: Uuid,
@@ -19,10 +20,8 @@ pub struct BreakerRow {
     pub closed_by: Option<String>,
 }
 
-/// Opens the breaker of a signature, unless it is open; until a time, where it closes by itself. Whether it opened now.
-///
-/// # Errors
-/// When the database fails.
+/// Opens the breaker of a signature, unless it is already open. With `closes_at` the breaker closes
+/// automatically at that time. Returns whether this call opened the breaker.
 pub async fn open(
     conn: &mut PgConnection,
     signature: &str,
@@ -51,10 +50,7 @@ pub async fn open(
     Ok(opened.rows_affected() == 1)
 }
 
-/// Whether the breaker of a signature holds at a time.
-///
-/// # Errors
-/// When the database fails.
+/// Returns whether the breaker of a signature is open at a time.
 pub async fn is_open(
     conn: &mut PgConnection,
     signature: &str,
@@ -69,10 +65,8 @@ pub async fn is_open(
     .await?)
 }
 
-/// When a person last closed the breaker of a signature: what was counted before is forgotten.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the time of the latest close by a person for a signature. Failures counted before are
+/// ignored.
 pub async fn find_reset(
     conn: &mut PgConnection,
     signature: &str,
@@ -86,10 +80,7 @@ pub async fn find_reset(
     Ok(reset.map(|at| at.to_jiff()))
 }
 
-/// Breakers by id; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
+/// Lists breakers by id. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<BreakerRow>, Error> {
     Ok(sqlx::query_as!(
         BreakerRow,
@@ -100,10 +91,7 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Bre
     .await?)
 }
 
-/// One, locked.
-///
-/// # Errors
-/// When the database fails.
+/// Locks and returns one breaker.
 pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<BreakerRow>, Error> {
     Ok(sqlx::query_as!(
         BreakerRow,
@@ -114,10 +102,7 @@ pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<BreakerRow
     .await?)
 }
 
-/// Closes one that is open; whether it was.
-///
-/// # Errors
-/// When the database fails.
+/// Closes an open breaker. `false`: the breaker was not open.
 pub async fn close(
     conn: &mut PgConnection,
     id: Uuid,

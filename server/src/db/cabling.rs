@@ -1,4 +1,4 @@
-//! Declared cables, and what the nodes of a rack heard of switches.
+//! Declared cables, and the switch ports observed by the nodes of a rack.
 
 use jiff::Timestamp;
 use muster_core::cabling::Cable;
@@ -10,7 +10,8 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// What a node heard when the live image last looked at it: an installed system listens to no switch.
+/// Switch neighbours of a node, observed by the live image at its latest inspection. An installed
+/// system does not listen to switches.
 #[derive(Clone, Debug)]
 pub struct HeardRow {
     pub rack: ObjectId,
@@ -19,10 +20,11 @@ pub struct HeardRow {
     pub neighbours: Vec<Neighbour>,
 }
 
-/// What these nodes of racks heard, or all of them, by name; those that were never looked at are left out.
+/// Lists the neighbours observed by nodes of the racks, ordered by node name. `nodes` limits the
+/// list to these nodes. Nodes without an inspection by the live image are left out.
 ///
 /// # Errors
-/// When the database fails or facts cannot be read any more.
+/// When stored facts cannot be parsed.
 pub async fn list_heard(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -49,7 +51,7 @@ pub async fn list_heard(
     Ok(heard.collect())
 }
 
-/// A rack's plan.
+/// The cable plan of a rack.
 #[derive(Clone, Debug)]
 pub struct PlanRow {
     pub rack: ObjectId,
@@ -57,10 +59,10 @@ pub struct PlanRow {
     pub cables: Vec<Cable>,
 }
 
-/// A node's name, and the plan of the rack that it stands in; nothing where it stands in none.
+/// Returns a node's name and the cable plan of its rack. `None`: the node has no rack.
 ///
 /// # Errors
-/// When the database fails or the plan cannot be read any more.
+/// When the stored plan cannot be parsed.
 pub async fn find_plan_of(
     conn: &mut PgConnection,
     node: NodeId,

@@ -1,4 +1,5 @@
-//! Times in which the database was found to be older than what others remember, until an administrator confirmed it.
+//! Cautions: periods in which the database is older than other systems remember (a restored backup,
+//! for example), until an administrator confirms.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -10,7 +11,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// A caution that nobody has confirmed.
+/// An unconfirmed caution.
 #[derive(Clone, Debug)]
 pub struct CautionRow {
     pub id: Uuid,
@@ -18,10 +19,7 @@ pub struct CautionRow {
     pub noticed_at: Timestamp,
 }
 
-/// The caution that holds now. One at most: the database sees to it.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the open caution. The database allows at most one.
 pub async fn find_open(conn: &mut PgConnection) -> Result<Option<CautionRow>, Error> {
     Ok(sqlx::query_as!(
         CautionRow,
@@ -31,11 +29,9 @@ pub async fn find_open(conn: &mut PgConnection) -> Result<Option<CautionRow>, Er
     .await?)
 }
 
-/// Opens a caution, voids every permit there is, and lets lists of clusters' members count on above any that an agent may have from before: it
-/// would take those for the newer ones. `false`: one is open already.
-///
-/// # Errors
-/// When the database fails.
+/// Opens a caution and voids every permit. Also raises the revision counter of cluster member lists
+/// above any revision already sent. Otherwise an agent with a list from before the restore would
+/// take the older list for the newer one. `false`: a caution is already open.
 pub async fn open(conn: &mut PgConnection, because: &str, now: Timestamp) -> Result<bool, Error> {
     let opened = sqlx::query!(
         "INSERT INTO cautions (id, because, noticed_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
@@ -48,7 +44,8 @@ pub async fn open(conn: &mut PgConnection, because: &str, now: Timestamp) -> Res
     if opened.rows_affected() == 0 {
         return Ok(false);
     }
-    // The clock of before may have been another: what an open job could still show counts too.
+    // The clock before the restore may have differed. Permits of open jobs are voided even when
+    // expired.
     sqlx::query!(
         "UPDATE permits p SET void = true
          WHERE NOT void AND (expires_at > $1 OR EXISTS (SELECT FROM jobs j WHERE j.permit_id = p.id AND j.state IN ('queued', 'leased')))",
@@ -56,7 +53,8 @@ pub async fn open(conn: &mut PgConnection, because: &str, now: Timestamp) -> Res
     )
     .execute(&mut *conn)
     .await?;
-    // Microseconds are more than lists were ever made, and more again after the next time.
+    // The time in microseconds exceeds the number of lists ever made, and grows until any later
+    // caution.
     sqlx::query!(
         "SELECT setval('cluster_revisions', GREATEST(nextval('cluster_revisions'), $1))",
         now.as_microsecond(),
@@ -66,10 +64,7 @@ pub async fn open(conn: &mut PgConnection, because: &str, now: Timestamp) -> Res
     Ok(true)
 }
 
-/// Ends a caution. `false`: it is not the one that holds.
-///
-/// # Errors
-/// When the database fails.
+/// Confirms and ends a caution. `false`: the given caution is not the open one.
 pub async fn confirm(
     conn: &mut PgConnection,
     id: Uuid,
@@ -89,16 +84,14 @@ pub async fn confirm(
     Ok(done.rows_affected() == 1)
 }
 
-/// Ends the jobs whose permits are void, so that they are tried again under new ones, and makes the nodes due that waited.
-///
-/// # Errors
-/// When the database fails.
+/// Fails the open jobs with void permits, so that new jobs are created under new permits, and makes
+/// waiting nodes due now.
 pub async fn begin_anew(
     conn: &mut PgConnection,
     failure: &Failure,
     now: Timestamp,
 ) -> Result<(), Error> {
-    // Nodes first and in order, as everybody locks them.
+    // Locks the nodes first and in order of id, the lock order used everywhere.
     sqlx::query!(
         "SELECT id FROM nodes WHERE id IN (SELECT node_id FROM jobs WHERE permit_id IS NOT NULL AND state IN ('queued', 'leased'))
          ORDER BY id FOR UPDATE"
@@ -122,10 +115,8 @@ pub async fn begin_anew(
     Ok(())
 }
 
-/// Whether this database is the one that an event was written to.
-///
-/// # Errors
-/// When the database fails.
+/// Returns whether an event exists in this database. `false` means that the event was written to
+/// another or a newer copy.
 pub async fn knows(conn: &mut PgConnection, event: EventId) -> Result<bool, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM events WHERE id = $1) AS "known!""#,
@@ -135,10 +126,7 @@ pub async fn knows(conn: &mut PgConnection, event: EventId) -> Result<bool, Erro
     .await?)
 }
 
-/// The latest event; none in a new database.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the latest event. `None`: the database is new.
 pub async fn latest_event(conn: &mut PgConnection) -> Result<Option<EventId>, Error> {
     Ok(
         sqlx::query_scalar!(r#"SELECT id AS "id: EventId" FROM events ORDER BY seq DESC LIMIT 1"#)

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// A claim with the names beside it.
+/// A claim with the names of its node and pool.
 #[derive(Clone, Debug)]
 pub struct ClaimRow {
     pub id: ClaimId,
@@ -29,18 +29,18 @@ pub struct ClaimRow {
     pub pool_spec: Value,
     pub state: String,
     pub wait_for: String,
-    /// Nothing that happens by itself changes what its node runs.
+    /// The claim is on hold: automation must not change the node's software.
     pub hold: bool,
-    /// The claim that it was made for.
+    /// The name of the claim receiving this claim's node, during a replacement.
     pub replaces: Option<String>,
-    /// Its pool made it.
+    /// The claim was made by its pool, not by a person.
     pub replica: bool,
     pub epoch: i64,
     pub generation: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub released_at: Option<jiff_sqlx::Timestamp>,
-    /// Until then its release can be undone.
+    /// The release can be undone until this time.
     pub undo_until: Option<jiff_sqlx::Timestamp>,
 }
 
@@ -52,9 +52,9 @@ pub struct NewClaim {
     pub spec: Value,
     pub wait_for: WaitFor,
     pub hold: bool,
-    /// The claim whose node it takes the place of.
+    /// The claim receiving this claim's node, for a replacement.
     pub replaces: Option<ClaimId>,
-    /// Its pool makes it.
+    /// The claim is made by its pool.
     pub replica: bool,
     pub node: NodeId,
     pub pool: ObjectId,
@@ -63,10 +63,7 @@ pub struct NewClaim {
     pub now: Timestamp,
 }
 
-/// One claim: by id whatever its state, by name only while it holds a node.
-///
-/// # Errors
-/// When the database fails.
+/// Returns one claim. An id finds the claim in any state, a name only while the claim holds a node.
 pub async fn find(conn: &mut PgConnection, key: &str) -> Result<Option<ClaimRow>, Error> {
     Ok(sqlx::query_as!(
         ClaimRow,
@@ -83,10 +80,7 @@ pub async fn find(conn: &mut PgConnection, key: &str) -> Result<Option<ClaimRow>
     .await?)
 }
 
-/// The claim that holds a node and is not being given up.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the bound claim of a node. A claim under release is not returned.
 pub async fn find_bound(conn: &mut PgConnection, node: NodeId) -> Result<Option<ClaimRow>, Error> {
     let id = sqlx::query_scalar!(
         "SELECT id FROM claims WHERE node_id = $1 AND state = 'bound'",
@@ -98,10 +92,7 @@ pub async fn find_bound(conn: &mut PgConnection, node: NodeId) -> Result<Option<
     }
 }
 
-/// Claims by id, by name; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
+/// Lists claims by id, ordered by name. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ClaimRow>, Error> {
     Ok(sqlx::query_as!(
         ClaimRow,
@@ -117,21 +108,19 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Cla
     .await?)
 }
 
-/// Which nodes a claim can have.
+/// The conditions of a claim on its node.
 #[derive(Clone, Copy, Debug)]
 pub struct Fits<'claim> {
-    /// All of these.
+    /// Labels required on the node, all of them.
     pub labels: &'claim BTreeMap<String, String>,
-    /// The hardware profile, where one is asked for.
+    /// The required hardware profile, if any.
     pub profile: Option<ObjectId>,
-    /// The site, where one is asked for.
+    /// The required site, if any.
     pub site: Option<ObjectId>,
 }
 
-/// Names of the available nodes that nobody holds and that fit, in the order in which they are claimed.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the names of available, unclaimed nodes matching the conditions, in the order of claiming
+/// (by name).
 pub async fn list_available(
     conn: &mut PgConnection,
     fits: &Fits<'_>,
@@ -152,10 +141,8 @@ pub async fn list_available(
     .await?)
 }
 
-/// Locks an available node that nobody holds and that fits; nodes that others are deciding on are passed over.
-///
-/// # Errors
-/// When the database fails.
+/// Locks and returns the first available, unclaimed node matching the conditions. Nodes locked by
+/// other transactions are skipped.
 pub async fn find_available(
     conn: &mut PgConnection,
     fits: &Fits<'_>,
@@ -174,10 +161,10 @@ pub async fn find_available(
     .await?)
 }
 
-/// Binds. A second claim on a node is refused by the database.
+/// Inserts a bound claim. The database rejects a second open claim on a node.
 ///
 /// # Errors
-/// When the database fails or a constraint refuses.
+/// When a constraint is violated: the name is taken, or the node is claimed.
 pub async fn insert(conn: &mut PgConnection, claim: &NewClaim) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO claims (id, name, spec, node_id, pool_id, state, epoch, actor, created_at, updated_at, wait_for, hold, replaces, replica)
@@ -208,10 +195,8 @@ pub struct Changeable<'spec> {
     pub hold: bool,
 }
 
-/// Changes a claim and raises the generation; the node is left alone. `false`: the claim is released.
-///
-/// # Errors
-/// When the database fails.
+/// Changes a claim and raises the generation. The node is not changed. `false`: the claim is
+/// released.
 pub async fn set_spec(
     conn: &mut PgConnection,
     id: ClaimId,
@@ -232,11 +217,9 @@ pub async fn set_spec(
     Ok(done.rows_affected() == 1)
 }
 
-/// Gives a bound claim up; the engine ends it once the node is clean. Its disks are kept until `undo_until` where they hold an installed
-/// system that was in service. `false`: it was not bound any more.
-///
-/// # Errors
-/// When the database fails.
+/// Starts the release of a bound claim. The engine ends the claim once the node is clean. Disks are
+/// kept until `undo_until` if they hold an installed system that was in service. `false`: the claim
+/// was no longer bound.
 pub async fn set_releasing(
     conn: &mut PgConnection,
     id: ClaimId,
@@ -259,10 +242,8 @@ pub async fn set_releasing(
     Ok(done.rows_affected() == 1)
 }
 
-/// Takes a claim back that was being given up, while its disks are kept. `false`: they are not, or the wipe has begun.
-///
-/// # Errors
-/// When the database fails.
+/// Undoes the release of a claim while the disks are kept. `false`: the disks are not kept, or the
+/// wipe has begun.
 pub async fn set_bound_again(
     conn: &mut PgConnection,
     id: ClaimId,
@@ -288,10 +269,7 @@ pub async fn set_bound_again(
     Ok(done.rows_affected() == 1)
 }
 
-/// Keeps the disks no longer.
-///
-/// # Errors
-/// When the database fails.
+/// Ends the undo period of a release, so that the wipe can begin.
 pub async fn end_undo(conn: &mut PgConnection, id: ClaimId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE claims SET undo_until = NULL WHERE id = $1 AND state = 'releasing'",
@@ -302,10 +280,7 @@ pub async fn end_undo(conn: &mut PgConnection, id: ClaimId) -> Result<(), Error>
     Ok(())
 }
 
-/// Ends the claim that was being given up.
-///
-/// # Errors
-/// When the database fails.
+/// Ends a claim under release.
 pub async fn end(conn: &mut PgConnection, claim: ClaimId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE claims SET state = 'released', released_at = $2, updated_at = $2 WHERE id = $1 AND state = 'releasing'",

@@ -1,4 +1,4 @@
-//! Parts by serial: where each was seen, when first and last, and what took its place.
+//! Parts by serial: the nodes of each part, the first and last sighting, and the replacement.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// A part in a node, now or once.
+/// A part installed in a node, now or formerly.
 #[derive(Clone, Debug)]
 pub struct ComponentRow {
     pub id: Uuid,
@@ -26,18 +26,16 @@ pub struct ComponentRow {
     pub replaced_reason: Option<String>,
 }
 
-/// Notes what an inventory saw. Another serial in a slot tells that the one before was replaced; one that nobody said was replaced and is
-/// seen again is back.
-///
-/// # Errors
-/// When the database fails.
+/// Records the parts seen by an inventory. Another serial in a slot marks the former part as
+/// replaced. A part seen again is no longer marked, unless a person recorded the replacement.
 pub async fn see(
     conn: &mut PgConnection,
     node: NodeId,
     parts: &[Part],
     now: Timestamp,
 ) -> Result<(), Error> {
-    // Of those that are new: they are in lists in the order in which they were first seen.
+    // Ids for new parts. Lists are ordered by id, so parts appear in the order of their first
+    // sighting.
     let ids: Vec<Uuid> = parts.iter().map(|_| Uuid::now_v7()).collect();
     let kinds: Vec<String> = parts.iter().map(|part| part.kind.to_string()).collect();
     let serials: Vec<String> = parts.iter().map(|part| part.serial.clone()).collect();
@@ -74,10 +72,7 @@ pub async fn see(
     Ok(())
 }
 
-/// The parts of a node, those that are in it and those that were.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the parts of a node, installed and replaced, at most 4096.
 pub async fn list(conn: &mut PgConnection, node: NodeId) -> Result<Vec<ComponentRow>, Error> {
     Ok(sqlx::query_as!(
         ComponentRow,
@@ -91,10 +86,7 @@ pub async fn list(conn: &mut PgConnection, node: NodeId) -> Result<Vec<Component
     .await?)
 }
 
-/// Parts by id; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
+/// Lists parts by id. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ComponentRow>, Error> {
     Ok(sqlx::query_as!(
         ComponentRow,
@@ -116,9 +108,6 @@ pub struct Exchange<'serial> {
 }
 
 /// Records a replacement by a person. `false`: the node never had the part.
-///
-/// # Errors
-/// When the database fails.
 pub async fn replace(
     conn: &mut PgConnection,
     node: NodeId,
@@ -140,11 +129,13 @@ pub async fn replace(
     Ok(done.rows_affected() == 1)
 }
 
-/// What was pinned on a replaced board or chassis is observed anew; a declared serial follows the chassis. A declared UUID was the former board's: it is
-/// forgotten, or every BMC act on the new one would be refused.
+/// Prepares a node for a replaced board or chassis. The pinned BMC certificate and the SMBIOS UUID
+/// are cleared and observed again. A declared serial changes to the new one. A declared UUID
+/// belongs to the former board and is removed: otherwise every BMC act on the new board would be
+/// refused.
 ///
 /// # Errors
-/// When the database fails or another node has the new serial.
+/// When another node has the new serial.
 pub async fn repin(
     conn: &mut PgConnection,
     node: NodeId,
@@ -166,10 +157,8 @@ pub async fn repin(
     Ok(())
 }
 
-/// Every disk that was ever seen in the node is out of it, by a person's word: nothing of anybody is left to wipe. Whether that was so.
-///
-/// # Errors
-/// When the database fails.
+/// Clears the mark of unwiped data, if a person recorded the removal of every disk seen in the
+/// node. No tenant's data is then left to wipe. Returns whether the mark was cleared.
 pub async fn clear_unsanitised(conn: &mut PgConnection, node: NodeId) -> Result<bool, Error> {
     let done = sqlx::query!(
         "UPDATE nodes SET unsanitised = false WHERE id = $1 AND unsanitised
@@ -182,11 +171,9 @@ pub async fn clear_unsanitised(conn: &mut PgConnection, node: NodeId) -> Result<
     Ok(done.rows_affected() == 1)
 }
 
-/// Where what a person said of the node's parts and what was seen since do not fit, as sentences. The live image has no GPU driver and cannot
-/// tell the serials of GPUs: they are taken on a person's word.
-///
-/// # Errors
-/// When the database fails.
+/// Lists contradictions between replacements recorded by a person and later inventories, as
+/// sentences (at most 16). New GPUs are not checked. The live image has no GPU driver to read their
+/// serials, so the person's record is trusted.
 pub async fn list_disputed(conn: &mut PgConnection, node: NodeId) -> Result<Vec<String>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT CASE WHEN old.last_seen > old.replaced_at

@@ -1,4 +1,5 @@
-//! What nodes wrote on their serial consoles. Of each node the latest part is kept; who writes more pays with their own past.
+//! Output of serial consoles. Only the latest part is kept per node, so a node writing more loses
+//! its own older output first.
 
 use std::net::IpAddr;
 
@@ -13,12 +14,13 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// What is kept of one node, by weight: a chunk weighs its bytes and [`ROW`].
+/// The amount kept per node, by weight. A chunk weighs its bytes plus [`ROW`].
 const KEPT: i64 = 512 << 10;
-/// What a row costs beside its text, so that a trickle of tiny chunks is bounded too.
+/// The weight of a row besides its text. Bounds the number of rows when a node writes many tiny
+/// chunks.
 const ROW: i32 = 64;
 
-/// A piece of a console's text.
+/// A chunk of console text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkRow {
     pub id: i64,
@@ -26,10 +28,7 @@ pub struct ChunkRow {
     pub text: String,
 }
 
-/// The consoles of a site's nodes, as declared.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the declared consoles of a site's nodes.
 pub async fn list_targets(
     conn: &mut PgConnection,
     site: ObjectId,
@@ -54,11 +53,9 @@ pub async fn list_targets(
         .collect())
 }
 
-/// Appends chunks to the consoles of a site's nodes and lets go of what is beyond the bound; the cost does not depend on what is kept.
-/// Chunks of other nodes, and chunks that were told before, are left out. Writers to one node must come one after the other.
-///
-/// # Errors
-/// When the database fails.
+/// Appends chunks to the consoles of a site's nodes and deletes the oldest chunks beyond the limit.
+/// The cost does not depend on the stored amount. Chunks of other nodes and chunks already stored
+/// are skipped. Writers to one node must be serialized by the caller.
 pub async fn append(
     conn: &mut PgConnection,
     site: ObjectId,
@@ -96,10 +93,8 @@ pub async fn append(
     Ok(())
 }
 
-/// At most `limit` chunks of a node's console, oldest first: those after the chunk `after`, or the latest ones.
-///
-/// # Errors
-/// When the database fails.
+/// Returns at most `limit` chunks of a node's console, oldest first. With `after` the chunks
+/// following that id are returned, otherwise the latest ones.
 pub async fn tail(
     conn: &mut PgConnection,
     node: NodeId,

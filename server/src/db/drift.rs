@@ -1,4 +1,4 @@
-//! How a node compares with its stack: what the newest look found.
+//! Drift: the differences between a node and its stack, from the latest comparison.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -11,17 +11,18 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// A look, by a converge or by a comparison that changed nothing.
+/// A finished comparison of a node with its stack. The step was a converge, or a check without
+/// changes.
 #[derive(Clone, Debug)]
 pub struct Look {
     pub observed_at: Timestamp,
     pub report: ConvergeReport,
 }
 
-/// The newest look at a node.
+/// Returns the latest comparison of a node.
 ///
 /// # Errors
-/// When the database fails or the report cannot be read any more.
+/// When the stored report cannot be parsed.
 pub async fn find_look(conn: &mut PgConnection, node: NodeId) -> Result<Option<Look>, Error> {
     let row = sqlx::query!(
         r#"SELECT finished_at AS "finished_at!", result AS "result!: Json<JobResult>" FROM
@@ -40,10 +41,7 @@ pub async fn find_look(conn: &mut PgConnection, node: NodeId) -> Result<Option<L
     }))
 }
 
-/// Keeps how many items of a node differ; its name, and how many did until now.
-///
-/// # Errors
-/// When the database fails.
+/// Stores the number of differing items of a node. Returns the node's name and the former number.
 pub async fn set_items(
     conn: &mut PgConnection,
     node: NodeId,
@@ -60,10 +58,7 @@ pub async fn set_items(
     Ok((row.name, row.before))
 }
 
-/// Those of these nodes, or of all, that serve and differ from their stack.
-///
-/// # Errors
-/// When the database fails.
+/// Counts the nodes in service with drift, among the given nodes or all.
 pub async fn count_drifted(conn: &mut PgConnection, nodes: Option<&[Uuid]>) -> Result<i64, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM nodes WHERE drift_items > 0 AND state = 'in_service' AND ($1::uuid[] IS NULL OR id = ANY ($1))"#,
@@ -73,10 +68,7 @@ pub async fn count_drifted(conn: &mut PgConnection, nodes: Option<&[Uuid]>) -> R
     .await?)
 }
 
-/// The name of the stack that the pool of a node's claim asks for.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the name of the stack declared by the pool of a node's claim.
 pub async fn find_stack(conn: &mut PgConnection, node: NodeId) -> Result<Option<String>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT pool.spec ->> 'stack' AS "stack!" FROM claims c JOIN objects pool ON pool.id = c.pool_id
@@ -87,19 +79,17 @@ pub async fn find_stack(conn: &mut PgConnection, node: NodeId) -> Result<Option<
     .await?)
 }
 
-/// A node in service, and whether it is to be looked at.
+/// A node in service, with the decision whether to compare.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     pub id: NodeId,
     pub name: String,
-    /// It rests, and nobody has looked since `before`, with whatever result.
+    /// The node is idle: without open jobs and requested action. The latest comparison, successful
+    /// or not, is older than `before`.
     pub due: bool,
 }
 
-/// The next nodes in service behind `after`, by id.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the next nodes in service after the id `after`, ordered by id.
 pub async fn list_candidates(
     conn: &mut PgConnection,
     after: NodeId,

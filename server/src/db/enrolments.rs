@@ -1,4 +1,5 @@
-//! How agents come by their certificates: tokens that are used once, and what is known of the newest certificate.
+//! Enrolment of agents: single-use tokens exchanged for certificates, and the validity of each
+//! agent's latest certificate.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -7,7 +8,7 @@ use sqlx::PgConnection;
 
 use crate::error::Error;
 
-/// An agent that asks for a certificate.
+/// An agent requesting a certificate.
 #[derive(Clone, Debug)]
 pub struct EnrolRow {
     pub id: AgentId,
@@ -19,11 +20,12 @@ pub struct EnrolRow {
     pub token_key: Option<Vec<u8>>,
 }
 
-/// Enrols an agent for a site: its token is shown once and stored as a hash. An agent of that name whose certificate has ended, or that never had
-/// one, gets another token in place of the former; one that has a certificate is a conflict.
+/// Enrols an agent for a site. The token is shown once to the caller and stored as a hash. An
+/// existing agent of the same name and site gets the new token if its certificate has expired or
+/// was never issued.
 ///
 /// # Errors
-/// When the name is taken or the database fails.
+/// When the name is taken by an agent with a valid certificate, or by an agent of another site.
 pub async fn insert(
     conn: &mut PgConnection,
     site: ObjectId,
@@ -52,10 +54,8 @@ pub async fn insert(
     })
 }
 
-/// The agent that a token was made for; until the transaction ends nobody else uses it.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the agent of a token and locks the agent's row, so that no other request uses the token
+/// before the transaction ends.
 pub async fn hold_by_token(
     conn: &mut PgConnection,
     token_hash: &[u8],
@@ -71,10 +71,7 @@ pub async fn hold_by_token(
     .await?)
 }
 
-/// An agent that renews.
-///
-/// # Errors
-/// When the database fails.
+/// Locks and returns an agent renewing its certificate.
 pub async fn hold_for_renewal(
     conn: &mut PgConnection,
     agent: AgentId,
@@ -90,10 +87,7 @@ pub async fn hold_for_renewal(
     .await?)
 }
 
-/// Notes which key used a token: no other one may.
-///
-/// # Errors
-/// When the database fails.
+/// Records the key that used a token. Any other key is refused from now on.
 pub async fn use_token(conn: &mut PgConnection, agent: AgentId, key: &[u8]) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE agents SET token_key = $2 WHERE id = $1",
@@ -105,10 +99,7 @@ pub async fn use_token(conn: &mut PgConnection, agent: AgentId, key: &[u8]) -> R
     Ok(())
 }
 
-/// Notes an agent's newest certificate.
-///
-/// # Errors
-/// When the database fails.
+/// Records the validity of an agent's latest certificate.
 pub async fn set_certified(
     conn: &mut PgConnection,
     agent: AgentId,
@@ -126,7 +117,7 @@ pub async fn set_certified(
     Ok(())
 }
 
-/// An agent whose certificate should have been renewed.
+/// An agent with an overdue certificate renewal.
 #[derive(Clone, Debug)]
 pub struct LateRow {
     pub id: AgentId,
@@ -136,10 +127,8 @@ pub struct LateRow {
     pub until: jiff_sqlx::Timestamp,
 }
 
-/// The agents whose newest certificate is past three quarters of its life, each once.
-///
-/// # Errors
-/// When the database fails.
+/// Marks and returns the agents whose latest certificate is past three quarters of its lifetime.
+/// Each certificate is reported once.
 pub async fn mark_late(conn: &mut PgConnection, now: Timestamp) -> Result<Vec<LateRow>, Error> {
     Ok(sqlx::query_as!(
         LateRow,

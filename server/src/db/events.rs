@@ -1,4 +1,4 @@
-//! The append-only history. Always written in the transaction of the change it tells.
+//! The append-only history. Each event is written in the transaction of the change it describes.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 
 use crate::error::Error;
 
-/// Who or what did what to which object, and why.
+/// An event: actor, action, object and reason.
 #[derive(Clone, Debug)]
 pub struct NewEvent {
     pub at: Timestamp,
@@ -20,13 +20,13 @@ pub struct NewEvent {
     pub object: Option<ObjectId>,
     pub operation: Option<OperationId>,
     pub request_id: Option<String>,
-    /// One sentence for the timeline.
+    /// A sentence for the timeline.
     pub summary: String,
     pub detail: Value,
 }
 
 impl NewEvent {
-    /// An event about nothing in particular yet.
+    /// Returns an event without a subject.
     pub fn new(
         at: Timestamp,
         actor: impl Into<String>,
@@ -46,7 +46,7 @@ impl NewEvent {
         }
     }
 
-    /// An event about a node.
+    /// Returns an event about a node.
     pub fn node(
         at: Timestamp,
         actor: impl Into<String>,
@@ -60,7 +60,7 @@ impl NewEvent {
         }
     }
 
-    /// About a declared object.
+    /// Sets the declared object as subject.
     pub fn about(self, object: ObjectId) -> Self {
         Self {
             object: Some(object),
@@ -68,34 +68,28 @@ impl NewEvent {
         }
     }
 
-    /// In answer to a request.
+    /// Sets the id of the request that caused the event.
     pub fn asked(self, request_id: Option<String>) -> Self {
         Self { request_id, ..self }
     }
 
-    /// Under an operation.
+    /// Sets the operation of the event.
     pub fn under(self, operation: Option<OperationId>) -> Self {
         Self { operation, ..self }
     }
 
-    /// With a document beside the sentence.
+    /// Adds a document beside the sentence.
     pub fn with(self, detail: Value) -> Self {
         Self { detail, ..self }
     }
 }
 
 /// Appends an event.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert(conn: &mut PgConnection, event: NewEvent) -> Result<(), Error> {
     insert_noted(conn, event).await.map(drop)
 }
 
-/// Appends an event that somebody outside is to remember; its id.
-///
-/// # Errors
-/// When the database fails.
+/// Appends an event and returns its id, for events remembered by another system.
 pub async fn insert_noted(conn: &mut PgConnection, event: NewEvent) -> Result<EventId, Error> {
     let id = EventId::new();
     sqlx::query!(
@@ -117,10 +111,8 @@ pub async fn insert_noted(conn: &mut PgConnection, event: NewEvent) -> Result<Ev
     Ok(id)
 }
 
-/// The digest with which a version of an object was first written, where its events note one.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the digest recorded when a version of an object was first written, if the object's
+/// events contain one.
 pub async fn find_digest(
     conn: &mut PgConnection,
     object: ObjectId,
@@ -136,7 +128,7 @@ pub async fn find_digest(
     .await?)
 }
 
-/// An event as readers get it.
+/// An event as returned to readers.
 #[derive(Clone, Debug)]
 pub struct EventRow {
     pub seq: i64,
@@ -152,40 +144,37 @@ pub struct EventRow {
     pub detail: Value,
 }
 
-/// Which events to read: all of them, or those of one node, one object, some topics.
+/// The events to read: all events, or the events of one node, one object or some topics.
 #[derive(Clone, Debug, Default)]
 pub struct EventFilter {
     pub node: Option<NodeId>,
     pub object: Option<ObjectId>,
-    /// Kinds, or their beginnings with a `*`, as webhooks name them; all of them when empty. Only [`seen`](super::seen) looks at them.
+    /// Kinds, or prefixes of kinds ending in `*`, as in webhooks. Empty selects all kinds. Only
+    /// [`seen`](super::seen) applies the topics.
     pub topics: Vec<String>,
 }
 
-/// How far the history is whole: no transaction under way can still put an event before this number. It speaks of what is read after it, by
-/// statements that see what is committed by then.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the number up to which the history is complete: no open transaction can still insert an
+/// event at or below. Valid for statements starting after this one, because they see everything
+/// committed by then.
 pub async fn whole(conn: &mut PgConnection) -> Result<i64, Error> {
     Ok(sqlx::query_scalar!(r#"SELECT whole_event_seq() AS "seq!""#)
         .fetch_one(conn)
         .await?)
 }
 
-/// The last number that an event was given; 0 before the first.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the highest number given to an event, and 0 if there is no event.
 pub async fn last(conn: &mut PgConnection) -> Result<i64, Error> {
     Ok(sqlx::query_scalar!(r#"SELECT last_event_seq() AS "seq!""#)
         .fetch_one(conn)
         .await?)
 }
 
-/// As [`list`], for a reader that says how far it is: one that has seen more than there ever was read a database that is gone.
+/// Lists events like [`list`], for a reader resuming at a position. A position beyond the last
+/// event shows that the reader has read from another database, for example before a restore.
 ///
 /// # Errors
-/// [`Error::CursorExpired`], or the database's.
+/// [`Error::CursorExpired`] when `after` is beyond the last event.
 pub async fn list_on(
     conn: &mut PgConnection,
     filter: &EventFilter,
@@ -199,10 +188,8 @@ pub async fn list_on(
     }
 }
 
-/// Events after a sequence number, oldest first, as far as the history is whole: a reader that goes on from the last number it got skips none.
-///
-/// # Errors
-/// When the database fails.
+/// Lists events after a sequence number, oldest first, up to the complete part of the history. A
+/// reader continuing from the last number received skips no event.
 pub async fn list(
     conn: &mut PgConnection,
     filter: &EventFilter,
@@ -228,10 +215,7 @@ pub async fn list(
     .await?)
 }
 
-/// The newest events, newest first: what a page opens with.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the newest events, newest first, for the first view of a page.
 pub async fn latest(
     conn: &mut PgConnection,
     filter: &EventFilter,

@@ -1,4 +1,4 @@
-//! What inspection observed, with time and source.
+//! Facts observed by inspection, with time and source.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -9,7 +9,7 @@ use sqlx::types::Json;
 
 use crate::error::Error;
 
-/// Facts of a node and when they were seen.
+/// Facts of a node with the time of observation and the source.
 #[derive(Clone, Debug)]
 pub struct SeenFacts {
     pub observed_at: Timestamp,
@@ -17,10 +17,8 @@ pub struct SeenFacts {
     pub facts: Facts,
 }
 
-/// Stores an inventory. Taken in the live image while that runs, otherwise in the installed system.
-///
-/// # Errors
-/// When the database fails.
+/// Stores an inventory. The source is `live` while the node runs the live image, otherwise
+/// `installed`.
 pub async fn insert(
     conn: &mut PgConnection,
     node: NodeId,
@@ -39,10 +37,10 @@ pub async fn insert(
     Ok(())
 }
 
-/// The newest facts of a node.
+/// Returns the newest facts of a node.
 ///
 /// # Errors
-/// When the database fails or they cannot be read any more.
+/// When stored facts cannot be parsed.
 pub async fn latest(conn: &mut PgConnection, node: NodeId) -> Result<Option<SeenFacts>, Error> {
     let row = sqlx::query!(
         r#"SELECT observed_at, source, facts AS "facts: Json<Facts>" FROM facts WHERE node_id = $1
@@ -58,10 +56,11 @@ pub async fn latest(conn: &mut PgConnection, node: NodeId) -> Result<Option<Seen
     }))
 }
 
-/// The newest facts that the live image saw: what an installed system says of its disks is its tenant's word, and decides nothing.
+/// Returns the newest facts observed by the live image. An installed system is controlled by its
+/// tenant, so its report about disks is not trusted for decisions.
 ///
 /// # Errors
-/// When the database fails or they cannot be read any more.
+/// When stored facts cannot be parsed.
 pub async fn latest_live(conn: &mut PgConnection, node: NodeId) -> Result<Option<Facts>, Error> {
     let found = sqlx::query_scalar!(
         r#"SELECT facts AS "facts: Json<Facts>" FROM facts WHERE node_id = $1 AND source = 'live'

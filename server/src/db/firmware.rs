@@ -1,4 +1,4 @@
-//! What BMCs said of firmware and BIOS.
+//! Firmware versions and BIOS settings reported by BMCs.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -9,7 +9,7 @@ use sqlx::types::Json;
 
 use crate::error::Error;
 
-/// What a BMC said, since when and when last.
+/// The report of a BMC, with the times of the first and last identical report.
 #[derive(Clone, Debug)]
 pub struct SeenInventory {
     pub first_seen: Timestamp,
@@ -17,10 +17,7 @@ pub struct SeenInventory {
     pub inventory: BmcInventory,
 }
 
-/// Notes what a BMC said. What is the same as before is as old as before.
-///
-/// # Errors
-/// When the database fails.
+/// Stores the report of a BMC. An unchanged report only updates the time of the last report.
 pub async fn see(
     conn: &mut PgConnection,
     node: NodeId,
@@ -49,10 +46,10 @@ pub async fn see(
     Ok(())
 }
 
-/// What the BMC of a node said last.
+/// Returns the latest report of a node's BMC.
 ///
 /// # Errors
-/// When the database fails or it cannot be read any more.
+/// When the stored report cannot be parsed.
 pub async fn latest(conn: &mut PgConnection, node: NodeId) -> Result<Option<SeenInventory>, Error> {
     let row = sqlx::query!(
         r#"SELECT first_seen, last_seen, inventory AS "inventory: Json<BmcInventory>" FROM bmc_inventories
@@ -68,10 +65,8 @@ pub async fn latest(conn: &mut PgConnection, node: NodeId) -> Result<Option<Seen
     }))
 }
 
-/// Whether the stack of a node's claim, as it is locked, wants firmware or BIOS settings, and the node's BMC can be asked for them.
-///
-/// # Errors
-/// When the database fails.
+/// Returns whether the locked stack of a node's claim requires firmware or BIOS settings, and the
+/// node's BMC can report them (Redfish only).
 pub async fn is_wanted(conn: &mut PgConnection, node: NodeId) -> Result<bool, Error> {
     let wanted = sqlx::query_scalar!(
         r#"SELECT (COALESCE(jsonb_array_length(stack.spec #> '{lock,firmware}'), 0)

@@ -20,7 +20,7 @@ pub struct GateRun {
     pub fingerprint: String,
     pub finished_at: Timestamp,
     pub step: String,
-    /// Since when it says nothing any more: parts were replaced.
+    /// The run is void since this time, because parts of the node were replaced.
     pub voided_at: Option<jiff_sqlx::Timestamp>,
 }
 
@@ -36,10 +36,8 @@ pub struct NewRun<'text> {
     pub fingerprint: &'text str,
 }
 
-/// Stores a run and the results. A former run of the same job is removed first and stays in the events alone.
-///
-/// # Errors
-/// When the database fails.
+/// Stores a run and the results. A former run of the same job is deleted first and remains only in
+/// the events.
 pub async fn insert(
     conn: &mut PgConnection,
     run: NewRun<'_>,
@@ -94,10 +92,7 @@ pub async fn insert(
     Ok(id)
 }
 
-/// Runs of a node, newest first.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the runs of a node, newest first.
 pub async fn list(
     conn: &mut PgConnection,
     node: NodeId,
@@ -114,10 +109,7 @@ pub async fn list(
     .await?)
 }
 
-/// Runs by id; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
+/// Lists runs by id. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<GateRun>, Error> {
     Ok(sqlx::query_as!(
         GateRun,
@@ -129,10 +121,7 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Gat
     .await?)
 }
 
-/// Results of a run, in the order they ran.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the results of a run, in order of execution.
 pub async fn results(conn: &mut PgConnection, run: GateRunId) -> Result<Vec<GateResult>, Error> {
     let rows = sqlx::query_scalar!(
         r#"SELECT result AS "result: Json<GateResult>" FROM gate_results WHERE run_id = $1 ORDER BY position"#,
@@ -143,10 +132,7 @@ pub async fn results(conn: &mut PgConnection, run: GateRunId) -> Result<Vec<Gate
     Ok(rows.into_iter().map(|json| json.0).collect())
 }
 
-/// What passed before says nothing of the parts that are in now.
-///
-/// # Errors
-/// When the database fails.
+/// Marks all runs of a node as void. Former results do not apply to newly installed parts.
 pub async fn void(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE gate_runs SET voided_at = $2 WHERE node_id = $1 AND voided_at IS NULL",

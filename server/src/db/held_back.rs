@@ -1,11 +1,11 @@
-//! Jobs that no agent of their site can read the order of.
+//! Jobs with an order format unknown to every agent of their site.
 
 use muster_core::ids::{JobId, NodeId, ObjectId, OperationId};
 use sqlx::PgConnection;
 
 use crate::error::Error;
 
-/// A job that no agent was given.
+/// A job not leased to any agent.
 #[derive(Clone, Debug)]
 pub struct HeldBackRow {
     pub id: JobId,
@@ -15,10 +15,8 @@ pub struct HeldBackRow {
     pub step: String,
 }
 
-/// Notes on the queued jobs of a site that are none of these steps what they wait for; those on which it was not noted yet.
-///
-/// # Errors
-/// When the database fails.
+/// Records a wait condition on the queued jobs of a site with a step outside `steps`. Returns the
+/// jobs changed by this call.
 pub async fn note(
     conn: &mut PgConnection,
     site: ObjectId,

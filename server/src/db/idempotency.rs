@@ -1,4 +1,5 @@
-//! Idempotency keys: stored in the transaction of their effect, so that the same request again has the same effect once.
+//! Idempotency keys. Each key is stored in the transaction of its effect, so that a repeated
+//! request takes effect once.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -7,20 +8,17 @@ use sqlx::PgConnection;
 
 use crate::error::Error;
 
-/// An answer as it was given.
+/// A stored answer.
 #[derive(Clone, Debug)]
 pub struct StoredAnswer {
-    /// Hash of the request it was given to.
+    /// Hash of the answered request.
     pub request: Vec<u8>,
     pub status: i32,
     pub body: Value,
     pub location: Option<String>,
 }
 
-/// Waits for a request with the same key that is under way, then answers what it left.
-///
-/// # Errors
-/// When the database fails.
+/// Waits for a concurrent request with the same key to end, then returns the stored answer, if any.
 pub async fn find(
     conn: &mut PgConnection,
     actor: &str,
@@ -44,9 +42,6 @@ pub async fn find(
 }
 
 /// Stores an answer under its key.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert(
     conn: &mut PgConnection,
     actor: &str,
@@ -69,10 +64,7 @@ pub async fn insert(
     Ok(())
 }
 
-/// Forgets keys that are older than `before`, at most `limit` of them; answers how many.
-///
-/// # Errors
-/// When the database fails.
+/// Deletes at most `limit` keys older than `before`. Returns the number of deleted keys.
 pub async fn delete_old(
     conn: &mut PgConnection,
     before: Timestamp,

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::{AgentId, JobId, NodeId, ObjectId, OperationId, PermitId};
 use muster_core::lifecycle::steps::Step;
+use muster_core::lifecycle::wait::WaitReason;
 use muster_core::wire::calls::LogLine;
 use muster_core::wire::node::{Failure, Progress};
 use muster_core::wire::result::JobResult;
@@ -29,9 +30,6 @@ pub struct NewJob {
 }
 
 /// Queues a job for the site's agent.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert(conn: &mut PgConnection, job: &NewJob, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO jobs (id, node_id, site_id, operation_id, visit, step, kind, epoch, state, not_before, timeout_s, nonce, permit_id, created_at,
@@ -55,10 +53,7 @@ pub async fn insert(conn: &mut PgConnection, job: &NewJob, now: Timestamp) -> Re
     Ok(())
 }
 
-/// Queues a job again as another round; what its earlier rounds did no longer binds it.
-///
-/// # Errors
-/// When the database fails.
+/// Queues a job again as another round. Acts recorded in earlier rounds no longer apply.
 pub async fn retry(
     conn: &mut PgConnection,
     job: JobId,
@@ -83,10 +78,7 @@ pub async fn retry(
     Ok(())
 }
 
-/// Another job does its step from now on, in the same stay.
-///
-/// # Errors
-/// When the database fails.
+/// Marks a job as superseded: another job of the same stay performs the step from now on.
 pub async fn supersede(conn: &mut PgConnection, job: JobId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE jobs SET superseded = true WHERE id = $1",
@@ -97,10 +89,7 @@ pub async fn supersede(conn: &mut PgConnection, job: JobId) -> Result<(), Error>
     Ok(())
 }
 
-/// Asks the worker of a job to stop; a job nobody took is cancelled at once.
-///
-/// # Errors
-/// When the database fails.
+/// Requests cancellation from the worker of a job. A job not yet leased is cancelled at once.
 pub async fn cancel(conn: &mut PgConnection, job: JobId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE jobs SET cancel = true, state = CASE WHEN state = 'queued' THEN 'cancelled' ELSE state END,
@@ -114,7 +103,7 @@ pub async fn cancel(conn: &mut PgConnection, job: JobId, now: Timestamp) -> Resu
     Ok(())
 }
 
-/// A job as its lease finds it.
+/// A job at the time of its lease.
 #[derive(Clone, Debug)]
 pub struct LeasedRow {
     pub id: JobId,
@@ -129,11 +118,8 @@ pub struct LeasedRow {
     pub permit: Option<PermitId>,
 }
 
-/// Leases queued jobs of a site to its agent, of these steps alone, oldest first, raising their attempt numbers; while there is a caution, only those that
-/// need no permit.
-///
-/// # Errors
-/// When the database fails.
+/// Leases queued jobs of a site to its agent, oldest first, and raises their attempt numbers. Only
+/// the given steps are leased. During a caution only jobs without a permit are leased.
 pub async fn lease(
     conn: &mut PgConnection,
     site: ObjectId,
@@ -168,17 +154,14 @@ pub async fn lease(
     .await?)
 }
 
-/// A leased job, locked with its node; `None` when the attempt is stale or the lease is somebody else's.
-///
-/// # Errors
-/// When the database fails.
+/// Locks a leased job and its node. `None`: the attempt is stale or another agent has the lease.
 pub async fn lock_current(
     conn: &mut PgConnection,
     job: JobId,
     agent: AgentId,
     attempt: i32,
 ) -> Result<Option<CurrentJob>, Error> {
-    // The node first, as the engine does: locks that are taken in one order never wait for each other in a ring.
+    // Locks the node first, like the engine. A common lock order prevents deadlocks.
     Ok(sqlx::query_as!(
         CurrentJob,
         r#"SELECT j.id AS "id: JobId", j.node_id AS "node: NodeId", j.operation_id AS "operation: OperationId", j.step, j.round, j.epoch, j.visit,
@@ -193,10 +176,7 @@ pub async fn lock_current(
     .await?)
 }
 
-/// The node and operation of a job of an agent's site, whoever has it.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the node and operation of a job of the agent's site, leased to any agent or none.
 pub async fn find(
     conn: &mut PgConnection,
     job: JobId,
@@ -227,11 +207,8 @@ pub struct CurrentJob {
     pub permit: Option<PermitId>,
 }
 
-/// Keeps a lease, with what the worker says: its progress, and what it waits for, which the node shows at once and without a turn of the
-/// engine.
-///
-/// # Errors
-/// When the database fails.
+/// Renews a lease and stores the worker's progress and wait condition. The wait condition appears
+/// on the node at once, without a reconcile pass of the engine.
 pub async fn renew(
     conn: &mut PgConnection,
     job: &CurrentJob,
@@ -243,7 +220,7 @@ pub async fn renew(
     sqlx::query!(
         "WITH kept AS (
              UPDATE jobs SET lease_until = $2, progress = COALESCE($3, progress), waiting_for = COALESCE($4, waiting_for) WHERE id = $1)
-         UPDATE nodes SET waiting_for = $4, waiting_since = $7
+         UPDATE nodes SET waiting_for = $4, waiting_since = $7, waiting_reason = $8
          WHERE id = $5 AND visit = $6 AND $4 IS NOT NULL AND waiting_for IS DISTINCT FROM $4",
         job.id as JobId,
         until.to_sqlx() as _,
@@ -252,19 +229,17 @@ pub async fn renew(
         job.node as NodeId,
         job.visit,
         now.to_sqlx() as _,
+        WaitReason::Step.as_str(),
     )
     .execute(conn)
     .await?;
     Ok(())
 }
 
-/// Keeps at most this many lines of a job's log; a worker that says more is cut short.
+/// Maximum number of log lines kept per job. Lines above the limit are dropped.
 const MAX_LOG_LINES: i64 = 20_000;
 
 /// Appends log lines of an attempt.
-///
-/// # Errors
-/// When the database fails.
 pub async fn append_log(
     conn: &mut PgConnection,
     job: JobId,
@@ -291,12 +266,12 @@ pub async fn append_log(
     Ok(())
 }
 
-/// A line as it may be stored: bounded, and without the one character Postgres cannot hold.
+/// Prepares a line for storage: at most 4096 characters, without NUL (which Postgres cannot store).
 fn clean(text: &str) -> String {
     text.chars().filter(|c| *c != '\0').take(4096).collect()
 }
 
-/// How a job ended, as stored.
+/// The end of a job, as stored.
 #[derive(Clone, Debug)]
 pub enum Ending<'a> {
     Succeeded(&'a JobResult),
@@ -305,9 +280,6 @@ pub enum Ending<'a> {
 }
 
 /// Ends a job.
-///
-/// # Errors
-/// When the database fails.
 pub async fn finish(
     conn: &mut PgConnection,
     job: JobId,
@@ -333,10 +305,8 @@ pub async fn finish(
     Ok(())
 }
 
-/// Ends a leased job whose order cannot be built; `false` when another attempt has it by now.
-///
-/// # Errors
-/// When the database fails.
+/// Fails a leased job because its order cannot be built. `false`: another attempt has the lease by
+/// now.
 pub async fn refuse(
     conn: &mut PgConnection,
     job: JobId,
@@ -357,11 +327,9 @@ pub async fn refuse(
     Ok(refused.rows_affected() == 1)
 }
 
-/// Shows on the nodes of jobs that were just leased what is being done, and their operations as under way. A node that somebody works on at
-/// this moment is passed over rather than waited for: the jobs are locked already, and everybody else locks the node first.
-///
-/// # Errors
-/// When the database fails.
+/// Shows the current step on the nodes of newly leased jobs, and marks their operations as running.
+/// Nodes locked by other transactions are skipped: the jobs are already locked here, and all other
+/// code locks the node first, so waiting could deadlock.
 pub async fn show_leased(
     conn: &mut PgConnection,
     leased: &[LeasedRow],
@@ -384,11 +352,12 @@ pub async fn show_leased(
              SELECT n.id, told.title FROM unnest($1::uuid[], $2::text[]) AS told (job, title)
              JOIN jobs j ON j.id = told.job JOIN nodes n ON n.id = j.node_id AND n.visit = j.visit
              FOR UPDATE OF n SKIP LOCKED)
-         UPDATE nodes SET waiting_for = free.title, waiting_since = $3, next_action = 'go on when this is done: ' || free.title
+         UPDATE nodes SET waiting_for = free.title, waiting_since = $3, waiting_reason = $4, next_action = 'go on when this is done: ' || free.title
          FROM free WHERE nodes.id = free.id",
         &ids,
         &titles,
         now.to_sqlx() as _,
+        WaitReason::Step.as_str(),
     )
     .execute(&mut *conn)
     .await?;
@@ -401,7 +370,7 @@ pub async fn show_leased(
     Ok(())
 }
 
-/// A job whose worker went silent.
+/// A job with a silent worker.
 #[derive(Clone, Debug)]
 pub struct LostJob {
     pub id: JobId,
@@ -410,11 +379,8 @@ pub struct LostJob {
     pub step: String,
 }
 
-/// Puts jobs back into the queue whose lease has run out; the next attempt has a higher number. Their nodes are locked with them; those that
-/// somebody works on have their turn next time.
-///
-/// # Errors
-/// When the database fails.
+/// Queues jobs with expired leases again. The next attempt has a higher number. Nodes are locked
+/// together with their jobs; jobs locked by other transactions are handled by the next call.
 pub async fn expire_leases(conn: &mut PgConnection, now: Timestamp) -> Result<Vec<LostJob>, Error> {
     Ok(sqlx::query_as!(
         LostJob,
@@ -430,10 +396,7 @@ pub async fn expire_leases(conn: &mut PgConnection, now: Timestamp) -> Result<Ve
     .await?)
 }
 
-/// Puts back the jobs of an agent process that another one replaces.
-///
-/// # Errors
-/// When the database fails.
+/// Queues the jobs of a replaced agent process again. Returns their number.
 pub async fn requeue_of(conn: &mut PgConnection, agent: AgentId) -> Result<u64, Error> {
     let done = sqlx::query!(
         "UPDATE jobs SET state = 'queued', leased_by = NULL, lease_until = NULL WHERE state = 'leased' AND leased_by = $1",

@@ -8,10 +8,7 @@ use sqlx::PgConnection;
 use crate::error::Error;
 use crate::keys::Sealed;
 
-/// Writes a key unless another replica was first.
-///
-/// # Errors
-/// When the database fails.
+/// Stores a key, unless another replica has already stored one.
 pub async fn insert_if_absent(
     conn: &mut PgConnection,
     name: &str,
@@ -32,10 +29,10 @@ pub async fn insert_if_absent(
     Ok(())
 }
 
-/// A key that exists.
+/// Returns a key.
 ///
 /// # Errors
-/// When the database fails or the key is not there.
+/// When the key does not exist.
 pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Sealed, Error> {
     Ok(sqlx::query_as!(
         Sealed,
@@ -46,10 +43,7 @@ pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Sealed, Error> {
     .await?)
 }
 
-/// A key, if it is there.
-///
-/// # Errors
-/// When the database fails.
+/// Returns a key, if present.
 pub async fn find(conn: &mut PgConnection, name: &str) -> Result<Option<Sealed>, Error> {
     Ok(sqlx::query_as!(
         Sealed,
@@ -60,10 +54,7 @@ pub async fn find(conn: &mut PgConnection, name: &str) -> Result<Option<Sealed>,
     .await?)
 }
 
-/// Writes or replaces a key.
-///
-/// # Errors
-/// When the database fails.
+/// Stores or replaces a key.
 pub async fn set(
     conn: &mut PgConnection,
     name: &str,
@@ -84,10 +75,7 @@ pub async fn set(
     Ok(())
 }
 
-/// Writes or replaces the secret of a credential.
-///
-/// # Errors
-/// When the database fails.
+/// Stores or replaces the secret of a credential.
 pub async fn set_secret(
     conn: &mut PgConnection,
     object: ObjectId,
@@ -106,10 +94,7 @@ pub async fn set_secret(
     Ok(())
 }
 
-/// The sealed secret of a credential, if it has one.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the sealed secret of a credential, if any.
 pub async fn find_secret(
     conn: &mut PgConnection,
     object: ObjectId,

@@ -1,4 +1,5 @@
-//! What the engine reads and writes of a node's way: due nodes, the snapshot, and the one guarded advance.
+//! Reads and writes of the engine for a node's lifecycle: due nodes, the snapshot, and the one
+//! guarded advance.
 
 use std::str::FromStr;
 
@@ -7,9 +8,10 @@ use jiff_sqlx::ToSqlx as _;
 use muster_core::claims::ClaimState;
 use muster_core::gates::{Gate, Suite};
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
-use muster_core::lifecycle::decision::{Effect, Move, Wait};
+use muster_core::lifecycle::decision::{Effect, Move};
 use muster_core::lifecycle::snapshot::SchedulerOut;
 use muster_core::lifecycle::state::{Purpose, State, UnknownWord, Wish};
+use muster_core::lifecycle::wait::{Wait, WaitReason};
 use muster_core::profiles::HardwareProfile;
 use muster_core::recovery::{Recovery, RecoveryPolicy};
 use sqlx::PgConnection;
@@ -34,20 +36,20 @@ pub struct EngineNode {
     pub wish: Option<Wish>,
     pub wish_reason: Option<String>,
     pub operation: Option<OperationId>,
-    /// Whether that operation is still under way.
+    /// Whether the operation is still open.
     pub operation_open: bool,
     pub epoch: i64,
     pub protected: bool,
-    /// Nothing that happens by itself changes what it runs.
+    /// The claim is on hold: automation must not change the node's software.
     pub held: bool,
     pub unsanitised: bool,
     pub maintenance_until: Option<Timestamp>,
-    /// Its operation was asked to stop.
+    /// Cancellation of the node's operation was requested.
     pub stop: bool,
     pub in_cluster: bool,
     pub live: bool,
     pub installed: bool,
-    /// As it was seen last.
+    /// The node was powered off when last observed.
     pub off: bool,
     pub power_person: Option<String>,
     pub power_reserved_w: i32,
@@ -56,15 +58,15 @@ pub struct EngineNode {
     pub profile: Option<HardwareProfile>,
     pub claim: Option<(ClaimId, ClaimState)>,
     pub undo_until: Option<Timestamp>,
-    /// Where its scheduler gives it no jobs although it serves.
+    /// The scheduler's state and reason, if the node is in service but receives no jobs.
     pub scheduler: Option<SchedulerOut>,
     pub suite: Option<Suite>,
-    /// Its scheduler starts no job there for a sweep.
+    /// The scheduler starts no job on the node, because of a sweep.
     pub held_back: bool,
-    /// Where it was asked to sweep.
+    /// The suite of the sweep, if a sweep is requested.
     pub sweep: Option<Suite>,
     pub policy: Option<RecoveryPolicy>,
-    /// What is tried on it, while something is.
+    /// The recovery under way, if any.
     pub recovery: Option<(Uuid, Recovery)>,
 }
 
@@ -111,10 +113,7 @@ struct Row {
     finder: Option<Json<Gate>>,
 }
 
-/// Locks one due node, skipping those another replica works on, until the transaction ends.
-///
-/// # Errors
-/// When the database fails.
+/// Locks one due node until the transaction ends. Nodes locked by another replica are skipped.
 pub async fn lock_due(conn: &mut PgConnection, now: Timestamp) -> Result<Option<NodeId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT id AS "id: NodeId" FROM nodes WHERE due_at <= $1 ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED"#,
@@ -124,11 +123,12 @@ pub async fn lock_due(conn: &mut PgConnection, now: Timestamp) -> Result<Option<
     .await?)
 }
 
-/// Loads a locked node with what is declared around it. Apart from the locking: a statement sees what was committed before it began, and a
-/// claim that was made just before the lock must be seen.
+/// Loads a locked node with the declared objects around it. Locking is a separate statement: a
+/// statement sees only data committed before its start, and a claim made just before the lock must
+/// be visible.
 ///
 /// # Errors
-/// When the database fails or the row is impossible.
+/// When a column of the row has an invalid value.
 pub async fn get(conn: &mut PgConnection, node: NodeId) -> Result<EngineNode, Error> {
     sqlx::query_as!(
         Row,
@@ -161,10 +161,7 @@ pub async fn get(conn: &mut PgConnection, node: NodeId) -> Result<EngineNode, Er
     .try_into()
 }
 
-/// Puts a node off whose turn went wrong, unless something else has put it off already.
-///
-/// # Errors
-/// When the database fails.
+/// Postpones a node after a failed reconcile pass, unless the node is already postponed.
 pub async fn postpone(
     conn: &mut PgConnection,
     node: NodeId,
@@ -173,21 +170,19 @@ pub async fn postpone(
 ) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET due_at = $2, waiting_for = 'an error in Muster, which is in the server''s log', waiting_owner = 'muster',
-                next_action = 'try again', waiting_since = $3
+                waiting_reason = $4, next_action = 'try again', waiting_since = $3
          WHERE id = $1 AND due_at <= $3",
         node as NodeId,
         until.to_sqlx() as _,
         now.to_sqlx() as _,
+        WaitReason::MusterError.as_str(),
     )
     .execute(conn)
     .await?;
     Ok(())
 }
 
-/// Drops what was asked of a node: it cannot be done where the node is.
-///
-/// # Errors
-/// When the database fails.
+/// Drops the requested action of a node, because the action is impossible in the node's state.
 pub async fn drop_wish(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET wish = NULL, wish_reason = NULL WHERE id = $1",
@@ -262,15 +257,13 @@ impl TryFrom<Row> for EngineNode {
     }
 }
 
-/// Reads a nullable column of words.
+/// Parses a nullable column of keywords.
 fn parse<T: FromStr>(word: Option<&str>) -> Result<Option<T>, T::Err> {
     word.map(str::parse).transpose()
 }
 
-/// Writes why a node waits, and when to look again. `since` moves only when the awaited thing does.
-///
-/// # Errors
-/// When the database fails.
+/// Stores the wait condition of a node and the time of the next reconcile pass. `waiting_since`
+/// changes only together with the condition.
 pub async fn set_waiting(
     conn: &mut PgConnection,
     node: NodeId,
@@ -279,7 +272,7 @@ pub async fn set_waiting(
     now: Timestamp,
 ) -> Result<(), Error> {
     sqlx::query!(
-        "UPDATE nodes SET waiting_for = $2, waiting_owner = $3, next_action = $4, due_at = $5,
+        "UPDATE nodes SET waiting_for = $2, waiting_owner = $3, next_action = $4, due_at = $5, waiting_reason = $7,
                 waiting_since = CASE WHEN waiting_for IS NOT DISTINCT FROM $2 THEN COALESCE(waiting_since, $6) ELSE $6 END
          WHERE id = $1",
         node as NodeId,
@@ -288,16 +281,15 @@ pub async fn set_waiting(
         wait.next_action,
         due.map(|due| due.to_sqlx()) as _,
         now.to_sqlx() as _,
+        wait.reason.as_str(),
     )
     .execute(conn)
     .await?;
     Ok(())
 }
 
-/// Makes a node due: something it may wait for has changed.
-///
-/// # Errors
-/// When the database fails.
+/// Makes a node due at a time, or leaves an earlier due time. Called after a change the node may be
+/// waiting for.
 pub async fn make_due(conn: &mut PgConnection, node: NodeId, at: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET due_at = LEAST(COALESCE(due_at, $2), $2) WHERE id = $1",
@@ -309,10 +301,11 @@ pub async fn make_due(conn: &mut PgConnection, node: NodeId, at: Timestamp) -> R
     Ok(())
 }
 
-/// The only place that writes a node's state. Guarded by id, old state and version: zero rows is a conflict, never an overwrite.
+/// Moves a node to a state. No other code writes the state of a node. The update is guarded by id,
+/// old state and version: zero updated rows mean a conflict, never an overwrite.
 ///
 /// # Errors
-/// [`Error::Conflict`] when the node was moved by somebody else; otherwise when the database fails.
+/// [`Error::Conflict`] when the node was moved by another transaction.
 pub async fn advance(
     conn: &mut PgConnection,
     node: &EngineNode,
@@ -335,7 +328,7 @@ pub async fn advance(
     let moved = sqlx::query!(
         "UPDATE nodes SET state = $4, version = version + 1, visit = visit + 1, entered_at = $5, deadline_at = $6,
                 purpose = $7, failed_phase = $8, reason = $9, due_at = $5, updated_at = $5,
-                waiting_for = NULL, waiting_since = NULL, waiting_owner = NULL, next_action = NULL,
+                waiting_for = NULL, waiting_since = NULL, waiting_owner = NULL, waiting_reason = NULL, next_action = NULL,
                 wish = CASE WHEN $10 THEN NULL ELSE wish END, wish_reason = CASE WHEN $10 THEN NULL ELSE wish_reason END,
                 live_host_key = CASE WHEN $11 THEN NULL ELSE live_host_key END,
                 live_boot_id = CASE WHEN $11 THEN NULL ELSE live_boot_id END,
@@ -376,25 +369,25 @@ pub async fn advance(
     }
 }
 
-/// What begins with a step.
+/// Changes to a node at the start of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
     pub operation: OperationId,
-    /// Its share of the rack's power, where it holds none yet.
+    /// The node's share of the rack's power, if none is reserved yet.
     pub reserve_w: Option<i32>,
-    /// The scheduler's configuration may list the node from now on: said before the first attempt to put it there, so that a release always
-    /// takes it out again.
+    /// The scheduler's configuration may list the node from now on. Stored before the first attempt
+    /// to add the node, so that a release always removes it again.
     pub joins_cluster: bool,
-    /// The node's disks may hold somebody's data from now on, and no system that can be relied on: said before anything is written.
+    /// The node's disks may hold tenant data and no reliable system from now on. Stored before the
+    /// first write to the disks.
     pub destroys: bool,
-    /// Its scheduler may start no job there from now on, for a sweep: said before it is asked, so that it is always asked to use the node again.
+    /// The scheduler may hold back jobs from now on, for a sweep. Stored before the request to the
+    /// scheduler, so that the node is always returned to the scheduler.
     pub holds_back: bool,
 }
 
-/// Writes down what begins, before its job is there, what the node waits for now, and when to look again.
-///
-/// # Errors
-/// When the database fails.
+/// Stores the changes at the start of a step, the wait condition and the time of the next pass.
+/// Called before the step's job is queued.
 pub async fn begin(
     conn: &mut PgConnection,
     node: NodeId,
@@ -407,6 +400,7 @@ pub async fn begin(
         "UPDATE nodes SET operation_id = $2, power_reserved_w = COALESCE($3, power_reserved_w), in_cluster = in_cluster OR $4,
                 unsanitised = unsanitised OR $5, held_back = held_back OR $11, os_host_key = CASE WHEN $5 THEN NULL ELSE os_host_key END,
                 os_boot_id = CASE WHEN $5 THEN NULL ELSE os_boot_id END, waiting_for = $6, waiting_owner = $7, next_action = $8, due_at = $9,
+                waiting_reason = $12,
                 waiting_since = CASE WHEN waiting_for IS NOT DISTINCT FROM $6 THEN COALESCE(waiting_since, $10) ELSE $10 END
          WHERE id = $1",
         node as NodeId,
@@ -420,16 +414,15 @@ pub async fn begin(
         due.to_sqlx() as _,
         now.to_sqlx() as _,
         begun.holds_back,
+        wait.reason.as_str(),
     )
     .execute(conn)
     .await?;
     Ok(())
 }
 
-/// The time a person gave for a maintenance is when it counts as stuck.
-///
-/// # Errors
-/// When the database fails.
+/// Sets the deadline of a node. For a maintenance the time given by a person is the deadline, after
+/// which the node counts as stuck.
 pub async fn set_deadline(
     conn: &mut PgConnection,
     node: NodeId,

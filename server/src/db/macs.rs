@@ -27,10 +27,7 @@ pub struct MacRow {
     pub lease: Option<(ObjectId, Ipv4Addr)>,
 }
 
-/// The boot MACs of nodes, with addresses.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the boot MACs of nodes, with addresses.
 pub async fn list(conn: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<AddressRow>, Error> {
     let ids: Vec<Uuid> = nodes.iter().map(|id| id.0).collect();
     let rows = sqlx::query!(
@@ -52,7 +49,7 @@ pub async fn list(conn: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<Addre
 /// Replaces the boot MACs of a node.
 ///
 /// # Errors
-/// When the database fails or a MAC or address is taken.
+/// When a MAC or address is taken.
 pub async fn set(conn: &mut PgConnection, node: NodeId, macs: &[MacRow]) -> Result<(), Error> {
     sqlx::query!("DELETE FROM node_macs WHERE node_id = $1", node as NodeId)
         .execute(&mut *conn)
@@ -72,10 +69,7 @@ pub async fn set(conn: &mut PgConnection, node: NodeId, macs: &[MacRow]) -> Resu
     Ok(())
 }
 
-/// The addresses in use on a subnet, each with the MAC.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the addresses in use on a subnet, each with the MAC.
 pub async fn list_taken(
     conn: &mut PgConnection,
     subnet: ObjectId,

@@ -1,4 +1,4 @@
-//! What was observed of a machine goes over to the node that it turned out to be.
+//! Transfer of observations from a discovered machine to the declared node it was matched with.
 
 use muster_core::ids::NodeId;
 use muster_core::values::Mac;
@@ -6,10 +6,7 @@ use sqlx::PgConnection;
 
 use crate::error::Error;
 
-/// The MACs of a node, in the order of their numbers.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the MACs of a node in numeric order.
 pub async fn list_macs(conn: &mut PgConnection, node: NodeId) -> Result<Vec<Mac>, Error> {
     let rows = sqlx::query_scalar!(
         "SELECT mac FROM node_macs WHERE node_id = $1 ORDER BY mac",
@@ -23,10 +20,8 @@ pub async fn list_macs(conn: &mut PgConnection, node: NodeId) -> Result<Vec<Mac>
         .collect())
 }
 
-/// Gives facts and components of one node to another. Its disks hold what the machine's hold, and its epoch is no lower than what they were written under.
-///
-/// # Errors
-/// When the database fails.
+/// Moves facts and components from one node to another. The target also gets the mark of unwiped
+/// data and at least the epoch of the source, because the disks were written under that epoch.
 pub async fn give_observations(
     conn: &mut PgConnection,
     from: NodeId,
@@ -39,7 +34,8 @@ pub async fn give_observations(
     )
     .execute(&mut *conn)
     .await?;
-    // A part that both have seen is known there; inspection tells whether it still is.
+    // A part known to both nodes stays with the source node. The next inspection shows whether the
+    // part is still installed.
     sqlx::query!(
         "UPDATE components moved SET node_id = $2
          WHERE moved.node_id = $1 AND NOT EXISTS (

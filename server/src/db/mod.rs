@@ -1,74 +1,75 @@
-//! All SQL. Free functions over one connection; whoever owns the unit of work begins and commits it.
+//! All SQL of the server, as free functions over one connection. The owner of the unit of work
+//! begins and commits the transaction.
+//!
+//! Every function here returns an error when the database fails. A section `# Errors` names only
+//! the further errors of a function.
 
-pub mod access; // Where objects lie, and who holds which role there
+pub mod access; // Sites, racks and pools of objects, and role bindings
 pub mod acts; // Starts of once-only acts
-pub mod adoptions; // Machines that are being adopted
-pub mod agents; // Agents, and what their boot services need
-pub mod alerts; // What monitoring said of nodes
-pub mod approvals; // What a second person must agree to
-pub mod blobs; // Who brought which blob
-pub mod bmc_passwords; // Passwords of BMCs that Muster chose
-pub mod break_glass; // When the local administrator may sign in
-pub mod breakers; // Kinds of failure that nothing is done about any more
-pub mod cabling; // Declared cables, and what was heard of switches
-pub mod cautions; // When the database is older than what others remember
+pub mod adoptions; // Machines under adoption
+pub mod agents; // Agents, and the data of their boot services
+pub mod alerts; // Alerts from monitoring
+pub mod approvals; // Approvals by a second person
+pub mod blobs; // Uploads of blobs
+pub mod bmc_passwords; // BMC passwords chosen by Muster
+pub mod break_glass; // Emergency sign-in of the local administrator
+pub mod breakers; // Failure signatures with an open circuit breaker
+pub mod cabling; // Declared cables, and switch ports observed by nodes
+pub mod cautions; // A database older than other systems remember
 pub mod claims; // One node bound to one pool
-pub mod components; // Parts by serial, and where they were
-pub mod consoles; // What nodes wrote on their serial consoles
-pub mod drift; // How a node compares with its stack
-pub mod enrolments; // Tokens that become certificates of agents
+pub mod components; // Parts by serial, with their node and slot
+pub mod consoles; // Output of serial consoles
+pub mod drift; // Differences between a node and its stack
+pub mod enrolments; // Tokens exchanged for agent certificates
 pub mod events; // The append-only history
-pub mod facts; // What inspection observed
+pub mod facts; // Facts observed by inspection
 pub mod filter; // The filter grammar of lists
-pub mod firmware; // What BMCs said of firmware and BIOS
+pub mod firmware; // Firmware and BIOS reported by BMCs
 pub mod gates; // Runs of suites
-pub mod held_back; // Jobs that no agent can read
-pub mod idempotency; // Answers under their keys
+pub mod held_back; // Jobs without a compatible agent
+pub mod idempotency; // Stored answers by idempotency key
 pub mod jobs; // Units of work leased to agents
 pub mod keys; // Sealed keys and secrets
 pub mod lifecycle; // Due nodes, snapshots, the one guarded advance
 pub mod macs; // Boot MACs of nodes, with addresses
-pub mod matches; // Machines that turned out to be a declared node
-pub mod monitoring; // What monitoring asks of all nodes
-pub mod networks; // What the network of a node is rendered from
+pub mod matches; // Machines found to be a declared node
+pub mod monitoring; // Node counts and scrape targets for monitoring
+pub mod networks; // Input for rendering a node's network
 pub mod nodes; // Nodes as clients declare and read them
 pub mod objects; // Declared objects and the references between them
 pub mod observed; // Columns of a node, observed by jobs
-pub mod operations; // What was asked for, and how it stands
-pub mod pages; // What only the console reads
+pub mod operations; // Requested operations and their progress
+pub mod pages; // Queries used by the console only
 pub mod pairs; // Runs of pairs
 pub mod permits; // The right to act
-pub mod plans; // Whom a change reaches
-pub mod power; // What racks can feed
+pub mod plans; // Nodes affected by a change
+pub mod power; // Power budgets of racks
 pub mod primary; // The server that takes writes
-pub mod recoveries; // What was tried on nodes that fail
-pub mod replacements; // Claims that get another node
-pub mod replicas; // Claims that pools make by themselves
-pub mod scheduler; // What schedulers say of nodes that take no jobs
-pub mod seals; // What makes the history provable
-pub mod seen; // The history for who may see a part of the fleet
-pub mod specs; // What a job's order is built from
+pub mod recoveries; // Recoveries tried on failing nodes
+pub mod replacements; // Claims moving to another node
+pub mod replicas; // Claims made by pools
+pub mod scheduler; // Scheduler state of nodes without jobs
+pub mod seals; // Seals that make the history provable
+pub mod seen; // The history within a read scope
+pub mod specs; // Specs and node data for a job's order
 pub mod stays; // The steps of a node's stay in a state
-pub mod sweeps; // Which nodes are swept next
-pub mod taken; // Whose a natural key is
-pub mod tokens; // Tokens of machines
+pub mod sweeps; // Nodes next in line for a sweep
+pub mod taken; // Owners of natural keys
+pub mod tokens; // API tokens of machines
 pub mod users; // People and their sessions
-pub mod waivers; // Gates that count as passed all the same
-pub mod webhooks; // How far each webhook is, and what was tried
+pub mod waivers; // Gates waived by a person
+pub mod webhooks; // Progress and deliveries of webhooks
 
-/// Whether the database answers.
-///
-/// # Errors
-/// When it does not.
+/// Checks the connection with a trivial query, for the readiness endpoint and the lease task.
 pub async fn ping(conn: &mut sqlx::PgConnection) -> Result<(), crate::error::Error> {
     sqlx::query!("SELECT true AS up").fetch_one(conn).await?;
     Ok(())
 }
 
-/// Lets every constraint that waits for the end of the transaction speak now.
+/// Checks every deferred constraint now instead of at the end of the transaction.
 ///
 /// # Errors
-/// What one of them refuses, or the database's.
+/// When a deferred constraint is violated.
 pub async fn check_constraints(conn: &mut sqlx::PgConnection) -> Result<(), crate::error::Error> {
     sqlx::query!("SET CONSTRAINTS ALL IMMEDIATE")
         .execute(conn)

@@ -1,4 +1,4 @@
-//! What monitoring asks of all nodes at once.
+//! Queries over all nodes for monitoring: clock, counts and scrape targets.
 
 use ipnet::IpNet;
 use jiff::Timestamp;
@@ -7,10 +7,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// The time of the machine that the database runs on.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the time of the database server's clock.
 pub async fn time(conn: &mut PgConnection) -> Result<Timestamp, Error> {
     let row = sqlx::query!(r#"SELECT clock_timestamp() AS "now!: jiff_sqlx::Timestamp""#)
         .fetch_one(conn)
@@ -18,10 +15,7 @@ pub async fn time(conn: &mut PgConnection) -> Result<Timestamp, Error> {
     Ok(row.now.to_jiff())
 }
 
-/// These nodes, or all, by state: for metrics and the fleet's page.
-///
-/// # Errors
-/// When the database fails.
+/// Counts the given nodes, or all nodes, by state. Used by metrics and the fleet's page.
 pub async fn count_by_state(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -35,7 +29,7 @@ pub async fn count_by_state(
     Ok(rows.into_iter().map(|row| (row.state, row.count)).collect())
 }
 
-/// One admitted node, for Prometheus.
+/// A node in service, as a scrape target for Prometheus.
 #[derive(Clone, Debug)]
 pub struct TargetRow {
     pub name: String,
@@ -46,10 +40,7 @@ pub struct TargetRow {
     pub profile: Option<String>,
 }
 
-/// Those of these nodes, or of all, that are in service, with the first address of each.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the nodes in service among the given nodes, or among all, with the first address of each.
 pub async fn list_targets(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,

@@ -1,4 +1,5 @@
-//! What the network of a node is rendered from, and what must differ from it.
+//! Input for rendering a node's network: the network profile, and the labels of other nodes in the
+//! pool that must differ.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +10,11 @@ use sqlx::types::Json;
 
 use crate::error::Error;
 
-/// The network profile of the pool that a node is claimed for: its name, and `None` where it is gone. Nothing where the pool names none.
+/// Returns the name and document of the network profile declared by the pool of a node's claim. The
+/// inner `None`: the profile was deleted. The outer `None`: the pool declares no profile.
 ///
 /// # Errors
-/// When the database fails or its document cannot be read any more.
+/// When the stored profile cannot be parsed.
 pub async fn find_profile(
     conn: &mut PgConnection,
     node: NodeId,
@@ -29,10 +31,11 @@ pub async fn find_profile(
     Ok(row.map(|row| (row.name, row.spec.map(|spec| spec.0))))
 }
 
-/// The other nodes that are claimed for a node's pool and have one of these labels, by name, with their text labels.
+/// Lists the other nodes claimed for the same pool with at least one of the labels: name and text
+/// labels, ordered by name.
 ///
 /// # Errors
-/// When the database fails or labels cannot be read any more.
+/// When stored labels cannot be parsed.
 pub async fn list_labelled(
     conn: &mut PgConnection,
     node: NodeId,

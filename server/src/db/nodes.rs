@@ -1,4 +1,5 @@
-//! Nodes as clients declare and read them. Where a node is on its way is written by the lifecycle alone.
+//! Nodes as clients declare and read them. The state of a node is written by the lifecycle module
+//! only.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,7 +18,7 @@ use uuid::Uuid;
 use crate::db::objects::Labels;
 use crate::error::Error;
 
-/// A node with what its readers want to know beside it.
+/// A node with related data for its readers.
 #[derive(Clone, Debug)]
 pub struct NodeRow {
     pub id: NodeId,
@@ -43,6 +44,8 @@ pub struct NodeRow {
     pub wish: Option<String>,
     pub operation_id: Option<OperationId>,
     pub waiting_for: Option<String>,
+    /// A word of `WaitReason`.
+    pub waiting_reason: Option<String>,
     pub waiting_since: Option<jiff_sqlx::Timestamp>,
     pub waiting_owner: Option<String>,
     pub next_action: Option<String>,
@@ -53,18 +56,18 @@ pub struct NodeRow {
     /// Attempts of the latest step of this stay.
     pub attempts: Option<i64>,
     pub facts_observed_at: Option<jiff_sqlx::Timestamp>,
-    /// `on` or `off`, as a job saw it last, and when.
+    /// `on` or `off` as last observed by a job, with the time in `power_seen_at`.
     pub power_seen: Option<String>,
     pub power_seen_at: Option<jiff_sqlx::Timestamp>,
-    /// Items that differ from its stack, by the newest look.
+    /// Number of items differing from the stack, by the latest comparison.
     pub drift_items: Option<i32>,
-    /// Since when its scheduler gives it no jobs.
+    /// Start of the period without jobs from the scheduler.
     pub out_since: Option<jiff_sqlx::Timestamp>,
     pub gate_run_id: Option<Uuid>,
     pub gate_run_suite: Option<String>,
     pub gate_run_verdict: Option<String>,
     pub gate_run_finished_at: Option<jiff_sqlx::Timestamp>,
-    /// The agent of the site, heard last.
+    /// Time of the latest call by any agent of the site.
     pub agent_seen: Option<jiff_sqlx::Timestamp>,
 }
 
@@ -81,12 +84,12 @@ pub struct Content {
     pub serial: Option<String>,
     pub smbios_uuid: Option<Uuid>,
     pub power: Power,
-    /// Address and port of its console.
+    /// Address and port of the serial console.
     pub console: Option<(IpAddr, u16)>,
     pub protected: bool,
 }
 
-/// How the node is powered.
+/// The power control of a node.
 #[derive(Clone, Debug)]
 pub enum Power {
     Redfish {
@@ -106,7 +109,7 @@ pub enum Power {
     },
 }
 
-/// A node as a writer must see it: under its lock.
+/// A node under lock, for a writer.
 #[derive(Clone, Debug)]
 pub struct LockedNode {
     pub id: NodeId,
@@ -123,15 +126,12 @@ pub struct LockedNode {
     pub labels: Labels,
     pub annotations: Labels,
     pub claimed: bool,
-    /// Its claim is being given up.
+    /// The claim of the node is being released.
     pub releasing: bool,
     pub power_reserved_w: i32,
 }
 
-/// The id behind a name or id.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the id of a node by name or id.
 pub async fn find_id(conn: &mut PgConnection, key: &str) -> Result<Option<NodeId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT id AS "id: NodeId" FROM nodes WHERE name = $1 OR id = $2"#,
@@ -142,10 +142,7 @@ pub async fn find_id(conn: &mut PgConnection, key: &str) -> Result<Option<NodeId
     .await?)
 }
 
-/// One node by name or id, locked until the transaction ends.
-///
-/// # Errors
-/// When the database fails.
+/// Returns one node by name or id, locked until the transaction ends.
 pub async fn find_for_update(
     conn: &mut PgConnection,
     key: &str,
@@ -165,10 +162,7 @@ pub async fn find_for_update(
     .await?)
 }
 
-/// Nodes by id, by name; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
+/// Lists nodes by id, ordered by name. Deleted ids are left out.
 pub async fn list(conn: &mut PgConnection, ids: &[NodeId]) -> Result<Vec<NodeRow>, Error> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     Ok(sqlx::query_as!(
@@ -177,7 +171,7 @@ pub async fn list(conn: &mut PgConnection, ids: &[NodeId]) -> Result<Vec<NodeRow
                   n.generation, n.created_at, n.updated_at, n.protected, n.unsanitised, n.site_id AS "site_id: ObjectId",
                   n.rack_id AS "rack_id: ObjectId", n.profile_id AS "profile_id: ObjectId", n.state, n.entered_at,
                   n.deadline_at, n.purpose, n.failed_phase, n.reason, n.epoch, n.wish,
-                  n.operation_id AS "operation_id: OperationId", n.waiting_for, n.waiting_since, n.waiting_owner,
+                  n.operation_id AS "operation_id: OperationId", n.waiting_for, n.waiting_reason, n.waiting_since, n.waiting_owner,
                   n.power_seen, n.power_seen_at, n.drift_items,
                   (SELECT o.since FROM scheduler_outs o WHERE o.node_id = n.id) AS "out_since: jiff_sqlx::Timestamp",
                   n.next_action, n.in_cluster, n.live_host_key IS NOT NULL AS "live!",
@@ -203,7 +197,7 @@ pub async fn list(conn: &mut PgConnection, ids: &[NodeId]) -> Result<Vec<NodeRow
 /// Registers a node as discovered.
 ///
 /// # Errors
-/// When the database fails or a constraint refuses: name, serial, UUID or BMC address are taken.
+/// When a constraint is violated: the name, serial, UUID or BMC address is taken.
 pub async fn insert(
     conn: &mut PgConnection,
     id: NodeId,
@@ -246,10 +240,10 @@ pub async fn insert(
     Ok(())
 }
 
-/// Replaces the client-owned part, which raises the generation. The caller holds the row's lock.
+/// Replaces the client-owned part and raises the generation. The caller holds the row's lock.
 ///
 /// # Errors
-/// When the database fails or a constraint refuses.
+/// When a constraint is violated.
 pub async fn set_content(
     conn: &mut PgConnection,
     id: NodeId,
@@ -291,7 +285,7 @@ pub async fn set_content(
     Ok(())
 }
 
-/// `Power` as its columns.
+/// `Power` as database columns.
 struct PowerColumns<'power> {
     word: &'static str,
     person: Option<&'power str>,
@@ -353,10 +347,10 @@ impl<'power> PowerColumns<'power> {
     }
 }
 
-/// Gives a node another name. The caller holds the row's lock.
+/// Renames a node. The caller holds the row's lock.
 ///
 /// # Errors
-/// When the name is taken or the database fails.
+/// When the name is taken.
 pub async fn set_name(
     conn: &mut PgConnection,
     node: NodeId,
@@ -374,10 +368,7 @@ pub async fn set_name(
     Ok(())
 }
 
-/// When a maintenance that is asked for now ends by itself; `None`: when a person says so.
-///
-/// # Errors
-/// When the database fails.
+/// Sets the automatic end of a maintenance requested now. `None`: a person ends the maintenance.
 pub async fn set_maintenance_end(
     conn: &mut PgConnection,
     node: NodeId,
@@ -394,10 +385,8 @@ pub async fn set_maintenance_end(
     Ok(())
 }
 
-/// Writes down what was asked of a node; the engine takes it from here. The caller holds the row's lock.
-///
-/// # Errors
-/// When the database fails.
+/// Stores the requested action of a node and makes the node due for the engine. The caller holds
+/// the row's lock.
 pub async fn set_wish(
     conn: &mut PgConnection,
     node: NodeId,
@@ -419,10 +408,8 @@ pub async fn set_wish(
     Ok(())
 }
 
-/// Gives a node to a claim or takes it back: another assignment epoch, another operation. The caller holds the row's lock.
-///
-/// # Errors
-/// When the database fails.
+/// Sets the assignment of a node to or from a claim: a new assignment epoch and a new operation.
+/// The caller holds the row's lock.
 pub async fn set_assignment(
     conn: &mut PgConnection,
     node: NodeId,
@@ -442,10 +429,7 @@ pub async fn set_assignment(
     Ok(())
 }
 
-/// Unregisters a node with its facts, gate runs and ended claims. Its events stay.
-///
-/// # Errors
-/// When the database fails.
+/// Unregisters a node with its facts, gate runs and ended claims. Events of the node are kept.
 pub async fn delete(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
     sqlx::query!(
         "DELETE FROM claims WHERE node_id = $1 AND state = 'released'",

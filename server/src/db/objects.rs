@@ -25,7 +25,7 @@ pub struct ObjectRow {
     pub name: String,
     pub labels: Labels,
     pub annotations: Labels,
-    /// As the client wrote it, without secrets.
+    /// The spec as written by the client, without secrets.
     pub spec: Value,
     pub generation: i64,
     pub created_at: Timestamp,
@@ -40,17 +40,14 @@ pub struct Content {
     pub spec: Value,
 }
 
-/// A reference in a spec: where it stands, and what it names.
+/// A reference in a spec: the JSON pointer of its position, and the referenced object.
 #[derive(Clone, Debug)]
 pub struct RefRow {
     pub pointer: String,
     pub to: ObjectId,
 }
 
-/// One object by name or id.
-///
-/// # Errors
-/// When the database fails.
+/// Returns one object by name or id.
 pub async fn find(
     conn: &mut PgConnection,
     kind: &str,
@@ -69,10 +66,7 @@ pub async fn find(
     .await?)
 }
 
-/// One object by name or id, locked until the transaction ends.
-///
-/// # Errors
-/// When the database fails.
+/// Returns one object by name or id, locked until the transaction ends.
 pub async fn find_for_update(
     conn: &mut PgConnection,
     kind: &str,
@@ -91,10 +85,7 @@ pub async fn find_for_update(
     .await?)
 }
 
-/// One object by id, whatever its kind.
-///
-/// # Errors
-/// When the database fails.
+/// Returns one object by id, of any kind.
 pub async fn find_by_id(conn: &mut PgConnection, id: ObjectId) -> Result<Option<ObjectRow>, Error> {
     Ok(sqlx::query_as!(
         ObjectRow,
@@ -107,10 +98,8 @@ pub async fn find_by_id(conn: &mut PgConnection, id: ObjectId) -> Result<Option<
     .await?)
 }
 
-/// One object by name, held so that nobody removes or changes it before the transaction ends: the other end of a reference.
-///
-/// # Errors
-/// When the database fails.
+/// Returns one object by name as the target of a reference. A shared lock prevents deletion and
+/// changes until the transaction ends.
 pub async fn find_for_reference(
     conn: &mut PgConnection,
     kind: &str,
@@ -128,10 +117,7 @@ pub async fn find_for_reference(
     .await?)
 }
 
-/// Objects by id, by name; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
+/// Lists objects by id, ordered by name. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ObjectRow>, Error> {
     Ok(sqlx::query_as!(
         ObjectRow,
@@ -144,10 +130,7 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Obj
     .await?)
 }
 
-/// The first objects of a kind by name that a reader may see.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the first objects of a kind, ordered by name, within a reader's read scope.
 pub async fn list(
     conn: &mut PgConnection,
     kind: &'static str,
@@ -169,10 +152,7 @@ pub async fn list(
     list_by_id(conn, &ids).await
 }
 
-/// How many objects there are of a kind.
-///
-/// # Errors
-/// When the database fails.
+/// Counts the objects of a kind.
 pub async fn count(conn: &mut PgConnection, kind: &str) -> Result<i64, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM objects WHERE kind = $1"#,
@@ -182,10 +162,10 @@ pub async fn count(conn: &mut PgConnection, kind: &str) -> Result<i64, Error> {
     .await?)
 }
 
-/// Writes a new object. A taken name is a conflict.
+/// Inserts a new object. A taken name is a conflict.
 ///
 /// # Errors
-/// When the database fails or a constraint refuses.
+/// When a constraint is violated.
 pub async fn insert(
     conn: &mut PgConnection,
     kind: &str,
@@ -211,10 +191,10 @@ pub async fn insert(
     .await?)
 }
 
-/// Replaces the client-owned part, which raises the generation. The caller holds the row's lock.
+/// Replaces the client-owned part and raises the generation. The caller holds the row's lock.
 ///
 /// # Errors
-/// When the database fails or a constraint refuses.
+/// When a constraint is violated.
 pub async fn set_content(
     conn: &mut PgConnection,
     id: ObjectId,
@@ -237,10 +217,8 @@ pub async fn set_content(
     .await?)
 }
 
-/// What refers to an object, as `node n1`; a few of them are enough to say why it stays.
-///
-/// # Errors
-/// When the database fails.
+/// Lists at most `limit` objects referring to an object, as `node n1`. A few are enough to explain
+/// a refused deletion.
 pub async fn list_referrers(
     conn: &mut PgConnection,
     id: ObjectId,
@@ -261,10 +239,7 @@ pub async fn list_referrers(
     .await?)
 }
 
-/// The pools that refer to an object, by name.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the pools referring to an object, ordered by name.
 pub async fn list_referring_pools(
     conn: &mut PgConnection,
     id: ObjectId,
@@ -280,10 +255,11 @@ pub async fn list_referring_pools(
     .await?)
 }
 
-/// Removes an object, and of a pool the claims that ended: their history is in the events. Refused while anything refers to it.
+/// Deletes an object. For a pool, ended claims are deleted too; their history remains in the
+/// events. The deletion is refused while references to the object exist.
 ///
 /// # Errors
-/// When the database fails or the object is in use.
+/// When the object is in use.
 pub async fn delete(conn: &mut PgConnection, id: ObjectId) -> Result<(), Error> {
     sqlx::query!(
         "DELETE FROM claims WHERE pool_id = $1 AND state = 'released'",
@@ -298,9 +274,6 @@ pub async fn delete(conn: &mut PgConnection, id: ObjectId) -> Result<(), Error> 
 }
 
 /// Replaces the references of an object.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_refs(
     conn: &mut PgConnection,
     from: ObjectId,
@@ -325,10 +298,7 @@ pub async fn set_refs(
     Ok(())
 }
 
-/// What an object's reference names: `target(pool, "/spec/image")`.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the target of an object's reference, for example `/spec/image` of a pool.
 pub async fn find_target(
     conn: &mut PgConnection,
     from: ObjectId,

@@ -8,9 +8,6 @@ use sqlx::PgConnection;
 use crate::error::Error;
 
 /// Records an answer of the live image, and pins the host key for later logins.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_live(
     conn: &mut PgConnection,
     node: NodeId,
@@ -31,9 +28,6 @@ pub async fn set_live(
 }
 
 /// Records the host key of an adopted machine after the first login.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_adopted(
     conn: &mut PgConnection,
     node: NodeId,
@@ -52,9 +46,6 @@ pub async fn set_adopted(
 }
 
 /// Records the operating system on the node's disk, with the assignment epoch of the writing.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_installed(
     conn: &mut PgConnection,
     node: NodeId,
@@ -82,9 +73,6 @@ pub enum SeenPower {
 }
 
 /// Records the power of a node.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_power(
     conn: &mut PgConnection,
     node: NodeId,
@@ -106,10 +94,8 @@ pub async fn set_power(
     Ok(())
 }
 
-/// Clears the live image of a resting node after a switch of power. A node without power gives back the reserved share of the rack's power.
-///
-/// # Errors
-/// When the database fails.
+/// Clears the live image of a resting node after a switch of power. A node without power frees its
+/// reserved share of the rack's power.
 pub async fn forget_boot(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET live_host_key = NULL, live_boot_id = NULL,
@@ -123,9 +109,6 @@ pub async fn forget_boot(conn: &mut PgConnection, node: NodeId) -> Result<(), Er
 }
 
 /// Records a boot of the installed system; the live image has ended.
-///
-/// # Errors
-/// When the database fails.
 pub async fn set_os_boot(
     conn: &mut PgConnection,
     node: NodeId,

@@ -1,4 +1,5 @@
-//! Operations: what was asked for, and how it stands. The steps are jobs; only the engine moves one on.
+//! Operations: requested actions and their progress. The steps are jobs. Only the engine moves an
+//! operation on.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -11,7 +12,7 @@ use uuid::Uuid;
 use crate::db::lifecycle::EngineNode;
 use crate::error::Error;
 
-/// Something long that is asked for.
+/// A long-running action to be recorded.
 #[derive(Clone, Debug)]
 pub struct NewOperation {
     pub id: OperationId,
@@ -32,7 +33,7 @@ pub struct OperationRow {
     pub kind: String,
     pub node: Option<NodeId>,
     pub node_name: Option<String>,
-    /// While the node works on this operation.
+    /// The deadline of the node's state, while the node works on this operation.
     pub deadline_at: Option<jiff_sqlx::Timestamp>,
     pub waiting_for: Option<String>,
     pub claim: Option<ClaimId>,
@@ -64,7 +65,7 @@ pub struct StepRow {
     pub finished_at: Option<jiff_sqlx::Timestamp>,
 }
 
-/// One line of an operation's log.
+/// A line of an operation's log.
 #[derive(Clone, Debug)]
 pub struct LogRow {
     pub id: i64,
@@ -75,10 +76,7 @@ pub struct LogRow {
     pub text: String,
 }
 
-/// Writes an operation down as queued.
-///
-/// # Errors
-/// When the database fails.
+/// Inserts an operation as queued.
 pub async fn insert(conn: &mut PgConnection, operation: &NewOperation) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO operations (id, kind, node_id, claim_id, state, actor, request_id, message, created_at)
@@ -97,10 +95,7 @@ pub async fn insert(conn: &mut PgConnection, operation: &NewOperation) -> Result
     Ok(())
 }
 
-/// The suite that a run of gates was asked with.
-///
-/// # Errors
-/// When the database fails.
+/// Stores the suite given with a request for a run of gates.
 pub async fn set_suite(conn: &mut PgConnection, id: OperationId, suite: &str) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE operations SET suite = $2 WHERE id = $1",
@@ -112,10 +107,7 @@ pub async fn set_suite(conn: &mut PgConnection, id: OperationId, suite: &str) ->
     Ok(())
 }
 
-/// Writes down an operation that was done in the transaction that asked for it.
-///
-/// # Errors
-/// When the database fails.
+/// Inserts an operation already completed in the transaction of its request.
 pub async fn insert_done(conn: &mut PgConnection, operation: &NewOperation) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO operations (id, kind, node_id, state, actor, request_id, message, created_at, started_at, finished_at)
@@ -133,10 +125,7 @@ pub async fn insert_done(conn: &mut PgConnection, operation: &NewOperation) -> R
     Ok(())
 }
 
-/// One operation.
-///
-/// # Errors
-/// When the database fails.
+/// Returns one operation.
 pub async fn find(conn: &mut PgConnection, id: OperationId) -> Result<Option<OperationRow>, Error> {
     Ok(sqlx::query_as!(
         OperationRow,
@@ -151,10 +140,7 @@ pub async fn find(conn: &mut PgConnection, id: OperationId) -> Result<Option<Ope
     .await?)
 }
 
-/// Operations by id, in any order; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
+/// Lists operations by id, in any order. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<OperationRow>, Error> {
     Ok(sqlx::query_as!(
         OperationRow,
@@ -169,29 +155,22 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Ope
     .await?)
 }
 
-/// What stands around an operation: what its node waits for and is held by.
+/// The surroundings of an operation: the node's wait condition, protection, reserved power in
+/// watts, place and claim.
 #[derive(Clone, Debug)]
 pub struct AroundRow {
     pub operation: OperationId,
-    pub node_state: Option<String>,
     pub waiting_for: Option<String>,
-    pub waiting_owner: Option<String>,
+    /// A word of `WaitReason`.
+    pub waiting_reason: Option<String>,
     pub waiting_since: Option<jiff_sqlx::Timestamp>,
-    pub protected: bool,
-    pub power_reserved_w: i32,
     pub site: Option<String>,
     pub rack: Option<String>,
-    /// Of a claim that is not over.
+    /// The name of the claim, unless released.
     pub claim: Option<String>,
-    pub undo_until: Option<jiff_sqlx::Timestamp>,
-    /// Nothing that needs a permit is begun.
-    pub caution: bool,
 }
 
-/// What stands around operations.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the surroundings of operations.
 pub async fn list_around(
     conn: &mut PgConnection,
     operations: &[OperationId],
@@ -199,11 +178,9 @@ pub async fn list_around(
     let ids: Vec<Uuid> = operations.iter().map(|id| id.0).collect();
     Ok(sqlx::query_as!(
         AroundRow,
-        r#"SELECT o.id AS "operation!: OperationId", n.state AS "node_state?", n.waiting_for AS "waiting_for?",
-                  n.waiting_owner AS "waiting_owner?", n.waiting_since AS "waiting_since?", COALESCE(n.protected, false) AS "protected!",
-                  COALESCE(n.power_reserved_w, 0) AS "power_reserved_w!", site.name AS "site?", rack.name AS "rack?",
-                  c.name AS "claim?", c.undo_until AS "undo_until?",
-                  EXISTS (SELECT FROM cautions WHERE confirmed_at IS NULL) AS "caution!"
+        r#"SELECT o.id AS "operation!: OperationId", n.waiting_for AS "waiting_for?",
+                  n.waiting_reason AS "waiting_reason?", n.waiting_since AS "waiting_since?", site.name AS "site?",
+                  rack.name AS "rack?", c.name AS "claim?"
            FROM operations o LEFT JOIN nodes n ON n.id = o.node_id
            LEFT JOIN objects site ON site.id = n.site_id LEFT JOIN objects rack ON rack.id = n.rack_id
            LEFT JOIN claims c ON c.id = o.claim_id AND c.state <> 'released'
@@ -214,7 +191,7 @@ pub async fn list_around(
     .await?)
 }
 
-/// A run of gates that an operation made.
+/// A run of gates made by an operation.
 #[derive(Clone, Debug)]
 pub struct RunRow {
     pub operation: OperationId,
@@ -222,10 +199,7 @@ pub struct RunRow {
     pub verdict: String,
 }
 
-/// The runs of gates that operations made, oldest first.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the runs of gates made by operations, oldest first.
 pub async fn list_runs(
     conn: &mut PgConnection,
     operations: &[OperationId],
@@ -241,10 +215,7 @@ pub async fn list_runs(
     .await?)
 }
 
-/// The steps of operations, oldest first.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the steps of operations, oldest first.
 pub async fn list_steps(
     conn: &mut PgConnection,
     operations: &[OperationId],
@@ -261,10 +232,7 @@ pub async fn list_steps(
     .await?)
 }
 
-/// The newest steps of a node, whatever they belonged to, newest first.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the newest steps of a node, newest first, across all operations.
 pub async fn list_node_steps(
     conn: &mut PgConnection,
     node: NodeId,
@@ -282,10 +250,7 @@ pub async fn list_node_steps(
     .await?)
 }
 
-/// Log lines after `after`, oldest first.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the log lines of an operation after the id `after`, oldest first.
 pub async fn list_log(
     conn: &mut PgConnection,
     operation: OperationId,
@@ -305,11 +270,8 @@ pub async fn list_log(
     .await?)
 }
 
-/// Asks the agents to stop what they do for an operation; the next lease renewal tells them. What nobody took is over at once. Answers how
-/// many jobs were asked.
-///
-/// # Errors
-/// When the database fails.
+/// Requests cancellation of an operation's jobs. Agents receive the request with the next lease
+/// renewal. Queued jobs are cancelled at once. Returns the number of affected jobs.
 pub async fn cancel_jobs(
     conn: &mut PgConnection,
     operation: OperationId,
@@ -327,10 +289,8 @@ pub async fn cancel_jobs(
     Ok(asked.rows_affected())
 }
 
-/// Opens an operation for work that nobody asked for by name: it is under way with this step.
-///
-/// # Errors
-/// When the database fails.
+/// Opens an operation for work without a request by a client. The operation is running with the
+/// given step.
 pub async fn open(
     conn: &mut PgConnection,
     node: &EngineNode,
@@ -353,10 +313,7 @@ pub async fn open(
     Ok(id)
 }
 
-/// Notes that an operation is under way.
-///
-/// # Errors
-/// When the database fails.
+/// Marks an open operation as running.
 pub async fn run(
     conn: &mut PgConnection,
     id: OperationId,
@@ -376,9 +333,6 @@ pub async fn run(
 }
 
 /// Ends an operation that is still open.
-///
-/// # Errors
-/// When the database fails.
 pub async fn end(
     conn: &mut PgConnection,
     id: OperationId,
@@ -401,10 +355,8 @@ pub async fn end(
     Ok(())
 }
 
-/// Its worker is away and how its step ended is not known; the message says what will tell. On again with the next worker.
-///
-/// # Errors
-/// When the database fails.
+/// Marks a running operation as unknown: the agent is away and the result of the step is not known.
+/// The message names the event that will decide. The operation runs again with the next lease.
 pub async fn set_unknown(
     conn: &mut PgConnection,
     id: OperationId,
@@ -420,10 +372,8 @@ pub async fn set_unknown(
     Ok(())
 }
 
-/// Remembers that an operation is to stop: nothing more of it is begun, whether or not a step runs.
-///
-/// # Errors
-/// When the database fails.
+/// Records a request to stop an operation. Further steps of the operation do not begin, even if a
+/// step is running now.
 pub async fn ask_to_stop(
     conn: &mut PgConnection,
     id: OperationId,
@@ -439,10 +389,7 @@ pub async fn ask_to_stop(
     Ok(())
 }
 
-/// Jobs that wait or run, by state.
-///
-/// # Errors
-/// When the database fails.
+/// Counts queued and leased jobs, by state.
 pub async fn count_open_jobs(conn: &mut PgConnection) -> Result<Vec<(String, i64)>, Error> {
     let rows = sqlx::query!(
         r#"SELECT state, count(*) AS "count!" FROM jobs WHERE state = 'queued' GROUP BY state

@@ -24,9 +24,6 @@ pub struct NewPermit {
 }
 
 /// Writes a permit.
-///
-/// # Errors
-/// When the database fails.
 pub async fn insert(conn: &mut PgConnection, permit: &NewPermit) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO permits (id, kind, node_id, operation_id, claim_id, job_id, epoch, disk_serials, expires_at)
@@ -46,7 +43,7 @@ pub async fn insert(conn: &mut PgConnection, permit: &NewPermit) -> Result<(), E
     Ok(())
 }
 
-/// A permit with what decides whether it may be redeemed, locked.
+/// A permit with the data deciding whether redemption is allowed, locked.
 #[derive(Clone, Debug)]
 pub struct PermitRow {
     pub kind: String,
@@ -57,23 +54,20 @@ pub struct PermitRow {
     pub disk_serials: Option<Vec<String>>,
     pub expires_at: Timestamp,
     pub node_protected: bool,
-    /// Of before the database was put back.
+    /// Void because the permit was minted before a restore of the database.
     pub void: bool,
     /// The node's assignment epoch now.
     pub node_epoch: i64,
     pub operation_state: String,
-    /// Whether the operation was asked to stop.
+    /// Whether a stop of the operation was requested.
     pub stop: bool,
     /// The permit the job works under now.
     pub job_permit: Option<PermitId>,
-    /// The serial of the chassis the node was last seen in; `None` where its firmware tells none.
+    /// The chassis serial from the node's latest facts. `None`: the firmware reports no serial.
     pub chassis_serial: Option<String>,
 }
 
 /// Finds a permit and locks it.
-///
-/// # Errors
-/// When the database fails.
 pub async fn lock(conn: &mut PgConnection, permit: PermitId) -> Result<Option<PermitRow>, Error> {
     Ok(sqlx::query_as!(
         PermitRow,
@@ -90,10 +84,7 @@ pub async fn lock(conn: &mut PgConnection, permit: PermitId) -> Result<Option<Pe
     .await?)
 }
 
-/// The disks a permit is for; none where it is for power.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the serials of the disks covered by a permit. Empty for a power permit.
 pub async fn find_disks(conn: &mut PgConnection, permit: PermitId) -> Result<Vec<String>, Error> {
     let found = sqlx::query_scalar!(
         "SELECT disk_serials FROM permits WHERE id = $1",
@@ -104,10 +95,7 @@ pub async fn find_disks(conn: &mut PgConnection, permit: PermitId) -> Result<Vec
     Ok(found.flatten().unwrap_or_default())
 }
 
-/// Marks a permit as redeemed, once more.
-///
-/// # Errors
-/// When the database fails.
+/// Marks a permit as redeemed and counts the redemption.
 pub async fn mark(conn: &mut PgConnection, permit: PermitId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE permits SET redeemed_at = COALESCE(redeemed_at, $2), redemptions = redemptions + 1 WHERE id = $1",

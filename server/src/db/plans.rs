@@ -1,4 +1,4 @@
-//! Whom a change reaches: the nodes that are claimed by the pools in which it counts.
+//! The nodes affected by a change: nodes claimed by the pools depending on the changed object.
 
 use muster_core::ids::ObjectId;
 use serde_json::Value;
@@ -6,10 +6,8 @@ use sqlx::PgConnection;
 
 use crate::error::Error;
 
-/// Pools in which an object counts: itself, or because they name it, or because what they name does.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the pools depending on an object: the pool itself, pools referring to the object, and
+/// pools referring to a referrer of the object.
 pub async fn list_pools(conn: &mut PgConnection, object: ObjectId) -> Result<Vec<ObjectId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT id AS "id: ObjectId" FROM objects WHERE kind = 'pool' AND (
@@ -21,10 +19,7 @@ pub async fn list_pools(conn: &mut PgConnection, object: ObjectId) -> Result<Vec
     .await?)
 }
 
-/// Names of the nodes that pools hold, by name, and how many there are.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the names of nodes claimed by the pools, ordered by name, and counts all of them.
 pub async fn list_held(
     conn: &mut PgConnection,
     pools: &[ObjectId],
@@ -48,10 +43,7 @@ pub async fn list_held(
     Ok((names, count))
 }
 
-/// The suites that pools name.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the specs of the suites named by pools.
 pub async fn list_suites(conn: &mut PgConnection, pools: &[ObjectId]) -> Result<Vec<Value>, Error> {
     let ids: Vec<uuid::Uuid> = pools.iter().map(|id| id.0).collect();
     Ok(sqlx::query_scalar!(

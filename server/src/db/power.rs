@@ -1,4 +1,5 @@
-//! The power of racks: what a node's machine may draw of it, and who waits for some.
+//! The power of racks: the share of each node in the budget, and the nodes waiting for a share. All
+//! values are watts.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -9,11 +10,9 @@ use sqlx::PgConnection;
 use super::lifecycle::EngineNode;
 use crate::error::Error;
 
-/// The rack's power as this node meets it. Where the rack can feed all its machines at once, nobody waits for anybody; otherwise no other node of
-/// it can reserve any until the transaction ends.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the rack's power as seen by this node. In a rack able to feed all its machines at once,
+/// nodes do not wait for each other. In any other rack the lock prevents reservations by other
+/// nodes until the transaction ends.
 pub async fn share(conn: &mut PgConnection, node: &EngineNode) -> Result<PowerShare, Error> {
     let reserved = node.power_reserved_w > 0;
     let Some(rack) = node.rack else {
@@ -23,7 +22,9 @@ pub async fn share(conn: &mut PgConnection, node: &EngineNode) -> Result<PowerSh
         });
     };
     if find_ample(conn, rack, node.id).await?.is_some() {
-        // Held together with others; who is to share out too little holds it alone. Asked again, for it was asked without.
+        // Shared lock: passes in an ample rack run concurrently. A pass in a rack with too little
+        // power takes the exclusive lock below. The query runs again, because the first result was
+        // read without a lock.
         sqlx::query!(
             "SELECT id FROM objects WHERE id = $1 FOR SHARE",
             rack as ObjectId
@@ -57,7 +58,8 @@ pub async fn share(conn: &mut PgConnection, node: &EngineNode) -> Result<PowerSh
     })
 }
 
-/// The share of a node in a rack that can feed all its machines at once: as if the others drew all they can. `None` where it cannot.
+/// Returns a node's share in a rack able to feed all its machines at once, as if every other
+/// machine drew its maximum. `None`: the rack cannot feed all its machines.
 async fn find_ample(
     conn: &mut PgConnection,
     rack: ObjectId,
@@ -86,10 +88,8 @@ async fn find_ample(
     }))
 }
 
-/// Holds a rack until the transaction ends: its budget, and what its nodes have reserved of it. Watts.
-///
-/// # Errors
-/// When the database fails.
+/// Locks a rack until the transaction ends. Returns the budget and the sum reserved by the nodes,
+/// in watts.
 pub async fn hold_rack(
     conn: &mut PgConnection,
     rack: ObjectId,
@@ -110,9 +110,6 @@ pub async fn hold_rack(
 }
 
 /// Reserves the node's share of the rack's power.
-///
-/// # Errors
-/// When the database fails.
 pub async fn reserve(conn: &mut PgConnection, node: NodeId, watts: i32) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET power_reserved_w = $2 WHERE id = $1",
@@ -124,11 +121,9 @@ pub async fn reserve(conn: &mut PgConnection, node: NodeId, watts: i32) -> Resul
     Ok(())
 }
 
-/// Makes the nodes of a rack due that hold no power: some may be waiting for what a node just freed. Holds the rack first, so that who is just
-/// deciding to wait has decided; who is still on the way to that decision has its node in hand, and will see what was freed.
-///
-/// # Errors
-/// When the database fails.
+/// Makes the nodes of a rack without reserved power due, because they may be waiting for the power
+/// just freed. Locks the rack first. A pass that already decided to wait has committed and is woken
+/// here. A pass still on the way to the budget holds its node's lock and will see the freed watts.
 pub async fn wake_rack(
     conn: &mut PgConnection,
     rack: ObjectId,

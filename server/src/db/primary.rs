@@ -1,5 +1,6 @@
-//! Where the database is: one server, or several of which one takes writes. The pool is kept on that one, and connections that do not take
-//! writes any more leave it before anybody is given them.
+//! Location of the database: one server, or several of which one takes writes. The pool connects to
+//! the server taking writes. A connection to a replaced server leaves the pool before a caller
+//! receives it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,30 +12,32 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
 use tokio_util::sync::CancellationToken;
 
-/// How long one server may take to say what it is.
+/// Time limit for one server to report its role.
 const LOOK: Duration = Duration::from_secs(2);
-/// How often the servers are looked at, where there are several.
+/// Interval between probes of the servers, if there are several.
 const EVERY: Duration = Duration::from_secs(1);
-/// How long a start waits for a server that takes writes, and a request for a connection to it.
+/// Time limit for a start waiting for a server taking writes, and for a request waiting for a
+/// connection.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A replica that was frozen in the middle of a transaction does not hold its locks longer. There is no `statement_timeout` on purpose:
-/// where it ends the wait for a synchronous standby, Postgres answers that the transaction is committed, and it may be lost.
+/// Limits the time for which a Muster replica, frozen in the middle of a transaction, keeps its
+/// locks. Deliberately no `statement_timeout` is set. A timeout during the wait for a synchronous
+/// standby makes Postgres report a commit, although the transaction may still be lost.
 const IDLE_IN_TRANSACTION: &str = "30s";
 
-/// The servers of one database, as its URL names them, and which of them is known to take writes.
+/// The servers of one database, as named by the URL, and the server known to take writes.
 #[derive(Clone, Debug)]
 pub struct Servers {
     options: Vec<PgConnectOptions>,
     primary: Arc<Mutex<Primary>>,
 }
 
-/// The server that was seen to take writes last, where there are several to choose from.
+/// The server last seen to take writes, if there are several servers.
 #[derive(Clone, Copy, Debug)]
 struct Primary {
-    /// The newest timeline that one of them writes on.
+    /// The newest timeline written by any of the servers.
     timeline: i32,
     index: Option<usize>,
-    /// When another one was seen to have taken its place.
+    /// The time of the latest observed change of the server taking writes.
     replaced: Option<Instant>,
 }
 
@@ -49,8 +52,10 @@ impl Primary {
         }
     }
 
-    /// Whether a connection that took writes when it was made may not do so any more. One never changes under its connection: a server that
-    /// stops taking writes for good was restarted, and one that was replaced was seen so. What was idle is asked in any case.
+    /// Returns whether a connection made to a writable server may have lost its write access. The
+    /// access of an open connection never changes silently: a demoted server restarts, and a
+    /// replacement is observed by the probes. Connections made before a replacement, or up to 10 s
+    /// after, are checked again. Connections idle for 1 s are always checked.
     fn doubts(&self, connection: &PoolConnectionMetadata) -> bool {
         connection.idle_for >= EVERY
             || self
@@ -60,11 +65,12 @@ impl Primary {
 }
 
 impl Servers {
-    /// Reads a URL of one or several servers, as libpq writes them: `postgres://muster@db1,db2:5433/muster`, or
-    /// `postgresql:///muster?host=/run/a,/run/b`.
+    /// Parses a URL of one or several servers in libpq syntax:
+    /// `postgres://muster@db1,db2:5433/muster`, or `postgresql:///muster?host=/run/a,/run/b`.
     ///
     /// # Errors
-    /// When it is none. The URL is not repeated: it may hold a password.
+    /// When the URL is invalid. The error does not contain the URL, because a URL may hold a
+    /// password.
     pub fn parse(url: &str) -> anyhow::Result<Self> {
         let option = |url: String| {
             let options: PgConnectOptions =
@@ -91,10 +97,11 @@ impl Servers {
         })
     }
 
-    /// A pool of connections to the server that takes writes.
+    /// Returns a pool of connections to the server taking writes.
     ///
     /// # Errors
-    /// When none does within ten seconds; what each of them says.
+    /// When no server takes writes within ten seconds. The error contains the answer of each
+    /// server.
     pub async fn connect(&self, max_connections: u32) -> anyhow::Result<PgPool> {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         let primary = loop {
@@ -139,7 +146,8 @@ impl Servers {
         Ok(pool)
     }
 
-    /// Keeps the pool's new connections on the server that takes writes, until cancelled. With one server there is nothing to choose.
+    /// Directs the pool's new connections to the server taking writes, until cancelled. Returns at
+    /// once if there is only one server.
     pub async fn follow(self, pool: PgPool, cancel: CancellationToken) {
         let mut told: Option<usize> = None;
         while self.options.len() > 1 {
@@ -162,8 +170,9 @@ impl Servers {
         }
     }
 
-    /// The server on the newest timeline of those that take writes; otherwise what each of them said. A primary that was replaced and does
-    /// not know it is on an older one.
+    /// Returns the server on the newest timeline among the servers taking writes. A replaced
+    /// primary still taking writes is on an older timeline. Returns the answer of each server as
+    /// the error if no server takes writes.
     async fn find(&self) -> Result<usize, String> {
         let looks = self
             .options
@@ -198,7 +207,7 @@ impl Servers {
     }
 }
 
-/// The timeline that a server writes on, asked over a connection of its own.
+/// Returns the timeline written by a server, over a separate connection.
 async fn look(options: PgConnectOptions) -> Result<Option<i32>, sqlx::Error> {
     let mut conn = options.connect().await?;
     let timeline = timeline(&mut conn).await?;
@@ -206,7 +215,7 @@ async fn look(options: PgConnectOptions) -> Result<Option<i32>, sqlx::Error> {
     Ok(timeline)
 }
 
-/// Whether the server of a connection takes writes, and no other one has replaced it.
+/// Returns whether the server of a connection takes writes and has not been replaced.
 async fn takes_writes(
     conn: &mut PgConnection,
     known: &Mutex<Primary>,
@@ -219,7 +228,8 @@ fn look_at(known: &Mutex<Primary>) -> Primary {
     *known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The timeline a server writes on; `None` when it takes no writes. The first eight digits of a WAL file's name are its timeline.
+/// Returns the timeline written by a server. `None`: the server takes no writes. The first eight
+/// digits of a WAL file's name are the timeline.
 async fn timeline(conn: &mut PgConnection) -> Result<Option<i32>, sqlx::Error> {
     sqlx::query_scalar!(
         "SELECT CASE WHEN NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'
@@ -236,7 +246,7 @@ fn name(options: &PgConnectOptions) -> String {
     }
 }
 
-/// One URL per server.
+/// Splits a URL into one URL per server.
 fn split(url: &str) -> anyhow::Result<Vec<String>> {
     let (scheme, rest) = url
         .split_once("://")
@@ -265,7 +275,7 @@ fn split(url: &str) -> anyhow::Result<Vec<String>> {
         match key {
             "host" => by_name = list(),
             "port" => ports = list(),
-            // Nothing else is ever wanted here.
+            // Muster always needs a writable server, so these values are redundant.
             "target_session_attrs" if matches!(value, "read-write" | "primary") => {}
             "target_session_attrs" => {
                 bail!("target_session_attrs={value}: Muster needs a server that takes writes")

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// The row of a recovery that is under way, as it comes with its node.
+/// The row of a recovery under way, as loaded with its node.
 #[derive(Clone, Debug, Deserialize)]
 pub struct OpenRecovery {
     id: Uuid,
@@ -25,10 +25,10 @@ pub struct OpenRecovery {
 }
 
 impl OpenRecovery {
-    /// Its id, and what a decision sees of it.
+    /// Returns the id, and the recovery as input for a decision.
     ///
     /// # Errors
-    /// When the row holds a rung that there is not.
+    /// When the row contains an unknown rung.
     pub fn opened(self) -> Result<(Uuid, Recovery), UnknownWord> {
         let Self {
             id,
@@ -61,10 +61,7 @@ impl OpenRecovery {
     }
 }
 
-/// Writes down that one begins.
-///
-/// # Errors
-/// When the database fails.
+/// Inserts a new recovery and returns its id.
 pub async fn insert(
     conn: &mut PgConnection,
     node: NodeId,
@@ -91,10 +88,8 @@ pub async fn insert(
     Ok(id)
 }
 
-/// Keeps how rungs went; so many are behind it now. Ends it, where it is over.
-///
-/// # Errors
-/// When the database fails.
+/// Records the outcomes of rungs and advances the number of tried rungs. Ends the recovery if
+/// `ended` is given.
 pub async fn climb(
     conn: &mut PgConnection,
     recovery: Uuid,
@@ -119,10 +114,8 @@ pub async fn climb(
     Ok(())
 }
 
-/// Recoveries are begun one after the other, until the transaction ends: two that count at once would both be the last that may.
-///
-/// # Errors
-/// When the database fails.
+/// Serializes the start of recoveries until the transaction ends. Two transactions counting at once
+/// could both start the last allowed recovery.
 pub async fn one_at_a_time(conn: &mut PgConnection) -> Result<(), Error> {
     sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster recoveries', 0))")
         .execute(conn)
@@ -130,7 +123,7 @@ pub async fn one_at_a_time(conn: &mut PgConnection) -> Result<(), Error> {
     Ok(())
 }
 
-/// The name of a breaker that is a pool's own.
+/// Returns the name of the breaker belonging to one pool.
 pub fn breaker_of_pool(signature: &str, pool: &str) -> String {
     format!("{signature} in pool {pool}")
 }
@@ -164,8 +157,9 @@ struct Totals {
     open_of_pool: bool,
 }
 
-/// Counts nodes as unmended until they serve again or leave the pool. A node sent straight to the maker by the driver is not counted: the
-/// fault is known.
+/// Counts the other nodes with failures of the signature. A node counts as unrepaired until it is
+/// in service again or leaves the pool. A node sent straight to the manufacturer (RMA) by the
+/// driver is not counted, because the fault is known.
 async fn count_failures(conn: &mut PgConnection, of: &Subject<'_>) -> Result<Failures, Error> {
     Ok(sqlx::query_as!(
         Failures,
@@ -194,8 +188,9 @@ async fn count_failures(conn: &mut PgConnection, of: &Subject<'_>) -> Result<Fai
     .await?)
 }
 
-/// A share is of the nodes held by pools, which gives a pool in its first installation a base. A recovery held back without a rung is not
-/// counted for the node.
+/// Counts the recoveries and claims that bound a recovery. Shares are computed over the nodes held
+/// by pools, so that a pool in its first installation has a base. A recovery held back without a
+/// rung is not counted for the node.
 async fn count_totals(
     conn: &mut PgConnection,
     of: &Subject<'_>,
@@ -225,10 +220,8 @@ fn seconds_before(now: Timestamp, seconds: i64) -> jiff_sqlx::Timestamp {
     (now - SignedDuration::from_secs(seconds)).to_sqlx()
 }
 
-/// The counts behind the bounds of a recovery, for a node and a signature; and the name of the node's pool.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the counts behind the bounds of a recovery for a node and a signature, and the name of
+/// the node's pool.
 pub async fn seen(
     conn: &mut PgConnection,
     node: NodeId,
@@ -273,7 +266,7 @@ pub async fn seen(
     Ok((seen, pool.map(|pool| pool.name)))
 }
 
-/// A recovery as people read it.
+/// A recovery as shown to people.
 #[derive(Clone, Debug)]
 pub struct RecoveryRow {
     pub id: Uuid,
@@ -286,14 +279,11 @@ pub struct RecoveryRow {
     pub begun_at: Timestamp,
     pub ended_at: Option<jiff_sqlx::Timestamp>,
     pub ended: Option<String>,
-    /// Of one that is under way: what its node works on.
+    /// The operation of the node, for a recovery under way.
     pub operation: Option<OperationId>,
 }
 
-/// Recoveries of a node, newest first.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the recoveries of a node, newest first.
 pub async fn list(
     conn: &mut PgConnection,
     node: NodeId,
@@ -313,10 +303,7 @@ pub async fn list(
     .await?)
 }
 
-/// Recoveries by id; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
+/// Lists recoveries by id. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<RecoveryRow>, Error> {
     Ok(sqlx::query_as!(
         RecoveryRow,

@@ -1,4 +1,5 @@
-//! Claims that get another node. While it comes, a claim of its own holds it, which names the one that it is for; once it serves, the two change nodes.
+//! Replacements: claims receiving another node. A separate claim holds the new node until it is in
+//! service and names the claim to be served. Then the two claims swap their nodes.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -8,42 +9,42 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// A claim, the node it has, and the node that is on its way for it.
+/// A claim, its current node, and the new node prepared for the claim.
 #[derive(Clone, Debug)]
 pub struct Replacement {
-    /// The claim that holds the node that comes.
+    /// The claim holding the new node.
     pub coming: ClaimId,
     pub coming_name: String,
     pub coming_node: NodeId,
     pub coming_node_name: String,
     pub coming_state: String,
     pub coming_epoch: i64,
-    /// What that node is busy with, or was last.
+    /// The current or latest operation of the new node.
     pub coming_operation: Option<OperationId>,
-    /// The claim that it is for.
+    /// The claim receiving the new node.
     pub claim: ClaimId,
     pub claim_name: String,
-    /// The node that goes.
+    /// The old node.
     pub node: NodeId,
     pub node_name: String,
     pub node_epoch: i64,
-    /// What that node is busy with, or was last.
+    /// The current or latest operation of the old node.
     pub node_operation: Option<OperationId>,
-    /// Seconds for which the pool keeps the disks of a released node, where it says so.
+    /// Seconds for which the pool keeps the disks of a released node, if declared.
     pub undo_window_s: Option<i64>,
-    /// What was asked for.
+    /// The operation of the replacement.
     pub operation: OperationId,
     pub operation_state: String,
     pub actor: String,
     pub request_id: Option<String>,
-    /// It was asked to stop.
+    /// A stop of the operation was requested.
     pub stop: bool,
 }
 
-/// A node that comes or goes for a claim.
+/// A node entering or leaving a claim.
 #[derive(Clone, Debug)]
 pub struct ChangeRow {
-    /// The claim that it is for.
+    /// The claim receiving the new node.
     pub replaces: ClaimId,
     pub claim: String,
     pub state: String,
@@ -53,11 +54,9 @@ pub struct ChangeRow {
     pub undo_until: Option<jiff_sqlx::Timestamp>,
 }
 
-/// Locks both nodes of a replacement that is to go on: the node that comes serves, or its operation is over. Replacements of which somebody holds a node
-/// are passed over.
-///
-/// # Errors
-/// When the database fails.
+/// Locks both nodes of a replacement ready to continue: the new node is in service, or the
+/// operation has ended. Replacements with a node locked by another transaction are skipped. Returns
+/// the id of the claim holding the new node.
 pub async fn lock_settled(conn: &mut PgConnection) -> Result<Option<ClaimId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT s.id AS "id: ClaimId"
@@ -71,10 +70,8 @@ pub async fn lock_settled(conn: &mut PgConnection) -> Result<Option<ClaimId>, Er
     .await?)
 }
 
-/// The replacement that a claim was made for, while its node comes.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the replacement of the claim holding the new node. `None`: the claim is not a bound
+/// claim of a replacement.
 pub async fn find(conn: &mut PgConnection, coming: ClaimId) -> Result<Option<Replacement>, Error> {
     Ok(sqlx::query_as!(
         Replacement,
@@ -95,10 +92,7 @@ pub async fn find(conn: &mut PgConnection, coming: ClaimId) -> Result<Option<Rep
     .await?)
 }
 
-/// The claim that holds the node that is on its way for a claim, and that node.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the claim holding the new node for a claim, and the new node.
 pub async fn find_coming(
     conn: &mut PgConnection,
     claim: ClaimId,
@@ -112,10 +106,7 @@ pub async fn find_coming(
     Ok(row.map(|row| (row.id, row.node)))
 }
 
-/// The claim that an operation brings a node for, and the node that claim has.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the names of the claim served by a `replace` operation and of its current node.
 pub async fn find_replaced(
     conn: &mut PgConnection,
     coming: ClaimId,
@@ -132,10 +123,7 @@ pub async fn find_replaced(
     Ok(row.map(|row| (row.claim, row.node)))
 }
 
-/// The nodes that come or go for these claims, those that came first first.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the nodes entering or leaving the claims, the oldest replacement first.
 pub async fn list(conn: &mut PgConnection, claims: &[Uuid]) -> Result<Vec<ChangeRow>, Error> {
     Ok(sqlx::query_as!(
         ChangeRow,
@@ -148,10 +136,8 @@ pub async fn list(conn: &mut PgConnection, claims: &[Uuid]) -> Result<Vec<Change
     .await?)
 }
 
-/// The two claims change nodes. What the disks are marked with stays, so each remembers it of the other. The caller holds both nodes.
-///
-/// # Errors
-/// When the database fails.
+/// Swaps the nodes of two claims. The claim markers written on the disks do not change, so each
+/// claim stores the marker of the other. The caller holds the locks of both nodes.
 pub async fn swap(conn: &mut PgConnection, one: &Replacement, now: Timestamp) -> Result<(), Error> {
     let before = sqlx::query!(
         r#"SELECT c.epoch AS claim_epoch, COALESCE(c.marker, c.id) AS "claim_marker!: ClaimId", s.epoch AS coming_epoch,
@@ -162,7 +148,8 @@ pub async fn swap(conn: &mut PgConnection, one: &Replacement, now: Timestamp) ->
     )
     .fetch_one(&mut *conn)
     .await?;
-    // A node has one owner at every moment: the one steps back, and takes the other's place when that has gone.
+    // A node has one owner at every moment. The claim holding the new node is released first, and
+    // is bound again to the old node after the other claim has moved.
     sqlx::query!(
         "UPDATE claims SET state = 'released', released_at = $2 WHERE id = $1",
         one.coming as ClaimId,
@@ -196,10 +183,7 @@ pub async fn swap(conn: &mut PgConnection, one: &Replacement, now: Timestamp) ->
     Ok(())
 }
 
-/// The claim is one of its own from now on.
-///
-/// # Errors
-/// When the database fails.
+/// Ends the replacement of a claim holding a new node. The claim continues independently.
 pub async fn let_go(conn: &mut PgConnection, coming: ClaimId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE claims SET replaces = NULL, updated_at = $2 WHERE id = $1",

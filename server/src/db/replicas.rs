@@ -1,4 +1,5 @@
-//! Claims that pools make by themselves, as many as their specs ask for; and pools that find no nodes for them.
+//! Claims made by pools, up to the number of replicas declared in the spec, and pools without
+//! enough nodes.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -8,11 +9,8 @@ use sqlx::PgConnection;
 use super::objects::{Labels, ObjectRow};
 use crate::error::Error;
 
-/// Locks the next pool behind `after`, by id, that asks for more claims than it has, or is written down as one that finds no nodes. Pools that others are
-/// deciding on are passed over.
-///
-/// # Errors
-/// When the database fails.
+/// Locks the next pool after the id `after` with fewer claims than declared replicas, or with a
+/// recorded shortage. Pools locked by other transactions are skipped.
 pub async fn lock_next(
     conn: &mut PgConnection,
     after: ObjectId,
@@ -32,21 +30,18 @@ pub async fn lock_next(
     .await?)
 }
 
-/// The claims that a pool made and that are not over.
+/// Counts of the open claims made by a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Made {
-    /// That are not being released.
+    /// Claims not under release.
     pub claimed: i64,
-    /// Those of them whose node is in service.
+    /// Claims not under release with a node in service.
     pub in_service: i64,
-    /// That are being released.
+    /// Claims under release.
     pub leaving: i64,
 }
 
-/// Counts what a pool made.
-///
-/// # Errors
-/// When the database fails.
+/// Counts the claims made by a pool.
 pub async fn count(conn: &mut PgConnection, pool: ObjectId) -> Result<Made, Error> {
     Ok(sqlx::query_as!(
         Made,
@@ -60,10 +55,7 @@ pub async fn count(conn: &mut PgConnection, pool: ObjectId) -> Result<Made, Erro
     .await?)
 }
 
-/// Since when a pool has been finding no nodes.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the start of a pool's shortage of nodes, if any.
 pub async fn find_shortage(
     conn: &mut PgConnection,
     pool: ObjectId,
@@ -78,10 +70,7 @@ pub async fn find_shortage(
         .map(|since| since.to_jiff()))
 }
 
-/// Writes down that a pool finds no nodes. `false`: it was written down before.
-///
-/// # Errors
-/// When the database fails.
+/// Records a shortage of nodes for a pool. `false`: a shortage was already recorded.
 pub async fn begin_shortage(
     conn: &mut PgConnection,
     pool: ObjectId,
@@ -97,10 +86,7 @@ pub async fn begin_shortage(
     Ok(done.rows_affected() == 1)
 }
 
-/// A pool has what it asks for. `false`: it was not written down as one that finds no nodes.
-///
-/// # Errors
-/// When the database fails.
+/// Ends the shortage of a pool. `false`: no shortage was recorded.
 pub async fn end_shortage(conn: &mut PgConnection, pool: ObjectId) -> Result<bool, Error> {
     let done = sqlx::query!(
         "DELETE FROM pool_shortages WHERE pool_id = $1",

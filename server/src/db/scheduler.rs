@@ -1,4 +1,5 @@
-//! What schedulers say of nodes that take no jobs.
+//! Cluster members without jobs from their scheduler, with the state and reason reported by the
+//! scheduler.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -10,7 +11,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// A cluster that a site's agent talks to.
+/// A cluster served by a site's agent.
 #[derive(Clone, Debug)]
 pub struct ClusterRow {
     pub id: ObjectId,
@@ -18,10 +19,10 @@ pub struct ClusterRow {
     pub spec: Json<ClusterSpec>,
 }
 
-/// The clusters of a site, by name.
+/// Lists the clusters of a site, ordered by name.
 ///
 /// # Errors
-/// When the database fails or a cluster cannot be read any more.
+/// When a stored cluster cannot be parsed.
 pub async fn list_clusters(conn: &mut PgConnection, site: &str) -> Result<Vec<ClusterRow>, Error> {
     Ok(sqlx::query_as!(
         ClusterRow,
@@ -33,23 +34,21 @@ pub async fn list_clusters(conn: &mut PgConnection, site: &str) -> Result<Vec<Cl
     .await?)
 }
 
-/// A member of a cluster, and what its scheduler said of it until now.
+/// A member of a cluster, with the latest report of the scheduler.
 #[derive(Clone, Debug)]
 pub struct MemberOut {
     pub id: NodeId,
     pub name: String,
     pub serves: bool,
-    /// It is measured, against others of its pool or by a sweep: Muster itself keeps jobs from it for a while.
+    /// The node is being measured, in a run of pairs or by a sweep. Muster itself keeps jobs away
+    /// for the time of the measurement.
     pub held: bool,
-    /// Where it took no jobs.
+    /// The state reported by the scheduler, if the node received no jobs.
     pub state: Option<String>,
     pub reason: Option<String>,
 }
 
-/// All members of a cluster.
-///
-/// # Errors
-/// When the database fails.
+/// Lists all members of a cluster.
 pub async fn list_members(conn: &mut PgConnection, cluster: &str) -> Result<Vec<MemberOut>, Error> {
     Ok(sqlx::query_as!(
         MemberOut,
@@ -66,10 +65,7 @@ pub async fn list_members(conn: &mut PgConnection, cluster: &str) -> Result<Vec<
     .await?)
 }
 
-/// Keeps that a node takes no jobs since now, by this reason.
-///
-/// # Errors
-/// When the database fails.
+/// Records that a node receives no jobs since now, with the scheduler's state and reason.
 pub async fn set_out(
     conn: &mut PgConnection,
     node: NodeId,
@@ -90,11 +86,9 @@ pub async fn set_out(
     Ok(())
 }
 
-/// Keeps that these are seen so again; of those that came back into service meanwhile, that they are since now. Those that serve get a turn: what was seen
-/// twice counts.
-///
-/// # Errors
-/// When the database fails.
+/// Records that nodes are still without jobs. For nodes back in service meanwhile, the period
+/// starts again now. Nodes in service become due for a reconcile pass, because a state seen twice
+/// counts as steady.
 pub async fn see_again(
     conn: &mut PgConnection,
     nodes: &[NodeId],
@@ -120,10 +114,7 @@ pub async fn see_again(
     Ok(())
 }
 
-/// Forgets what was said of these: they take jobs again.
-///
-/// # Errors
-/// When the database fails.
+/// Deletes the records of nodes receiving jobs again.
 pub async fn forget(conn: &mut PgConnection, nodes: &[NodeId]) -> Result<(), Error> {
     let nodes: Vec<Uuid> = nodes.iter().map(|node| node.0).collect();
     sqlx::query!("DELETE FROM scheduler_outs WHERE node_id = ANY($1)", &nodes)

@@ -1,4 +1,4 @@
-//! Seals of the history: written once, behind the events.
+//! Seals of the history. Each seal is written once, after the covered events.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// A seal as it is stored; whether it is what it says is for [`crate::audit`] to tell.
+/// A seal as stored. [`crate::audit`] verifies the content.
 #[derive(Clone, Debug)]
 pub struct SealRow {
     pub number: i64,
@@ -20,7 +20,7 @@ pub struct SealRow {
 }
 
 impl SealRow {
-    /// What it covers; nothing when its columns do not fit each other.
+    /// Returns the seal with the covered events. `None`: the columns are inconsistent.
     pub fn seal(&self) -> Option<Seal> {
         let digests: Option<Vec<[u8; 32]>> = self
             .digests
@@ -37,12 +37,9 @@ impl SealRow {
     }
 }
 
-/// Becomes the one who seals until the transaction ends. `false`: another replica is at it.
-///
-/// # Errors
-/// When the database fails.
+/// Takes the lock for sealing until the transaction ends. `false`: another replica is sealing.
 pub async fn try_lock(conn: &mut PgConnection) -> Result<bool, Error> {
-    // Only a key below two to the 62nd: those above say how far the history is whole.
+    // The key must be below 2^62: keys above record how far the history is complete.
     Ok(
         sqlx::query_scalar!(r#"SELECT pg_try_advisory_xact_lock(727371652) AS "mine!""#)
             .fetch_one(conn)
@@ -50,10 +47,7 @@ pub async fn try_lock(conn: &mut PgConnection) -> Result<bool, Error> {
     )
 }
 
-/// The newest seal.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the newest seal.
 pub async fn latest(conn: &mut PgConnection) -> Result<Option<SealRow>, Error> {
     Ok(sqlx::query_as!(
         SealRow,
@@ -63,10 +57,7 @@ pub async fn latest(conn: &mut PgConnection) -> Result<Option<SealRow>, Error> {
     .await?)
 }
 
-/// Seals after a number, in order.
-///
-/// # Errors
-/// When the database fails.
+/// Lists seals after a number, in order.
 pub async fn list(conn: &mut PgConnection, after: i64, limit: i64) -> Result<Vec<SealRow>, Error> {
     Ok(sqlx::query_as!(
         SealRow,
@@ -78,10 +69,7 @@ pub async fn list(conn: &mut PgConnection, after: i64, limit: i64) -> Result<Vec
     .await?)
 }
 
-/// Writes a seal. Its number or its previous one taken is a bug.
-///
-/// # Errors
-/// When the database fails.
+/// Inserts a seal. A conflict on the number or the previous hash is a bug.
 pub async fn insert(conn: &mut PgConnection, seal: &Seal) -> Result<(), Error> {
     let (seqs, digests): (Vec<i64>, Vec<[u8; 32]>) = seal.events.iter().copied().unzip();
     sqlx::query!(
@@ -98,7 +86,7 @@ pub async fn insert(conn: &mut PgConnection, seal: &Seal) -> Result<(), Error> {
     Ok(())
 }
 
-/// An event, every member as its digest has it.
+/// An event with every member included in its digest.
 #[derive(Clone, Debug)]
 struct EntryRow {
     seq: i64,
@@ -133,10 +121,7 @@ impl EntryRow {
     }
 }
 
-/// The number and digest of each event after one number and up to another, in order.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the number and digest of each event after `after` and up to `up_to`, in order.
 pub async fn digests(
     conn: &mut PgConnection,
     after: i64,
@@ -156,10 +141,7 @@ pub async fn digests(
     Ok(rows.iter().map(|row| (row.seq, row.digest())).collect())
 }
 
-/// How many events stand after a number, and when the first of them happened.
-///
-/// # Errors
-/// When the database fails.
+/// Counts the events after a number, and returns the time of the first.
 pub async fn count_after(
     conn: &mut PgConnection,
     after: i64,
@@ -173,10 +155,8 @@ pub async fn count_after(
     Ok((row.count, row.first.map(|at| at.to_jiff())))
 }
 
-/// Whether between two events, both included, there is one of another kind.
-///
-/// # Errors
-/// When the database fails.
+/// Returns whether the events from `first` to `last`, both included, contain another kind than
+/// `kind`.
 pub async fn holds_others(
     conn: &mut PgConnection,
     first: i64,

@@ -1,5 +1,6 @@
-//! The history for readers who may see a part of the fleet, or want to see a part of it. No index knows what that is, so it is searched in stretches,
-//! and an answer says how far: a page may be empty and still lead on.
+//! The history for readers limited to a part of the fleet, by read scope or by filter. No index
+//! covers the limits, so the events are searched in ranges. Each answer reports the position
+//! reached: a page may be empty while later pages have events.
 
 use muster_core::ids::{EventId, NodeId, ObjectId, OperationId};
 use sqlx::PgConnection;
@@ -9,23 +10,24 @@ use super::filter::{Order, Stretch, event_seqs};
 use crate::auth::access::Sight;
 use crate::error::Error;
 
-/// Events of one look.
+/// Number of events searched in one range.
 const STRETCH: i64 = 10_000;
-/// Looks of one answer: it says how far it came.
+/// Maximum number of ranges searched for one answer.
 const LOOKS: usize = 100;
 
-/// What was found, and how far was looked.
+/// The events found, and the position reached.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     pub rows: Vec<EventRow>,
-    /// Upwards: everything up to it was looked at. Downwards: everything from it on.
+    /// Ascending: every event up to the position was searched. Descending: every event from the
+    /// position on was searched.
     pub at: i64,
 }
 
-/// As [`events::list_on`], of what may be seen.
+/// Lists events like [`events::list_on`], within a reader's read scope.
 ///
 /// # Errors
-/// [`Error::CursorExpired`], or the database's.
+/// [`Error::CursorExpired`] when `after` is beyond the last event.
 pub async fn list_on(
     conn: &mut PgConnection,
     filter: &EventFilter,
@@ -48,10 +50,8 @@ pub async fn list_on(
     })
 }
 
-/// The numbers of events after `after` that may be seen with the nodes they are of, and how far was looked.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the numbers and nodes of events after `after` within a reader's read scope, and the
+/// position reached.
 pub async fn list_changed(
     conn: &mut PgConnection,
     sight: &Sight,
@@ -97,10 +97,7 @@ async fn search(
     Ok((seqs, at))
 }
 
-/// Events before `before` that may be seen, newest first.
-///
-/// # Errors
-/// When the database fails.
+/// Lists events before `before` within a reader's read scope, newest first.
 pub async fn list_before(
     conn: &mut PgConnection,
     filter: &EventFilter,
@@ -133,7 +130,7 @@ pub async fn list_before(
     Ok(Found { rows, at })
 }
 
-/// How far one look goes: all the way where an index has what is asked for.
+/// Returns the end of one range. A range covers everything if an index serves the filter.
 fn stretch(filter: &EventFilter, bounded: i64, whole: i64) -> i64 {
     if filter.node.is_some() || filter.object.is_some() {
         whole
@@ -142,7 +139,7 @@ fn stretch(filter: &EventFilter, bounded: i64, whole: i64) -> i64 {
     }
 }
 
-/// Events by number, oldest first.
+/// Returns events by number, oldest first.
 async fn rows(conn: &mut PgConnection, seqs: &[i64]) -> Result<Vec<EventRow>, Error> {
     Ok(sqlx::query_as!(
         EventRow,

@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// A node and what is declared around it.
+/// A node with the declared objects around it, as needed for an order.
 #[derive(Clone, Debug)]
 pub struct OrderNode {
     pub id: NodeId,
@@ -29,7 +29,7 @@ pub struct OrderNode {
     pub labels: Value,
     pub state: State,
     pub epoch: i64,
-    /// The one the installed OS was written under.
+    /// The assignment epoch under which the installed OS was written.
     pub os_epoch: i64,
     pub serial: Option<String>,
     pub smbios_uuid: Option<String>,
@@ -47,7 +47,7 @@ pub struct OrderNode {
     pub rack: Option<String>,
     pub site_spec: Value,
     pub profile: Option<HardwareProfile>,
-    /// As its disks are marked.
+    /// The claim id of the marker on the node's disks.
     pub claim: Option<ClaimId>,
     pub image: Option<ImageManifest>,
     pub stack: Option<StackSpec>,
@@ -56,10 +56,10 @@ pub struct OrderNode {
     pub cluster: Option<ClusterSpec>,
 }
 
-/// Loads a node with everything an order may need.
+/// Loads a node with all data an order may need.
 ///
 /// # Errors
-/// When the database fails or a document cannot be read any more.
+/// When a stored document cannot be parsed.
 pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNode, Error> {
     let row = sqlx::query!(
         r#"SELECT n.id AS "id: NodeId", n.name, n.labels AS "labels: Json<Value>", n.state, n.epoch, COALESCE(n.os_epoch, n.epoch) AS "os_epoch!", n.serial, n.smbios_uuid::text AS smbios_uuid, n.power, n.power_person,
@@ -120,7 +120,8 @@ pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNod
     })
 }
 
-/// How a node is reached: its boot MACs, and the address and subnet of the first that has one.
+/// Network access of a node: all boot MACs, and the first MAC having an address, with the address
+/// and subnet.
 #[derive(Clone, Debug)]
 pub struct Wiring {
     pub macs: Vec<Mac>,
@@ -130,10 +131,7 @@ pub struct Wiring {
     pub subnet: Value,
 }
 
-/// Loads a node's wiring; `None` when no MAC of it has an address.
-///
-/// # Errors
-/// When the database fails.
+/// Loads a node's network access. `None`: no MAC of the node has an IPv4 address.
 pub async fn find_wiring(conn: &mut PgConnection, node: NodeId) -> Result<Option<Wiring>, Error> {
     let rows = sqlx::query!(
         r#"SELECT m.mac AS "mac: MacAddress", m.address AS "address: IpNet", s.name AS "subnet_name?", s.spec AS "subnet?: Json<Value>"
@@ -162,10 +160,8 @@ pub async fn find_wiring(conn: &mut PgConnection, node: NodeId) -> Result<Option
     )
 }
 
-/// The nonce of the boot that brought the live image up, which is its login's principal.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the nonce of the boot of the running live image. The nonce is the principal for logins
+/// to the live image.
 pub async fn find_live_nonce(
     conn: &mut PgConnection,
     node: NodeId,
@@ -179,11 +175,8 @@ pub async fn find_live_nonce(
     .flatten())
 }
 
-/// The claim that the node's disks may be marked with: that of the one that has it, or had it last. A wipe that could not be shown to be complete left
-/// that one's marker.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the claim whose marker the node's disks may carry: the current claim, or else the
+/// latest. An incomplete wipe leaves the marker of the latest claim.
 pub async fn find_last_claim(
     conn: &mut PgConnection,
     node: NodeId,
@@ -197,10 +190,7 @@ pub async fn find_last_claim(
     .await?)
 }
 
-/// The account of a BMC credential.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the user name of a BMC credential.
 pub async fn find_credential_user(
     conn: &mut PgConnection,
     credential: ObjectId,
@@ -213,10 +203,7 @@ pub async fn find_credential_user(
     .await?)
 }
 
-/// A stack credential by name.
-///
-/// # Errors
-/// When the database fails.
+/// Returns a stack credential by name.
 pub async fn find_credential(
     conn: &mut PgConnection,
     name: &str,
@@ -229,7 +216,8 @@ pub async fn find_credential(
     .await?)
 }
 
-/// A node that a cluster's configuration lists; what many have in common is named, not repeated.
+/// A node listed in a cluster's configuration. Profile and stack are shared by many nodes and
+/// referred to by id.
 #[derive(Clone, Debug)]
 pub struct MemberRow {
     pub name: String,
@@ -239,10 +227,8 @@ pub struct MemberRow {
     pub stack: Option<ObjectId>,
 }
 
-/// The next revision of lists of members: every list with a later one shows what was committed before this call.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the next revision of member lists. A list with a later revision includes everything
+/// committed before this call.
 pub async fn next_revision(conn: &mut PgConnection) -> Result<i64, Error> {
     Ok(
         sqlx::query_scalar!(r#"SELECT nextval('cluster_revisions') AS "revision!""#)
@@ -251,10 +237,7 @@ pub async fn next_revision(conn: &mut PgConnection) -> Result<i64, Error> {
     )
 }
 
-/// The name of the cluster that the pool of a node's claim belongs to.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the name of the cluster of the pool claiming a node.
 pub async fn find_cluster(conn: &mut PgConnection, node: NodeId) -> Result<Option<String>, Error> {
     Ok(sqlx::query_scalar!(
         "SELECT pool.spec ->> 'cluster' FROM claims c JOIN objects pool ON pool.id = c.pool_id WHERE c.node_id = $1 AND c.state <> 'released'",
@@ -265,11 +248,10 @@ pub async fn find_cluster(conn: &mut PgConnection, node: NodeId) -> Result<Optio
     .flatten())
 }
 
-/// The members of a cluster, without those on their way out: another node's list must not put one back that is being removed; and without those
-/// that were adopted and have not left it since: somebody else's configuration lists them. Held under a lock until the transaction ends, so that lists and their revisions are made in one order.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the members of a cluster with the revision of the list. Nodes being removed are left
+/// out, so that another node's list does not add them again. Adopted nodes are left out until they
+/// have left the cluster once, because the configuration of another system lists them. A lock until
+/// the end of the transaction keeps lists and revisions in the same order.
 pub async fn list_members(
     conn: &mut PgConnection,
     cluster: &str,
@@ -309,10 +291,10 @@ pub async fn list_members(
     Ok((revision, members.collect()))
 }
 
-/// The documents of some objects of one kind.
+/// Returns the documents of objects of one kind, by id.
 ///
 /// # Errors
-/// When the database fails or a document cannot be read any more.
+/// When a stored document cannot be parsed.
 pub async fn list_specs<T: DeserializeOwned>(
     conn: &mut PgConnection,
     ids: impl IntoIterator<Item = ObjectId>,
@@ -331,10 +313,9 @@ pub async fn list_specs<T: DeserializeOwned>(
         .collect()
 }
 
-/// The suite that gates ran by: the pool's sweep for a sweep, the one that was asked for, or that of the pool a node is claimed for. `None` where it is gone.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the suite used by a run of gates, and the node's hardware profile. The suite is the
+/// pool's sweep for a sweep, else the suite named by the operation, else the suite of the pool.
+/// `None`: the suite was deleted.
 pub async fn suite_of(
     conn: &mut PgConnection,
     node: NodeId,
@@ -352,10 +333,7 @@ pub async fn suite_of(
     Ok((suite, found.profile))
 }
 
-/// The name of the suite of the pool that a node is claimed for, if there is one.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the name of the suite of the pool claiming a node, if any.
 pub async fn find_pool_suite(
     conn: &mut PgConnection,
     node: NodeId,
@@ -370,10 +348,10 @@ pub async fn find_pool_suite(
     .await?)
 }
 
-/// The suite that an operation was asked with by name; `Err` with that name where it is gone.
+/// Returns the suite named by an operation. The inner `Err` contains the name of a deleted suite.
 ///
 /// # Errors
-/// When the database fails or its document cannot be read any more.
+/// When the stored suite cannot be parsed.
 pub async fn find_asked_suite(
     conn: &mut PgConnection,
     operation: Option<OperationId>,

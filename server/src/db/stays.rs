@@ -17,10 +17,10 @@ pub struct StayStep {
     pub result: Option<JobResult>,
 }
 
-/// The steps of a node's stay; steps of the current operation are marked.
+/// Lists the steps of a node's stay, oldest first. Steps of the current operation are marked.
 ///
 /// # Errors
-/// When the database fails or a row is impossible.
+/// When a column of a row has an invalid value.
 pub async fn list(
     conn: &mut PgConnection,
     node: NodeId,
@@ -41,7 +41,7 @@ pub async fn list(
         let impossible =
             |what: &str| Error::internal(anyhow::anyhow!("jobs row {}: {what}", row.id));
         let status = match row.state.as_str() {
-            // A begun round in the queue again: the worker went silent.
+            // A started round is queued again, because the worker went silent.
             "queued" if row.started_at.is_some() => StepStatus::Lost,
             "queued" => StepStatus::Queued,
             "leased" => StepStatus::Running {

@@ -1,4 +1,5 @@
-//! Sweeps: which nodes in service are to be swept next, and by which suite; and for how many of a pool at once its scheduler is asked to start no job.
+//! Sweeps: the nodes due for a sweep with the suite of the sweep, and the number of a pool's nodes
+//! kept free of jobs at once.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -12,10 +13,11 @@ use sqlx::types::Json;
 use super::drift::Candidate;
 use crate::error::Error;
 
-/// The suite that the pool that a node is claimed for names as this: `sweep` or `smoke`.
+/// Returns the suite named in the health section of the pool claiming a node. `named` is `sweep` or
+/// `smoke`.
 ///
 /// # Errors
-/// When the database fails or the suite cannot be read any more.
+/// When the stored suite cannot be parsed.
 pub async fn find_suite(
     conn: &mut PgConnection,
     node: NodeId,
@@ -33,14 +35,13 @@ pub async fn find_suite(
     Ok(suite.map(|json| json.0))
 }
 
-/// One of so many nodes of a pool may be kept from jobs for sweeps, all that are out for other reasons counted; of a smaller pool, one.
+/// The share of a pool kept free of jobs for sweeps: 1 of 10 nodes. Nodes out of service for other
+/// reasons count too. A pool of fewer nodes may spare one node.
 const ONE_OF: i64 = 10;
 
-/// Whether a pool can spare the node of this claim beside the others that are out: one that is held already is not in its own way. Nodes that ask wait for
-/// each other here, until their transactions end.
-///
-/// # Errors
-/// When the database fails.
+/// Returns whether a pool can spare the node of this claim besides the nodes already out: now,
+/// after a running sweep (`Room::Later`), or not at present. The node itself is not counted. The
+/// lock serializes requests until the end of each transaction.
 pub async fn room(conn: &mut PgConnection, claim: ClaimId) -> Result<Room, Error> {
     sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster sweeps', 0))")
         .execute(&mut *conn)
@@ -63,10 +64,8 @@ pub async fn room(conn: &mut PgConnection, claim: ClaimId) -> Result<Room, Error
     })
 }
 
-/// Whether an operation's sweep has the node for itself: its scheduler holds it back, and no job runs there.
-///
-/// # Errors
-/// When the database fails.
+/// Returns whether the sweep of an operation has the node alone: the scheduler holds the node back,
+/// and no scheduler job runs there.
 pub async fn is_alone(
     conn: &mut PgConnection,
     node: NodeId,
@@ -82,10 +81,7 @@ pub async fn is_alone(
     .await?)
 }
 
-/// Its scheduler uses the node again.
-///
-/// # Errors
-/// When the database fails.
+/// Records that the scheduler uses the node again.
 pub async fn give_back(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET held_back = false WHERE id = $1 AND held_back",
@@ -96,10 +92,8 @@ pub async fn give_back(conn: &mut PgConnection, node: NodeId) -> Result<(), Erro
     Ok(())
 }
 
-/// The next nodes in service behind `after`, by id; due are those that rest and were not swept within their pool's time.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the next nodes in service after the id `after`, ordered by id. A node is due if idle and
+/// not swept within the interval of the pool.
 pub async fn list_candidates(
     conn: &mut PgConnection,
     after: NodeId,

@@ -1,4 +1,5 @@
-//! Whose a natural key is: what holds the serial, the address or the name that a write wanted for itself.
+//! Holders of natural keys: the object already holding the serial, address or name requested by a
+//! write.
 
 use muster_core::ids::ObjectId;
 use sqlx::PgConnection;
@@ -6,22 +7,20 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// What holds a key.
+/// The object holding a key.
 #[derive(Clone, Debug)]
 pub struct Holder {
-    /// As in `/v1/plan`: `node`, `claim`, `rack`; also `agent` and `token`.
+    /// The kind as in `/v1/plan`: `node`, `claim`, `rack`; also `agent` and `token`.
     pub kind: String,
     pub id: Uuid,
     pub name: String,
-    /// Of an agent: its site's id and name.
+    /// For an agent: the id and name of its site.
     pub site: Option<(Uuid, String)>,
 }
 
-/// What holds the key that a constraint refused, as Postgres tells its values: `10.78.0.1, 0, `. Nothing where it is gone meanwhile, or the constraint is
-/// about no key that people know.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the holder of a key after a constraint violation. The key has the values as reported by
+/// Postgres: `10.78.0.1, 0, `. `None`: the holder was deleted meanwhile, or the constraint is not
+/// about a key known to people.
 pub async fn find(
     conn: &mut PgConnection,
     constraint: &str,
@@ -79,10 +78,8 @@ pub async fn find(
     }
 }
 
-/// Another subnet of the same site that has addresses of this one. Whoever asks does so alone, until the transaction ends.
-///
-/// # Errors
-/// When the database fails.
+/// Returns another subnet of the same site with overlapping addresses. Takes a lock until the
+/// transaction ends, so that two checks never run at once.
 pub async fn find_overlapping(
     conn: &mut PgConnection,
     subnet: ObjectId,
@@ -100,7 +97,7 @@ pub async fn find_overlapping(
     Ok(other.fetch_optional(conn).await?)
 }
 
-/// The node behind a key of a constraint on nodes or their MACs.
+/// Returns the node holding a key of a constraint on nodes or their MACs.
 async fn find_node_id(
     conn: &mut PgConnection,
     constraint: &str,
@@ -126,7 +123,7 @@ async fn find_node_id(
             );
             found.fetch_optional(conn).await?
         }
-        // A trigger refuses with the other node's id.
+        // A trigger reports the other node's id as the key.
         "nodes_bmc_system_named" => {
             let found = sqlx::query_scalar!("SELECT id FROM nodes WHERE id = $1::text::uuid", key);
             found.fetch_optional(conn).await?

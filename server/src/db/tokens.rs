@@ -1,4 +1,4 @@
-//! Tokens of machines. Only what a key makes of them is stored.
+//! API tokens of machines. Only a hash of each token is stored, usually keyed (MAC).
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -17,19 +17,20 @@ pub struct TokenRow {
     pub id: TokenId,
     pub name: String,
     pub token_hash: Vec<u8>,
-    /// Which key made it; none of a plain SHA-256.
+    /// The key used for the MAC. `None`: the hash is a plain SHA-256.
     pub key_id: Option<String>,
     pub role: String,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
     pub last_used: Option<jiff_sqlx::Timestamp>,
     pub revoked_at: Option<jiff_sqlx::Timestamp>,
-    /// Whom it was made by; nobody's where it was made beside the database.
+    /// The person owning the token. `None`: the token was made with direct access to the database,
+    /// without a signed-in person.
     pub person: Option<String>,
     pub releases_per_hour: Option<i32>,
-    /// Where its role holds.
+    /// The scope in which the role is granted.
     pub scope: Json<Scope>,
-    /// The token that it was made with.
+    /// The token used to create this token.
     pub made_by: Option<TokenId>,
 }
 
@@ -44,10 +45,10 @@ pub struct NewToken {
     pub expires_at: Timestamp,
 }
 
-/// Writes a token. A taken name is a conflict.
+/// Inserts a token. A taken name is a conflict.
 ///
 /// # Errors
-/// When the database fails or the name is taken.
+/// When the name is taken.
 pub async fn insert(conn: &mut PgConnection, token: &NewToken) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO tokens (id, name, token_hash, key_id, role, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
@@ -64,10 +65,7 @@ pub async fn insert(conn: &mut PgConnection, token: &NewToken) -> Result<(), Err
     Ok(())
 }
 
-/// Keeps a token in another way, unless somebody else did meanwhile.
-///
-/// # Errors
-/// When the database fails.
+/// Replaces the stored hash of a token, unless another transaction has replaced the hash meanwhile.
 pub async fn set_mac(
     conn: &mut PgConnection,
     id: TokenId,
@@ -86,21 +84,18 @@ pub async fn set_mac(
     Ok(())
 }
 
-/// What a token is held to.
+/// The owner and limits of a token.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner<'a> {
     pub person: &'a str,
     pub made_by: Option<TokenId>,
-    /// Where its role holds.
+    /// The scope in which the role is granted.
     pub scope: &'a Scope,
-    /// How many nodes it may release in an hour alone.
+    /// Maximum number of nodes released per hour without a second person.
     pub releases_per_hour: i32,
 }
 
-/// Writes down whose token it is, and what it is held to.
-///
-/// # Errors
-/// When the database fails.
+/// Stores the owner and limits of a token.
 pub async fn set_owner(
     conn: &mut PgConnection,
     id: TokenId,
@@ -119,10 +114,7 @@ pub async fn set_owner(
     Ok(())
 }
 
-/// One token, whatever became of it.
-///
-/// # Errors
-/// When the database fails.
+/// Returns one token in any state, expired and revoked included.
 pub async fn find(conn: &mut PgConnection, id: TokenId) -> Result<Option<TokenRow>, Error> {
     Ok(sqlx::query_as!(
         TokenRow,
@@ -134,10 +126,7 @@ pub async fn find(conn: &mut PgConnection, id: TokenId) -> Result<Option<TokenRo
     .await?)
 }
 
-/// One token by name or id, whatever became of it.
-///
-/// # Errors
-/// When the database fails.
+/// Returns one token by name or id, in any state.
 pub async fn find_named(conn: &mut PgConnection, key: &str) -> Result<Option<TokenRow>, Error> {
     let id = sqlx::query_scalar!(
         r#"SELECT id AS "id: TokenId" FROM tokens WHERE name = $1 OR id = $2"#,
@@ -150,10 +139,7 @@ pub async fn find_named(conn: &mut PgConnection, key: &str) -> Result<Option<Tok
     }
 }
 
-/// Tokens by id; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
+/// Lists tokens by id. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<TokenRow>, Error> {
     Ok(sqlx::query_as!(
         TokenRow,
@@ -165,10 +151,7 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Tok
     .await?)
 }
 
-/// Notes the use of a token, at most once a minute: reads must not become writes.
-///
-/// # Errors
-/// When the database fails.
+/// Records the use of a token, at most once a minute, so that reads do not become writes.
 pub async fn set_last_used(
     conn: &mut PgConnection,
     id: TokenId,
@@ -184,11 +167,9 @@ pub async fn set_last_used(
     Ok(())
 }
 
-/// When a token that counts ends; nothing of one that does not. It counts until the caller's transaction ends: whoever revokes it waits for that, and then
-/// sees what was made with it.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the expiry of a valid token. `None`: the token is expired or revoked. The shared lock
+/// keeps the token valid until the transaction ends: a revocation waits, and then sees all tokens
+/// created with this token.
 pub async fn hold(
     conn: &mut PgConnection,
     id: TokenId,
@@ -205,17 +186,15 @@ pub async fn hold(
         .map(|until| until.to_jiff()))
 }
 
-/// A token that was just ended.
+/// A token just revoked.
 #[derive(Clone, Debug)]
 pub struct Revoked {
     pub id: TokenId,
     pub name: String,
 }
 
-/// Ends a token now, and every token that was made with it, or with one of those; which they were. None of them where they had ended before.
-///
-/// # Errors
-/// When the database fails.
+/// Revokes a token and every token created with it, directly or indirectly. Returns the tokens
+/// revoked now; tokens revoked before are not included.
 pub async fn revoke(
     conn: &mut PgConnection,
     id: TokenId,
@@ -237,15 +216,13 @@ pub async fn revoke(
         if some.is_empty() {
             return Ok(all);
         }
-        // One of them may have made another while it was waited for: none of these does any more.
+        // A token may have created another while its lock was awaited. Revoked tokens create no
+        // more, so the loop ends.
         all.extend(some);
     }
 }
 
-/// How many tokens that still count were made with another key than this one.
-///
-/// # Errors
-/// When the database fails.
+/// Counts the valid tokens made with another key than `key_id`.
 pub async fn count_of_other_keys(
     conn: &mut PgConnection,
     key_id: &str,

@@ -13,12 +13,12 @@ use crate::error::Error;
 pub struct UserRow {
     pub id: UserId,
     pub name: String,
-    /// None of whom an identity provider vouches for.
+    /// `None`: an identity provider authenticates the person.
     pub password_hash: Option<String>,
     pub role: String,
-    /// As the identity provider said at the last login.
+    /// Groups reported by the identity provider at the last login.
     pub groups: Vec<String>,
-    /// An administrator keeps them out.
+    /// An administrator disabled the person.
     pub disabled: bool,
     pub last_seen: Option<jiff_sqlx::Timestamp>,
 }
@@ -38,10 +38,10 @@ pub struct PersonRow {
     pub disabled_by: Option<String>,
 }
 
-/// Writes a person. A taken name is a conflict.
+/// Inserts a person. A taken name is a conflict.
 ///
 /// # Errors
-/// When the database fails or the name is taken.
+/// When the name is taken.
 pub async fn insert(
     conn: &mut PgConnection,
     name: &str,
@@ -63,10 +63,7 @@ pub async fn insert(
     Ok(id)
 }
 
-/// A person by name.
-///
-/// # Errors
-/// When the database fails.
+/// Returns a person by name.
 pub async fn find(conn: &mut PgConnection, name: &str) -> Result<Option<UserRow>, Error> {
     Ok(sqlx::query_as!(
         UserRow,
@@ -77,10 +74,7 @@ pub async fn find(conn: &mut PgConnection, name: &str) -> Result<Option<UserRow>
     .await?)
 }
 
-/// People by id; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
+/// Lists people by id. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<PersonRow>, Error> {
     Ok(sqlx::query_as!(
         PersonRow,
@@ -92,10 +86,7 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Per
     .await?)
 }
 
-/// A person's id, by name or id.
-///
-/// # Errors
-/// When the database fails.
+/// Returns a person's id, by name or id.
 pub async fn find_id(conn: &mut PgConnection, key: &str) -> Result<Option<UserId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT id AS "id: UserId" FROM users WHERE name = $1 OR id = $2"#,
@@ -106,10 +97,7 @@ pub async fn find_id(conn: &mut PgConnection, key: &str) -> Result<Option<UserId
     .await?)
 }
 
-/// The id behind a name or id, locked until the transaction ends.
-///
-/// # Errors
-/// When the database fails.
+/// Returns a person's id by name or id, locked until the transaction ends.
 pub async fn find_id_for_update(
     conn: &mut PgConnection,
     key: &str,
@@ -123,10 +111,7 @@ pub async fn find_id_for_update(
     .await?)
 }
 
-/// Keeps a person out from now on, which ends their sessions. `false`: they were kept out before.
-///
-/// # Errors
-/// When the database fails.
+/// Disables a person and ends the person's sessions. `false`: the person was already disabled.
 pub async fn disable(
     conn: &mut PgConnection,
     id: UserId,
@@ -147,10 +132,7 @@ pub async fn disable(
     Ok(done.rows_affected() == 1)
 }
 
-/// Lets a person in again. `false`: they were not kept out.
-///
-/// # Errors
-/// When the database fails.
+/// Enables a disabled person. `false`: the person was not disabled.
 pub async fn enable(conn: &mut PgConnection, id: UserId) -> Result<bool, Error> {
     let done = sqlx::query!(
         "UPDATE users SET disabled_at = NULL, disabled_by = NULL WHERE id = $1 AND disabled_at IS NOT NULL",
@@ -161,10 +143,8 @@ pub async fn enable(conn: &mut PgConnection, id: UserId) -> Result<bool, Error> 
     Ok(done.rows_affected() == 1)
 }
 
-/// Notes that a person was seen, at most once a minute: reads must not become writes.
-///
-/// # Errors
-/// When the database fails.
+/// Records the latest activity of a person, at most once a minute, so that reads do not become
+/// writes.
 pub async fn set_last_seen(
     conn: &mut PgConnection,
     id: UserId,
@@ -190,14 +170,14 @@ pub struct Vouched<'claims> {
     pub groups: &'claims [String],
 }
 
-/// Stores a person with the current role and groups. Returns the id, and whether an administrator disabled the person. A name of another
-/// person is a conflict.
+/// Stores a person with the current role and groups. Returns the id, and whether an administrator
+/// disabled the person. A name of another person is a conflict.
 ///
-/// The name of the first sign-in stays: bindings, tokens, limits and requests for a second person refer to the name, and some providers let
-/// their users change it.
+/// The name of the first sign-in is kept. Bindings, tokens, limits and requests for a second person
+/// refer to the name, and some providers let users change theirs.
 ///
 /// # Errors
-/// When the database fails or the name is taken.
+/// When the name is taken.
 pub async fn set_vouched(
     conn: &mut PgConnection,
     vouched: Vouched<'_>,
@@ -220,10 +200,7 @@ pub async fn set_vouched(
     Ok((row.id, row.disabled))
 }
 
-/// Gives a person another password, which ends all of their sessions.
-///
-/// # Errors
-/// When the database fails.
+/// Sets a new password of a person and ends all of the person's sessions.
 pub async fn set_password(
     conn: &mut PgConnection,
     id: UserId,
@@ -242,10 +219,7 @@ pub async fn set_password(
     Ok(())
 }
 
-/// Opens a session, and clears the person's sessions that ended.
-///
-/// # Errors
-/// When the database fails.
+/// Opens a session, and deletes the person's expired sessions.
 pub async fn insert_session(
     conn: &mut PgConnection,
     hash: &[u8; 32],
@@ -272,10 +246,7 @@ pub async fn insert_session(
     Ok(())
 }
 
-/// Whose session it is, while it lasts.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the person of an unexpired session.
 pub async fn find_by_session(
     conn: &mut PgConnection,
     hash: &[u8; 32],
@@ -293,9 +264,6 @@ pub async fn find_by_session(
 }
 
 /// Ends a session.
-///
-/// # Errors
-/// When the database fails.
 pub async fn delete_session(conn: &mut PgConnection, hash: &[u8; 32]) -> Result<(), Error> {
     sqlx::query!("DELETE FROM sessions WHERE token_hash = $1", hash)
         .execute(conn)

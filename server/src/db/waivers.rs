@@ -1,4 +1,5 @@
-//! Waivers: who asked to let a gate pass where, who agreed, until when.
+//! Waivers: gates waived for a node, rack or pool, with the requesting person, the approving person
+//! and the end.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -8,7 +9,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// A waiver with the names of what it is for.
+/// A waiver with the names of its subject.
 #[derive(Clone, Debug)]
 pub struct WaiverRow {
     pub id: Uuid,
@@ -27,7 +28,7 @@ pub struct WaiverRow {
     pub decided_by: Option<String>,
 }
 
-/// One to write.
+/// A waiver to write.
 #[derive(Clone, Debug)]
 pub struct NewWaiver<'a> {
     pub id: Uuid,
@@ -42,7 +43,7 @@ pub struct NewWaiver<'a> {
     pub until: Timestamp,
 }
 
-/// One that counts on a node.
+/// A waiver in force on a node.
 #[derive(Clone, Debug)]
 pub struct ActiveWaiver {
     pub id: Uuid,
@@ -53,10 +54,8 @@ pub struct ActiveWaiver {
     pub until: Timestamp,
 }
 
-/// Ids of the gates in the suites that a pool names, for admission, in service and as sweep.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the ids of the gates in the suites named by a pool, for admission, in service and as
+/// sweep.
 pub async fn list_pool_gates(conn: &mut PgConnection, pool: Uuid) -> Result<Vec<String>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT DISTINCT gate ->> 'id' AS "id!"
@@ -69,10 +68,7 @@ pub async fn list_pool_gates(conn: &mut PgConnection, pool: Uuid) -> Result<Vec<
     .await?)
 }
 
-/// Writes one down, which counts for nothing yet.
-///
-/// # Errors
-/// When the database fails.
+/// Inserts a waiver as requested. The waiver takes effect only after approval.
 pub async fn insert(conn: &mut PgConnection, waiver: &NewWaiver<'_>) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO waivers (id, node_id, rack_id, pool_id, gate, reason, requested_by, person, requested_at, until, state)
@@ -93,10 +89,7 @@ pub async fn insert(conn: &mut PgConnection, waiver: &NewWaiver<'_>) -> Result<(
     Ok(())
 }
 
-/// One, locked.
-///
-/// # Errors
-/// When the database fails.
+/// Locks and returns one waiver.
 pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<WaiverRow>, Error> {
     sqlx::query!("SELECT id FROM waivers WHERE id = $1 FOR UPDATE", id)
         .fetch_optional(&mut *conn)
@@ -104,18 +97,13 @@ pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<WaiverRow>
     Ok(list_where(conn, Some(&[id]), None).await?.pop())
 }
 
-/// Those of one node, of its rack and of the pool that has claimed it, newest first.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the waivers of a node, of its rack and of the pool claiming the node, newest first. At
+/// most 1000.
 pub async fn list(conn: &mut PgConnection, node: NodeId) -> Result<Vec<WaiverRow>, Error> {
     list_where(conn, None, Some(node)).await
 }
 
-/// Waivers by id, newest first; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
+/// Lists waivers by id, newest first. Deleted ids are left out.
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<WaiverRow>, Error> {
     list_where(conn, Some(ids), None).await
 }
@@ -142,10 +130,7 @@ async fn list_where(
     .await?)
 }
 
-/// Those that count on a node at a time, the one that ends last first.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the waivers in force on a node at a time, the one ending last first.
 pub async fn list_active(
     conn: &mut PgConnection,
     node: NodeId,
@@ -164,10 +149,8 @@ pub async fn list_active(
     .await?)
 }
 
-/// Writes down what the second person said.
-///
-/// # Errors
-/// When the database fails.
+/// Records the decision of the second person. `by` is the approving person; `None` denies the
+/// waiver.
 pub async fn decide(
     conn: &mut PgConnection,
     id: Uuid,
@@ -187,10 +170,7 @@ pub async fn decide(
     Ok(())
 }
 
-/// Ends one before its time. Whether it was not over already.
-///
-/// # Errors
-/// When the database fails.
+/// Ends a waiver before its time. `false`: the waiver has already ended or was denied.
 pub async fn end(
     conn: &mut PgConnection,
     id: Uuid,

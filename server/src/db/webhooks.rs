@@ -1,4 +1,5 @@
-//! Webhooks: how far each is, who sends to it, and what was tried. What is written while sending is held to the sender's lease.
+//! Webhooks: the position of each in the history, the current sender, and the attempted deliveries.
+//! Writes during sending are guarded by the sender's lease.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -10,7 +11,7 @@ use uuid::Uuid;
 use super::events::EventRow;
 use crate::error::Error;
 
-/// How a webhook stands.
+/// The progress and failures of a webhook.
 #[derive(Clone, Debug)]
 pub struct StateRow {
     pub seq: i64,
@@ -21,7 +22,7 @@ pub struct StateRow {
     pub stopped_because: Option<String>,
 }
 
-/// A webhook that this sender holds.
+/// A webhook leased by this sender.
 #[derive(Clone, Debug)]
 pub struct Held {
     pub webhook: ObjectId,
@@ -32,7 +33,7 @@ pub struct Held {
     pub state: StateRow,
 }
 
-/// One attempt, or one that was asked for.
+/// A delivery: attempted, or requested by a person and still queued.
 #[derive(Clone, Debug)]
 pub struct DeliveryRow {
     pub id: Uuid,
@@ -48,10 +49,8 @@ pub struct DeliveryRow {
     pub duration_ms: Option<i32>,
 }
 
-/// Begins a webhook at the end of the history; one that is there goes on where it was, at once.
-///
-/// # Errors
-/// When the database fails.
+/// Starts a webhook at the end of the history. An existing webhook continues at its position at
+/// once, with its failures cleared.
 pub async fn start(
     conn: &mut PgConnection,
     webhook: ObjectId,
@@ -69,10 +68,7 @@ pub async fn start(
     Ok(())
 }
 
-/// How a webhook stands.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the progress of a webhook.
 pub async fn find_state(
     conn: &mut PgConnection,
     webhook: ObjectId,
@@ -88,10 +84,8 @@ pub async fn find_state(
     .await?)
 }
 
-/// Whether some webhook is to be told of events of a kind, whose beginnings are given with it: `["audit.sealed", "audit.*", "*"]`.
-///
-/// # Errors
-/// When the database fails.
+/// Returns whether any fleet-wide webhook subscribes to events of a kind. `topics` lists the kind
+/// with all matching prefixes: `["audit.sealed", "audit.*", "*"]`.
 pub async fn wanted(conn: &mut PgConnection, topics: &[String]) -> Result<bool, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM objects WHERE kind = 'webhook' AND spec -> 'topics' ?| $1 AND spec ->> 'site' IS NULL
@@ -102,10 +96,7 @@ pub async fn wanted(conn: &mut PgConnection, topics: &[String]) -> Result<bool, 
     .await?)
 }
 
-/// Takes webhooks that have something to be sent and no live sender.
-///
-/// # Errors
-/// When the database fails.
+/// Leases webhooks with events or queued deliveries to send and without a live sender.
 pub async fn lease(
     conn: &mut PgConnection,
     lease: Uuid,
@@ -133,10 +124,7 @@ pub async fn lease(
     .await?)
 }
 
-/// A webhook, if this sender still holds it.
-///
-/// # Errors
-/// When the database fails.
+/// Returns a webhook, if this sender still has the lease.
 pub async fn find_held(
     conn: &mut PgConnection,
     webhook: ObjectId,
@@ -168,10 +156,7 @@ pub async fn find_held(
     }))
 }
 
-/// Gives a webhook back.
-///
-/// # Errors
-/// When the database fails.
+/// Releases the lease of a webhook.
 pub async fn release(conn: &mut PgConnection, webhook: ObjectId, lease: Uuid) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE webhook_states SET lease = NULL, leased_until = NULL WHERE webhook_id = $1 AND lease = $2",
@@ -183,10 +168,8 @@ pub async fn release(conn: &mut PgConnection, webhook: ObjectId, lease: Uuid) ->
     Ok(())
 }
 
-/// Everything up to a number was taken, or is not for it. `false`: this sender does not hold the webhook any more, or it is another by now.
-///
-/// # Errors
-/// When the database fails.
+/// Advances the position of a webhook: every event up to `seq` was delivered or does not match.
+/// `false`: the sender has lost the lease, or the webhook's spec has changed.
 pub async fn set_taken(
     conn: &mut PgConnection,
     held: &Held,
@@ -208,10 +191,7 @@ pub async fn set_taken(
     Ok(unchanged == Some(true))
 }
 
-/// Keeps the webhook while what a person asked for is sent. `false`: it is not held any more.
-///
-/// # Errors
-/// When the database fails.
+/// Renews the lease while deliveries requested by a person are sent. `false`: the lease is lost.
 pub async fn renew(conn: &mut PgConnection, held: &Held, until: Timestamp) -> Result<bool, Error> {
     let done = sqlx::query!(
         "UPDATE webhook_states SET leased_until = $3 WHERE webhook_id = $1 AND lease = $2",
@@ -224,11 +204,8 @@ pub async fn renew(conn: &mut PgConnection, held: &Held, until: Timestamp) -> Re
     Ok(done.rows_affected() == 1)
 }
 
-/// The next event was not taken; it is tried again. `false`: this sender does not hold the webhook any more, or it is another by now, which begins
-/// anew.
-///
-/// # Errors
-/// When the database fails.
+/// Records a failed delivery of the next event and the time of the next attempt. `false`: the
+/// sender has lost the lease, or the webhook's spec has changed and sending starts again.
 pub async fn set_failed(
     conn: &mut PgConnection,
     held: &Held,
@@ -251,10 +228,8 @@ pub async fn set_failed(
     Ok(done.rows_affected() == 1)
 }
 
-/// Gives up. The caller holds it, and has just written down why.
-///
-/// # Errors
-/// When the database fails.
+/// Stops a webhook, with the reason. The caller has the lease and has just recorded the failed
+/// delivery.
 pub async fn stop(
     conn: &mut PgConnection,
     held: &Held,
@@ -273,10 +248,8 @@ pub async fn stop(
     Ok(())
 }
 
-/// Events after a number and up to another, oldest first, each with the site it lies in today.
-///
-/// # Errors
-/// When the database fails.
+/// Lists events after `after` and up to `up_to`, oldest first, each with the current site of its
+/// node or object.
 pub async fn list_events(
     conn: &mut PgConnection,
     after: i64,
@@ -317,10 +290,7 @@ pub async fn list_events(
     Ok(event.collect())
 }
 
-/// Writes down an attempt, or that one is asked for, and forgets the oldest beyond `keep`.
-///
-/// # Errors
-/// When the database fails.
+/// Inserts an attempted or requested delivery and deletes the oldest finished ones beyond `keep`.
 pub async fn insert_delivery(
     conn: &mut PgConnection,
     webhook: ObjectId,
@@ -356,10 +326,7 @@ pub async fn insert_delivery(
     Ok(())
 }
 
-/// How a delivery that was asked for went.
-///
-/// # Errors
-/// When the database fails.
+/// Stores the result of a requested delivery.
 pub async fn finish_delivery(conn: &mut PgConnection, row: &DeliveryRow) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE webhook_deliveries SET state = $2, attempt = $3, at = $4, status = $5, error = $6, duration_ms = $7 WHERE id = $1",
@@ -376,10 +343,7 @@ pub async fn finish_delivery(conn: &mut PgConnection, row: &DeliveryRow) -> Resu
     Ok(())
 }
 
-/// What people asked to be sent and was not yet, oldest first.
-///
-/// # Errors
-/// When the database fails.
+/// Lists deliveries requested by people and not yet sent, oldest first.
 pub async fn list_queued(
     conn: &mut PgConnection,
     webhook: ObjectId,
@@ -394,10 +358,7 @@ pub async fn list_queued(
     .await?)
 }
 
-/// The newest attempts, newest first.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the newest deliveries of a webhook, newest first.
 pub async fn list_deliveries(
     conn: &mut PgConnection,
     webhook: ObjectId,
@@ -414,10 +375,7 @@ pub async fn list_deliveries(
     .await?)
 }
 
-/// Attempts by id; ids that are gone are left out.
-///
-/// # Errors
-/// When the database fails.
+/// Lists deliveries by id. Deleted ids are left out.
 pub async fn list_deliveries_by_id(
     conn: &mut PgConnection,
     ids: &[Uuid],
@@ -432,10 +390,7 @@ pub async fn list_deliveries_by_id(
     .await?)
 }
 
-/// One attempt of a webhook.
-///
-/// # Errors
-/// When the database fails.
+/// Returns one delivery of a webhook.
 pub async fn find_delivery(
     conn: &mut PgConnection,
     webhook: ObjectId,

@@ -6,7 +6,7 @@
 
 use jiff::Timestamp;
 use muster_core::ids::EventId;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -57,7 +57,7 @@ pub async fn confirm(
     }
     let message = "its permit is of before the database was put back".to_owned();
     let failure = Failure {
-        code: "put_back".into(),
+        code: FailureCode::PutBack,
         message,
         retryable: true,
     };

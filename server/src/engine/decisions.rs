@@ -4,10 +4,11 @@
 use jiff::Timestamp;
 use muster_core::ids::ClaimId;
 use muster_core::lifecycle::decide;
-use muster_core::lifecycle::decision::{Decision, Wait};
+use muster_core::lifecycle::decision::Decision;
 use muster_core::lifecycle::snapshot::{Snapshot, StepStatus};
 use muster_core::lifecycle::state::Wish;
 use muster_core::lifecycle::steps::Step;
+use muster_core::lifecycle::wait::{Wait, WaitReason};
 use sqlx::PgConnection;
 
 use super::{recoveries, snapshot, work};
@@ -96,6 +97,7 @@ async fn find_caution(
     };
     let caution = db::cautions::find_open(conn).await?;
     Ok(caution.map(|caution| Wait {
+        reason: WaitReason::Caution,
         condition: format!("caution mode: {}", caution.because),
         owner: "an administrator".into(),
         next_action: format!("{} once `muster caution confirm` was run", step.title()),

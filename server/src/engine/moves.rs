@@ -1,9 +1,10 @@
 //! The moves of a turn: from one state to the next, and what becomes of the wishes and operations that asked for it.
 
 use jiff::Timestamp;
-use muster_core::lifecycle::decision::{Effect, Move, Wait, waits_for};
+use muster_core::lifecycle::decision::{Effect, Move};
 use muster_core::lifecycle::state::{State, Wish};
 use muster_core::lifecycle::table;
+use muster_core::lifecycle::wait::{Wait, WaitReason};
 use serde_json::json;
 use sqlx::PgConnection;
 
@@ -164,15 +165,12 @@ pub(super) async fn refuse_wish(
     else {
         return Ok(());
     };
+    let why = match wait.reason {
+        WaitReason::AtRest => format!("it is {}", node.state),
+        _ => format!("it is {} and waits for {}", node.state, wait.condition),
+    };
     db::lifecycle::drop_wish(conn, node.id).await?;
-    refuse(
-        conn,
-        node,
-        wish,
-        &format!("it is {} and {}", node.state, waits_for(&wait.condition)),
-        now,
-    )
-    .await
+    refuse(conn, node, wish, &why, now).await
 }
 
 /// Ends the operation of a request granted in the node's state.

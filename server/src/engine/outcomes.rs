@@ -5,7 +5,7 @@ use muster_core::gates::GateResult;
 use muster_core::ids::{AgentId, JobId, NodeId, PermitId};
 use muster_core::lifecycle::steps::Step;
 use muster_core::wire::calls::ReportOutcome;
-use muster_core::wire::node::{Failure, WipedDisk};
+use muster_core::wire::node::{Failure, FailureCode, WipedDisk};
 use muster_core::wire::result::{JobResult, Outcome};
 use serde_json::json;
 use sqlx::PgConnection;
@@ -20,7 +20,6 @@ use crate::error::Error;
 const LONGEST_MESSAGE: usize = 2000;
 
 /// The failure code of a muster-node with work for a later epoch or attempt.
-const STALE_ON_NODE: &str = "stale_on_node";
 
 /// The agent behind a report.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +106,7 @@ async fn notice_older_database(
     now: Timestamp,
 ) -> Result<(), Error> {
     if let Outcome::Failed { failure } = outcome
-        && failure.code == STALE_ON_NODE
+        && failure.code == FailureCode::StaleOnNode
         && matches!(job.step.parse(), Ok(Step::WriteImage | Step::Wipe))
     {
         let because = format!(
@@ -159,7 +158,7 @@ async fn verify(
             })
         }
         (Outcome::Failed { failure }, _) => Ok(failed(Failure {
-            code: failure.code.chars().take(60).collect(),
+            code: failure.code.shortened(60),
             message: failure.message.chars().take(LONGEST_MESSAGE).collect(),
             retryable: failure.retryable,
         })),
@@ -184,7 +183,7 @@ async fn find_unverified(
             .any(|disk| disk.serial == *serial && disk.verified_blocks > 0)
     });
     Ok((!left.is_empty()).then(|| Failure {
-        code: "wipe_incomplete".to_owned(),
+        code: FailureCode::WipeIncomplete,
         message: format!("no block was read back of {}", left.join(", ")),
         retryable: false,
     }))
@@ -202,7 +201,7 @@ async fn explain_gates(
         let gone =
             "the suite was removed while its gates ran: nothing says what they are held against";
         return Ok(Err(Failure {
-            code: "suite_gone".to_owned(),
+            code: FailureCode::SuiteGone,
             message: gone.to_owned(),
             retryable: false,
         }));

@@ -2,10 +2,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::{NodeId, ObjectId};
-use muster_core::lifecycle::decision::{Decision, Effect, Wait};
+use muster_core::lifecycle::decision::{Decision, Effect};
 use muster_core::lifecycle::snapshot::StepStatus;
 use muster_core::lifecycle::state::Wish;
 use muster_core::lifecycle::steps::Step;
+use muster_core::lifecycle::wait::{Wait, WaitReason};
 use sqlx::PgConnection;
 
 use super::{LOOK_AGAIN, decisions, moves, work};
@@ -239,6 +240,7 @@ async fn persist_cancel(
         db::jobs::cancel(conn, job.id, now).await?;
     }
     let wait = Wait {
+        reason: WaitReason::StepStops,
         condition: format!("the running step to stop: {}", step.title()),
         owner: "agent".into(),
         next_action: "go on once it has stopped".into(),

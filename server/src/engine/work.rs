@@ -2,10 +2,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::{JobId, OperationId, PermitId};
-use muster_core::lifecycle::decision::Wait;
 use muster_core::lifecycle::snapshot::StepStatus;
 use muster_core::lifecycle::state::{State, Wish};
 use muster_core::lifecycle::steps::Step;
+use muster_core::lifecycle::wait::{Wait, WaitReason};
 use muster_core::permits::PermitKind;
 use serde_json::json;
 use sqlx::PgConnection;
@@ -160,6 +160,7 @@ pub(super) async fn retry(
 
 fn waits(step: Step) -> Wait {
     Wait {
+        reason: WaitReason::Agent,
         condition: format!("the site's agent to take the job: {}", step.title()),
         owner: "agent".into(),
         next_action: step.title().into(),

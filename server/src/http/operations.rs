@@ -12,7 +12,7 @@ use muster_api::operations::{
 use muster_api::problem::Problem;
 use muster_core::ids::OperationId;
 use muster_core::lifecycle::state::State as NodeState;
-use muster_core::wire::node::{Failure, Progress};
+use muster_core::wire::node::{Failure, FailureCode, Progress};
 use serde::Deserialize;
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -443,7 +443,7 @@ fn percent(report: &Progress) -> Option<f64> {
 fn failure(stored: &Value) -> Failure {
     let text = |member: &str| stored[member].as_str().map(str::to_owned);
     Failure {
-        code: text("code").unwrap_or_else(|| "failed".into()),
+        code: text("code").map_or(FailureCode::Failed, |code| FailureCode::from(code.as_str())),
         message: text("message").unwrap_or_else(|| stored.to_string()),
         retryable: stored["retryable"].as_bool().unwrap_or(false),
     }

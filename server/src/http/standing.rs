@@ -2,58 +2,66 @@
 //! already; nothing is kept for them.
 
 use muster_api::operations::{BlockedBy, Operation, OperationResult, ResultLink, Step};
+use muster_core::lifecycle::wait::WaitReason;
 
 use crate::db::operations::{AroundRow, RunRow};
 
-/// What keeps an operation from going on; `None` while somebody is at it.
+/// The reason that an operation makes no progress; `None` while an agent works on it.
 pub(in crate::http) fn blocked_by(steps: &[Step], around: &AroundRow) -> Option<BlockedBy> {
-    let of = |by: &str, detail: String, link: Option<String>| BlockedBy {
-        by: by.into(),
-        detail,
-        since: around.waiting_since.map(|at| at.to_jiff()),
-        link,
-    };
     let detail = around.waiting_for.clone()?;
     let open = steps
         .iter()
         .rev()
         .find(|step| matches!(step.state.as_str(), "leased" | "queued"));
-    let site = || {
-        around
-            .site
-            .as_ref()
-            .map(|site| format!("/v1/sites/{site}/agents"))
-    };
     if open.is_some_and(|step| step.state == "leased") {
         return None;
     }
-    let caution = around.caution && around.waiting_owner.as_deref() == Some("an administrator");
-    if caution {
-        return Some(of("caution", detail, Some("/v1/caution".into())));
-    }
-    if open.is_some() {
-        return Some(of("agent", detail, site()));
-    }
-    let claim = around
-        .claim
-        .as_ref()
-        .map(|claim| format!("/v1/claims/{claim}"));
-    Some(match around.waiting_owner.as_deref() {
-        Some("muster")
-            if around.node_state.as_deref() == Some("wiping") && around.undo_until.is_some() =>
-        {
-            of("undo_window", detail, claim)
-        }
-        Some("muster") if around.power_reserved_w == 0 && around.rack.is_some() => of(
-            "rack_power",
-            detail,
-            around.rack.as_ref().map(|rack| format!("/v1/racks/{rack}")),
-        ),
-        Some("muster") | None => of("muster", detail, None),
-        Some("agent") => of("agent", detail, site()),
-        Some("operator") if around.protected => of("protection", detail, None),
-        Some(_) => of("person", detail, None),
+    let reason = around.waiting_reason.as_deref().and_then(WaitReason::parse);
+    let by = match reason {
+        Some(WaitReason::Caution) => "caution",
+        _ if open.is_some() => "agent",
+        None => "muster",
+        Some(reason) => blocker(reason),
+    };
+    let path = |kind: &str, name: &Option<String>, end: &str| {
+        name.as_ref().map(|name| format!("/v1/{kind}/{name}{end}"))
+    };
+    let link = match by {
+        "agent" => path("sites", &around.site, "/agents"),
+        "caution" => Some("/v1/caution".to_owned()),
+        "rack_power" => path("racks", &around.rack, ""),
+        "undo_window" => path("claims", &around.claim, ""),
+        _ => None,
+    };
+    Some(BlockedBy {
+        by: by.to_owned(),
+        reason: around.waiting_reason.clone(),
+        detail,
+        since: around.waiting_since.map(|at| at.to_jiff()),
+        link,
     })
+}
+
+/// The word of [`BlockedBy::by`] for a reason, where no job is open.
+fn blocker(reason: WaitReason) -> &'static str {
+    match reason {
+        WaitReason::Agent | WaitReason::Observation | WaitReason::Step | WaitReason::StepStops => {
+            "agent"
+        }
+        WaitReason::Caution => "caution",
+        WaitReason::Protection => "protection",
+        WaitReason::RackPower => "rack_power",
+        WaitReason::UndoWindow => "undo_window",
+        WaitReason::MusterError
+        | WaitReason::Pair
+        | WaitReason::RecoveryTurn
+        | WaitReason::SweepTurn => "muster",
+        WaitReason::AtRest
+        | WaitReason::Claim
+        | WaitReason::Maintenance
+        | WaitReason::Person
+        | WaitReason::Scheduler => "person",
+    }
 }
 
 /// Where to read what came of an operation.

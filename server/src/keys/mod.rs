@@ -1,7 +1,8 @@
-//! The keys of the server: the master key outside the database, the envelope it puts around every secret, and the keys that sign
-//! (permits, SSH user certificates, agents' certificates, tokens). A missing or wrong master key fails closed.
+//! The keys of the server. The master key is stored outside the database and encrypts every secret
+//! (envelope encryption). The signing keys are for permits, SSH user certificates, agents'
+//! certificates and tokens. A missing or wrong master key fails closed.
 
-mod tokens; // What is stored of tokens
+mod tokens; // MACs stored for API tokens
 
 pub use self::tokens::{Fit, Forget, TokenKeys, TokenMac, rotate};
 
@@ -26,10 +27,11 @@ use crate::db;
 
 const NONCE_BYTES: usize = 12;
 
-/// A secret as it lies in the database.
+/// A secret as stored in the database.
 #[derive(Clone, Debug)]
 pub struct Sealed {
-    /// Names the master key, so that a rotation knows what is left to do.
+    /// The id of the master key. A rotation uses the id to find secrets still sealed with the
+    /// former key.
     pub key_id: String,
     pub wrapped_key: Vec<u8>,
     pub ciphertext: Vec<u8>,
@@ -39,15 +41,16 @@ pub struct Sealed {
 pub struct MasterKey {
     cipher: Aes256GcmSiv,
     id: String,
-    /// For hashes that only this server can make.
+    /// The key for hashes that only this server can compute.
     hash_key: hmac::Key,
 }
 
 impl MasterKey {
-    /// Reads the key's file; makes one where there is none and `create` is asked for.
+    /// Reads the key file. With [`Create::WhenMissing`] a missing file is created with a random
+    /// key.
     ///
     /// # Errors
-    /// When the file cannot be read, is not 32 bytes, or others may read it.
+    /// When the file is unreadable, is not 32 bytes long, or is accessible to group or others.
     pub fn load(path: &Path, create: Create) -> anyhow::Result<Self> {
         if create == Create::WhenMissing && !path.exists() {
             write_new(path, &rand::random::<[u8; 32]>())?;
@@ -66,10 +69,11 @@ impl MasterKey {
         Ok(Self::from_bytes(&bytes))
     }
 
-    /// A key held in memory, for tests.
+    /// Returns a key held in memory, for tests.
     pub fn from_bytes(bytes: &[u8; 32]) -> Self {
         let id = Digest::of(bytes).hex()[..16].to_owned();
-        // Derived, so that what is learnt of one use of the key says nothing about the other.
+        // Derived from the master key, so that a leak from one use of the key does not help to
+        // attack the other.
         let derived = hmac::sign(
             &hmac::Key::new(hmac::HMAC_SHA256, bytes),
             b"muster keyed hash v1",
@@ -82,10 +86,11 @@ impl MasterKey {
         }
     }
 
-    /// Encrypts under a data key of its own; `place` (table and row) is bound in, so that a row cannot be copied elsewhere.
+    /// Encrypts a secret with a fresh data key, which is wrapped by the master key. `place` (table
+    /// and row) is authenticated too, so that a row copied elsewhere cannot be decrypted.
     ///
     /// # Errors
-    /// When the cipher refuses, which it does for texts beyond 64 GiB.
+    /// When the cipher refuses the text, for example beyond 64 GiB.
     pub fn seal(&self, place: &str, secret: &[u8]) -> anyhow::Result<Sealed> {
         let data_key: [u8; 32] = rand::random();
         let data = Aes256GcmSiv::new(&Key::<Aes256GcmSiv>::from(data_key));
@@ -96,10 +101,10 @@ impl MasterKey {
         })
     }
 
-    /// Decrypts what [`MasterKey::seal`] made for the same place.
+    /// Decrypts a secret sealed by [`MasterKey::seal`] for the same place.
     ///
     /// # Errors
-    /// When it was sealed by another key, for another place, or was changed.
+    /// When the secret was sealed by another key, for another place, or was changed.
     pub fn open(&self, place: &str, sealed: &Sealed) -> anyhow::Result<Vec<u8>> {
         ensure!(
             sealed.key_id == self.id,
@@ -117,14 +122,15 @@ impl MasterKey {
         )
     }
 
-    /// A hash that shows whether a secret changed in its place, and nothing else: 32 hex digits.
+    /// Returns a keyed hash of a secret in its place: 32 hex digits. Comparing two hashes shows
+    /// only whether the secret has changed.
     pub fn keyed_hash(&self, place: &str, secret: &[u8]) -> String {
         let tag = hmac::sign(&self.hash_key, &[place.as_bytes(), b"\n", secret].concat());
         hex::encode(&tag.as_ref()[..16])
     }
 }
 
-/// Whether a missing key file is made.
+/// Whether a missing key file is created.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Create {
     WhenMissing,
@@ -173,22 +179,23 @@ fn decrypt(cipher: &Aes256GcmSiv, place: &str, sealed: &[u8]) -> anyhow::Result<
         .map_err(|_| anyhow!("{place}: the ciphertext or its place was changed"))
 }
 
-/// Every key a replica works with.
+/// All keys used by a replica.
 pub struct Keys {
     pub master: MasterKey,
     permit: SigningKey,
     user_ca: PrivateKey,
-    /// Certifies agents, and the server for them.
+    /// The certificate authority for agents, and for the server certificate presented to agents.
     pub authority: Authority,
-    /// What tokens are held against.
+    /// The keys for verifying tokens.
     pub tokens: TokenKeys,
 }
 
 impl Keys {
-    /// Opens the signing keys of this database, making them the first time. Replicas agree: the first row written wins.
+    /// Opens the signing keys of this database, and creates them on first use. All replicas use the
+    /// same keys, because the first row written wins.
     ///
     /// # Errors
-    /// When the database is away or the master key is not the one that sealed them.
+    /// When the database fails or the master key did not seal the stored keys.
     pub async fn load(master: MasterKey, pool: &PgPool, clock: &Clock) -> anyhow::Result<Self> {
         let mut conn = pool.acquire().await?;
         for name in ["permit", "ssh_user_ca"] {
@@ -223,28 +230,30 @@ impl Keys {
         })
     }
 
-    /// The key that signs permits.
+    /// Returns the key for signing permits.
     pub fn permit(&self) -> &SigningKey {
         &self.permit
     }
 
-    /// Its public half as nodes get it: 32 bytes, base64.
+    /// Returns the public half of the permit key in the form sent to nodes: 32 bytes in base64.
     pub fn permit_public(&self) -> String {
         STANDARD.encode(self.permit.verifying_key().as_bytes())
     }
 
-    /// The SSH user CA as an OpenSSH public-key line.
+    /// Returns the SSH user CA as an OpenSSH public-key line.
     ///
     /// # Errors
-    /// When the key cannot be encoded, which an Ed25519 key always can.
+    /// When the key cannot be encoded. An Ed25519 key can always be encoded.
     pub fn user_ca_line(&self) -> anyhow::Result<String> {
         let mut public = self.user_ca.public_key().clone();
         public.set_comment("muster-user-ca");
         Ok(public.to_openssh()?)
     }
 
-    /// An ephemeral key, certified for one principal. Times are as wide as the format allows: a board with a dead clock must still let us
-    /// in; the authority is the principal, and the private half lives as long as its job.
+    /// Returns a new ephemeral key with an SSH user certificate for one principal. The certificate
+    /// is valid for the longest time the format allows, because a board with a dead clock must
+    /// still accept the login. Access is limited by the principal instead. The private key is
+    /// discarded with its job.
     ///
     /// # Errors
     /// When the certificate cannot be built or encoded.

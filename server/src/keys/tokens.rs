@@ -1,5 +1,7 @@
-//! What is stored of a token: an HMAC by a key that lies sealed in the database, as the other keys of the server do. Who has the table and not the
-//! master key can neither tell whether a token is one of them nor write one that counts.
+//! Stored MACs of API tokens: an HMAC with a key sealed in the database, like the other keys of the
+//! server. Without the master key, the token table is not enough to check a guessed token or to
+//! compute a valid MAC. Exceptions are rows with a plain SHA-256 (without `key_id`), until their
+//! next use.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -12,21 +14,23 @@ use sqlx::PgConnection;
 use super::{MasterKey, place, seed};
 use crate::db;
 
-/// Makes what is stored of new tokens.
+/// Name of the key for the MACs of new tokens.
 const CURRENT: &str = "token_mac";
-/// Made it before the last rotation: what it made counts until the token is next used.
+/// Name of the key used before the last rotation. MACs of the former key are valid until the
+/// token's next use, and are then replaced.
 const BEFORE: &str = "token_mac_before";
 
-/// What is stored of a token.
+/// The stored MAC of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenMac {
-    /// Of the key that made it; none where it is a plain SHA-256, which counts until the token is next used.
+    /// The id of the key. `None`: the value is a plain SHA-256, valid until the token's next use.
     pub key_id: Option<String>,
     pub mac: [u8; 32],
 }
 
 impl TokenMac {
-    /// Without the key: for who makes a token beside the database and has none.
+    /// Returns the plain SHA-256 of a token, for commands writing tokens directly to the database
+    /// without access to the key.
     pub fn plain(token: &str) -> Self {
         Self {
             key_id: None,
@@ -35,16 +39,17 @@ impl TokenMac {
     }
 }
 
-/// How a stored one stands to a token.
+/// The result of comparing a stored MAC with a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It is that token's.
+    /// The MAC belongs to the token.
     Fits,
-    /// It is, and was made without a key or with the one before: this is to be stored instead.
+    /// The MAC belongs to the token but was made without a key or with the former key. The
+    /// contained MAC must be stored instead.
     Renew(TokenMac),
-    /// It is another one's.
+    /// The MAC belongs to another token.
     Differs,
-    /// No key of that name is known here.
+    /// No key with the stored id is loaded.
     Unknown,
 }
 
@@ -67,7 +72,7 @@ impl TokenKey {
     }
 }
 
-/// The keys that tokens are held against: the current one first.
+/// The keys for verifying tokens, the current key first.
 pub struct TokenKeys(RwLock<Vec<TokenKey>>);
 
 impl TokenKeys {
@@ -81,20 +86,20 @@ impl TokenKeys {
         Ok(Self(RwLock::new(load(master, conn).await?)))
     }
 
-    /// Reads the keys again: another one of the server's processes has changed them.
+    /// Loads the keys again, after another process of the server changed them.
     ///
     /// # Errors
-    /// When the database fails, or the master key is not the one that sealed them.
+    /// When the database fails, or the master key did not seal the stored keys.
     pub async fn reload(&self, master: &MasterKey, conn: &mut PgConnection) -> anyhow::Result<()> {
         let keys = load(master, conn).await?;
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = keys;
         Ok(())
     }
 
-    /// What is stored of a token.
+    /// Returns the MAC to be stored for a token.
     ///
     /// # Panics
-    /// Never: there is a current key from the beginning.
+    /// Never, because a current key always exists.
     pub fn mac(&self, token: &str) -> TokenMac {
         let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let current = keys.first().expect("there is a current key");
@@ -104,7 +109,7 @@ impl TokenKeys {
         }
     }
 
-    /// Holds what was stored against a token.
+    /// Compares a stored MAC with a token in constant time.
     pub fn fit(&self, stored: &[u8], key_id: Option<&str>, token: &str) -> Fit {
         let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let (mac, renew) = match key_id {
@@ -138,11 +143,13 @@ async fn load(master: &MasterKey, conn: &mut PgConnection) -> anyhow::Result<Vec
     Ok(keys)
 }
 
-/// Makes another key the current one. Tokens of the one before go over to it as they are used; those of the one before that are refused from now
-/// on, which needs `Forget::Yes` where there are any.
+/// Replaces the current key. Tokens of the former key move to the new key on their next use. Tokens
+/// of older keys are refused from now on; if any are valid, `Forget::Yes` is required. Returns the
+/// number of such tokens.
 ///
 /// # Errors
-/// When the database fails, the master key is not the one that sealed the keys, or a token would be refused.
+/// When the database fails, the master key did not seal the keys, or valid tokens would be refused
+/// without `Forget::Yes`.
 pub async fn rotate(
     master: &MasterKey,
     conn: &mut PgConnection,
@@ -167,7 +174,7 @@ pub async fn rotate(
     Ok(left)
 }
 
-/// Whether tokens that were not used for so long may end.
+/// Whether valid tokens not used since the last rotation may be refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forget {
     Yes,
@@ -190,13 +197,13 @@ mod tests {
         assert_eq!(own.fit(&stored.mac, id, "mst_a"), Fit::Fits);
         assert_eq!(own.fit(&stored.mac, id, "mst_b"), Fit::Differs);
         assert_eq!(other.fit(&stored.mac, id, "mst_a"), Fit::Unknown);
-        // Under the other key's name it is still not what that key makes.
+        // A MAC stored with the other key's id does not verify.
         let named = other.mac("x").key_id;
         assert_eq!(
             other.fit(&stored.mac, named.as_deref(), "mst_a"),
             Fit::Differs
         );
-        // Nor is it a hash that anybody could make.
+        // A MAC stored without a key id does not verify as a plain SHA-256.
         assert_ne!(stored.mac, TokenMac::plain("mst_a").mac);
         assert_eq!(own.fit(&stored.mac, None, "mst_a"), Fit::Differs);
     }

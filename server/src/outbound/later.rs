@@ -1,10 +1,11 @@
-//! `Retry-After` (RFC 9110, 10.2.3): seconds, or a date. Somebody else's text: whoever waits by it bounds it.
+//! The `Retry-After` header (RFC 9110, section 10.2.3): seconds or a date. The header is written by
+//! a foreign server, so callers limit the wait.
 
 use http::{HeaderMap, header};
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 
-/// When a receiver wants to be called again.
+/// The requested time of the next call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Later {
     After(SignedDuration),
@@ -12,11 +13,11 @@ pub enum Later {
 }
 
 impl Later {
-    /// What an answer's headers say; nothing where they say nothing, or something else.
+    /// Parses the header from an answer. `None`: the header is missing or invalid.
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
         if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-            // More seconds than fit are as good as for ever.
+            // A number too large for the type is the longest possible wait.
             return Some(Self::After(SignedDuration::from_secs(
                 text.parse().unwrap_or(i64::MAX),
             )));
@@ -27,7 +28,7 @@ impl Later {
             .map(Self::At)
     }
 
-    /// How long that is from now, at most so long; nothing where it is over.
+    /// Returns the wait from now, limited to `longest`. Zero if the time has passed.
     pub fn wait(self, now: Timestamp, longest: SignedDuration) -> SignedDuration {
         let wait = match self {
             Self::After(wait) => wait,

@@ -1,8 +1,9 @@
-//! The one way out: calls to addresses that people wrote. A name is looked up here, every address that it has is held against the policy, and
-//! exactly those are connected to. No redirect is followed, no proxy is asked, an answer's body is not kept, and a call ends by its deadline.
+//! Outgoing calls to addresses written by people. Names are resolved here, every resolved address
+//! is checked against the policy, and only checked addresses are connected to. Redirects and
+//! proxies are disabled. The body of an answer is discarded, and a call ends by its deadline.
 
-pub mod later; // When a receiver wants to be called again
-pub mod policy; // Which addresses may be called
+pub mod later; // The `Retry-After` header
+pub mod policy; // Addresses allowed for calls
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
@@ -18,37 +19,38 @@ use reqwest::{Certificate, Url};
 use self::later::Later;
 use self::policy::{Policy, Refused, Scheme, literal};
 
-/// How long one call may take, from the look-up to the end of the answer.
+/// Time limit of one call, from name resolution to the end of the answer.
 pub const DEADLINE: Duration = Duration::from_secs(10);
-/// What is read of an answer, so that its connection can be used again; nothing of it is kept. Bytes.
+/// Number of bytes read from an answer so that the connection can be reused. The bytes are
+/// discarded.
 const ANSWER: usize = 16 << 10;
 /// The longest text of a failure, in characters.
 const FAILURE: usize = 200;
 
-/// Where names are looked up.
+/// The source of name resolution.
 #[derive(Clone, Debug)]
 pub enum Names {
-    /// As this machine does.
+    /// The resolver of this machine.
     System,
-    /// Held by a test.
+    /// Fixed names, for tests.
     Fixed(HashMap<String, Vec<IpAddr>>),
 }
 
-/// The one way out of a replica.
+/// The outgoing calls of a replica.
 #[derive(Debug)]
 pub struct Outbound {
     policy: Policy,
     names: Names,
     deadline: Duration,
-    /// Authorities beside those that this machine trusts.
+    /// Certificate authorities trusted besides those of this machine.
     authorities: Vec<Certificate>,
-    /// Built when something is called for the first time: most servers call nobody.
+    /// Built on the first call, because most servers make no outgoing calls.
     https: OnceLock<reqwest::Client>,
     http: OnceLock<reqwest::Client>,
 }
 
 impl Outbound {
-    /// A way out under a policy.
+    /// Returns a caller with a policy and a deadline.
     pub fn new(policy: Policy, names: Names, deadline: Duration) -> Self {
         Self {
             policy,
@@ -60,10 +62,10 @@ impl Outbound {
         }
     }
 
-    /// The same, which trusts these authorities, PEM, beside those of this machine.
+    /// Adds trusted certificate authorities in PEM format, besides those of this machine.
     ///
     /// # Errors
-    /// When there is none in it, or one that cannot be read.
+    /// When the text contains no certificate, or an unreadable one.
     pub fn trusting(self, pem: &[u8]) -> anyhow::Result<Self> {
         let authorities = Certificate::from_pem_bundle(pem).context("certificates in PEM")?;
         ensure!(!authorities.is_empty(), "it holds no certificate in PEM");
@@ -73,10 +75,10 @@ impl Outbound {
         })
     }
 
-    /// What can be said of a URL before it is called.
+    /// Checks a URL before a call: the scheme, and the address if the host is an address.
     ///
     /// # Errors
-    /// Why it will never be called.
+    /// The reason why the URL will never be called.
     pub fn check(&self, url: &Url) -> Result<(), String> {
         let scheme = scheme(url)?;
         if scheme == Scheme::Http && self.policy.allowed.is_empty() {
@@ -94,10 +96,12 @@ impl Outbound {
         }
     }
 
-    /// Posts a body and tells how it was answered. What the answer says is read to a bound and forgotten.
+    /// Sends a POST request and returns the status of the answer. At most 16 KiB of the answer are
+    /// read, and all of it is discarded.
     ///
     /// # Errors
-    /// A sentence on why there is no answer, without the URL and without anything that the other side wrote.
+    /// A sentence with the reason for a missing answer. The URL and text from the other side are
+    /// left out.
     pub async fn post(
         &self,
         url: &Url,
@@ -162,11 +166,11 @@ impl Outbound {
     }
 }
 
-/// How a call was answered.
+/// The answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
     pub status: u16,
-    /// When the receiver wants to be called again, where it says so.
+    /// The time of the next call requested by the receiver, if any.
     pub later: Option<Later>,
 }
 
@@ -178,7 +182,7 @@ fn scheme(url: &Url) -> Result<Scheme, String> {
     }
 }
 
-/// Looks names up for connections, and gives only addresses that may be called.
+/// A resolver for connections that returns only addresses allowed by the policy.
 struct Resolver {
     policy: Policy,
     names: Names,
@@ -196,14 +200,15 @@ impl Resolve for Resolver {
                     .map(|address| address.ip())
                     .collect(),
             };
-            // One that may not be called spoils the name: which of them is connected to is not ours to choose.
+            // A single forbidden address fails the whole name, because the HTTP client chooses
+            // which address to connect to.
             for address in &found {
                 policy.check(*address, scheme)?;
             }
             if found.is_empty() {
                 return Err("the name has no address".into());
             }
-            // The port is the URL's.
+            // The client uses the port of the URL.
             let addresses: Addrs =
                 Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(addresses)
@@ -211,7 +216,7 @@ impl Resolve for Resolver {
     }
 }
 
-/// Why a call failed: the innermost cause, on one line.
+/// Describes a failed call by the innermost cause, on one line.
 fn told(error: &reqwest::Error) -> String {
     let mut cause: &dyn StdError = error;
     while let Some(inner) = cause.source() {
@@ -225,7 +230,7 @@ fn told(error: &reqwest::Error) -> String {
         (false, true) => "no connection",
         (false, false) => "no answer",
     };
-    // Of reqwest's own words the address is a part, and that may be a secret to whoever reads this.
+    // Messages of reqwest contain the URL, which may be secret to readers of the failure.
     let why = if cause.is::<reqwest::Error>() {
         String::new()
     } else {
@@ -337,7 +342,7 @@ mod tests {
     #[tokio::test]
     async fn a_failure_names_its_cause_and_never_the_address_that_was_called() {
         let outbound = outbound(&["127.0.0.1/32"], &[]);
-        // Bound and not listened on by anybody once it is dropped.
+        // After the drop no listener accepts connections on the port.
         let port = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await
             .unwrap()

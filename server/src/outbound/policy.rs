@@ -1,11 +1,13 @@
-//! Which addresses the server may call for somebody: what anybody on the Internet may reach as well, and the networks that its configuration
-//! names. Everything else is refused: a URL that a person writes must not make the server knock where only the server can.
+//! Addresses that the server may call for a person: public addresses, and the networks named in the
+//! configuration. All other addresses are refused. A URL written by a person must not make the
+//! server reach into networks accessible only to the server.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-/// Networks that are not everybody's, by the special-purpose registries (RFC 6890 and IANA's lists).
+/// IPv4 networks outside the public Internet, by the special-purpose registries (RFC 6890 and the
+/// IANA lists).
 const REFUSED_V4: [(&str, &str); 16] = [
     ("0.0.0.0/8", "unspecified"),
     ("10.0.0.0/8", "private"),
@@ -28,7 +30,7 @@ const REFUSED_V4: [(&str, &str); 16] = [
     ("240.0.0.0/4", "reserved"),
 ];
 
-/// The same of IPv6; whatever is outside of [`GLOBAL_V6`] is refused even without a word here.
+/// The same for IPv6. Addresses outside [`GLOBAL_V6`] are refused even without an entry here.
 const REFUSED_V6: [(&str, &str); 12] = [
     ("::/128", "unspecified"),
     ("::1/128", "loopback"),
@@ -45,16 +47,17 @@ const REFUSED_V6: [(&str, &str); 12] = [
 ];
 const GLOBAL_V6: &str = "2000::/3";
 
-/// How a URL is spoken to.
+/// The scheme of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// The receiver proves who it is.
+    /// The receiver proves its identity.
     Https,
-    /// Anybody on the way reads along: only into networks that the configuration names.
+    /// Eavesdroppers on the path can read the traffic. Allowed only into networks named in the
+    /// configuration.
     Http,
 }
 
-/// An address that is not called, and why.
+/// A refused address, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{address} is not called: it is {why}, and --webhook-allow does not name it")]
 pub struct Refused {
@@ -62,19 +65,19 @@ pub struct Refused {
     pub why: &'static str,
 }
 
-/// What may be called beside the Internet.
+/// Networks allowed besides the public Internet.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     pub allowed: Vec<IpNet>,
 }
 
 impl Policy {
-    /// Whether an address may be called.
+    /// Checks whether an address may be called.
     ///
     /// # Errors
     /// [`Refused`].
     pub fn check(&self, address: IpAddr, scheme: Scheme) -> Result<(), Refused> {
-        // As the kernel will take it: a mapped address leads to the IPv4 one.
+        // The kernel connects a mapped IPv6 address to the IPv4 address, so both forms are checked.
         let real = address.to_canonical();
         if self.allowed.iter().any(|network| network.contains(&real)) {
             return Ok(());
@@ -113,7 +116,7 @@ fn holds(network: &str, address: IpAddr) -> bool {
         .contains(&address)
 }
 
-/// An address that a URL's host already is; a name is looked up when it is called.
+/// Returns the address if a URL's host is an address. A name is resolved during the call.
 pub fn literal(host: &str) -> Option<IpAddr> {
     let bare = host
         .strip_prefix('[')

@@ -5,7 +5,7 @@ mod maker; // What goes to a node's maker
 
 use muster_core::gates::Verdict;
 use muster_core::ids::NodeId;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use muster_lab::simulated::machine::{Running, Turn};
 use muster_server::tasks::sweeps;
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ async fn sweep(world: &World) {
 
 fn silent(world: &World, name: &str, kind: &'static str, times: usize) {
     let failure = Failure {
-        code: "timeout".into(),
+        code: FailureCode::Timeout,
         message: "no answer in 1800 s".into(),
         retryable: true,
     };

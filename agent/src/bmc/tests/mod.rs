@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use muster_core::ids::JobId;
 use muster_core::values::{Digest, Secret};
+use muster_core::wire::node::FailureCode;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -114,12 +115,12 @@ async fn every_way_to_misbehave_has_its_own_error() {
     let fake = FakeBmc::start().await;
     let bmc = quick().open(&fake.target, JOB).unwrap();
     for (fault, code, retryable) in [
-        (Fault::Busy, "bmc_busy", true),
-        (Fault::Garbage, "bmc_garbage", true),
-        (Fault::Deep, "bmc_garbage", true),
-        (Fault::Huge, "bmc_garbage", true),
-        (Fault::Redirects, "bmc_garbage", true),
-        (Fault::BadLinks, "bmc_garbage", true),
+        (Fault::Busy, FailureCode::BmcBusy, true),
+        (Fault::Garbage, FailureCode::BmcGarbage, true),
+        (Fault::Deep, FailureCode::BmcGarbage, true),
+        (Fault::Huge, FailureCode::BmcGarbage, true),
+        (Fault::Redirects, FailureCode::BmcGarbage, true),
+        (Fault::BadLinks, FailureCode::BmcGarbage, true),
     ] {
         fake.misbehave(fault);
         let error = bmc.observe().await.unwrap_err();
@@ -162,7 +163,7 @@ async fn a_call_has_a_deadline() {
         .unwrap_err();
     assert_eq!(
         (error.code(), error.retryable()),
-        ("bmc_timeout", true),
+        (FailureCode::BmcTimeout, true),
         "{error}"
     );
 }
@@ -173,7 +174,7 @@ async fn a_yes_without_a_deed_is_noticed() {
     fake.misbehave(Fault::Ignores);
     let bmc = quick().open(&fake.target, JOB).unwrap();
     let error = bmc.set_boot_once(BootOnce::Pxe).await.unwrap_err();
-    assert_eq!(error.code(), "bmc_nothing_happened", "{error}");
+    assert_eq!(error.code(), FailureCode::BmcNothingHappened, "{error}");
     bmc.reset(Reset::On).await.unwrap();
     let (watch, _) = within(Duration::from_millis(80));
     let error = bmc.wait_power(PowerState::On, &watch).await.unwrap_err();
@@ -223,7 +224,7 @@ async fn refused_credentials_are_not_tried_again_until_they_change() {
             .await
             .unwrap_err()
             .code(),
-        "bmc_credentials"
+        FailureCode::BmcCredentials
     );
     assert_eq!(
         fake.state().logins_refused,
@@ -271,7 +272,10 @@ async fn another_job_may_knock_once_more_within_the_pause() {
             .map(drop)
     };
     for job in [JOB, JOB, NEXT_JOB, NEXT_JOB, LAST_JOB, JOB] {
-        assert_eq!(knock(job).await.unwrap_err().code(), "bmc_credentials");
+        assert_eq!(
+            knock(job).await.unwrap_err().code(),
+            FailureCode::BmcCredentials
+        );
     }
     assert_eq!(
         fake.state().logins_refused,
@@ -327,7 +331,7 @@ async fn an_absent_bmc_is_unreachable_and_a_cancelled_wait_ends() {
             .await
             .unwrap_err()
             .code(),
-        "bmc_unreachable"
+        FailureCode::BmcUnreachable
     );
     let bmc = quick().open(&fake.target, JOB).unwrap();
     let cancel = CancellationToken::new();

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use muster_core::wire::node::FailureCode;
+
 /// A Slurm operation that did not do what it was for.
 #[derive(Debug, thiserror::Error)]
 pub enum SlurmError {
@@ -62,23 +64,23 @@ impl SlurmError {
         }
     }
 
-    /// A stable word for failures that travel to the server.
-    pub fn code(&self) -> &'static str {
+    /// The code of the failure that the server receives.
+    pub fn code(&self) -> FailureCode {
         match self {
-            Self::ToolMissing { .. } => "slurm_tool_missing",
-            Self::Unreachable { .. } => "slurm_unreachable",
-            Self::Timeout { .. } => "slurm_timeout",
-            Self::Refused { .. } => "slurm_refused",
-            Self::Garbage { .. } => "slurm_garbage",
-            Self::Files { .. } => "slurm_files",
-            Self::Unwritable { .. } => "slurm_unwritable",
-            Self::NotListed { .. } => "slurm_not_listed",
-            Self::WouldRemove { .. } => "slurm_would_remove",
-            Self::InUse { .. } => "slurm_in_use",
-            Self::NoRestart { .. } => "slurm_no_restart",
-            Self::NotRestarted { .. } => "slurm_not_restarted",
-            Self::DeadlinePassed { .. } => "slurm_not_clean",
-            Self::Cancelled => "cancelled",
+            Self::ToolMissing { .. } => FailureCode::SlurmToolMissing,
+            Self::Unreachable { .. } => FailureCode::SlurmUnreachable,
+            Self::Timeout { .. } => FailureCode::SlurmTimeout,
+            Self::Refused { .. } => FailureCode::SlurmRefused,
+            Self::Garbage { .. } => FailureCode::SlurmGarbage,
+            Self::Files { .. } => FailureCode::SlurmFiles,
+            Self::Unwritable { .. } => FailureCode::SlurmUnwritable,
+            Self::NotListed { .. } => FailureCode::SlurmNotListed,
+            Self::WouldRemove { .. } => FailureCode::SlurmWouldRemove,
+            Self::InUse { .. } => FailureCode::SlurmInUse,
+            Self::NoRestart { .. } => FailureCode::SlurmNoRestart,
+            Self::NotRestarted { .. } => FailureCode::SlurmNotRestarted,
+            Self::DeadlinePassed { .. } => FailureCode::SlurmNotClean,
+            Self::Cancelled => FailureCode::Cancelled,
         }
     }
 }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use muster_core::wire::adopt::Adopt;
 use muster_core::wire::login::Login;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use muster_core::wire::result::JobResult;
 
 use super::reach::TRY;
@@ -29,7 +29,7 @@ pub(super) async fn run(context: &JobContext, adopt: &Adopt) -> Result<JobResult
         Met::Session { session, host_key } => (session, host_key),
         Met::Unconfirmed { shown } => {
             return Err(fatal(
-                "host_key_unconfirmed",
+                FailureCode::HostKeyUnconfirmed,
                 format!(
                     "{name} shows the host key {shown}; compare it on the machine itself (ssh-keygen -lf \
                      /etc/ssh/ssh_host_ed25519_key.pub) and adopt it with that"
@@ -60,7 +60,7 @@ pub(super) async fn run(context: &JobContext, adopt: &Adopt) -> Result<JobResult
 fn not_trusted(error: SshError) -> Failure {
     match error {
         SshError::AuthRefused(address) => fatal(
-            "ca_not_trusted",
+            FailureCode::CaNotTrusted,
             format!(
                 "{address} took the line that trusts Muster's CA and refuses its certificate: does its sshd allow root by key \
                  (PermitRootLogin prohibit-password) and read /root/.ssh/authorized_keys?"

@@ -9,7 +9,7 @@ use muster_core::wire::bmc::Power;
 use muster_core::wire::calls::{Seen, Sighting};
 use muster_core::wire::job::BootLive;
 use muster_core::wire::login::Login;
-use muster_core::wire::node::{Failure, LiveReport};
+use muster_core::wire::node::{Failure, FailureCode, LiveReport};
 use muster_core::wire::result::JobResult;
 use tokio::time::Instant;
 
@@ -117,7 +117,7 @@ async fn wait_in_window(
         stayed_off = stays_off(context, bmc, age) => Err(stayed_off),
         () = tokio::time::sleep(WINDOW.saturating_sub(age)) => {
             let last = context.voice.awaited().unwrap_or(starting.clone());
-            Err(failed("boot_window_over", format!("no report of the live image {} min after power-on; still {last}", WINDOW.as_secs() / 60)))
+            Err(failed(FailureCode::BootWindowOver, format!("no report of the live image {} min after power-on; still {last}", WINDOW.as_secs() / 60)))
         }
     }
 }
@@ -134,7 +134,7 @@ async fn stays_off(context: &JobContext, bmc: &Bmc, age: Duration) -> Failure {
         match power::observe(context, bmc).await {
             Ok(view) if view.power == PowerState::Off => {
                 return failed(
-                    "power_on_not_seen",
+                    FailureCode::PowerOnNotSeen,
                     format!("the BMC shows it off {} s after power-on", since.as_secs()),
                 );
             }
@@ -238,12 +238,12 @@ async fn told_by(bmc: Option<&(Bmc, BmcView)>) -> Option<Box<BmcInventory>> {
 
 fn not_armed(error: ArmError) -> Failure {
     match error {
-        ArmError::Busy { .. } => failed("boot_busy", error.to_string()),
-        ArmError::Macs(_) | ArmError::Nonce => fatal("boot_spec", error.to_string()),
+        ArmError::Busy { .. } => failed(FailureCode::BootBusy, error.to_string()),
+        ArmError::Macs(_) | ArmError::Nonce => fatal(FailureCode::BootSpec, error.to_string()),
     }
 }
 
 /// Another nonce may succeed; whether somebody should look at it first is the server's to decide.
 fn spoiled(fault: &BootFault) -> Failure {
-    failed("boot_spoiled", fault.to_string())
+    failed(FailureCode::BootSpoiled, fault.to_string())
 }

@@ -12,7 +12,7 @@ use muster_core::ids::PermitId;
 use muster_core::wire::bmc::Power;
 use muster_core::wire::calls::ActReply;
 use muster_core::wire::firmware::SetFirmware;
-use muster_core::wire::node::{Failure, Progress};
+use muster_core::wire::node::{Failure, FailureCode, Progress};
 use muster_core::wire::result::JobResult;
 
 use super::power::{self, By, Started, persist};
@@ -249,7 +249,7 @@ impl Setting<'_> {
         }
         let why = last.map_or_else(String::new, |error| error.to_string());
         Err(failed(
-            "firmware_not_begun",
+            FailureCode::FirmwareNotBegun,
             format!("the update was not begun, {TRIES} times: {why}"),
         ))
     }
@@ -279,7 +279,7 @@ impl Setting<'_> {
                                 "the BMC could not update {} to {}: {said}",
                                 item.component, item.version
                             );
-                            return Err(fatal("firmware_update_failed", message));
+                            return Err(fatal(FailureCode::FirmwareUpdateFailed, message));
                         }
                         TaskState::Running | TaskState::Waits => self.progress(item, view.percent),
                     }
@@ -301,7 +301,7 @@ impl Setting<'_> {
                     "the BMC's task {task} to update {component} has not ended after {within} min{far}: it may still write, so cut no power before \
                      it has ended, or its maker says so"
                 );
-                return Err(fatal("firmware_update_endless", message));
+                return Err(fatal(FailureCode::FirmwareUpdateEndless, message));
             }
         }
     }
@@ -328,7 +328,7 @@ impl Setting<'_> {
             match self.bmc.set_bios(wanted).await {
                 Ok(()) => return Ok(()),
                 Err(error @ BmcError::NothingHappened { .. }) => {
-                    return Err(fatal("bios_settings_dropped", error.to_string()));
+                    return Err(fatal(FailureCode::BiosSettingsDropped, error.to_string()));
                 }
                 Err(error) if error.retryable() => {
                     self.pause(&error).await;
@@ -339,7 +339,7 @@ impl Setting<'_> {
         }
         let why = last.map_or_else(String::new, |error| error.to_string());
         Err(failed(
-            "bios_not_set",
+            FailureCode::BiosNotSet,
             format!("the BIOS settings were not taken, {TRIES} times: {why}"),
         ))
     }
@@ -389,7 +389,7 @@ impl Setting<'_> {
                 let (told, within) = (told.join("; "), limits.boot.as_secs() / 60);
                 let message =
                     format!("after {within} min the BMC, which took it all, still shows: {told}");
-                return Err(fatal("firmware_unchanged", message));
+                return Err(fatal(FailureCode::FirmwareUnchanged, message));
             }
         }
     }

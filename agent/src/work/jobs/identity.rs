@@ -2,7 +2,7 @@
 
 use muster_core::facts::Smbios;
 use muster_core::wire::bmc::Machine;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 
 use crate::bmc::BmcView;
 use crate::work::context::fatal;
@@ -53,7 +53,7 @@ pub(super) fn behind(machine: &Machine, view: &BmcView) -> Result<(), Failure> {
         return Ok(());
     };
     Err(fatal(
-        "identity_mismatch",
+        FailureCode::IdentityMismatch,
         format!(
             "the BMC at its address says that its machine is {shown}, and this one is {meant}: nothing is asked of it; \
              correct bmc.address of the node, or replace its parts where its board was exchanged"
@@ -66,7 +66,7 @@ pub(super) fn before(view: &BmcView, machine: &Smbios) -> Result<(), Failure> {
     match difference(machine.uuid.as_deref(), machine.serial.as_deref(), view) {
         None => Ok(()),
         Some((own, shown)) => Err(fatal(
-            "identity_mismatch",
+            FailureCode::IdentityMismatch,
             format!("its BMC names {shown}, the machine says {own}"),
         )),
     }
@@ -98,7 +98,7 @@ fn difference<'a>(
 fn refuse_unless(fits: bool, message: impl FnOnce() -> String) -> Result<(), Failure> {
     match fits {
         true => Ok(()),
-        false => Err(fatal("identity_mismatch", message())),
+        false => Err(fatal(FailureCode::IdentityMismatch, message())),
     }
 }
 

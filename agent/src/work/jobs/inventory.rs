@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::login::Login;
-use muster_core::wire::node::{Failure, Inventory};
+use muster_core::wire::node::{Failure, FailureCode, Inventory};
 use muster_core::wire::result::JobResult;
 
 use super::node_job::ensure_node;
@@ -28,22 +28,22 @@ pub(super) async fn run(
 
 /// Reads the inventory of a node that has muster-node; with interfaces, once their switches had the time to speak.
 pub(super) async fn read(session: &Session, cabled: &[String]) -> Result<Inventory, Failure> {
-    let named =
-        serde_json::to_vec(cabled).map_err(|error| fatal("node_protocol", error.to_string()))?;
+    let named = serde_json::to_vec(cabled)
+        .map_err(|error| fatal(FailureCode::NodeProtocol, error.to_string()))?;
     let output = match cabled {
         [] => session.exec(Command::Inventory, Bytes::new()).await?,
         _ => session.exec(Command::InventoryHeard, named.into()).await?,
     };
     let inventory: Inventory = serde_json::from_slice(&output).map_err(|error| {
         fatal(
-            "node_protocol",
+            FailureCode::NodeProtocol,
             format!("the inventory cannot be read: {error}"),
         )
     })?;
     match inventory.protocol {
         PROTOCOL => Ok(inventory),
         other => Err(fatal(
-            "node_protocol",
+            FailureCode::NodeProtocol,
             format!("the inventory speaks protocol {other}, this agent {PROTOCOL}"),
         )),
     }

@@ -26,7 +26,7 @@ mod tests; // Power acts through BMCs that fail
 use muster_core::stacks::ConvergePlan;
 use muster_core::wire::job::JobSpec;
 use muster_core::wire::login::Login;
-use muster_core::wire::node::{Failure, Work, WorkResult, WriteImage};
+use muster_core::wire::node::{Failure, FailureCode, Work, WorkResult, WriteImage};
 use muster_core::wire::result::JobResult;
 
 use super::context::{JobContext, fatal};
@@ -93,7 +93,7 @@ async fn write_image(
     // The blob is damaged here or was damaged on its way: the next attempt checks the blob first.
     if written
         .as_ref()
-        .is_err_and(|failure| failure.code == "digest_mismatch")
+        .is_err_and(|failure| failure.code == FailureCode::DigestMismatch)
     {
         context.agent.blobs.doubt(plan.digest);
     }
@@ -181,9 +181,9 @@ async fn follow(context: &JobContext, login: &Login, work: Work) -> Result<JobRe
     let asked = context.job.spec.kind();
     match (asked, node_job::run(context, login, work).await?) {
         // The word is the agent's own: a database that was put back is known by it.
-        (_, WorkResult::Failed(failure)) if failure.code == node_job::STALE_ON_NODE => {
+        (_, WorkResult::Failed(failure)) if failure.code == FailureCode::StaleOnNode => {
             Err(Failure {
-                code: "node_protocol".to_owned(),
+                code: FailureCode::NodeProtocol,
                 ..failure
             })
         }
@@ -202,7 +202,7 @@ async fn follow(context: &JobContext, login: &Login, work: Work) -> Result<JobRe
         }),
         ("wipe", WorkResult::Wiped { disks }) => Ok(JobResult::Wiped { disks }),
         (asked, _) => Err(fatal(
-            "node_protocol",
+            FailureCode::NodeProtocol,
             format!("the node answered {asked} with another job's result"),
         )),
     }

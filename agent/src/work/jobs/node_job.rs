@@ -11,7 +11,7 @@ use muster_core::wire::PROTOCOL;
 use muster_core::wire::calls::LogLine;
 use muster_core::wire::login::Login;
 use muster_core::wire::node::{
-    Answer, Challenge, Failure, Line, Plan, RunReply, Version, Work, WorkResult,
+    Answer, Challenge, Failure, FailureCode, Line, Plan, RunReply, Version, Work, WorkResult,
 };
 
 use super::reach::{OtherKey, TRY, keep, reach, reach_up};
@@ -24,7 +24,6 @@ use crate::work::context::{JobContext, failed, fatal};
 /// Times that following may end without a single new line before the job is taken for lost on the node.
 const BARREN: u32 = 8;
 /// The code of a failure that says that a node knows of a later assignment than the server.
-pub(super) const STALE_ON_NODE: &str = "stale_on_node";
 
 /// How one connection's worth of following ended.
 enum Pause {
@@ -88,7 +87,7 @@ pub(in crate::work) async fn run(
         backoff.pause().await;
     }
     Err(failed(
-        "node_job_lost",
+        FailureCode::NodeJobLost,
         format!("following the node's work ended {BARREN} times without a new line"),
     ))
 }
@@ -170,7 +169,7 @@ impl Following {
         let (reply, lines) = self.ask(context, session, login).await?;
         let reply = serde_json::from_slice(&reply).map_err(|error| {
             fatal(
-                "node_protocol",
+                FailureCode::NodeProtocol,
                 format!("the answer to run cannot be read: {error}"),
             )
         })?;
@@ -188,9 +187,9 @@ impl Following {
             RunReply::Stale { epoch, attempt } => {
                 let newer = format!("the node already works on epoch {epoch}, attempt {attempt}");
                 let code = match (epoch, attempt) > (context.job.epoch, context.job.attempt) {
-                    true => STALE_ON_NODE,
+                    true => FailureCode::StaleOnNode,
                     // It is not newer: whatever said so is no muster-node.
-                    false => "node_protocol",
+                    false => FailureCode::NodeProtocol,
                 };
                 Err(fatal(code, newer).into())
             }
@@ -296,7 +295,7 @@ fn understand(line: &[u8]) -> Result<Line, Failure> {
     serde_json::from_slice(line).map_err(|error| {
         let start: String = String::from_utf8_lossy(line).chars().take(200).collect();
         fatal(
-            "node_protocol",
+            FailureCode::NodeProtocol,
             format!("the node's line cannot be read ({error}): {start}"),
         )
     })
@@ -377,6 +376,9 @@ mod tests {
         };
         assert!(lets_in(ItemOutcome::Unchanged));
         assert!(!lets_in(ItemOutcome::Changed));
-        assert!(!lets_in_as_before(&WorkResult::Failed(failed("x", "y"))));
+        assert!(!lets_in_as_before(&WorkResult::Failed(failed(
+            FailureCode::Failed,
+            "y"
+        ))));
     }
 }

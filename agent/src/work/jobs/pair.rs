@@ -9,7 +9,7 @@ use bytes::Bytes;
 use muster_core::gates::{Evidence, Gate, GateResult, Mode, Verdict};
 use muster_core::values::Digest;
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::node::{Failure, GatePlan};
+use muster_core::wire::node::{Failure, FailureCode, GatePlan};
 use muster_core::wire::pair::{PairAnswer, PairEnd, PairLine, PairOrder, PairPlan, PairWay};
 use muster_core::wire::result::JobResult;
 use tokio::time::Instant;
@@ -128,9 +128,7 @@ async fn once(
     match measure(context, gate, asks, listens).await {
         Ok(answer) => Ok((answer.results, Some(answer.fingerprint))),
         // A connection that broke says nothing of any gate.
-        Err(failure) if failure.code.starts_with("ssh_") && failure.code != "ssh_exit" => {
-            Err(failure)
-        }
+        Err(failure) if failure.code.is_of_connection() => Err(failure),
         Err(failure) => Ok((
             vec![unmeasured(context, gate, &asks.end.plan, failure)],
             None,
@@ -156,7 +154,7 @@ async fn measure(
     let until = Instant::now() + times(gate);
     let (port, listener) = loop {
         match listen(context, gate, listens).await {
-            Err(failure) if failure.code == "busy" && Instant::now() < until => {
+            Err(failure) if failure.code == FailureCode::Busy && Instant::now() < until => {
                 tokio::time::sleep(BUSY_AGAIN).await
             }
             listening => break listening?,
@@ -164,7 +162,7 @@ async fn measure(
     };
     let answer = loop {
         match ask(context, gate, asks, port).await {
-            Err(failure) if failure.code == "busy" && Instant::now() < until => {
+            Err(failure) if failure.code == FailureCode::Busy && Instant::now() < until => {
                 tokio::time::sleep(BUSY_AGAIN).await
             }
             answer => break answer,
@@ -193,7 +191,7 @@ async fn listen(context: &JobContext, gate: &Gate, at: &At<'_>) -> Result<(u16, 
         .await
         .map_err(|_| {
             failed(
-                "not_listening",
+                FailureCode::NotListening,
                 format!("{}: nothing was heard of its listener", at.end.name),
             )
         })?
@@ -201,15 +199,15 @@ async fn listen(context: &JobContext, gate: &Gate, at: &At<'_>) -> Result<(u16, 
     match line.as_deref().map(serde_json::from_slice::<PairLine>) {
         Some(Ok(PairLine::Listening { port })) => Ok((port, lines)),
         Some(Ok(PairLine::Ended { said, .. })) => Err(failed(
-            "not_listening",
+            FailureCode::NotListening,
             format!("{}: its listener ended at once: {said}", at.end.name),
         )),
         Some(Err(error)) => Err(fatal(
-            "node_protocol",
+            FailureCode::NodeProtocol,
             format!("{}: its line cannot be read: {error}", at.end.name),
         )),
         None => Err(failed(
-            "not_listening",
+            FailureCode::NotListening,
             format!("{}: its listener ended without a word", at.end.name),
         )),
     }
@@ -230,7 +228,7 @@ async fn ask(
         .map_err(|error| of(at.end, error))?;
     serde_json::from_slice(&said).map_err(|error| {
         fatal(
-            "node_protocol",
+            FailureCode::NodeProtocol,
             format!("{}: its answer cannot be read: {error}", at.end.name),
         )
     })
@@ -259,8 +257,10 @@ fn input(context: &JobContext, gate: &Gate, plan: &GatePlan, port: Option<u16>) 
 /// A gate without an answer: an error, or skipped where it may be and its tool is not there.
 fn unmeasured(context: &JobContext, gate: &Gate, plan: &GatePlan, failure: Failure) -> GateResult {
     let mode = gate.mode(Some(&plan.profile));
-    let absent =
-        matches!(failure.code.as_str(), "tool_missing" | "no_variable") && mode != Mode::Required;
+    let absent = matches!(
+        failure.code,
+        FailureCode::ToolMissing | FailureCode::NoVariable
+    ) && mode != Mode::Required;
     GateResult {
         gate: gate.id.clone(),
         title: gate.title.clone(),

@@ -6,7 +6,7 @@ use muster_core::ids::PermitId;
 use muster_core::wire::bmc::Power;
 use muster_core::wire::bmc::{BmcTarget, IpmiTarget};
 use muster_core::wire::calls::ActReply;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 
 use super::identity;
 use crate::bmc::{Bmc, BmcError, BmcView, BootOnce, BootOverride, PowerState, Reset};
@@ -127,7 +127,7 @@ pub(super) fn open(context: &JobContext, power: &Power) -> Result<Bmc, Failure> 
         Power::Ipmi(target) => bmcs.open(target, job)?,
         Power::Manual { person } => {
             return Err(fatal(
-                "no_bmc",
+                FailureCode::NoBmc,
                 format!("{} has no BMC: ask {person}", context.job.node_name),
             ));
         }
@@ -349,7 +349,7 @@ async fn settled(context: &JobContext, bmc: &Bmc) -> Result<BmcView, Failure> {
         ));
         if watch.pause(limits.ask_again).await.is_err() {
             return Err(failed(
-                "power_unknown",
+                FailureCode::PowerUnknown,
                 format!(
                     "the BMC shows {} for {} s",
                     view.power,
@@ -383,7 +383,7 @@ pub(super) async fn persist<T, F: Future<Output = Result<T, BmcError>>>(
 impl From<BmcError> for Failure {
     fn from(error: BmcError) -> Self {
         Self {
-            code: error.code().into(),
+            code: error.code(),
             message: error.to_string(),
             retryable: error.retryable(),
         }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use muster_core::ids::PermitId;
 use muster_core::wire::bmc::Power;
 use muster_core::wire::login::Login;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use muster_core::wire::result::JobResult;
 
 use super::power::{self, By};
@@ -34,7 +34,7 @@ pub(super) async fn run(
                 "{} has neither a BMC nor a login: only {person} can see whether it is off",
                 context.job.node_name
             );
-            Err(fatal("power_unobservable", unseen))
+            Err(fatal(FailureCode::PowerUnobservable, unseen))
         }
     }
 }
@@ -62,7 +62,7 @@ pub(super) async fn off_by_bmc(
     match seen_off(context, bmc, limits.power_off).await? {
         true => Ok(JobResult::PoweredOff),
         false => Err(failed(
-            "power_off_not_seen",
+            FailureCode::PowerOffNotSeen,
             format!(
                 "the BMC still shows it on {} s after it was told to cut the power",
                 limits.power_off.as_secs()

@@ -2,7 +2,7 @@
 
 use muster_core::ids::PermitId;
 use muster_core::wire::bmc::Power;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use muster_core::wire::result::JobResult;
 
 use super::power::{self, By, Started};
@@ -34,7 +34,7 @@ pub(super) async fn cycle(
                  it went through: look at the machine, and ask again if it did not",
                 age.as_secs()
             );
-            Err(fatal("power_cycle_unproven", unseen))
+            Err(fatal(FailureCode::PowerCycleUnproven, unseen))
         }
         // Off still, or again: the half that is left is to switch it on.
         (Started::Earlier { .. } | Started::Now, _) => power::turn_on(context, &bmc, permit)
@@ -47,7 +47,7 @@ async fn bmc(context: &JobContext, power: &Power) -> Result<Bmc, Failure> {
     match power::by(context, power).await? {
         By::Bmc(bmc) => Ok(bmc),
         By::Person(person) => Err(fatal(
-            "no_bmc",
+            FailureCode::NoBmc,
             format!("{} has no BMC: ask {person}", context.job.node_name),
         )),
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_core::wire::login::Login;
-use muster_core::wire::node::{Failure, UNREACHABLE};
+use muster_core::wire::node::{Failure, FailureCode};
 use muster_core::wire::noticed::Noticed;
 use tokio::time::Instant;
 
@@ -72,7 +72,7 @@ pub(super) async fn reach_up(context: &JobContext, login: &Login) -> Result<Sess
                 context.job.node_name,
                 silent.as_secs()
             );
-            Err(failed(UNREACHABLE, why))
+            Err(failed(FailureCode::SshUnreachable, why))
         }
     }
 }
@@ -138,16 +138,15 @@ impl From<SshError> for Failure {
     fn from(error: SshError) -> Self {
         let message = error.to_string();
         match &error {
-            SshError::Exit { stderr, .. } => {
-                serde_json::from_str(stderr).unwrap_or_else(|_| failed("ssh_exit", message))
-            }
-            SshError::BadLogin(_) => fatal("ssh_bad_login", message),
-            SshError::Unreachable { .. } => failed(UNREACHABLE, message),
-            SshError::HostKeyMismatch { .. } => fatal("ssh_host_key_mismatch", message),
-            SshError::AuthRefused(_) => fatal("ssh_auth_refused", message),
-            SshError::Timeout { .. } => failed("ssh_timeout", message),
-            SshError::Lost(_) => failed("ssh_lost", message),
-            SshError::TooMuch { .. } => fatal("ssh_too_much_output", message),
+            SshError::Exit { stderr, .. } => serde_json::from_str(stderr)
+                .unwrap_or_else(|_| failed(FailureCode::SshExit, message)),
+            SshError::BadLogin(_) => fatal(FailureCode::SshBadLogin, message),
+            SshError::Unreachable { .. } => failed(FailureCode::SshUnreachable, message),
+            SshError::HostKeyMismatch { .. } => fatal(FailureCode::SshHostKeyMismatch, message),
+            SshError::AuthRefused(_) => fatal(FailureCode::SshAuthRefused, message),
+            SshError::Timeout { .. } => failed(FailureCode::SshTimeout, message),
+            SshError::Lost(_) => failed(FailureCode::SshLost, message),
+            SshError::TooMuch { .. } => fatal(FailureCode::SshTooMuchOutput, message),
         }
     }
 }

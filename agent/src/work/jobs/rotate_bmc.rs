@@ -4,7 +4,7 @@
 use muster_core::values::Secret;
 use muster_core::wire::bmc::Power;
 use muster_core::wire::bmc::{BmcTarget, IpmiTarget, RotateBmc};
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 use muster_core::wire::result::JobResult;
 
 use super::power::{By, by, open, persist};
@@ -22,7 +22,7 @@ pub(super) async fn run(context: &JobContext, order: &RotateBmc) -> Result<JobRe
     let name = &context.job.node_name;
     let neither = |said: &str| {
         fatal(
-            "bmc_credentials",
+            FailureCode::BmcCredentials,
             format!(
                 "the BMC of {name} takes neither of the two passwords that it may have: {said}"
             ),
@@ -35,7 +35,7 @@ pub(super) async fn run(context: &JobContext, order: &RotateBmc) -> Result<JobRe
             _ => failure,
         })?;
     let By::Bmc(bmc) = by else {
-        return Err(fatal("no_bmc", format!("{name} has no BMC")));
+        return Err(fatal(FailureCode::NoBmc, format!("{name} has no BMC")));
     };
     match bmc.set_password(&order.next).await {
         Ok(()) => context
@@ -51,7 +51,7 @@ pub(super) async fn run(context: &JobContext, order: &RotateBmc) -> Result<JobRe
     match takes(context, &next).await? {
         true => Ok(JobResult::BmcRotated),
         false => Err(failed(
-            "bmc_not_rotated",
+            FailureCode::BmcNotRotated,
             format!("the BMC of {name} does not take the next password; the former is kept"),
         )),
     }

@@ -73,7 +73,7 @@ async fn members(
 impl From<SlurmError> for Failure {
     fn from(error: SlurmError) -> Self {
         Self {
-            code: error.code().into(),
+            code: error.code(),
             message: error.to_string(),
             retryable: error.retryable(),
         }

@@ -2,7 +2,7 @@
 
 use muster_core::stacks::ConvergePlan;
 use muster_core::values::Digest;
-use muster_core::wire::node::{Failure, Progress};
+use muster_core::wire::node::{Failure, FailureCode, Progress};
 use serde::Deserialize;
 
 use crate::work::context::{JobContext, failed, fatal};
@@ -36,8 +36,10 @@ pub(super) async fn hold_blob(context: &JobContext, digest: Digest) -> Result<()
     context.voice.moving();
     match held {
         Ok(_) => Ok(()),
-        Err(error) if error.retryable() => Err(failed("blob_not_fetched", error.to_string())),
-        Err(error) => Err(fatal("blob_not_fetched", error.to_string())),
+        Err(error) if error.retryable() => {
+            Err(failed(FailureCode::BlobNotFetched, error.to_string()))
+        }
+        Err(error) => Err(fatal(FailureCode::BlobNotFetched, error.to_string())),
     }
 }
 
@@ -55,12 +57,17 @@ pub(super) async fn hold_bundle(context: &JobContext, plan: &ConvergePlan) -> Re
         .unwrap_or_default();
     let digest: Digest = format!("sha256:{hex}").parse().map_err(|_| {
         fatal(
-            "bundle_unknown",
+            FailureCode::BundleUnknown,
             format!("{:?} does not end in a bundle's digest", plan.repository),
         )
     })?;
     hold_blob(context, digest).await?;
-    let unreadable = |why: String| fatal("bundle_unreadable", format!("bundle {digest}: {why}"));
+    let unreadable = |why: String| {
+        fatal(
+            FailureCode::BundleUnreadable,
+            format!("bundle {digest}: {why}"),
+        )
+    };
     let bytes = context
         .agent
         .blobs

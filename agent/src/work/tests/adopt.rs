@@ -8,7 +8,7 @@ use muster_core::values::{Digest, Secret};
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::adopt::Adopt;
 use muster_core::wire::job::{Job, JobSpec};
-use muster_core::wire::node::{Failure, Marker};
+use muster_core::wire::node::{Failure, FailureCode, Marker};
 use muster_core::wire::result::JobResult;
 use russh::keys::ssh_key::{LineEnding, PrivateKey};
 
@@ -102,7 +102,7 @@ async fn an_unconfirmed_host_key_is_told_and_nothing_is_sent() {
     let failure = run(machine.order(Some(other.clone()), &machine.operator))
         .await
         .unwrap_err();
-    assert_eq!(failure.code, "ssh_host_key_mismatch");
+    assert_eq!(failure.code, FailureCode::SshHostKeyMismatch);
     assert!(
         failure.message.contains(&other) && failure.message.contains(&machine.sshd.fingerprint())
     );
@@ -122,7 +122,7 @@ async fn a_credential_that_is_not_taken_is_told_and_never_shown() {
     let mut order = machine.order(Some(machine.sshd.fingerprint()), &machine.operator);
     order.secret = Secret::new("-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2\n");
     let failure = run(order).await.unwrap_err();
-    assert_eq!(failure.code, "ssh_bad_login");
+    assert_eq!(failure.code, FailureCode::SshBadLogin);
     assert!(!failure.message.contains("hunter2"), "{}", failure.message);
     assert_eq!(machine.sshd.file("asked"), "");
 }

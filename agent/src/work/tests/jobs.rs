@@ -6,6 +6,7 @@ use std::time::Duration;
 use muster_core::ids::PermitId;
 use muster_core::wire::bmc::Power;
 use muster_core::wire::job::{ActRecord, Job, JobSpec};
+use muster_core::wire::node::FailureCode;
 use muster_core::wire::node::Work;
 use muster_core::wire::result::{JobResult, Outcome};
 use tokio_util::sync::CancellationToken;
@@ -165,7 +166,11 @@ async fn a_failed_job_tells_what_the_bmc_logged() {
     let Ok(Outcome::Failed { failure }) = server.outcomes.try_recv() else {
         panic!("it failed")
     };
-    assert_eq!(failure.code, "timeout", "the failure stays what it was");
+    assert_eq!(
+        failure.code,
+        FailureCode::Timeout,
+        "the failure stays what it was"
+    );
     let ledger = server.ledger.lock().unwrap();
     let told: Vec<&str> = ledger
         .renewals

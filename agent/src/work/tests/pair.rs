@@ -7,7 +7,7 @@ use muster_core::gates::Verdict;
 use muster_core::ids::{JobId, NodeId};
 use muster_core::values::Digest;
 use muster_core::wire::job::{Job, JobSpec};
-use muster_core::wire::node::{Failure, Version};
+use muster_core::wire::node::{Failure, FailureCode, Version};
 use muster_core::wire::pair::{PairEnd, PairOrder, PairPlan, PairWay};
 use muster_core::wire::result::JobResult;
 use serde_json::{Value, json};
@@ -249,7 +249,7 @@ async fn an_answer_that_is_none_blames_nobody_and_a_node_that_does_not_let_us_in
     .await
     .unwrap_err();
     assert!(
-        failure.code == "ssh_auth_refused" && failure.message.starts_with("n2: "),
+        failure.code == FailureCode::SshAuthRefused && failure.message.starts_with("n2: "),
         "{failure:?}"
     );
 }

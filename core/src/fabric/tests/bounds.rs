@@ -1,4 +1,5 @@
-//! Whatever happens: disjoint pairs, no pair measured twice with an answer, an end to it, and the same words after a restart.
+//! Properties for all inputs: disjoint pairs, no answered pair measured twice, an end of every run,
+//! and equal sentences after a restart.
 
 use std::collections::BTreeSet;
 
@@ -68,7 +69,7 @@ proptest! {
         }
     }
 
-    /// What is left of a run that was broken off goes on as it would have.
+    /// An interrupted run continues on the same course.
     #[test]
     fn a_run_is_a_function_of_its_trials(fabric in fabrics(), at in 0..8usize) {
         let limits = Limits::default();

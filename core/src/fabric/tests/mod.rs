@@ -1,4 +1,4 @@
-//! Fabrics with bad ends and bad edges, measured as a run measures them.
+//! Fabrics with bad ends and bad edges, measured as in a run.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +8,15 @@ use super::*;
 use crate::gates::Verdict;
 
 mod bounds; // Rounds, disjointness, odd answers
-mod ways; // Gate results to one word
+mod ways; // Verdicts from gate results
 
-/// What is wrong with a fabric, and how often a trial has no answer.
+/// The faults of a fabric, and the rate of trials without an answer.
 #[derive(Clone, Debug, Default)]
 struct Fabric {
     ends: usize,
     bad_ends: BTreeSet<usize>,
     bad_edges: BTreeSet<Pair>,
-    /// One in so many trials errs; 0 is never.
+    /// One in `errs` trials has an error; 0 means never.
     errs: u64,
     seed: u64,
 }
@@ -30,7 +30,7 @@ impl Fabric {
     }
 
     fn trial(&self, round: usize, pair: Pair) -> Trial {
-        // A scrambler of our own: the same trial of the same fabric ends the same.
+        // A deterministic scrambler: the same trial of the same fabric has the same result.
         let mut mixed = self.seed ^ ((round * 1000 + pair.a) * 1000 + pair.b) as u64;
         for _ in 0..3 {
             mixed = mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -45,7 +45,7 @@ impl Fabric {
         Trial { pair, verdict }
     }
 
-    /// Runs it to its end.
+    /// Runs the measurement to the end.
     fn run(&self, limits: &Limits) -> (Vec<Vec<Trial>>, Verdicts) {
         let mut done: Vec<Vec<Trial>> = Vec::new();
         while let Next::Measure(pairs) = next(self.ends, limits, &done) {
@@ -117,7 +117,7 @@ fn one_round_leaves_it_to_the_re_pairing_to_find_the_end() {
         .unwrap()
         .pair
         .other(4);
-    // Both ends of the edge are suspects: each meets somebody who passed.
+    // Both ends of the edge are suspects, so each meets a partner that passed.
     assert_eq!(done[1].len(), 2);
     assert!(
         done[1].iter().any(|trial| trial.pair.has(4))
@@ -213,7 +213,7 @@ fn where_nobody_is_known_good_nothing_is_blamed() {
 
 #[test]
 fn failures_alone_are_measured_on_until_two_pass() {
-    // The first round pairs each bad node with a good one.
+    // The first round pairs each bad node with a good node.
     let first = round(4, 0);
     let fabric = Fabric {
         bad_ends: first.iter().map(|pair| pair.a).collect(),
@@ -246,7 +246,7 @@ fn errors_blame_nobody_and_are_not_repeated_for_ever() {
         "{found:?}"
     );
     assert!(found.edges.is_empty());
-    // One node without the tool, among good ones.
+    // One node without the tool, among good nodes.
     let mut done: Vec<Vec<Trial>> = Vec::new();
     while let Next::Measure(pairs) = next(6, &Limits::default(), &done) {
         let verdict = |pair: &Pair| {
@@ -306,7 +306,7 @@ proptest! {
         let limits = Limits { survey, ..Limits::default() };
         let (_, found) = fabric.run(&limits);
         for end in blamed_ends(&found) {
-            // An innocent end needs as many broken edges as partners are asked for.
+            // A healthy end is blamed only with at least as many broken edges as partners required.
             let edges = fabric.bad_edges.iter().filter(|pair| pair.has(end)).count();
             prop_assert!(fabric.bad_ends.contains(&end) || edges >= limits.confirm, "{end}: {found:?}");
         }

@@ -1,4 +1,4 @@
-//! What a pair's gates come to, one way and both.
+//! Verdicts from a pair's gate results, for each direction and for both.
 
 use jiff::Timestamp;
 

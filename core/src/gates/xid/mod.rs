@@ -45,18 +45,30 @@ impl Action {
         }
     }
 
+    /// Every action, the mildest first.
+    pub const ALL: [Self; 7] = [
+        Self::Ignore,
+        Self::RestartApp,
+        Self::Update,
+        Self::ResetGpu,
+        Self::RebootNode,
+        Self::Diagnose,
+        Self::Inspect,
+    ];
+
     /// Parses the text of [`Action::as_str`].
     pub fn told(word: &str) -> Option<Self> {
-        let all = [
-            Self::Ignore,
-            Self::RestartApp,
-            Self::Update,
-            Self::ResetGpu,
-            Self::RebootNode,
-            Self::Diagnose,
-            Self::Inspect,
-        ];
-        all.into_iter().find(|action| action.as_str() == word)
+        Self::ALL.into_iter().find(|action| action.as_str() == word)
+    }
+
+    /// Returns the action as a single word, for drain reasons: `reset_gpu`.
+    pub fn token(self) -> String {
+        self.as_str().replace(' ', "_")
+    }
+
+    /// Parses the word of [`Action::token`].
+    pub fn from_token(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|action| action.token() == word)
     }
 
     /// Maps the driver's own word, as in `GPU recovery action changed from 0x0 (None) to 0x4 (Drain

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::*;
+use crate::wire::failure::FailureCode;
 
 /// How the steps of a stay go: well, or one of them badly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +130,7 @@ fn leaves(mut node: Snapshot, course: Course) -> Option<(State, String)> {
                     // For good, and by the machine's doing.
                     Course::Fails(at) if node.steps.len() == at => {
                         let failure = Failure {
-                            code: "timeout".into(),
+                            code: FailureCode::Timeout,
                             ..failure(false)
                         };
                         StepStatus::Failed { at: now(), failure }

@@ -6,7 +6,7 @@ use crate::gates::{
     Criterion, Evidence, Gate, GateResult, Limit, Measured, OnTimeout, Op, Stage, Verdict,
 };
 use crate::recovery::{Ended, Means, Outcome};
-use crate::wire::node::UNREACHABLE;
+use crate::wire::failure::FailureCode;
 
 pub(super) fn suite() -> Suite {
     let gate = Gate {
@@ -97,7 +97,7 @@ pub(super) fn moved(node: &Snapshot) -> Move {
 
 pub(super) fn silent() -> StepStatus {
     let failure = Failure {
-        code: "timeout".into(),
+        code: FailureCode::Timeout,
         message: "no answer".into(),
         retryable: true,
     };
@@ -252,7 +252,7 @@ fn what_nobody_declared_begins_no_ladder_and_climbs_none() {
 #[test]
 fn a_node_on_its_first_way_outlasts_a_switch_that_is_restarted() {
     let failure = Failure {
-        code: UNREACHABLE.into(),
+        code: FailureCode::SshUnreachable,
         message: "nobody".into(),
         retryable: true,
     };
@@ -623,22 +623,6 @@ fn what_the_kernel_asks_for_comes_with_the_cause() {
     let mut shadow = asks("kernel.recovery_action", "reset gpu", Verdict::Fail);
     shadow[0].shadow = true;
     assert_eq!(action(&shadow), None, "a shadow is only told");
-    // Slurm's reason for a node that its health check had drained has no more than the gate's sentences.
-    let told = |what: &str| Cause::health("kernel.new", what.into()).action;
-    let said = "gate kernel.new: kernel.xid_fatal is 1 events, wanted == 0 events; kernel.recovery_action is inspect, wanted != inspect";
-    assert_eq!(told(said), Some(Action::Inspect));
-    assert_eq!(
-        told("gate kernel.new: kernel.recovery_action is reset gpu, wanted != reset gpu"),
-        Some(Action::ResetGpu)
-    );
-    assert_eq!(
-        told("gate kernel.new: kernel.recovery_action is hope"),
-        None
-    );
-    assert_eq!(
-        told("gate gpu.memory: gpu.remap_pending is yes, wanted == no"),
-        None
-    );
     let both = [
         asks("kernel.recovery_action", "reset gpu", Verdict::Fail),
         asks("kernel.recovery_action", "inspect", Verdict::Fail),

@@ -1,4 +1,5 @@
-//! The rules as they are written down. Data that ships with the program, so that what refused a stack can be read, cited and compared.
+//! The rule book in Rust types. The rules are data shipped with the program, so users can read,
+//! cite and compare the rule rejecting a stack.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -7,11 +8,11 @@ use serde::Deserialize;
 
 use super::Level;
 
-/// Everything in `rules.toml`.
+/// The complete content of `rules.toml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rulebook {
-    /// The day the facts are of.
+    /// Date of the facts in the book.
     pub version: String,
     pub components: BTreeMap<String, Component>,
     pub gpus: Vec<GpuModels>,
@@ -19,16 +20,16 @@ pub struct Rulebook {
     pub classes: Classes,
 }
 
-/// Packages that are one thing under several names.
+/// A component: packages with different names but the same function.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Component {
-    /// Names, in which `*` is anything.
+    /// Patterns for package names, where `*` matches any text.
     pub packages: Vec<String>,
     pub except: Vec<String>,
-    /// The word under which a stack tells the version of something that is no package of the node.
+    /// The word used in a stack's `beside` for a version of software outside the node's packages.
     pub beside: Option<String>,
-    /// The kernel driver that a node's PCI functions have where it runs there.
+    /// The kernel driver bound to PCI functions of nodes running the component.
     pub runs: Option<String>,
 }
 
@@ -41,7 +42,7 @@ pub struct GpuModels {
     pub devices: Vec<String>,
 }
 
-/// Packages by what a change of them costs, as names in which `*` is anything.
+/// Packages grouped by the effect of a change. Patterns for names, where `*` matches any text.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Classes {
@@ -50,18 +51,18 @@ pub struct Classes {
     pub service: Vec<String>,
 }
 
-/// One rule, or a part of one: parts have the same id.
+/// One rule, or a part of a rule. Parts of a rule have the same id.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     pub id: String,
     pub title: String,
-    /// The sentence, with `{of}`, `{on}`, `{want}`, `{gpu}`, `{missing}` filled in.
+    /// Template of the sentence. `{of}`, `{on}`, `{want}`, `{gpu}`, `{missing}` are replaced.
     pub says: String,
     pub source: String,
     #[serde(default)]
     pub when: When,
-    /// What it comes to where a fact is missing.
+    /// The result if a needed fact is missing.
     #[serde(default = "note")]
     pub unknown: Unknown,
     pub check: Check,
@@ -71,18 +72,18 @@ fn note() -> Unknown {
     Unknown::Note
 }
 
-/// What a missing fact comes to.
+/// The result of a rule whose facts are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unknown {
-    /// A locked stack is refused: everything the rule needs stands in a lock.
+    /// A locked stack is rejected, because a lock contains every fact needed by the rule.
     Refuse,
-    /// It is told, and stops nothing.
+    /// The missing fact is reported without effect on the stack.
     Note,
 }
 
 impl Unknown {
-    /// As a finding of a stack that is locked or not yet.
+    /// Returns the level of the finding, for a locked or an unlocked stack.
     pub(super) fn level(self, locked: bool) -> Level {
         match (self, locked) {
             (Self::Refuse, true) => Level::Refused,
@@ -91,87 +92,90 @@ impl Unknown {
     }
 }
 
-/// Which stacks a rule is about; everything that is given must hold.
+/// The stacks that a rule applies to. Every given condition must be true.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct When {
-    /// Components that are all there.
+    /// Components that must all be present.
     pub has: Vec<String>,
-    /// The selector's family is one of these.
+    /// GPU families. A GPU of the node, or the selector for unknown GPUs, must have one of them.
     pub gpu: Vec<String>,
     pub nvswitch: Option<bool>,
     pub nvlink5: Option<bool>,
-    /// Modules that the stack loads.
+    /// Modules loaded by the stack.
     pub modules: Vec<String>,
 }
 
-/// What must hold.
+/// The condition checked by a rule.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Check {
-    /// Every package of `of` has the version of `on`; or its first `parts` numbers.
+    /// Every package of `of` has the version of `on`. With `parts`, only the first numbers are
+    /// compared.
     Same {
         of: Vec<String>,
         on: String,
         #[serde(default)]
         parts: Option<usize>,
-        /// With epoch and revision, for makers whose level is told there.
+        /// Compares the whole version, with epoch and revision, for vendors that put the patch
+        /// level there.
         #[serde(default)]
         whole: bool,
     },
-    /// `on` is at least what the last row says that begins at or before `of`'s version.
+    /// `on` is at least the `least` of the last row starting at or before `of`'s version.
     Least {
         of: String,
         on: String,
         rows: Vec<LeastRow>,
     },
-    /// `of` is at most what the row of `on`'s branch says.
+    /// `of` is at most the `most` of the row for `on`'s branch.
     Most {
         of: String,
         on: String,
         rows: Vec<MostRow>,
     },
-    /// A package of `of` ends with the major number of CUDA that the row of `on`'s branch says.
+    /// A package name of `of` ends with the CUDA major number in the row for `on`'s branch.
     CudaMajor {
         of: String,
         on: String,
         rows: Vec<MostRow>,
     },
-    /// Of the components `among`, only those that the row of the GPU's family allows.
+    /// Of the components in `among`, only those allowed by the row for the GPU family are present.
     Flavour {
         among: Vec<String>,
         rows: Vec<FlavourRow>,
     },
     /// All of these are in the stack.
     Needs(Needs),
-    /// Not both.
+    /// `of` and `on` must not both be present.
     Apart { of: String, on: String },
-    /// Every version of `of` is like this, where `*` is anything.
+    /// Every version of `of` matches the pattern `version`, where `*` matches any text.
     Like {
         of: String,
         on: String,
         version: String,
     },
-    /// `of` lies between what the row of `on`'s version says.
+    /// `of` is within the bounds of the row for `on`'s version.
     Range {
         of: String,
         on: String,
         rows: Vec<RangeRow>,
     },
-    /// Not these versions together.
+    /// These versions must not all be present together.
     Never(Vec<Bad>),
-    /// `of` is of the same release as `on`, or at most so many before it.
+    /// `of` has the same release as `on`, or is at most a given number of releases older.
     Behind {
         of: String,
         on: String,
         series: Vec<String>,
         rows: Vec<BehindRow>,
     },
-    /// Modules built on the node have the headers of every kernel; those built elsewhere are of one of its kernels.
+    /// Modules built on the node need the headers of every kernel. Prebuilt modules must match one
+    /// of the kernels.
     Kernel { dkms: String, precompiled: String },
 }
 
-/// What must be in a stack.
+/// Required content of a stack.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Needs {
@@ -181,7 +185,7 @@ pub struct Needs {
     pub texts: Vec<Text>,
 }
 
-/// A text in a file.
+/// A text required in a file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Text {
@@ -189,7 +193,7 @@ pub struct Text {
     pub text: String,
 }
 
-/// From this version on, at least that.
+/// The minimum version `least`, applied to versions starting at `from`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeastRow {
@@ -197,7 +201,7 @@ pub struct LeastRow {
     pub least: String,
 }
 
-/// On this branch, at most that.
+/// The maximum version `most`, applied to the branch `branch`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MostRow {
@@ -205,7 +209,7 @@ pub struct MostRow {
     pub most: String,
 }
 
-/// For these families, only these components.
+/// The components allowed for some GPU families.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlavourRow {
@@ -213,7 +217,7 @@ pub struct FlavourRow {
     pub allowed: Vec<String>,
 }
 
-/// At this version, from here to there.
+/// The version bounds `from` and `to`, applied to the version `at`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RangeRow {
@@ -222,7 +226,7 @@ pub struct RangeRow {
     pub to: String,
 }
 
-/// A component at a version.
+/// A component at an exact version.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bad {
@@ -230,7 +234,7 @@ pub struct Bad {
     pub version: String,
 }
 
-/// From this release on, at most so many behind.
+/// The maximum number of releases behind, applied to releases starting at `from`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BehindRow {
@@ -238,7 +242,7 @@ pub struct BehindRow {
     pub most: usize,
 }
 
-/// The rules that ship.
+/// Returns the rule book shipped with the program.
 pub fn book() -> &'static Rulebook {
     static BOOK: LazyLock<Rulebook> = LazyLock::new(|| {
         toml::from_str(include_str!("rules.toml"))

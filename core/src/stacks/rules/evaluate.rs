@@ -8,7 +8,8 @@ use super::packages::{Packages, Subject};
 use super::selector::check_selector;
 use super::{Finding, Level, outline};
 
-/// Returns all findings about a stack, the worst first: rules, known-bad combinations, selector, observed facts, and errors in the stack itself.
+/// Returns all findings about a stack, the worst first: rules, known-bad combinations, selector,
+/// observed facts, and errors in the stack itself.
 pub fn findings(subject: Subject<'_>) -> Vec<Finding> {
     let packages = Packages::of(book(), subject);
     let mut found = outline::findings(subject.stack);
@@ -28,7 +29,8 @@ pub fn findings(subject: Subject<'_>) -> Vec<Finding> {
     found
 }
 
-/// Why a stack must not be published or installed, in one sentence; `None` when no finding refuses the stack.
+/// Returns the reason for rejecting a stack at publish or install, in one sentence. Returns `None`
+/// if all findings permit the stack.
 pub fn refusal(subject: Subject<'_>) -> Option<String> {
     let refused: Vec<String> = findings(subject)
         .iter()
@@ -78,7 +80,8 @@ fn finding(rule: &Rule, outcome: Outcome, packages: &Packages<'_>) -> Finding {
                 });
             (Level::Refused, sentence, slots.about)
         }
-        // A lock and its image contain every fact that a rule needs. A system installed without Muster has neither.
+        // A lock and the image contain every fact needed by a rule. A system installed without
+        // Muster has neither.
         Outcome::Unknown(lacks) if packages.strange() => (
             Level::Unknown,
             cannot_be_judged(rule, &lacks),

@@ -1,4 +1,5 @@
-//! Firmware and BIOS as a stack says them: what no BMC could be asked for, what nobody says the reason of, and what was changed since it was locked.
+//! Checks of a stack's firmware and BIOS items: malformed items, items without a source, and
+//! changes since the lock.
 
 use std::collections::BTreeMap;
 
@@ -99,7 +100,8 @@ fn check_lock(stack: &StackSpec, report: &mut impl FnMut(Level, &str, String)) {
     if lock.firmware == stack.firmware && lock.bios == stack.bios {
         return;
     }
-    // Locks of earlier versions contain no firmware. Such a stack stays valid: nodes are neither compared nor written.
+    // Locks of earlier versions contain no firmware. Such a stack stays valid: nodes are neither
+    // compared nor written.
     let level = if lock.firmware.is_empty() && lock.bios.is_empty() {
         Level::Note
     } else {
@@ -203,7 +205,7 @@ mod tests {
                 .any(|sentence| sentence.contains("lock the stack again")),
             "{other:?}"
         );
-        // A stack that was locked before there was firmware in locks goes on as it is.
+        // A stack locked before locks contained firmware stays valid.
         let mut former = whole.clone();
         former.lock.as_mut().expect("it has one").firmware.clear();
         assert_eq!(refused(&former), [] as [&str; 0]);

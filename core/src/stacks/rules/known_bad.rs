@@ -1,4 +1,4 @@
-//! The combinations of packages that the stack itself declares as bad.
+//! The combinations of packages declared as bad by the stack.
 
 use super::packages::Packages;
 use super::version::glob;

@@ -1,16 +1,17 @@
-//! Compatibility: what goes with what, as data with sources ([`book`]), held against a stack before anything is touched. A wrong tuple is refused
-//! at publish, and again when a node's plan is made. What cannot be judged is never fine: it says what it lacks, and each rule says whether that
-//! refuses.
+//! Compatibility rules: data with sources ([`book`]), checked against a stack before any change on
+//! a node. A bad combination is rejected at publish, and again when a node's plan is made. A rule
+//! without enough facts never passes: the finding names the missing fact, and each rule defines
+//! whether a missing fact rejects the stack.
 
-mod book; // The rules as they are written down
-mod checks; // The kinds of check, a file each
+mod book; // The rule book in Rust types
+mod checks; // The kinds of check, one file each
 mod evaluate; // All findings about a stack
-mod hardware; // What it says of firmware and BIOS
-mod known_bad; // Combinations that a stack declares as bad
-mod node; // A stack for one node
+mod hardware; // Checks of firmware and BIOS items
+mod known_bad; // Combinations declared as bad by a stack
+mod node; // Findings about a stack on one node
 mod observed; // Firmware and expectations against the facts of a node
-pub mod outline; // What a stack says that no node would take
-mod packages; // What a stack puts on a node, by component
+pub mod outline; // Errors in the stack itself, for any node
+mod packages; // Packages of a stack on a node, by component
 pub mod page; // The rules as a table for people
 mod selector; // A stack's selector against image and node
 #[cfg(test)]
@@ -26,31 +27,33 @@ pub use self::observed::expectations;
 pub use self::packages::{Subject, families};
 pub use self::version::glob;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// Worth knowing; nothing is wrong.
+    /// Information without an error.
     Note,
-    /// A fact is missing: neither right nor wrong is known.
+    /// A fact is missing, so the rule could neither pass nor fail.
     Unknown,
-    /// It cannot work, or nothing tells that it can where that is asked for. Not published, not installed.
+    /// The stack cannot work, or a required proof of compatibility is missing. The stack is neither
+    /// published nor installed.
     Refused,
 }
 
-/// What a rule says of a stack.
+/// A finding of a rule about a stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Finding {
-    /// `R3`, or what it is about where no rule of the book says it: `selector`, `known_bad`, `firmware`, `expects`, `outline`.
+    /// Id of the rule, such as `R3`. For findings outside the rule book: `selector`, `known_bad`,
+    /// `firmware`, `expects`, `outline`.
     pub rule: String,
     pub level: Level,
-    /// Says both versions, and what would do.
+    /// The finding in one sentence: both versions, and a version that would work.
     pub sentence: String,
-    /// Where the fact stands.
+    /// Source of the fact.
     pub source: String,
-    /// The word in the stack that it is about: a package, a path, a setting.
+    /// The word in the stack causing the finding: a package, a path, a setting.
     pub about: String,
 }
 

@@ -1,12 +1,14 @@
-//! A stack for one node: what is fine for the stack in general may be wrong for this one's hardware, and what nobody saw is not known.
+//! Findings about a stack on one node. A stack without findings in general may be wrong for the
+//! node's hardware, and unobserved facts are unknown.
 
 use super::book::book;
 use super::packages::{Packages, Subject};
 use super::{Finding, Level, findings};
 use crate::stacks::StackSpec;
 
-/// As [`findings`], of a stack that is to go onto a node; with what cannot be told where nobody has looked at the node. The image is none where
-/// somebody else installed it: of that system nobody knows what it has.
+/// Returns the [`findings`] for a stack about to be installed on a node, plus a finding for a node
+/// that was never inspected. The image is `None` for a system installed without Muster, because the
+/// packages of such a system are unknown.
 pub fn findings_of_node(subject: Subject<'_>) -> Vec<Finding> {
     let mut found = findings(subject);
     if subject.facts.is_none() && asks(subject.stack) {
@@ -24,7 +26,7 @@ pub fn findings_of_node(subject: Subject<'_>) -> Vec<Finding> {
     found
 }
 
-/// Whether a stack is for some hardware and not for other.
+/// Returns whether the stack depends on the hardware.
 fn asks(stack: &StackSpec) -> bool {
     let packages = Packages::of(
         book(),

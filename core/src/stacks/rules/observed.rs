@@ -63,7 +63,8 @@ fn check_firmware(item: &FirmwareItem, facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Notes a wrong number of GPUs. Inspection and gates judge a lost GPU, and the stack may be the fix, so the level is a note.
+/// Notes a wrong number of GPUs. Inspection and gates judge a lost GPU, and the stack may be the
+/// fix, so the level is a note.
 fn check_gpu_count(stack: &StackSpec, facts: &Facts) -> Option<Finding> {
     let expected = stack.expects.gpus?;
     let sentence = format!(
@@ -84,7 +85,8 @@ fn expectation(level: Level, sentence: String, about: &str) -> Finding {
     }
 }
 
-/// The stack's expectations of the installed system against facts from `source`. Facts from a live image say nothing about the installed system.
+/// Compares the stack's expectations of the installed system with facts from `source`. Facts from a
+/// live image do not describe the installed system.
 pub fn expectations(stack: &StackSpec, facts: &Facts, source: &str) -> Vec<Finding> {
     let expects = &stack.expects;
     if expects.kernel.is_none() && expects.drivers.is_empty() {

@@ -1,4 +1,5 @@
-//! What a stack says that no node would take, or that could never be filled in. Heard at publish, not from a half-installed node.
+//! Errors in a stack itself: content rejected by every node, or values missing on every node.
+//! Reported at publish, before any node is installed.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use crate::stacks::check::{Words, is_package, is_version};
 use crate::stacks::language::is_value;
 use crate::stacks::{FileItem, Part, StackSpec};
 
-/// Returns the errors in a stack itself, without image or node.
+/// Returns the errors in a stack by itself, without image or node.
 pub fn findings(stack: &StackSpec) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut report = |level, about: &str, sentence: String| {
@@ -69,7 +70,7 @@ fn check_packages(stack: &StackSpec, report: &mut impl FnMut(Level, &str, String
     }
 }
 
-/// Reports values in a file that no node has.
+/// Reports values in a file missing on every node.
 fn check_values(file: &FileItem, report: &mut impl FnMut(Level, &str, String)) {
     for part in &file.content {
         if let Part::Value(name) = part
@@ -84,7 +85,7 @@ fn check_values(file: &FileItem, report: &mut impl FnMut(Level, &str, String)) {
     }
 }
 
-/// Reports settings that contradict each other, and unknown names.
+/// Reports contradicting settings and unknown names.
 fn check_contradictions(stack: &StackSpec, report: &mut impl FnMut(Level, &str, String)) {
     let blacklist: BTreeSet<&String> = stack.modules_blacklist.iter().collect();
     for module in stack

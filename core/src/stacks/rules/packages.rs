@@ -1,4 +1,5 @@
-//! What a stack puts on a node: its lock over its image, or what it wants where it has no lock yet; looked at by component.
+//! Packages of a stack on a node, grouped by component: the lock over the image, or the wanted
+//! packages of an unlocked stack.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +9,17 @@ use crate::facts::Facts;
 use crate::images::ImageManifest;
 use crate::stacks::{Part, StackSpec};
 
-/// What is judged, with as much beside it as is known.
+/// A stack to check, with the known context.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     pub stack: &'a StackSpec,
     pub image: Option<&'a ImageManifest>,
-    /// Of the node that it is for. With facts and without an image it is a node whose system somebody else installed.
+    /// Facts of the target node. Facts without an image mean a node whose system was installed
+    /// without Muster.
     pub facts: Option<&'a Facts>,
 }
 
-/// A package with its version; `None` while the stack leaves it open.
+/// A package with a version. `None` if the stack leaves the version open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Present {
     pub name: String,
@@ -62,17 +64,18 @@ impl<'a> Packages<'a> {
         }
     }
 
-    /// Whether the stack knows every package there will be.
+    /// Returns whether the stack is locked, so that every installed package is known.
     pub(super) fn locked(&self) -> bool {
         self.subject.stack.lock.is_some()
     }
 
-    /// Whether it is for a system that somebody else installed: beside what the stack brings, nobody knows what is there.
+    /// Returns whether the target system was installed without Muster. On such a system only the
+    /// packages of the stack are known.
     pub(super) fn strange(&self) -> bool {
         self.subject.image.is_none() && self.subject.facts.is_some()
     }
 
-    /// Whether a component is known not to be there, although not every package is known.
+    /// Returns whether a component is certainly absent, even on a system with unknown packages.
     pub(super) fn is_absent(&self, word: &str) -> bool {
         let shows = self
             .book
@@ -90,12 +93,12 @@ impl<'a> Packages<'a> {
         self.present.contains_key(name)
     }
 
-    /// The exact version of a package that is there.
+    /// Returns the exact version of a present package.
     pub(super) fn version(&self, name: &str) -> Option<&str> {
         self.present.get(name).and_then(Option::as_deref)
     }
 
-    /// What is there of a component.
+    /// Returns the present packages of a component.
     pub(super) fn component(&self, word: &str) -> Vec<Present> {
         let Some(component) = self.book.components.get(word) else {
             return Vec::new();
@@ -125,7 +128,7 @@ impl<'a> Packages<'a> {
         found
     }
 
-    /// The driver that the node's own system runs.
+    /// Returns a component for a driver running on the node's own system.
     fn running(&self, driver: &str) -> Option<Present> {
         let mut functions = self.subject.facts.iter().flat_map(|facts| &facts.pci);
         let runs = functions.any(|function| function.driver.as_deref() == Some(driver));
@@ -135,7 +138,8 @@ impl<'a> Packages<'a> {
         })
     }
 
-    /// Releases of the kernels that are there: those of the packages, and the image's own.
+    /// Returns the releases of the present kernels: from the stack's packages, otherwise from the
+    /// image or the node.
     pub(super) fn kernels(&self) -> Vec<String> {
         let by_release = |name: &str| {
             let release = name.strip_prefix("linux-image-")?;
@@ -155,7 +159,8 @@ impl<'a> Packages<'a> {
             .flat_map(|lock| &lock.packages)
             .map(|package| package.name.as_str());
         let mut kernels: Vec<String> = brought.chain(locked).filter_map(by_release).collect();
-        // A kernel that the stack brings is what runs; otherwise the image's does, or the one of whoever installed the node.
+        // A kernel from the stack will run. Without one, the image's kernel runs, or the present
+        // kernel of a system installed without Muster.
         if kernels.is_empty() {
             kernels.extend(self.subject.image.map(|image| image.kernel.clone()));
         }
@@ -168,7 +173,8 @@ impl<'a> Packages<'a> {
         kernels
     }
 
-    /// The families of the GPUs: the node's where they are known, else the stack's own word.
+    /// Returns the families of the GPUs: from the node's facts if known, otherwise from the stack's
+    /// selector.
     pub(super) fn gpus(&self) -> Vec<String> {
         let seen = self
             .subject
@@ -190,7 +196,7 @@ impl<'a> Packages<'a> {
         }
     }
 
-    /// Whether a file that fits the pattern holds the text.
+    /// Returns whether a file with a matching path contains the text outside comments.
     pub(super) fn file_says(&self, path: &str, text: &str) -> bool {
         self.subject
             .stack
@@ -222,7 +228,7 @@ fn belongs(component: &Component, name: &str) -> bool {
     fits(&component.packages) && !fits(&component.except)
 }
 
-/// The families of a node's GPUs by PCI device; `None` for one that the book does not know.
+/// Returns the family of each GPU of a node, by PCI device. `None` for a GPU missing in the book.
 pub fn families(book: &Rulebook, facts: &Facts) -> Vec<Option<String>> {
     let bare = |id: &str| id.trim_start_matches("0x").to_ascii_lowercase();
     let gpus = facts.gpus.iter().map(|gpu| {

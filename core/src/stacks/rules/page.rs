@@ -1,4 +1,5 @@
-//! The rule book as a table for people: docs/stacks.md holds it, and a test compares the two.
+//! The rule book as a table for people. docs/stacks.md contains the table, and a test compares the
+//! two.
 
 use std::fmt::Write as _;
 

@@ -1,8 +1,9 @@
-//! Versions as their makers count them: without Debian's epoch and revision, compared number by number. Not dpkg's order, which rules do not need.
+//! Versions compared number by number, without Debian's epoch and revision. This order differs from
+//! dpkg's, which the rules do not need.
 
 use std::cmp::Ordering;
 
-/// `1:4.6.0-1` is 4.6.0.
+/// Returns the upstream part: 4.6.0 for `1:4.6.0-1`.
 pub(super) fn upstream(version: &str) -> &str {
     let plain = version.split_once(':').map_or(version, |(_, plain)| plain);
     plain
@@ -10,7 +11,8 @@ pub(super) fn upstream(version: &str) -> &str {
         .map_or(plain, |(upstream, _)| upstream)
 }
 
-/// The numbers of a version: 570.124.06 is 570, 124, 6. What stands behind the first part that does not begin with a digit is left out.
+/// Returns the numbers of a version: 570, 124, 6 for 570.124.06. Parsing stops at the first part
+/// without a leading digit.
 pub(super) fn numbers(version: &str) -> Vec<u64> {
     let digits = |part: &str| {
         part.chars()
@@ -22,7 +24,7 @@ pub(super) fn numbers(version: &str) -> Vec<u64> {
     upstream(version).split('.').map_while(digits).collect()
 }
 
-/// By number; a missing one counts as 0, so that 13.0 is 13.
+/// Compares two versions number by number. A missing number counts as 0, so 13.0 equals 13.
 pub(super) fn compare(a: &str, b: &str) -> Ordering {
     let (a, b) = (numbers(a), numbers(b));
     let at = |numbers: &[u64], place: usize| numbers.get(place).copied().unwrap_or_default();
@@ -33,7 +35,7 @@ pub(super) fn compare(a: &str, b: &str) -> Ordering {
         .unwrap_or(Ordering::Equal)
 }
 
-/// The first numbers of it: `24.11` of 24.11.5.
+/// Returns the first `parts` numbers: `24.11` for 24.11.5.
 pub(super) fn first(version: &str, parts: usize) -> String {
     upstream(version)
         .split('.')
@@ -42,7 +44,8 @@ pub(super) fn first(version: &str, parts: usize) -> String {
         .join(".")
 }
 
-/// Whether a pattern, in which `*` stands for anything, is this text. Linear in both: a star never looks back further than to the last one.
+/// Returns whether a text matches a pattern, where `*` matches any text. Runs in linear time in
+/// both lengths, because the search never moves back before the latest star.
 pub fn glob(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {

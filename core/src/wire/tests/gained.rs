@@ -1,4 +1,5 @@
-//! What kinds of orders have gained since agents first read them, each written down once: it is left out for an agent that does not name it.
+//! Fields added to existing kinds of orders, each in one golden file. Fields missing in an agent's
+//! list are removed for the agent.
 
 use serde_json::json;
 

@@ -1,5 +1,6 @@
-//! Golden files: one of each message, as protocol 1 has it. An older peer must be able to read what this build writes, and the other way
-//! round; whoever changes a golden file decides about the protocol number in the same breath. `GOLDEN=write` writes them anew.
+//! Golden files: an example of each message in protocol 1. An older peer must be able to read the
+//! output of this build, and vice versa. A change of a golden file requires a decision about the
+//! protocol number in the same commit. `GOLDEN=write` writes the files again.
 
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
@@ -33,7 +34,7 @@ use crate::stacks::{
 };
 use crate::values::{Digest, Mac, Secret};
 
-mod gained; // Members of orders that came after their kinds
+mod gained; // Fields added to orders after the first version of a kind
 mod pairs; // The two ends of a pair gate
 
 fn golden<T: Serialize + DeserializeOwned + Debug>(name: &str, message: &T) {
@@ -103,7 +104,7 @@ fn power() -> Power {
     })
 }
 
-/// One of several systems behind a BMC, and a BMC that speaks IPMI.
+/// One of several systems behind a BMC, and a BMC with IPMI.
 fn other_powers() -> [Power; 2] {
     let Power::Redfish(target) = power() else {
         unreachable!()
@@ -661,7 +662,7 @@ fn outcomes() {
         outcome,
     };
     let failure = Failure {
-        code: "timeout".into(),
+        code: FailureCode::Timeout,
         message: "no answer in 15 s".into(),
         retryable: true,
     };

@@ -1,4 +1,4 @@
-//! What the two ends of a pair gate say, and what an agent is asked and answers.
+//! Messages of the two ends of a pair gate, and the agent's order and result.
 
 use serde_json::json;
 

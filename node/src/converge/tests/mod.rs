@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use muster_core::stacks::{ConvergePlan, ItemOutcome, PlannedFile, ServiceItem};
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 
 use self::bundle::Bundle;
 use self::tree::Tree;
@@ -265,7 +265,7 @@ fn what_the_lock_does_not_name_is_refused_before_anything_is_touched() {
     let upgrade = bundle.plan(&[("tuple-kmod", "2.0"), ("tuple-top", "2.0")]);
     bundle.tamper("tuple-kmod", "2.0");
     let tampered = failure(run_on(&machine, &upgrade, &cx()));
-    assert_eq!(tampered.code, "digest_mismatch", "{tampered:?}");
+    assert_eq!(tampered.code, FailureCode::DigestMismatch, "{tampered:?}");
 
     let mut huge = bundle.plan(&[("daemon", "1:2.0")]);
     huge.packages[0].size = 1 << 50;
@@ -311,7 +311,7 @@ fn a_killed_transaction_is_finished_by_the_next_run() {
             let mut impatient = machine.clone();
             impatient.lock_wait = Duration::from_millis(600);
             let held = failure(run_on(&impatient, &plan, &cx()));
-            assert_eq!(held.code, "package_lock_held", "{held:?}");
+            assert_eq!(held.code, FailureCode::PackageLockHeld, "{held:?}");
             assert!(held.message.contains("held by process"), "{held:?}");
 
             assert!(tree.kill_everything() > 0);
@@ -319,7 +319,7 @@ fn a_killed_transaction_is_finished_by_the_next_run() {
         });
         let killed = failure(ended);
         assert!(
-            killed.retryable && killed.code == "packages_failed",
+            killed.retryable && killed.code == FailureCode::PackagesFailed,
             "{killed:?}"
         );
         assert!(
@@ -373,7 +373,7 @@ fn a_restart_that_was_owed_is_made_by_the_next_run() {
     tree.write("/var/lib/units/daemon.service.broken", "");
     tree.write("/etc/daemon/deep/daemon.conf", "drifted\n");
     let failed = failure(run_on(&machine, &plan, &cx()));
-    assert_eq!(failed.code, "service_failed");
+    assert_eq!(failed.code, FailureCode::ServiceFailed);
     assert!(
         failed.message.contains("it is broken"),
         "the unit's own log: {failed:?}"
@@ -488,7 +488,7 @@ fn a_unit_that_starts_for_longer_than_a_run_is_waited_for_by_the_next() {
         &JobContext::foreground(Duration::from_secs(10)),
     ));
     assert!(
-        late.code == "tool_timeout" && late.message.starts_with("daemon.service: "),
+        late.code == FailureCode::ToolTimeout && late.message.starts_with("daemon.service: "),
         "it names the unit: {late:?}"
     );
     let before = tree.text("/var/log/units").len();

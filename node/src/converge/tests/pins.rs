@@ -8,6 +8,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use super::bundle::TUPLE;
 use super::*;
+use muster_core::wire::node::FailureCode;
 
 fn setup(versions: &[&str]) -> Option<(Tree, Bundle)> {
     let tree = Tree::unpack()?;
@@ -241,7 +242,7 @@ fn an_upgrade_that_failed_half_way_goes_back_at_once() {
     let plan = |version| bundle.plan(&[("half-lib", version), ("half-top", version)]);
     run_on(&machine, &plan("1.0"), &cx()).expect("installed");
     let failed = failure(run_on(&machine, &plan("2.0"), &cx()));
-    assert_eq!(failed.code, "packages_failed", "{failed:?}");
+    assert_eq!(failed.code, FailureCode::PackagesFailed, "{failed:?}");
     assert!(
         tree.path("/var/lib/muster/apt/archives/half-top_2.0_amd64.deb")
             .exists(),
@@ -365,7 +366,7 @@ fn a_full_disk_is_refused_before_anything_is_half_configured() {
     wanted.push(("big", "1.0"));
     let plan = bundle.plan(&wanted);
     let full = failure(run_on(&machine, &plan, &cx()));
-    assert_eq!(full.code, "disk_full", "{full:?}");
+    assert_eq!(full.code, FailureCode::DiskFull, "{full:?}");
     assert!(
         full.message.contains("free on /opt"),
         "it says where: {full:?}"
@@ -393,7 +394,8 @@ fn files_beyond_their_number_are_refused_before_anything_is_half_configured() {
     let database = dpkg::Database::read(&machine).expect("a database");
     assert!(!database.interrupted && !database.has("many"), "{full:?}");
     assert!(
-        full.code == "disk_full" && full.message.contains("files may yet be made on /opt"),
+        full.code == FailureCode::DiskFull
+            && full.message.contains("files may yet be made on /opt"),
         "{full:?}"
     );
     drop(small);
@@ -415,7 +417,7 @@ fn an_initramfs_that_its_kernel_will_write_is_counted_before() {
     let database = dpkg::Database::read(&machine).expect("a database");
     assert!(!database.interrupted && !database.has(kernel.0), "{full:?}");
     assert!(
-        full.code == "disk_full" && full.message.contains("free on /boot"),
+        full.code == FailureCode::DiskFull && full.message.contains("free on /boot"),
         "{full:?}"
     );
     drop(small);

@@ -1,6 +1,7 @@
 //! A driver or a kernel that changes under what runs: nothing meets the old one, and the run after the boot does the rest.
 
 use super::*;
+use muster_core::wire::node::FailureCode;
 
 const UNIT: &str = "nvidia-fabricmanager";
 const SLOW: &str = "#!/bin/sh\n[ ! -e /run/slow ] || { touch /run/in-postinst; sleep 60; }\n";
@@ -388,7 +389,7 @@ fn a_boot_menu_that_was_cut_in_writing_is_still_the_former_one() {
         assert!(tree.kill_everything() > 0);
         converging.join().expect("no panic")
     });
-    assert_eq!(failure(ended).code, "grub_failed");
+    assert_eq!(failure(ended).code, FailureCode::GrubFailed);
     assert_eq!(tree.text(menu), "former\n");
     tree.remove("/run/slow-grub");
     run_on(&machine, &plan, &cx()).expect("the run after the cut");

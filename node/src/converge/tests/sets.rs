@@ -1,6 +1,7 @@
 //! Two locks with different names in them, by real apt and dpkg: what the former one brought leaves, and nothing else does.
 
 use super::*;
+use muster_core::wire::node::FailureCode;
 
 fn setup() -> Option<(Tree, Bundle)> {
     let tree = Tree::unpack()?;
@@ -147,7 +148,7 @@ fn what_leaves_takes_nothing_with_it_that_no_lock_brought() {
         &bundle.plan(&[("drv-580", "580.1")]),
         &cx(),
     ));
-    assert_eq!(refused.code, "unplanned_change", "{refused:?}");
+    assert_eq!(refused.code, FailureCode::UnplannedChange, "{refused:?}");
     assert!(refused.message.contains("remove needs-old"), "{refused:?}");
     assert_eq!(
         there(&machine),

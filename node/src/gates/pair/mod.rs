@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use muster_core::gates::Gate;
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::node::{Failure, GatePlan};
+use muster_core::wire::node::{Failure, FailureCode, GatePlan};
 use muster_core::wire::pair::{PairAnswer, PairPlan};
 
 use super::command::{Wanted, parse};
@@ -62,7 +62,7 @@ pub fn command(arguments: &[String]) -> ExitCode {
 fn by_hand(arguments: &[String]) -> Result<GatePlan, Failure> {
     match parse(arguments)? {
         Wanted::Run { plan, .. } => Ok(*plan),
-        Wanted::Help | Wanted::List => Err(fatal("usage", USAGE)),
+        Wanted::Help | Wanted::List => Err(fatal(FailureCode::Usage, USAGE)),
     }
 }
 
@@ -74,12 +74,16 @@ fn read_plan() -> Result<PairPlan, Failure> {
         .take(PLAN_MAX)
         .read_until(b'\n', &mut line)
         .map_err(io("the plan"))?;
-    let given: PairPlan = serde_json::from_slice(&line)
-        .map_err(|error| fatal("bad_plan", format!("the plan cannot be read: {error}")))?;
+    let given: PairPlan = serde_json::from_slice(&line).map_err(|error| {
+        fatal(
+            FailureCode::BadPlan,
+            format!("the plan cannot be read: {error}"),
+        )
+    })?;
     match given.protocol {
         PROTOCOL => Ok(given),
         other => Err(fatal(
-            "protocol",
+            FailureCode::Protocol,
             format!("the plan speaks protocol {other}, this is {PROTOCOL}"),
         )),
     }
@@ -106,17 +110,17 @@ fn only_gate(plan: &GatePlan) -> Result<&Gate, Failure> {
     match gates::chosen(plan)?[..] {
         [gate] if gate.peer.is_some() => Ok(gate),
         [gate] => Err(fatal(
-            "bad_plan",
+            FailureCode::BadPlan,
             format!("{} is measured on one node alone", gate.id),
         )),
-        _ => Err(fatal("bad_plan", "one gate at a time: --only ID")),
+        _ => Err(fatal(FailureCode::BadPlan, "one gate at a time: --only ID")),
     }
 }
 
 /// One line of JSON, at once.
 fn say(line: &impl serde::Serialize) -> Result<(), Failure> {
-    let mut text =
-        serde_json::to_string(line).map_err(|error| fatal("malformed", error.to_string()))?;
+    let mut text = serde_json::to_string(line)
+        .map_err(|error| fatal(FailureCode::Malformed, error.to_string()))?;
     text.push('\n');
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())

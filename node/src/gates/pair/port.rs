@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, TcpListener};
 
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, FailureCode};
 
 use crate::failure::retryable;
 
@@ -22,7 +22,7 @@ pub(super) fn choose(seed: u32) -> Result<u16, Failure> {
     let free = ports.find(|port| TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok());
     free.ok_or_else(|| {
         retryable(
-            "no_port",
+            FailureCode::NoPort,
             format!("ports {FIRST} to {} are all taken", FIRST + PORTS - 1),
         )
     })

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use muster_core::facts::Facts;
 use muster_core::gates::{Gate, Peer};
-use muster_core::wire::node::{Failure, GatePlan};
+use muster_core::wire::node::{Failure, FailureCode, GatePlan};
 use muster_core::wire::pair::PairLine;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -44,14 +44,14 @@ pub(super) fn run(plan: &GatePlan, until: Until) -> Result<(), Failure> {
     let peer = gate
         .peer
         .as_ref()
-        .ok_or_else(|| fatal("bad_plan", "the gate has no peer"))?;
+        .ok_or_else(|| fatal(FailureCode::BadPlan, "the gate has no peer"))?;
     refuse(gate, plan)?;
     // Before any thread: those that come later have the same mask.
     let stop = Stop::watch(until)?;
     let port = match plan.variables.get("pair_port") {
         Some(given) => given
             .parse()
-            .map_err(|_| fatal("usage", format!("{given:?} is no port")))?,
+            .map_err(|_| fatal(FailureCode::Usage, format!("{given:?} is no port")))?,
         None => port::choose(std::process::id())?,
     };
     let mut words = plan.variables.clone();
@@ -75,7 +75,7 @@ pub(super) fn run(plan: &GatePlan, until: Until) -> Result<(), Failure> {
         std::thread::sleep(POLL);
     }
     Err(retryable(
-        "peer_timeout",
+        FailureCode::PeerTimeout,
         format!(
             "{} had its time and was killed: nobody came, or nobody left",
             peer.argv[0]
@@ -95,7 +95,7 @@ fn refuse(gate: &Gate, plan: &GatePlan) -> Result<(), Failure> {
         shared: &shared,
     };
     match needs::refusal(gate, &bench) {
-        Some(why) => Err(fatal("needs", why)),
+        Some(why) => Err(fatal(FailureCode::Needs, why)),
         None => Ok(()),
     }
 }
@@ -107,7 +107,7 @@ fn start(peer: &Peer, words: &BTreeMap<String, String>) -> Result<Running, Failu
         .map(|argument| call::expand_argument(argument, words));
     let argv = argv
         .collect::<Result<Vec<String>, String>>()
-        .map_err(|why| fatal("no_variable", why))?;
+        .map_err(|why| fatal(FailureCode::NoVariable, why))?;
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     Ok(Running::start(&Call {
         argv: &argv,
@@ -122,7 +122,7 @@ fn listening(tool: &mut Running, peer: &Peer, port: u16, stop: &Stop) -> Result<
     let failed = |tool: &Running, what: String| {
         let said = tool::tail(tool.said().as_bytes(), 600);
         Err(retryable(
-            "not_listening",
+            FailureCode::NotListening,
             format!("{} {what}: {said}", peer.argv[0]),
         ))
     };
@@ -151,7 +151,8 @@ struct Stop {
 impl Stop {
     /// The tool has a process group of its own, which a terminal's Ctrl-C does not reach: signals are taken here, and end it.
     fn watch(until: Until) -> Result<Self, Failure> {
-        let refused = |errno: nix::errno::Errno| retryable("io", format!("signals: {errno}"));
+        let refused =
+            |errno: nix::errno::Errno| retryable(FailureCode::Io, format!("signals: {errno}"));
         let mut mask = SigSet::empty();
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
             mask.add(signal);

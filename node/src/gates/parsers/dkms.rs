@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Bench, Reading, scan};
+use muster_core::wire::node::FailureCode;
 
 const STATUS_TIMEOUT: Duration = Duration::from_secs(60);
 /// Where dkms keeps a folder for each module.
@@ -39,7 +40,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
     let argv = ["dkms", "status"];
     let said = bench
         .machine
-        .output(bench.cx, "dkms_unreadable", &argv, STATUS_TIMEOUT);
+        .output(bench.cx, FailureCode::DkmsUnreadable, &argv, STATUS_TIMEOUT);
     let said = said.map_err(|failure| failure.message)?;
     let said = std::str::from_utf8(&said).map_err(|_| "the answer of dkms is not UTF-8")?;
     read(said, String::from_utf8_lossy(&running).trim())

@@ -10,6 +10,7 @@ use muster_core::firmware::Compared;
 use muster_core::gates::{Gate, Limit, Mode, Verdict};
 use muster_core::profiles::GatePolicy;
 use muster_core::stacks::ConvergePlan;
+use muster_core::wire::node::FailureCode;
 
 use super::bench::{gate, nvme, plan, profile, run, run_in, shipped};
 
@@ -544,13 +545,13 @@ fn a_suite_that_the_linter_refuses_is_not_run() {
         run(&plan(vec![bad]), &Facts::default())
             .expect_err("refused")
             .code,
-        "bad_suite"
+        FailureCode::BadSuite
     );
     let mut unknown = plan(vec![recorded("a", "node", SAT)]);
     unknown.only = vec!["b".into()];
     assert_eq!(
         run(&unknown, &Facts::default()).expect_err("refused").code,
-        "bad_suite"
+        FailureCode::BadSuite
     );
     assert_eq!(profile().model, "virtual-node");
 }

@@ -8,7 +8,7 @@ use super::whitelist::{Field, by_id, one_of, unknown, word};
 use super::{List, Term, WHOLE};
 use crate::error::Error;
 
-/// All agents; those of a site by its id.
+/// All agents. The `site` field compares the site's id.
 pub const AGENTS: List = List {
     name: "agents",
     sorts: &[NAME_UP, NAME_DOWN, OLDEST_FIRST, NEWEST_FIRST],
@@ -42,7 +42,7 @@ fn agent(term: &Term) -> Result<Field<'_>, Error> {
     }
 }
 
-/// All tokens, as they stand now.
+/// Returns the list of all tokens, with their state at a time.
 pub fn tokens(now: Timestamp) -> List {
     List {
         name: "tokens",

@@ -1,4 +1,4 @@
-//! Lists of what waits for a second person.
+//! Lists of requests for approval by a second person.
 
 use jiff::Timestamp;
 
@@ -8,7 +8,7 @@ use super::whitelist::{Field, one_of, unknown};
 use super::{List, Term, WHOLE};
 use crate::error::Error;
 
-/// What can be decided now.
+/// Returns the list of requests open for a decision at a time.
 pub fn approvals(now: Timestamp) -> List {
     List {
         name: "approvals",
@@ -29,7 +29,7 @@ pub fn approvals(now: Timestamp) -> List {
             "operation",
         ],
         from: "approvals a LEFT JOIN claims c ON c.id = a.claim_id LEFT JOIN waivers w ON w.id = a.waiver_id",
-        // What is being released already may still be asked to be erased at once.
+        // A claim under release may still have a request for immediate erasure.
         only: "a.state = 'open' AND (c.state = 'bound' OR w.state = 'asked' OR a.node_id IS NOT NULL
                OR (c.state = 'releasing' AND c.undo_until IS NOT NULL AND a.erase_now AND NOT a.replaces))",
         as_of: Some(now),
@@ -41,7 +41,7 @@ pub fn approvals(now: Timestamp) -> List {
     }
 }
 
-/// Where its node does, and a waiver of a rack or a pool where that lies.
+/// The place of the node, or of the rack or pool for a waiver of a rack or pool.
 const PLACE: Place = Place {
     joins: " LEFT JOIN nodes n ON n.id = COALESCE(c.node_id, w.node_id, a.node_id)
              LEFT JOIN claims h ON h.node_id = n.id AND h.state <> 'released'

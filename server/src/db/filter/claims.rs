@@ -8,7 +8,7 @@ use super::whitelist::{Field, one_of, unknown};
 use super::{List, Op, Term, WHOLE};
 use crate::error::Error;
 
-/// Claims that hold a node.
+/// Claims holding a node.
 pub const CLAIMS: List = List {
     name: "claims",
     sorts: &[NAME_UP, NAME_DOWN, OLDEST_FIRST, NEWEST_FIRST],
@@ -33,7 +33,8 @@ pub const CLAIMS: List = List {
     ..WHOLE
 };
 
-/// Where its node does, and in its own pool: when it is over, the node may be another's.
+/// The place of the node, with the claim's own pool. After a release the node may belong to another
+/// claim.
 const PLACE: Place = Place {
     joins: " LEFT JOIN nodes n ON n.id = c.node_id",
     pool: "c.pool_id",

@@ -12,10 +12,12 @@ use super::whitelist::Field;
 use crate::auth::access::Sight;
 use crate::error::Error;
 
-/// The largest list of ids in a query: above any fleet's number of objects of a kind. The database looks larger sets up row by row.
+/// The largest list of ids in a query: above any fleet's number of objects of a kind. The database
+/// searches larger sets row by row.
 const MOST_NAMED: i64 = 10_000;
 
-/// The field of each term. Objects of a pattern are looked up first: with the ids in hand the planner knows how many rows match.
+/// Returns the field of each term. Objects matching a pattern are looked up first, because the
+/// planner estimates the number of rows better with known ids.
 pub(super) async fn find_fields<'term>(
     conn: &mut PgConnection,
     list: &List,
@@ -42,7 +44,7 @@ pub(super) async fn find_fields<'term>(
     Ok(fields)
 }
 
-/// The ids of a kind's objects whose name matches; `None` above [`MOST_NAMED`].
+/// Returns the ids of a kind's objects with a matching name, or `None` above [`MOST_NAMED`].
 async fn objects_like(
     conn: &mut PgConnection,
     kind: &str,
@@ -120,7 +122,7 @@ fn push_condition(
     }
 }
 
-/// A column that refers to a node. An id needs no lookup.
+/// Adds a condition on a column with a node's id. A value with an id needs no lookup by name.
 fn push_node(query: &mut QueryBuilder<Postgres>, column: &'static str, term: &Term) {
     match term.value.parse::<Uuid>() {
         Ok(id) if term.op == Op::Equal => {
@@ -160,7 +162,7 @@ fn push_label(query: &mut QueryBuilder<Postgres>, column: &'static str, label: &
     }
 }
 
-/// Whether rows of another table exist; `!=` asks for their absence.
+/// Adds a condition on the existence of rows in another table. `!=` requires their absence.
 fn push_exists(
     query: &mut QueryBuilder<Postgres>,
     op: Op,
@@ -175,7 +177,8 @@ fn push_exists(
     query.push(")");
 }
 
-/// Whether a column's id is among the ids of a subquery. A column without an id differs from every name.
+/// Adds a condition on a column's id being among the ids of a subquery. A column without an id
+/// differs from every name.
 fn push_membership(
     query: &mut QueryBuilder<Postgres>,
     column: &'static str,
@@ -199,7 +202,8 @@ fn push_membership(
     }
 }
 
-/// The ids of a kind's objects whose name equals the term's value or matches its pattern.
+/// Adds a subquery for the ids of a kind's objects with a name equal to the term's value or
+/// matching its pattern.
 fn push_objects(query: &mut QueryBuilder<Postgres>, kind: &'static str, term: &Term) {
     query
         .push("(SELECT id FROM objects WHERE kind = ")
@@ -209,7 +213,7 @@ fn push_objects(query: &mut QueryBuilder<Postgres>, kind: &'static str, term: &T
     query.push(")");
 }
 
-/// The operator of a subquery: the outer query negates.
+/// Returns the operator for a subquery. Negation is applied by the outer query.
 fn affirmative(op: Op) -> Op {
     match op {
         Op::Equal | Op::NotEqual => Op::Equal,
@@ -225,7 +229,8 @@ fn push_comparison(query: &mut QueryBuilder<Postgres>, op: Op, value: &str) {
     };
 }
 
-/// `*` matches any text; the wildcards of LIKE are escaped.
+/// Converts a pattern to `LIKE` syntax: `*` matches any text, and the wildcards of `LIKE` are
+/// escaped.
 fn pattern(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('%', "\\%")

@@ -1,5 +1,6 @@
-//! The numbers of events that a reader who may see a part of the fleet may see: an event lies where its node does, or without one where its
-//! object does; what is of neither is for those who see everything.
+//! The numbers of events within a reader's read scope. The place of an event is the place of its
+//! node, or else of its object. Events without node and object are visible only to readers of the
+//! whole fleet.
 
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 
@@ -22,17 +23,14 @@ const PLACE: Place = Place {
     labels: "COALESCE(n.labels, o.labels)",
 };
 
-/// A range of event numbers: above `above`, up to and with `till`.
+/// A range of event numbers: greater than `above`, up to and including `till`.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
     pub above: i64,
     pub till: i64,
 }
 
-/// The numbers of the first `limit` matching events of a stretch, or of the last `limit`.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the numbers of the first or last `limit` matching events of a range.
 pub async fn event_seqs(
     conn: &mut PgConnection,
     filter: &EventFilter,
@@ -74,7 +72,8 @@ pub async fn event_seqs(
         .await?)
 }
 
-/// A topic as `LIKE` knows it: an underscore is one, and only the star at its end stands for more.
+/// Converts a topic to a `LIKE` pattern. Only a `*` at the end is a wildcard; underscores and
+/// percent signs are escaped.
 fn pattern(topic: &str) -> String {
     let plain = |text: &str| {
         text.replace('\\', "\\\\")

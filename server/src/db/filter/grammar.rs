@@ -1,22 +1,22 @@
-//! The grammar: terms joined by AND; a value is a bare word or quoted.
+//! The grammar: terms joined by AND. A value is unquoted or quoted.
 
 use crate::error::Error;
 
 const LONGEST: usize = 2000;
 const MOST_TERMS: usize = 20;
 
-/// How a field is compared.
+/// The comparison operator of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// `=`
     Equal,
     /// `!=`
     NotEqual,
-    /// `~`: a pattern in which `*` stands for anything.
+    /// `~`: a pattern in which `*` matches any text.
     Like,
 }
 
-/// One comparison.
+/// A comparison of a field with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     pub field: String,
@@ -25,7 +25,7 @@ pub struct Term {
 }
 
 impl Term {
-    /// `field=value`
+    /// Returns the term `field=value`.
     pub fn equal(field: &str, value: impl Into<String>) -> Self {
         Self {
             field: field.to_owned(),
@@ -35,10 +35,11 @@ impl Term {
     }
 }
 
-/// Reads a filter.
+/// Parses a filter.
 ///
 /// # Errors
-/// 400 that says where it stops making sense.
+/// 400 when the text is longer than 2000 bytes, has more than 20 terms, contains a NUL byte or
+/// violates the grammar. A grammar error quotes the unexpected text.
 pub fn parse(text: &str) -> Result<Vec<Term>, Error> {
     let wrong = |why: String| Error::invalid("filter", "invalid_filter", why);
     if text.len() > LONGEST {

@@ -1,4 +1,4 @@
-//! Lists of what was seen and done: parts, runs of gates, recoveries, breakers, deliveries.
+//! Lists of recorded history: parts, runs of gates, recoveries, breakers, deliveries.
 
 use jiff::Timestamp;
 use muster_core::parts::PartKind;
@@ -9,10 +9,10 @@ use super::whitelist::{Field, by_id, one_of, unknown, word};
 use super::{List, Term, WHOLE};
 use crate::error::Error;
 
-/// The newest first, unless it is asked otherwise.
+/// Newest first by default, oldest first on request.
 const LATEST: [Sort; 2] = [NEWEST_FIRST, OLDEST_FIRST];
 
-/// Parts, where they are and where they were; those that a node got last first.
+/// Parts with their present and former nodes. The part recorded latest is listed first.
 pub const COMPONENTS: List = List {
     name: "components",
     sorts: &LATEST,
@@ -56,7 +56,7 @@ fn component(term: &Term) -> Result<Field<'_>, Error> {
     }
 }
 
-/// Runs of gates on one node.
+/// Runs of gates. The path of the request names the node.
 pub const GATE_RUNS: List = List {
     name: "gate_runs",
     sorts: &LATEST,
@@ -91,7 +91,7 @@ fn gate_run(term: &Term) -> Result<Field<'_>, Error> {
     }
 }
 
-/// Recoveries of one node.
+/// Recoveries. The path of the request names the node.
 pub const RECOVERIES: List = List {
     name: "recoveries",
     sorts: &LATEST,
@@ -129,7 +129,8 @@ fn recovery(term: &Term) -> Result<Field<'_>, Error> {
     }
 }
 
-/// Breakers that are or were open, as they stand now; for who may read the whole fleet.
+/// Returns the list of open and closed breakers, with their state at a time. For readers of the
+/// whole fleet only.
 pub fn breakers(now: Timestamp) -> List {
     List {
         name: "breakers",
@@ -168,7 +169,7 @@ fn breaker(term: &Term) -> Result<Field<'_>, Error> {
     }
 }
 
-/// What one webhook was sent.
+/// Deliveries of one webhook, attempted and queued.
 pub const DELIVERIES: List = List {
     name: "deliveries",
     sorts: &LATEST,

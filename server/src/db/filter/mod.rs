@@ -1,5 +1,6 @@
-//! The filter grammar of lists: `state=in_service AND rack~"r1*" AND label.gpu=h200`. This folder is the only place that builds SQL: from a whitelist
-//! of fields and operators, with every value bound. Each list has a file with the fields for filters and the columns for sorting.
+//! The filter grammar of lists: `state=in_service AND rack~"r1*" AND label.gpu=h200`. Only this
+//! folder builds SQL at run time: from a whitelist of fields and operators, with every value bound.
+//! Each list has a file with the fields for filters and the columns for sorting.
 
 mod access; // Lists of agents, tokens and people
 mod approvals; // Lists of requests for a second person
@@ -59,17 +60,18 @@ pub struct List {
     /// A column with a time that must be in the future.
     until: Option<&'static str>,
     id: &'static str,
-    /// Empty where no order uses the name.
+    /// Empty if no order uses the name.
     by_name: &'static str,
     field: fn(&Term) -> Result<Field<'_>, Error>,
-    /// The place of a row, which decides who may see the row.
+    /// The place of a row, compared with the reader's read scope.
     place: Place,
     /// A second join of the same rows, for conditions that an index can answer alone.
     twin: Option<Twin>,
 }
 
-/// A second join of a list's rows. Rows of a rack lie side by side in the order of names. With a second condition that no index holds, the
-/// twin lets the database skip rows of other racks inside an index, without fetching them.
+/// A second join of a list's rows. Rows of a rack are neighbours in the order of names. With a
+/// second condition outside any index, the twin lets the database skip rows of other racks inside
+/// an index, without fetching them.
 #[derive(Clone, Copy, Debug)]
 struct Twin {
     by_name_from: &'static str,
@@ -106,10 +108,10 @@ pub struct Page<'key> {
     pub limit: i64,
 }
 
-/// Ids of a page: the rows that match the terms, within the reader's rights, sorted.
+/// Returns the ids of a page: the rows matching the terms within the reader's rights, sorted.
 ///
 /// # Errors
-/// 422 for an unknown field or value, 400 for an `after` that is no key of the list; otherwise when the database fails.
+/// 422 for an unknown field or value, and 400 for an `after` that is no key of the list.
 pub async fn list_ids(
     conn: &mut PgConnection,
     list: &List,
@@ -153,7 +155,8 @@ pub async fn list_ids(
         .await?)
 }
 
-/// The list, joined with its twin where the twin helps: a lone condition on neighbouring rows is in the index already.
+/// Joins the list with its twin if the twin helps. A single condition on neighbouring rows is
+/// already served by the index.
 fn beside_twin<'term>(
     list: &List,
     key: Key,
@@ -200,7 +203,8 @@ fn no_position() -> Error {
     )
 }
 
-/// The number of rows that match the terms within the reader's rights, counted or estimated by the planner.
+/// Returns the number of rows matching the terms within the reader's rights, counted or estimated
+/// by the planner.
 ///
 /// # Errors
 /// As [`list_ids`].
@@ -248,10 +252,8 @@ pub async fn count(
         .and_then(serde_json::Value::as_i64))
 }
 
-/// The ids of all rows within the reader's rights; `None` where the rights cover every row. For questions about many rows at once.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the ids of all rows within the reader's rights, for questions about many rows at once.
+/// `None`: the rights cover every row.
 pub async fn seen(
     conn: &mut PgConnection,
     list: &List,

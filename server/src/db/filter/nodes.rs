@@ -31,7 +31,8 @@ pub const NODES: List = List {
     place: OF_NODE,
     twin: Some(Twin {
         by_name_from: "nodes k JOIN nodes n ON n.id = k.id",
-        // Not by the id that the list runs by: both sides would run by it, and the rows of one of them are fetched.
+        // Joined by name instead of id. A join by id would read both sides in order of id and fetch
+        // the rows of one side from the table.
         by_id_from: "nodes k JOIN nodes n ON n.name = k.name",
         id: "k.id",
         by_name: "k.name",

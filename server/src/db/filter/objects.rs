@@ -1,4 +1,4 @@
-//! Lists of what is declared.
+//! Lists of declared objects.
 
 use super::sight::Place;
 use super::sort::BY_NAME;
@@ -6,7 +6,7 @@ use super::whitelist::{Field, unknown};
 use super::{List, NODES, Term, WHOLE};
 use crate::error::Error;
 
-/// What there is of a kind. There is little of any.
+/// Returns the list of a kind's objects. Each kind has few objects.
 pub fn objects(kind: &'static str) -> List {
     List {
         name: kind,
@@ -22,7 +22,8 @@ pub fn objects(kind: &'static str) -> List {
     }
 }
 
-/// A site, rack or pool lies in itself; what names a site lies there, and what names a cluster where that is.
+/// A site, rack or pool is its own place. Other objects have the site named in `/spec/site`, or
+/// else the site of the cluster named in `/spec/cluster`.
 pub(super) const PLACE: Place = Place {
     joins: " LEFT JOIN object_refs rs ON rs.from_id = o.id AND rs.pointer = '/spec/site'
              LEFT JOIN object_refs rc ON rc.from_id = o.id AND rc.pointer = '/spec/cluster'

@@ -38,7 +38,8 @@ pub const OPERATIONS: List = List {
     ..WHOLE
 };
 
-/// Where its node does, and in the pool of its claim, or of the node's. A run of pairs lies where its pool does.
+/// The place of the node, with the pool of the claim or else of the node. A run of pairs has the
+/// place of its pool.
 const PLACE: Place = Place {
     joins: " LEFT JOIN nodes n ON n.id = o.node_id LEFT JOIN claims h ON h.node_id = n.id AND h.state <> 'released'
              LEFT JOIN claims c ON c.id = o.claim_id LEFT JOIN pair_runs r ON r.id = o.id LEFT JOIN objects rp ON rp.id = r.pool_id

@@ -1,5 +1,6 @@
-//! What a reader may see of many rows at once: those that lie in one scope of each of the reader's lists. It says in SQL what `db::access::place`
-//! says of one object; `tests/it/access` holds each list against the single reads.
+//! Read scope over many rows: a row is visible if at least one scope matches in each of the
+//! reader's scope lists. The SQL here must agree with `db::access::place`, used for one object;
+//! `tests/it/access` compares each list with the single reads.
 
 use muster_api::access::Scope;
 use sqlx::types::Json;
@@ -7,19 +8,21 @@ use sqlx::{Postgres, QueryBuilder};
 
 use crate::auth::access::Sight;
 
-/// Where a list's rows lie.
+/// The place of a list's rows, as SQL.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// What is joined to know it, and is not where the reader sees everything. A row stays one row.
+    /// The joins needed for the place. Left out for readers of the whole fleet. The joins never
+    /// multiply a row.
     pub joins: &'static str,
-    /// The ids of its site, rack and pool, and its labels.
+    /// Expressions for the ids of site, rack and pool, and for the labels.
     pub site: &'static str,
     pub rack: &'static str,
     pub pool: &'static str,
     pub labels: &'static str,
 }
 
-/// What lies nowhere: whoever may read the list everywhere reads all of it, and nobody else any.
+/// The place of rows outside every site, rack and pool. Only readers with the whole fleet in scope
+/// see such rows.
 pub(super) const NOWHERE: Place = Place {
     joins: "",
     site: "NULL::uuid",
@@ -28,7 +31,8 @@ pub(super) const NOWHERE: Place = Place {
     labels: "'{}'::jsonb",
 };
 
-/// Where the node `n` lies: it has at most one claim.
+/// The place of the node `n`. The join adds at most one row, because a node has at most one open
+/// claim.
 pub(super) const OF_NODE: Place = Place {
     joins: " LEFT JOIN claims h ON h.node_id = n.id AND h.state <> 'released'",
     site: "n.site_id",
@@ -37,10 +41,10 @@ pub(super) const OF_NODE: Place = Place {
     labels: "n.labels",
 };
 
-/// Leaves what a reader may see.
+/// Adds the condition for rows within a reader's read scope.
 pub(super) fn within(query: &mut QueryBuilder<Postgres>, place: &Place, sight: &Sight) {
     for scopes in sight {
-        // Who holds it in no scope sees nothing.
+        // An empty scope list matches no row.
         query.push(if scopes.is_empty() {
             " AND (false"
         } else {
@@ -55,7 +59,7 @@ pub(super) fn within(query: &mut QueryBuilder<Postgres>, place: &Place, sight: &
     }
 }
 
-/// All that a scope asks for, and nothing else: each part is one that an index can serve.
+/// Adds the conditions of one scope. Each condition can be served by an index.
 fn fits(query: &mut QueryBuilder<Postgres>, place: &Place, scope: &Scope) {
     query.push("true");
     let named = [

@@ -16,7 +16,7 @@ pub struct Sort {
 }
 
 impl Sort {
-    /// `name`, `-name`, `created_at`, `-created_at`.
+    /// Returns the keyword used in a request: `name`, `-name`, `created_at`, `-created_at`.
     pub fn word(self) -> &'static str {
         match (self.key, self.order) {
             (Key::Name, Order::Up) => "name",
@@ -58,7 +58,7 @@ pub(super) const NEWEST_FIRST: Sort = Sort {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     Exact,
-    /// The planner's guess, from the database's statistics.
+    /// An estimate by the planner, from the database's statistics.
     Estimate,
     None,
 }

@@ -8,7 +8,7 @@ use super::whitelist::{Field, one_of, unknown};
 use super::{List, Term, WHOLE};
 use crate::error::Error;
 
-/// All waivers, as they stand now; for who may read the whole fleet.
+/// Returns the list of all waivers, with their state at a time. For readers of the whole fleet.
 pub fn waivers(now: Timestamp) -> List {
     List {
         name: "waivers",
@@ -38,7 +38,8 @@ pub fn waivers(now: Timestamp) -> List {
     }
 }
 
-/// The nodes that a waiver is for: one, those of a rack, those that a pool has claimed.
+/// The nodes covered by a waiver: the node, the nodes of the rack, or the nodes claimed by the
+/// pool.
 const COVERED: &str =
     "SELECT FROM nodes x LEFT JOIN claims h ON h.node_id = x.id AND h.state <> 'released'
     WHERE (w.node_id = x.id OR w.rack_id = x.rack_id OR w.pool_id = h.pool_id)";

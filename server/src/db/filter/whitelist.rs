@@ -13,17 +13,18 @@ pub(super) enum Field<'term> {
     Text(&'static str),
     /// A text expression in two parts, with the time of the reading bound in the middle.
     AsOf(&'static str, &'static str),
-    /// The object behind a column, by the object's name. An equal sign compares ids, with help of an index.
+    /// The object referred to by a column, by the object's name. `=` compares ids and uses an
+    /// index.
     Object {
         column: &'static str,
         kind: &'static str,
     },
-    /// The objects of a pattern, looked up beforehand.
+    /// The objects matching a pattern, looked up beforehand.
     Among {
         column: &'static str,
         ids: Vec<Uuid>,
     },
-    /// The node behind a column, by name or id.
+    /// The node referred to by a column, by name or id.
     Node { column: &'static str },
     /// The row behind a column, by id.
     Id { column: &'static str },
@@ -44,7 +45,7 @@ pub(super) enum Field<'term> {
     },
 }
 
-/// 422 for a field outside the list's fields.
+/// Returns the 422 error for a field unknown to the list.
 pub(super) fn unknown(field: &str, known: &str) -> Error {
     Error::unprocessable(
         "filter",
@@ -53,7 +54,7 @@ pub(super) fn unknown(field: &str, known: &str) -> Error {
     )
 }
 
-/// A column of words with a type: 422 for a word outside the type.
+/// Returns a column of keywords with a type. 422 for a keyword outside the type.
 pub(super) fn word<'term, T: FromStr>(
     term: &Term,
     column: &'static str,
@@ -69,7 +70,7 @@ pub(super) fn word<'term, T: FromStr>(
     Ok(Field::Text(column))
 }
 
-/// A column of words from a list: 422 for a word outside the list.
+/// Returns a column of keywords from a list. 422 for a keyword outside the list.
 pub(super) fn one_of<'term>(
     term: &Term,
     words: &[&str],
@@ -82,7 +83,7 @@ pub(super) fn one_of<'term>(
     Ok(field)
 }
 
-/// A column of ids: the path of a request names the object, so a name is refused.
+/// Returns a column of ids. The path of a request names the object, so a name is refused with 422.
 pub(super) fn by_id<'term>(term: &Term, column: &'static str) -> Result<Field<'term>, Error> {
     match term.value.parse::<Uuid>() {
         Ok(_) => Ok(Field::Id { column }),

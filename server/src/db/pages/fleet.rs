@@ -1,4 +1,4 @@
-//! The fleet's page.
+//! Queries for the fleet's page.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// A node that somebody should look at.
+/// A node in need of attention by a person.
 #[derive(Clone, Debug)]
 pub struct AttentionRow {
     pub id: NodeId,
@@ -19,14 +19,13 @@ pub struct AttentionRow {
     pub deadline_at: Option<jiff_sqlx::Timestamp>,
     pub reason: Option<String>,
     pub waiting_for: Option<String>,
+    pub waiting_reason: Option<String>,
     pub waiting_owner: Option<String>,
     pub next_action: Option<String>,
 }
 
-/// Those of these nodes, or of all, that stay in a moving state for longer than it may take, the longest overdue first.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the nodes past the deadline of a moving state, the longest overdue first. `nodes` limits
+/// the result to the given nodes.
 pub async fn list_stuck(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -35,7 +34,7 @@ pub async fn list_stuck(
 ) -> Result<Vec<AttentionRow>, Error> {
     Ok(sqlx::query_as!(
         AttentionRow,
-        r#"SELECT id AS "id: NodeId", name, state, entered_at, deadline_at, reason, waiting_for, waiting_owner, next_action
+        r#"SELECT id AS "id: NodeId", name, state, entered_at, deadline_at, reason, waiting_for, waiting_reason, waiting_owner, next_action
            FROM nodes
            WHERE deadline_at < $1 AND state NOT IN ('quarantined', 'failed', 'maintenance')
              AND ($3::uuid[] IS NULL OR id = ANY ($3))
@@ -48,10 +47,8 @@ pub async fn list_stuck(
     .await?)
 }
 
-/// Those of these nodes, or of all, that no engine will move: quarantined and failed, the newest first.
-///
-/// # Errors
-/// When the database fails.
+/// Lists quarantined and failed nodes, newest first. The engine does not move such nodes. `nodes`
+/// limits the result to the given nodes.
 pub async fn list_helpless(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -59,7 +56,7 @@ pub async fn list_helpless(
 ) -> Result<Vec<AttentionRow>, Error> {
     Ok(sqlx::query_as!(
         AttentionRow,
-        r#"SELECT id AS "id: NodeId", name, state, entered_at, deadline_at, reason, waiting_for, waiting_owner, next_action
+        r#"SELECT id AS "id: NodeId", name, state, entered_at, deadline_at, reason, waiting_for, waiting_reason, waiting_owner, next_action
            FROM nodes WHERE state IN ('quarantined', 'failed') AND ($2::uuid[] IS NULL OR id = ANY ($2))
            ORDER BY entered_at DESC LIMIT $1"#,
         limit,
@@ -69,23 +66,20 @@ pub async fn list_helpless(
     .await?)
 }
 
-/// A gate that did not pass, and on how many nodes.
+/// A gate that did not pass, with the numbers of failures, errors and nodes.
 #[derive(Clone, Debug)]
 pub struct FailingGate {
     pub gate: String,
     pub fails: i64,
     pub errors: i64,
     pub nodes: i64,
-    /// One of them, to begin with.
+    /// The name of one affected node, as a starting point.
     pub example: String,
 }
 
-/// Gates that failed or gave no answer on these nodes, or on any, in runs since `since`, the most frequent first; shadows, what was waived, and runs
-/// that say nothing any more are in nobody's way. Ids of runs grow with time, so the primary key
-/// finds the runs.
-///
-/// # Errors
-/// When the database fails.
+/// Lists gates with verdict `fail` or `error` in runs since `since`, the most frequent first.
+/// Shadow gates, waived gates and void runs are skipped, because they block no node. `nodes` limits
+/// the result to the given nodes. Ids of runs grow with time, so the primary key finds the runs.
 pub async fn list_failing_gates(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -108,13 +102,13 @@ pub async fn list_failing_gates(
     .await?)
 }
 
-/// The smallest UUIDv7 of a time.
+/// Returns the smallest UUIDv7 of a time.
 fn first_id(at: Timestamp) -> Uuid {
     let millis = u64::try_from(at.as_millisecond()).unwrap_or(0);
     uuid::Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid()
 }
 
-/// A node that went from one state to another.
+/// A change of a node's state.
 #[derive(Clone, Debug)]
 pub struct TransitionRow {
     pub at: Timestamp,
@@ -122,13 +116,11 @@ pub struct TransitionRow {
     pub detail: Value,
 }
 
-/// How far back the newest events are searched for transitions.
+/// The number of newest events searched for transitions.
 const SEARCHED: i64 = 2000;
 
-/// The newest transitions of these nodes, or of any, since `since`, newest first, among the newest events.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the newest transitions since `since`, newest first, found among the newest `SEARCHED`
+/// events. `nodes` limits the result to the given nodes.
 pub async fn list_transitions(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,

@@ -1,4 +1,4 @@
-//! One node beside its document.
+//! The machine of one node, for the node's page, and lookup by label.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// What is known of the machine itself.
+/// Data of the machine itself, with the claim and the pool's spec.
 #[derive(Clone, Debug)]
 pub struct MachineRow {
     pub version: i64,
@@ -38,10 +38,7 @@ pub struct MachineRow {
     pub pool_spec: Option<serde_json::Value>,
 }
 
-/// The machine behind a node, and what its pool wants of it.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the machine of a node, with the spec of the claiming pool.
 pub async fn find_machine(
     conn: &mut PgConnection,
     node: NodeId,
@@ -62,10 +59,8 @@ pub async fn find_machine(
     .await?)
 }
 
-/// The name of the node that has exactly this serial, MAC or address: what a person copies from a label or an alert.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the name of the node with exactly this serial, SMBIOS UUID, MAC or address. The text is
+/// usually copied from a label or an alert.
 pub async fn find_by_label(conn: &mut PgConnection, text: &str) -> Result<Option<String>, Error> {
     let mac = text.parse::<Mac>().ok().map(|mac| MacAddress::new(mac.0));
     let address = text.parse::<IpAddr>().ok().map(IpNet::from);
@@ -84,19 +79,17 @@ pub async fn find_by_label(conn: &mut PgConnection, text: &str) -> Result<Option
     .await?)
 }
 
-/// A line that an agent brought of a BMC's event log or sensors.
+/// A line of a BMC's event log or sensors, collected by an agent.
 #[derive(Clone, Debug)]
 pub struct BmcLine {
     pub at: Timestamp,
-    /// Of the job that failed.
+    /// The step of the failed job.
     pub step: String,
     pub text: String,
 }
 
-/// What agents brought of a node's BMC when its newest jobs failed, newest first. The words are `agent/src/work/evidence.rs`'s.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the BMC lines collected by agents after failures of a node's newest 500 jobs, newest
+/// first. The prefixes are written by `agent/src/work/evidence.rs`.
 pub async fn list_bmc_lines(
     conn: &mut PgConnection,
     node: NodeId,

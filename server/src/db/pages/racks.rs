@@ -1,4 +1,4 @@
-//! Racks and what stands in them.
+//! Racks and the nodes in them.
 
 use muster_core::ids::ObjectId;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// A rack with what its nodes hold of its power.
+/// A rack with the power reserved by its nodes, in watts.
 #[derive(Clone, Debug)]
 pub struct RackRow {
     pub id: ObjectId,
@@ -17,10 +17,8 @@ pub struct RackRow {
     pub nodes: i64,
 }
 
-/// Racks by id, by name, each with how many of these nodes, or of all, it has.
-///
-/// # Errors
-/// When the database fails.
+/// Lists racks by id, ordered by name. `nodes` limits the count of nodes to the given nodes; the
+/// reserved power includes all nodes.
 pub async fn list(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -39,7 +37,7 @@ pub async fn list(
     .await?)
 }
 
-/// A node in its place.
+/// A node with its position in a rack.
 #[derive(Clone, Debug)]
 pub struct PlacedRow {
     pub rack: Option<ObjectId>,
@@ -50,10 +48,7 @@ pub struct PlacedRow {
     pub reason: Option<String>,
 }
 
-/// Those of these nodes, or of all, that stand in racks, from the top down.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the nodes in the racks, from the top down. `nodes` limits the result to the given nodes.
 pub async fn list_placed(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -74,10 +69,7 @@ pub async fn list_placed(
     .await?)
 }
 
-/// Those of these nodes, or of all, that stand in no rack, by name.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the nodes without a rack, ordered by name. `nodes` limits the result to the given nodes.
 pub async fn list_unplaced(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -94,7 +86,7 @@ pub async fn list_unplaced(
     .await?)
 }
 
-/// How many nodes of a rack are in a state.
+/// The number of a rack's nodes in one state.
 #[derive(Clone, Debug)]
 pub struct RackCount {
     pub rack: ObjectId,
@@ -102,10 +94,7 @@ pub struct RackCount {
     pub count: i64,
 }
 
-/// The states of racks' nodes, counted: of these nodes, or of all.
-///
-/// # Errors
-/// When the database fails.
+/// Counts the nodes of racks by state. `nodes` limits the count to the given nodes.
 pub async fn count_states(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,

@@ -16,10 +16,7 @@ pub struct JobRow {
     pub operation: Option<OperationId>,
 }
 
-/// One job.
-///
-/// # Errors
-/// When the database fails.
+/// Returns one job.
 pub async fn find_job(conn: &mut PgConnection, job: JobId) -> Result<Option<JobRow>, Error> {
     Ok(sqlx::query_as!(
         JobRow,
@@ -40,10 +37,7 @@ pub struct LineRow {
     pub text: String,
 }
 
-/// Lines after `after`, oldest first.
-///
-/// # Errors
-/// When the database fails.
+/// Lists log lines after the id `after`, oldest first.
 pub async fn list_lines(
     conn: &mut PgConnection,
     job: JobId,
@@ -61,10 +55,7 @@ pub async fn list_lines(
     .await?)
 }
 
-/// Where the last `lines` lines of a job's log begin: pass it as `after`.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the id just before the last `lines` lines of a job's log, for use as `after`.
 pub async fn find_tail(conn: &mut PgConnection, job: JobId, lines: i64) -> Result<i64, Error> {
     let id = sqlx::query_scalar!(
         "SELECT id FROM job_logs WHERE job_id = $1 ORDER BY id DESC OFFSET $2 LIMIT 1",
@@ -74,7 +65,7 @@ pub async fn find_tail(conn: &mut PgConnection, job: JobId, lines: i64) -> Resul
     Ok(id.fetch_optional(conn).await?.unwrap_or(0))
 }
 
-/// Claims of a pool whose nodes are in a state.
+/// The number of a pool's claims with a node in one state.
 #[derive(Clone, Debug)]
 pub struct PoolCount {
     pub pool: ObjectId,
@@ -82,10 +73,7 @@ pub struct PoolCount {
     pub count: i64,
 }
 
-/// These nodes, or all, by their pools and states.
-///
-/// # Errors
-/// When the database fails.
+/// Counts claimed nodes by pool and state. `nodes` limits the count to the given nodes.
 pub async fn count_pools(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -102,10 +90,7 @@ pub async fn count_pools(
     .await?)
 }
 
-/// The names of nodes.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the names of nodes.
 pub async fn list_names(
     conn: &mut PgConnection,
     nodes: &[NodeId],

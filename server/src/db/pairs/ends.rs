@@ -1,4 +1,4 @@
-//! Nodes of a run: who may take part, who does, and who was left out and why.
+//! Nodes of a run of pairs: candidates, participants, and nodes left out with the reason.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// A node that a pool holds, and what keeps it from being measured.
+/// A node claimed by a pool, with the conditions preventing a measurement.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     pub id: NodeId,
@@ -23,18 +23,16 @@ pub struct Candidate {
     pub protected: bool,
     pub releasing: bool,
     pub installed: bool,
-    /// A job of its own waits or runs.
+    /// A job of the node is queued or running.
     pub busy: bool,
-    /// Another run, or a sweep, has not given it back.
+    /// Another run or a sweep has not yet returned the node to the scheduler.
     pub held: bool,
-    /// Its scheduler gives it no jobs: as it calls that, and why.
+    /// The scheduler gives the node no jobs. Contains the scheduler's state and reason.
     pub out: Option<String>,
 }
 
-/// Nodes of a pool, or those of them that are named: who was not measured for longest comes first.
-///
-/// # Errors
-/// When the database fails.
+/// Lists the nodes of a pool, or only the named ones. The node with the oldest measurement comes
+/// first.
 pub async fn list_candidates(
     conn: &mut PgConnection,
     pool: ObjectId,
@@ -61,10 +59,10 @@ pub async fn list_candidates(
     .await?)
 }
 
-/// Writes down who takes part, and who does not and why.
+/// Stores the participants of a run, and the nodes left out with their reasons.
 ///
 /// # Errors
-/// When the database fails, or a node is in another run.
+/// When a node is in another run.
 pub async fn insert(
     conn: &mut PgConnection,
     run: OperationId,
@@ -103,10 +101,8 @@ pub async fn insert(
     Ok(())
 }
 
-/// Gives the nodes that a run still has something to do with their turn. They are locked in one order, before anything of theirs is written.
-///
-/// # Errors
-/// When the database fails.
+/// Makes the nodes with remaining work in a run due. Nodes are locked in order of id, before any
+/// related row is written.
 pub async fn wake(conn: &mut PgConnection, run: OperationId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "WITH held AS (
@@ -121,29 +117,29 @@ pub async fn wake(conn: &mut PgConnection, run: OperationId, now: Timestamp) -> 
     Ok(())
 }
 
-/// A node of a run, as the run decides by it.
+/// A node of a run, as input for the decisions of the run.
 #[derive(Clone, Debug)]
 pub struct EndRow {
     pub name: String,
-    /// `None`: it was removed.
+    /// `None`: the node was removed.
     pub node: Option<NodeId>,
     pub position: Option<i32>,
     pub left_out: Option<String>,
     pub blamed: Option<String>,
-    /// The state of the job that holds it, and why that failed.
+    /// The state of the job holding the node, with the failure message in `failure`.
     pub hold: Option<String>,
     pub failure: Option<String>,
-    /// Somebody asked to stop what it works on.
+    /// A stop of the node's operation was requested.
     pub stop: bool,
-    /// Nothing of the run is left to be done with it.
+    /// The run has no remaining work on the node.
     pub back: bool,
     pub profile: Option<Json<HardwareProfile>>,
 }
 
-/// Nodes of a run, those that are measured first, by their position.
+/// Lists the nodes of a run, ordered by position. Nodes without a position come last.
 ///
 /// # Errors
-/// When the database fails, or a profile cannot be read any more.
+/// When a stored profile cannot be parsed.
 pub async fn list(conn: &mut PgConnection, run: OperationId) -> Result<Vec<EndRow>, Error> {
     Ok(sqlx::query_as!(
         EndRow,
@@ -160,10 +156,8 @@ pub async fn list(conn: &mut PgConnection, run: OperationId) -> Result<Vec<EndRo
     .await?)
 }
 
-/// Leaves a node out from now on. One that was never held has nothing to be given back of.
-///
-/// # Errors
-/// When the database fails.
+/// Leaves a node out from now on. The part of a node not yet held ends at once, without a return to
+/// the scheduler.
 pub async fn leave_out(
     conn: &mut PgConnection,
     run: OperationId,
@@ -185,11 +179,9 @@ pub async fn leave_out(
     Ok(())
 }
 
-/// Numbers those that take part: by name where the survey has time for all edges, else in another order in each run, for rounds go by number, and it is not to
-/// leave the same edges out each time.
-///
-/// # Errors
-/// When the database fails.
+/// Numbers the participants of a run. Up to 8 nodes are numbered by name, because the survey has
+/// time for all edges. More nodes are numbered in a different order for each run: rounds follow the
+/// numbers, and the same edges must not be left out every time.
 pub async fn number(conn: &mut PgConnection, run: OperationId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE pair_ends SET position = numbered.at
@@ -203,10 +195,7 @@ pub async fn number(conn: &mut PgConnection, run: OperationId) -> Result<(), Err
     Ok(())
 }
 
-/// Blames a node for what a gate found.
-///
-/// # Errors
-/// When the database fails.
+/// Blames a node for the finding of a gate.
 pub async fn blame(
     conn: &mut PgConnection,
     run: OperationId,
@@ -226,10 +215,7 @@ pub async fn blame(
     Ok(())
 }
 
-/// Lets those go that were never held: the run is over.
-///
-/// # Errors
-/// When the database fails.
+/// Ends the part of nodes never held. Called at the end of a run.
 pub async fn let_go(
     conn: &mut PgConnection,
     run: OperationId,
@@ -245,27 +231,24 @@ pub async fn let_go(
     Ok(())
 }
 
-/// What a run wants of a node, as the node's turn finds it.
+/// The part of a node in a run, as input for the node's reconcile pass.
 #[derive(Clone, Debug)]
 pub struct PartRow {
-    /// The run is over, or goes on without the node.
+    /// The run has ended or continues without the node.
     pub over: bool,
     pub gate: Option<String>,
     pub blamed: Option<String>,
-    /// States of the jobs that hold it and give it back, where they were begun.
+    /// States of the jobs that hold the node and return it to the scheduler, if started.
     pub hold: Option<String>,
     pub back: Option<String>,
     pub back_failed_at: Option<jiff_sqlx::Timestamp>,
-    /// With whom it is being measured.
+    /// The name of the other node in the current measurement.
     pub other: Option<String>,
-    /// Whether it is the end that begins, and has not begun.
+    /// Whether the node starts the measurement and has not started yet.
     pub asks: bool,
 }
 
-/// The part of a node in the run that has it; nothing where none does.
-///
-/// # Errors
-/// When the database fails.
+/// Returns the part of a node in its run. `None`: no run holds the node.
 pub async fn find_part(conn: &mut PgConnection, node: NodeId) -> Result<Option<PartRow>, Error> {
     Ok(sqlx::query_as!(
         PartRow,
@@ -283,10 +266,7 @@ pub async fn find_part(conn: &mut PgConnection, node: NodeId) -> Result<Option<P
     .await?)
 }
 
-/// Notes the job that a node of a run was given for a step.
-///
-/// # Errors
-/// When the database fails.
+/// Records the job given to a node of a run for a step.
 pub async fn set_job(
     conn: &mut PgConnection,
     node: NodeId,
@@ -309,10 +289,8 @@ pub async fn set_job(
     Ok(())
 }
 
-/// Nothing of a run is left to be done with a node: it serves again, or it left service, and the run goes on without it.
-///
-/// # Errors
-/// When the database fails.
+/// Ends the part of a node in a run. The node serves again, or has left service and the run
+/// continues without it.
 pub async fn come_back(
     conn: &mut PgConnection,
     node: NodeId,

@@ -1,5 +1,6 @@
-//! Runs of pairs: which nodes take part, what each pair measured, whom failures blame.
+//! Runs of pairs with the participating nodes, the measurements of each pair, and the nodes blamed
+//! for failures. A run belongs to one pool.
 
 pub mod ends; // Nodes of a run
-pub mod runs; // Runs, from their beginning to their end
-pub mod trials; // One measurement of two ends
+pub mod runs; // Runs, from start to close
+pub mod trials; // Measurements between two nodes

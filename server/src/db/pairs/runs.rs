@@ -1,4 +1,5 @@
-//! Runs of pairs: begun once per pool at a time, taken a step further by whoever holds the row, ended with their verdicts.
+//! Runs of pairs. Only one run is open per pool. The holder of the row's lock moves a run one step
+//! further, and a run ends with its verdicts.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +14,10 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// A run to be begun.
+/// A new run.
 #[derive(Clone, Debug)]
 pub struct NewRun<'a> {
-    /// Of its operation too.
+    /// Also the id of the run's operation.
     pub id: OperationId,
     pub pool: ObjectId,
     pub actor: &'a str,
@@ -27,10 +28,10 @@ pub struct NewRun<'a> {
     pub deadline_at: Timestamp,
 }
 
-/// Begins a run. Another one of the pool that is under way is a conflict.
+/// Inserts a run. Another open run of the pool is a conflict.
 ///
 /// # Errors
-/// When the database fails, or a constraint refuses.
+/// When a constraint is violated.
 pub async fn insert(conn: &mut PgConnection, run: &NewRun<'_>) -> Result<(), Error> {
     sqlx::query!(
         "INSERT INTO pair_runs (id, pool_id, actor, suite, variables, beyond, begun_at, deadline_at)
@@ -49,7 +50,7 @@ pub async fn insert(conn: &mut PgConnection, run: &NewRun<'_>) -> Result<(), Err
     Ok(())
 }
 
-/// A run that is under way, or whose nodes are not all given back.
+/// A run still measuring, or with nodes not yet returned to the scheduler.
 #[derive(Clone, Debug)]
 pub struct OpenRun {
     pub id: OperationId,
@@ -57,18 +58,18 @@ pub struct OpenRun {
     pub pool_name: String,
     pub suite: Suite,
     pub deadline_at: Timestamp,
-    /// Somebody asked to stop it.
+    /// A stop of the run was requested.
     pub stop: bool,
-    /// Nothing of it is measured any more.
+    /// The result of the measurements, once they have ended.
     pub ended: Option<Ended>,
 }
 
-/// How the measurements of a run ended.
+/// The way the measurements of a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Every pair that was needed is measured.
+    /// Every required pair is measured.
     Done,
-    /// The run's time was over.
+    /// The run passed its deadline.
     Overdue,
     /// A person asked to stop the run.
     Stopped,
@@ -77,7 +78,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// The word of the column and of the event.
+    /// Returns the keyword stored in the column and in the event.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -103,10 +104,11 @@ pub struct Ended {
     pub verdicts: Verdicts,
 }
 
-/// Locks the next run that has something left to do, by id, skipping those that another replica has in hand.
+/// Locks the next run with remaining work after the id `after`. Runs locked by another replica are
+/// skipped.
 ///
 /// # Errors
-/// When the database fails, or its suite or verdicts cannot be read any more.
+/// When the stored suite or verdicts cannot be parsed.
 pub async fn lock_open(
     conn: &mut PgConnection,
     after: OperationId,
@@ -140,10 +142,7 @@ pub async fn lock_open(
     }))
 }
 
-/// Nothing is left to be done for a run. The caller holds its row.
-///
-/// # Errors
-/// When the database fails.
+/// Closes a run without remaining work. The caller holds the row's lock.
 pub async fn close(conn: &mut PgConnection, run: OperationId, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE pair_runs SET closed_at = $2 WHERE id = $1",
@@ -155,10 +154,7 @@ pub async fn close(conn: &mut PgConnection, run: OperationId, now: Timestamp) ->
     Ok(())
 }
 
-/// Ends a run's measurements. The caller holds its row.
-///
-/// # Errors
-/// When the database fails.
+/// Ends a run's measurements. The caller holds the row's lock.
 pub async fn end(
     conn: &mut PgConnection,
     run: OperationId,
@@ -178,7 +174,7 @@ pub async fn end(
     Ok(())
 }
 
-/// A run as people read it.
+/// A run as shown to people.
 #[derive(Clone, Debug)]
 pub struct RunRow {
     pub id: Uuid,
@@ -192,10 +188,10 @@ pub struct RunRow {
     pub verdicts: Option<Json<Verdicts>>,
 }
 
-/// Runs of a pool, newest first.
+/// Lists the runs of a pool, newest first.
 ///
 /// # Errors
-/// When the database fails, or verdicts cannot be read any more.
+/// When stored verdicts cannot be parsed.
 pub async fn list(
     conn: &mut PgConnection,
     pool: ObjectId,
@@ -213,7 +209,7 @@ pub async fn list(
     .await?)
 }
 
-/// One run of a pool.
+/// Returns one run of a pool.
 ///
 /// # Errors
 /// As [`list`].

@@ -1,4 +1,5 @@
-//! One measurement of two ends: begun as a round, settled by what its job found.
+//! Measurements between two nodes of a run. Each measurement begins with its round and is settled
+//! by the result of its job.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// A measurement, as the run decides by it.
+/// A measurement, as input for the decisions of the run.
 #[derive(Clone, Debug)]
 pub struct TrialRow {
     pub round: i32,
@@ -23,19 +24,20 @@ pub struct TrialRow {
     pub b: i32,
     pub verdict: Option<String>,
     pub gate: Option<String>,
-    /// Of one without a verdict: its job, how that stands, and what came of it.
+    /// The job of an unsettled measurement. Its state and result follow in `state`, `result` and
+    /// `failure`.
     pub job: Option<JobId>,
     pub state: Option<String>,
-    /// Its worker was told to stop.
+    /// Cancellation was requested from the worker.
     pub cancel: bool,
     pub result: Option<Json<JobResult>>,
     pub failure: Option<String>,
 }
 
-/// Measurements of a run, in their order.
+/// Lists the measurements of a run, in order of rounds.
 ///
 /// # Errors
-/// When the database fails, or a result cannot be read any more.
+/// When a stored result cannot be parsed.
 pub async fn list(conn: &mut PgConnection, run: OperationId) -> Result<Vec<TrialRow>, Error> {
     Ok(sqlx::query_as!(
         TrialRow,
@@ -49,10 +51,7 @@ pub async fn list(conn: &mut PgConnection, run: OperationId) -> Result<Vec<Trial
     .await?)
 }
 
-/// Begins a round.
-///
-/// # Errors
-/// When the database fails.
+/// Inserts the measurements of a new round.
 pub async fn insert(
     conn: &mut PgConnection,
     run: OperationId,
@@ -77,20 +76,17 @@ pub async fn insert(
     Ok(())
 }
 
-/// What came of a measurement.
+/// The outcome of a measurement.
 #[derive(Clone, Debug)]
 pub struct Settled {
     pub verdict: Verdict,
-    /// The first gate that failed.
+    /// The first failed gate.
     pub gate: Option<String>,
     pub why: Option<String>,
     pub ways: Vec<PairWay>,
 }
 
-/// Keeps what came of one that had no verdict.
-///
-/// # Errors
-/// When the database fails.
+/// Stores the outcome of an unsettled measurement.
 pub async fn settle(
     conn: &mut PgConnection,
     run: OperationId,
@@ -115,19 +111,19 @@ pub async fn settle(
     Ok(())
 }
 
-/// What the order of a measurement is built from, beside its two nodes.
+/// Input for the order of a measurement, besides the two nodes.
 #[derive(Clone, Debug)]
 pub struct OrderRow {
-    /// The end that listens first.
+    /// The node that starts listening first.
     pub other: Option<NodeId>,
     pub suite: Json<Suite>,
     pub variables: Json<BTreeMap<String, String>>,
 }
 
-/// The measurement that a job is for; nothing once it is settled.
+/// Returns the measurement of a job. `None`: the measurement is settled or the run has ended.
 ///
 /// # Errors
-/// When the database fails, or the suite cannot be read any more.
+/// When the stored suite cannot be parsed.
 pub async fn find_order(conn: &mut PgConnection, job: JobId) -> Result<Option<OrderRow>, Error> {
     Ok(sqlx::query_as!(
         OrderRow,
@@ -140,7 +136,7 @@ pub async fn find_order(conn: &mut PgConnection, job: JobId) -> Result<Option<Or
     .await?)
 }
 
-/// A measurement as people read it.
+/// A measurement as shown to people.
 #[derive(Clone, Debug)]
 pub struct MeasuredRow {
     pub round: i32,
@@ -152,10 +148,10 @@ pub struct MeasuredRow {
     pub finished_at: Option<jiff_sqlx::Timestamp>,
 }
 
-/// Measurements of a run, in their order.
+/// Lists the measurements of a run with node names, in order of rounds.
 ///
 /// # Errors
-/// When the database fails, or a result cannot be read any more.
+/// When a stored result cannot be parsed.
 pub async fn list_measured(conn: &mut PgConnection, run: Uuid) -> Result<Vec<MeasuredRow>, Error> {
     Ok(sqlx::query_as!(
         MeasuredRow,

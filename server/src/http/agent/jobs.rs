@@ -8,13 +8,14 @@ use http::{HeaderMap, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::JobId;
 use muster_core::lifecycle::steps::Step;
+use muster_core::lifecycle::wait::awaited_thing;
 use muster_core::wire;
 use muster_core::wire::calls::{
     ActReply, LeaseJobs, LeasedJobs, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome,
     StartAct,
 };
 use muster_core::wire::job::Job;
-use muster_core::wire::node::{Failure, Progress};
+use muster_core::wire::node::{Failure, FailureCode, Progress};
 use muster_core::wire::orders::ORDERS;
 use serde_json::json;
 use sqlx::PgConnection;
@@ -189,7 +190,7 @@ async fn refuse(
     now: Timestamp,
 ) -> Result<(), Error> {
     let failure = Failure {
-        code: "not_declared".into(),
+        code: FailureCode::NotDeclared,
         message: format!("{error:#}"),
         retryable: false,
     };
@@ -278,7 +279,7 @@ pub(super) async fn renew(
         .waiting_for
         .clone()
         .or_else(|| request.progress.as_ref().map(sentence));
-    let waiting_for = told.map(|text| text.chars().take(300).collect::<String>());
+    let waiting_for = told.map(|text| awaited_thing(&text).chars().take(300).collect::<String>());
     db::jobs::renew(
         &mut tx,
         &current,

@@ -137,17 +137,26 @@ pub(in crate::http) async fn list(
     let since = app.clock.now() - HOUR;
     let of = pool.map(|pool| pool.id);
     let count = db::approvals::count_erased(conn, &actor.name, &actor.person, of, since).await?;
-    let limit = |of: String, per_hour: Option<u32>, count: i64| {
+    let limit = |of: String, pool: Option<String>, per_hour: Option<u32>, count: i64| {
         let left =
             |per_hour: u32| per_hour.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
         per_hour.map(|per_hour| ReleaseLimit {
             of,
+            pool,
             per_hour,
             left: left(per_hour),
         })
     };
-    let person = limit(actor.name.clone(), actor.releases_per_hour, count.by_person);
-    let pool = pool.and_then(|pool| limit(format!("pool {}", pool.name), of_pool, count.of_pool));
+    let person = limit(
+        actor.name.clone(),
+        None,
+        actor.releases_per_hour,
+        count.by_person,
+    );
+    let pool = pool.and_then(|pool| {
+        let (of, name) = (format!("pool {}", pool.name), pool.name.to_owned());
+        limit(of, Some(name), of_pool, count.of_pool)
+    });
     Ok(person.into_iter().chain(pool).collect())
 }
 
@@ -155,7 +164,7 @@ pub(in crate::http) async fn list(
 pub(in crate::http) fn describe_exceeded(limits: &[ReleaseLimit]) -> Option<String> {
     let spent = limits.iter().find(|limit| limit.left == 0)?;
     let count = spent.per_hour;
-    Some(match spent.of.strip_prefix("pool ") {
+    Some(match &spent.pool {
         Some(pool) => {
             format!(
                 "{count} nodes of the pool {pool} may be released or installed anew in an hour, and were."

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use muster_api::nodes::{Condition, LastGateRun, NodeAddress, NodeSpec, NodeStatus, Why};
 use muster_api::object::Object;
 use muster_core::ids::NodeId;
-use muster_core::lifecycle::decision::waits_for;
+use muster_core::lifecycle::wait::WaitReason;
 use serde_json::Value;
 use sqlx::PgConnection;
 
@@ -193,13 +193,14 @@ fn why(row: &NodeRow) -> Why {
     if let Some(wish) = &row.wish {
         add(format!("; it was asked to {wish}"));
     }
-    if let Some(condition) = &row.waiting_for {
-        add(format!("; it {}", waits_for(condition)));
+    let rests = row.waiting_reason.as_deref() == Some(WaitReason::AtRest.as_str());
+    if let Some(condition) = row.waiting_for.as_ref().filter(|_| !rests) {
+        add(format!("; it waits for {condition}"));
         if let Some(owner) = &row.waiting_owner {
             add(format!(" ({owner} must act)"));
         }
     }
-    if let Some(next) = &row.next_action {
+    if let Some(next) = row.next_action.as_ref().filter(|_| !rests) {
         add(format!("; next: {next}"));
     }
     if let Some(deadline) = row.deadline_at {
@@ -211,6 +212,7 @@ fn why(row: &NodeRow) -> Why {
     sentence.push('.');
     Why {
         sentence,
+        reason: row.waiting_reason.clone(),
         waiting_for: row.waiting_for.clone(),
         since: row.waiting_since.map(|at| at.to_jiff()),
         owner: row.waiting_owner.clone(),

@@ -8,8 +8,8 @@ use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::State;
 use jiff::{SignedDuration, Timestamp};
-use muster_core::lifecycle::decision::waits_for;
 use muster_core::lifecycle::state::State as NodeState;
+use muster_core::lifecycle::wait::describe_wait;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -276,7 +276,7 @@ fn overdue(row: AttentionRow, now: Timestamp) -> Attention {
     let age = late
         .map(|late| format!("overdue by {}", format::duration(late)))
         .unwrap_or_default();
-    let why = row.waiting_for.as_deref().map(waits_for);
+    let why = describe_wait(row.waiting_reason.as_deref(), row.waiting_for.as_deref());
     attention(&row, age, why.or_else(|| row.reason.clone()))
 }
 

@@ -127,11 +127,11 @@ pub(super) async fn load(
     })
 }
 
-/// The gate run that led to the state since `entered`: the last run that failed before `entered`, where the reason names one of its gates.
+/// The gate run that led to the state since `entered`: the last failed run before it, where the run
+/// moved the node itself or began the recovery that is under way.
 pub(super) async fn cause(
     conn: &mut PgConnection,
     node: NodeId,
-    reason: &str,
     entered: Timestamp,
 ) -> Result<Option<String>, Error> {
     let runs = db::gates::list(conn, node, SEARCHED).await?;
@@ -141,9 +141,21 @@ pub(super) async fn cause(
     else {
         return Ok(None);
     };
+    if run.finished_at == entered {
+        return Ok(Some(run.id.to_string()));
+    }
+    let recovery = db::recoveries::list(conn, node, 1).await?.pop();
+    let under_way = recovery.filter(|recovery| {
+        recovery
+            .ended_at
+            .is_none_or(|ended| ended.to_jiff() >= entered)
+    });
+    let Some(recovery) = under_way else {
+        return Ok(None);
+    };
     let results = db::gates::results(conn, run.id).await?;
     let named = results.iter().any(|result| {
-        result.verdict != Verdict::Pass && reason.contains(&format!("gate {}: ", result.gate))
+        result.verdict != Verdict::Pass && recovery.signature == format!("gate:{}", result.gate)
     });
     Ok(named.then(|| run.id.to_string()))
 }

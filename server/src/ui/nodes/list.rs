@@ -6,8 +6,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use jiff::Timestamp;
 use muster_core::ids::NodeId;
-use muster_core::lifecycle::decision::waits_for;
 use muster_core::lifecycle::state::State as NodeState;
+use muster_core::lifecycle::wait::describe_wait;
 use serde::Deserialize;
 
 use crate::app::App;
@@ -207,7 +207,7 @@ impl NodesQuery {
 }
 
 fn row(node: NodeRow, addresses: &[AddressRow], now: Timestamp) -> Row {
-    let waiting = node.waiting_for.as_deref().map(waits_for);
+    let waiting = describe_wait(node.waiting_reason.as_deref(), node.waiting_for.as_deref());
     let why = match node.state.as_str() {
         "quarantined" | "failed" => node.reason.clone().or(waiting),
         _ => waiting.or_else(|| node.reason.clone()),

@@ -20,6 +20,7 @@ use jiff::Timestamp;
 use muster_api::nodes::NodeStatus;
 use muster_core::ids::NodeId;
 use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::wait::WaitReason;
 use serde::Deserialize;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -226,8 +227,8 @@ async fn cause(
     status: &NodeStatus,
 ) -> Result<Option<String>, Error> {
     let out = ["draining", "repairing", "quarantined", "failed"].contains(&status.state.as_str());
-    match (&status.reason, status.entered_at) {
-        (Some(reason), Some(entered)) if out => gates::cause(conn, node, reason, entered).await,
+    match status.entered_at {
+        Some(entered) if out => gates::cause(conn, node, entered).await,
         _ => Ok(None),
     }
 }
@@ -238,11 +239,12 @@ fn sentence(status: &NodeStatus) -> String {
         .reason
         .as_deref()
         .map(|reason| format!("Because {reason}"));
-    let waiting = status
-        .why
-        .waiting_for
-        .as_deref()
-        .map(|condition| format!("Waits for {condition}"));
+    let rests = status.why.reason.as_deref() == Some(WaitReason::AtRest.as_str());
+    let waiting = match &status.why.waiting_for {
+        Some(_) if rests => Some("At rest".to_owned()),
+        Some(condition) => Some(format!("Waits for {condition}")),
+        None => None,
+    };
     let parts: Vec<String> = reason.into_iter().chain(waiting).collect();
     match parts.is_empty() {
         true => "It has just arrived here; what it waits for is decided in a moment.".to_owned(),

@@ -9,7 +9,6 @@ use axum::extract::State;
 use jiff::{SignedDuration, Timestamp};
 use muster_api::operations::{OperationResult, ResultLink};
 use muster_core::ids::OperationId;
-use muster_core::lifecycle::decision::waits_for;
 use serde::Deserialize;
 
 use super::chips::{self, Chip};
@@ -164,7 +163,7 @@ fn told(row: &OperationRow) -> String {
         .waiting_for
         .as_deref()
         .filter(|_| running)
-        .map(waits_for);
+        .map(|thing| format!("waits for {thing}"));
     error.or(waiting).unwrap_or_else(|| row.message.clone())
 }
 

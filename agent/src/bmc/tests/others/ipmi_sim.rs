@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::bmc::{Bmc, BmcError, BootOnce, OverrideEnabled, PowerState, Reset};
 use muster_core::values::Secret;
 use muster_core::wire::bmc::IpmiTarget;
+use muster_core::wire::node::FailureCode;
 use tokio::net::UdpSocket;
 
 use super::{Simulator, beside, bmcs, free_udp_port, have, ipmi_target, job, patience};
@@ -224,9 +225,12 @@ async fn what_is_wrong_with_an_account_is_told_apart_from_a_bmc_that_is_away() {
         bmcs().open(&target, job()).unwrap()
     };
     for (bmc, code) in [
-        (with("admin", "wrong"), "bmc_credentials"),
-        (with("nobody", "secret"), "bmc_credentials"),
-        (with("admin", "longer than twenty bytes"), "bmc_unsupported"),
+        (with("admin", "wrong"), FailureCode::BmcCredentials),
+        (with("nobody", "secret"), FailureCode::BmcCredentials),
+        (
+            with("admin", "longer than twenty bytes"),
+            FailureCode::BmcUnsupported,
+        ),
     ] {
         let error = bmc.observe().await.unwrap_err();
         assert_eq!(error.code(), code, "{error}");
@@ -239,14 +243,14 @@ async fn what_is_wrong_with_an_account_is_told_apart_from_a_bmc_that_is_away() {
         .observe()
         .await
         .unwrap_err();
-    assert_eq!(error.code(), "bmc_unreachable", "{error}");
+    assert_eq!(error.code(), FailureCode::BmcUnreachable, "{error}");
 
     let bmc = sim.bmc();
     bmc.observe().await.unwrap();
     sim.signal("-STOP");
     let error = bmc.reset(Reset::On).await.unwrap_err();
     assert!(
-        error.code() == "bmc_unreachable",
+        error.code() == FailureCode::BmcUnreachable,
         "no session, so nothing was sent: {error}"
     );
     sim.signal("-CONT");
@@ -281,7 +285,7 @@ async fn its_account_gets_another_password() {
         .observe()
         .await
         .unwrap_err();
-    assert_eq!(refused.code(), "bmc_credentials", "{refused}");
+    assert_eq!(refused.code(), FailureCode::BmcCredentials, "{refused}");
     with(&next)
         .unwrap()
         .set_password(&Secret::new("secret"))

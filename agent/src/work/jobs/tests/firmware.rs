@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use muster_core::firmware::{BiosValue, UpdateClass, Wanted, WantedFirmware};
 use muster_core::wire::firmware::SetFirmware;
+use muster_core::wire::node::FailureCode;
 
 use super::*;
 use crate::bmc::tests::hardware::{Hardware, Mood};
@@ -193,7 +194,7 @@ async fn a_look_changes_nothing_and_says_what_it_could_not_see() {
     let Outcome::Failed { failure } = world.outcome_of(look, Vec::new()).await else {
         panic!("another machine")
     };
-    assert_eq!(failure.code, "identity_mismatch");
+    assert_eq!(failure.code, FailureCode::IdentityMismatch);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Two components that must not be in one stack.
+//! Check: two components must not be present together in a stack.
 
 use super::super::packages::Packages;
 use super::{Outcome, violated};

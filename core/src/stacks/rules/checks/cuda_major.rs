@@ -1,4 +1,4 @@
-//! A package name ends with the major number of the CUDA version that the driver supports.
+//! Check: a package name ends with the major number of the CUDA version supported by the driver.
 
 use super::super::book::MostRow;
 use super::super::packages::{Packages, Present};

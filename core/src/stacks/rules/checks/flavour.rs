@@ -1,4 +1,4 @@
-//! The kernel modules are of a flavour that the GPU family allows.
+//! Check: the flavour of the kernel modules is allowed for the GPU family.
 
 use super::super::book::FlavourRow;
 use super::super::packages::{Packages, Present};

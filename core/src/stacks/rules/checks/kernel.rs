@@ -1,4 +1,5 @@
-//! Modules built on the node have the headers of every kernel; modules built elsewhere are built for one of its kernels.
+//! Modules built on the node have the headers of every kernel; modules built elsewhere are built
+//! for one of its kernels.
 
 use super::super::packages::{Packages, Present};
 use super::{Outcome, Slots};
@@ -24,7 +25,7 @@ pub(super) fn check_kernel(packages: &Packages<'_>, dkms: &str, precompiled: &st
     outcomes
 }
 
-/// A module that is built on the node needs the headers of the kernel.
+/// Checks that a module built on the node has the headers of the kernel.
 fn check_headers(packages: &Packages<'_>, package: &Present, kernel: &str) -> Option<Outcome> {
     let headers = format!("linux-headers-{kernel}");
     if packages.has(&headers) {
@@ -47,7 +48,8 @@ fn check_headers(packages: &Packages<'_>, package: &Present, kernel: &str) -> Op
     Some(lacks(package, headers))
 }
 
-/// A module that is built elsewhere needs a package for the kernel. A name without a kernel is a metapackage, and counts only where no other name has a kernel.
+/// Checks that a prebuilt module has a package for the kernel. A name without a kernel belongs to a
+/// metapackage, and counts only if no other name has a kernel.
 fn check_build(packages: &Packages<'_>, precompiled: &[Present], kernel: &str) -> Option<Outcome> {
     let bare = |package: &Present| without_kernel(&package.name, kernel).map(str::to_owned);
     let any_named = precompiled.iter().any(|package| bare(package).is_some());
@@ -78,8 +80,9 @@ fn lacks(package: &Present, want: String) -> Outcome {
     })
 }
 
-/// The name of a module package without its kernel: `gpfs.gplbin` of `gpfs.gplbin-6.1.0-39-amd64`. `None` for a name without a kernel. A kernel is the
-/// given release, or another word that begins with three numbers; the 24.04 of `generic-hwe-24.04` has two.
+/// Returns the name of a module package without the kernel: `gpfs.gplbin` for
+/// `gpfs.gplbin-6.1.0-39-amd64`. Returns `None` for a name without a kernel. A kernel is the given
+/// release, or another word starting with three numbers; the 24.04 of `generic-hwe-24.04` has two.
 fn without_kernel<'n>(name: &'n str, kernel: &str) -> Option<&'n str> {
     let is_release = |rest: &str| {
         let numbers = rest

@@ -1,4 +1,5 @@
-//! The checks of the rule book against the packages of a stack, a file for each kind. A check that holds returns no outcome.
+//! The checks of the rule book against the packages of a stack, a file for each kind. A check that
+//! holds returns no outcome.
 
 mod apart; // Two components exclude each other
 mod behind; // At most so many releases behind
@@ -26,7 +27,8 @@ pub(super) enum Outcome {
     Missing(String),
 }
 
-/// Values for the placeholders of a rule's sentence, and the word of the stack that the finding is about.
+/// Values for the placeholders of a rule's sentence, and the word of the stack that the finding is
+/// about.
 #[derive(Default)]
 pub(super) struct Slots {
     pub(super) of: String,
@@ -104,7 +106,8 @@ fn violated(of: &Present, on: &Present, want: &str) -> Outcome {
     })
 }
 
-/// Compares each package of `of` with each package of `on`, up to the first outcome. A missing `on` or an open version is an outcome too.
+/// Compares each package of `of` with each package of `on`, up to the first outcome. A missing `on`
+/// or an open version is an outcome too.
 fn compare_pairs(
     packages: &Packages<'_>,
     of: &str,

@@ -1,4 +1,4 @@
-//! A component is at most as new as the row for the driver's branch says.
+//! Check: a component is at most the maximum version in the row for the driver's branch.
 
 use super::super::book::MostRow;
 use super::super::version::{compare, first, numbers};
@@ -19,7 +19,7 @@ pub(super) fn check_most(
 ) -> Option<Outcome> {
     let release = first(of.version, 2);
     let Some(most) = bound_of_branch(rows, on.version) else {
-        // A newer branch supports everything that an older branch supports.
+        // A newer branch supports all versions supported by an older branch.
         let older = rows.iter().filter(|row| {
             numbers(on.version)
                 .first()

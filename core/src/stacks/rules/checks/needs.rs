@@ -1,4 +1,4 @@
-//! Components, modules, files and texts that a stack must contain.
+//! Check: required components, modules, files and texts are in the stack.
 
 use super::super::book::{Needs, Text};
 use super::super::packages::Packages;
@@ -33,7 +33,7 @@ pub(super) fn check_needs(packages: &Packages<'_>, needs: &Needs) -> Vec<Outcome
     Vec::new()
 }
 
-/// Needed modules, files and texts that the stack does not have, in words.
+/// Returns the required modules, files and texts missing in the stack, in words.
 fn missing_settings(packages: &Packages<'_>, needs: &Needs) -> Vec<String> {
     let stack = packages.subject.stack;
     let unloaded = |module: &&String| {

@@ -1,4 +1,4 @@
-//! Exact versions that must not be together in one stack.
+//! Check: exact versions never allowed together in a stack.
 
 use super::super::book::Bad;
 use super::super::packages::{Packages, Present};

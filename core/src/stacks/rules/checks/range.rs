@@ -1,4 +1,4 @@
-//! A component lies between the bounds that the row for the other component's version says.
+//! Check: a component is within the bounds of the row for the other component's version.
 
 use super::super::book::RangeRow;
 use super::super::version::{compare, first};

@@ -1,10 +1,12 @@
-//! Every branch of the driver can be locked with the CUDA it came with and DCGM, and with nothing newer.
+//! Every driver branch can be locked with its original CUDA version and DCGM, and with no newer
+//! CUDA version.
 
 use serde_json::{Value, json};
 
 use super::{refused, stack};
 
-/// A driver of each branch, the newest toolkit that it serves, the next one, and the major of its CUDA.
+/// For each branch: a driver, the newest supported toolkit, the next toolkit, and the major number
+/// of the branch's CUDA.
 const BRANCHES: [(&str, &str, &str, u32); 13] = [
     ("525.60.13", "12.0", "12.1", 12),
     ("530.30.02", "12.1", "12.2", 12),
@@ -12,7 +14,7 @@ const BRANCHES: [(&str, &str, &str, u32); 13] = [
     ("545.23.06", "12.3", "12.4", 12),
     ("550.54.14", "12.4", "12.5", 12),
     ("555.42.02", "12.5", "12.6", 12),
-    // There is no toolkit 12.7.
+    // A toolkit 12.7 does not exist.
     ("560.28.03", "12.6", "12.8", 12),
     ("565.57.01", "12.6", "12.8", 12),
     ("570.26", "12.8", "12.9", 12),
@@ -22,7 +24,7 @@ const BRANCHES: [(&str, &str, &str, u32); 13] = [
     ("595.91.07", "13.2", "13.3", 13),
 ];
 
-/// The whole Hopper stack with another driver, toolkit and DCGM.
+/// The complete Hopper stack with another driver, toolkit and DCGM.
 fn packages(driver: &str, toolkit: &str, dcgm: u32) -> Value {
     let mut packages =
         json!({ "cuda-toolkit-12-8": null, "datacenter-gpu-manager-4-cuda13": null });

@@ -1,7 +1,8 @@
-//! Every rule with a tuple it refuses and the right one, and what is not known.
+//! Tests of every rule, with a rejected combination and the correct combination, and tests of
+//! missing facts.
 
-mod branches; // Each branch of the driver with its CUDA
-mod modules; // The kernel's: open or proprietary, and for which kernel
+mod branches; // Each driver branch with its CUDA
+mod modules; // Kernel modules: open or proprietary, and for which kernel
 mod nodes; // The same stack on other nodes
 mod storage; // Lustre, Storage Scale
 
@@ -13,7 +14,7 @@ use crate::images::ImageManifest;
 use crate::stacks::{LockedPackage, StackLock, StackSpec};
 use crate::values::Digest;
 
-/// A whole Hopper stack, as it should be; a value of `null` takes a package out.
+/// A complete and correct Hopper stack. A value of `null` removes a package.
 fn stack(packages: &Value, change: &Value) -> StackSpec {
     let driver = "580.126.20-1";
     let mut stack = json!({
@@ -60,7 +61,8 @@ fn refused(stack: &StackSpec) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The rule, packages that differ from the whole Hopper stack, what else differs, and what the sentence must say. And the same set right.
+/// The rule, packages differing from the complete Hopper stack, other differences, and words
+/// required in the sentence. Then the corrected set.
 type Tuple = (
     &'static str,
     Value,
@@ -220,7 +222,7 @@ fn wrong_tuples() -> Vec<Tuple> {
             json!({ "libcuda1": "580.95.05-1" }),
             none(),
             &["580.95.05-1", "580.126.20-1", "mismatch"],
-            // A tool of NVIDIA's that says which driver to take is no part of one.
+            // NVIDIA's tool for choosing a driver is not part of a driver.
             json!({ "nvidia-driver-assistant": "0.21.57-1" }),
             none(),
         ),
@@ -310,7 +312,7 @@ fn wrong_tuples() -> Vec<Tuple> {
             json!({ "mft": "4.34.0-145", "kernel-mft-dkms": "4.33.0-169" }),
             none(),
             &["4.33.0-169", "4.34.0-145"],
-            // One DOCA repository's pair: its module has the build as a fourth number.
+            // Pair from one DOCA repository: the module has the build as a fourth number.
             json!({ "mft": "4.33.0-169", "kernel-mft-dkms": "4.33.0.169-1" }),
             none(),
         ),
@@ -415,7 +417,8 @@ fn every_rule_refuses_its_wrong_tuple_and_takes_the_right_one() {
             "{rule} {packages} {change} must be refused saying {says:?}: {wrong:#?}"
         );
         let right = refused(&stack(&right, &right_change));
-        // The old driver of R1 and R2 brings what other rules ask for; a right tuple is right by every rule.
+        // The old driver of R1 and R2 violates other rules, but a correct combination must pass
+        // every rule.
         assert!(
             right.iter().all(|(by, _)| by != rule),
             "{rule} must take the right one: {right:#?}"
@@ -446,7 +449,7 @@ fn every_rule_of_the_book_is_in_the_table() {
     for number in 1..=16 {
         assert!(tested.contains(format!("R{number}").as_str()), "R{number}");
     }
-    // A word of a rule that is no component would never hold, and never be missed.
+    // A rule with an unknown component would never apply, and the error would stay unnoticed.
     let text = include_str!("../rules.toml");
     for word in text
         .split("of = \"")
@@ -498,29 +501,30 @@ fn level(stack: &StackSpec, rule: &str) -> Vec<Level> {
 
 #[test]
 fn what_is_not_known_is_never_fine() {
-    // Whose Fabric Manager it is cannot be said without the driver: told before it is locked, refused after.
+    // Without the driver, the owner of this Fabric Manager is unknown: a note before the lock,
+    // rejected after.
     let alone = json!({ "version": "1", "image": "i", "packages": { "nvidia-fabricmanager": "580.126.20-1" } });
     let alone: StackSpec = serde_json::from_value(alone).expect("a stack");
     assert_eq!(
         (level(&alone, "R3"), level(&locked(&alone), "R3")),
         (vec![Level::Unknown], vec![Level::Refused])
     );
-    // No family: the flavour cannot be judged.
+    // Without a family, the flavour cannot be checked.
     let nowhere = stack(&json!({}), &json!({ "selector": {} }));
     assert_eq!(
         (level(&nowhere, "R6"), level(&locked(&nowhere), "R6")),
         (vec![Level::Unknown], vec![Level::Refused])
     );
-    // A branch that is not written down, with a toolkit that no older one had.
+    // An unlisted branch, with a toolkit newer than the toolkit of every listed branch.
     let future = stack(
         &json!({ "nvidia-open": "610.57.04-1", "nvidia-kernel-open-dkms": "610.57.04-1", "libcuda1": "610.57.04-1", "cuda-toolkit-12-8": null, "cuda-toolkit-13-3": "13.3.0-1" }),
         &json!({}),
     );
     assert_eq!(level(&future, "R2"), [Level::Unknown]);
-    // The controller's version is a fact of a site: told, and stops nothing.
+    // The controller's version is a fact about a site: reported, without effect.
     let slurm = stack(&json!({ "slurmd": "24.11.5-1" }), &json!({}));
     assert_eq!(level(&locked(&slurm), "R15"), [Level::Unknown]);
-    // An open version is no version.
+    // An open version is an unknown version.
     let open = stack(&json!({ "nvidia-fabricmanager": "*" }), &json!({}));
     assert_eq!(level(&open, "R3"), [Level::Unknown]);
 }

@@ -1,4 +1,4 @@
-//! Kernel modules: of which flavour, and for which kernel.
+//! Kernel modules: flavour and kernel.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{Level, Tuple, level, locked, refused, stack};
 
 const DRIVER: &str = "580.126.20-1";
 
-/// Without the open modules of the whole stack, and with these.
+/// The complete stack without the open modules, and with these packages instead.
 fn instead(packages: &[&str]) -> Value {
     let mut changed = json!({ "nvidia-open": null, "nvidia-kernel-open-dkms": null, "nvlsm": "1", "infiniband-diags": "1" });
     packages
@@ -15,7 +15,7 @@ fn instead(packages: &[&str]) -> Value {
     changed
 }
 
-/// As the table beside it.
+/// Further rows for the table in `mod.rs`.
 pub(super) fn wrong_tuples() -> Vec<Tuple> {
     let blackwell = || json!({ "selector": { "gpu": "blackwell", "nvswitch": true, "nvlink5": true }, "modules_load": ["ib_umad", "mlx5_core"] });
     let volta = || json!({ "selector": { "gpu": "volta" } });
@@ -25,7 +25,7 @@ pub(super) fn wrong_tuples() -> Vec<Tuple> {
             instead(&["nvidia-dkms-580"]),
             blackwell(),
             &["nvidia-dkms-580 580.126.20-1", "open kernel modules only"],
-            // What Debian's open metapackage brings with it: programs and libraries.
+            // Dependencies of Debian's open metapackage: programs and libraries.
             instead(&[
                 "nvidia-open",
                 "nvidia-kernel-open-dkms",
@@ -61,7 +61,7 @@ pub(super) fn wrong_tuples() -> Vec<Tuple> {
         ),
         (
             "R7",
-            // Built for two kernels, and for the one that runs by another name alone.
+            // Built for two kernels, and under another name only for the running kernel.
             json!({ "gpfs.base": "6.0.0-2", "gpfs.gplbin-6.1.0-40-amd64": "6.0.0-2", "lustre-client-modules-6.1.0-39-amd64": "2.15.8-1" }),
             json!({}),
             &[
@@ -86,7 +86,8 @@ fn a_metapackage_beside_the_modules_of_the_kernel_is_no_module() {
         [],
         "the right build, and what asks for it"
     );
-    // Before it is locked, a metapackage may bring what lacks; after, it has not.
+    // Before the lock, a metapackage may bring the missing package; after the lock, the package is
+    // known to be missing.
     assert_eq!(level(&with(&[meta]), "R7"), [Level::Unknown]);
     assert_eq!(level(&locked(&with(&[meta])), "R7"), [Level::Refused]);
     let other = "linux-modules-nvidia-580-server-open-6.1.0-39-amd64";

@@ -1,4 +1,5 @@
-//! The same stack on other nodes: what was fine in general is wrong for some, and what nobody knows of a node is told and stops nothing.
+//! The same stack on other nodes. A generally valid stack is wrong for some nodes. Unknown facts
+//! about a node are reported without effect.
 
 use serde_json::{Value, json};
 
@@ -34,7 +35,8 @@ fn refused(told: &[(Level, String)]) -> Vec<&str> {
 
 #[test]
 fn what_is_fine_for_a_family_in_general_is_refused_for_the_one_that_the_node_has() {
-    // Proprietary modules serve Hopper, and neither Grace Hopper nor Blackwell. The selector says nothing of GPUs.
+    // Proprietary modules support Hopper, but neither Grace Hopper nor Blackwell. The selector
+    // names no GPUs.
     let closed = json!({ "nvidia-open": null, "nvidia-kernel-open-dkms": null, "cuda-drivers": "580.126.20-1" });
     let closed = locked(&stack(&closed, &json!({ "selector": { "gpu": "hopper" } })));
     let (over, hopper) = (image(&json!({})), machine("2330"));
@@ -59,7 +61,8 @@ fn what_is_fine_for_a_family_in_general_is_refused_for_the_one_that_the_node_has
             "{flavour}"
         );
     }
-    // Rules of one family are asked by the node's: Grace Blackwell needs its IMEX channel and pages.
+    // The rules of a family apply by the node's GPUs: Grace Blackwell needs an IMEX channel and
+    // large pages.
     let grace = told(&closed, Some(&over), Some(&machine("2941")));
     assert!(
         refused(&grace)
@@ -67,7 +70,7 @@ fn what_is_fine_for_a_family_in_general_is_refused_for_the_one_that_the_node_has
             .any(|sentence| sentence.starts_with("R14")),
         "{grace:?}"
     );
-    // A family that nobody wrote down is told, and nobody has looked is told.
+    // An unlisted family and an uninspected node are both reported.
     let other = told(&closed, Some(&over), Some(&machine("ffff")));
     assert!(
         refused(&other).is_empty() && other.iter().any(|(level, _)| *level == Level::Unknown),
@@ -107,7 +110,7 @@ fn what_the_image_brings_counts_with_what_the_stack_does() {
     );
 }
 
-/// A node that somebody else installed, with this driver on its GPU.
+/// A node installed without Muster, with this driver on the GPU.
 fn adopted(driver: Option<&str>) -> Facts {
     let mut facts = machine("2330");
     facts.kernel = "6.1.0-44-amd64".into();
@@ -125,7 +128,7 @@ fn of_a_system_that_somebody_else_installed_only_what_was_seen_counts() {
         "linux-image-6.1.0-40-amd64": null, "linux-headers-6.1.0-40-amd64": null, "nvidia-open": null, "nvidia-kernel-open-dkms": null,
         "libcuda1": null, "nvidia-modprobe": null, "nvidia-fabricmanager": null, "libnvidia-nscq": null, "libnvsdm": null,
     });
-    // DCGM for a driver that the stack does not bring: over an image it is refused.
+    // DCGM needs a driver, but the stack has none: over an image the stack is rejected.
     let without = change(none.clone());
     let over = image(&json!({}));
     assert!(
@@ -136,7 +139,8 @@ fn of_a_system_that_somebody_else_installed_only_what_was_seen_counts() {
         })
         .is_some()
     );
-    // Where one runs, its version is not known; where none runs, there is none.
+    // With a running driver, only the version is unknown; without one, the driver is known to be
+    // absent.
     let runs = told(&without, None, Some(&adopted(Some("nvidia"))));
     assert!(refused(&runs).is_empty(), "{runs:?}");
     assert!(
@@ -157,7 +161,7 @@ fn of_a_system_that_somebody_else_installed_only_what_was_seen_counts() {
         "{lacks:?}"
     );
 
-    // Modules that are built there: for the kernel that runs there, whose headers it may have.
+    // Modules built on the node, for the running kernel. The headers may be installed already.
     let mut dkms = none.clone();
     for name in [
         "nvidia-open",
@@ -182,7 +186,7 @@ fn of_a_system_that_somebody_else_installed_only_what_was_seen_counts() {
             .any(|(_, sentence)| sentence.contains("linux-headers-6.1.0-44-amd64")),
         "{built:?}"
     );
-    // Made for another kernel than the one that runs there, it is known to be wrong.
+    // Built for another kernel than the running kernel, the module is known to be wrong.
     dkms["nvidia-kernel-open-dkms"] = Value::Null;
     dkms["linux-modules-nvidia-580-server-open-6.1.0-40-amd64"] = json!("580.126.20-1");
     let other = told_of(&dkms);
@@ -205,7 +209,7 @@ fn the_boards_of_one_family_are_all_of_it() {
             "{device}"
         );
     }
-    // L40S: another family, which either flavour of modules serves.
+    // L40S: another family, supported by both flavours of modules.
     let ada = told(&hopper, Some(&over), Some(&machine("26b9")));
     let refused = refused(&ada);
     assert!(

@@ -1,4 +1,4 @@
-//! The clients of shared file systems: their modules, their kernel, their parts.
+//! Clients of shared file systems: modules, kernels, and stack parts.
 
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::Tuple;
 
-/// As the table beside it.
+/// Further rows for the table in `mod.rs`.
 pub(super) fn wrong_tuples() -> Vec<Tuple> {
     let none = || json!({});
     vec![
