@@ -276,7 +276,7 @@ mod tests {
         );
     }
 
-    /// Node n is in the port at its place in the list; 0 is none.
+    /// The list index is the node, and the number is its port; 0 means no cable.
     fn rack(ports: &[usize]) -> (Vec<Cable>, BTreeMap<String, Vec<Neighbour>>) {
         let plan = (1..=ports.len()).map(cable).collect();
         let found = ports.iter().enumerate().map(|(at, port)| {
@@ -344,7 +344,7 @@ mod tests {
             let found = findings(&plan, &[("n1".to_owned(), heard(1))].into());
             assert_eq!(found[0].state == CableState::Right, right, "{switch:?}");
         }
-        // A switch without a name is not one that is declared without one.
+        // An announced switch without a name must not match a cable declared without a switch name.
         plan[0].switch = String::new();
         let nameless = vec![Neighbour {
             system_name: None,
@@ -409,7 +409,8 @@ mod tests {
     }
 
     proptest! {
-        /// However cables are mixed up: what is right is called right, and swapped ones are each other's.
+        /// For any mix of cables, correct cables are `Right`, and each pair of exchanged cables is
+        /// `Swapped`.
         #[test]
         fn no_right_cable_is_called_wrong(ports in Just((1..=9usize).collect::<Vec<_>>()).prop_shuffle()) {
             let states = states(&ports);

@@ -215,7 +215,7 @@ mod tests {
         );
     }
 
-    /// Each of these took a look at the whole rest of its line for each of its signs.
+    /// An earlier version scanned the rest of the line once per sign in each of these lines.
     #[test]
     fn a_line_made_to_be_slow_is_read_in_one_pass() {
         for part in [

@@ -1,5 +1,6 @@
-//! A node in service that is measured, against others of its pool or by a sweep that loads it: held back from the scheduler's jobs first, and given back
-//! afterwards whatever came of it.
+//! A node in service under measurement, with other nodes of its pool or by a sweep with load. The
+//! scheduler starts no jobs before the measurement, and uses the node again afterwards for every
+//! result.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -10,26 +11,26 @@ use super::steps::Step;
 use super::wait::{Wait, WaitReason};
 use crate::recovery::Cause;
 
-/// Until a node of a run is looked at again where nothing woke it.
+/// Time until a waiting node of a run is checked again without a wake-up.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 
-/// Until a scheduler that did not take a node back is asked again.
+/// Time until a scheduler that failed to use the node again is asked again.
 const GIVE_BACK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
-/// What a run of pairs wants of one of its nodes now.
+/// The action required of a node by a run of pairs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pairing {
-    /// No job is to start on it from now on.
+    /// The scheduler must start no new jobs on the node.
     Hold,
-    /// It is to measure with another node, and asks.
+    /// The node measures with another node, as the requesting end.
     Measure,
-    /// Nothing, until this is over.
+    /// No action until the described condition is over.
     Waits(String),
-    /// It failed with known-good partners: it is its fault.
+    /// The node failed with known-good partners, so the fault is in this node.
     Faulty(Cause),
-    /// It serves again; not tried before this time.
+    /// The scheduler must use the node again; not attempted before the given time.
     GiveBack(Timestamp),
-    /// It does so.
+    /// The scheduler uses the node again.
     Back,
 }
 
@@ -41,7 +42,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp, wanted: &Pairing) -> Decis
         Pairing::Faulty(cause) => match measuring(node) {
             Some(step) => Decision::Cancel(step),
             None => match faults::taken_out(node, now, cause.clone()) {
-                // The fleet's bounds, or its protection: it serves on, and a person reads what was found.
+                // Bounds or protection keep the node in service, and a person reads the finding.
                 Decision::Granted(_) => begin(node, now, Step::Admit, now),
                 taken @ (Decision::Wait(_)
                 | Decision::Advance(_)
@@ -59,7 +60,8 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp, wanted: &Pairing) -> Decis
     }
 }
 
-/// What gives a node back that a sweep held back, under the operation of now; nothing once that is done.
+/// Returns the decision that returns a node to the scheduler after a sweep, under the current
+/// operation. Returns `None` when done.
 pub(super) fn given_back(node: &Snapshot, now: Timestamp) -> Option<Decision> {
     Some(
         match node
@@ -82,7 +84,7 @@ pub(super) fn given_back(node: &Snapshot, now: Timestamp) -> Option<Decision> {
     )
 }
 
-/// What of the run is still under way on it.
+/// Returns the run's step still under way on the node.
 fn measuring(node: &Snapshot) -> Option<Step> {
     node.active()
         .map(|view| view.step)

@@ -7,12 +7,12 @@
 
 mod begin; // The first rung of a ladder
 mod bounds; // Whether a recovery may begin or continue
-mod breaker; // How many nodes may fail the same way
-mod cause; // What a recovery is for
-mod ladder; // Which rung comes next
-mod policy; // What a pool asks for
-mod rung; // What can be tried
-mod unfit; // The drain reason written by a node's health check
+mod breaker; // Limits for nodes failing the same way
+mod cause; // Cause of a recovery
+mod ladder; // Next rung of a ladder
+mod policy; // Recovery policy of a pool
+mod rung; // Available rungs
+mod unfit; // Drain reason written by a node's health check
 
 pub use begin::rungs_for;
 pub use bounds::{Hold, Out, Seen, may_begin, may_go_on};
@@ -24,4 +24,4 @@ pub use rung::Rung;
 pub use unfit::Unfit;
 
 #[cfg(test)]
-mod tests; // The bounds hold whatever fails, and when
+mod tests; // The bounds hold for any failure at any time
