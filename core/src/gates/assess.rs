@@ -71,9 +71,9 @@ pub fn assess(gate: &Gate, samples: &[Sample], reference: &Reference<'_>) -> Ass
     conclude(measured, unknown)
 }
 
-/// Returns why the gate cannot be measured on this node, before the tool runs: a missing threshold,
-/// a missing variable, zero entities, or a required gate with an experimental parser. Values that
-/// exist but are malformed are reported by [`assess`].
+/// Returns why the gate cannot be measured on this node, before the tool runs. Reasons are a
+/// missing threshold, a missing variable, zero entities, or a required gate with an experimental
+/// parser. Values that exist but are malformed are reported by [`assess`].
 pub fn unmeasurable(gate: &Gate, reference: &Reference<'_>) -> Option<String> {
     let demanded = reference
         .profile

@@ -156,9 +156,9 @@ fn unclear(results: &[GateResult], now: Timestamp) -> String {
 }
 
 /// Takes a failing node out of service. The node stays in service if a bound blames the fleet or
-/// pool, or if another person drained the node already, because the way back into service would
-/// lift the other drain. Measured failures are kept: a node waiting for its turn is checked again
-/// later, and a node over its bound goes to a person instead of a ladder.
+/// pool. A node drained by another person also stays, because the way back into service would lift
+/// the other drain. Measured failures are kept. A node waiting for its turn is checked again later,
+/// and a node over its bound goes to a person instead of a ladder.
 pub(super) fn taken_out(node: &Snapshot, now: Timestamp, cause: Cause) -> Decision {
     let left =
         |why: &str| Decision::Granted(format!("{}; it is left in service: {why}", cause.what));

@@ -14,14 +14,14 @@ const SHARE: u32 = 20;
 /// Minimum for a small fleet, in nodes.
 const FEW: u32 = 2;
 
-/// Returns the number of nodes allowed to fail with the same kind of failure within the window: 1
-/// of 20 nodes held by pools, but at least 2 in a small fleet.
+/// Returns the number of nodes allowed to fail the same way within the window. The number is 1 of
+/// 20 nodes held by pools, but at least 2 in a small fleet.
 pub fn most(held: u32) -> u32 {
     FEW.max(held / SHARE)
 }
 
-/// Returns the number of nodes allowed to be out for the same kind of failure at a time, without a
-/// successful recovery: 1 of 10 nodes held by pools, but at least 3 in a small fleet.
+/// Returns the number of nodes allowed to be out for the same failure at a time, without a
+/// successful recovery. The number is 1 of 10 nodes held by pools, but at least 3 in a small fleet.
 pub fn most_unmended(held: u32) -> u32 {
     (FEW + 1).max(2 * held / SHARE)
 }

@@ -239,9 +239,8 @@ fn failing() -> impl Strategy<Value = Vec<Failing>> {
 }
 
 proptest! {
-    /// Nodes fail in any order. In every order, three bounds hold: nodes failing the same way per
-    /// hour stay within the breaker's limit, recoveries per node stay within the policy, and
-    /// concurrent recoveries stay within the limit.
+    /// Nodes fail in any order. In every order, three bounds hold: the breaker's limit per hour and
+    /// signature, the policy's limit per node, and the limit of concurrent recoveries.
     #[test]
     fn no_order_of_failures_takes_out_the_fleet(fleet in 1..60_u32, lasts_s in 1..7200_i64, heals: bool, failures in failing()) {
         let policy = policy(2);

@@ -71,8 +71,8 @@ fn every_required_gate_finds_its_thresholds_in_every_profile_that_it_is_for() {
             held += 1;
         }
     }
-    // Four suites on five NVIDIA models, three on a single AMD model, fabric on all six, pairs and
-    // storage on all seven, and `admit-cpu` on the model without GPUs.
+    // Four suites on five NVIDIA models, and three on a single AMD model. Fabric runs on all six,
+    // pairs and storage on all seven, and `admit-cpu` on the model without GPUs.
     assert_eq!(held, 4 * 5 + 3 + 6 + 7 + 7 + 1);
 }
 
