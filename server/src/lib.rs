@@ -9,9 +9,7 @@ pub mod error; // One transport-free error, rendered once
 pub mod http; // REST for people and machines, and the agents' own listener
 pub mod keys; // The signing keys and the envelope around every secret
 pub mod outbound; // Calls to addresses that people wrote
+pub mod schema; // Migrations, also of newer versions
 pub mod tasks; // Background work with an owner
 pub mod ui; // Pages
 pub mod webhooks; // What a webhook is sent, and how it is signed
-
-/// The schema; run by `muster migrate` and by `muster dev`.
-pub static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("../migrations");

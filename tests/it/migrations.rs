@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use muster_server::MIGRATOR;
+use muster_server::schema::{self, MIGRATOR, Migrated};
 use sqlx::{Connection as _, Executor as _, PgPool};
 
 use crate::support::postgres;
@@ -28,6 +28,24 @@ async fn several_at_once_and_again_migrate_once() {
     assert_eq!(applied(&pool).await, count);
     MIGRATOR.run(&pool).await.unwrap();
     assert_eq!(applied(&pool).await, count);
+}
+
+/// A rolling upgrade migrates first: a replica of the version before starts again on the newer schema.
+#[tokio::test]
+async fn a_newer_schema_is_served_and_a_changed_migration_is_refused() {
+    let pool = postgres::empty_database().await;
+    let newer = |migrated: Result<Migrated, _>| migrated.map(|migrated| migrated.newer).ok();
+    assert_eq!(newer(schema::migrate(&pool).await), Some(0));
+    let add =
+        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+               VALUES (900000, 'of a newer version', true, '', 0)";
+    pool.execute(add).await.unwrap();
+    assert_eq!(newer(schema::migrate(&pool).await), Some(1));
+    pool.execute("UPDATE _sqlx_migrations SET checksum = '' WHERE version = 1")
+        .await
+        .unwrap();
+    let error = schema::migrate(&pool).await.unwrap_err();
+    assert!(schema::explain(&error).starts_with("migration 1 ran in another form"));
 }
 
 /// Stopped at a table that somebody else is just making, with the ones before it made; then its connection is killed.

@@ -62,10 +62,9 @@ async fn run_on(
         database_url: url.to_owned(),
     };
     let pool = database.connect().await?;
-    muster_server::MIGRATOR
-        .run(&pool)
+    muster_server::schema::migrate(&pool)
         .await
-        .context("migrate the schema")?;
+        .map_err(|error| anyhow::anyhow!("{}: {error}", muster_server::schema::explain(&error)))?;
     let now = muster_core::clock::Clock::System.now();
     if !dir.join("password").exists() {
         let password = hex_of::<9>();

@@ -40,10 +40,12 @@ impl Database {
 /// When the database is away, or a migration that ran was changed since.
 pub(crate) async fn run(database: &Database) -> anyhow::Result<()> {
     let pool = database.connect().await?;
-    muster_server::MIGRATOR
-        .run(&pool)
+    let migrated = muster_server::schema::migrate(&pool)
         .await
-        .context("migrate the schema")?;
-    println!("the schema is up to date");
+        .map_err(|error| anyhow::anyhow!("{}: {error}", muster_server::schema::explain(&error)))?;
+    match migrated.newer {
+        0 => println!("the schema is up to date"),
+        newer => println!("the schema is newer than this version by {newer} migrations"),
+    }
     Ok(())
 }

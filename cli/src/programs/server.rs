@@ -95,10 +95,15 @@ pub(crate) async fn run(args: ServerArgs, cancel: CancellationToken) -> anyhow::
 /// # Errors
 /// When the schema is older than this version, or the key file is missing or wrong.
 pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> anyhow::Result<App> {
-    muster_server::MIGRATOR
-        .run(&pool)
+    let migrated = muster_server::schema::migrate(&pool)
         .await
-        .context("the schema: run `muster migrate` of this version")?;
+        .map_err(|error| anyhow::anyhow!("{}: {error}", muster_server::schema::explain(&error)))?;
+    if migrated.newer > 0 {
+        tracing::warn!(
+            migrations = migrated.newer,
+            "the schema is newer than this version: upgrade this replica as well"
+        );
+    }
     let blobs = args.data_dir.join("blobs");
     tokio::fs::create_dir_all(blobs.join("sha256"))
         .await

@@ -19,8 +19,6 @@ const READ_TIMEOUT: Duration = Duration::from_secs(20);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Code of the failure when nobody needs the blob any more; never told to anybody.
-
 /// A blob on its way.
 pub struct Fetch<'a> {
     cx: &'a JobContext,

@@ -165,9 +165,10 @@ pub(super) async fn refuse_wish(
     else {
         return Ok(());
     };
-    let why = match wait.reason {
-        WaitReason::AtRest => format!("it is {}", node.state),
-        _ => format!("it is {} and waits for {}", node.state, wait.condition),
+    let why = if wait.reason == WaitReason::AtRest {
+        format!("it is {}", node.state)
+    } else {
+        format!("it is {} and waits for {}", node.state, wait.condition)
     };
     db::lifecycle::drop_wish(conn, node.id).await?;
     refuse(conn, node, wish, &why, now).await

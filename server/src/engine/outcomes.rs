@@ -19,8 +19,6 @@ use crate::error::Error;
 /// The longest error text in characters: the text is shown in one place on a page.
 const LONGEST_MESSAGE: usize = 2000;
 
-/// The failure code of a muster-node with work for a later epoch or attempt.
-
 /// The agent behind a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Reporter<'name> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use muster_core::clock::Clock;
 use muster_core::values::Digest;
-use muster_server::MIGRATOR;
+use muster_server::schema::MIGRATOR;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};

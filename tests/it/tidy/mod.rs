@@ -1,6 +1,7 @@
 //! Rules of the house that clippy has no lint for. Each rule is a function over a file, with a test that plants an offender.
 
 mod names; // Names that say nothing
+mod plain; // Comments with nouns
 mod prepared; // Files of .sqlx, compared with the migrated schema
 mod source; // Files, code and literals
 mod sql; // Unchecked queries, and writers of a node's state

@@ -23,8 +23,6 @@ use crate::work::context::{JobContext, failed, fatal};
 
 /// Times that following may end without a single new line before the job is taken for lost on the node.
 const BARREN: u32 = 8;
-/// The code of a failure that says that a node knows of a later assignment than the server.
-
 /// How one connection's worth of following ended.
 enum Pause {
     /// The connection broke, or the node is busy: go on after a pause.

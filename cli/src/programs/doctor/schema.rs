@@ -32,7 +32,7 @@ pub(super) async fn check(host: &Host) -> Vec<Found> {
             )];
         }
     };
-    let ours: BTreeMap<i64, &[u8]> = muster_server::MIGRATOR
+    let ours: BTreeMap<i64, &[u8]> = muster_server::schema::MIGRATOR
         .iter()
         .map(|migration| (migration.version, migration.checksum.as_ref()))
         .collect();
