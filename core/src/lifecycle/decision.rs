@@ -319,14 +319,14 @@ fn rounds(node: &Snapshot, step: Step, failure: &Failure) -> i32 {
     }
 }
 
-/// Returns 10 s, 20 s, 40 s … at most 5 minutes.
+/// Returns the delay before a round: 10 s, 20 s, 40 s … at most 5 minutes.
 fn back_off(round: i32) -> SignedDuration {
     let doublings = u32::try_from(round.clamp(1, 6) - 1).unwrap_or(0);
     SignedDuration::from_secs((10_i64 << doublings).min(300))
 }
 
-/// Returns the firmware step if the stack asks for firmware and `next` has not begun. The check is
-/// repeated, because the stack may change meanwhile.
+/// Returns the firmware step if the stack asks for firmware before `next` has begun, or if the step
+/// already exists in this stay. A stack changed after `next` began has no effect until the next stay.
 pub(super) fn firmware_before(node: &Snapshot, next: Step) -> &'static [Step] {
     let due = node.sets_firmware && node.step(next).is_none();
     if due || node.step(Step::Firmware).is_some() {

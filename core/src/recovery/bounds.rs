@@ -77,7 +77,7 @@ impl Hold {
     }
 }
 
-/// Returns whether a recovery may begin. A recovery requested by a person always may, because the
+/// Checks whether a recovery may begin. A recovery requested by a person always may, because the
 /// person has inspected the node.
 ///
 /// # Errors
@@ -115,7 +115,7 @@ pub fn may_begin(policy: &RecoveryPolicy, cause: &Cause, seen: Seen) -> Result<(
     Ok(())
 }
 
-/// Returns whether a recovery under way may try its next rung.
+/// Checks whether a recovery under way may try its next rung.
 ///
 /// # Errors
 /// Returns the reason to hold the recovery back.
