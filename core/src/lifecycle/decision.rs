@@ -326,7 +326,7 @@ fn back_off(round: i32) -> SignedDuration {
 }
 
 /// Returns the firmware step if the stack asks for firmware before `next` has begun, or if the step
-/// already exists in this stay. A stack changed after `next` began has no effect until the next stay.
+/// exists in this stay. A stack changed after `next` began has no effect until the next stay.
 pub(super) fn firmware_before(node: &Snapshot, next: Step) -> &'static [Step] {
     let due = node.sets_firmware && node.step(next).is_none();
     if due || node.step(Step::Firmware).is_some() {
