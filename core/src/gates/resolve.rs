@@ -33,7 +33,8 @@ impl Unresolved {
     }
 }
 
-/// Resolves a limit to a plain value: looks up `profile:NAME`, `variable:NAME` and `stack:NAME`, and returns other limits as they are.
+/// Resolves a limit to a plain value: looks up `profile:NAME`, `variable:NAME` and `stack:NAME`,
+/// and returns other limits as they are.
 pub(super) fn resolve_limit(
     limit: &Limit,
     unit: &str,

@@ -111,8 +111,9 @@ enum RungState {
     Failed(String),
 }
 
-/// Runs the steps of a rung. A step that needs an answer of the system runs once, because the next rung is for a system that does not answer. A stop
-/// request lets the rung finish: half a power cycle would leave the machine off.
+/// Runs the steps of a rung. A step that needs an answer of the system runs once, because the next
+/// rung is for a system that does not answer. A stop request lets the rung finish: half a power
+/// cycle would leave the machine off.
 fn run_rung(node: &Snapshot, now: Timestamp, rung: Rung) -> RungState {
     let without_retry = |view: &StepView| match &view.status {
         StepStatus::Failed { at, failure } if rung.needs_answers() => {
@@ -141,7 +142,8 @@ fn run_rung(node: &Snapshot, now: Timestamp, rung: Rung) -> RungState {
     let possible = |step: &Step| node.power_person.is_none() || *step != Step::FirmwareLook;
     let steps: Vec<Step> = rung.steps().iter().copied().filter(possible).collect();
     match follow(&node, now, &steps, || Decision::Advance(done.clone())) {
-        // The pool now wants another driver or kernel, so no service was started on the old one, and the gates would measure the old state.
+        // The pool now wants another driver or kernel, so no service was started on the old one,
+        // and the gates would measure the old state.
         Decision::Advance(moved)
             if moved == done && rung == Rung::RestartServices && needs_reboot(&node) =>
         {
