@@ -1,14 +1,15 @@
-//! What makes the history provable: the canonical bytes of an event, its digest, and the seal over a run of events and the seal before. Whoever
-//! checks needs nothing but this file and SHA-256; docs/audit.md tells it in words.
+//! Verifiable history: the canonical bytes of an event, its digest, and the seal over a run of
+//! events and the previous seal. A verifier needs only this file and SHA-256; docs/audit.md
+//! describes the format in prose.
 
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-/// What comes before the first seal.
+/// The previous-seal value of the first seal.
 pub const BEGINNING: [u8; 32] = [0; 32];
 
-/// An event as it is stored, every member of it.
+/// An event with every stored member.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'event> {
     pub seq: i64,
@@ -21,13 +22,15 @@ pub struct Entry<'event> {
     pub operation: Option<Uuid>,
     pub request_id: Option<&'event str>,
     pub summary: &'event str,
-    /// As Postgres prints the jsonb: a number keeps each of its digits, which no parser of ours promises.
+    /// JSON text as printed by Postgres for `jsonb`. Postgres keeps every digit of a number; a
+    /// parse in Rust might not.
     pub detail: &'event str,
 }
 
 impl Entry<'_> {
-    /// The canonical bytes: a first line that names the form, then every member in this order as `length:bytes,`, or `-,` where there is none.
-    /// Times are microseconds since 1970 in decimal.
+    /// Returns the canonical bytes: a first line naming the format, then every member in this order
+    /// as `length:bytes,`, or `-,` for an absent member. Times are microseconds since 1970 in
+    /// decimal.
     pub fn canonical(&self) -> Vec<u8> {
         let id = |id: Uuid| id.hyphenated().to_string();
         let members = [
@@ -53,26 +56,27 @@ impl Entry<'_> {
         bytes
     }
 
-    /// SHA-256 of the canonical bytes.
+    /// Returns the SHA-256 of the canonical bytes.
     pub fn digest(&self) -> [u8; 32] {
         Sha256::digest(self.canonical()).into()
     }
 }
 
-/// What a seal covers.
+/// The content covered by a seal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seal {
-    /// From one on, without a gap.
+    /// Sequence number, starting at 1 without gaps.
     pub number: i64,
     pub previous: [u8; 32],
     pub sealed_at: Timestamp,
-    /// The number and digest of each event, in order.
+    /// The sequence number and digest of each event, in order.
     pub events: Vec<(i64, [u8; 32])>,
 }
 
 impl Seal {
-    /// SHA-256 of `muster seal 1\n`, the number, the previous seal, the time in microseconds, and each event's number and digest; numbers are
-    /// eight bytes, big-endian.
+    /// Returns the SHA-256 of `muster seal 1\n`, the number, the previous seal, the time in
+    /// microseconds, and each event's number and digest. Every number is written as eight bytes,
+    /// big-endian.
     pub fn hash(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         hash.update(b"muster seal 1\n");

@@ -1,5 +1,6 @@
-//! Cables as they are declared, held against the switch ports that nodes heard (LLDP). Two cables in each other's ports are said to be swapped: that is
-//! one walk to the rack, not two faults.
+//! Compares declared cables with the switch ports received by nodes over LLDP. Two cables in each
+//! other's ports are reported as swapped, because a technician fixes both in a single walk to the
+//! rack.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +8,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts::Neighbour;
 
-/// Cables of one plan: 60 U of nodes with some NICs each, and room.
+/// Maximum number of cables in a plan: 60 U of nodes with several NICs each, plus reserve.
 pub const CABLES_MAX: usize = 2048;
-/// Longest name of a switch, a port or an interface, in bytes.
+/// Maximum length of a switch, port or interface name, in bytes.
 pub const NAME_MAX: usize = 128;
 
-/// One cable as it should be: from a node's interface to a switch port.
+/// A planned cable, from a node's interface to a switch port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Cable {
     /// The node's name.
     pub node: String,
-    /// The interface as the live image names it: `eno1`, `enp1s0f0np0`.
+    /// The interface as named in the live image: `eno1`, `enp1s0f0np0`.
     pub nic: String,
-    /// The switch by the name it announces, with or without its domain, or by its chassis id.
+    /// The switch's announced name, with or without domain, or its chassis id.
     pub switch: String,
-    /// The port as the switch announces it: `Ethernet1/3`.
+    /// The port as announced by the switch: `Ethernet1/3`.
     pub port: String,
 }
 
 impl Cable {
-    /// The node's end: `n1 eno1`.
+    /// Returns the node's end: `n1 eno1`.
     pub fn end(&self) -> String {
         format!("{} {}", self.node, self.nic)
     }
 
-    /// The switch's end: `leaf1 Ethernet1/3`.
+    /// Returns the switch's end: `leaf1 Ethernet1/3`.
     pub fn place(&self) -> String {
         format!("{} {}", self.switch, self.port)
     }
@@ -54,42 +55,43 @@ impl Cable {
     }
 }
 
-/// Where a cable was found to be.
+/// The observed state of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CableState {
-    /// Where it should be.
+    /// In the planned port.
     Right,
-    /// In another cable's port, and that one in its.
+    /// In another cable's port, with the other cable in the port of this cable.
     Swapped,
     /// In another port.
     Elsewhere,
-    /// More than one switch is heard there: in whose port it is cannot be told.
+    /// The interface receives LLDP from more than one port, so the actual port is unknown.
     Ambiguous,
-    /// The node was looked at, and this interface heard no switch.
+    /// The node was inspected, and the interface received no LLDP from a switch.
     Silent,
-    /// Nobody has looked yet.
+    /// The node has not been inspected yet.
     Unseen,
 }
 
 impl CableState {
-    /// Whether somebody must walk to the rack.
+    /// Returns whether a technician must go to the rack.
     pub fn wrong(self) -> bool {
         matches!(self, Self::Swapped | Self::Elsewhere | Self::Ambiguous)
     }
 }
 
-/// A declared cable, and what became of it.
+/// A planned cable with its observed state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CableFinding {
     pub cable: Cable,
     pub state: CableState,
-    /// One sentence. That of two swapped cables is the same for both.
+    /// A one-sentence description. Two swapped cables share the same sentence.
     pub told: String,
 }
 
-/// Holds a plan against what each node heard; a node that is not in `heard` was never looked at.
+/// Compares a plan with the LLDP neighbours of each node. A node missing from `heard` has never
+/// been inspected.
 pub fn findings(plan: &[Cable], heard: &BTreeMap<String, Vec<Neighbour>>) -> Vec<CableFinding> {
     let all_at = |cable: &Cable| -> Vec<&Neighbour> {
         let heard = heard.get(&cable.node).into_iter().flatten();
@@ -119,7 +121,7 @@ pub fn findings(plan: &[Cable], heard: &BTreeMap<String, Vec<Neighbour>>) -> Vec
                     (CableState::Right, format!("{} is right", cable.end()))
                 }
                 (true, Some(found)) => {
-                    // Whose port it is in, by the plan.
+                    // The planned owner of the port found.
                     let owner = plan.iter().find(|other| other.is_at(found));
                     match owner.filter(|owner| at(owner).is_some_and(|there| cable.is_at(there))) {
                         Some(other) => (CableState::Swapped, swapped(cable, other)),
@@ -136,7 +138,7 @@ pub fn findings(plan: &[Cable], heard: &BTreeMap<String, Vec<Neighbour>>) -> Vec
         .collect()
 }
 
-/// What is wrong, a sentence each: two cables that are swapped have one.
+/// Returns a sentence per problem; two swapped cables share a sentence.
 pub fn sentences(found: &[CableFinding]) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     for finding in found.iter().filter(|finding| finding.state.wrong()) {
@@ -147,7 +149,7 @@ pub fn sentences(found: &[CableFinding]) -> Vec<String> {
     told
 }
 
-/// The same words whichever of the two is asked.
+/// Returns the same sentence for both cables of a swapped pair.
 fn swapped(one: &Cable, other: &Cable) -> String {
     let (first, second) = if one <= other {
         (one, other)
@@ -187,14 +189,14 @@ fn ambiguous(cable: &Cable, found: &[&Neighbour]) -> String {
     )
 }
 
-/// A switch and its port, as they call themselves.
+/// Formats a switch and port by their announced names.
 fn named(found: &Neighbour) -> String {
     let port = found.port_description.as_ref().unwrap_or(&found.port);
     let switch = found.system_name.as_deref().unwrap_or(&found.chassis);
     format!("{switch} {port}")
 }
 
-/// What is wrong with a plan, as the place of the cable in it and a sentence.
+/// Returns the problems of a plan, as the index of the cable and a sentence.
 pub fn lint(plan: &[Cable]) -> Vec<(usize, String)> {
     let mut problems = Vec::new();
     let mut ends: BTreeMap<(&str, &str), usize> = BTreeMap::new();
@@ -274,7 +276,7 @@ mod tests {
         );
     }
 
-    /// Node n is in the port at its place in the list; 0 is none.
+    /// The list index is the node, and the number is its port; 0 means no cable.
     fn rack(ports: &[usize]) -> (Vec<Cable>, BTreeMap<String, Vec<Neighbour>>) {
         let plan = (1..=ports.len()).map(cable).collect();
         let found = ports.iter().enumerate().map(|(at, port)| {
@@ -342,7 +344,7 @@ mod tests {
             let found = findings(&plan, &[("n1".to_owned(), heard(1))].into());
             assert_eq!(found[0].state == CableState::Right, right, "{switch:?}");
         }
-        // A switch without a name is not one that is declared without one.
+        // An announced switch without a name must not match a cable declared without a switch name.
         plan[0].switch = String::new();
         let nameless = vec![Neighbour {
             system_name: None,
@@ -407,7 +409,8 @@ mod tests {
     }
 
     proptest! {
-        /// However cables are mixed up: what is right is called right, and swapped ones are each other's.
+        /// For any mix of cables, correct cables are `Right`, and each pair of exchanged cables is
+        /// `Swapped`.
         #[test]
         fn no_right_cable_is_called_wrong(ports in Just((1..=9usize).collect::<Vec<_>>()).prop_shuffle()) {
             let states = states(&ports);

@@ -1,24 +1,24 @@
-//! Claims: one node bound to one pool.
+//! Claims: the binding of a node to a pool.
 
 use serde::{Deserialize, Serialize};
 
 use crate::lifecycle::state::State;
 
-/// How far a claim is.
+/// The state of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimState {
-    /// Bound; the node is on its way to service, or there.
+    /// Bound; the node is in service or on the way to service.
     Bound,
     /// Deleted by its owner; the node is being drained, wiped and inspected.
     Releasing,
-    /// Gone; kept for history.
+    /// Ended; kept for history.
     Released,
 }
 
 impl ClaimState {
-    /// As stored.
+    /// Returns the name stored in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Bound => "bound",
@@ -28,20 +28,20 @@ impl ClaimState {
     }
 }
 
-/// What whoever waits for a claim waits for.
+/// The condition a client waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum WaitFor {
-    /// Its node is chosen, which is so from the beginning.
+    /// The claim has a node, which is true from the beginning.
     Bound,
-    /// Its node serves.
+    /// The claim's node is in service.
     #[default]
     InService,
 }
 
 impl WaitFor {
-    /// As stored.
+    /// Returns the name stored in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Bound => "bound",
@@ -61,18 +61,19 @@ impl std::str::FromStr for WaitFor {
     }
 }
 
-/// How a claim stands beside what it waits for.
+/// The progress of a claim toward the awaited condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is so now.
+    /// The condition is true now.
     Ready,
-    /// Not yet.
+    /// The condition is not yet true, and the node is still moving.
     UnderWay,
-    /// Not by itself any more: a person must act.
+    /// Automation will not reach the condition; a person must act.
     Stuck,
 }
 
-/// How a claim stands beside what it waits for. It is of now: a node that leaves service for a while is not ready meanwhile.
+/// Returns the current progress of a claim toward the condition. The result can change back: a node
+/// out of service for a while is not ready during that time.
 pub fn standing(wait_for: WaitFor, claim: ClaimState, node: State) -> Standing {
     match (claim, wait_for) {
         (ClaimState::Releasing | ClaimState::Released, _) => Standing::Stuck,
@@ -97,7 +98,8 @@ pub fn standing(wait_for: WaitFor, claim: ClaimState, node: State) -> Standing {
     }
 }
 
-/// Why nothing that happens by itself changes what a held node runs. A person who asks for exactly that node changes it all the same.
+/// The reason shown when automation leaves the software of a held node unchanged. A person's
+/// request for exactly that node still changes the software.
 pub const HELD: &str = "its claim is held: what it runs changes only when a person asks for that";
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Time as a value: rules take `now`, programs hold a [`Clock`], tests hold one they move by hand.
+//! Time as a value: rules take `now`, programs hold a [`Clock`], and tests use a clock moved by
+//! hand.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,21 +7,23 @@ use std::time::Instant;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// A machine's clock that is further from its server's than this is wrong: certificates are made and read with less to spare.
+/// Maximum difference between a machine's clock and its server's clock before the machine's clock
+/// is reported as wrong. Certificates are issued and checked with a smaller margin.
 pub const WRONG: SignedDuration = SignedDuration::from_mins(5);
 
-/// Where a program takes its time from.
+/// The time source of a program.
 #[derive(Clone, Debug)]
 pub enum Clock {
     /// The machine's own clock.
     System,
-    /// Microseconds since the epoch, moved by the test that owns it.
+    /// Microseconds since the epoch, advanced by the test that owns the clock.
     Manual(Arc<AtomicI64>),
-    /// Somebody else's clock: that of the database for a server, that of the server for an agent.
+    /// A remote clock: the database clock for a server, and the server clock for an agent.
     Followed(Followed),
 }
 
-/// A clock that goes on from the time it was told last by the monotonic clock: setting the machine's own clock does not touch it.
+/// A clock that continues from the last received time with the monotonic clock. Changing the
+/// machine's own clock has no effect.
 #[derive(Clone, Debug)]
 pub struct Followed {
     own: Box<Clock>,
@@ -34,12 +37,12 @@ impl Followed {
 }
 
 impl Clock {
-    /// A clock that stands still until [`Clock::advance`] moves it.
+    /// Returns a clock that stays at `start` until [`Clock::advance`] moves it.
     pub fn manual(start: Timestamp) -> Self {
         Self::Manual(Arc::new(AtomicI64::new(start.as_microsecond())))
     }
 
-    /// A clock that is the machine's own until it is told another's time.
+    /// Returns a clock that uses the machine's own time until a remote time is received.
     pub fn following(own: Self) -> Self {
         Self::Followed(Followed {
             own: Box::new(own),
@@ -47,7 +50,7 @@ impl Clock {
         })
     }
 
-    /// The time now, to the microsecond, which is what Postgres keeps.
+    /// Returns the current time in microseconds, the precision of Postgres.
     pub fn now(&self) -> Timestamp {
         let micros = match self {
             #[expect(
@@ -65,7 +68,7 @@ impl Clock {
         Timestamp::from_microsecond(micros).expect("a clock reads a time that a timestamp can hold")
     }
 
-    /// The time of this machine's own clock, which is only looked at to say that it is wrong.
+    /// Returns the time of the machine's own clock, used only to report a wrong clock.
     pub fn own(&self) -> Timestamp {
         match self {
             Self::Followed(followed) => followed.own.now(),
@@ -73,7 +76,8 @@ impl Clock {
         }
     }
 
-    /// Goes on from another's time, unless it is within `tolerance` of it already. A clock that follows nobody stays what it is.
+    /// Continues from a remote time, unless the clock is already within `tolerance` of the remote
+    /// time. Clocks of other kinds ignore the call.
     pub fn follow(&self, time: Timestamp, tolerance: SignedDuration) {
         if let Self::Followed(followed) = self {
             let known = followed.told().is_some();
@@ -83,7 +87,7 @@ impl Clock {
         }
     }
 
-    /// Moves a manual clock forward; a system clock moves by itself.
+    /// Moves a manual clock forward. Clocks of other kinds ignore the call.
     pub fn advance(&self, by: SignedDuration) {
         if let Self::Manual(micros) = self {
             micros.fetch_add(

@@ -1,5 +1,6 @@
-//! Clusters: where nodes are admitted, and what a scheduler is told about a node. Told from the hardware profile, never from facts: a node
-//! that lost a GPU must be refused by the scheduler, not described as smaller.
+//! Clusters: the schedulers for admitted nodes, and the node description sent to a scheduler. The
+//! description comes from the hardware profile, never from facts: a node with a lost GPU must be
+//! refused by the scheduler, not described as smaller.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -8,17 +9,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::profiles::HardwareProfile;
 
-/// Reasons that Muster gives a scheduler begin so; a node that is out with any other is somebody else's affair.
+/// Prefix of every drain reason set by Muster. A node drained with another reason is under
+/// somebody's control, and Muster leaves the node alone.
 pub const OUR_REASON: &str = "muster:";
-/// Of a node in service that is measured: the one drain that giving it back lifts.
+/// Drain reason of a node in service during a measurement. The end of the measurement lifts only
+/// drains with this reason.
 pub const MEASURED: &str = "muster: measured, back in a while";
 
-/// Of a node on its way out of service: the one drain that is lifted where it is undone.
+/// Drain reason of a node leaving service. Undoing the departure lifts only drains with this
+/// reason.
 pub const LEAVING: &str = "muster: leaving service";
-/// What slurmctld itself writes when it loses sight of a node: nobody's wish, so that nothing of anybody's is undone where Muster acts on one that is back.
+/// Drain reasons written by slurmctld after losing contact with a node. No person set these
+/// reasons, so Muster may act on a node back in contact without overriding a person's decision.
 pub const LOST_SIGHT: [&str; 2] = ["Not responding", "Node unexpectedly rebooted"];
 
-/// A cluster as declared.
+/// A declared cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -26,23 +31,25 @@ pub enum ClusterSpec {
     Slurm(SlurmCluster),
 }
 
-/// A Slurm controller that the site's agent reaches with `scontrol`, and the directory of its included files.
+/// A Slurm controller reached by the site's agent with `scontrol`, and the directory of the
+/// included files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SlurmCluster {
-    /// The site whose agent talks to it.
+    /// The site whose agent contacts the controller.
     pub site: String,
-    /// slurm.conf that `scontrol` uses on the agent's host.
+    /// Path of the slurm.conf used by `scontrol` on the agent's host.
     pub conf: String,
-    /// Directory of `muster-nodes.conf`, `muster-gres.conf` and `muster-topology.conf`, included by slurm.conf.
+    /// Directory of `muster-nodes.conf`, `muster-gres.conf` and `muster-topology.conf`, included by
+    /// slurm.conf.
     pub include_dir: String,
     pub partition: String,
-    /// Address nodes reach the controller at; `${cluster_address}` in stacks.
+    /// Address of the controller for nodes; `${cluster_address}` in stacks.
     pub address: String,
 }
 
-/// One node as the scheduler must know it.
+/// A node as described to the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SlurmNode {
@@ -51,17 +58,17 @@ pub struct SlurmNode {
     pub sockets: u32,
     pub cores_per_socket: u32,
     pub threads_per_core: u32,
-    /// MiB.
+    /// Memory in MiB.
     pub real_memory: u64,
-    /// (model, count), empty on CPU nodes.
+    /// GPU model and count; `None` on CPU nodes.
     pub gpus: Option<(String, u32)>,
     pub features: Vec<String>,
-    /// The switch its topology line belongs to: the rack.
+    /// The switch of the node's topology line: the rack.
     pub switch: Option<String>,
 }
 
 impl SlurmNode {
-    /// What the scheduler is told of a node with this profile.
+    /// Builds the scheduler's description of a node with the given profile.
     pub fn new(
         name: &str,
         address: IpAddr,
@@ -85,7 +92,7 @@ impl SlurmNode {
         }
     }
 
-    /// CPUs the controller must see.
+    /// Returns the number of CPUs the controller must see.
     pub fn cpus(&self) -> u32 {
         self.sockets * self.cores_per_socket * self.threads_per_core
     }
@@ -93,10 +100,11 @@ impl SlurmNode {
 
 const HEADER: &str = "# Written by Muster from the hardware profiles of admitted nodes. Changes made by hand are lost.\n";
 
-/// `muster-nodes.conf`: one NodeName line per node and the partition over them (slurm.conf(5)).
+/// Renders `muster-nodes.conf`: a NodeName line per node, and the partition over all nodes
+/// (slurm.conf(5)).
 ///
-/// slurmctld 22.05 does not start without a partition, nor without a node: the partition is always declared, and an empty cluster gets one
-/// `FUTURE` node, which Slurm shows to nobody.
+/// slurmctld 22.05 does not start without a partition or without a node. The partition is therefore
+/// always declared, and an empty cluster gets a single `FUTURE` node, which Slurm hides from users.
 pub fn render_nodes(nodes: &[SlurmNode], partition: &str) -> String {
     let mut text = HEADER.to_owned();
     for node in nodes {
@@ -136,7 +144,8 @@ pub fn render_nodes(nodes: &[SlurmNode], partition: &str) -> String {
     text
 }
 
-/// `muster-gres.conf`: device files per GPU node; a count alone registers no GPU and drains the node (gres.conf(5)).
+/// Renders `muster-gres.conf`: device files per GPU node. A count alone registers no GPU and drains
+/// the node (gres.conf(5)).
 pub fn render_gres(nodes: &[SlurmNode]) -> String {
     let mut text = HEADER.to_owned();
     for node in nodes {
@@ -153,7 +162,7 @@ pub fn render_gres(nodes: &[SlurmNode]) -> String {
     text
 }
 
-/// `muster-topology.conf`: one leaf switch per rack (topology.conf(5)).
+/// Renders `muster-topology.conf`: a leaf switch per rack (topology.conf(5)).
 pub fn render_topology(nodes: &[SlurmNode]) -> String {
     let mut switches: std::collections::BTreeMap<&str, Vec<&str>> =
         std::collections::BTreeMap::new();

@@ -1,29 +1,32 @@
-//! Text of nodes' serial consoles: what of it is kept, and how it is shown. A node writes what it likes there; nothing of it is trusted.
+//! Text of nodes' serial consoles: which characters are kept, and how the text is shown. A node can
+//! write any bytes to its console, so the text is untrusted.
 
-/// Bytes of text that an agent puts into one chunk at most.
+/// Maximum bytes of text an agent puts into a chunk.
 pub const CHUNK_BYTES: usize = 8 << 10;
 
-/// What of a console's text is kept: everything printable, line ends, tabs, and what escape sequences are made of (ESC, and the BEL that
-/// ends some).
+/// Filters a console's text. Printable characters, line ends and tabs are kept, together with the
+/// characters of escape sequences (ESC, and the BEL ending some of them).
 pub fn kept(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control() || matches!(c, '\n' | '\r' | '\t' | '\u{7}' | '\u{1b}'))
         .collect()
 }
 
-/// Characters of one escape sequence; what claims to be longer is text after all.
+/// Maximum characters in an escape sequence; a longer sequence is treated as text.
 const SEQUENCE: usize = 256;
 
-/// Makes plain lines of a console's text, for terminals and pages: escape sequences (ECMA-48) are taken out wherever a chunk may have cut
-/// them, every line ends with one `\n`, and nothing can reorder what is beside it. One for each reading from beginning to end.
+/// Converts console text to plain lines for terminals and pages. Escape sequences (ECMA-48) are
+/// removed even if split between chunks, and every line ends with a single `\n`. Bidirectional
+/// controls are removed, so the text cannot reorder its surroundings. Use one value per reading,
+/// from beginning to end.
 #[derive(Clone, Debug, Default)]
 pub struct Plain {
     inside: Inside,
-    /// Characters of the sequence so far.
+    /// Characters of the current sequence so far.
     length: usize,
-    /// A carriage return whose line feed may follow.
+    /// A carriage return was read, and a line feed may follow.
     returned: bool,
-    /// Something stands in the line.
+    /// The current line has text.
     begun: bool,
 }
 
@@ -35,12 +38,12 @@ enum Inside {
     Escape,
     /// `ESC [`: parameters up to a final character.
     Control,
-    /// `ESC ]` and its like: a string up to BEL or ESC.
+    /// `ESC ]` and similar introducers: a string up to BEL or ESC.
     String,
 }
 
 impl Plain {
-    /// The next chunk, as plain text.
+    /// Returns the next chunk as plain text.
     pub fn feed(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
@@ -67,7 +70,8 @@ impl Plain {
             self.returned = true;
             return;
         }
-        // Some firmware returns twice before it feeds; a return alone begins the line anew, which is shown as another line.
+        // Some firmware sends two carriage returns before the line feed. A carriage return alone
+        // restarts the line, which is shown as a new line.
         if std::mem::take(&mut self.returned) && c != '\n' {
             self.end_line(out);
         }
@@ -101,7 +105,7 @@ impl Plain {
             ' '..='?' if self.length < SEQUENCE => {}
             '@'..='~' => {
                 self.inside = Inside::Text;
-                // The cursor goes elsewhere: screens drawn that way stay readable as lines.
+                // A cursor movement ends the line, so full-screen output stays readable as lines.
                 if matches!(c, 'H' | 'f') {
                     self.end_line(out);
                 }
@@ -120,7 +124,7 @@ impl Plain {
         }
     }
 
-    /// It was no sequence, or one that was cut off.
+    /// Handles an invalid or truncated sequence as text.
     fn abandon(&mut self, c: char, out: &mut String) {
         self.inside = Inside::Text;
         self.text(c, out);
@@ -133,7 +137,8 @@ impl Plain {
     }
 }
 
-/// Unicode's bidirectional controls: they show text in another order than it was written.
+/// Returns whether `c` is a Unicode bidirectional control. Such controls display text in a
+/// different order than written.
 fn reorders(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

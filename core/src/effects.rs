@@ -1,4 +1,5 @@
-//! What a change costs the machines it reaches: the one place that says so. The API, the console, the CLI and Terraform show its answer.
+//! The impact of a change on the affected machines, defined only here. The API, the console, the
+//! CLI and Terraform show this result.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,44 +10,50 @@ use crate::images::ImageManifest;
 use crate::lifecycle::state::{State, UnknownWord, Wish, words};
 
 words! {
-    /// From the cheapest to the dearest; of several changes the dearest counts.
+    /// The impact, from the cheapest to the most expensive. For several changes the most expensive
+    /// counts.
     Effect, "effect" {
-        /// Nothing reaches a machine.
+        /// No machine is affected.
         None = "none",
-        /// Something changes on it while it runs.
+        /// The machine changes while running.
         InPlace = "in_place",
-        /// It is reset, powered or booted into the live image; its disks stay.
+        /// The machine is reset, powered or booted into the live image; its disks stay.
         Reboot = "reboot",
-        /// Its root disk is written anew.
+        /// The root disk is overwritten.
         Reinstall = "reinstall",
-        /// All of its disks are erased.
+        /// All disks of the machine are erased.
         Wipe = "wipe",
     }
 }
 
-/// The wishes that erase a disk: what is on it is not to be had back. They are asked of a node as it was read (`If-Match`), typed out on a page, and count
-/// together against what one person, and one pool, may do in an hour before each needs a second person.
+/// Requested actions that erase a disk beyond recovery. Each request needs the node's version as
+/// read (`If-Match`), and a typed confirmation in the console. All such requests count together
+/// against the hourly limits per person and per pool. Above a limit each request needs a second
+/// person.
 ///
-/// What goes on with one of them (`retry`) was counted as that; what a recovery installs anew is bounded by its pool's policy.
+/// A `retry` of such an action is not counted again. Reinstalls by a recovery are bounded by the
+/// pool's policy.
 pub const ERASES: &[Wish] = &[Wish::Release, Wish::Wipe, Wish::Reinstall];
 
-/// Whether a wish erases a disk.
+/// Returns whether a requested action erases a disk.
 pub fn erases(wish: Wish) -> bool {
     ERASES.contains(&wish)
 }
 
-/// What a wish does to a node in this state; of a failed one, by what failed.
+/// Returns the impact of a requested action on a node in the given state. For a failed node,
+/// `failed` is the state that failed.
 pub fn of_wish(wish: Wish, state: State, failed: Option<State>) -> Effect {
     match wish {
         Wish::Reject | Wish::Retire | Wish::CheckDrift | Wish::Sweep => Effect::None,
-        // Out of the scheduler or into it again; the machine goes on.
+        // Only the scheduler state changes; the machine keeps running.
         Wish::Adopt
         | Wish::Drain
         | Wish::Undrain
         | Wish::Quarantine
         | Wish::Maintain
         | Wish::RotateBmc => Effect::InPlace,
-        // Beside its jobs where it is in service; in the live image anywhere else.
+        // In service, inspection runs beside the jobs. In any other state the node boots the live
+        // image.
         Wish::Inspect if state == State::InService => Effect::InPlace,
         Wish::Accept
         | Wish::Inspect
@@ -54,7 +61,7 @@ pub fn of_wish(wish: Wish, state: State, failed: Option<State>) -> Effect {
         | Wish::Resume
         | Wish::Reinstate
         | Wish::ReplaceParts => Effect::Reboot,
-        // Gates are run in the live image where it has no system of its own.
+        // A node without an installed system runs gates in the live image.
         Wish::PowerOn | Wish::PowerOff | Wish::PowerCycle | Wish::RunGates | Wish::Converge => {
             Effect::Reboot
         }
@@ -69,7 +76,7 @@ pub fn of_wish(wish: Wish, state: State, failed: Option<State>) -> Effect {
     }
 }
 
-/// What it takes to bring a node from one image to another.
+/// Returns the impact of moving a node between two images.
 pub fn of_image(before: &ImageManifest, after: &ImageManifest) -> Effect {
     match before.raw_digest == after.raw_digest {
         true => Effect::None,

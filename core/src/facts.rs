@@ -1,10 +1,12 @@
-//! What inspection observed on a node. Written by `muster-node inventory`, stored with time and source, never edited.
+//! Facts observed on a node by an inspection. Written by `muster-node inventory`, stored with time
+//! and source, never edited.
 
 use serde::{Deserialize, Serialize};
 
 use crate::values::Mac;
 
-/// Everything one inventory saw. An empty list means "looked and found none"; an absent option means "could not tell".
+/// All observations of an inventory. An empty list means "searched and found none"; an absent
+/// option means "could not be read".
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -23,7 +25,7 @@ pub struct Facts {
     pub neighbours: Vec<Neighbour>,
 }
 
-/// Identity as the firmware tells it (DMTF DSP0134, types 1 to 3).
+/// Identity reported by the firmware (DMTF DSP0134, types 1 to 3).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Smbios {
@@ -36,7 +38,7 @@ pub struct Smbios {
     pub bios_version: Option<String>,
 }
 
-/// How the machine was started.
+/// The firmware interface used at boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -46,7 +48,7 @@ pub enum Firmware {
     Uefi,
 }
 
-/// One processor package.
+/// A processor package.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Cpu {
@@ -56,18 +58,19 @@ pub struct Cpu {
     pub threads: u32,
 }
 
-/// Memory the kernel has, and the modules SMBIOS lists.
+/// Memory available to the kernel, and the modules listed by SMBIOS.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Memory {
-    /// `MemTotal` of /proc/meminfo, in bytes: less than what is installed by what firmware and kernel keep.
+    /// `MemTotal` of /proc/meminfo, in bytes: the installed memory minus the part reserved by
+    /// firmware and kernel.
     pub total_bytes: u64,
-    /// The sum of SMBIOS type 17 sizes, in bytes; `None` where the firmware lists no modules.
+    /// Sum of SMBIOS type 17 sizes, in bytes; `None` if the firmware lists no modules.
     pub installed_bytes: Option<u64>,
     pub modules: Vec<MemoryModule>,
 }
 
-/// One DIMM (SMBIOS type 17).
+/// A DIMM (SMBIOS type 17).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MemoryModule {
@@ -77,11 +80,11 @@ pub struct MemoryModule {
     pub part_number: Option<String>,
 }
 
-/// One block device that could hold an operating system; no partitions, no read-only media.
+/// A block device suitable for an operating system. Partitions and read-only media are excluded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Disk {
-    /// Kernel name without `/dev/`, good for this boot only.
+    /// Kernel name without `/dev/`, valid for this boot only.
     pub name: String,
     pub serial: Option<String>,
     pub model: Option<String>,
@@ -92,7 +95,7 @@ pub struct Disk {
     pub pci_address: Option<String>,
 }
 
-/// How a disk is attached.
+/// The transport of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -106,7 +109,7 @@ pub enum DiskTransport {
     Other,
 }
 
-/// One network interface with hardware behind it.
+/// A network interface backed by hardware.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Nic {
@@ -114,12 +117,12 @@ pub struct Nic {
     pub mac: Mac,
     pub driver: Option<String>,
     pub pci_address: Option<String>,
-    /// `None` while the link is down or the driver does not say.
+    /// Link speed in Mb/s; `None` while the link is down or the driver reports no speed.
     pub speed_mbps: Option<u32>,
     pub link_up: bool,
 }
 
-/// One PCI function.
+/// A PCI function.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PciDevice {
@@ -128,14 +131,14 @@ pub struct PciDevice {
     pub vendor: String,
     pub device: String,
     pub driver: Option<String>,
-    /// Current and greatest link width; `None` for functions without a link.
+    /// Current and maximum link width in lanes; `None` for functions without a link.
     pub link_width: Option<u32>,
     pub link_width_max: Option<u32>,
     pub link_speed: Option<String>,
     pub link_speed_max: Option<String>,
 }
 
-/// One GPU, by PCI alone in the live image (no driver), by the driver afterwards.
+/// A GPU. In the live image the values come from PCI alone (no driver), afterwards from the driver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Gpu {
@@ -146,16 +149,16 @@ pub struct Gpu {
     pub memory_bytes: Option<u64>,
 }
 
-/// A switch port that announced itself (IEEE 802.1AB).
+/// A switch port announced over LLDP (IEEE 802.1AB).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Neighbour {
     pub nic: String,
     pub chassis: String,
-    /// The port's id: its name, or its MAC address.
+    /// The port's id: a name or a MAC address.
     pub port: String,
     pub system_name: Option<String>,
-    /// The port's name, where its id is something else.
+    /// The port's name, if different from its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port_description: Option<String>,
 }

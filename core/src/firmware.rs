@@ -1,5 +1,6 @@
-//! Firmware and BIOS settings: what a BMC says of them, what is wanted, and where the two differ. What a BMC cannot be heard on is unknown, and unknown
-//! is neither right nor wrong.
+//! Firmware and BIOS settings: the values reported by a BMC, the wanted values, and the
+//! differences. A value that the BMC cannot report is unknown, which counts neither as equal nor as
+//! different.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::stacks::rules::glob;
 use crate::values::Digest;
 
-/// A BIOS attribute's value (Redfish `Bios.Attributes`: words, whole numbers, yes and no).
+/// A BIOS attribute's value (Redfish `Bios.Attributes`: string, integer or boolean).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
@@ -20,12 +21,12 @@ pub enum BiosValue {
 }
 
 impl BiosValue {
-    /// Whether both mean the same: some BMCs write numbers and flags as words.
+    /// Returns whether both values are equivalent. Some BMCs write numbers and flags as strings.
     pub fn means(&self, other: &Self) -> bool {
         self == other || self.to_string() == other.to_string()
     }
 
-    /// The same value, of the type that the BMC shows.
+    /// Returns the same value in the type shown by the BMC.
     pub fn like(&self, shown: &Self) -> Self {
         match shown {
             Self::Text(_) => Self::Text(self.to_string()),
@@ -44,19 +45,21 @@ impl fmt::Display for BiosValue {
     }
 }
 
-/// A firmware as a BMC lists it.
+/// A firmware entry as listed by a BMC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SeenFirmware {
-    /// Of the member of `UpdateService/FirmwareInventory`; or `bios` and `bmc`, which the computer system and its manager say of themselves.
+    /// Id of the member of `UpdateService/FirmwareInventory`. The ids `bios` and `bmc` come from
+    /// the computer system and its manager.
     pub id: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     pub version: String,
 }
 
-/// Whether an attribute of this name may hold a password: those are neither kept nor set.
+/// Returns whether an attribute with this name may hold a password. Such attributes are neither
+/// stored nor set.
 pub fn is_secret(attribute: &str) -> bool {
     let name = attribute.to_lowercase();
     ["password", "passwd", "passphrase", "secret"]
@@ -64,7 +67,7 @@ pub fn is_secret(attribute: &str) -> bool {
         .any(|word| name.contains(word))
 }
 
-/// What a BMC says of firmware and BIOS.
+/// Firmware and BIOS settings reported by a BMC.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -72,13 +75,13 @@ pub struct BmcInventory {
     pub firmware: Vec<SeenFirmware>,
     /// BIOS attributes by their Redfish names.
     pub bios: BTreeMap<String, BiosValue>,
-    /// What could not be read, as sentences: what is not above is then unknown.
+    /// Sentences describing each failed read. Values missing above are then unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
 }
 
 impl BmcInventory {
-    /// Nothing was read, and why.
+    /// Returns an empty inventory with the reason for the failed read.
     pub fn unread(why: impl Into<String>) -> Self {
         Self {
             unread: vec![why.into()],
@@ -86,7 +89,8 @@ impl BmcInventory {
         }
     }
 
-    /// This, and what was read before of what could not be read now; [`Self::unread`] tells that it was not.
+    /// Merges with an earlier inventory: values unreadable now keep their earlier value.
+    /// [`Self::unread`] still records the failed reads.
     pub fn over(mut self, before: Self) -> Self {
         if self.unread.is_empty() {
             return self;
@@ -100,7 +104,8 @@ impl BmcInventory {
         self
     }
 
-    /// The firmware that a stack means by a component: the one of this very id; else all whose id, and else whose name, it fits, `*` being anything.
+    /// Finds the firmware meant by a component of a stack. An exact id match wins; otherwise all
+    /// ids matching the pattern, otherwise all names matching the pattern. `*` matches any text.
     pub fn find<'a>(&'a self, component: &str) -> Vec<&'a SeenFirmware> {
         let by = |fits: &dyn Fn(&SeenFirmware) -> bool| -> Vec<&'a SeenFirmware> {
             self.firmware.iter().filter(|seen| fits(seen)).collect()
@@ -119,40 +124,40 @@ impl BmcInventory {
     }
 }
 
-/// What a firmware update takes to hold.
+/// The action needed to activate a firmware update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum UpdateClass {
-    /// The machine goes through its firmware.
+    /// The machine must reboot through its firmware.
     #[default]
     Reboot,
-    /// It holds once the update is done, as that of a BMC does.
+    /// The update is active when finished, for example on a BMC.
     None,
 }
 
 impl UpdateClass {
-    /// Whether it is what is meant where nothing is said.
+    /// Returns whether the value is the default, used when a stack omits the class.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// A firmware that is wanted.
+/// A wanted firmware version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WantedFirmware {
-    /// See [`BmcInventory::find`].
+    /// The component name or pattern; see [`BmcInventory::find`].
     pub component: String,
     pub version: String,
-    /// The blob to update by. Without one it is compared and never written.
+    /// Digest of the update blob. Without a blob the version is compared and never written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Digest>,
     #[serde(default, skip_serializing_if = "UpdateClass::is_default")]
     pub class: UpdateClass,
 }
 
-/// What is wanted of a machine's firmware and BIOS.
+/// Wanted firmware versions and BIOS settings of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
@@ -161,12 +166,13 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Whether nothing is.
+    /// Returns whether no firmware and no BIOS setting is wanted.
     pub fn is_empty(&self) -> bool {
         self.firmware.is_empty() && self.bios.is_empty()
     }
 
-    /// Each thing that is wanted beside what was seen of it; `None`: the BMC was not heard at all.
+    /// Compares each wanted item with the reported value. `None` means the BMC did not answer at
+    /// all.
     pub fn compare(&self, seen: Option<&BmcInventory>) -> Vec<Compared> {
         let mut all = Vec::new();
         for wanted in &self.firmware {
@@ -200,19 +206,19 @@ impl Wanted {
     }
 }
 
-/// One thing that is wanted, and what was seen of it.
+/// A wanted item and its reported value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compared {
-    /// `firmware bmc`, `bios SriovGlobalEnable`.
+    /// Item name: `firmware bmc`, `bios SriovGlobalEnable`.
     pub item: String,
     pub wanted: String,
-    /// `None`: it is unknown.
+    /// The reported value; `None` if unknown.
     pub found: Option<String>,
 }
 
 impl Compared {
-    /// Whether it was seen to be something else.
+    /// Returns whether the item is known and different.
     pub fn differs(&self) -> bool {
         self.found
             .as_ref()
@@ -229,7 +235,8 @@ impl fmt::Display for Compared {
     }
 }
 
-/// Whether a pattern, in which `*` is anything, fits a text; BMCs do not agree on upper and lower case.
+/// Returns whether a pattern matches a text; `*` matches any text. The comparison ignores case,
+/// because BMCs differ in upper and lower case.
 fn fits(pattern: &str, text: &str) -> bool {
     glob(&pattern.to_lowercase(), &text.to_lowercase())
 }

@@ -1,4 +1,5 @@
-//! One type per kind of id, so that a node's id can never be passed where a claim's is meant. All are UUIDv7.
+//! A separate type for each kind of id, so that a node's id can never be passed in place of a
+//! claim's. All ids are UUIDv7.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +17,7 @@ macro_rules! ids {
         pub struct $name(pub Uuid);
 
         impl $name {
-            /// A new id, ordered by the time it was made.
+            /// Returns a new id; ids sort by creation time.
             #[expect(clippy::new_without_default, reason = "an id is made on purpose, never by default")]
             pub fn new() -> Self {
                 Self(Uuid::now_v7())
@@ -40,23 +41,24 @@ macro_rules! ids {
 }
 
 ids! {
-    /// One server: BMC, NICs, disks, GPUs.
+    /// A server: BMC, NICs, disks, GPUs.
     NodeId,
-    /// A declared object: site, rack, subnet, profile, image, stack, suite, cluster, pool, credential.
+    /// A declared object: site, rack, subnet, profile, image, stack, suite, cluster, pool,
+    /// credential.
     ObjectId,
-    /// One node bound to one pool.
+    /// The binding of a node to a pool.
     ClaimId,
-    /// Something long that was asked for.
+    /// A long-running request.
     OperationId,
-    /// One unit of work leased to an agent.
+    /// A unit of work leased to an agent.
     JobId,
-    /// The right to do one thing to one node.
+    /// Permission for a single action on a node.
     PermitId,
-    /// One row of the append-only history.
+    /// A row of the append-only history.
     EventId,
-    /// The process that acts for a site.
+    /// The process acting for a site.
     AgentId,
-    /// One run of a suite on a node.
+    /// A run of a suite on a node.
     GateRunId,
     /// An API token.
     TokenId,

@@ -1,10 +1,10 @@
-//! OS disk images: content-addressed, with the packages they hold.
+//! OS disk images: content-addressed, with the list of installed packages.
 
 use serde::{Deserialize, Serialize};
 
 use crate::values::Digest;
 
-/// What is known of an image: the manifest its build writes, and the spec of the `image` kind.
+/// Metadata of an image: the manifest written by the image build, and the spec of the `image` kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -13,22 +13,22 @@ pub struct ImageManifest {
     pub version: String,
     pub os: String,
     pub os_version: String,
-    /// Debian's name of the architecture: `amd64`, `arm64`.
+    /// Architecture, in Debian's naming: `amd64`, `arm64`.
     pub arch: String,
-    /// Of the compressed blob, which is what agents cache and nodes stream.
+    /// Digest of the compressed blob, cached by agents and streamed to nodes.
     pub digest: Digest,
     /// Compressed size in bytes.
     pub size: u64,
-    /// Of the disk as it is written.
+    /// Digest of the uncompressed disk, as written.
     pub raw_digest: Digest,
     pub raw_size: u64,
-    /// The release of the kernel it boots.
+    /// Release of the kernel booted by the image.
     pub kernel: String,
     pub packages: Vec<ImagePackage>,
     pub partitions: ImagePartitions,
 }
 
-/// One installed package of an image.
+/// An installed package of an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -38,13 +38,13 @@ pub struct ImagePackage {
     pub arch: String,
 }
 
-/// Partition numbers that imaging must know.
+/// Partition numbers needed for imaging.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ImagePartitions {
     /// The EFI system partition.
     pub esp: u32,
-    /// The root file system: ext4, the last partition, grown to the disk.
+    /// The root file system: ext4, the last partition, grown to the size of the disk.
     pub root: u32,
 }

@@ -1,4 +1,5 @@
-//! Boards, GPUs, NICs, disks and DIMMs by serial: what of the facts can be followed from slot to slot and from node to node.
+//! Boards, GPUs, NICs, disks and DIMMs by serial number: the facts that can be tracked from slot to
+//! slot and from node to node.
 
 use std::collections::BTreeMap;
 
@@ -8,36 +9,37 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// More than any server has; a machine that says more is not believed beyond it.
+/// Maximum parts per server, above any real server. Further parts reported by a machine are
+/// ignored.
 const MOST: usize = 1024;
-/// Characters of a serial, slot or model that are kept.
+/// Maximum characters kept of a serial number, slot or model.
 const LONGEST: usize = 128;
 
 words! {
-    /// What kind of part it is.
+    /// The kind of a part.
     #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
     PartKind, "kind of part" {
         Chassis = "chassis",
         Board = "board",
         Gpu = "gpu",
-        /// By its MAC.
+        /// Identified by its MAC address.
         Nic = "nic",
         Disk = "disk",
         Dimm = "dimm",
     }
 }
 
-/// One part, as an inventory saw it.
+/// A part observed by an inventory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     pub kind: PartKind,
     pub serial: String,
-    /// Where it sits: a PCI address, a DIMM's locator.
+    /// The location: a PCI address, or a DIMM's locator.
     pub slot: Option<String>,
     pub model: Option<String>,
 }
 
-/// The parts of an inventory that have a serial, each once.
+/// Returns the parts of an inventory with a serial number, each once.
 pub fn seen_in(facts: &Facts) -> Vec<Part> {
     let mut parts: BTreeMap<(PartKind, String), Part> = BTreeMap::new();
     let mut add = |kind, serial: Option<&str>, slot: Option<&str>, model: Option<&str>| {
@@ -104,7 +106,8 @@ pub fn seen_in(facts: &Facts) -> Vec<Part> {
     parts.into_values().take(MOST).collect()
 }
 
-/// A text that says something: vendors leave words in fields that nobody filled.
+/// Returns the text if meaningful. Vendors leave filler words in unused fields, and such texts give
+/// `None`.
 fn real(text: &str) -> Option<String> {
     let text: String = text
         .trim()

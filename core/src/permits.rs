@@ -1,4 +1,5 @@
-//! Permits: the right to power, image or wipe one node, for one operation. The bytes that are signed, and how they are checked.
+//! Permits: permission to power, image or wipe a node, for a single operation. Defines the signed
+//! bytes and their verification.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::node::Challenge;
 
-/// What a permit is for.
+/// The action allowed by a permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PermitKind {
@@ -17,7 +18,7 @@ pub enum PermitKind {
 }
 
 impl PermitKind {
-    /// As stored.
+    /// Returns the name stored in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Power => "power",
@@ -27,7 +28,7 @@ impl PermitKind {
     }
 }
 
-/// Why a signature was not accepted.
+/// The reason for rejecting a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PermitError {
     #[error("the permit key or signature is not base64 of the right length")]
@@ -36,7 +37,8 @@ pub enum PermitError {
     NotSigned,
 }
 
-/// The canonical bytes a permit's signature covers: a domain word and the challenge in a fixed field order.
+/// Returns the canonical bytes covered by a permit's signature: a domain word, then the challenge
+/// in a fixed field order.
 pub fn signed_bytes(kind: PermitKind, challenge: &Challenge) -> Vec<u8> {
     let mut bytes = format!("muster permit v1 {}\n", kind.as_str()).into_bytes();
     bytes
@@ -44,15 +46,16 @@ pub fn signed_bytes(kind: PermitKind, challenge: &Challenge) -> Vec<u8> {
     bytes
 }
 
-/// Signs a challenge: the server, after the permit was found valid and marked.
+/// Signs a challenge. Called by the server after the permit was checked and marked as used.
 pub fn sign(key: &SigningKey, kind: PermitKind, challenge: &Challenge) -> String {
     STANDARD.encode(key.sign(&signed_bytes(kind, challenge)).to_bytes())
 }
 
-/// Verifies the server's signature: muster-node, before the first byte is written.
+/// Verifies the server's signature. Called by muster-node before the first byte is written.
 ///
 /// # Errors
-/// [`PermitError`] when key or signature cannot be read or do not fit.
+/// Returns [`PermitError`] if the key or the signature is unreadable, or the signature does not
+/// match.
 pub fn verify(
     public_key: &str,
     kind: PermitKind,

@@ -1,4 +1,5 @@
-//! Hardware profiles: what a model must have, and the rule that picks its root disk. Facts are held against a profile; they never become it.
+//! Hardware profiles: the requirements of a model, and the rule for its root disk. Facts are
+//! compared with a profile and never change the profile.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::facts::{Disk, DiskTransport, Facts};
 use crate::gates::Mode;
 
-/// What a model must have. Every number is a minimum unless it says otherwise.
+/// The requirements of a hardware model. Every number is a minimum unless documented otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -19,33 +20,36 @@ pub struct HardwareProfile {
     pub cores_per_socket: u32,
     #[serde(default = "one")]
     pub threads_per_core: u32,
-    /// MiB the kernel must have (`MemTotal`); firmware and kernel keep a part of what is installed.
+    /// Memory the kernel must have (`MemTotal`), in MiB; firmware and kernel reserve part of the
+    /// installed memory.
     pub memory_mib: u64,
-    /// MiB told to the scheduler: what jobs may use; at most `memory_mib`.
+    /// Memory in MiB announced to the scheduler for jobs; at most `memory_mib`.
     pub schedulable_memory_mib: u64,
     #[serde(default)]
     pub gpus: Option<GpuExpectation>,
-    /// NICs with link, at least.
+    /// Minimum number of NICs with link.
     #[serde(default = "one")]
     pub nics: u32,
     #[serde(default)]
     pub disks: Vec<DiskExpectation>,
     pub root_disk: RootDiskRule,
-    /// What the machine may draw, in watts; ordered against the rack's budget at power-on.
+    /// Maximum power draw of the machine, in watts; reserved from the rack's budget at power-on.
     pub power_max_w: u32,
-    /// Seconds each moving phase may last before it is stuck, by the state's name; a default applies otherwise.
+    /// Maximum seconds in each moving state before the node is stuck, by the state's name. A
+    /// default applies to missing states.
     #[serde(default)]
     pub deadlines_s: BTreeMap<String, u64>,
-    /// Thresholds that gates name: `network.iperf3_gbps`…
+    /// Thresholds referenced by gates: `network.iperf3_gbps`…
     #[serde(default)]
     pub thresholds: BTreeMap<String, Threshold>,
-    /// Words that gates name: `gpu.name`, `gpu.vbios`…
+    /// Words referenced by gates: `gpu.name`, `gpu.vbios`…
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub words: BTreeMap<String, Word>,
-    /// What the hardware can do at all, by names that thresholds refer to: no threshold may lie beyond.
+    /// Physical limits of the hardware, by the name used in thresholds. No threshold may exceed its
+    /// limit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ceilings: BTreeMap<String, Ceiling>,
-    /// Gates whose verdict counts otherwise on this model than their suite says, by id.
+    /// Gates with a mode different from the suite's on this model, by gate id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub gates: BTreeMap<String, GatePolicy>,
 }
@@ -58,7 +62,7 @@ fn one() -> u32 {
     1
 }
 
-/// GPUs of a model: exactly this many.
+/// GPUs of a model, with an exact count.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -67,7 +71,7 @@ pub struct GpuExpectation {
     pub model: String,
 }
 
-/// Disks of a kind: at least this many, at least this large.
+/// Disks of a transport: the minimum count and the minimum size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -77,65 +81,67 @@ pub struct DiskExpectation {
     pub min_gib: u64,
 }
 
-/// A limit with its unit and where it comes from.
+/// A limit with its unit and source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Threshold {
     pub value: f64,
     pub unit: String,
-    /// Which number of the measurement it is for: `last row in place, 16 GiB`.
+    /// The statistic compared with the threshold: `last row in place, 16 GiB`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statistic: Option<String>,
-    /// Under what it was measured: driver, message sizes, clocks.
+    /// Conditions of the measurement: driver, message sizes, clocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<String>,
-    /// `seed` (from a document), `measured` (on nodes like this one), or `pinned` (by a person).
+    /// `seed` (from a document), `measured` (on nodes of the same model), or `pinned` (by a
+    /// person).
     #[serde(default)]
     pub provenance: String,
-    /// Which document, which nodes, or who pinned it and why.
+    /// The document, the measured nodes, or the person with the reason for the pin.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
-    /// The profile's ceiling that it must not exceed.
+    /// Name of the profile's ceiling for this threshold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<String>,
 }
 
-/// A word that a gate compares with: a name, a firmware version.
+/// A word compared by a gate: a name, a firmware version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Word {
     pub value: String,
-    /// `seed`, `measured` or `pinned`, as of a threshold.
+    /// `seed`, `measured` or `pinned`, with the same meaning as in a threshold.
     #[serde(default)]
     pub provenance: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
 }
 
-/// What a part can do at all: a bus, a memory, a port.
+/// The physical limit of a part: a bus, a memory, a port.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Ceiling {
     pub value: f64,
     pub unit: String,
-    /// The specification it follows from.
+    /// The specification of the limit.
     pub source: String,
 }
 
-/// What a gate's verdict counts for on a model.
+/// The mode of a gate on a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GatePolicy {
     pub mode: Mode,
-    /// Why it is not what the suite says, for whoever reads the verdict.
+    /// The reason for differing from the suite, shown to readers of the verdict.
     pub because: String,
 }
 
-/// Which disk gets the operating system. All given conditions must hold, and exactly one disk may be left.
+/// The rule for choosing the operating system disk. All given conditions must hold, and exactly one
+/// disk may match.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -152,7 +158,7 @@ pub struct RootDiskRule {
     pub serial_prefix: Option<String>,
 }
 
-/// Why no single root disk was found.
+/// The reason why no single root disk was found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RootDiskError {
     #[error("no disk fits the profile's root-disk rule; the node has: {0}")]
@@ -163,7 +169,7 @@ pub enum RootDiskError {
     NoSerial(String),
 }
 
-/// One way in which a node misses its profile.
+/// A difference between a node and its profile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Miss {
@@ -183,7 +189,7 @@ impl std::fmt::Display for Miss {
 }
 
 impl HardwareProfile {
-    /// Holds facts against the profile; an empty answer means they fit.
+    /// Compares facts with the profile. An empty result means the node matches.
     pub fn misses(&self, facts: &Facts) -> Vec<Miss> {
         let mut misses = Vec::new();
         let mut at_least = |what: &str, wanted: u64, found: u64, unit: &str| {
@@ -246,10 +252,11 @@ impl HardwareProfile {
         misses
     }
 
-    /// The serial of the one disk that gets the operating system.
+    /// Returns the serial number of the operating system disk.
     ///
     /// # Errors
-    /// [`RootDiskError`] when the rule leaves no disk, or more than one, or one without a serial: guessing would erase the wrong disk.
+    /// Returns [`RootDiskError`] if the rule matches no disk, several disks, or a disk without a
+    /// serial number. Guessing would erase the wrong disk.
     pub fn root_disk<'facts>(&self, facts: &'facts Facts) -> Result<&'facts str, RootDiskError> {
         let fitting: Vec<&Disk> = facts
             .disks

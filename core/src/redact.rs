@@ -1,12 +1,13 @@
-//! Secrets are taken out of what leaves the house. Nothing of ours should hold one; what tools and firmware print is somebody else's, and is looked at
-//! by its shape: a name that says that a secret follows, a private key, a bearer token, a password in a URL.
+//! Removes secrets from outgoing text. Muster's own text should contain no secrets, but output of
+//! tools and firmware may. Secrets are recognized by shape: a name announcing a secret, a private
+//! key, a bearer token, or a password in a URL.
 
 use std::ops::Range;
 
-/// What stands where a secret was.
+/// The replacement for a removed secret.
 pub const REMOVED: &str = "[removed]";
 
-/// Parts of a name that say that what follows is a secret, in small letters.
+/// Parts of a name announcing a secret, in lower case.
 const NAMES: [&str; 9] = [
     "password",
     "passwd",
@@ -19,7 +20,8 @@ const NAMES: [&str; 9] = [
     "nonce",
 ];
 
-/// A text without what looks like a secret. Lines stay lines, so that what is left reads as before.
+/// Returns the text without anything that looks like a secret. Line breaks are kept, so the
+/// remaining text stays readable.
 pub fn redact(text: &str) -> String {
     let (mut out, mut in_key) = (String::with_capacity(text.len()), false);
     for line in text.split_inclusive('\n') {
@@ -31,7 +33,7 @@ pub fn redact(text: &str) -> String {
             bare.contains("-----END"),
         );
         if begins || in_key {
-            // A key on one line, as in JSON, begins and ends there.
+            // A key on a single line, as in JSON, begins and ends there.
             in_key = !ends;
             if begins {
                 out.push_str(REMOVED);
@@ -45,7 +47,8 @@ pub fn redact(text: &str) -> String {
     out
 }
 
-/// One pass over a line, however many secrets it holds: what a machine prints may be made to be slow to read.
+/// Redacts a line in a single pass for any number of secrets, because a machine may print text
+/// designed to be slow to scan.
 fn words(line: &str) -> String {
     let lower = line.to_ascii_lowercase();
     let mut signs: Vec<(usize, Sign)> = Vec::new();
@@ -67,7 +70,7 @@ fn words(line: &str) -> String {
     );
     signs.sort_unstable();
     let (mut out, mut told) = (String::with_capacity(line.len()), 0);
-    // Signs that stand in a secret are a part of it.
+    // Signs inside a secret belong to the secret and are skipped.
     for (at, sign) in signs {
         if at < told {
             continue;
@@ -89,7 +92,7 @@ fn words(line: &str) -> String {
     out
 }
 
-/// What says that a secret may follow.
+/// A sign that a secret may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Sign {
     Name,
@@ -97,18 +100,19 @@ enum Sign {
     Url,
 }
 
-/// Bytes in which a sign must have led to its secret, and of a secret that nothing ends: no secret is as long, and no look at it longer.
+/// `NEAR` is the maximum distance in bytes from a sign to its secret. `LONGEST` is the maximum scan
+/// length of an unterminated secret, longer than any real secret.
 const NEAR: usize = 64;
 const LONGEST: usize = 4096;
 
-/// Where a text is cut that may be longer than what is looked at.
+/// Cuts a text to the maximum length of a scan.
 fn near(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
 
-/// `password=x`, `"api_key": "x y"`, `muster.nonce=x`.
+/// Matches `password=x`, `"api_key": "x y"`, `muster.nonce=x`.
 fn named(line: &str, at: usize) -> Option<Range<usize>> {
-    // The rest of the word, then a sign that a value follows.
+    // Skips the rest of the word, then expects the separator before a value.
     let rest = near(&line[at..], NEAR);
     let rest =
         rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
@@ -129,7 +133,7 @@ fn named(line: &str, at: usize) -> Option<Range<usize>> {
     Some(begins..begins + length.unwrap_or(value.len()))
 }
 
-/// `Authorization: Bearer x`
+/// Matches `Authorization: Bearer x`.
 fn header(line: &str, at: usize) -> Option<Range<usize>> {
     let begins = ["bearer ", "basic "]
         .iter()
@@ -138,7 +142,7 @@ fn header(line: &str, at: usize) -> Option<Range<usize>> {
     Some(begins..begins + value.find([' ', '"', '\'', '\\']).unwrap_or(value.len()))
 }
 
-/// `https://user:x@host/`
+/// Matches `https://user:x@host/`.
 fn in_url(line: &str, at: usize) -> Option<Range<usize>> {
     let authority = near(&line[at..], LONGEST);
     let authority = &authority[..authority
@@ -211,7 +215,7 @@ mod tests {
         );
     }
 
-    /// Each of these took a look at the whole rest of its line for each of its signs.
+    /// An earlier version scanned the rest of the line once per sign in each of these lines.
     #[test]
     fn a_line_made_to_be_slow_is_read_in_one_pass() {
         for part in [

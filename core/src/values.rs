@@ -1,4 +1,4 @@
-//! Values that are parsed once at the edge and valid ever after.
+//! Values parsed once at the edge and valid ever after.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,13 +6,13 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-/// Why a text is not the value it claims to be.
+/// The reason why a text is not a valid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {why}")]
 pub struct InvalidValue {
-    /// The kind of value that was expected.
+    /// The expected kind of value.
     pub what: &'static str,
-    /// What is wrong, in words that say how to mend it.
+    /// The problem, in words explaining how to correct the text.
     pub why: String,
 }
 
@@ -23,7 +23,8 @@ fn invalid(what: &'static str, why: impl Into<String>) -> InvalidValue {
     }
 }
 
-/// Gives a parsed value its JSON form, the text it was parsed from, and tells clients the text's pattern.
+/// Serializes a parsed value as its text form in JSON, and publishes the text's pattern in the API
+/// schema.
 macro_rules! as_text {
     ($name:ident, $pattern:literal) => {
         #[cfg(feature = "openapi")]
@@ -90,17 +91,17 @@ impl FromStr for Mac {
 }
 as_text!(Mac, "^[0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5}$");
 
-/// A SHA-256 digest, shown as `sha256:<64 hex>`. It names a blob.
+/// A SHA-256 digest, shown as `sha256:<64 hex>`; the name of a blob.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
-    /// The digest of bytes held in memory.
+    /// Returns the digest of bytes held in memory.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The 64 hex digits alone, as used in paths.
+    /// Returns the 64 hex digits alone, as used in paths.
     pub fn hex(&self) -> String {
         hex::encode(self.0)
     }
@@ -135,12 +136,13 @@ impl FromStr for Digest {
 }
 as_text!(Digest, "^sha256:[0-9a-f]{64}$");
 
-/// A name people and Terraform use: `[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?`, and never something that reads as a UUID.
+/// A name for people and Terraform: `[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?`, never a text that parses
+/// as a UUID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
 
 impl Name {
-    /// The text of the name.
+    /// Returns the text of the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -176,21 +178,22 @@ impl FromStr for Name {
 }
 as_text!(Name, "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$");
 
-/// Text that must not be seen: it prints as dots, never compares, and is only read by [`Secret::reveal`].
+/// Confidential text: printed as dots, never compared, and readable only through
+/// [`Secret::reveal`].
 ///
-/// It does serialise, because secrets travel to agents in jobs and to nodes over the pinned SSH channel; types that hold one are
-/// never stored or logged as they are.
+/// Serialization is allowed, because secrets travel to agents in jobs and to nodes over the pinned
+/// SSH channel. Types holding a secret are never stored or logged unchanged.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a secret at the edge where it enters.
+    /// Wraps a secret where the text enters the program.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The secret itself; every call is a place to review.
+    /// Returns the secret itself; every call needs a security review.
     pub fn reveal(&self) -> &str {
         &self.0
     }

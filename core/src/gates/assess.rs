@@ -1,5 +1,5 @@
-//! From samples to a verdict: every criterion of a gate against every entity that must be there. What is missing, in another unit or not a number
-//! is an error, never a pass.
+//! Turns samples into a verdict. Every criterion of a gate is compared for every expected entity. A
+//! sample that is missing, has another unit or is not a number gives an error, never a pass.
 
 use std::collections::BTreeSet;
 
@@ -11,16 +11,16 @@ use super::resolve::{
 };
 use super::result::{Measured, Verdict};
 
-/// One value a parser read, in the unit its metric is listed with.
+/// A value read by a parser, in the unit listed for its metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     pub metric: &'static str,
-    /// The disk, job, GPU or link it belongs to; empty for the node itself.
+    /// The disk, job, GPU or link measured; empty for the node itself.
     pub entity: String,
     pub value: Value,
 }
 
-/// A verdict with all that led to it.
+/// A verdict, with the reason and the measured values behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assessment {
     pub verdict: Verdict,
@@ -28,8 +28,8 @@ pub struct Assessment {
     pub measured: Vec<Measured>,
 }
 
-/// Holds samples against a gate's criteria. `fail` when any measured value misses its limit; else `error` when anything that was asked for could not be
-/// told; else `pass`.
+/// Compares samples with a gate's criteria. Returns `fail` if any measured value misses its limit.
+/// Otherwise returns `error` if any criterion could not be decided, and `pass` if none is left.
 pub fn assess(gate: &Gate, samples: &[Sample], reference: &Reference<'_>) -> Assessment {
     let mut measured = Vec::new();
     let mut unknown = Vec::new();
@@ -72,8 +72,9 @@ pub fn assess(gate: &Gate, samples: &[Sample], reference: &Reference<'_>) -> Ass
     conclude(measured, unknown)
 }
 
-/// Why there is nothing to hold on this node, before anything is run: no threshold, no variable, nothing of what it counts, or a profile that requires
-/// what no parser is trusted with. What is there and does not fit is for [`assess`] to tell.
+/// Returns why the gate cannot be measured on this node, before the tool runs. Reasons are a
+/// missing threshold, a missing variable, zero entities, or a required gate with an experimental
+/// parser. Values that exist but are malformed are reported by [`assess`].
 pub fn unmeasurable(gate: &Gate, reference: &Reference<'_>) -> Option<String> {
     let demanded = reference
         .profile
@@ -105,7 +106,8 @@ pub fn unmeasurable(gate: &Gate, reference: &Reference<'_>) -> Option<String> {
     counted.or(limits)
 }
 
-/// Whether a criterion is met by one value: it names whose, or its metric is the node's own.
+/// Returns whether the criterion is met by a single value: the criterion names the entity (`of`),
+/// or the metric belongs to the node.
 fn alone(gate: &Gate, criterion: &Criterion) -> bool {
     let metric = |parser: &Parser| {
         parser
@@ -121,7 +123,7 @@ fn alone(gate: &Gate, criterion: &Criterion) -> bool {
             .is_some_and(of_node)
 }
 
-/// A metric, and whose it is where only that one counts.
+/// Formats the metric name, with the entity if the criterion names a single entity.
 fn named(criterion: &Criterion) -> String {
     match &criterion.of {
         Some(of) => format!("{} of {of}", criterion.metric),
@@ -150,7 +152,7 @@ fn conclude(measured: Vec<Measured>, unknown: Vec<String>) -> Assessment {
     }
 }
 
-/// One criterion against all samples of its metric.
+/// Compares all samples of a metric with the criterion.
 fn hold(
     gate: &Gate,
     criterion: &Criterion,
@@ -210,7 +212,8 @@ fn hold(
     best_of(held, *op, wanted).map_err(|why| format!("{metric}: {why}"))
 }
 
-/// The best so many; a list with somebody twice in it has none.
+/// Keeps the best `wanted` values. Returns an error if an entity appears twice or too few were
+/// measured.
 fn best_of(mut held: Vec<Measured>, op: Op, wanted: u64) -> Result<Vec<Measured>, String> {
     let seen: BTreeSet<&str> = held
         .iter()
@@ -289,7 +292,7 @@ fn sentence(measured: &Measured) -> String {
     )
 }
 
-/// A value as people read it: at most three digits after the point.
+/// Formats a value for people, with at most three digits after the decimal point.
 fn shown(value: &Value) -> String {
     match value {
         Limit::Number(number) => {
@@ -300,7 +303,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// The first few sentences; the rest is counted, and stands in `measured`.
+/// Joins the first few sentences and counts the rest. `measured` holds all values.
 fn shortened(sentences: &[String]) -> String {
     const SHOWN: usize = 4;
     let mut text = sentences

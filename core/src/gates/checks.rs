@@ -1,14 +1,15 @@
-//! The checks that operators of GPU clusters run, by the ids of Muster's survey of them: A inventory, B DCGM, C one GPU under load, D inside the node,
-//! E between nodes. Shipped gates say which they cover; what none covers says why.
+//! Checks run by operators of GPU clusters, with the ids of Muster's survey: A inventory, B DCGM, C
+//! single GPU under load, D inside the node, E between nodes. Shipped gates name the checks they
+//! cover; each uncovered check gives the reason.
 
-/// One check.
+/// A check of the survey.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
     pub id: &'static str,
     pub title: &'static str,
-    /// What it finds.
+    /// The faults found by the check.
     pub catches: &'static str,
-    /// Why no shipped gate covers it; empty where one does.
+    /// The reason why no shipped gate covers the check; empty if a gate does.
     pub not_shipped: &'static str,
 }
 
@@ -35,7 +36,7 @@ const fn missing(
     }
 }
 
-/// All of them.
+/// All checks of the survey, in order of id.
 pub const CHECKS: &[Check] = &[
     check(
         "A1",
@@ -74,7 +75,8 @@ pub const CHECKS: &[Check] = &[
         "ports that are down, polling, slow or of the wrong kind",
     ),
     check("A9", "InfiniBand counters", "links that flap or corrupt"),
-    // PCIe ACS belongs to it, and has no gate of its own: no parser reads `lspci -vvv`. The stacks' unit that switches it off is held as a service.
+    // PCIe ACS belongs to A10 but has no gate of its own, because no parser reads `lspci -vvv`. The
+    // stack's unit that disables ACS is checked as a service.
     check(
         "A10",
         "Software",

@@ -1,9 +1,11 @@
-//! The hardware a result belongs to: a board, disk, DIMM or GPU that was exchanged, or other firmware, voids what was measured before.
+//! The hardware fingerprint of a result. A replaced board, disk, DIMM or GPU, or changed firmware,
+//! invalidates earlier measurements.
 
 use crate::facts::Facts;
 use crate::values::Digest;
 
-/// A digest over serials and firmware; blind to the order in which the kernel found things, and to names it gave them.
+/// Returns a digest over serial numbers and firmware versions. The order of discovery and the names
+/// given by the kernel do not change the digest.
 pub fn fingerprint(facts: &Facts) -> Digest {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let smbios = &facts.smbios;
@@ -64,6 +66,7 @@ pub fn fingerprint(facts: &Facts) -> Digest {
             .map(|gpu| ("gpu", vec![gpu.pci_address.clone(), text(&gpu.serial)])),
     );
     parts.sort();
-    // JSON keeps the borders between the parts, so that no two lists of parts read the same.
+    // JSON keeps the borders between the parts, so two different lists never produce the same
+    // bytes.
     Digest::of(&serde_json::to_vec(&parts).expect("parts are only strings"))
 }

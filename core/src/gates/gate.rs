@@ -1,4 +1,5 @@
-//! A gate as it is written: data, without a shell, with limits in units. What is not said here has the meaning that admits less.
+//! Gate definition as written in a suite: plain data, without a shell, with limits in units. An
+//! omitted field takes the stricter default.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::mode::Mode;
 use crate::profiles::HardwareProfile;
 
-/// An ordered set of gates, in stages.
+/// An ordered set of gates, grouped in stages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -18,7 +19,8 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// With the gate that found a fault, where it is of another suite of the node's pool: what it found is to be gone before the node serves again.
+    /// Adds the gate that found a fault, if the gate belongs to another suite of the node's pool.
+    /// The fault must be gone before the node serves again.
     #[must_use]
     pub fn with_finder(mut self, finder: Option<Gate>) -> Self {
         self.gates.extend(
@@ -29,14 +31,16 @@ impl Suite {
         self
     }
 
-    /// Seconds that its gates may take, one after the other; those named alone, where any are.
+    /// Returns the maximum time in seconds for all gates run in sequence. If `only` is not empty,
+    /// the sum covers the listed gates.
     pub fn longest_s(&self, only: &[String]) -> u64 {
         let asked = |gate: &&Gate| only.is_empty() || only.contains(&gate.id);
         self.gates.iter().filter(asked).map(Gate::longest_s).sum()
     }
 }
 
-/// Order in which gates run; a stage starts when the one before it has no gate that blocks.
+/// Order in which gates run. A stage starts after every gate of the earlier stages ended without
+/// blocking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -51,7 +55,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// As written.
+    /// Returns the name used in suites.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Inventory => "inventory",
@@ -65,106 +69,118 @@ impl Stage {
     }
 }
 
-/// One check with criteria.
+/// A check with criteria.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
     pub id: String,
     pub title: String,
-    /// Checks of the catalogue (`muster gate explain`) that it covers: `A1` to `E5`.
+    /// Checks of the catalogue (`muster gate explain`) covered by the gate: `A1` to `E5`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<String>,
     pub stage: Stage,
-    /// What is run, without a shell; `${word}` is replaced by a known variable. Empty for gates that muster-node answers itself.
+    /// The command, started without a shell. `${word}` is replaced by a known variable. Empty for
+    /// gates measured by muster-node itself.
     #[serde(default)]
     pub argv: Vec<String>,
-    /// Variables added to muster-node's own.
+    /// Environment variables added to muster-node's own environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Run once for each of these, with `${each}` in argv; results carry the disk's serial, or the directory.
+    /// Runs the command once per entity, with `${each}` in argv. Results carry the disk's serial
+    /// number or the directory.
     #[serde(default)]
     pub each: Option<Each>,
-    /// The file below `${scratch}` that holds the answer, for tools that do not keep stdout clean.
+    /// File below `${scratch}` with the result, for tools with other text on stdout.
     #[serde(default)]
     pub output: Option<String>,
-    /// Further files below `${scratch}` that are kept as evidence.
+    /// Further files below `${scratch}` kept as evidence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keep: Vec<String>,
-    /// Kills the whole process group.
+    /// Timeout in seconds. On timeout, muster-node kills the whole process group.
     pub timeout_s: u64,
-    /// Run twice, so many seconds apart: what is held against the limits is by how much each count grew meanwhile. For counters that run since
-    /// nobody knows when; at most an hour.
+    /// Seconds between two runs of the command; the growth of each count is compared with the
+    /// limits. Meant for counters with an unknown start time; at most one hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_s: Option<u64>,
-    /// Seconds after a boot in which what misses may only not be up yet: it is measured again until it holds, and counts as it is when they are over.
-    /// For links that train, fabrics that form, units that start; at most 900.
+    /// Seconds after a boot for components to settle: links that train, fabrics that form, units
+    /// that start. A missed limit or an error is measured again until the gate passes or the time
+    /// is over. At most 900.
     #[serde(default, skip_serializing_if = "is_none_of_it")]
     pub settle_s: u64,
-    /// Looked at again and again while the tools of other gates load the machine, instead of once by itself: the worst look counts.
+    /// Samples the gate repeatedly while the tools of other gates load the machine, instead of once
+    /// alone. The worst sample counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub during: Option<During>,
     /// A parser's name: `fio`, `iperf3`, `stressapptest`…
     pub parser: String,
-    /// Disks, GPUs, links… that each criterion must see, where its metric is measured for each: a number, any `profile:NAME`, `facts:disks`,
-    /// `facts:nvme_disks`, `facts:sata_disks`, `facts:gpus` or `stack:mounts`; one when absent. `>=` before it: there may be more, and each is held against the limits.
+    /// Number of disks, GPUs, links… required for each criterion with a metric per entity: a
+    /// number, any `profile:NAME`, `facts:disks`, `facts:nvme_disks`, `facts:sata_disks`,
+    /// `facts:gpus` or `stack:mounts`; 1 if absent. With the prefix `>=` the node may have more
+    /// entities, and each is compared with the limits.
     #[serde(default)]
     pub count: Option<String>,
     pub criteria: Vec<Criterion>,
-    /// What a failure means, in words for the person who opens the node's page.
+    /// The meaning of a failure, written for the reader of the node's page.
     pub finding: String,
     #[serde(default)]
     pub on_timeout: OnTimeout,
-    /// What must hold before it is run; it is skipped, with the reason, where it does not.
+    /// Conditions required before the command runs. If a condition is false, the gate is skipped
+    /// with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<Need>,
-    /// What it does to the machine beside measuring. Gates of one stage that do nothing beside it, and run the same, share one run of their tool.
+    /// Side effects on the machine besides measuring. Gates of the same stage without side effects
+    /// and with the same command share a single run of the tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<SideEffect>,
-    /// Architectures it is for (`amd64`, `arm64`); all when empty.
+    /// CPU architectures supported by the gate (`amd64`, `arm64`); empty means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arch: Vec<String>,
-    /// How often it is run again after an `error`, at once; at most 3. A `fail` is never run again.
+    /// Number of immediate retries after an `error`; at most 3. A `fail` is never retried.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub retries: u32,
-    /// Whether it must be measured. Where not, it may be `skipped` on a node that has nothing to measure or no threshold for it; what is
-    /// measured and misses, and what ends in an error, blocks all the same.
+    /// Whether the gate must be measured. An optional gate may be `skipped` on a node without an
+    /// entity or threshold for the metric. A missed limit or an error blocks in both cases.
     #[serde(default = "required")]
     pub required: bool,
-    /// Run and reported, and never in the way: for a gate that is new, or whose threshold nobody has pinned.
+    /// Shadow gate: run and reported, but never blocking. Meant for new gates and for thresholds
+    /// without a confirmed value.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shadow: bool,
-    /// Run after the reboot that `survives a reboot` asks for, as well as before it.
+    /// Runs after the reboot of the check `survives a reboot`, as well as before the reboot.
     #[serde(default)]
     pub after_reboot: bool,
-    /// What runs on a second node meanwhile, for gates that measure what lies between two: `${peer_address}` and `${pair_port}` in argv lead to it.
+    /// Listener on a second node, for gates that measure the path between two nodes. argv reaches
+    /// the listener through `${peer_address}` and `${pair_port}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<Peer>,
 }
 
-/// When a gate is looked at that shows something only under load.
+/// Sampling times of a gate for faults visible only under load.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct During {
-    /// Ids of gates that load the machine, one of which at least comes before it in its suite. Where none of them ran, nothing was seen.
+    /// Ids of the gates that load the machine; at least one must precede this gate in the suite. If
+    /// none of the gates ran, there is no sample.
     pub gates: Vec<String>,
-    /// Seconds between two looks, 1 to 60.
+    /// Seconds between two samples, 1 to 60.
     pub every_s: u64,
 }
 
-/// The end of a pair gate that listens. It is started first, and is killed with its group when the other end is through, at the latest after
-/// `ready_s` and the gate's timeout.
+/// The listening end of a pair gate. The listener starts first. Its process group is killed when
+/// the other end finishes, at the latest after `ready_s` plus the gate's timeout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Peer {
-    /// Without a shell, as the gate's own; it listens on `${pair_port}`.
+    /// The command, started without a shell like the gate's own; it listens on `${pair_port}`.
     pub argv: Vec<String>,
-    /// What it prints once it listens. Where nothing is said here, it listens once its TCP port is open: tools keep back what they print to a pipe.
+    /// Text printed by the listener when ready. If absent, the listener is ready when its TCP port
+    /// is open, because many tools buffer their output to a pipe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub says: Option<String>,
-    /// Seconds within which it must listen.
+    /// Maximum time in seconds until the listener is ready.
     pub ready_s: u64,
 }
 
@@ -185,7 +201,7 @@ fn is_none_of_it(seconds: &u64) -> bool {
 }
 
 impl Gate {
-    /// Seconds that it may take by its own word: every run that it is allowed, its window, and the time to settle.
+    /// Returns the maximum duration in seconds: every allowed run, the window, and the settle time.
     pub fn longest_s(&self) -> u64 {
         let once = self
             .window_s
@@ -193,7 +209,8 @@ impl Gate {
         once * (u64::from(self.retries) + 1) + self.settle_s
     }
 
-    /// What its verdict counts for on nodes of a model: as the profile says, else as it says itself.
+    /// Returns the mode on nodes of a hardware model: the profile's policy if present, else the
+    /// gate's own fields.
     pub fn mode(&self, profile: Option<&HardwareProfile>) -> Mode {
         match profile.and_then(|profile| profile.gates.get(&self.id)) {
             Some(policy) => policy.mode,
@@ -204,7 +221,7 @@ impl Gate {
     }
 }
 
-/// What a gate is run for, one after the other.
+/// The entities of a repeated gate, run in sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -212,34 +229,34 @@ pub enum Each {
     Disks,
     NvmeDisks,
     SataDisks,
-    /// Directories that the stack's mount units name.
+    /// Directories named by the stack's mount units.
     Mounts,
 }
 
-/// What a tool that does not come back says about the hardware.
+/// The verdict when a tool reaches its timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnTimeout {
     #[default]
     Error,
-    /// The hang itself is the fault.
+    /// The hang itself is the hardware fault.
     Fail,
 }
 
-/// What must hold before a gate is run.
+/// A condition required before a gate runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Need {
-    /// Nobody's job runs on the node.
+    /// No user job runs on the node.
     Drained,
     /// No process holds a GPU open.
     GpusIdle,
 }
 
 impl Need {
-    /// As written.
+    /// Returns the name used in suites.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Drained => "drained",
@@ -248,7 +265,7 @@ impl Need {
     }
 }
 
-/// What a gate does to the machine beside measuring.
+/// A side effect of a gate on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -256,14 +273,14 @@ pub enum SideEffect {
     CpuLoad,
     MemoryLoad,
     GpuLoad,
-    /// Beyond a few packets.
+    /// More than a few packets.
     NetworkLoad,
-    /// In its own scratch folder, never on a device.
+    /// Writes in the gate's own scratch directory, never on a raw device.
     WritesDisk,
 }
 
 impl SideEffect {
-    /// As written.
+    /// Returns the name used in suites.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::CpuLoad => "cpu_load",
@@ -275,17 +292,19 @@ impl SideEffect {
     }
 }
 
-/// One metric against one limit.
+/// A comparison of a metric with a limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Criterion {
     pub metric: String,
-    /// Only what was measured for this one: a message size, a test's name. It must have been measured.
+    /// Compares only the named entity, for example a message size or a test name. A missing entity
+    /// is an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// Only the best so many of what was measured, all of which must be there and hold: the fastest eight ports, where a node has slower ones beside
-    /// its rails. A number or a reference, as `count`, in whose place it stands.
+    /// Compares only the best N values; all N must exist and meet the limit. Example: the fastest
+    /// eight ports of a node with slower ports beside its rails. A number or a reference, written
+    /// like `count` and replacing `count` for this criterion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<String>,
     pub op: Op,
@@ -294,7 +313,7 @@ pub struct Criterion {
     pub unit: String,
 }
 
-/// How a measured value is compared with the limit.
+/// Operator for comparing a measured value with the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Op {
@@ -319,7 +338,8 @@ impl std::fmt::Display for Op {
     }
 }
 
-/// A limit: a number, a text, or a reference into the profile (`profile:…`), the stack (`stack:…`) or the plan's variables (`variable:…`).
+/// A limit: a number, a text, or a reference into the profile (`profile:…`), the stack (`stack:…`)
+/// or the plan's variables (`variable:…`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]

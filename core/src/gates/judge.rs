@@ -1,5 +1,5 @@
-//! A whole run: what its results say about admission. Required gates must pass; an optional one may be skipped; a shadow's verdict is only told; a
-//! waiver that still holds counts in place of a pass, for its own gate alone.
+//! Judges a whole run for admission. Required gates must pass, and optional gates may be skipped.
+//! The verdict of a shadow gate is only reported. A valid waiver counts as a pass for its own gate.
 
 use jiff::Timestamp;
 
@@ -8,19 +8,19 @@ use super::mode::Mode;
 use super::result::{GateResult, Verdict};
 use crate::profiles::HardwareProfile;
 
-/// What a whole run of a suite says about admission.
+/// The admission verdict of a whole suite run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuiteVerdict {
-    /// Nothing blocks.
+    /// No gate blocks admission.
     Pass,
     /// At least one gate failed.
     Fail,
-    /// None failed, but at least one has no answer that counts.
+    /// No gate failed, but at least one gate has no usable result.
     Unknown,
 }
 
 impl SuiteVerdict {
-    /// As stored.
+    /// Returns the name stored in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -30,18 +30,18 @@ impl SuiteVerdict {
     }
 }
 
-/// What results are judged by.
+/// The rules for judging results.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged<'a> {
     pub suite: &'a Suite,
-    /// The node's; it may say that a gate is optional or a shadow on this model.
+    /// The node's hardware profile, which may declare a gate optional or shadow for the model.
     pub profile: Option<&'a HardwareProfile>,
-    /// Ids of the gates that were to run; all when empty.
+    /// Ids of the gates requested for the run; empty means all gates.
     pub wanted: &'a [String],
     pub now: Timestamp,
 }
 
-/// Judges a run. What was to run and has no result is unknown, never a pass.
+/// Judges a run. A requested gate without a result makes the verdict unknown, never a pass.
 pub fn judge(by: &Judged<'_>, results: &[GateResult]) -> SuiteVerdict {
     let wanted = by
         .suite
@@ -59,7 +59,7 @@ pub fn judge(by: &Judged<'_>, results: &[GateResult]) -> SuiteVerdict {
     })
 }
 
-/// Whether a verdict is in the way, no waiver counted.
+/// Returns whether a verdict blocks admission, before waivers are applied.
 pub fn blocks(mode: Mode, verdict: Verdict) -> bool {
     match (mode, verdict) {
         (Mode::Shadow, _) | (_, Verdict::Pass) | (Mode::Optional, Verdict::Skipped) => false,

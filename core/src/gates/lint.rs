@@ -1,4 +1,5 @@
-//! The linter of suites: refuses gates that could pass without having measured anything, or that nobody could read.
+//! The suite linter. Rejects gates that could pass without a measurement, and gates that are
+//! unreadable for an operator.
 
 use std::collections::BTreeSet;
 
@@ -12,22 +13,26 @@ use super::resolve::{COUNTS, or_more, profile_number, whole};
 use super::words::{VARIABLES, starts_shell, variables_of};
 use crate::profiles::HardwareProfile;
 
-/// A week: longer than any soak.
+/// One week in seconds, longer than any soak test.
 const TIMEOUT_MAX_S: u64 = 7 * 24 * 3600;
-/// Most runs after an error: a tool that errs four times has no answer.
+/// Maximum number of retries after an error. A tool with four errors in a row will not give an
+/// answer.
 pub const RETRIES_MAX: u32 = 3;
-/// Longest time between the two runs of a gate that looks at what grew: other gates wait meanwhile.
+/// Maximum time in seconds between the two runs of a growth gate. Other gates wait meanwhile.
 const WINDOW_MAX_S: u64 = 3600;
-/// Longest time after a boot in which something may still be on its way: what takes longer does not come up.
+/// Maximum time in seconds after a boot for components to settle. A slower component is treated as
+/// failed.
 const SETTLE_MAX_S: u64 = 900;
-/// Units of counters that only grow.
+/// Units of counters that only increase.
 const GROWING: [&str; 5] = ["errors", "events", "packets", "replays", "ticks"];
-/// Units of what a machine may have none of: for everything else, nothing is a limit that everything keeps.
+/// Units of parts a machine may lack completely. For every other unit a limit of 0 would always
+/// pass.
 const MAY_BE_NONE: [&str; 3] = ["NICs", "disks", "ports"];
-/// Files beside its output that a gate may keep.
+/// Maximum number of extra files kept by a gate, besides its output.
 const KEPT_MAX: usize = 8;
 
-/// Every reason why a suite must not be used, as `gate: what is wrong`; empty when there is none.
+/// Returns every reason to reject the suite, formatted as `gate: problem`; empty if the suite is
+/// valid.
 pub fn lint(suite: &Suite) -> Vec<String> {
     let mut problems = Vec::new();
     if suite.name.is_empty() || suite.version.is_empty() {
@@ -53,8 +58,9 @@ pub fn lint(suite: &Suite) -> Vec<String> {
     problems
 }
 
-/// Every reason why a suite says nothing on nodes of a model: what its gates need of the profile and do not find, or find in another unit. Empty when
-/// there is none. Gates that are optional or shadows may lack their thresholds: they are skipped, and say so.
+/// Returns every reason why the suite gives no answer on nodes of a model: values missing from the
+/// profile, or given in another unit. Empty if the suite fits. Optional and shadow gates may lack
+/// thresholds: such gates are skipped and report the reason.
 pub fn lint_with(suite: &Suite, profile: &HardwareProfile) -> Vec<String> {
     let mut problems = Vec::new();
     for gate in &suite.gates {
@@ -161,7 +167,7 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
     }
 }
 
-/// What is counted by: each criterion's best, and the gate's own count.
+/// Returns every count of the gate: `best` of each criterion and the gate's own `count`.
 fn counts(gate: &Gate) -> impl Iterator<Item = &str> {
     let best = gate
         .criteria
@@ -176,7 +182,7 @@ fn is_count(count: &str) -> bool {
         || matches!(count.parse::<u64>(), Ok(1..=100_000))
 }
 
-/// What it does and needs, how often it is run, what of it is kept.
+/// Checks side effects, needs, retries and kept files of a gate.
 fn lint_running(gate: &Gate, problems: &mut Vec<String>) {
     let plain_file =
         |name: &String| !name.is_empty() && !name.contains('/') && !name.contains("..");
@@ -239,7 +245,8 @@ fn lint_running(gate: &Gate, problems: &mut Vec<String>) {
     }
 }
 
-/// A gate that looks at what grew between two runs: of counters alone, and in bounded time.
+/// Checks a gate that measures growth between two runs: only counters are allowed, and the window
+/// is bounded.
 fn lint_window(gate: &Gate, problems: &mut Vec<String>) {
     let Some(window_s) = gate.window_s else {
         return;
@@ -272,7 +279,8 @@ fn lint_window(gate: &Gate, problems: &mut Vec<String>) {
     }
 }
 
-/// A gate that runs once per disk must name the disk, and count what it ran for.
+/// Checks a gate that runs once per disk: argv must name the disk, and the gate must count its
+/// runs.
 fn lint_each(gate: &Gate, problems: &mut Vec<String>) {
     let words: Vec<&str> = gate
         .argv

@@ -1,11 +1,13 @@
-//! The linter of gates that are looked at while others load the machine.
+//! The linter for gates sampled while other gates load the machine.
 
 use super::gate::{Gate, Suite};
 
-/// Longest time between two looks, in seconds: what slows a machine down may be over by then.
+/// Maximum time between two samples, in seconds. A throttling event may be over after a longer
+/// pause.
 const EVERY_MAX_S: u64 = 60;
 
-/// What is wrong with a gate as one that looks on; nothing where it is none.
+/// Adds the problems of a gate with `during`, sampled under load. Gates without `during` are
+/// skipped.
 pub(super) fn lint_during(gate: &Gate, suite: &Suite, problems: &mut Vec<String>) {
     let Some(during) = &gate.during else { return };
     let place = |gate: &Gate| {

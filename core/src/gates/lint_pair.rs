@@ -1,16 +1,18 @@
-//! The linter of pair gates: two ends that find each other, end in time, and are in nobody's way.
+//! The linter for pair gates: the two ends must find each other, finish in bounded time and leave
+//! other work undisturbed.
 
 use super::gate::{Gate, Peer, SideEffect, Stage};
 use super::words::{VARIABLES, starts_shell, variables_of};
 
-/// Longest that a listener may take until it listens, in seconds.
+/// Maximum time in seconds until a listener is ready.
 const READY_MAX_S: u64 = 60;
-/// After an error, with a new listener: a tool that errs twice has no answer.
+/// Maximum retries after an error, each with a new listener. A tool with two errors will not give
+/// an answer.
 const RETRIES_MAX: u32 = 1;
-/// An hour: two nodes do nothing else meanwhile.
+/// One hour in seconds. Both nodes are occupied for the whole time.
 const TIMEOUT_MAX_S: u64 = 3600;
 
-/// Adds the problems of a gate as a pair gate. A gate without a peer must not name the port of a peer.
+/// Adds the problems of a gate as a pair gate. A gate without a peer must not use the peer's port.
 pub(super) fn lint_pair(gate: &Gate, problems: &mut Vec<String>) {
     let own = words_of(&gate.argv);
     let Some(peer) = &gate.peer else {
@@ -29,7 +31,7 @@ fn words_of(argv: &[String]) -> Vec<&str> {
         .collect()
 }
 
-/// Problems of the end that listens.
+/// Returns the problems of the listening end.
 fn lint_peer(gate: &Gate, peer: &Peer) -> impl Iterator<Item = &'static str> {
     let words = words_of(&peer.argv);
     let checks = [
@@ -55,7 +57,7 @@ fn lint_peer(gate: &Gate, peer: &Peer) -> impl Iterator<Item = &'static str> {
     failed(checks)
 }
 
-/// Problems of the end that asks, and of the pair as a whole.
+/// Returns the problems of the requesting end, and of the pair as a whole.
 fn lint_asker(gate: &Gate, peer: &Peer, own: &[&str]) -> impl Iterator<Item = &'static str> {
     let empty = |sign: &String| sign.trim().is_empty();
     let checks = [

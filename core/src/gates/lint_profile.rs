@@ -1,13 +1,14 @@
-//! The linter of hardware profiles: refuses thresholds that nobody can stand by. Each says in which unit, from where, and lies within what the
-//! hardware can do at all.
+//! The linter for hardware profiles. Rejects thresholds an operator cannot defend: each threshold
+//! needs a unit and a source, and must lie within the physical limit of the hardware.
 
 use super::units::convert;
 use crate::profiles::HardwareProfile;
 
-/// Where a threshold may come from.
+/// Allowed sources of a threshold.
 const PROVENANCES: [&str; 3] = ["seed", "measured", "pinned"];
 
-/// Every reason why a profile must not be used, as the part of it (`thresholds`, `words`, `ceilings`, `gates`) and what is wrong there.
+/// Returns every reason to reject the profile, as pairs of the section (`thresholds`, `words`,
+/// `ceilings`, `gates`) and the problem found there; empty if the profile is valid.
 pub fn lint_profile(profile: &HardwareProfile) -> Vec<(&'static str, String)> {
     let mut problems = Vec::new();
     for (name, ceiling) in &profile.ceilings {

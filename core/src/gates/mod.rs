@@ -1,22 +1,23 @@
-//! Gates: what is measured, against which threshold, and the verdict. Fails closed: there is no default verdict, and none from an exit code alone.
+//! Gates: measurements, thresholds and verdicts. Gates fail closed: a verdict has no default and
+//! never follows from an exit code alone.
 
-mod assess; // Samples against criteria: the verdict
+mod assess; // Compares samples with criteria, giving the verdict
 mod catalogue; // Parsers, their metrics and units
-mod checks; // The field's checks, and what covers each
-mod fingerprint; // The hardware a result belongs to
-mod gate; // A gate as it is written
-mod judge; // A whole run: what it says about admission
-mod lint; // Refuses suites that could pass without measuring
-mod lint_during; // What looks on while others load the machine
-mod lint_pair; // Refuses pair gates whose ends could miss each other
-mod lint_profile; // Refuses thresholds that nobody can stand by
+mod checks; // Common checks of GPU clusters, and the gates covering each
+mod fingerprint; // Hardware fingerprint of a result
+mod gate; // Gate definition as written in a suite
+mod judge; // Admission verdict of a whole run
+mod lint; // Rejects suites that could pass without measuring
+mod lint_during; // Checks gates sampled under load
+mod lint_pair; // Rejects pair gates with ends that may miss each other
+mod lint_profile; // Rejects thresholds without a reliable source
 mod mode; // Required, optional or shadow
-mod resolve; // References in limits and counts, resolved on a node
-mod result; // What became of a gate
-mod shipped; // The suites and profiles that come with Muster
-mod units; // Units that convert into each other
-mod words; // What an argv may name
-pub mod xid; // What errors of NVIDIA's drivers ask for
+mod resolve; // Resolves references in limits and counts on a node
+mod result; // Result of a gate
+mod shipped; // Suites and profiles shipped with Muster
+mod units; // Unit conversion
+mod words; // Variables allowed in argv
+pub mod xid; // Actions for Xid errors of NVIDIA drivers
 
 pub use assess::{Assessment, Sample, assess, unmeasurable};
 pub use catalogue::{Metric, Parser, TEXT};

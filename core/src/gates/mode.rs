@@ -1,22 +1,22 @@
-//! What a gate's verdict counts for.
+//! Required, optional and shadow gates.
 
 use serde::{Deserialize, Serialize};
 
-/// What a gate's verdict counts for.
+/// The effect of a gate's verdict on admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Anything but `pass` blocks.
+    /// Every verdict except `pass` blocks.
     Required,
-    /// `skipped` does not block.
+    /// `skipped` does not block; `fail` and `error` do.
     Optional,
-    /// Nothing blocks.
+    /// No verdict blocks.
     Shadow,
 }
 
 impl Mode {
-    /// As written.
+    /// Returns the name used in profiles.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Required => "required",

@@ -17,9 +17,9 @@ pub struct Reference<'a> {
     pub variables: &'a BTreeMap<String, String>,
 }
 
-/// Why a reference has no value.
+/// The reason why a reference has no value.
 pub(super) enum Unresolved {
-    /// The node, or its model, has no such value.
+    /// The node or its model has no such value.
     Absent(String),
     /// The reference is malformed.
     Wrong(String),
@@ -33,7 +33,8 @@ impl Unresolved {
     }
 }
 
-/// Resolves a limit to a plain value: looks up `profile:NAME`, `variable:NAME` and `stack:NAME`, and returns other limits as they are.
+/// Resolves a limit to a plain value: looks up `profile:NAME`, `variable:NAME` and `stack:NAME`,
+/// and returns other limits as they are.
 pub(super) fn resolve_limit(
     limit: &Limit,
     unit: &str,
@@ -102,7 +103,7 @@ pub(super) fn profile_number<'a>(
             .gpus
             .as_ref()
             .map(|gpus| (f64::from(gpus.count), "GPUs")),
-        // Collectives count one process for each GPU.
+        // NCCL collectives run a process (rank) per GPU.
         "ranks" => profile
             .gpus
             .as_ref()
@@ -127,14 +128,16 @@ fn stack_number(name: &str, stack: Option<&ConvergePlan>) -> Result<u64, Unresol
     }
 }
 
-/// The number of entities that each criterion must measure; 1 without `count`. Zero is an error, because a gate that measures nothing proves nothing.
+/// Returns the number of entities each criterion must measure; 1 without `count`. Zero is an error,
+/// because a gate must measure at least one entity.
 pub(super) fn expected_entities(gate: &Gate, reference: &Reference<'_>) -> Result<u64, Unresolved> {
     gate.count
         .as_deref()
         .map_or(Ok(1), |count| resolve_count(or_more(count).0, reference))
 }
 
-/// A gate's count without `>=`, and whether `>=` was there. With `>=` the node may have more entities, and each must meet the limits.
+/// Splits `>=` from a gate's count, and returns whether `>=` was present. With `>=` the node may
+/// have more entities, and every entity must meet the limits.
 pub(super) fn or_more(count: &str) -> (&str, bool) {
     match count.strip_prefix(">=") {
         Some(least) => (least, true),
@@ -197,7 +200,7 @@ pub(super) fn whole(value: f64) -> Option<u64> {
     (value.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&value)).then_some(value as u64)
 }
 
-/// References that `count` may hold, besides a number and any `profile:NAME`.
+/// References allowed in `count`, besides a number and any `profile:NAME`.
 pub(super) const COUNTS: [&str; 5] = [
     "facts:disks",
     "facts:nvme_disks",

@@ -1,4 +1,5 @@
-//! What became of a gate on one node: the verdict, what was measured, and what a person needs to believe it.
+//! The result of a gate on a node: the verdict, the measured values, and the evidence an operator
+//! needs to trust the verdict.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use uuid::Uuid;
 use super::gate::{Limit, Op, Stage, Suite, Value};
 use crate::values::Digest;
 
-/// How a gate ended.
+/// The verdict of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -17,14 +18,14 @@ pub enum Verdict {
     Pass,
     /// A measured value missed its threshold.
     Fail,
-    /// The tool crashed, timed out, spoke an unknown version, or said nothing.
+    /// The tool crashed, timed out, printed an unknown version, or gave no output.
     Error,
-    /// It was not run, or there was nothing to measure; the reason says why.
+    /// The gate did not run, or had nothing to measure. The reason explains why.
     Skipped,
 }
 
 impl Verdict {
-    /// As stored.
+    /// Returns the name stored in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -35,7 +36,7 @@ impl Verdict {
     }
 }
 
-/// One gate's outcome on one node.
+/// The result of a gate on a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -43,32 +44,36 @@ pub struct GateResult {
     pub gate: String,
     pub title: String,
     pub stage: Stage,
-    /// Whether anything but `pass` was in the way of admission.
+    /// Whether any verdict other than `pass` blocked admission.
     pub required: bool,
-    /// Whether nothing was.
+    /// Whether the verdict had no effect on admission (shadow gate).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shadow: bool,
     pub verdict: Verdict,
-    /// One sentence: what was found, against what.
+    /// One sentence comparing the measured value with the limit.
     pub reason: String,
-    /// What that means, in the suite's words for whoever is to mend it; empty unless it failed. Written by whoever has the suite at hand, the server alone
-    /// for what it keeps: what a node says here counts for nothing.
+    /// The meaning of a failure, quoted from the suite for the repair technician; empty unless the
+    /// gate failed. Filled from the suite by the reader. The server fills its own stored copy and
+    /// ignores any finding sent by a node.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub finding: String,
     pub measured: Vec<Measured>,
     pub started_at: Timestamp,
     pub duration_ms: u64,
-    /// Why it was run again: the reasons of the errors before this verdict, and of what was missed while it was settling, oldest first.
+    /// The reasons for each repeated run, oldest first: errors before this verdict, and limits
+    /// missed while the machine was settling.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<String>,
-    /// The waiver that counts in its place. Written by the server alone; the verdict stays what it was.
+    /// The waiver counted instead of a pass. Only the server writes this field; the verdict stays
+    /// unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waived: Option<Waived>,
     pub evidence: Evidence,
 }
 
 impl GateResult {
-    /// With what its suite says of a gate that fails. An error, or nothing to measure, says nothing of the hardware.
+    /// Adds the suite's finding to a failed gate. Errors and skipped gates get no finding, because
+    /// neither proves a hardware fault.
     pub fn explained(self, suite: &Suite) -> Self {
         let gate = suite
             .gates
@@ -81,7 +86,7 @@ impl GateResult {
     }
 }
 
-/// A waiver as it stood when it was used.
+/// A waiver, copied at the time of use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -90,17 +95,17 @@ pub struct Waived {
     pub requested_by: String,
     pub agreed_by: String,
     pub reason: String,
-    /// It counts no more from then on.
+    /// Expiry time; afterwards the waiver no longer counts.
     pub until: Timestamp,
 }
 
-/// One value held against its limit.
+/// A measured value with its limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
     pub metric: String,
-    /// The disk, GPU or link it belongs to; empty for the node itself.
+    /// The disk, GPU or link measured; empty for the node itself.
     pub entity: String,
     pub value: Value,
     pub op: Op,
@@ -109,36 +114,37 @@ pub struct Measured {
     pub verdict: Verdict,
 }
 
-/// What a person needs to believe the verdict, bounded in size.
+/// The evidence for a verdict, bounded in size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Evidence {
     pub argv: Vec<String>,
     pub exit: Option<i32>,
-    /// Tails, at most 64 KiB each.
+    /// Tail of the output, at most 64 KiB.
     pub stdout: String,
     pub stderr: String,
     pub versions: BTreeMap<String, String>,
-    /// Tails of the files that the gate names, by name, at most 64 KiB each.
+    /// Tails of the files kept by the gate, by file name, at most 64 KiB each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
-    /// What the kernel said from shortly before the gate until its end; the tail, at most 16 KiB.
+    /// Kernel log from shortly before the gate until its end; the tail, at most 16 KiB.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kernel_log: String,
-    /// Of all the others, as muster-node saw them.
+    /// Digest over all other fields, computed by muster-node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
 }
 
 impl Evidence {
-    /// With its digest: whoever changes it afterwards is seen.
+    /// Adds the digest, so that any later change is detectable.
     pub fn sealed(self) -> Self {
         let digest = Some(self.sum());
         Self { digest, ..self }
     }
 
-    /// Whether it is what was sealed. Evidence without a digest was never sealed.
+    /// Returns whether the evidence still matches its digest. Evidence without a digest was never
+    /// sealed.
     pub fn is_whole(&self) -> bool {
         self.digest == Some(self.sum())
     }

@@ -1,16 +1,16 @@
-//! The suites and profiles that come with Muster, as their files stand in `suites/`: `muster-node gate` runs them wherever it is carried, and
-//! `muster gate explain` reads them without a server.
+//! Suites and profiles shipped with Muster, compiled in from the files in `suites/`. `muster-node
+//! gate` can run the suites on any machine, and `muster gate explain` reads them without a server.
 
-/// A file of `suites/`.
+/// A file below `suites/`.
 #[derive(Clone, Copy, Debug)]
 pub struct Shipped {
-    /// As people call it: the file's name without its ending.
+    /// The name for users: the file name without `.toml`.
     pub name: &'static str,
-    /// TOML.
+    /// The file's content, as TOML.
     pub text: &'static str,
 }
 
-/// The suites.
+/// The shipped suites.
 pub const SUITES: &[Shipped] = &[
     Shipped {
         name: "admit",
@@ -58,7 +58,7 @@ pub const SUITES: &[Shipped] = &[
     },
 ];
 
-/// The hardware profiles.
+/// The shipped hardware profiles.
 pub const PROFILES: &[Shipped] = &[
     Shipped {
         name: "hgx-a100-80g",
@@ -91,7 +91,7 @@ pub const PROFILES: &[Shipped] = &[
 ];
 
 impl Shipped {
-    /// The one of this name.
+    /// Returns the shipped file with the given name.
     pub fn find<'a>(among: &'a [Self], name: &str) -> Option<&'a Self> {
         among.iter().find(|shipped| shipped.name == name)
     }

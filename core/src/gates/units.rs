@@ -1,7 +1,7 @@
-//! Units that convert into each other. Metrics and limits never do: Gb/s and GB/s do not compare. Only the linter converts, to hold a threshold
-//! against what the hardware can do at all.
+//! Convertible units. Metrics and limits are never converted: comparing Gb/s with GB/s is an error.
+//! Only the linter converts, to compare a threshold with the physical limit of the hardware.
 
-/// What a unit measures.
+/// The physical quantity of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
     DataRate,
@@ -12,7 +12,8 @@ pub enum Dimension {
     Frequency,
 }
 
-/// Every unit that has a dimension, and how many of the dimension's own (bit/s, byte, s, W, flop/s, Hz) it is.
+/// Every unit with a dimension, and its factor to the dimension's base unit (bit/s, byte, s, W,
+/// flop/s, Hz).
 const UNITS: &[(&str, Dimension, f64)] = &[
     ("Mb/s", Dimension::DataRate, 1e6),
     ("Gb/s", Dimension::DataRate, 1e9),
@@ -37,7 +38,8 @@ const UNITS: &[(&str, Dimension, f64)] = &[
     ("GHz", Dimension::Frequency, 1e9),
 ];
 
-/// What a unit measures, and how many of the dimension's own units it is; nothing for counts and the like, which only compare with themselves.
+/// Returns the dimension of a unit and its factor to the base unit. Returns `None` for counts and
+/// similar units, which compare only with themselves.
 pub fn dimension(unit: &str) -> Option<(Dimension, f64)> {
     UNITS
         .iter()
@@ -45,7 +47,7 @@ pub fn dimension(unit: &str) -> Option<(Dimension, f64)> {
         .map(|(_, dimension, factor)| (*dimension, *factor))
 }
 
-/// How many of `to` a value in `from` is; nothing when they measure different things.
+/// Converts a value from unit `from` to unit `to`. Returns `None` if the dimensions differ.
 pub(super) fn convert(value: f64, from: &str, to: &str) -> Option<f64> {
     if from == to {
         return Some(value);

@@ -1,7 +1,8 @@
-//! The words of an argv: what it may name, and what it must not start.
+//! Variables of an argv: the allowed names, and the programs argv must not start.
 
-/// Words that argv may hold as `${word}`; `each` is the disk of gates that run once per disk, `gpus` how many the profile says, and `peer_address`,
-/// `pair_port` and `rdma_device` the other end of a pair, where it listens, and the adapter to reach it by.
+/// Variables allowed in argv as `${word}`. `each` is the disk of a gate run once per disk, and
+/// `gpus` is the GPU count of the profile. `peer_address`, `pair_port` and `rdma_device` describe
+/// the other end of a pair: address, listening port, and the RDMA adapter used to reach the peer.
 pub const VARIABLES: [&str; 11] = [
     "agent_address",
     "agent_url",
@@ -16,7 +17,7 @@ pub const VARIABLES: [&str; 11] = [
     "rdma_device",
 ];
 
-/// Whether what is run could run anything.
+/// Returns whether argv starts a shell or `env`, because either could run any program.
 pub(super) fn starts_shell(argv: &[String]) -> bool {
     let shells = ["sh", "bash", "dash", "zsh", "env"];
     let program = argv
@@ -25,7 +26,7 @@ pub(super) fn starts_shell(argv: &[String]) -> bool {
     program.is_some_and(|program| shells.contains(&program))
 }
 
-/// The words of `${word}` in an argument.
+/// Returns the names of all `${word}` variables in an argument.
 pub(super) fn variables_of(argument: &str) -> Vec<&str> {
     argument
         .split("${")

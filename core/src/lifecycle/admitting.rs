@@ -1,4 +1,4 @@
-//! Into the scheduler; done when the controller's own view of the node is clean.
+//! Adds the node to the scheduler; done when the controller's own view of the node is clean.
 
 use jiff::Timestamp;
 

@@ -1,4 +1,5 @@
-//! What is done for a person where a node rests: its power, gates that nothing is decided by, its BMC's password. No job of anybody's is lost by it.
+//! Actions requested by a person on a node at rest: power, gates without effect on the node's
+//! state, and the BMC password. No user job is lost.
 
 use jiff::Timestamp;
 
@@ -7,7 +8,7 @@ use super::snapshot::Snapshot;
 use super::steps::Step;
 use crate::gates::Verdict;
 
-/// Through its system where that answers, by its BMC where it does not.
+/// Powers off through the operating system, or through the BMC if the system does not answer.
 pub(super) fn power_off(node: &Snapshot, now: Timestamp) -> Decision {
     former(node)
         .unwrap_or_else(|| on_the_spot(node, now, &[Step::PowerOff], || granted("it is off")))
@@ -27,7 +28,8 @@ pub(super) fn power_cycle(node: &Snapshot, now: Timestamp) -> Decision {
     })
 }
 
-/// Beside its jobs where it serves: the BMC's password is none of the machine's.
+/// Changes the BMC password, in service too and beside running jobs, because the password does not
+/// affect the host.
 pub(super) fn rotate_bmc(node: &Snapshot, now: Timestamp) -> Decision {
     let answers = || granted("its BMC has another password, and takes it");
     former(node)
@@ -39,7 +41,8 @@ pub(super) fn rotate_bmc(node: &Snapshot, now: Timestamp) -> Decision {
         .unwrap_or_else(|| on_the_spot(node, now, &[Step::RotateBmc], answers))
 }
 
-/// In its own system where it has one; else in the live image, after which it is off again however that went.
+/// Runs gates in the node's installed system if present. Otherwise gates run in the live image, and
+/// the node is powered off afterwards in every case.
 pub(super) fn run_gates(node: &Snapshot, now: Timestamp) -> Decision {
     if let Some(decision) = former(node) {
         return decision;
@@ -71,14 +74,14 @@ pub(super) fn run_gates(node: &Snapshot, now: Timestamp) -> Decision {
     }
 }
 
-/// What ran for an earlier asking is stopped first: two must not work on one machine.
+/// Cancels a step of an earlier request first, because two steps must not work on the same machine.
 fn former(node: &Snapshot) -> Option<Decision> {
     node.active()
         .filter(|view| !view.current)
         .map(|view| Decision::Cancel(view.step))
 }
 
-/// Why a machine is not started.
+/// Returns the refusal if the machine must not be started.
 fn kept_off(node: &Snapshot) -> Option<Decision> {
     if let Some(person) = &node.power_person {
         return Some(Decision::Refused(format!(

@@ -1,4 +1,4 @@
-//! Inspected and off, ready to be claimed.
+//! Inspected and powered off, ready to be claimed.
 
 use jiff::Timestamp;
 
@@ -16,11 +16,12 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         (Some(ClaimState::Bound), _) => {
             Decision::Advance(Move::to(State::Imaging).because("claimed"))
         }
-        // An earlier attempt under this claim wrote: what it left is erased first.
+        // An earlier attempt under the same claim wrote to the disks, so the remaining data is
+        // erased first.
         (Some(ClaimState::Releasing), _) if node.unsanitised => {
             leave_cluster(node, now, Move::released(State::Wiping))
         }
-        // Given up before anything was written: there is nothing to erase.
+        // Released before any write: there is no data to erase.
         (Some(ClaimState::Releasing), _) => Decision::Advance(
             Move::released(State::Inspecting)
                 .because("released before imaging")
@@ -42,7 +43,8 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     }
 }
 
-/// What can be claimed is off: one that cannot be switched off again is looked at by a person.
+/// A claimable node must be off. A node that cannot be powered off again is quarantined for a
+/// person to inspect.
 fn claimable(decision: Decision, node: &Snapshot) -> Decision {
     let stays_on = |view: &StepView| view.current && view.status != StepStatus::Succeeded;
     match decision {

@@ -1,4 +1,4 @@
-//! What is to be done next, and the shared way of working through steps.
+//! The next action for a node, and the shared functions for working through steps.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -9,26 +9,26 @@ use super::wait::{Wait, WaitReason};
 use crate::recovery::{Cause, Ended, Tried};
 use crate::wire::failure::{Failure, FailureCode};
 
-/// The lifecycle's answer.
+/// The result of a lifecycle decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// Nothing to do now; why, who must act, and what happens then.
+    /// No action now; the wait names the reason, the owner and the next action.
     Wait(Wait),
     /// Move to another state.
     Advance(Move),
-    /// Start a step of this stay.
+    /// Start a step of this stay in the state.
     Start(Step),
-    /// Start a step again, as another round, not before a time.
+    /// Start the step again as another round, at the given time or later.
     Retry(Step, Timestamp),
-    /// Tell the worker of a step to stop.
+    /// Ask the step's worker to stop.
     Cancel(Step),
-    /// What was asked for is done, without leaving the state.
+    /// The request is done, and the state does not change.
     Granted(String),
-    /// What was asked for cannot be done here.
+    /// The request is impossible here; the text gives the reason.
     Refused(String),
 }
 
-/// A move and what goes with it, in the same transaction.
+/// A move and its effects, written in the same transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
     pub to: State,
@@ -36,27 +36,29 @@ pub struct Move {
     pub failed_phase: Option<State>,
     pub reason: Option<String>,
     pub effects: Vec<Effect>,
-    /// What the move does to a recovery.
+    /// The effect of the move on a recovery.
     pub ladder: Option<Ladder>,
 }
 
-/// What a move does to the recovery of its node. One that rests where no recovery led ends it anyhow.
+/// The effect of a move on the node's recovery. A recovery also ends when the node reaches a
+/// resting state by another path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ladder {
-    /// One begins.
+    /// A recovery begins.
     Begin(Cause),
-    /// Rungs were tried: so many are behind it now, and how those of this stay went.
+    /// Rungs were tried: `tried` counts all rungs so far, and `went` holds the outcomes of this
+    /// stay.
     Climb { tried: usize, went: Vec<Tried> },
-    /// It is over, after these.
+    /// The recovery ended, after the rungs in `went`.
     End { how: Ended, went: Vec<Tried> },
 }
 
-/// Facts about a node that change with a move.
+/// Facts about a node changed by a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The wish was acted on.
+    /// The requested action was taken.
     WishTaken,
-    /// The live image no longer runs, or is not trusted any more.
+    /// The live image no longer runs, or is no longer trusted.
     ForgetLive,
     /// The installed OS is gone.
     ForgetInstalled,
@@ -64,18 +66,19 @@ pub enum Effect {
     LeaveCluster,
     /// The release is complete.
     EndClaim,
-    /// The machine is off: its share of the rack's power is free.
+    /// The machine is off, and its reserved share of the rack's power is free.
     FreePower,
-    /// Every disk was wiped and read back.
+    /// Every disk was wiped and verified by reading back.
     Sanitised,
-    /// A person stopped what was under way.
+    /// A person stopped the work under way.
     Stopped,
-    /// A machine that ran already serves as it is, under a claim of its own.
+    /// An existing machine was adopted: the node serves with its present system, under its own
+    /// claim.
     Adopted,
 }
 
 impl Move {
-    /// A plain move.
+    /// Builds a plain move.
     pub fn to(to: State) -> Self {
         Self {
             to,
@@ -87,30 +90,31 @@ impl Move {
         }
     }
 
-    /// On the way out of a claim that is given up: the release is taken up here, and asks for nothing any more.
+    /// Builds a move that ends a claim. The release request is taken here and has no further
+    /// effect.
     pub fn released(to: State) -> Self {
         Self::to(to).because("released").with(Effect::WishTaken)
     }
 
-    /// With an effect.
+    /// Adds an effect.
     pub fn with(mut self, effect: Effect) -> Self {
         self.effects.push(effect);
         self
     }
 
-    /// With the reason a person reads.
+    /// Adds the reason shown to users.
     pub fn because(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
         self
     }
 
-    /// With what it does to the node's recovery.
+    /// Adds the effect on the node's recovery.
     pub fn on(mut self, ladder: Ladder) -> Self {
         self.ladder = Some(ladder);
         self
     }
 
-    /// Because a wish asked for it.
+    /// Uses the requested action as the reason, and marks the request as taken.
     pub fn as_wished(self, node: &Snapshot) -> Self {
         let reason = node
             .wish_reason
@@ -120,7 +124,7 @@ impl Move {
     }
 }
 
-/// Works through `steps` in order; when all are done, `then` decides.
+/// Works through `steps` in order. After all steps succeeded, `then` decides.
 pub(super) fn follow(
     node: &Snapshot,
     now: Timestamp,
@@ -159,7 +163,8 @@ pub(super) fn follow(
     then()
 }
 
-/// Works through steps for what was asked, without leaving the state: what an earlier asking did is done anew, and a failure is told and over.
+/// Works through steps of a request without leaving the state. Steps done for an earlier request
+/// are repeated. A failure is reported and ends the request.
 pub(super) fn on_the_spot(
     node: &Snapshot,
     now: Timestamp,
@@ -197,7 +202,8 @@ pub(super) fn on_the_spot(
     }
 }
 
-/// The phase ends here, until a person asks for it again. What a drain was for is kept: its retry must not forget it.
+/// Ends the phase until a person requests a retry. The purpose of a drain is kept, because the
+/// retry needs the purpose.
 fn failed(node: &Snapshot, reason: String) -> Decision {
     Decision::Advance(failure(node, reason))
 }
@@ -217,7 +223,8 @@ fn stopped(node: &Snapshot, step: Step) -> Decision {
     )
 }
 
-/// Starts a step; one that powers the machine on waits for its share of the rack's power, one that destroys for the node's protection.
+/// Starts a step. A step that powers the machine on waits for a share of the rack's power. A
+/// destructive step waits until the node's protection is removed.
 fn start(node: &Snapshot, now: Timestamp, step: Step) -> Decision {
     if node.protected && step.destroys() {
         return protected(step);
@@ -269,7 +276,7 @@ fn wait_for_agent(step: Step) -> Decision {
     })
 }
 
-/// Waits for a step that runs.
+/// Waits for a running step.
 pub(super) fn wait_for_step(node: &Snapshot, step: Step, waiting_for: Option<&str>) -> Decision {
     let person = node.power_person.clone().filter(|_| step.needs_a_hand());
     Decision::Wait(Wait {
@@ -281,7 +288,8 @@ pub(super) fn wait_for_step(node: &Snapshot, step: Step, waiting_for: Option<&st
     })
 }
 
-/// Neither a success nor a failure: it says what will tell, and that is what happens next.
+/// Waits for the observation that decides between success and failure of a lost step. The
+/// observation is the next action.
 fn wait_for_observation(step: Step) -> Decision {
     Decision::Wait(Wait {
         reason: WaitReason::Observation,
@@ -296,8 +304,9 @@ fn wait_for_observation(step: Step) -> Decision {
     })
 }
 
-/// Rounds that a node on its first way into service is asked that lets nobody in: half an hour and more. A switch that is restarted in the middle of a
-/// wave must not leave every node of it to a person. One that serves, or is being recovered, is given up by then.
+/// Rounds for a node with failing SSH on its first way into service: more than half an hour in
+/// total. A switch restart during a rollout must not leave every node of the rollout to a person.
+/// Other nodes use the step's own maximum, so a recovery continues earlier.
 const SILENT_ROUNDS: i32 = 8;
 
 fn rounds(node: &Snapshot, step: Step, failure: &Failure) -> i32 {
@@ -310,13 +319,14 @@ fn rounds(node: &Snapshot, step: Step, failure: &Failure) -> i32 {
     }
 }
 
-/// 10 s, 20 s, 40 s … at most 5 minutes.
+/// Returns the delay before a round: 10 s, 20 s, 40 s … at most 5 minutes.
 fn back_off(round: i32) -> SignedDuration {
     let doublings = u32::try_from(round.clamp(1, 6) - 1).unwrap_or(0);
     SignedDuration::from_secs((10_i64 << doublings).min(300))
 }
 
-/// The firmware's step, where the stack asks for one and the step that it must come before has not begun: what a stack says may change meanwhile.
+/// Returns the firmware step if the stack asks for firmware before `next` has begun, or if the step
+/// exists in this stay. A stack changed after `next` began has no effect until the next stay.
 pub(super) fn firmware_before(node: &Snapshot, next: Step) -> &'static [Step] {
     let due = node.sets_firmware && node.step(next).is_none();
     if due || node.step(Step::Firmware).is_some() {
@@ -326,8 +336,8 @@ pub(super) fn firmware_before(node: &Snapshot, next: Step) -> &'static [Step] {
     }
 }
 
-/// What every state that holds a claimed node on its way does first: a release or a quarantine stops the running step, takes the node out
-/// of the scheduler, and only then moves. `None`: neither was asked for.
+/// Handles a release or quarantine in every state of a claimed node on its way. The running step is
+/// stopped, the node leaves the scheduler, and then moves. Returns `None` without such a request.
 pub(super) fn interrupted(node: &Snapshot, now: Timestamp) -> Option<Decision> {
     let wanted = if node.releasing() {
         Move::released(State::Wiping)
@@ -344,12 +354,12 @@ pub(super) fn interrupted(node: &Snapshot, now: Timestamp) -> Option<Decision> {
         Some(view) if view.step.may_be_stopped() || view.status == StepStatus::Queued => {
             Decision::Cancel(view.step)
         }
-        // It ends first; what comes after it is not begun.
+        // The running step ends first; no further step begins.
         Some(view) => wait_for_step(node, view.step, None),
     })
 }
 
-/// What runs for somebody where the node rests is stopped before it goes on.
+/// Cancels the running step of an earlier request before the node moves on.
 pub(super) fn stop_first(node: &Snapshot, then: impl FnOnce() -> Decision) -> Decision {
     match node.active() {
         Some(view) if view.step != Step::Remove => Decision::Cancel(view.step),
@@ -357,8 +367,8 @@ pub(super) fn stop_first(node: &Snapshot, then: impl FnOnce() -> Decision) -> De
     }
 }
 
-/// Takes a node out of the scheduler, if it is in there, and then moves. Tried until it works: the node may go nowhere else before, and a
-/// scheduler that is away comes back.
+/// Removes a node from the scheduler if listed, and then moves. The removal is retried without
+/// limit: the node must not move earlier, and an unreachable scheduler usually returns.
 pub(super) fn leave_cluster(node: &Snapshot, now: Timestamp, wanted: Move) -> Decision {
     if !node.in_cluster {
         return Decision::Advance(wanted);

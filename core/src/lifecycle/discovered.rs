@@ -1,4 +1,5 @@
-//! Seen on the wire or declared, and not accepted: nothing is done to it. Adopted, it serves on as it is.
+//! Seen on the network or declared, and not yet accepted: no step runs. An adopted node serves with
+//! its present system.
 
 use jiff::Timestamp;
 

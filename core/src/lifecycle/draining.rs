@@ -1,4 +1,5 @@
-//! Out of the scheduler: no new jobs, running ones finish, then the node leaves the configuration. Never kills a job.
+//! Leaves the scheduler: no new jobs start, running jobs finish, then the node is removed from the
+//! configuration. Jobs are never killed.
 
 use jiff::Timestamp;
 
@@ -9,7 +10,7 @@ use super::steps::Step;
 use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
-    // What is asked for while it drains is what it drains for from now on; a release above all.
+    // A request during the drain replaces the purpose; a release has the highest priority.
     let purpose = match node.wish {
         _ if node.releasing() => Purpose::Release,
         Some(Wish::Quarantine) => Purpose::Repair,
@@ -30,7 +31,8 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
             }
         };
         Decision::Advance(match purpose {
-            // Undone when the scheduler had let it go already: back through the gates.
+            // The release was undone after the scheduler had already removed the node, so the node
+            // returns through the gates.
             Purpose::Release if undone => left(State::Validating).because("the release was undone"),
             Purpose::Release => Move::released(State::Wiping).with(Effect::LeaveCluster),
             Purpose::Repair if node.recovery.is_some() && node.wish != Some(Wish::Quarantine) => {
@@ -50,7 +52,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     })
 }
 
-/// Whether somebody wants the node back: by asking, or by stopping the drain.
+/// Returns whether the drain was reversed, by a request or by stopping the drain.
 fn turned_round(node: &Snapshot) -> bool {
     let stopped = node
         .step(Step::Drain)
@@ -58,7 +60,7 @@ fn turned_round(node: &Snapshot) -> bool {
     node.wish == Some(Wish::Undrain) || (node.wish.is_none() && (node.stop || stopped))
 }
 
-/// Back into service: the drain is stopped, and the scheduler told to use the node again.
+/// Returns the node to service: the drain is stopped, and the scheduler uses the node again.
 fn undrain(node: &Snapshot, now: Timestamp) -> Decision {
     match node.active() {
         Some(view) if view.step == Step::Drain => Decision::Cancel(Step::Drain),

@@ -1,4 +1,5 @@
-//! A phase ran out of retries. Retried at the entry of that phase, released, quarantined, or handed to a person.
+//! A phase used up its retries. A person retries the phase from its start, releases or quarantines
+//! the node, or starts a maintenance.
 
 use jiff::Timestamp;
 
@@ -14,7 +15,8 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         true => Purpose::Release,
         false => node.purpose.unwrap_or(Purpose::Maintenance),
     });
-    // A release that failed on its way waits for a person: going on by itself would skip the drain, or try the wipe for ever.
+    // A failed release waits for a person. An automatic retry would skip the drain, or repeat the
+    // wipe forever.
     let failed_release =
         matches!(phase, State::Draining | State::Wiping) && node.wish != Some(Wish::Release);
     if node.releasing() && !node.protected && !failed_release {
@@ -34,7 +36,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
             Move::to(to).as_wished(node).with(Effect::ForgetLive),
         )
     };
-    // Jobs may still run where a drain failed: they end first, whatever it is wanted for now.
+    // Jobs may still run after a failed drain. The jobs end first, for every requested action.
     let drained = |to, purpose| match phase == State::Draining && node.in_cluster {
         true => Decision::Advance(Move {
             purpose: Some(purpose),

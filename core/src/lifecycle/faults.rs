@@ -1,5 +1,5 @@
-//! A node that fails: what its pool asks to be tried, or quarantine with what was measured. The bounds are looked at once this has been decided, and
-//! may have it decided again.
+//! A failing node: the recovery of its pool, or quarantine with the measured values. Recovery
+//! bounds are checked after this decision, and a bound reached leads to a second decision.
 
 use jiff::Timestamp;
 
@@ -14,10 +14,10 @@ use crate::gates::{GateResult, Judged, Need, Suite, SuiteVerdict, Verdict, judge
 use crate::recovery::{Cause, Ended, Hold, Unfit};
 use crate::wire::node::Failure;
 
-/// Seconds until it is asked again whether a recovery may begin that others are before.
+/// Seconds between two checks of a recovery waiting for its turn.
 const ASK_AGAIN_S: i64 = 60;
 
-/// A person asks for a recovery of a node in service: its jobs end first.
+/// Starts a recovery requested by a person for a node in service; running jobs end first.
 pub(super) fn asked(node: &Snapshot) -> Move {
     let begin = Ladder::Begin(Cause::asked(node.wish_reason.as_deref()));
     Move {
@@ -27,8 +27,9 @@ pub(super) fn asked(node: &Snapshot) -> Move {
     .on(begin)
 }
 
-/// Runs the pool's sweep: all of it on a node that is idle, and beside its jobs what needs nobody away. A node that fails is drained, and then recovered
-/// or quarantined; one whose tools fail serves on.
+/// Runs the pool's sweep: all gates on an idle node, or only the gates allowed beside jobs. A
+/// failing node is drained, and then recovered or quarantined. A node with failing tools stays in
+/// service, because a tool error proves no hardware fault.
 pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
     let Some(suite) = &node.sweep else {
         return Decision::Refused("its pool names no sweep".into());
@@ -56,7 +57,7 @@ pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
         ended,
         failure(node, Step::Sweep).and_then(|failure| Cause::step(Step::Sweep.as_str(), failure)),
     ) {
-        // Nobody could log in, several times: contact that is lost counts as down.
+        // Login failed several times: lost contact counts as down.
         (Decision::Refused(_), Some(cause)) if !cause.answers && !node.stop => {
             taken_out(node, now, cause)
         }
@@ -64,8 +65,10 @@ pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
     }
 }
 
-/// What comes before a sweep with gates that need nobody's job on the node: its scheduler is asked to start none, and says whether one runs. One that is
-/// busy is given back at once; one that is out already, for whatever reason, or protected, is left as it is. All of these are swept as nodes with jobs.
+/// Holds the node before a sweep with gates that need a drained node. The scheduler starts no new
+/// jobs and reports running jobs, and a busy node is returned to the scheduler at once. A node that
+/// is protected, or already drained for any reason, stays untouched. Busy, protected and drained
+/// nodes are swept beside their jobs.
 fn hold(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
     let own = |step| {
         node.step(step)
@@ -81,7 +84,8 @@ fn hold(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
         .any(|gate| gate.needs.contains(&Need::Drained));
     let out = node.scheduler.is_some() || node.pairing.is_some();
     match (own(Step::Hold), node.room) {
-        // Nothing is drained of what is protected: whose jobs it runs, and who lists it, is not for a sweep to change.
+        // A protected node is never drained for a sweep: a sweep must not affect its jobs or its
+        // place in the scheduler.
         (None, _) if !alone || out || node.stop || node.protected => None,
         (None, Room::Nothing) => None,
         (None, Room::Later) => Some(Decision::Wait(Wait {
@@ -108,8 +112,8 @@ fn hold(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
     }
 }
 
-/// A node that the health check on it found unfit, and had drained by its scheduler: as one whose gate failed. Nothing where somebody else drained it, or
-/// while that was seen only once.
+/// Handles a node drained by its own health check, like a node with a failed gate. Returns `None`
+/// if another person or program drained the node, or if the drain was seen only once.
 pub(super) fn unfit(node: &Snapshot, now: Timestamp, out: &SchedulerOut) -> Option<Decision> {
     let said = out
         .reason
@@ -134,7 +138,8 @@ pub(super) fn unfit(node: &Snapshot, now: Timestamp, out: &SchedulerOut) -> Opti
     }
 }
 
-/// A sweep with gates that gave no answer: those that need a drained node are not run beside jobs, and that is as it should be.
+/// Describes a sweep with unanswered gates. Gates that need a drained node are skipped beside jobs,
+/// as intended.
 fn unclear(results: &[GateResult], now: Timestamp) -> String {
     match results
         .iter()
@@ -148,8 +153,10 @@ fn unclear(results: &[GateResult], now: Timestamp) -> String {
     }
 }
 
-/// Out of service for its fault, unless something says that it is not the node's, or somebody has it in hand already: on the way back their drain would be
-/// gone. What was measured is not forgotten: a node that must wait its turn asks again, one that failed too often goes to a person instead of to its ladder.
+/// Takes a failing node out of service. The node stays in service if a bound blames the fleet or
+/// pool. A node drained by another person also stays, because the way back into service would lift
+/// the other drain. Measured failures are kept. A node waiting for its turn is checked again later,
+/// and a node over its bound goes to a person instead of a ladder.
 pub(super) fn taken_out(node: &Snapshot, now: Timestamp, cause: Cause) -> Decision {
     let left =
         |why: &str| Decision::Granted(format!("{}; it is left in service: {why}", cause.what));
@@ -177,7 +184,7 @@ pub(super) fn taken_out(node: &Snapshot, now: Timestamp, cause: Cause) -> Decisi
     }
 }
 
-/// Others are recovered before it.
+/// Waits for the recoveries of other nodes.
 fn in_turn(now: Timestamp, why: &str) -> Decision {
     Decision::Wait(Wait {
         reason: WaitReason::RecoveryTurn,
@@ -188,7 +195,8 @@ fn in_turn(now: Timestamp, why: &str) -> Decision {
     })
 }
 
-/// A node on its way into service, or back, that fails: the next rung, or quarantine. `to` is where it goes where nothing is to be tried.
+/// Handles a failure on the way into service, or back: the next rung, or quarantine. `to` is the
+/// move used if no rung is configured.
 pub(super) fn fault(node: &Snapshot, now: Timestamp, cause: Cause, to: Move) -> Decision {
     let begins = node
         .policy
@@ -223,7 +231,7 @@ pub(super) fn fault(node: &Snapshot, now: Timestamp, cause: Cause, to: Move) -> 
     }
 }
 
-/// The end of a recovery that did not help.
+/// Ends a recovery that did not help, in quarantine.
 fn quarantine(how: Ended, why: String) -> Decision {
     Decision::Advance(Move::to(State::Quarantined).because(why).on(Ladder::End {
         how,
@@ -231,7 +239,7 @@ fn quarantine(how: Ended, why: String) -> Decision {
     }))
 }
 
-/// Why a step of this stay could not be done.
+/// Returns the failure of a step in this stay.
 pub(super) fn failure(node: &Snapshot, step: Step) -> Option<&Failure> {
     match &node.step(step)?.status {
         StepStatus::Failed { failure, .. } => Some(failure),
@@ -243,7 +251,7 @@ pub(super) fn failure(node: &Snapshot, step: Step) -> Option<&Failure> {
     }
 }
 
-/// What has no answer that counts, as people read it.
+/// Describes the gates without a usable answer, for users.
 pub(super) fn unanswered(results: &[GateResult], now: Timestamp) -> String {
     summary(results, now, |result| match result.verdict {
         Verdict::Error => true,
@@ -252,7 +260,7 @@ pub(super) fn unanswered(results: &[GateResult], now: Timestamp) -> String {
     })
 }
 
-/// What is in the way, as people read it; neither shadows nor what is waived.
+/// Describes the blocking gates for users, without shadow gates and waived gates.
 pub(super) fn summary(
     results: &[GateResult],
     now: Timestamp,

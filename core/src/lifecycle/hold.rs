@@ -7,13 +7,14 @@ use super::snapshot::{Snapshot, StepStatus};
 use super::steps::Step;
 use super::wait::{Wait, WaitReason};
 
-/// Until a node of a run is looked at again where nothing woke it.
+/// Time until a waiting node of a run is checked again without a wake-up.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 
-/// Until a scheduler that did not take a node back is asked again.
+/// Time until a scheduler that failed to use the node again is asked again.
 const GIVE_BACK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
-/// What gives a node back that a sweep held back, under the operation of now; nothing once that is done.
+/// Returns the decision that returns a node to the scheduler after a sweep, under the current
+/// operation. Returns `None` when done.
 pub(super) fn given_back(node: &Snapshot, now: Timestamp) -> Option<Decision> {
     Some(
         match node

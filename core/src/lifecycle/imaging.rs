@@ -1,4 +1,4 @@
-//! The image goes onto the one disk that the profile's rule names.
+//! Writes the image to the single disk selected by the profile's rule.
 
 use jiff::Timestamp;
 
@@ -11,16 +11,19 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     if let Some(decision) = interrupted(node, now) {
         return decision;
     }
-    // Before anything of it is written: firmware decides what the new system will find.
+    // Firmware is set before the first write, because firmware settings decide which hardware the
+    // new system finds.
     let firmware = firmware_before(node, Step::BootLive);
-    // Which cards a network profile means is told by their links as they are now: those of the last inspection may be months old.
+    // Network profiles select cards by their current links. The links of the last inspection may be
+    // months old, so the inventory runs again.
     let due = node.has_network_profile && node.step(Step::WriteImage).is_none();
     let look: &[Step] = if due || node.step(Step::Inventory).is_some() {
         &[Step::Inventory]
     } else {
         &[]
     };
-    // The live session is kept: without a BMC, rebooting from there saves a walk to the machine.
+    // The live session is kept: on a node without a BMC, a reboot from the live session saves a
+    // walk to the machine.
     let steps = [firmware, &[Step::BootLive], look, &[Step::WriteImage]].concat();
     follow(node, now, &steps, || {
         Decision::Advance(Move::to(State::Installing))

@@ -1,4 +1,5 @@
-//! Admitted. Left alone: only a release, a drain, a quarantine or a new installation takes it out, and each goes through the scheduler first.
+//! Admitted and left alone. Only a release, a drain, a quarantine or a new installation takes the
+//! node out, and each goes through the scheduler first.
 
 use jiff::Timestamp;
 
@@ -14,7 +15,8 @@ use super::wait::{Wait, WaitReason};
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     match chosen(node, now) {
-        // A sweep is over, or was overtaken: its scheduler is to use it again first.
+        // A sweep ended or was overtaken by another request. The scheduler must use the node again
+        // first.
         over @ (Decision::Granted(_) | Decision::Refused(_)) if node.held_back => {
             hold::given_back(node, now).unwrap_or(over)
         }
@@ -68,7 +70,8 @@ fn chosen(node: &Snapshot, now: Timestamp) -> Decision {
     }
 }
 
-/// Nothing is wished of it. Where the health check on the node had it drained, its fault is taken up; whoever else drained it decides when that is over.
+/// Decides without a requested action. If the node's health check drained the node, the fault is
+/// handled. For any other drain, the person behind the drain decides when to end it.
 fn serve(node: &Snapshot, now: Timestamp) -> Decision {
     if node.held_back {
         return Decision::Granted("it takes jobs again after its sweep".into());
@@ -96,14 +99,15 @@ fn serve(node: &Snapshot, now: Timestamp) -> Decision {
     )
 }
 
-/// An inventory in the installed OS. It only reads, and the node serves on.
+/// Runs an inventory in the installed OS. The inventory only reads, and the node stays in service.
 fn inspect(node: &Snapshot, now: Timestamp) -> Decision {
     on_the_spot(node, now, &[Step::Inventory], || {
         Decision::Granted("inspected in service".into())
     })
 }
 
-/// What a converge would change, in the installed OS, and what its BMC says. It only reads too.
+/// Reports the changes a converge would make in the installed OS, and the BMC's values if the stack
+/// sets firmware. The comparison only reads.
 fn compare(node: &Snapshot, now: Timestamp) -> Decision {
     let firmware: &[Step] = if node.sets_firmware {
         &[Step::FirmwareLook]

@@ -1,4 +1,5 @@
-//! What is this machine, and does it fit its profile? Live image, inventory, power off.
+//! Identifies the machine and compares the facts with its profile: live image, inventory, power
+//! off.
 
 use jiff::Timestamp;
 
@@ -11,7 +12,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     if let Some(decision) = interrupted(node, now) {
         return decision;
     }
-    // After a wipe the live image still runs: it is inspected in the same boot.
+    // After a wipe the live image still runs, so the inspection uses the same boot.
     let booted_here = node.step(Step::BootLive).is_some();
     let boot: &[Step] = if node.live && !booted_here {
         &[]
@@ -28,7 +29,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     })
 }
 
-/// Holds the facts against the profile.
+/// Compares the facts with the profile.
 fn verdict(node: &Snapshot) -> Move {
     let (Some(profile), Some(facts)) = (&node.profile, &node.facts) else {
         return Move::to(State::Quarantined)

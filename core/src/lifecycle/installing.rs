@@ -1,4 +1,5 @@
-//! The stack goes onto the image: boot from disk, converge, reboot where an item asks for it, and find nothing left to do.
+//! Installs the stack on the image: boot from disk, converge, reboot if an item requires a reboot,
+//! and verify that no change is left.
 
 use jiff::Timestamp;
 
@@ -12,7 +13,8 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     if let Some(decision) = interrupted(node, now) {
         return decision;
     }
-    // Where it was just imaged, this is done; a system that was drained for its stack has it done now.
+    // After imaging the firmware is already set. A system drained for a stack upgrade sets the
+    // firmware now.
     let firmware: &[Step] = if node.live {
         &[]
     } else {
@@ -35,7 +37,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     )
 }
 
-/// After its reboot the node must be what the stack says.
+/// Returns the next move after the reboot. The node must then match its stack.
 fn settled(node: &Snapshot) -> Decision {
     let left: Vec<String> = node
         .converged

@@ -1,5 +1,5 @@
-//! In a person's hands, until that person or the time they gave says otherwise. Resumes through inspection or, where its OS is still claimed,
-//! through the gates.
+//! Under a person's control, until the person resumes the node or the given time is over. Resumes
+//! through inspection, or through the gates if the claimed OS is still installed.
 
 use jiff::Timestamp;
 
@@ -74,7 +74,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     }
 }
 
-/// Back to where it can go on.
+/// Returns the move to the state for continuing.
 fn resumed(node: &Snapshot) -> Move {
     match node.holds_its_system() {
         true => Move::to(State::Validating),

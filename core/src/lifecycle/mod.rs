@@ -1,36 +1,39 @@
-//! The states of a node and every legal move. Pure: a snapshot and the time in, one decision out.
+//! The states of a node and every legal move. Pure: a snapshot and the time in, a single decision
+//! out.
 //!
-//! [`decide`] is the only way a node gets anywhere: the server's engine loads the snapshot, asks, and persists the answer in one transaction.
-//! A state says where a node is on its way; power, reachability and what the scheduler says are conditions beside it, never states.
+//! [`decide`] is the only way to move a node. The server's engine loads the snapshot, calls
+//! [`decide`], and stores the decision in the same transaction. A state is the node's position on
+//! its way. Power, reachability and the scheduler's view are conditions beside the state, never
+//! states.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
-mod admitting; // Into the scheduler
-mod asked; // What is done for a person where a node rests: its power, its gates
+mod admitting; // Adds the node to the scheduler
+mod asked; // Requests on a node at rest: power, gates
 mod available; // Powered off, ready to be claimed
-pub mod decision; // What is to be done next, and the shared way of working through steps
+pub mod decision; // Next action for a node, and the steps toward it
 mod discovered; // An unknown or declared machine, not accepted yet
-mod draining; // Out of the scheduler, jobs first
+mod draining; // Leaves the scheduler, jobs first
 mod failed; // A phase ran out of retries
-mod faults; // A node that fails: a ladder, or quarantine
+mod faults; // A failing node: a ladder, or quarantine
 mod hold; // Held back from the scheduler's jobs, and returned
-mod imaging; // The image goes onto the disk
+mod imaging; // Writes the image to the disk
 mod in_service; // Admitted
-mod inspecting; // What is this machine, and does it fit its profile?
-mod installing; // The stack goes onto the image
-mod maintenance; // In a person's hands until a time
-mod pairing; // Measured against others of its pool
-mod quarantined; // Not to be used until a person decides
-mod repairing; // A ladder's rung
-pub mod requests; // What blocks a requested action
-mod retired; // Out of the fleet, remembered
-pub mod snapshot; // What a decision is made from
-pub mod state; // States, wishes, purposes
-pub mod steps; // The acts a state consists of
+mod inspecting; // Identifies the machine and checks its profile
+mod installing; // Installs the stack on the image
+mod maintenance; // Under a person's control until a given time
+mod pairing; // Measured against other nodes of the pool
+mod quarantined; // Unused until a person decides
+mod repairing; // A rung of a recovery ladder
+pub mod requests; // Blockers of a requested action
+mod retired; // Removed from the fleet, kept in the history
+pub mod snapshot; // Input of a decision
+pub mod state; // States, requested actions, purposes
+pub mod steps; // The steps of each state
 pub mod table; // Legal moves as data
 mod validating; // Gates
-pub mod wait; // Why a node waits
-mod wiping; // Disks are erased and read back
+pub mod wait; // Reasons for waiting
+mod wiping; // Erases disks and verifies by reading back
 
 use jiff::Timestamp;
 
@@ -38,7 +41,7 @@ use decision::Decision;
 use snapshot::Snapshot;
 use state::State;
 
-/// What to do next with a node. Total: every state answers for every snapshot.
+/// Decides the next action for a node. Total: every state answers for every snapshot.
 pub fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     match node.state {
         State::Discovered => discovered::decide(node, now),
@@ -60,4 +63,4 @@ pub fn decide(node: &Snapshot, now: Timestamp) -> Decision {
 }
 
 #[cfg(test)]
-mod tests; // Walks of whole lives, and the properties that must hold on every one
+mod tests; // Walks through whole lives, and properties holding on every walk

@@ -1,5 +1,6 @@
-//! A node in service that is measured, against others of its pool or by a sweep that loads it: held back from the scheduler's jobs first, and given back
-//! afterwards whatever came of it.
+//! A node in service under measurement, with other nodes of its pool or by a sweep with load. The
+//! scheduler starts no jobs before the measurement, and uses the node again afterwards for every
+//! result.
 
 use jiff::Timestamp;
 
@@ -17,7 +18,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp, wanted: &Pairing) -> Decis
         Pairing::Faulty(cause) => match measuring(node) {
             Some(step) => Decision::Cancel(step),
             None => match faults::taken_out(node, now, cause.clone()) {
-                // The fleet's bounds, or its protection: it serves on, and a person reads what was found.
+                // Bounds or protection keep the node in service, and a person reads the finding.
                 Decision::Granted(_) => begin(node, now, Step::Admit, now),
                 taken @ (Decision::Wait(_)
                 | Decision::Advance(_)
@@ -35,7 +36,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp, wanted: &Pairing) -> Decis
     }
 }
 
-/// What of the run is still under way on it.
+/// Returns the run's step still under way on the node.
 fn measuring(node: &Snapshot) -> Option<Step> {
     node.active()
         .map(|view| view.step)

@@ -1,4 +1,5 @@
-//! Not to be used until a person decides. Leaves by recovery, release, another wipe, or retirement.
+//! Unused until a person decides. The node leaves by recovery, release, another wipe, or
+//! retirement.
 
 use jiff::Timestamp;
 
@@ -8,7 +9,7 @@ use super::snapshot::Snapshot;
 use super::state::{State, Wish};
 use super::wait::{Wait, WaitReason};
 
-/// How a ladder ends whose last rung is its maker.
+/// The end of a ladder whose last rung is `rma`.
 pub(super) const TO_MAKER: &str = "its parts go back to their maker";
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
@@ -17,7 +18,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
             leave_cluster(node, now, Move::released(State::Wiping))
         });
     }
-    // Data of the claim that holds it stays with it; anybody else's must be gone first.
+    // Data of the holding claim may stay. Data of any other claim must be erased first.
     let unsanitised = node.unsanitised && node.claim.is_none();
     match node.wish {
         Some(Wish::ReplaceParts) => leave_cluster(
@@ -53,7 +54,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     }
 }
 
-/// What a person may do, and by which commands; docs/quarantine.md says more of each.
+/// Returns the person's options and the matching commands; docs/quarantine.md describes each.
 fn awaited(node: &Snapshot, unsanitised: bool) -> (&'static str, String) {
     let name = &node.name;
     if unsanitised {
@@ -74,7 +75,7 @@ fn awaited(node: &Snapshot, unsanitised: bool) -> (&'static str, String) {
             commands,
         );
     }
-    // The ladder came to its last rung: software was tried.
+    // The ladder reached its last rung, so software repairs were tried.
     if node
         .reason
         .as_deref()

@@ -1,4 +1,5 @@
-//! A recovery goes through its ladder, rung by rung, until a rung may have helped. Then the gates verify the node.
+//! Runs a recovery through its ladder, rung by rung, until a rung may have helped. Then the gates
+//! verify the node.
 
 use jiff::Timestamp;
 
@@ -19,7 +20,8 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     climb(node, now, recovery)
 }
 
-/// Goes through the rungs that are left, up to the first that needs time, verification or a person.
+/// Goes through the remaining rungs, up to the first rung that needs time, verification or a
+/// person.
 fn climb(node: &Snapshot, now: Timestamp, recovery: &Recovery) -> Decision {
     let means = Means {
         bmc: node.power_person.is_none(),
@@ -80,7 +82,8 @@ fn climb(node: &Snapshot, now: Timestamp, recovery: &Recovery) -> Decision {
     end_ladder(node, now, Ended::Spent, tried, &why)
 }
 
-/// Leaves the ladder at a rung for another state, from where the node may come back for the next rung.
+/// Leaves the ladder at a rung for another state. The node may come back from there for the next
+/// rung.
 fn leave_rung(moved: Move, at: usize, went: Vec<Tried>) -> Decision {
     let tried = at + 1;
     Decision::Advance(moved.on(Ladder::Climb { tried, went }))
@@ -94,7 +97,7 @@ fn stop_ladder(node: &Snapshot, now: Timestamp, went: Vec<Tried>) -> Decision {
     leave_cluster(node, now, stopped.on(Ladder::End { how, went }))
 }
 
-/// Whether the changes of the last converge need a reboot.
+/// Returns whether the changes of the last converge need a reboot.
 fn needs_reboot(node: &Snapshot) -> bool {
     node.converged
         .as_ref()
@@ -108,8 +111,9 @@ enum RungState {
     Failed(String),
 }
 
-/// Runs the steps of a rung. A step that needs an answer of the system runs once, because the next rung is for a system that does not answer. A stop
-/// request lets the rung finish: half a power cycle would leave the machine off.
+/// Runs the steps of a rung. A step that needs an answer of the system runs once, because the next
+/// rung is for a system that does not answer. A stop request lets the rung finish: half a power
+/// cycle would leave the machine off.
 fn run_rung(node: &Snapshot, now: Timestamp, rung: Rung) -> RungState {
     let without_retry = |view: &StepView| match &view.status {
         StepStatus::Failed { at, failure } if rung.needs_answers() => {
@@ -138,7 +142,8 @@ fn run_rung(node: &Snapshot, now: Timestamp, rung: Rung) -> RungState {
     let possible = |step: &Step| node.power_person.is_none() || *step != Step::FirmwareLook;
     let steps: Vec<Step> = rung.steps().iter().copied().filter(possible).collect();
     match follow(&node, now, &steps, || Decision::Advance(done.clone())) {
-        // The pool now wants another driver or kernel, so no service was started on the old one, and the gates would measure the old state.
+        // The pool now wants another driver or kernel, so no service was started on the old one,
+        // and the gates would measure the old state.
         Decision::Advance(moved)
             if moved == done && rung == Rung::RestartServices && needs_reboot(&node) =>
         {

@@ -1,4 +1,4 @@
-//! Out of the fleet, remembered.
+//! Removed from the fleet, kept in the history.
 
 use super::decision::{Decision, Effect, Move};
 use super::snapshot::Snapshot;

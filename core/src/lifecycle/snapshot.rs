@@ -1,4 +1,4 @@
-//! What a decision is made from: one node as the database has it, in one transaction.
+//! The input of a decision: a node read from the database in a single transaction.
 
 use jiff::Timestamp;
 
@@ -13,7 +13,7 @@ use crate::recovery::{Cause, Hold, Recovery, RecoveryPolicy};
 use crate::stacks::ConvergeReport;
 use crate::wire::node::Failure;
 
-/// One node, and what its state needs to decide.
+/// A node, with everything its state needs for a decision.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub name: String,
@@ -25,18 +25,19 @@ pub struct Snapshot {
     pub wish: Option<Wish>,
     pub wish_reason: Option<String>,
     pub claim: Option<ClaimState>,
-    /// Until then a release can be undone: nothing is erased.
+    /// Until this time a release can be undone, and no disk is erased.
     pub undo_until: Option<Timestamp>,
     pub protected: bool,
-    /// Nothing that happens by itself changes what it runs.
+    /// The claim is on hold: automation must not change the node's software.
     pub held: bool,
-    /// Its disks may hold somebody's data: no wipe was verified since.
+    /// The disks may hold user data: no wipe was verified since the last use.
     pub unsanitised: bool,
-    /// When a maintenance ends by itself.
+    /// The time when a maintenance ends automatically.
     pub until: Option<Timestamp>,
-    /// Somebody asked to stop the operation it works on.
+    /// A person asked to stop the node's current operation.
     pub stop: bool,
-    /// What does not fit between the parts a person replaced and those that were seen since, as sentences.
+    /// Sentences describing each mismatch between the parts replaced by a person and the parts
+    /// found since.
     pub disputed_parts: Vec<String>,
     /// Listed in the scheduler's configuration.
     pub in_cluster: bool,
@@ -44,123 +45,130 @@ pub struct Snapshot {
     pub live: bool,
     /// An installed OS is known by its host key.
     pub installed: bool,
-    /// It was seen to be off, and nothing was seen to start it since.
+    /// The node was seen off, and no start was seen since.
     pub off: bool,
-    /// Who presses the power button where there is no BMC.
+    /// The person pressing the power button of a node without a BMC.
     pub power_person: Option<String>,
     pub power: PowerShare,
-    /// Its stack wants firmware or BIOS settings, and its BMC can be asked for them.
+    /// The stack sets firmware or BIOS settings, and the BMC can report the values.
     pub sets_firmware: bool,
-    /// Its pool names a network profile, whose interfaces are told by the machine's links. Looked for only when it decides.
+    /// The pool names a network profile, matched against the machine's links. Loaded only if
+    /// relevant for the decision.
     pub has_network_profile: bool,
-    /// Steps of this stay.
+    /// Steps of this stay in the state.
     pub steps: Vec<StepView>,
     pub profile: Option<HardwareProfile>,
-    /// Of this stay's inventory.
+    /// Facts from this stay's inventory.
     pub facts: Option<Facts>,
-    /// Of this stay's converge, the latest.
+    /// Report of the latest converge in this stay.
     pub converged: Option<ConvergeReport>,
     pub suite: Option<Suite>,
-    /// Of this stay's gate steps.
+    /// Results of this stay's gate steps.
     pub gates: Vec<GateResult>,
     pub gates_after_reboot: Vec<GateResult>,
-    /// What its scheduler says, where it takes no jobs although it serves.
+    /// The scheduler's state, if the node is in service but takes no jobs.
     pub scheduler: Option<SchedulerOut>,
-    /// Of the pool, for nodes in service, and what it found in this stay.
+    /// The pool's sweep for nodes in service, and its results in this stay.
     pub sweep: Option<Suite>,
     pub swept: Vec<GateResult>,
-    /// What is tried on it, while something is.
+    /// The recovery under way.
     pub recovery: Option<Recovery>,
-    /// What its pool asks to be tried.
+    /// The recovery policy of the pool.
     pub policy: Option<RecoveryPolicy>,
-    /// Why nothing more may be tried now. Looked for only when it decides.
+    /// The reason why no further rung may be tried now. Loaded only if relevant for the decision.
     pub hold: Option<Hold>,
-    /// What a run of its pool's pairs wants of it.
+    /// The action required by a run of the pool's pairs.
     pub pairing: Option<Pairing>,
-    /// Its scheduler was asked for a sweep to start no job on it, and was not asked since to use it again.
+    /// For a sweep, the scheduler was asked to start no jobs on the node, and has not been asked
+    /// since to use the node again.
     pub held_back: bool,
-    /// Whether its scheduler may be asked so now. Looked for only when it decides.
+    /// Whether the scheduler may now be asked to hold the node. Loaded only if relevant for the
+    /// decision.
     pub room: Room,
 }
 
-/// What a run of pairs wants of one of its nodes now.
+/// The action required of a node by a run of pairs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pairing {
-    /// No job is to start on it from now on.
+    /// The scheduler must start no new jobs on the node.
     Hold,
-    /// It is to measure with another node, and asks.
+    /// The node measures with another node, as the requesting end.
     Measure,
-    /// Nothing, until this is over.
+    /// No action until the described condition is over.
     Waits(String),
-    /// It failed with known-good partners: it is its fault.
+    /// The node failed with known-good partners, so the fault is in this node.
     Faulty(Cause),
-    /// It serves again; not tried before this time.
+    /// The scheduler must use the node again; not attempted before the given time.
     GiveBack(Timestamp),
-    /// It does so.
+    /// The scheduler uses the node again.
     Back,
 }
 
-/// What its pool can spare for a sweep that nobody's job may run beside.
+/// The pool's spare capacity for a sweep without jobs on the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Room {
     #[default]
     Enough,
-    /// Others are swept.
+    /// Other nodes are being swept.
     Later,
-    /// Too many of its nodes are out, for whatever reason.
+    /// Too many nodes of the pool are out, for any reason.
     Nothing,
 }
 
-/// A node that takes no jobs, as its scheduler says.
+/// A node that takes no jobs, according to its scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerOut {
-    /// As the scheduler calls it: `drained`, `down`.
+    /// The state in the scheduler's words: `drained`, `down`.
     pub state: String,
     pub reason: Option<String>,
-    /// It was seen so twice since the node serves: the first look may be older than that.
+    /// The state was seen twice since the node entered service. A single observation may be older
+    /// than the entry.
     pub steady: bool,
 }
 
 impl SchedulerOut {
-    /// For what somebody else keeps it from jobs: a reason that is neither Muster's nor the scheduler's own for a node that it lost sight of.
+    /// Returns the drain reason set by somebody else. Reasons of Muster, and the scheduler's own
+    /// reasons for lost contact, are excluded.
     pub fn by_somebody_else(&self) -> Option<&str> {
         let reason = self.reason.as_deref()?;
         (!reason.starts_with(OUR_REASON) && !LOST_SIGHT.contains(&reason)).then_some(reason)
     }
 }
 
-/// The rack's power budget as this node meets it. Watts.
+/// The rack's power budget from the view of this node, in watts.
 #[derive(Clone, Debug, Default)]
 pub struct PowerShare {
     pub rack: Option<String>,
-    /// `None`: the rack declares no budget.
+    /// The budget in watts; `None` if the rack declares no budget.
     pub budget_w: Option<u32>,
-    /// Reserved by the rack's other nodes.
+    /// Watts reserved by the rack's other nodes.
     pub committed_w: u32,
-    /// Reserved by this node already.
+    /// Whether this node already has a reservation.
     pub reserved: bool,
 }
 
-/// A step of this stay.
+/// A step of this stay in the state.
 #[derive(Clone, Debug)]
 pub struct StepView {
     pub step: Step,
     pub round: i32,
-    /// Of the operation the node works on now, not of an earlier one of the same stay.
+    /// The step belongs to the node's current operation, not to an earlier operation of the same
+    /// stay.
     pub current: bool,
     pub status: StepStatus,
 }
 
-/// How far a step is.
+/// The progress of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepStatus {
-    /// Waits for an agent, or for its time.
+    /// Waits for an agent, or for the start time.
     Queued,
     Running {
-        /// What the agent says it waits for.
+        /// The condition awaited by the agent, in the agent's words.
         waiting_for: Option<String>,
     },
-    /// Its worker was not heard of any more: how it ended is not known until the next one has looked.
+    /// The step's worker lost contact. The outcome is unknown until the next agent has observed the
+    /// node.
     Lost,
     Succeeded,
     Failed {
@@ -171,18 +179,18 @@ pub enum StepStatus {
 }
 
 impl Snapshot {
-    /// A step of this stay, if it was started.
+    /// Returns a step of this stay, if started.
     pub fn step(&self, step: Step) -> Option<&StepView> {
         self.steps.iter().find(|view| view.step == step)
     }
 
-    /// Whether a step of this stay succeeded.
+    /// Returns whether a step of this stay succeeded.
     pub fn done(&self, step: Step) -> bool {
         self.step(step)
             .is_some_and(|view| view.status == StepStatus::Succeeded)
     }
 
-    /// The step that is queued, running, or not known to have ended.
+    /// Returns the step that is queued, running or lost.
     pub fn active(&self) -> Option<&StepView> {
         let open = |view: &&StepView| {
             matches!(
@@ -193,7 +201,7 @@ impl Snapshot {
         self.steps.iter().find(open)
     }
 
-    /// The same node, for what goes on although somebody asked to stop.
+    /// Returns a copy without the stop request, for work that must continue after a stop.
     pub fn unstoppable(&self) -> Self {
         Self {
             stop: false,
@@ -201,12 +209,12 @@ impl Snapshot {
         }
     }
 
-    /// Whether it is somebody's, with their system on its disk.
+    /// Returns whether the node is claimed and has the claim's system on its disk.
     pub fn holds_its_system(&self) -> bool {
         self.claim == Some(ClaimState::Bound) && self.installed
     }
 
-    /// Whether the claim is being given up, by its deletion or by a wish.
+    /// Returns whether the claim is being released, by deletion or by a requested action.
     pub fn releasing(&self) -> bool {
         self.claim == Some(ClaimState::Releasing)
     }

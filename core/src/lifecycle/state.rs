@@ -1,11 +1,11 @@
-//! States, wishes, purposes: the closed sets of words, and their stored form.
+//! States, requested actions and purposes: closed sets of words, with their stored form.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A text that is none of the words of a set; a row that holds one is impossible.
+/// A text outside the set of words. The database constraints make such a row impossible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a {1}")]
 pub struct UnknownWord(pub String, pub &'static str);
@@ -22,7 +22,7 @@ macro_rules! words {
             /// Every word of the set.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// As stored, sent and shown.
+            /// Returns the word as stored, sent and shown.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
             }
@@ -49,12 +49,12 @@ macro_rules! words {
 pub(crate) use words;
 
 words! {
-    /// Where a node is on its way.
+    /// The position of a node on its way.
     State, "node state" {
-        /// A machine was seen, or declared and not accepted.
+        /// A machine was seen or declared, and not accepted yet.
         Discovered = "discovered",
         Inspecting = "inspecting",
-        /// Inspected, fits its profile, powered off.
+        /// Inspected, matches its profile, powered off.
         Available = "available",
         Imaging = "imaging",
         Installing = "installing",
@@ -72,7 +72,8 @@ words! {
 }
 
 words! {
-    /// What a person or a program asked of a node. The engine acts on it; the handler only writes it down.
+    /// An action requested for a node by a person or a program. The request handler only records
+    /// the action, and the engine executes it.
     Wish, "wish" {
         Accept = "accept",
         Adopt = "adopt",
@@ -90,30 +91,31 @@ words! {
         Retire = "retire",
         Reinstate = "reinstate",
         ReplaceParts = "replace-parts",
-        /// Compare it with its stack; nothing is changed.
+        /// Compares the node with its stack, without changes.
         CheckDrift = "check-drift",
         PowerOn = "power-on",
         PowerOff = "power-off",
         PowerCycle = "power-cycle",
-        /// Run a suite where it rests; only its record is kept.
+        /// Runs a suite on a resting node; only the results are kept.
         RunGates = "run-gates",
-        /// Bring it back to its stack, jobs first.
+        /// Converges the node to its stack, after its jobs end.
         Converge = "converge",
-        /// Write its image anew, jobs first.
+        /// Writes the image again, after the node's jobs end.
         Reinstall = "reinstall",
-        /// Run the pool's sweep: all of it while the node is idle, else beside its jobs.
+        /// Runs the pool's sweep: all gates on an idle node, otherwise the gates allowed beside
+        /// jobs.
         Sweep = "sweep",
-        /// Give its BMC another password; nothing of the machine is touched.
+        /// Changes the BMC password; the host is not affected.
         RotateBmc = "rotate-bmc",
     }
 }
 
 words! {
-    /// Why a node is taken out of the scheduler.
+    /// The reason for taking a node out of the scheduler.
     Purpose, "drain purpose" {
-        /// For its stack to be installed over what it runs.
+        /// Installs the stack over the running system.
         Upgrade = "upgrade",
-        /// For its image to be written anew.
+        /// Writes the image again.
         Reinstall = "reinstall",
         Repair = "repair",
         Maintenance = "maintenance",
@@ -122,7 +124,8 @@ words! {
 }
 
 impl State {
-    /// Whether a node may stay here for ever: no owner must act, no deadline runs.
+    /// Returns whether a node may stay in the state forever: no person must act, and no deadline
+    /// runs.
     pub fn is_steady(self) -> bool {
         matches!(
             self,
@@ -130,12 +133,13 @@ impl State {
         )
     }
 
-    /// Whether an operation that brought a node here is over.
+    /// Returns whether an operation that brought the node here is finished.
     pub fn is_resting(self) -> bool {
         self.is_steady() || matches!(self, Self::Quarantined | Self::Failed | Self::Maintenance)
     }
 
-    /// Seconds a node may stay before it is stuck, unless its profile says otherwise; `None` for steady states.
+    /// Returns the seconds until a node in the state is stuck, unless its profile sets another
+    /// value; `None` for steady states.
     pub fn default_deadline_s(self) -> Option<u64> {
         match self {
             Self::Discovered | Self::Available | Self::InService | Self::Retired => None,

@@ -1,4 +1,4 @@
-//! The acts a state consists of. A step is one job; its name is unique within a stay in a state.
+//! The steps of each state. A step is a single job; its name is unique within a stay in a state.
 
 use super::state::UnknownWord;
 use super::state::words;
@@ -7,57 +7,58 @@ use std::fmt;
 use std::str::FromStr;
 
 words! {
-    /// One act on the way of a node.
+    /// A step on a node's way.
     Step, "step" {
-        /// Into the live image, identity checked.
+        /// Boots the live image and checks the machine's identity.
         BootLive = "boot_live",
         Inventory = "inventory",
         PowerOff = "power_off",
         WriteImage = "write_image",
-        /// Into the installed OS.
+        /// Boots the installed OS.
         BootDisk = "boot_disk",
         Converge = "converge",
-        /// For items that hold only after a reboot.
+        /// Reboots for items active only after a reboot.
         Reboot = "reboot",
-        /// Converge once more: must find nothing to do.
+        /// Converges once more; must find no difference.
         Recheck = "recheck",
         Gates = "gates",
-        /// The gate that a node survives a reboot.
+        /// The gate requiring a node to survive a reboot.
         RebootTest = "reboot_test",
         GatesAfterReboot = "gates_after_reboot",
         Admit = "admit",
         Drain = "drain",
-        /// Out of the scheduler's configuration.
+        /// Removes the node from the scheduler's configuration.
         Remove = "remove",
         Wipe = "wipe",
-        /// Into a machine that somebody else installed.
+        /// Logs in to a machine installed by somebody else.
         Adopt = "adopt",
-        /// What a converge would change; nothing is changed.
+        /// Reports the changes of a converge, without making changes.
         Drift = "drift",
-        /// On, because somebody asked for it.
+        /// Powers on at a person's request.
         PowerOn = "power_on",
-        /// Through its firmware, because somebody asked for it.
+        /// Power-cycles through the firmware at a person's request.
         PowerCycle = "power_cycle",
-        /// The pool's sweep: beside its jobs, or all of it while its scheduler holds it back.
+        /// Runs the pool's sweep: beside jobs, or all gates while the scheduler holds the node.
         Sweep = "sweep",
-        /// Another password for its BMC, because somebody asked for it.
+        /// Changes the BMC password at a person's request.
         RotateBmc = "rotate_bmc",
-        /// From the scheduler, for as long as it is measured; it stays in service.
+        /// Asks the scheduler to start no jobs during a measurement; the node stays in service.
         Hold = "hold",
-        /// What lies between it and another node, each way.
+        /// Measures the path to another node, in each direction.
         Pair = "pair",
-        /// Firmware and BIOS as the stack wants them, by its BMC.
+        /// Sets firmware and BIOS to the stack's values, through the BMC.
         Firmware = "firmware",
-        /// What its BMC says of firmware and BIOS; nothing is changed.
+        /// Reads firmware and BIOS values from the BMC, without changes.
         FirmwareLook = "firmware_look",
     }
 }
 
 impl Step {
-    /// Seconds one attempt may take. Servers with many DIMMs train memory for ten minutes and more before firmware shows a sign of life.
+    /// Returns the time limit of an attempt in seconds. Servers with many DIMMs train memory for
+    /// ten minutes and more before the firmware shows any output.
     pub fn timeout_s(self) -> u64 {
         match self {
-            // Only idle nodes are measured: whoever has jobs for longer keeps them, and is left out.
+            // Only idle nodes are measured. A node with longer jobs keeps its jobs and is skipped.
             Self::Hold => 60,
             Self::Inventory
             | Self::PowerOff
@@ -73,14 +74,14 @@ impl Step {
             }
             Self::WriteImage | Self::Converge | Self::Recheck | Self::Pair | Self::Sweep => 60 * 60,
             Self::Gates | Self::GatesAfterReboot => 2 * 60 * 60,
-            // Several updates one after the other, and a machine that goes through its firmware.
+            // Several updates in sequence, and a reboot through the firmware.
             Self::Firmware => 4 * 60 * 60,
             Self::Wipe => 24 * 60 * 60,
             Self::Drain => 7 * 24 * 60 * 60,
         }
     }
 
-    /// Rounds before the phase has failed.
+    /// Returns the number of rounds before the phase fails.
     pub fn max_rounds(self) -> i32 {
         match self {
             Self::Wipe | Self::Gates | Self::GatesAfterReboot | Self::Sweep | Self::Firmware => 2,
@@ -107,7 +108,7 @@ impl Step {
         }
     }
 
-    /// Whether it starts the machine, and so needs its share of the rack's power.
+    /// Returns whether the step starts the machine and needs a share of the rack's power.
     pub fn powers_on(self) -> bool {
         matches!(
             self,
@@ -115,22 +116,25 @@ impl Step {
         )
     }
 
-    /// Whether it may be stopped while it runs: a machine that is reset in the middle of a firmware update may never start again.
+    /// Returns whether a running step may be stopped. A machine reset during a firmware update may
+    /// never start again.
     pub fn may_be_stopped(self) -> bool {
         self != Self::Firmware
     }
 
-    /// Whether it destroys what is on the disks: never done to a protected node.
+    /// Returns whether the step destroys data on the disks. Such steps never run on a protected
+    /// node.
     pub fn destroys(self) -> bool {
         matches!(self, Self::WriteImage | Self::Wipe)
     }
 
-    /// Whether somebody's hand may be needed for it where there is no BMC.
+    /// Returns whether the step may need a person at the machine without a BMC.
     pub fn needs_a_hand(self) -> bool {
         matches!(self, Self::BootLive | Self::BootDisk | Self::PowerOff)
     }
 
-    /// What tells how an attempt ended whose worker was not heard of any more.
+    /// Returns the observation that decides the outcome of an attempt after contact with its worker
+    /// was lost.
     pub fn observation(self) -> &'static str {
         match self {
             Self::BootLive => "the boot's report and the BMC's power state",
@@ -153,7 +157,7 @@ impl Step {
         }
     }
 
-    /// What a person reads while it runs.
+    /// Returns the text shown while the step runs.
     pub fn title(self) -> &'static str {
         match self {
             Self::BootLive => "boot the live image",

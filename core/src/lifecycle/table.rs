@@ -1,13 +1,14 @@
-//! Legal moves as data: what `advance` may persist, what a wish may ask for, and the picture in the docs.
+//! Legal moves as data: the moves allowed in `advance`, the actions allowed in requests, and the
+//! diagram in the docs.
 
 use super::state::{State, Wish};
 
-/// Whether a node may move from one state to another.
+/// Returns whether a node may move from one state to another.
 pub fn legal(from: State, to: State) -> bool {
     targets(from).contains(&to)
 }
 
-/// Every state a node may move to from `from`.
+/// Returns every state a node may move to from `from`.
 pub fn targets(from: State) -> &'static [State] {
     use State::{
         Admitting, Available, Discovered, Draining, Failed, Imaging, InService, Inspecting,
@@ -67,12 +68,13 @@ pub fn targets(from: State) -> &'static [State] {
     }
 }
 
-/// Whether a wish can be asked of a node in this state; refusing early is kinder than a wish that nobody takes.
+/// Returns whether an action can be requested in this state. An early refusal is better than a
+/// request that no state handles.
 pub fn wish_allowed(state: State, wish: Wish) -> bool {
     states_for(wish).contains(&state)
 }
 
-/// The states in which a wish can be asked.
+/// Returns the states in which an action can be requested.
 pub fn states_for(wish: Wish) -> &'static [State] {
     use State::{
         Admitting, Available, Discovered, Draining, Failed, Imaging, InService, Inspecting,
@@ -119,11 +121,11 @@ pub fn states_for(wish: Wish) -> &'static [State] {
         Wish::Retire => &[Available, Quarantined, Maintenance],
         Wish::Reinstate => &[Retired],
         Wish::ReplaceParts => &[Available, Quarantined, Failed, Maintenance],
-        // Where nobody's work is lost. What can be claimed stays off: a claim powers it on.
+        // States without user jobs. A claimable node stays off, because a claim powers the node on.
         Wish::PowerOn | Wish::PowerCycle => &[Quarantined, Maintenance],
         Wish::PowerOff | Wish::RunGates => &[Available, Quarantined, Maintenance],
         Wish::Converge | Wish::Reinstall => &[InService, Failed, Maintenance],
-        // Where nothing else talks to its BMC.
+        // States without other traffic to the BMC.
         Wish::RotateBmc => &[Available, InService, Quarantined, Maintenance],
     }
 }

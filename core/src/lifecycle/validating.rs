@@ -1,4 +1,4 @@
-//! Gates: all of them, a reboot, and those again that a reboot may break. Fails closed.
+//! Runs all gates, reboots, and repeats the gates that a reboot may break. Fails closed.
 
 use jiff::Timestamp;
 
@@ -16,15 +16,17 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     }
     let measured = measured(node, now);
     if let (false, Some(view)) = (matches!(measured, Decision::Wait(_)), node.active()) {
-        // What counted before it began counts no more, as a waiver that is over: what runs ends first.
+        // The verdict changed while a step was running, for example because a waiver expired. The
+        // running step ends first.
         return wait_for_step(node, view.step, None);
     }
     match measured {
         Decision::Advance(failed)
             if failed.to == State::Failed && !failed.effects.contains(&Effect::Stopped) =>
         {
-            // A machine that cannot be measured, or does not come back, is a fault as well; what only a person can declare or mend is none, and a tool
-            // without an answer is one only where another was.
+            // A machine that cannot be measured, or does not return from a reboot, is also a fault.
+            // A problem that only a person can fix is not. A tool without an answer counts as a
+            // fault only during a recovery, with the recovery's cause.
             let steps = [Step::Gates, Step::RebootTest, Step::GatesAfterReboot];
             let broken = steps
                 .into_iter()
@@ -64,7 +66,7 @@ fn measured(node: &Snapshot, now: Timestamp) -> Decision {
         wanted: &[],
         now,
     };
-    // Somebody switched it off while it rested.
+    // A person powered the node off while at rest.
     let boot: &[Step] = if node.off || node.step(Step::BootDisk).is_some() {
         &[Step::BootDisk]
     } else {
@@ -130,7 +132,8 @@ fn judged(
             let quarantined = Move::to(State::Quarantined).because(what.clone());
             fault(node, now, Cause::gates(results, now, what), quarantined)
         }
-        // A tool that crashed says nothing about the hardware: ask once more, then a person must look.
+        // A crashed tool proves no hardware fault: the gates run once more, then a person must
+        // inspect the node.
         SuiteVerdict::Unknown if round < step.max_rounds() && !node.stop => {
             Decision::Retry(step, now)
         }

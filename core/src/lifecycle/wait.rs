@@ -1,4 +1,4 @@
-//! Why a node waits: a reason that programs decide on, and words for a person.
+//! The reason why a node waits: a word for programs to decide on, and a text for people.
 
 use jiff::Timestamp;
 
@@ -6,7 +6,8 @@ use super::decision::Decision;
 
 macro_rules! wait_reasons {
     ($($(#[$doc:meta])* $variant:ident = $word:literal,)*) => {
-        /// Why a node does not move. The database and the API hold the word, in snake case.
+        /// The reason why a node does not move. The database and the API store the word, in snake
+        /// case.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum WaitReason {
             $($(#[$doc])* $variant,)*
@@ -22,7 +23,7 @@ macro_rules! wait_reasons {
                 }
             }
 
-            /// The reason with this word; `None` for a word of a newer version.
+            /// Parses a stored word. Returns `None` for a word of a newer version.
             pub fn parse(word: &str) -> Option<Self> {
                 match word {
                     $($word => Some(Self::$variant),)*
@@ -70,21 +71,21 @@ wait_reasons! {
     UndoWindow = "undo_window",
 }
 
-/// Why a node does not move, who must act, and what happens then.
+/// The reason why a node does not move, the owner of the next action, and the next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
     pub reason: WaitReason,
-    /// The awaited thing, as a noun phrase: `SSH on n1`, `the site's agent to take the job`.
+    /// The awaited condition, as a noun phrase: `SSH on n1`, `the site's agent to take the job`.
     pub condition: String,
-    /// Who must act: `muster`, `agent`, `operator`, or a person's name.
+    /// The owner of the next action: `muster`, `agent`, `operator`, or a person's name.
     pub owner: String,
     pub next_action: String,
-    /// The node is looked at again at this time at the latest; `None`: when something changes.
+    /// Latest time for the next check; `None` means only after a change.
     pub until: Option<Timestamp>,
 }
 
 impl Wait {
-    /// A wait that ends with a change, at no known time.
+    /// Builds a wait without a known end; a change ends the wait.
     pub(super) fn rest(
         reason: WaitReason,
         condition: &str,
@@ -101,7 +102,8 @@ impl Wait {
     }
 }
 
-/// A stored wait as a phrase: `waits for SSH on n1`; `None` for a node at rest or without a wait.
+/// Describes a stored wait as a phrase: `waits for SSH on n1`. Returns `None` for a node at rest or
+/// without a wait.
 pub fn describe_wait(reason: Option<&str>, condition: Option<&str>) -> Option<String> {
     let rests = reason == Some(WaitReason::AtRest.as_str());
     condition
@@ -109,8 +111,8 @@ pub fn describe_wait(reason: Option<&str>, condition: Option<&str>) -> Option<St
         .map(|thing| format!("waits for {thing}"))
 }
 
-/// The awaited thing in words that agents send: older agents write `waiting for SSH`, muster-node
-/// writes `waits for process 7`. The result names the thing alone.
+/// Returns the awaited condition without its verb. Older agents write `waiting for SSH`, and
+/// muster-node writes `waits for process 7`.
 pub fn awaited_thing(sentence: &str) -> &str {
     ["waiting for ", "waits for "]
         .iter()

@@ -1,5 +1,5 @@
-//! Every disk is erased and read back, in the live image; then the node is inspected in the same boot. Not before the time is over in which
-//! the release can be undone.
+//! Erases every disk and verifies by reading back, in the live image; then the node is inspected in
+//! the same boot. The wipe starts only after the undo window of the release.
 
 use jiff::Timestamp;
 
@@ -36,7 +36,8 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     {
         return unsanitised(&failure.message);
     }
-    // The disks that are there now, as the live image sees them: one that came since the last inspection is wiped too.
+    // The inventory finds the disks present now, so a disk added since the last inspection is wiped
+    // too.
     follow(
         node,
         now,
@@ -53,7 +54,8 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     )
 }
 
-/// Disks without a serial: no permit can name them, so nothing may write to them.
+/// Finds disks without a serial number. No permit can name such a disk, so a write is never
+/// allowed.
 fn nameless(node: &Snapshot) -> Option<String> {
     let disks = node.facts.iter().flat_map(|facts| &facts.disks);
     let names: Vec<&str> = disks
@@ -73,7 +75,7 @@ fn unsanitised(why: &str) -> Decision {
     )
 }
 
-/// The claim was taken back: nothing was erased, and the gates show that the node is what it was.
+/// Handles an undone release: no disk was erased, and the gates verify that the node is unchanged.
 fn undone(node: &Snapshot) -> Decision {
     Decision::Advance(match node.steps.is_empty() {
         true => Move::to(State::Validating).because("the release was undone"),

@@ -1,11 +1,12 @@
-//! Where a ladder begins. What the driver or its maker recommends for a fault is no milder than what helps: rungs below it are left out. A look at the
-//! machine's parts comes first all the same, and nothing is tried that the pool does not name.
+//! The first rung of a ladder. If the driver or its vendor recommends an action for a fault, milder
+//! rungs are skipped. `collect` still runs first, and only rungs named by the pool are tried.
 
 use super::rung::Rung;
 use crate::gates::xid::Action;
 use crate::gates::{GateResult, Limit, Measured, Verdict};
 
-/// What the drivers ask for in gates that count: the hardest of it. `counts` tells a failure from one that is waived or a shadow.
+/// Returns the most severe action requested by the drivers in counted gates. `counts` selects real
+/// failures, without waived and shadow gates.
 pub(super) fn asked_by_drivers(
     results: &[GateResult],
     counts: impl Fn(&GateResult) -> bool,
@@ -20,7 +21,8 @@ pub(super) fn asked_by_drivers(
         .max()
 }
 
-/// The kernel's log as the table of Xids weighs it, and the driver's own word for a GPU.
+/// Returns the action from the kernel log (by the Xid table), or from the driver's own word for a
+/// GPU.
 fn told(measured: &Measured) -> Option<Action> {
     let Limit::Text(word) = &measured.value else {
         return None;
@@ -32,8 +34,9 @@ fn told(measured: &Measured) -> Option<Action> {
     }
 }
 
-/// What the drivers ask for, from the sentences of a gate: `kernel.recovery_action is reset gpu, wanted …`.
-/// Nodes of the version before wrote sentences only. A node can only say which rungs of its own pool are left out.
+/// Parses the action from the sentences of a gate: `kernel.recovery_action is reset gpu, wanted …`.
+/// Nodes of the previous version wrote only sentences. The text can only skip rungs of the node's
+/// own pool, so a compromised node gains no other power.
 pub(super) fn asked_in(told: &str) -> Option<Action> {
     let words = told
         .split("kernel.recovery_action is ")
@@ -43,8 +46,9 @@ pub(super) fn asked_in(told: &str) -> Option<Action> {
 }
 
 impl Action {
-    /// The rung that a ladder begins at; nothing where it begins as always. A reboot resets every GPU. What must be diagnosed first is not reset before
-    /// the gates had their say; what must be inspected, no rung of ours mends.
+    /// Returns the first rung for the action, or `None` for the usual start. A reboot resets every
+    /// GPU. `Diagnose` starts as usual, because gates must run before any reset. `Inspect` goes to
+    /// RMA, because no automatic rung repairs such a fault.
     fn rung(self) -> Option<Rung> {
         match self {
             Self::Ignore | Self::RestartApp | Self::Update | Self::Diagnose => None,
@@ -54,7 +58,7 @@ impl Action {
     }
 }
 
-/// The rungs of a pool that are tried where this is asked for; in their order, and never others.
+/// Returns the pool's rungs to try for an action, in the pool's order. Other rungs are never added.
 pub fn rungs_for(action: Option<Action>, pool: &[Rung]) -> Vec<Rung> {
     let from = action.and_then(Action::rung);
     let wanted = |rung: &&Rung| **rung == Rung::Collect || from.is_none_or(|from| **rung >= from);

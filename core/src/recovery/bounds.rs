@@ -1,13 +1,15 @@
-//! Whether a recovery may begin by itself, or go on: by what was done to this node before, and by what the fleet does.
+//! Decides whether an automatic recovery may begin or continue. The inputs are earlier recoveries
+//! of the node and the state of the fleet.
 
 use super::breaker::{most, most_unmended};
 use super::cause::Cause;
 use super::policy::RecoveryPolicy;
 
-/// What is known at the moment of the decision.
+/// Counts read at the time of the decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Recoveries that began on this node within the policy's time, a person's not counted.
+    /// Automatic recoveries begun on this node within the policy's period. Recoveries requested by
+    /// a person are not counted.
     pub on_node: u32,
     /// Other nodes with a recovery under way.
     pub under_way: u32,
@@ -15,21 +17,24 @@ pub struct Seen {
     pub pool: Out,
 }
 
-/// Other nodes of the fleet, or of the node's pool, that fail for the same cause; those from before its breaker was last reset are not counted.
+/// Other nodes of the fleet, or of the node's pool, failing for the same cause. Failures from
+/// before the last reset of the breaker are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Out {
-    /// Whose recovery for it began within the breaker's window.
+    /// Nodes whose recovery for this cause began within the breaker's window.
     pub same_way: u32,
-    /// Whose last recovery for it began within a week, and has not mended them.
+    /// Nodes whose latest recovery for this cause began in the last 7 days and has not succeeded.
     pub unmended: u32,
-    /// Nodes that pools hold, in service or on their way there: while a fleet is brought up, none serves.
+    /// Nodes held by pools, in service or on the way. Serving nodes alone would be 0 while a new
+    /// fleet is installed.
     pub held: u32,
     /// The breaker for this cause is open.
     pub open: bool,
 }
 
 impl Out {
-    /// Why it is not the node: too many others.
+    /// Returns the reason to blame the fleet or pool instead of the node: too many other nodes fail
+    /// the same way.
     fn too_many(self) -> Option<String> {
         let others = |count: u32| match count {
             1 => "another node".to_owned(),
@@ -50,21 +55,21 @@ impl Out {
     }
 }
 
-/// Why a recovery does not begin, or does not go on.
+/// The reason why a recovery may not begin or continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// It is the fleet; the breaker opens, if it is not open yet.
+    /// The fault is in the fleet. The fleet's breaker opens if not yet open.
     Fleet(String),
-    /// It is the node's pool; so does the pool's breaker.
+    /// The fault is in the node's pool. The pool's breaker opens if not yet open.
     Pool(String),
-    /// It is this node: a person must look.
+    /// The bound of this node is reached; a person must inspect the node.
     Node(String),
-    /// Others come first.
+    /// Other recoveries must finish first.
     Later(String),
 }
 
 impl Hold {
-    /// As people read it.
+    /// Returns the text shown to users.
     pub fn why(&self) -> &str {
         match self {
             Self::Fleet(why) | Self::Pool(why) | Self::Node(why) | Self::Later(why) => why,
@@ -72,10 +77,11 @@ impl Hold {
     }
 }
 
-/// Whether a recovery may begin. A person's may: that person has looked.
+/// Checks whether a recovery may begin. A recovery requested by a person always may, because the
+/// person has inspected the node.
 ///
 /// # Errors
-/// Why not.
+/// Returns the reason to hold the recovery back.
 pub fn may_begin(policy: &RecoveryPolicy, cause: &Cause, seen: Seen) -> Result<(), Hold> {
     if cause.asked {
         return Ok(());
@@ -109,10 +115,10 @@ pub fn may_begin(policy: &RecoveryPolicy, cause: &Cause, seen: Seen) -> Result<(
     Ok(())
 }
 
-/// Whether a recovery that is under way may try its next rung.
+/// Checks whether a recovery under way may try its next rung.
 ///
 /// # Errors
-/// Why not.
+/// Returns the reason to hold the recovery back.
 pub fn may_go_on(cause: &Cause, seen: Seen) -> Result<(), Hold> {
     let of = &cause.signature;
     match (cause.asked, seen.fleet.open, seen.pool.open) {

@@ -1,4 +1,5 @@
-//! What a recovery is for. Its signature says which failures are the same: the breaker counts by it.
+//! The cause of a recovery. The signature groups equal failures, and the breaker counts by
+//! signature.
 
 use jiff::Timestamp;
 
@@ -8,15 +9,15 @@ use crate::gates::xid::Action;
 use crate::gates::{GateResult, Verdict};
 use crate::wire::failure::{Failure, FailureCode};
 
-/// What a failure says about the machine.
+/// The part of the system blamed by a failure code.
 enum Blame {
-    /// The system did not answer, whatever was asked: the connection failed, or the job's time ended.
+    /// The system did not answer any request: the connection failed, or the job timed out.
     Silent,
-    /// The machine failed and its system may answer: the BMC does not start the machine, a process on
-    /// the node hangs, or the disks return errors.
+    /// The machine failed, but its system may answer: the BMC does not start the machine, a process
+    /// on the node hangs, or the disks return errors.
     Machine,
-    /// The failure says nothing about the machine: the order cannot be built, the suite cannot be read,
-    /// the server is away. No rung can fix such a failure.
+    /// The failure does not concern the machine: the order cannot be built, the suite is
+    /// unreadable, or the server is unreachable. No rung can fix such a failure.
     Other,
 }
 
@@ -39,23 +40,25 @@ fn blame(code: &FailureCode) -> Blame {
     }
 }
 
-/// Why a recovery begins.
+/// The cause of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// `gate:disk.smart`, `step:reboot_test`, `asked`.
+    /// Signature: `gate:disk.smart`, `step:reboot_test`, `asked`.
     pub signature: String,
-    /// As people read it.
+    /// Description shown to users.
     pub what: String,
-    /// Whether the installed system answers: rungs that need its answer are not tried without.
+    /// Whether the installed system answers. Rungs that need the system are skipped otherwise.
     pub answers: bool,
-    /// By a person, who has looked: bounds are for what begins by itself.
+    /// Whether a person requested the recovery after an inspection. Bounds apply only to automatic
+    /// recoveries.
     pub asked: bool,
-    /// What the drivers ask for, where gates failed for what they said: it picks the rung that the ladder begins at. Known while one begins.
+    /// The action requested by the drivers, if gates failed on a driver message. The action selects
+    /// the first rung of the ladder and is known only at the beginning.
     pub action: Option<Action>,
 }
 
 impl Cause {
-    /// Gates failed; the first of them stands for all.
+    /// Builds the cause for failed gates. The first failed gate gives the signature.
     pub fn gates(results: &[GateResult], now: Timestamp, what: String) -> Self {
         let counts = |result: &&GateResult| {
             let waived = result
@@ -78,7 +81,8 @@ impl Cause {
         }
     }
 
-    /// The health check of its scheduler found it unfit, and had it drained: by this gate, where it names one.
+    /// Builds the cause for a node drained by its scheduler's health check. The signature names the
+    /// failed gate, or `unknown`.
     pub fn health(unfit: &Unfit) -> Self {
         Self {
             signature: format!("gate:{}", unfit.gate),
@@ -89,7 +93,8 @@ impl Cause {
         }
     }
 
-    /// It failed this gate with nodes of its pool that pass with others.
+    /// Builds the cause for a node that fails a pair gate with nodes of its pool, while those nodes
+    /// pass with others.
     pub fn pairs(gate: &str, what: String) -> Self {
         Self {
             signature: format!("gate:{gate}"),
@@ -100,7 +105,8 @@ impl Cause {
         }
     }
 
-    /// A step did not work, and not because of what it measured; nothing where that is not the machine's doing.
+    /// Builds the cause for a failed step, for reasons other than a measured value. Returns `None`
+    /// if the machine did not cause the failure.
     pub fn step(step: &str, failure: &Failure) -> Option<Self> {
         let (answers, signature) = match blame(&failure.code) {
             Blame::Silent => (false, "unreachable".to_owned()),
@@ -116,7 +122,7 @@ impl Cause {
         })
     }
 
-    /// A person asked for it.
+    /// Builds the cause for a recovery requested by a person.
     pub fn asked(reason: Option<&str>) -> Self {
         let what = reason.unwrap_or("asked for").to_owned();
         Self {

@@ -1,4 +1,4 @@
-//! A ladder that is being climbed: what was tried of it, and which rung comes next.
+//! A ladder in progress: the rungs already tried, and the next rung.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -10,34 +10,34 @@ use crate::claims::HELD;
 use crate::lifecycle::state::{UnknownWord, words};
 
 words! {
-    /// How a rung went.
+    /// The outcome of a rung.
     Outcome, "outcome of a rung" {
-        /// It was done; whether it helped, the gates say.
+        /// The rung was executed; the gates decide whether the fault is gone.
         Done = "done",
-        /// It could not be done.
+        /// The rung was attempted and failed.
         Failed = "failed",
-        /// It cannot be done on this node.
+        /// The rung is impossible on this node.
         Skipped = "skipped",
     }
 }
 
 words! {
-    /// How a recovery ended.
+    /// The end of a recovery.
     Ended, "end of a recovery" {
-        /// The node serves again: every gate of its pool passed.
+        /// The node serves again, because every gate of its pool passed.
         Recovered = "recovered",
         /// No rung is left.
         Spent = "spent",
-        /// The breaker stopped it, or a bound.
+        /// The breaker or another bound stopped the recovery.
         HeldBack = "held_back",
-        /// A person stopped it, or wanted something else of the node.
+        /// A person stopped the recovery, or requested another action for the node.
         Stopped = "stopped",
-        /// The node could not be brought to its gates again.
+        /// The node could not be brought back to its gates.
         Failed = "failed",
     }
 }
 
-/// A rung that was tried.
+/// A tried rung.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -47,38 +47,38 @@ pub struct Tried {
     /// `done`, `failed` or `skipped`.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub outcome: Outcome,
-    /// Why, where it was not done.
+    /// The reason, if the rung was not done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// A recovery that is under way.
+/// A recovery under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
     pub cause: Cause,
     pub rungs: Vec<Rung>,
-    /// So many of `rungs` are behind it, tried or passed over.
+    /// Number of `rungs` already tried or skipped.
     pub tried: usize,
 }
 
-/// What a node allows, and what it does not.
+/// Capabilities and restrictions of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Means {
-    /// A BMC, rather than a person, presses its button.
+    /// Whether a BMC controls the power; otherwise a person presses the button.
     pub bmc: bool,
-    /// Its operating system may not be written.
+    /// The operating system disk must not be overwritten.
     pub protected: bool,
-    /// Nothing that happens by itself may change what it runs.
+    /// The claim is on hold: automation must not change the node's software.
     pub held: bool,
 }
 
 impl Recovery {
-    /// Whether a rung is left.
+    /// Returns whether a rung is left.
     pub fn has_more(&self) -> bool {
         self.tried < self.rungs.len()
     }
 
-    /// Why a rung cannot be tried on this node; nothing where it can.
+    /// Returns why a rung cannot be tried on this node, or `None` if the rung is possible.
     pub fn refusal(&self, rung: Rung, means: Means) -> Option<&'static str> {
         match rung {
             _ if rung.needs_answers() && !self.cause.answers => Some("the system does not answer"),

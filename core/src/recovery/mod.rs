@@ -1,16 +1,18 @@
-//! Recovery of a node that fails: a ladder of rungs, each tried once and verified by gates, and what bounds it. Pure.
+//! Recovery of a failing node: a ladder of rungs, each tried once and verified by gates, together
+//! with the bounds of the ladder. Pure functions without I/O.
 //!
-//! A ladder never decides that hardware is bad: it ends where its rungs end, and a person reads what was tried. When many nodes fail the same way it
-//! is the fleet and not the nodes, and nothing is tried on any of them until a person has looked.
+//! A ladder never declares hardware bad. After the last rung the ladder ends, and a person reads
+//! the list of tried rungs. If many nodes fail the same way, the fault is attributed to the fleet.
+//! No rung then runs on any of the nodes until a person has inspected the fleet.
 
-mod begin; // Where a ladder begins
-mod bounds; // Whether a recovery may begin or go on
-mod breaker; // How many nodes may fail the same way
-mod cause; // What a recovery is for
-mod ladder; // Which rung comes next
-mod policy; // What a pool asks for
-mod rung; // What can be tried
-mod unfit; // What a health check tells the scheduler
+mod begin; // The first rung of a ladder
+mod bounds; // Whether a recovery may begin or continue
+mod breaker; // Limits for nodes failing the same way
+mod cause; // Cause of a recovery
+mod ladder; // Next rung of a ladder
+mod policy; // Recovery policy of a pool
+mod rung; // Available rungs
+mod unfit; // Drain reason written by a node's health check
 
 pub use begin::rungs_for;
 pub use bounds::{Hold, Out, Seen, may_begin, may_go_on};
@@ -22,4 +24,4 @@ pub use rung::Rung;
 pub use unfit::Unfit;
 
 #[cfg(test)]
-mod tests; // The bounds hold whatever fails, and when
+mod tests; // The bounds hold for any failure at any time

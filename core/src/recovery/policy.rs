@@ -1,10 +1,11 @@
-//! What a pool asks to be done about nodes of it that fail.
+//! The recovery policy of a pool, for its failing nodes.
 
 use serde::{Deserialize, Serialize};
 
 use super::rung::Rung;
 
-/// What a person gets who asks for a recovery where the pool names no rungs: nothing that writes a disk.
+/// The rungs of a recovery requested by a person, if the pool names no rungs. None of the rungs
+/// writes a disk.
 pub const BY_HAND: [Rung; 4] = [
     Rung::Collect,
     Rung::RestartServices,
@@ -17,14 +18,16 @@ pub const BY_HAND: [Rung; 4] = [
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RecoveryPolicy {
-    /// What is tried by itself, each at most once, from the mildest to the hardest: `collect`, `restart_services`, `reboot`, `power_cycle`,
-    /// `reimage`, `rma`. With none, a node that fails is quarantined.
+    /// The rungs tried automatically, each at most once, from the mildest to the most severe:
+    /// `collect`, `restart_services`, `reboot`, `power_cycle`, `reimage`, `rma`. If empty, a
+    /// failing node is quarantined.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub rungs: Vec<Rung>,
-    /// How often a recovery may begin by itself on one node within `within_h`; 1 to 10. Beyond that, a person must look.
+    /// Maximum number of automatic recoveries on a node within `within_h`; 1 to 10. Above the
+    /// maximum, a person must inspect the node.
     #[serde(default = "twice")]
     pub per_node: u32,
-    /// Hours for which recoveries of a node are counted; at most 90 days.
+    /// Period in hours for counting recoveries of a node; at most 90 days.
     #[serde(default = "a_week")]
     pub within_h: u32,
 }
@@ -38,7 +41,7 @@ fn a_week() -> u32 {
 }
 
 impl RecoveryPolicy {
-    /// For a pool that has nodes watched and names no rungs.
+    /// Returns the policy of a pool with health monitoring and without rungs.
     pub fn none() -> Self {
         Self {
             rungs: Vec::new(),
@@ -47,7 +50,7 @@ impl RecoveryPolicy {
         }
     }
 
-    /// What is wrong with it: the member, and why.
+    /// Returns the problems of the policy, as member and reason.
     pub fn faults(&self) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
         if self.rungs.windows(2).any(|pair| pair[0] >= pair[1]) {

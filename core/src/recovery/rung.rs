@@ -1,4 +1,5 @@
-//! The rungs of a ladder, from the mildest to the hardest. Each is made of steps that the lifecycle has anyway: a rung asks for no act of its own.
+//! The rungs of a ladder, from the mildest to the most severe. Each rung is built from existing
+//! lifecycle steps, and needs no special operation.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -8,25 +9,28 @@ use crate::lifecycle::state::{UnknownWord, words};
 use crate::lifecycle::steps::Step;
 
 words! {
-    /// Something that is tried on a node that fails.
+    /// An action tried on a failing node.
     Rung, "rung" {
-        /// Look at the machine before anything is changed: which parts are there, by serial, and what its BMC says of firmware and BIOS.
+        /// Collects the machine's state before any change: the installed parts by serial number,
+        /// and the firmware and BIOS versions reported by the BMC.
         Collect = "collect",
-        /// Converge once more: it starts services that are dead, and mends what drifted.
+        /// Converges again, which starts dead services and repairs configuration drift.
         RestartServices = "restart_services",
-        /// Through the operating system, by the BMC where that hangs. It resets every GPU too.
+        /// Reboots through the operating system, or through the BMC if the system hangs. Every GPU
+        /// is reset too.
         Reboot = "reboot",
-        /// Off by the BMC, and on again: what keeps its state through a reboot loses it.
+        /// Powers the node off and on through the BMC, which clears state that survives a reboot.
         PowerCycle = "power_cycle",
-        /// The pool's image and stack anew.
+        /// Installs the pool's image and stack again.
         Reimage = "reimage",
-        /// Nothing more is tried: its parts go back to their maker.
+        /// Ends the ladder; the parts go back to the vendor.
         Rma = "rma",
     }
 }
 
 impl Rung {
-    /// The steps it consists of, within the stay in `repairing`. None of what is done elsewhere: another image is written in `imaging`.
+    /// Returns the steps of the rung within the state `repairing`. Steps of other states are not
+    /// included: a new image is written in `imaging`.
     pub fn steps(self) -> &'static [Step] {
         match self {
             Self::Collect => &[Step::Inventory, Step::FirmwareLook],
@@ -37,7 +41,7 @@ impl Rung {
         }
     }
 
-    /// Whether gates may pass after it that failed before.
+    /// Returns whether failed gates may pass after the rung.
     pub fn heals(self) -> bool {
         matches!(
             self,
@@ -45,17 +49,18 @@ impl Rung {
         )
     }
 
-    /// Whether it brings the node to what its pool asks for now, which may be something else than what it runs.
+    /// Returns whether the rung installs the pool's current software, which may differ from the
+    /// running software.
     pub fn installs(self) -> bool {
         matches!(self, Self::RestartServices | Self::Reimage)
     }
 
-    /// Whether the installed system must answer for it.
+    /// Returns whether the rung needs an answering installed system.
     pub fn needs_answers(self) -> bool {
         matches!(self, Self::Collect | Self::RestartServices | Self::Reboot)
     }
 
-    /// As people read it.
+    /// Returns the text shown to users.
     pub fn title(self) -> &'static str {
         match self {
             Self::Collect => "look at its parts",

@@ -1,4 +1,4 @@
-//! The bounds hold whatever fails, and when.
+//! The bounds hold for any failure at any time.
 
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
@@ -120,7 +120,7 @@ fn each_bound_says_what_it_is() {
         }),
         Ok(())
     );
-    // One after the other, a day apart: as many are out all the same.
+    // Failures a day apart, in sequence: as many nodes are out in the end.
     assert!(
         matches!(fleet(Out { unmended: 6, ..Out::default() }), Err(Hold::Fleet(why)) if why.contains("the week"))
     );
@@ -131,7 +131,7 @@ fn each_bound_says_what_it_is() {
         }),
         Err(Hold::Fleet(_))
     ));
-    // Few of a large fleet may be all of a small pool.
+    // A few nodes of a large fleet may be all nodes of a small pool.
     let of_pool = |pool| {
         begin(Seen {
             pool: Out { held: 6, ..pool },
@@ -218,7 +218,7 @@ fn each_bound_says_what_it_is() {
     );
 }
 
-/// One node of a fleet that fails again and again.
+/// A repeatedly failing node of the fleet.
 #[derive(Clone, Debug)]
 struct Failing {
     node: usize,
@@ -239,8 +239,8 @@ fn failing() -> impl Strategy<Value = Vec<Failing>> {
 }
 
 proptest! {
-    /// Nodes fail in any order. However they do: no hour sees more of them go the same way than the breaker allows, no node more recoveries than its
-    /// policy, and never are more under way at once.
+    /// Nodes fail in any order. In every order, three bounds hold: the breaker's limit per hour and
+    /// signature, the policy's limit per node, and the limit of concurrent recoveries.
     #[test]
     fn no_order_of_failures_takes_out_the_fleet(fleet in 1..60_u32, lasts_s in 1..7200_i64, heals: bool, failures in failing()) {
         let policy = policy(2);
@@ -266,7 +266,7 @@ proptest! {
                     held: fleet - u32::try_from(busy.len()).unwrap(),
                     open: false,
                 },
-                // All of them are of one pool.
+                // All nodes belong to a single pool.
                 pool: Out { held: fleet, ..Out::default() },
             };
             if may_begin(&policy, &cause(&signature.to_string()), seen).is_ok() {
@@ -275,7 +275,8 @@ proptest! {
             let of_this = begun.iter().filter(|(at, _, of)| *of == signature && at + WINDOW_S > now);
             let nodes: std::collections::BTreeSet<usize> = of_this.map(|one| one.1).collect();
             prop_assert!(nodes.len() as u32 <= most(fleet));
-            // Nodes that no ladder mends stay out: of a small fleet as many as of one that fails within an hour, and one.
+            // Nodes without a successful ladder stay out. In a small fleet the limit is the hourly
+            // limit plus 1.
             let of_this = begun.iter().filter(|(at, _, of)| *of == signature && at + UNMENDED_S > now);
             let nodes: std::collections::BTreeSet<usize> = of_this.map(|one| one.1).collect();
             prop_assert!(heals || nodes.len() as u32 <= most_unmended(fleet));

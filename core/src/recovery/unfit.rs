@@ -1,9 +1,10 @@
-//! What a node's health check tells the scheduler: the drain reason that Muster reads back.
+//! The finding of a node's health check, passed to the scheduler as a drain reason and parsed by
+//! Muster:
 //!
 //! `gate kernel.new: [action=reset_gpu] kernel.recovery_action is reset gpu, wanted none`
 //!
-//! The node writes the reason and the server reads it. The action stands before the sentences,
-//! because schedulers and the node cut a long reason at its end.
+//! The node writes the reason and the server reads the reason back. The action precedes the
+//! sentences, because schedulers and the node truncate a long reason at the end.
 
 use super::begin::{asked_by_drivers, asked_in};
 use crate::gates::GateResult;
@@ -14,16 +15,16 @@ const GATE_CHARS: usize = 100;
 /// The finding that made a node unfit for jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfit {
-    /// The id of the gate; `unknown` where the reason names no id.
+    /// The id of the gate; `unknown` if the reason names no valid id.
     pub gate: String,
-    /// The recovery that drivers ask for; it selects the first rung.
+    /// The recovery action requested by the drivers; selects the first rung.
     pub action: Option<Action>,
     /// The finding in words.
     pub message: String,
 }
 
 impl Unfit {
-    /// The finding of a gate.
+    /// Builds the finding from a gate's result.
     pub fn of(result: &GateResult) -> Self {
         Self {
             gate: result.gate.clone(),
@@ -32,9 +33,11 @@ impl Unfit {
         }
     }
 
-    /// Reads a reason without Muster's prefix; `None` where the health check did not write it.
+    /// Parses a reason without Muster's prefix. Returns `None` for a reason not written by the
+    /// health check.
     ///
-    /// Nodes of the version before wrote no action: their sentences are searched for it.
+    /// Nodes of the previous version wrote no action; the sentences are searched for an action
+    /// instead.
     pub fn parse(reason: &str) -> Option<Self> {
         let (gate, rest) = reason.trim().strip_prefix("gate ")?.split_once(':')?;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
@@ -44,7 +47,8 @@ impl Unfit {
             .strip_prefix("[action=")
             .and_then(|rest| rest.split_once(']'));
         let (action, message) = match tagged {
-            // A newer node asks for something that this server cannot do: a person looks.
+            // A newer node may request an action unknown to this server. A person must then inspect
+            // the node.
             Some((token, message)) => (
                 Some(Action::from_token(token).unwrap_or(Action::Inspect)),
                 message,
@@ -58,7 +62,7 @@ impl Unfit {
         })
     }
 
-    /// The finding as people read it, without the action.
+    /// Returns the finding for users, without the action.
     pub fn describe(&self) -> String {
         format!("gate {}: {}", self.gate, self.message)
     }

@@ -1,4 +1,5 @@
-//! docs/parsers.md is this catalogue. `UPDATE_DOCS=1 cargo nextest run -p muster-core document` writes it anew.
+//! docs/parsers.md is generated from the parser catalogue. `UPDATE_DOCS=1 cargo nextest run -p
+//! muster-core document` writes the file again.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,11 +1,11 @@
-//! What the tools of RDMA networks tell.
+//! Metrics reported by the tools of RDMA networks.
 
 use super::{Metric, Parser, TEXT, builtin, each, metric, tool};
 
-/// `mlx5_0/1`: the adapter and its port.
+/// Entity name `mlx5_0/1`: the adapter and its port.
 const PORT: &str = "port";
 
-/// By the message size, `65536 B`.
+/// Entity: the message size, for example `65536 B`.
 const PERFTEST: &[Metric] = &[
     each("size", "rdma.bandwidth", "Gb/s"),
     each("size", "rdma.message_rate", "Mpps"),
@@ -20,20 +20,22 @@ const PERFTEST: &[Metric] = &[
 const IBSTAT: &[Metric] = &[
     metric("ib.adapters", "adapters"),
     metric("ib.ports", "ports"),
-    // Of one link layer: of the one that has most of them.
+    // Active ports of the most common link layer only.
     metric("ib.ports_active", "ports"),
     each(PORT, "ib.state", TEXT),
     each(PORT, "ib.physical_state", TEXT),
     each(PORT, "ib.rate", "Gb/s"),
-    // Of ports that are active; what one that is down says of its rate is none. The fastest so many are what so many ports of one link layer reach: a
-    // port of another layer does not stand in for one of them.
+    // Active ports only, because the rate reported for an inactive port is meaningless. The N
+    // fastest values are limited to ports of the same link layer: a port of another layer cannot
+    // replace a slow port.
     each(PORT, "ib.active_rate", "Gb/s"),
     each(PORT, "ib.link_layer", TEXT),
     each(PORT, "ib.adapter_type", TEXT),
     each(PORT, "ib.firmware", TEXT),
 ];
 
-/// Since the counters were cleared, mostly since the port's machine was switched on. By `LID/PORT`.
+/// Counted since the last clear, usually since the switch or host was powered on. Entity:
+/// `LID/PORT`.
 const PERFQUERY: &[Metric] = &[
     each(PORT, "ib.symbol_errors", "errors"),
     each(PORT, "ib.link_recoveries", "events"),
@@ -50,7 +52,8 @@ const PERFQUERY: &[Metric] = &[
     each(PORT, "ib.transmit_wait", "ticks"),
 ];
 
-/// What the kernel gives of every port that counts. The retries only where a driver tells them.
+/// Counters in sysfs for every port with counters. Retries exist only with drivers that report
+/// them.
 const COUNTERS: &[Metric] = &[
     each(PORT, "ib.symbol_errors", "errors"),
     each(PORT, "ib.link_recoveries", "events"),
@@ -60,7 +63,8 @@ const COUNTERS: &[Metric] = &[
     each(PORT, "ib.retries_spent", "events"),
 ];
 
-/// `0x7fff 0xffff`: those of all active InfiniBand ports where they agree, else each port's own.
+/// Partition keys such as `0x7fff 0xffff`: a single list if all active InfiniBand ports agree, else
+/// a list per port.
 const PKEYS: &[Metric] = &[metric("ib.pkeys", TEXT)];
 
 pub(super) const PARSERS: &[Parser] = &[

@@ -1,13 +1,14 @@
-//! What the tools of GPU makers tell. A metric that a tool of this list does not show on some card is not given, so that a gate which asks for it has no answer.
+//! Metrics reported by the tools of GPU vendors. If a tool does not show a metric on some card, no
+//! sample exists, and a gate asking for the metric has no answer.
 
 use super::{Metric, Parser, TEXT, each, metric, tool};
 
-/// By the PCI address, as sysfs writes it (`0000:1b:00.0`).
+/// Entity: the PCI address as written in sysfs (`0000:1b:00.0`).
 const GPU: &str = "GPU";
-/// By the tool's own number, `GPU 0`: these tools tell no address.
+/// Entity: the tool's own GPU number, `GPU 0`. These tools print no PCI address.
 const INDEX: &str = "GPU number";
 
-/// What nvidia-smi says of each GPU, by all three of its formats. A *flag* is 0 or 1.
+/// nvidia-smi metrics of each GPU, available in all three output formats. A *flag* is 0 or 1.
 const NVIDIA_SMI: &[Metric] = &[
     metric("gpu.count", "GPUs"),
     metric("gpu.driver", TEXT),
@@ -26,9 +27,9 @@ const NVIDIA_SMI: &[Metric] = &[
     each(GPU, "gpu.ecc_mode", TEXT),
     each(GPU, "gpu.ecc_mode_pending", TEXT),
     each(GPU, "gpu.compute_mode", TEXT),
-    // Volatile: since the driver was loaded. Aggregate: since the card was made.
+    // Volatile: counted since the driver was loaded. Aggregate: counted since the card was made.
     each(GPU, "gpu.ecc_corrected_volatile", "errors"),
-    // The parts of the above.
+    // Parts of the corrected volatile count above.
     each(GPU, "gpu.ecc_corrected_sram", "errors"),
     each(GPU, "gpu.ecc_corrected_dram", "errors"),
     each(GPU, "gpu.ecc_uncorrected_volatile", "errors"),
@@ -39,7 +40,7 @@ const NVIDIA_SMI: &[Metric] = &[
     each(GPU, "gpu.remapped_rows_uncorrected", "rows"),
     each(GPU, "gpu.remapped_rows_pending", "flags"),
     each(GPU, "gpu.remapped_rows_failed", "flags"),
-    // Banks by how many spare rows each has left: all of them, …, none.
+    // Banks grouped by the number of spare rows left: all spare rows, …, none.
     each(GPU, "gpu.remapped_rows_bank_max", "banks"),
     each(GPU, "gpu.remapped_rows_bank_high", "banks"),
     each(GPU, "gpu.remapped_rows_bank_partial", "banks"),
@@ -49,9 +50,9 @@ const NVIDIA_SMI: &[Metric] = &[
     each(GPU, "gpu.tpc_repair_pending", "flags"),
     each(GPU, "gpu.memory_unrepairable", "flags"),
     each(GPU, "gpu.reset_required", "flags"),
-    // `None`, or what the driver recommends.
+    // `None`, or the action recommended by the driver.
     each(GPU, "gpu.recovery_action", TEXT),
-    // The generation of an idle link is lower by design.
+    // The PCIe generation of an idle link is lower by design.
     each(GPU, "gpu.pcie_gen", "generation"),
     each(GPU, "gpu.pcie_gen_max", "generation"),
     each(GPU, "gpu.pcie_width", "lanes"),
@@ -59,20 +60,20 @@ const NVIDIA_SMI: &[Metric] = &[
     each(GPU, "gpu.pcie_width_lost", "lanes"),
     each(GPU, "gpu.pcie_replays", "replays"),
     each(GPU, "gpu.temperature", "°C"),
-    // Degrees left until it slows down; 0 at the limit and above it.
+    // Degrees left before the GPU slows down; 0 at the limit and above.
     each(GPU, "gpu.temperature_margin", "°C"),
     each(GPU, "gpu.memory_temperature", "°C"),
     each(GPU, "gpu.power_draw", "W"),
     each(GPU, "gpu.power_limit", "W"),
     each(GPU, "gpu.power_limit_default", "W"),
     each(GPU, "gpu.power_limit_max", "W"),
-    // Whether it is slowed down right now, and for what.
+    // Whether the GPU is slowed down right now, by reason.
     each(GPU, "gpu.throttle_hw_slowdown", "flags"),
     each(GPU, "gpu.throttle_hw_thermal", "flags"),
     each(GPU, "gpu.throttle_hw_power_brake", "flags"),
     each(GPU, "gpu.throttle_sw_thermal", "flags"),
     each(GPU, "gpu.throttle_sw_power_cap", "flags"),
-    // For how long it was, since the driver was loaded.
+    // Total time of each slowdown since the driver was loaded.
     each(GPU, "gpu.throttle_hw_thermal_time", "µs"),
     each(GPU, "gpu.throttle_hw_power_brake_time", "µs"),
     each(GPU, "gpu.throttle_sw_thermal_time", "µs"),
@@ -81,36 +82,39 @@ const NVIDIA_SMI: &[Metric] = &[
     each(GPU, "gpu.clock_sm_max", "MHz"),
     each(GPU, "gpu.clock_memory", "MHz"),
     each(GPU, "gpu.clock_memory_max", "MHz"),
-    // `Completed` and `Success` once the fabric manager has set it up.
+    // `Completed` and `Success` after the fabric manager has configured the GPU.
     each(GPU, "gpu.fabric_state", TEXT),
     each(GPU, "gpu.fabric_status", TEXT),
-    // The NVLink domain it is in, and the part of it: all zeros and 0 on boards of their own, as on trays that are in none.
+    // The GPU's NVLink domain and the clique within the domain. All zeros and 0 on standalone
+    // boards and on trays outside any domain.
     each(GPU, "gpu.fabric_clique", TEXT),
     each(GPU, "gpu.fabric_cluster", TEXT),
-    // Of a fabric that is larger than the board: `Healthy` and `Full`; a route to another GPU that is lost, or being found anew after a timeout.
+    // For a fabric larger than the board: `Healthy` and `Full`. The flags report a lost route to
+    // another GPU, or a route under recovery after a timeout.
     each(GPU, "gpu.fabric_health", TEXT),
     each(GPU, "gpu.fabric_bandwidth", TEXT),
     each(GPU, "gpu.fabric_route_unhealthy", "flags"),
     each(GPU, "gpu.fabric_access_recovery", "flags"),
-    // Something of it could not be told because it is lost, or waits for a reset.
+    // Some values were unreadable because the GPU is lost or waits for a reset.
     each(GPU, "gpu.unreachable", "flags"),
 ];
 
-/// `dcgmi diag -j`: one result is one test on one entity (a GPU, or the node).
+/// `dcgmi diag -j`: a result is a single test on a single entity (a GPU, or the node).
 const DCGM: &[Metric] = &[
     metric("dcgm.tests", "tests"),
     metric("dcgm.passed", "results"),
     metric("dcgm.failed", "results"),
     metric("dcgm.warned", "results"),
-    // What stands beside results, of tests that passed too.
+    // Warnings attached to results, including warnings of passed tests.
     metric("dcgm.warnings", "warnings"),
     metric("dcgm.skipped", "results"),
     metric("dcgm.not_run", "results"),
     metric("dcgm.gpus", "GPUs"),
     metric("dcgm.gpus_failed", "GPUs"),
-    // `pass`, `fail`, `warn`, `skip` or `not run`: the worst of a test's results.
+    // `pass`, `fail`, `warn`, `skip` or `not run`: the worst result of the test.
     each("test", "dcgm.status", TEXT),
-    // GPUs on which this test ran and passed; not told of a test that was skipped or not run at all, or on one of them, and failed on none.
+    // GPUs on which the test ran and passed. No sample exists if the worst result of the test is
+    // `skip` or `not run`, because a skipped test proves nothing about the GPUs.
     each("test", "dcgm.gpus_passed", "GPUs"),
 ];
 
@@ -131,14 +135,14 @@ const NVBANDWIDTH: &[Metric] = &[
     each(INDEX, "nvbandwidth.device_to_device_latency", "ns"),
 ];
 
-/// Bus bandwidths are in place.
+/// Bus bandwidths of the in-place operation.
 const NCCL: &[Metric] = &[
     metric("nccl.ranks", "ranks"),
     metric("nccl.sizes", "sizes"),
-    // Over all sizes, in place and out of place, as the tool averages.
+    // Average over all sizes, in place and out of place, as printed by the tool.
     metric("nccl.bus_bandwidth_avg", "GB/s"),
     metric("nccl.bus_bandwidth_max", "GB/s"),
-    // That of the largest message.
+    // Bus bandwidth of the largest message.
     metric("nccl.bus_bandwidth_last", "GB/s"),
     metric("nccl.largest", "bytes"),
     metric("nccl.wrong", "values"),
@@ -148,7 +152,7 @@ const NCCL: &[Metric] = &[
 const GPU_BURN: &[Metric] = &[
     metric("burn.gpus", "GPUs"),
     metric("burn.faulty", "GPUs"),
-    // How much slower the slowest is than the fastest.
+    // Speed difference between the slowest and the fastest GPU, in percent.
     metric("burn.spread", "%"),
     each(INDEX, "burn.errors", "errors"),
     each(INDEX, "burn.speed", "Gflop/s"),
@@ -160,25 +164,25 @@ const NVLINK: &[Metric] = &[
     each(INDEX, "nvlink.links", "links"),
     each(INDEX, "nvlink.links_active", "links"),
     each(INDEX, "nvlink.links_inactive", "links"),
-    // Of the slowest active link, one way.
+    // Speed of the slowest active link, in one direction.
     each(INDEX, "nvlink.link_speed", "GB/s"),
 ];
 
-/// How GPUs and NICs of a board reach each other.
+/// Paths between the GPUs and NICs of a board.
 const TOPOLOGY: &[Metric] = &[
     metric("topo.gpus", "GPUs"),
     metric("topo.nics", "NICs"),
-    // Other GPUs that it reaches over NVLink, and by how many links the one it reaches by fewest.
+    // Other GPUs reached over NVLink, and the lowest number of links to any of them.
     each(INDEX, "topo.gpus_by_nvlink", "GPUs"),
     each(INDEX, "topo.nvlinks", "links"),
-    // Behind its own PCIe switches.
+    // NICs behind the GPU's own PCIe switches.
     each(INDEX, "topo.nics_near", "NICs"),
 ];
 
-/// Speeds over the whole run but its first seconds.
+/// Speeds over the whole run except the first seconds.
 const GPU_FRYER: &[Metric] = &[
     metric("fryer.gpus", "GPUs"),
-    // 1 where it says that some are not healthy.
+    // 1 if the tool reports unhealthy GPUs.
     metric("fryer.unhealthy", "flags"),
     metric("fryer.spread", "%"),
     each(INDEX, "fryer.speed", "Gflop/s"),
@@ -187,14 +191,14 @@ const GPU_FRYER: &[Metric] = &[
     each(INDEX, "fryer.throttled", "flags"),
 ];
 
-/// The speed is the median of what was told each second.
+/// The speed is the median of the values printed each second.
 const PROFTESTER: &[Metric] = &[
     metric("proftester.gpus", "GPUs"),
     each(INDEX, "proftester.reports", "lines"),
     each(INDEX, "proftester.speed", "Gflop/s"),
 ];
 
-/// rocm-smi tells addresses; amd-smi only numbers, `GPU 0`.
+/// rocm-smi prints PCI addresses; amd-smi prints only numbers, `GPU 0`.
 const AMD: &[Metric] = &[
     metric("gpu.count", "GPUs"),
     each(GPU, "gpu.name", TEXT),
@@ -207,7 +211,7 @@ const AMD: &[Metric] = &[
     each(GPU, "gpu.pcie_width", "lanes"),
     each(GPU, "gpu.pcie_speed", "GT/s"),
     each(GPU, "gpu.pcie_replays", "replays"),
-    // Junction: the hottest place of the chip.
+    // Junction temperature: the hottest point of the chip.
     each(GPU, "gpu.temperature", "°C"),
     each(GPU, "gpu.memory_temperature", "°C"),
     each(GPU, "gpu.power_draw", "W"),

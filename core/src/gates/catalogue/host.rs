@@ -1,4 +1,5 @@
-//! What muster-node measures by itself, and what the tools for disks, memory, processors and networks tell, with the kernel's log.
+//! Metrics measured by muster-node itself, and metrics from tools for disks, memory, processors,
+//! networks and the kernel log.
 
 use super::{Metric, Parser, TEXT, builtin, each, metric, tool};
 
@@ -36,7 +37,8 @@ const SERVICES: &[Metric] = &[
     metric("services.wrong", "services"),
 ];
 
-/// Of what the stack's mount units name. `differing` is of another type, `readonly` cannot be written although its unit does not say so.
+/// File systems named by the stack's mount units. `differing` has another type. `readonly` is not
+/// writable although its unit does not ask for read-only.
 const MOUNTS: &[Metric] = &[
     metric("mounts.wanted", "file systems"),
     metric("mounts.missing", "file systems"),
@@ -44,7 +46,7 @@ const MOUNTS: &[Metric] = &[
     metric("mounts.readonly", "file systems"),
 ];
 
-/// By the module's name, for the kernel that runs: `missing` was added or built, and not installed.
+/// Modules by name, for the running kernel. `missing` means added or built but not installed.
 const DKMS: &[Metric] = &[
     metric("dkms.modules", "modules"),
     metric("dkms.missing", "modules"),
@@ -55,7 +57,7 @@ const PCIE: &[Metric] = &[
     each("function", "pcie.width", "lanes"),
     each("function", "pcie.width_lost", "lanes"),
     each("function", "pcie.speed", "GT/s"),
-    // Of network cards alone, InfiniBand's and others: idle, they keep it.
+    // Network cards only, InfiniBand and others. Network cards keep their link speed when idle.
     each("function", "pcie.nic_speed", "GT/s"),
 ];
 
@@ -88,7 +90,7 @@ const IPERF3: &[Metric] = &[
     metric("network.retransmits", "segments"),
 ];
 
-/// One disk is asked at a time; the runner names it.
+/// A single disk is queried per run; the runner names the disk.
 const SMART_LOG: &[Metric] = &[
     metric("smart.critical_warning", "flags"),
     metric("smart.media_errors", "errors"),
@@ -99,7 +101,7 @@ const SMART_LOG: &[Metric] = &[
 
 const SMARTCTL: &[Metric] = &[
     metric("smart.failing", "flags"),
-    // Of ATA disks: what announces a failure, and stands at its maker's threshold.
+    // ATA disks: attributes that predict a failure and have reached the vendor's threshold.
     metric("smart.prefail", "attributes"),
     metric("smart.critical_warning", "flags"),
     metric("smart.media_errors", "errors"),
@@ -120,7 +122,7 @@ const LSHW: &[Metric] = &[
     metric("host.unclaimed", "devices"),
 ];
 
-/// Lines of the kernel's log, by what they say.
+/// Kernel log lines, grouped by meaning.
 const KERNEL_LOG: &[Metric] = &[
     metric("kernel.lines", "lines"),
     metric("kernel.xid", "events"),
@@ -129,16 +131,17 @@ const KERNEL_LOG: &[Metric] = &[
     metric("kernel.sxid", "events"),
     metric("kernel.sxid_fatal", "events"),
     metric("kernel.gpu_lost", "events"),
-    // Of AMD's GPUs: errors that were not corrected; resets, and rings whose work did not end, which a program may have caused.
+    // AMD GPUs: uncorrected errors; resets and ring timeouts, which a user program may have caused.
     metric("kernel.amdgpu_fatal", "events"),
     metric("kernel.amdgpu_resets", "events"),
-    // `none`, `restart app`, `reset gpu`, `reboot node`, …: the hardest that any event of the log asks for.
+    // `none`, `restart app`, `reset gpu`, `reboot node`, …: the most severe action requested by any
+    // event of the log.
     metric("kernel.recovery_action", TEXT),
     metric("kernel.aer_corrected", "events"),
     metric("kernel.aer_uncorrected", "events"),
     metric("kernel.mce_corrected", "events"),
     metric("kernel.mce_uncorrected", "events"),
-    // That the firmware kept, and told at the boot: of what the machine was reset from.
+    // Errors stored by the firmware before a reset and reported by the kernel at the next boot.
     metric("kernel.previous_boot_errors", "events"),
     metric("kernel.mlx5_fatal", "events"),
     metric("kernel.mlx5_warnings", "events"),
@@ -146,19 +149,23 @@ const KERNEL_LOG: &[Metric] = &[
     metric("kernel.io_errors", "events"),
     metric("kernel.fs_readonly", "events"),
     metric("kernel.lockups", "events"),
-    // Of the kernel's own work: workqueue lockups, and expedited grace periods that do not end.
+    // Stalls in the kernel's own work: workqueue lockups, and expedited grace periods without an
+    // end.
     metric("kernel.stalls", "events"),
-    // Tasks that waited for minutes: of storage that is slow, or of a driver that hangs.
+    // Tasks blocked for minutes, because of slow storage or a hung driver.
     metric("kernel.hung_tasks", "events"),
     metric("kernel.oom_kills", "events"),
 ];
 
-/// As [`KERNEL_LOG`], of a log that should begin with the boot. `beginning_lost` where it does not: the buffer was overwritten, or cleared for dmesg, and
-/// that nothing is counted says nothing of what was lost. Only a reboot brings the beginning back.
+/// Same metrics as [`KERNEL_LOG`], for a log that should begin at boot. `beginning_lost` is set if
+/// the buffer was overwritten or cleared for dmesg. A count of 0 then proves nothing about the lost
+/// part. Only a reboot restores the beginning.
 const KERNEL_LOG_WHOLE: &[Metric] = &kernel_log_and(metric("kernel.beginning_lost", "flags"));
 
-/// As [`KERNEL_LOG`], of what was said since the last look. Where some of it was lost, only what was found is told: that there was nothing is not known.
-/// `since` is `last look`, `first look`, `boot` (it was booted meanwhile: the end of the boot before is not known), `overwritten`, or `cut short`.
+/// Same metrics as [`KERNEL_LOG`], for lines since the last read. If lines were lost, only nonzero
+/// counts are reported, because a zero would be unproven. `since` is `last look`, `first look`,
+/// `boot` (rebooted meanwhile: the end of the previous boot is unknown), `overwritten`, or `cut
+/// short`.
 const KERNEL_LOG_NEW: &[Metric] = &kernel_log_and(metric("kernel.since", TEXT));
 
 const fn kernel_log_and(first: Metric) -> [Metric; KERNEL_LOG.len() + 1] {
@@ -171,7 +178,8 @@ const fn kernel_log_and(first: Metric) -> [Metric; KERNEL_LOG.len() + 1] {
     all
 }
 
-/// By where it is mounted. Space by `df -P -k`, inodes by `df -P -i`; percent of what may be used, rounded up.
+/// Entity: the mount point. Space from `df -P -k`, inodes from `df -P -i`; percent of the usable
+/// amount, rounded up.
 const DF: &[Metric] = &[
     metric("fs.count", "file systems"),
     metric("fs.fullest", "%"),
@@ -182,7 +190,8 @@ const DF: &[Metric] = &[
     each("mount", "fs.inodes_available", "inodes"),
 ];
 
-/// By the array, `md0`. Of one that does not run, what is missing is not told.
+/// Entity: the array, `md0`. For an inactive array the missing devices are unknown and not
+/// reported.
 const RAID: &[Metric] = &[
     metric("raid.arrays", "arrays"),
     each("array", "raid.level", TEXT),
@@ -193,8 +202,9 @@ const RAID: &[Metric] = &[
     each("array", "raid.rebuilding", "flags"),
 ];
 
-/// What the node's own BMC measures: sensors that read something, those beyond a threshold, power supplies that fail and that are there, redundancies that
-/// are not full. A bay that is empty by design looks as one whose supply is dead: only who knows how many there are can tell.
+/// Readings of the node's own BMC: sensors with a reading, sensors beyond a threshold, failing and
+/// present power supplies, and incomplete redundancies. A bay that is empty by design looks like a
+/// bay with a dead supply. Only an operator with the expected count can decide.
 const SDR: &[Metric] = &[
     metric("bmc.sensors", "sensors"),
     metric("bmc.warning", "sensors"),

@@ -1,39 +1,41 @@
-//! Every parser that muster-node has, and every metric it can give, with its unit. A gate may only ask for what is listed here, in the unit
-//! listed here: Gb/s and GB/s do not compare.
+//! The catalogue of every muster-node parser and metric, with units. A gate may use only listed
+//! metrics in the listed unit, because comparing Gb/s with GB/s is an error.
 
 mod fabric; // RDMA networks
-mod gpu; // NVIDIA, AMD
-mod host; // Disks, memory, processors, the kernel's log
+mod gpu; // NVIDIA and AMD GPUs
+mod host; // Disks, memory, processors, kernel log
 
-/// A parser by the name that gates use.
+/// A parser, named as in gates.
 #[derive(Clone, Copy, Debug)]
 pub struct Parser {
     pub name: &'static str,
     /// Whether muster-node measures by itself; such a gate has no argv.
     pub builtin: bool,
-    /// Written from documentation: no recording of the real tool has been read with it yet. Gates that use it cannot be required.
+    /// The parser was written from documentation and has not yet read a recording of the real tool.
+    /// Gates with an experimental parser cannot be required.
     pub experimental: bool,
-    /// What it reads: the call, and the versions that are known.
+    /// The input: the command, and the known versions.
     pub reads: &'static str,
     pub metrics: &'static [Metric],
 }
 
-/// One thing a parser measures.
+/// A metric measured by a parser.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     pub name: &'static str,
     pub unit: &'static str,
-    /// What it is measured for, each under a name of its own; empty when it is one value for the node.
+    /// The kind of entity measured, each with its own name; empty for a single value per node.
     pub per: &'static str,
 }
 
 impl Parser {
-    /// The parser of this name.
+    /// Returns the parser with the given name.
     pub fn find(name: &str) -> Option<&'static Self> {
         Self::all().find(|parser| parser.name == name)
     }
 
-    /// All of them. Tool versions that each one accepts stand in its file in muster-node.
+    /// Returns all parsers. The accepted tool versions are listed in each parser's source file in
+    /// muster-node.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         [host::PARSERS, gpu::PARSERS, fabric::PARSERS]
             .into_iter()
@@ -45,7 +47,7 @@ impl Parser {
         self
     }
 
-    /// The unit of one of its metrics.
+    /// Returns the unit of a metric of the parser.
     pub fn unit(&self, metric: &str) -> Option<&'static str> {
         self.metrics
             .iter()
@@ -57,7 +59,7 @@ impl Parser {
 /// The unit of values that are words, not numbers.
 pub const TEXT: &str = "text";
 
-/// A parser of a tool's answer.
+/// Builds a parser of a tool's output.
 const fn tool(name: &'static str, reads: &'static str, metrics: &'static [Metric]) -> Parser {
     Parser {
         name,
@@ -68,7 +70,7 @@ const fn tool(name: &'static str, reads: &'static str, metrics: &'static [Metric
     }
 }
 
-/// A measurement of our own.
+/// Builds a parser for a measurement done by muster-node.
 const fn builtin(name: &'static str, reads: &'static str, metrics: &'static [Metric]) -> Parser {
     Parser {
         name,
@@ -79,7 +81,7 @@ const fn builtin(name: &'static str, reads: &'static str, metrics: &'static [Met
     }
 }
 
-/// One value for the node.
+/// Builds a metric with a single value per node.
 const fn metric(name: &'static str, unit: &'static str) -> Metric {
     Metric {
         name,
@@ -88,7 +90,7 @@ const fn metric(name: &'static str, unit: &'static str) -> Metric {
     }
 }
 
-/// One value for each disk, GPU, port…
+/// Builds a metric with a value for each disk, GPU, port…
 const fn each(per: &'static str, name: &'static str, unit: &'static str) -> Metric {
     Metric { name, unit, per }
 }

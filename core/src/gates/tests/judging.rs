@@ -1,4 +1,4 @@
-//! What verdicts count for: modes, waivers and their end, and results that are not there.
+//! The effect of verdicts on admission: modes, waivers and their expiry, and missing results.
 
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
@@ -103,7 +103,7 @@ fn each_mode_lets_pass_what_it_says_and_no_more() {
         let missing = if gate.shadow { Pass } else { Unknown };
         assert_eq!(said(vec![gate], &[]), missing, "no result is no pass");
     }
-    // A failure is more than the lack of an answer, whichever comes first.
+    // A failure outweighs a missing answer, in either order.
     let two = [result("a", Verdict::Error), result("b", Verdict::Fail)];
     assert_eq!(said(vec![named("a"), named("b")], &two), Fail);
 }
@@ -163,7 +163,7 @@ fn a_profile_says_what_a_gate_counts_for_on_its_model() {
     assert_eq!(said(&profile), SuiteVerdict::Pass);
     profile.gates.insert("a".into(), policy(Mode::Shadow));
     assert_eq!(said(&profile), SuiteVerdict::Pass);
-    // Stricter than the suite, too.
+    // A profile can also be stricter than the suite.
     let lenient = Suite {
         gates: vec![Gate {
             shadow: true,

@@ -1,14 +1,14 @@
-//! Verdicts on measured, missing and wrong values; suites that lint refuses.
+//! Verdicts on measured, missing and wrong values, and suites rejected by the linter.
 
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
 use proptest::prelude::*;
 
-mod judging; // What verdicts count for
-mod pairs; // Two ends that could miss each other
-mod profiles; // Thresholds that are refused
-mod shipped; // What comes with Muster
-mod tools; // Who brings what gates run
+mod judging; // Effect of verdicts on admission
+mod pairs; // Pair gates whose ends could miss each other
+mod profiles; // Rejected thresholds
+mod shipped; // Suites and profiles shipped with Muster
+mod tools; // Packages providing the tools of gates
 
 use std::collections::BTreeMap;
 
@@ -487,7 +487,7 @@ fn experimental_parsers_cannot_be_required() {
 }
 
 proptest! {
-    /// Whatever is measured, a pass means: both metrics once, finite, within limits.
+    /// For any measured values, a pass means: both metrics once, finite, within limits.
     #[test]
     fn nothing_but_a_good_measurement_passes(
         bandwidths in prop::collection::vec(prop::num::f64::ANY, 0..3),

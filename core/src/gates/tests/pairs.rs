@@ -1,4 +1,4 @@
-//! Pair gates that the linter refuses, and those of before that it does not.
+//! Pair gates rejected by the linter, and older pair gates still accepted.
 
 use crate::gates::*;
 

@@ -1,4 +1,4 @@
-//! Thresholds that nobody can stand by are refused, and profiles of before still load.
+//! Unsupported thresholds are rejected, and older profiles still load.
 
 use super::profile;
 use crate::facts::Facts;
@@ -43,7 +43,7 @@ fn the_linter_names_what_is_wrong_with_a_threshold() {
         ("401 Gb/s is beyond the ceiling nic: 400 Gb/s", |it| {
             it.value = 401.0
         }),
-        // The slip this is for: 380 GB/s is 3040 Gb/s.
+        // The mistake caught here: 380 GB/s is 3040 Gb/s.
         ("380 GB/s is beyond the ceiling nic", |it| {
             it.unit = "GB/s".into()
         }),
@@ -97,7 +97,7 @@ fn a_profile_of_before_still_loads() {
         serde_json::from_str::<HardwareProfile>(&text).unwrap(),
         sound()
     );
-    // What agents of before know nothing of is not told to them unless somebody uses it.
+    // Fields unknown to older agents are sent only if used.
     let plain = serde_json::to_value(profile()).unwrap();
     assert!(
         ["words", "ceilings", "gates"]
@@ -188,7 +188,7 @@ fn a_suite_is_held_against_the_profile_it_runs_with() {
         ..gate
     };
     assert!(lint_with(&suite(experimental.clone()), &strict)[0].contains("is experimental"));
-    // Nor is it run where nobody held the two against each other before.
+    // The gate does not run either if suite and profile were never compared before.
     let (facts, variables) = (
         crate::facts::Facts::default(),
         std::collections::BTreeMap::new(),
@@ -228,7 +228,7 @@ fn things_are_counted_by_whole_numbers() {
             stack: None,
             variables: &variables,
         };
-        // It is written wrongly, which is not as if there were nothing to measure.
+        // A malformed count is an error, not an absent entity.
         assert_eq!(
             unmeasurable(&counted, &reference).filter(|why| why.contains("rails")),
             None,

@@ -1,4 +1,5 @@
-//! What comes with Muster is sound, fits together, covers the field's checks, and says where each number is from.
+//! Shipped suites and profiles are valid, fit together, cover the survey's checks, and name the
+//! source of each number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +46,7 @@ fn every_shipped_suite_and_profile_is_sound() {
     }
 }
 
-/// Which suites nodes of a model run.
+/// Returns whether nodes with the profile run the suite.
 fn fits(suite: &str, profile: &HardwareProfile) -> bool {
     let model = profile.gpus.as_ref().map_or("", |gpus| gpus.model.as_str());
     match suite {
@@ -70,7 +71,8 @@ fn every_required_gate_finds_its_thresholds_in_every_profile_that_it_is_for() {
             held += 1;
         }
     }
-    // Four suites on five models of NVIDIA, three on one of AMD, the fabric on all six, pairs and storage on all seven, and one without GPUs.
+    // Four suites on five NVIDIA models, and three on a single AMD model. Fabric runs on all six,
+    // pairs and storage on all seven, and `admit-cpu` on the model without GPUs.
     assert_eq!(held, 4 * 5 + 3 + 6 + 7 + 7 + 1);
 }
 
@@ -96,7 +98,7 @@ fn a_gate_is_the_same_in_every_suite_but_for_what_it_counts_for() {
     let mut known: BTreeMap<String, (&str, Gate)> = BTreeMap::new();
     for (name, suite) in suites() {
         for gate in suite.gates {
-            // Emulated machines have a shorter way.
+            // Emulated machines use shorter versions of the gates.
             if name == "admit-cpu" {
                 continue;
             }
@@ -198,7 +200,8 @@ fn throttling_is_looked_at_while_the_gpus_are_loaded() {
             .expect("C4");
         let during = gate.during.as_ref().expect("under load");
         for (model, profile) in profiles().iter().filter(|(_, profile)| fits(name, profile)) {
-            // One whose tool every site has, and which runs on this model: where its thresholds lack it is skipped.
+            // A load with a tool present at every site, and running on the model. A load is skipped
+            // if its thresholds are missing.
             let runs = |load: &&Gate| {
                 let strict = Gate {
                     shadow: false,
@@ -225,7 +228,7 @@ fn throttling_is_looked_at_while_the_gpus_are_loaded() {
                 "{name} on {model}: a load that no site leaves out"
             );
         }
-        // Named by nothing that runs before it, it would have been looked at by itself.
+        // Without an earlier gate to sample under, the gate would be measured alone.
         let mut alone = suite.clone();
         alone.gates.retain(|gate| !during.gates.contains(&gate.id));
         assert!(
@@ -270,7 +273,7 @@ fn what_the_loads_caused_is_looked_at_after_the_last_of_them() {
     }
 }
 
-/// A required gate behind every one that loads the machine.
+/// Asserts that a required gate comes after every gate loading the machine.
 fn assert_after(name: &str, suite: &Suite, id: &str, parser: &str) {
     let place = |(at, gate): (usize, &Gate)| (gate.stage, at);
     let last = suite
@@ -297,10 +300,11 @@ fn assert_after(name: &str, suite: &Suite, id: &str, parser: &str) {
     );
 }
 
-/// What nvidia-smi does not tell with the driver that the shipped stacks pin, 580, though its formats have a place for it. Seen in the recordings that
-/// NVIDIA keeps of real H100 and B200 boards (NVIDIA/k8s-test-infra, nvidiasmi/testdata/hardware, drivers 570.148.08 and 580.105.08).
+/// Metrics missing in nvidia-smi with driver 580, the version pinned by the shipped stacks,
+/// although the output formats define them. Seen in NVIDIA's recordings of real H100 and B200
+/// boards (NVIDIA/k8s-test-infra, nvidiasmi/testdata/hardware, drivers 570.148.08 and 580.105.08).
 const NOT_OF_580: [&str; 2] = ["gpu.memory_unrepairable", "gpu.reset_required"];
-/// The same of A100, with 570.
+/// Metrics missing on A100 with driver 570.
 const NOT_OF_A100: [&str; 4] = [
     "gpu.channel_repair_pending",
     "gpu.tpc_repair_pending",
@@ -356,7 +360,7 @@ fn what_the_driver_says_of_its_gpus_is_required_where_it_says_it() {
     }
 }
 
-/// Thresholds that nobody has published; a site's own make the gate run.
+/// Thresholds without a published value; the gate runs after a site adds its own.
 const UNPUBLISHED: [&str; 1] = ["proftester.speed"];
 
 #[test]

@@ -1,4 +1,5 @@
-//! Every tool that a gate runs is brought by something: the image, the stack, or a part that is named here. A gate whose tool no stack can install admits nobody.
+//! Every tool used by a gate comes from the image, the stack, or a part listed here. A gate with a
+//! tool that no stack installs would admit no node.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,8 @@ use super::shipped::suites;
 use crate::gates::*;
 use crate::stacks::{StackPart, StackSpec};
 
-/// A program, and the package that has it on Debian 12 with the repositories that the stacks name.
+/// A program, the package containing the program on Debian 12 with the stacks' repositories, and
+/// the source of the package.
 const TOOLS: &[(&str, &str, &str)] = &[
     ("cat", "coreutils", "Debian, an essential package"),
     ("df", "coreutils", "Debian, an essential package"),
@@ -48,13 +50,14 @@ const TOOLS: &[(&str, &str, &str)] = &[
         "built by the site: stacks/parts/gpu-tests.toml",
     ),
 ];
-/// Of packages that no list holds, for Debian never lacks them.
+/// Packages missing from every list, because Debian always installs them.
 const ESSENTIAL: [&str; 2] = ["coreutils", "util-linux"];
 const IMAGE: &str = include_str!("../../../../images/debian-12/packages");
 const GPU_TESTS: &str = include_str!("../../../../stacks/parts/gpu-tests.toml");
 const RCCL_TESTS: &str = include_str!("../../../../stacks/parts/rccl-tests.toml");
 
-/// The shipped stacks, each with what its suites need besides, and whether its GPUs are AMD's.
+/// The shipped stacks, each with the extra part needed by its suites and the suffix of its suites
+/// (`-amd`, `-cpu` or empty).
 const STACKS: &[(&str, &str, &str, &str)] = &[
     (
         "h100-cuda12.8",
@@ -114,7 +117,7 @@ fn every_tool_of_a_required_gate_is_installed_by_image_stack_or_part() {
                 .iter()
                 .filter(|(known, ..)| *known == tool)
                 .map(|(_, package, _)| *package);
-            // rccl-tests calls its program as nccl-tests does.
+            // rccl-tests uses the program names of nccl-tests.
             let wanted = match packages.next() {
                 Some("nccl-tests") if *kind == "-amd" => "rccl-tests",
                 Some(package) => package,
@@ -149,7 +152,8 @@ fn what_dcgm_must_pass_on_every_gpu_has_its_plugins_and_its_service() {
     }
 }
 
-/// What GPUs and NICs send each other goes the short way only where no bridge sends it up to the processor.
+/// Traffic between GPUs and NICs takes the short path only if no PCIe bridge redirects it to the
+/// processor.
 #[test]
 fn every_stack_of_gpus_switches_acs_off_before_slurmd_starts() {
     let files = [
@@ -179,7 +183,7 @@ fn every_stack_of_gpus_switches_acs_off_before_slurmd_starts() {
     );
 }
 
-/// What is one thing in all of them is written the same in all of them.
+/// Files shared by all stacks must be identical in all stacks.
 #[test]
 fn every_shipped_stack_starts_slurmd_and_sets_the_clock_alike() {
     let shared = [

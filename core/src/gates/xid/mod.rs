@@ -1,36 +1,38 @@
-//! What an Xid or SXid of NVIDIA's drivers asks for. The tables are data with a version (`xid.toml`, `sxid.toml`) and can be overridden row by row;
-//! what the driver itself says on the line, or recommends by Xid 154, wins over both.
+//! Actions requested by Xid and SXid errors of NVIDIA's drivers. The tables are versioned data
+//! (`xid.toml`, `sxid.toml`), and a site can override single rows. The driver's own statement on
+//! the log line, or its recommendation in Xid 154, takes precedence over both.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-/// From the mildest to the hardest. From [`Action::ResetGpu`] on, the node must not take work until it is done.
+/// An action, ordered from the mildest to the most severe. From [`Action::ResetGpu`] on, the node
+/// must not take work until the action is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = XidAction))]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     Ignore,
-    /// The job is over; the GPU is not at fault by this alone.
+    /// The job is lost. The event alone does not prove a GPU fault.
     RestartApp,
-    /// Driver or firmware do not go together.
+    /// Driver and firmware versions are incompatible.
     Update,
     ResetGpu,
     RebootNode,
-    /// Drain, and run the suite for suspects: a reset hides it.
+    /// Drain the node and run the suite for suspects. A reset would hide the fault.
     Diagnose,
-    /// Cables, power, or the maker.
+    /// Check cables and power, or contact the vendor.
     Inspect,
 }
 
 impl Action {
-    /// Whether the node must not take work until it is done.
+    /// Returns whether the node must not take work until the action is done.
     pub fn is_fatal(self) -> bool {
         self >= Self::ResetGpu
     }
 
-    /// As people read it.
+    /// Returns the text shown to users.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ignore => "none",
@@ -54,23 +56,24 @@ impl Action {
         Self::Inspect,
     ];
 
-    /// The action whose [`Action::as_str`] is this word.
+    /// Parses the text of [`Action::as_str`].
     pub fn told(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|action| action.as_str() == word)
     }
 
-    /// The action as one word, for drain reasons: `reset_gpu`.
+    /// Returns the action as a single word, for drain reasons: `reset_gpu`.
     pub fn token(self) -> String {
         self.as_str().replace(' ', "_")
     }
 
-    /// The action whose [`Action::token`] is this word.
+    /// Parses the word of [`Action::token`].
     pub fn from_token(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|action| action.token() == word)
     }
 
-    /// The driver's own word, as in `GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)`: NVML's `nvmlDeviceGpuRecoveryAction_t`.
-    /// A word that is not known asks for a person.
+    /// Maps the driver's own word, as in `GPU recovery action changed from 0x0 (None) to 0x4 (Drain
+    /// and Reset)`. The words are those of NVML's `nvmlDeviceGpuRecoveryAction_t`. An unknown word
+    /// requests an inspection by a person.
     pub fn recommended(word: &str) -> Self {
         match word {
             "None" => Self::Ignore,
@@ -86,28 +89,28 @@ impl Action {
     }
 }
 
-/// One code's row.
+/// The table row of a code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = XidRow))]
 #[serde(deny_unknown_fields)]
 pub struct Row {
     pub code: u32,
     pub name: String,
-    /// Empty where the name says it all.
+    /// Explanation of the code; empty if the name is sufficient.
     #[serde(default)]
     pub meaning: String,
     pub action: Action,
-    /// Only what the line itself calls fatal is.
+    /// Only events marked fatal on the log line are fatal.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stated: bool,
-    /// Where the action comes from; the table's head names them.
+    /// Source of the action; the head of the table lists the sources.
     pub source: String,
 }
 
-/// A table of codes.
+/// A table of Xid or SXid codes.
 #[derive(Clone, Debug)]
 pub struct XidPolicy {
-    /// The shipped table's.
+    /// Version of the shipped table.
     pub version: String,
     rows: BTreeMap<u32, Row>,
 }
@@ -127,18 +130,18 @@ static SXID: LazyLock<XidPolicy> = LazyLock::new(|| {
 });
 
 impl XidPolicy {
-    /// The shipped table of Xids.
+    /// Returns the shipped table of Xids.
     pub fn xid() -> &'static Self {
         &XID
     }
 
-    /// The shipped table of SXids.
+    /// Returns the shipped table of SXids.
     pub fn sxid() -> &'static Self {
         &SXID
     }
 
     /// # Errors
-    /// A text that is no table, or tells one code twice.
+    /// Returns an error if the text is not a valid table or lists a code twice.
     pub fn parse(text: &str) -> Result<Self, String> {
         let table: Table = toml::from_str(text).map_err(|error| error.to_string())?;
         let mut rows = BTreeMap::new();
@@ -154,7 +157,7 @@ impl XidPolicy {
         })
     }
 
-    /// This table with other rows in place of its own.
+    /// Returns a copy of the table with the given rows replacing or adding codes.
     pub fn with(&self, rows: &[Row]) -> Self {
         let mut all = self.rows.clone();
         all.extend(rows.iter().map(|row| (row.code, row.clone())));
@@ -164,13 +167,14 @@ impl XidPolicy {
         }
     }
 
-    /// A code's row.
+    /// Returns the row of a code.
     pub fn row(&self, code: u32) -> Option<&Row> {
         self.rows.get(&code)
     }
 
-    /// What an event asks for, where its line says `Fatal` (true), `Non-fatal` (false) or neither. `None` for a code that the table does not have and
-    /// the line says nothing of.
+    /// Returns the action for an event. `stated` is true for `Fatal` on the log line, false for
+    /// `Non-fatal`, and `None` for neither. Returns `None` for a code missing from the table if the
+    /// line states neither.
     pub fn action(&self, code: u32, stated: Option<bool>) -> Option<Action> {
         let row = self.rows.get(&code);
         match stated {
@@ -190,12 +194,13 @@ impl XidPolicy {
     }
 }
 
-/// Rows of a site's own, in place of those that are shipped: what its maker, its drivers or its people know better.
+/// A site's own rows, replacing shipped rows, for better knowledge from the vendor, the drivers or
+/// local staff.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct XidOverrides {
-    /// Told with what was measured by it.
+    /// Version reported together with the measured values.
     pub version: String,
     #[serde(default)]
     pub xid: Vec<Row>,
@@ -204,7 +209,7 @@ pub struct XidOverrides {
 }
 
 impl XidOverrides {
-    /// What is wrong with them: the member, and why.
+    /// Returns the problems of the overrides, as member and reason.
     pub fn faults(&self) -> Vec<(&'static str, String)> {
         const ROWS: usize = 1000;
         const TEXT: usize = 300;

@@ -1,4 +1,4 @@
-//! What is done where a node rests: power, gates; and a new installation, for which it leaves.
+//! Requests on a resting node: power and gates. A new installation leaves the resting state.
 
 use super::*;
 use crate::gates::{Evidence, GateResult, Stage, Verdict};
@@ -45,13 +45,13 @@ fn power_is_switched_where_nobody_works() {
                 },
             )];
             assert!(matches!(decide(&asked, now()), Decision::Refused(_)));
-            // Asked once more in the same stay: done once more.
+            // A second request in the same stay runs the step again.
             asked.steps = vec![StepView {
                 current: false,
                 ..step(step_of, StepStatus::Succeeded)
             }];
             assert_eq!(decide(&asked, now()), Decision::Retry(step_of, now()));
-            // What still runs for an earlier asking is stopped first.
+            // A step of an earlier request is stopped first.
             asked.steps = vec![StepView {
                 current: false,
                 ..step(step_of, StepStatus::Running { waiting_for: None })
@@ -68,7 +68,7 @@ fn power_is_switched_where_nobody_works() {
             assert!(!table::wish_allowed(state, wish), "{state} {wish}");
         }
     }
-    // What can be claimed stays off.
+    // A claimable node stays off.
     assert!(!table::wish_allowed(State::Available, Wish::PowerOn));
 }
 
@@ -81,7 +81,7 @@ fn a_machine_is_not_started_from_disks_that_may_be_anybodys() {
             matches!(decide(&asked, now()), Decision::Refused(_)),
             "{wish}"
         );
-        // Its owner's own system is another thing.
+        // The owner's own system may be started.
         assert!(
             matches!(
                 decide(&held(State::Quarantined, wish), now()),
@@ -177,7 +177,7 @@ fn gates_run_in_the_nodes_own_system_or_in_the_live_image_and_then_it_is_off_aga
         let well = ending == StepStatus::Succeeded;
         assert_eq!(matches!(answer, Decision::Granted(_)), well, "{answer:?}");
         assert!(well || matches!(answer, Decision::Refused(_)), "{answer:?}");
-        // What can be claimed is off, or it cannot be claimed.
+        // A claimable node is off; a node still on cannot be claimed.
         bare.steps[2].status = StepStatus::Failed {
             at: now(),
             failure: failure(false),
@@ -223,13 +223,13 @@ fn a_new_installation_goes_through_the_scheduler_and_the_gates() {
                 panic!("{state}: must move")
             };
             assert_eq!(moved.to, to, "{state}");
-            // Nobody's: there is nothing to install.
+            // Without a claim there is no stack to install.
             assert!(
                 matches!(decide(&resting(state, wish), now()), Decision::Wait(_)),
                 "{state}"
             );
         }
-        // Where its drain failed jobs may run: they end first.
+        // Jobs may still run after a failed drain. The jobs end first.
         let mut stuck = held(State::Failed, wish);
         (stuck.failed_phase, stuck.purpose, stuck.in_cluster) =
             (Some(State::Draining), Some(Purpose::Repair), true);

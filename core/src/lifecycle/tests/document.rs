@@ -1,4 +1,5 @@
-//! The table in the docs: what may follow what, as data, and what leads there, found by asking [`decide`] in every situation.
+//! The table in the docs: legal moves as data, and the reasons for each move, found by calling
+//! [`decide`] in every situation.
 
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
@@ -9,7 +10,7 @@ use std::path::Path;
 use super::*;
 use crate::wire::failure::FailureCode;
 
-/// How the steps of a stay go: well, or one of them badly.
+/// The outcome of a stay's steps: all succeed, or a single step fails or is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Course {
     Well,
@@ -29,7 +30,7 @@ const COURSES: [Course; 9] = [
     Course::Stopped(3),
 ];
 
-/// Every situation a state can be found in that changes where it goes.
+/// Returns every situation of a state that changes the next move.
 fn situations(state: State) -> Vec<Snapshot> {
     let wishes = Wish::ALL
         .iter()
@@ -52,7 +53,7 @@ fn situations(state: State) -> Vec<Snapshot> {
         State::Discovered | State::Retired => &[None],
         _ => &[None, Some(ClaimState::Bound), Some(ClaimState::Releasing)],
     };
-    // What is tried on a node that fails; where nothing is yet, what would be.
+    // The rungs under way on a failing node, or the pool's rungs before a recovery begins.
     let ladders: &[Option<&[Rung]>] = match state {
         State::Repairing => &[
             None,
@@ -121,13 +122,13 @@ fn situations(state: State) -> Vec<Snapshot> {
     all
 }
 
-/// Goes through a stay until the node leaves it; where to and why.
+/// Runs a stay until the node leaves the state; returns the next state and the reason.
 fn leaves(mut node: Snapshot, course: Course) -> Option<(State, String)> {
     for _ in 0..20 {
         match decide(&node, now()) {
             Decision::Start(begun) => {
                 let status = match course {
-                    // For good, and by the machine's doing.
+                    // Fails permanently, with a failure of the machine.
                     Course::Fails(at) if node.steps.len() == at => {
                         let failure = Failure {
                             code: FailureCode::Timeout,
@@ -154,7 +155,7 @@ fn leaves(mut node: Snapshot, course: Course) -> Option<(State, String)> {
     panic!("it goes in circles in {}", node.state);
 }
 
-/// What a person would say led to a move.
+/// Describes the reason for a move in a person's words.
 fn cause(node: &Snapshot, moved: &Move) -> String {
     let unhappy = |status: &StepStatus| matches!(status, StepStatus::Failed { .. });
     match node.wish {
@@ -207,7 +208,7 @@ fn cause(node: &Snapshot, moved: &Move) -> String {
     }
 }
 
-/// Every move that is made in some situation, with what leads to it.
+/// Returns every move made in some situation, with its reasons.
 fn moves() -> BTreeMap<(State, State), BTreeSet<String>> {
     let mut moves: BTreeMap<(State, State), BTreeSet<String>> = BTreeMap::new();
     for &state in State::ALL {
@@ -219,7 +220,7 @@ fn moves() -> BTreeMap<(State, State), BTreeSet<String>> {
             }
         }
     }
-    // A required gate that is not `pass`: measured values are not among the situations above.
+    // A required gate without a `pass`. The situations above contain no measured values.
     moves
         .entry((State::Validating, State::Quarantined))
         .or_default()
@@ -270,7 +271,8 @@ fn document() -> String {
     text
 }
 
-/// Every move that is made is legal, every legal one is made in some situation or waits for what is not built, and the docs say so.
+/// Asserts that every move is legal and that the docs list all moves. A legal move without a
+/// situation is reserved for an unfinished feature.
 #[test]
 fn the_document_is_the_table() {
     for (from, to) in moves().keys() {

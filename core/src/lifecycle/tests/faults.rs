@@ -1,4 +1,4 @@
-//! Nodes that fail: which rung comes next, and what holds them back.
+//! Failing nodes: the next rung, and the bounds holding a recovery back.
 
 use super::*;
 use crate::gates::xid::Action;
@@ -124,7 +124,7 @@ fn a_gate_that_fails_leads_to_the_ladder_that_its_pool_asks_for() {
         State::Quarantined,
         "what is protected is not rebooted by itself"
     );
-    // A tool that crashed condemns nothing.
+    // A crashed tool is no proof of a fault.
     let mut unclear = validating(Verdict::Error);
     unclear.policy = Some(policy(&[Rung::Reboot]));
     assert_eq!(moved(&unclear).to, State::Failed);
@@ -193,7 +193,7 @@ fn a_machine_that_does_not_come_back_is_power_cycled() {
             ]
         )
     );
-    // Without a BMC there is nothing that could be done.
+    // Without a BMC no rung is possible.
     (climbing.steps, climbing.power_person) = (vec![], Some("ann".into()));
     assert!(
         matches!(moved(&climbing).ladder, Some(Ladder::End { how: Ended::Spent, went }) if went.len() == 4)
@@ -216,7 +216,8 @@ fn a_reboot_that_was_begun_ends_before_what_counts_no_more_is_decided_on() {
     assert_eq!(moved(&one).to, State::Quarantined);
 }
 
-/// A stack that is locked against another image, or a credential that is gone, is no fault of the machine: its disk must not be written for it.
+/// A stack locked against another image, or a deleted credential, is not a fault of the machine.
+/// The disk must not be overwritten for such a failure.
 #[test]
 fn what_nobody_declared_begins_no_ladder_and_climbs_none() {
     let mut one = validating(Verdict::Pass);
@@ -335,7 +336,7 @@ fn a_rung_that_cannot_be_done_is_tried_once_and_the_next_one_comes() {
         moved(&climbing).ladder,
         Some(Ladder::Climb { tried: 3, .. })
     ));
-    // It did not help, and nothing is left.
+    // The rung did not help, and no rung is left.
     let mut back = validating(Verdict::Fail);
     back.recovery = Some(recovery(
         &[Rung::Collect, Rung::RestartServices, Rung::Reboot],
@@ -355,7 +356,8 @@ fn a_rung_that_cannot_be_done_is_tried_once_and_the_next_one_comes() {
     );
 }
 
-/// A new driver is on the disk and the old one runs: what is dead was not started, and gates would see nothing new.
+/// A new driver is on the disk and the old driver runs. Dead services were not started, and gates
+/// would measure the old state again.
 #[test]
 fn services_that_wait_for_a_reboot_are_no_rung_that_helped() {
     let mut climbing = node(State::Repairing);
@@ -437,7 +439,8 @@ fn a_ladder_leaves_a_held_node_what_it_runs() {
         (State::Quarantined, Ended::Spent, Outcome::Skipped)
     );
     assert!(went[0].why.as_deref().unwrap().contains("held"));
-    // Of what changes nothing for good, none is left out; and what was begun before it was held is seen through.
+    // Rungs without a permanent change are never skipped. A rung begun before the claim was held
+    // runs to its end.
     let spared = all.map(|rung| {
         climbing
             .recovery
@@ -472,7 +475,7 @@ fn a_person_and_the_breaker_stop_a_ladder_between_its_rungs() {
             ..
         })
     ));
-    // What was begun is not left half done.
+    // A rung under way is not left half done.
     climbing.steps = vec![step(
         Step::Reboot,
         StepStatus::Running { waiting_for: None },
@@ -486,7 +489,7 @@ fn a_person_and_the_breaker_stop_a_ladder_between_its_rungs() {
     assert!(
         matches!(stopped.ladder, Some(Ladder::End { how: Ended::Stopped, went }) if went.len() == 1)
     );
-    // Off in the middle of a power cycle it is started again first.
+    // A node that is off in the middle of a power cycle is started again first.
     climbing.recovery.as_mut().unwrap().tried = 1;
     climbing.steps = vec![step(Step::PowerOff, StepStatus::Succeeded)];
     assert_eq!(decide(&climbing, now()), Decision::Start(Step::BootDisk));
@@ -503,7 +506,7 @@ fn a_person_and_the_breaker_stop_a_ladder_between_its_rungs() {
     climbing.stop = false;
     climbing.steps = vec![step(Step::Reboot, StepStatus::Cancelled)];
     assert!(moved(&climbing).effects.contains(&Effect::Stopped));
-    // And between verification and the next rung.
+    // The bound also applies between verification and the next rung.
     let mut back = validating(Verdict::Fail);
     (back.recovery, back.hold) = (climbing.recovery, Some(Hold::Fleet("5 others".into())));
     assert!(matches!(
@@ -538,7 +541,7 @@ fn what_the_health_check_had_drained_is_a_fault_and_what_somebody_else_had_is_no
         ("gate:kernel.new", false)
     );
     assert!(out.reason.unwrap().contains("kernel.xid_fatal is 1 events"));
-    // Seen once it may be older than the node's admission.
+    // A single observation may be older than the node's admission.
     one.scheduler = Some(said(Some(ours), false));
     assert!(
         matches!(decide(&one, now()), Decision::Wait(wait) if wait.condition.contains("drained: muster: gate kernel.new"))
@@ -561,7 +564,7 @@ fn what_the_health_check_had_drained_is_a_fault_and_what_somebody_else_had_is_no
             wait.condition
         );
     }
-    // What holds a sweep's fault back holds this one back.
+    // The bounds of a sweep's fault also apply to this fault.
     one.scheduler = Some(said(Some(ours), true));
     one.hold = Some(Hold::Fleet("it is the fleet".into()));
     assert!(
@@ -571,7 +574,7 @@ fn what_the_health_check_had_drained_is_a_fault_and_what_somebody_else_had_is_no
     assert!(
         matches!(decide(&one, now()), Decision::Wait(wait) if wait.condition.contains("it is protected"))
     );
-    // A strange word is no signature.
+    // An invalid gate id is not used as a signature.
     one.protected = false;
     one.scheduler = Some(said(Some("muster: gate <b>: x"), true));
     assert!(

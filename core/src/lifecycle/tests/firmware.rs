@@ -1,4 +1,4 @@
-//! Firmware and BIOS: set before anything is written, never cut short, looked at beside a node's jobs.
+//! Firmware and BIOS: set before the first write, never interrupted, and read beside a node's jobs.
 
 use super::*;
 
@@ -20,7 +20,8 @@ fn firmware_is_set_before_anything_is_written_and_only_where_it_is_wanted() {
     imaging.steps.clear();
     assert_eq!(decide(&imaging, now()), Decision::Start(Step::BootLive));
 
-    // Its pool got another stack while it was written: the next stay asks for it.
+    // The pool received another stack during the write, so the next stay requests the firmware
+    // step.
     let mut begun = wanting(State::Imaging);
     begun.steps = vec![
         step(Step::BootLive, StepStatus::Succeeded),

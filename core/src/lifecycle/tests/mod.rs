@@ -1,16 +1,16 @@
-//! Walks of nodes through their states, and the properties that hold on every one.
+//! Walks of nodes through their states, and the properties holding on every walk.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
     reason = "a test names the arms that it is about"
 )]
 
-mod asked; // What is done where a node rests
-mod document; // The table in the docs, with what leads from state to state
-mod faults; // Nodes that fail: ladders, holds
-mod firmware; // What a machine's own firmware must be before it is written to
-mod pairing; // Held, measured, given back
-mod sweeps; // Looked at while they serve
+mod asked; // Requests on a resting node
+mod document; // The table in the docs, with the reasons for each move
+mod faults; // Failing nodes: ladders, bounds
+mod firmware; // Required firmware before the first write to a machine
+mod pairing; // Held, measured, returned to the scheduler
+mod sweeps; // Sweeps of nodes in service
 
 use std::collections::BTreeMap;
 
@@ -209,7 +209,7 @@ fn links_are_looked_at_before_an_image_is_written_where_a_network_profile_needs_
         imaging.has_network_profile = has;
         assert_eq!(decide(&imaging, now()), Decision::Start(Step::WriteImage));
     }
-    // Its pool got the profile while it was written: what is under way ends as it began.
+    // The pool received the profile during the write. The stay ends as begun.
     imaging.has_network_profile = true;
     imaging.steps[1] = step(Step::WriteImage, StepStatus::Running { waiting_for: None });
     assert!(matches!(decide(&imaging, now()), Decision::Wait(_)));
@@ -256,7 +256,7 @@ fn a_wipe_that_cannot_be_verified_is_never_claimable_again() {
     (held.unsanitised, held.reason) = (true, moved.reason);
     held.wish = Some(Wish::Recover);
     assert!(matches!(decide(&held, now()), Decision::Wait(_)));
-    // Not even on the way round by retirement.
+    // A retirement and a reinstatement do not change the rule.
     let mut back = node(State::Inspecting);
     (back.unsanitised, back.live) = (true, true);
     back.steps = vec![
@@ -353,7 +353,7 @@ fn a_drain_that_failed_goes_on_for_what_it_was_for() {
         (again.to, again.purpose),
         (State::Draining, Some(Purpose::Repair))
     );
-    // Jobs may run there: whatever else is asked for, they end first.
+    // Jobs may still run here. The jobs end first, for every requested action.
     for (wish, purpose) in [
         (Wish::Quarantine, Purpose::Repair),
         (Wish::Maintain, Purpose::Maintenance),
@@ -390,7 +390,7 @@ fn what_was_asked_to_stop_begins_nothing_more() {
         );
         assert!(moved.effects.contains(&Effect::Stopped));
     }
-    // A drain that is stopped puts the node back; one for a release cannot.
+    // A stopped drain returns the node to service; a drain for a release cannot return the node.
     let mut draining = node(State::Draining);
     (draining.purpose, draining.stop) = (Some(Purpose::Maintenance), true);
     draining.steps = vec![step(Step::Drain, StepStatus::Cancelled)];
@@ -405,7 +405,7 @@ fn what_was_asked_to_stop_begins_nothing_more() {
     );
 }
 
-/// Whoever opens the page of a quarantined node need not look up what to type.
+/// The page of a quarantined node shows the commands to type.
 #[test]
 fn a_quarantined_node_waits_for_commands_that_fit_its_reason() {
     let waits = |change: &dyn Fn(&mut Snapshot)| {
@@ -594,7 +594,7 @@ prop_compose! {
         node.failed_phase = (state == State::Failed).then_some(phase);
         node.purpose = (state == State::Draining || node.failed_phase == Some(State::Draining)).then_some(purpose);
         node.until = over.then(now);
-        // A wipe is begun by a release, or on a node without a claim.
+        // A wipe begins with a release, or on a node without a claim.
         let claim = if node.failed_phase == Some(State::Wiping) { claim.and(Some(ClaimState::Releasing)) } else { claim };
         node.reason = Some("because".into());
         let climbs = climbs.filter(|_| matches!(state, State::Draining | State::Repairing | State::Imaging | State::Installing | State::Validating));
@@ -611,7 +611,7 @@ prop_compose! {
 }
 
 proptest! {
-    /// Whatever a node has been through, the answer is a legal move, and none of the promises is broken by it.
+    /// For any history of a node, the decision is a legal move and keeps every promise.
     #[test]
     fn every_answer_keeps_the_promises(node in any_node()) {
         match decide(&node, now()) {
@@ -621,7 +621,7 @@ proptest! {
                 prop_assert_eq!(drains, moved.purpose.is_some());
                 prop_assert_eq!(moved.to == State::Failed, moved.failed_phase.is_some());
                 prop_assert!(moved.to != State::Quarantined || moved.reason.is_some());
-                // What may hold somebody's data is nobody else's to claim.
+                // A disk that may hold user data is not claimable by another user.
                 if moved.to == State::Available { prop_assert!(!node.unsanitised || node.claim.is_some()); }
                 if moved.effects.contains(&Effect::Sanitised) { prop_assert!(node.done(Step::Wipe)); }
                 // A claimed node is wiped only by its release.
@@ -629,8 +629,8 @@ proptest! {
                     prop_assert!(node.claim != Some(ClaimState::Bound) || node.purpose == Some(Purpose::Release));
                     prop_assert!(!node.in_cluster || moved.effects.contains(&Effect::LeaveCluster) || node.claim.is_none());
                 }
-                // Nothing is admitted but through its gates.
-                // The rungs of a ladder only go up, and none is climbed while something holds it back.
+                // A node is admitted only through its gates. The rungs of a ladder only go up, and
+                // no rung runs while a bound holds the recovery back.
                 if let Some(Ladder::Climb { tried, went }) = &moved.ladder {
                     let before = node.recovery.as_ref().map_or(0, |recovery| recovery.tried);
                     prop_assert!(*tried > before && went.len() == tried - before);
@@ -649,7 +649,7 @@ proptest! {
                 if step == Step::WriteImage { prop_assert_eq!(node.state, State::Imaging); }
                 if step == Step::Wipe { prop_assert_eq!(node.state, State::Wiping); }
                 prop_assert!(!node.protected || !step.destroys());
-                // A rung that was begun is done to its end.
+                // A rung under way runs to its end.
                 let seen_through = node.state == State::Repairing && matches!(step, Step::BootDisk | Step::FirmwareLook);
                 prop_assert!(!node.stop || seen_through || matches!(step, Step::Remove | Step::Admit | Step::Inventory | Step::PowerOff));
             }
@@ -661,7 +661,7 @@ proptest! {
             }
             Decision::Cancel(step) => {
                 prop_assert!(node.active().is_some_and(|view| view.step == step));
-                // What writes firmware is never cut short where it is written.
+                // A firmware step is never interrupted during the update.
                 let writes = matches!(node.state, State::Imaging | State::Installing) && step == Step::Firmware;
                 prop_assert!(!writes || node.active().is_some_and(|view| view.status == StepStatus::Queued));
             }
@@ -670,7 +670,8 @@ proptest! {
     }
 }
 
-/// A wish that a state never takes would wait for ever: what is allowed must be taken, now or after the step that runs.
+/// A requested action that no state handles would wait forever. Every allowed action must be taken,
+/// now or after the running step.
 #[test]
 fn an_allowed_wish_is_taken() {
     for &state in State::ALL {

@@ -1,4 +1,5 @@
-//! What a run of pairs asks of a node in service, and what goes before it.
+//! The actions required of a node in service by a run of pairs, and the requests with higher
+//! priority.
 
 use super::super::snapshot::Pairing;
 use super::*;
@@ -49,7 +50,7 @@ fn a_node_is_held_measured_as_often_as_asked_and_given_back() {
     ] {
         measured.steps = vec![step(Step::Pair, status)];
         assert!(matches!(decide(&measured, now()), Decision::Wait(_)));
-        // The run was stopped: nothing of it goes on when jobs start again.
+        // The run was stopped: its step must end before jobs start again.
         let over = Snapshot {
             pairing: Some(Pairing::GiveBack(now())),
             ..measured.clone()
@@ -93,7 +94,7 @@ fn a_blamed_end_is_taken_out_as_one_that_fails_its_gates() {
     assert!(
         matches!(out.ladder, Some(Ladder::Begin(cause)) if cause.signature == "gate:iperf3-pair")
     );
-    // What holds a recovery back holds this one back as well: it takes jobs again.
+    // The bounds of a recovery apply here too: the node takes jobs again.
     let held = Snapshot {
         hold: Some(Hold::Fleet("too many".into())),
         ..faulty()

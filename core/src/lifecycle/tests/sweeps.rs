@@ -1,4 +1,4 @@
-//! What a sweep leads to, what comes before it, and whom it leaves alone.
+//! The results of a sweep, the steps before a sweep, and the nodes left untouched.
 
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
@@ -53,7 +53,8 @@ fn a_sweep_takes_a_node_out_only_for_what_it_measured() {
             "{told}"
         );
     }
-    // What was measured is not forgotten because others come first, nor because it was recovered too often: then a person is to look.
+    // Measured failures are kept while other recoveries run first. After too many recoveries a
+    // person must inspect the node.
     (serving.hold, serving.protected) = (Some(Hold::Later("2 others".into())), false);
     let Decision::Wait(wait) = decide(&serving, now()) else {
         panic!("it waits its turn")
@@ -86,7 +87,7 @@ fn a_sweep_takes_a_node_out_only_for_what_it_measured() {
         out.reason.as_deref(),
         Some("gate x: 3 errors; it was recovered 2 times")
     );
-    // Contact that is lost counts as down; a job that could not be built does not.
+    // Lost contact counts as down; a job that could not be built does not.
     (serving.hold, serving.protected) = (None, false);
     serving.steps = vec![StepView {
         round: 2,
@@ -149,7 +150,7 @@ fn a_node_that_somebody_else_drained_is_swept_and_left_to_them() {
         theirs.scheduler = kept_out(nobody);
         assert_eq!(moved(&theirs).to, State::Draining, "{nobody:?}");
     }
-    // A person who asks for a recovery has looked.
+    // A person requesting a recovery has inspected the node.
     (theirs.scheduler, theirs.wish, theirs.steps) =
         (kept_out(Some("broken fan")), Some(Wish::Recover), vec![]);
     assert_eq!(moved(&theirs).to, State::Draining);
@@ -162,7 +163,7 @@ fn a_sweep_that_loads_a_node_holds_it_first_and_gives_it_back_whatever_came_of_i
         (Some(ClaimState::Bound), Some(Wish::Sweep), Some(suite()));
     idle.sweep.as_mut().unwrap().gates[0].needs = vec![crate::gates::Need::Drained];
     assert_eq!(decide(&idle, now()), Decision::Start(Step::Hold));
-    // What is not known to be idle is swept as it is.
+    // A node not known to be idle is swept beside its jobs.
     let out = SchedulerOut {
         state: "drained".into(),
         reason: None,
@@ -205,7 +206,7 @@ fn a_sweep_that_loads_a_node_holds_it_first_and_gives_it_back_whatever_came_of_i
         ),
         Decision::Cancel(Step::Hold)
     );
-    // It has jobs: it is given back before it is swept beside them.
+    // The node has jobs: the node is returned to the scheduler, and then swept beside the jobs.
     let failed = StepStatus::Failed {
         at: now(),
         failure: failure(true),
@@ -251,7 +252,8 @@ fn a_sweep_that_loads_a_node_holds_it_first_and_gives_it_back_whatever_came_of_i
     idle.steps.push(step(Step::Admit, StepStatus::Succeeded));
     assert!(matches!(decide(&idle, now()), Decision::Granted(_)));
 
-    // The sweep is gone, and the node is still held: another look gives it back first, and so does nobody's.
+    // The sweep is gone, and the node is still held. Another inspection first returns the node to
+    // the scheduler; a pass without any request does the same.
     idle.steps.clear();
     assert_eq!(
         decide(
