@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::failure::{fatal, io};
 use crate::job::{self, JobContext, parse_job};
 use crate::terminal::{report, usage, version};
-use crate::{gates, health, inventory, live, record};
+use crate::{exec, gates, health, inventory, live, record};
 
 /// An inventory reads files; only a hung GPU driver can slow it.
 const INVENTORY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -23,7 +23,7 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
         ["health", ..] => return health::command(&arguments[1..]),
         ["record", ref arguments @ ..] => record::command(arguments).ok_or_else(usage),
         // Not a verb for people: what `run` starts.
-        ["exec-job", job] => parse_job(job).and_then(job::exec),
+        ["exec-job", job] => parse_job(job).and_then(exec::exec),
         // Likewise, what `live` leaves behind.
         ["listen"] => inventory::neighbours::listen().map(|()| ExitCode::SUCCESS),
         _ => verb(&words).map(|()| ExitCode::SUCCESS),

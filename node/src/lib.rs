@@ -5,6 +5,7 @@
 pub mod cli; // The verbs, and how they end
 pub mod converge; // Makes the installed OS what its plan says
 pub mod disk; // Disks: found by serial, marked, imaged, wiped
+pub mod exec; // The detached process of a job
 pub mod failure; // Failures, as they travel to the agent
 pub mod files; // Small files: read with a cap, written whole or not at all
 pub mod gates; // Runs gates and judges what they measured

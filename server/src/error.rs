@@ -87,7 +87,7 @@ pub struct Taken {
     /// Which key, and its values as Postgres tells them.
     pub constraint: String,
     pub key: String,
-    /// What has it, once that was looked up, for who may see it ([`crate::http::taken`]).
+    /// What has it, once that was looked up, for who may see it ([`crate::intents::taken`]).
     pub existing: Option<Existing>,
 }
 

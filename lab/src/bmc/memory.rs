@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::update::Hardware;
 use crate::error::{LabError, io};
+use crate::files::write_atomically;
 use crate::plan::BmcPlan;
-use crate::rack::write_atomically;
 
 /// Entries the event log holds; the oldest go first.
 const MAX_EVENTS: usize = 500;

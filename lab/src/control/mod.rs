@@ -33,7 +33,7 @@ use crate::machine::disks::{BlockRead, DiskUse};
 use crate::machine::firmware::BootOverride;
 use crate::machine::launch::GuestAct;
 use crate::machine::oracle::{Cause, Entry};
-use crate::rack::Slot;
+use crate::slot::Slot;
 
 /// The socket, in the rack's directory.
 pub const CONTROL_SOCKET: &str = "control.sock";

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, io};
+use crate::files::write_atomically;
 use crate::plan::FirmwareKind;
-use crate::rack::write_atomically;
 
 /// What the firmware tries first on one boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

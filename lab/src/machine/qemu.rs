@@ -22,8 +22,8 @@ use super::ovmf::UEFI_FACTORY_VARIABLES;
 use super::qemu_args::{QMP_SOCKET, UEFI_VARIABLES, arguments, disk_id};
 use super::{disks, qmp::Qmp};
 use crate::error::{LabError, io};
+use crate::netns::Netns;
 use crate::plan::{FirmwareKind, MachinePlan};
-use crate::rack::Netns;
 
 /// What QEMU itself says, in the machine's directory.
 const QEMU_LOG: &str = "qemu.log";

@@ -13,8 +13,8 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use tokio::process::{Child, Command};
 
-use super::netns::Netns;
 use crate::error::{LabError, io};
+use crate::netns::Netns;
 
 /// What a process sees that others do not.
 #[derive(Clone, Debug, Default)]

@@ -9,8 +9,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::netns::Netns;
 use crate::error::{LabError, io};
+use crate::netns::Netns;
 
 /// Connections carried at once; more wait in the listener's backlog.
 const MAX_CONNECTIONS: usize = 256;

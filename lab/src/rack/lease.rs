@@ -4,12 +4,13 @@
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::netns::Netns;
 use crate::error::{LabError, io};
+use crate::files::write_atomically;
+use crate::netns::Netns;
 
 /// The record's name in the rack's directory.
 const FILE: &str = "lease.json";
@@ -89,25 +90,6 @@ fn start_time(pid: u32) -> Option<u64> {
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
     (state != "Z").then(|| fields.nth(18))??.parse().ok()
-}
-
-/// Writes a JSON document so that a reader sees the old or the new one, whole, readable by its owner alone.
-pub(crate) fn write_atomically(path: &Path, document: &impl Serialize) -> Result<(), LabError> {
-    use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let what = || io(format!("write {}", path.display()));
-    let text = serde_json::to_vec_pretty(document).map_err(|error| what()(error.into()))?;
-    let beside: PathBuf = path.with_extension("new");
-    let mut file = fs::OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .write(true)
-        .mode(0o600)
-        .open(&beside)
-        .map_err(what())?;
-    file.write_all(&text).map_err(what())?;
-    drop(file);
-    fs::rename(&beside, path).map_err(what())
 }
 
 #[cfg(test)]

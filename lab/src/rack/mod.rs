@@ -5,10 +5,7 @@
 
 mod enclosure; // A daemon with a /run of its own
 mod forward; // A door into the namespace
-mod ip; // Running `ip`
 mod lease; // Who owns the directory
-mod netns; // The namespace
-mod slot; // A machine and its BMC
 pub(crate) mod vlan; // The other end of a VLAN
 
 use std::collections::BTreeMap;
@@ -22,18 +19,18 @@ use tokio_util::sync::CancellationToken;
 use crate::bmc::Bmc;
 use crate::control::ControlServer;
 use crate::error::{LabError, io};
+use crate::files::write_atomically;
 use crate::machine::Machine;
 use crate::machine::accel::Accel;
 use crate::machine::qemu::Qemu;
 use crate::machine::qemu_args::second_tap;
 use crate::plan::{BMC_GATEWAY, GATEWAY, MTU, MachinePlan, RackPlan, console_address};
 
+pub use crate::netns::Netns;
+pub use crate::slot::Slot;
 pub(crate) use enclosure::Enclosure;
 pub use forward::Forwarder;
-pub(crate) use lease::write_atomically;
 pub use lease::{Cleaned, clean};
-pub use netns::Netns;
-pub use slot::Slot;
 
 /// The port every BMC listens on.
 const BMC_PORT: u16 = 443;

@@ -43,7 +43,7 @@ fn by_systemd(job: JobId, program: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The child leaves our session itself (see [`super::exec`]): it is no group leader, so it may.
+/// The child leaves our session itself (see [`crate::exec`]): it is no group leader, so it may.
 fn by_session(job: JobId, program: &Path) -> Result<(), Failure> {
     Command::new(program)
         .args(["exec-job", &job.to_string()])

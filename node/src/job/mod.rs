@@ -6,7 +6,6 @@
 pub mod attach; // Follows a job's lines
 pub mod context; // What a running job is given
 pub mod detach; // Starts a process that outlives us
-pub mod exec; // The detached process itself
 pub mod fence; // Refuses what an older epoch sends
 pub mod lock; // One job at a time; also the proof of life
 pub mod requests; // answer and cancel
@@ -15,7 +14,6 @@ pub mod start; // The verb `run`
 
 pub use attach::attach;
 pub use context::JobContext;
-pub use exec::exec;
 pub use requests::{answer, cancel};
 pub use spool::{Spool, parse_job};
 pub use start::run;

@@ -16,7 +16,7 @@ use crate::intents::writing::{self, Effect};
 /// Keeps a person out, as the API and the pages do.
 ///
 /// # Errors
-/// As [`disable_user`] answers.
+/// As the route `disable_user` answers.
 pub async fn disable(
     app: &App,
     actor: &Actor,
@@ -47,7 +47,7 @@ pub async fn disable(
 /// Lets a person in again, as the API and the pages do.
 ///
 /// # Errors
-/// As [`enable_user`] answers.
+/// As the route `enable_user` answers.
 pub async fn enable(
     app: &App,
     actor: &Actor,

@@ -1,5 +1,6 @@
 //! Rules of the house that clippy has no lint for. Each rule is a function over a file, with a test that plants an offender.
 
+mod arrows; // Arrows between rooms and files of a crate
 mod names; // Names that say nothing
 mod plain; // Comments with nouns
 mod prepared; // Files of .sqlx, compared with the migrated schema

@@ -39,7 +39,7 @@ fn keeps_node(claim: &ClaimRow, wanted: &ClaimSpec) -> bool {
 /// Changes a claim inside the caller's transaction, which has locked the node. Returns whether the spec differs.
 ///
 /// # Errors
-/// As [`patch_claim`] answers.
+/// As the route `patch_claim` answers.
 pub(crate) async fn change(
     conn: &mut PgConnection,
     app: &App,

@@ -36,7 +36,7 @@ pub(crate) struct Bound {
 /// Creates a claim inside the caller's transaction.
 ///
 /// # Errors
-/// As [`create_claim`] answers.
+/// As the route `create_claim` answers.
 pub(crate) async fn create(
     conn: &mut PgConnection,
     app: &App,

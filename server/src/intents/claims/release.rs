@@ -26,7 +26,7 @@ use crate::intents::{dry_run, writing};
 /// Releases as a page does, which sends the generation that the page showed.
 ///
 /// # Errors
-/// As [`delete_claim`] answers.
+/// As the route `delete_claim` answers.
 pub async fn release_claim(
     app: &App,
     actor: &Actor,
@@ -152,7 +152,7 @@ pub(crate) struct ReleasePlan {
 /// Releases inside a transaction that the caller rolls back. Returns `None` where the claim is not bound.
 ///
 /// # Errors
-/// The refusals of the release, as [`delete_claim`] answers.
+/// The refusals of the release, as the route `delete_claim` answers.
 pub(crate) async fn plan(
     app: &App,
     conn: &mut PgConnection,

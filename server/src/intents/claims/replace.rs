@@ -49,7 +49,7 @@ enum Requested {
 /// Replaces, as the API and the pages do.
 ///
 /// # Errors
-/// As [`replace_claim`] answers.
+/// As the route `replace_claim` answers.
 pub async fn replace(
     app: &App,
     actor: &Actor,
@@ -80,7 +80,7 @@ pub async fn replace(
 /// The plan of a replacement, for a page. The transaction is rolled back.
 ///
 /// # Errors
-/// The refusals of the replacement, as [`replace_claim`] answers. Where a second person must approve, the plan says so.
+/// The refusals of the replacement, as the route `replace_claim` answers. Where a second person must approve, the plan says so.
 pub async fn plan(
     app: &App,
     actor: &Actor,
@@ -111,7 +111,7 @@ pub async fn plan(
 /// Begins a replacement that a second person approved. The operation and the events name the person who requested the replacement.
 ///
 /// # Errors
-/// As [`replace_claim`] answers, without the check of the limits.
+/// As the route `replace_claim` answers, without the check of the limits.
 pub(crate) async fn begin_approved(
     conn: &mut PgConnection,
     app: &App,

@@ -20,7 +20,7 @@ use crate::intents::writing::{self, Effect};
 /// Undoes a release, as the API and the pages do.
 ///
 /// # Errors
-/// As [`undo_release`] answers.
+/// As the route `undo_release` answers.
 pub async fn undo(
     app: &App,
     actor: &Actor,

@@ -18,7 +18,7 @@ use crate::intents::writing::{self, Effect};
 /// Requests an action, as the API and the pages do.
 ///
 /// # Errors
-/// As [`act_on_node`] answers; 422 for an action that takes more than a reason and has a route of its own.
+/// As the route `act_on_node` answers; 422 for an action that takes more than a reason and has a route of its own.
 pub async fn request_action(
     app: &App,
     actor: &Actor,

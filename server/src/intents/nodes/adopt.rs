@@ -27,7 +27,7 @@ use crate::intents::writing::{self, Effect};
 /// Adopts, or returns the plan, as the API and the pages do.
 ///
 /// # Errors
-/// As [`adopt_node`] answers.
+/// As the route `adopt_node` answers.
 pub async fn adopt(
     app: &App,
     actor: &Actor,

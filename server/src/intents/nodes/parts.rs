@@ -26,7 +26,7 @@ const MOST: usize = 64;
 /// Records replaced parts, as the API and the pages do.
 ///
 /// # Errors
-/// As [`replace_parts`] answers.
+/// As the route `replace_parts` answers.
 pub async fn replace(
     app: &App,
     actor: &Actor,

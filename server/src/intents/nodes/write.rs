@@ -92,7 +92,7 @@ pub(crate) async fn answer(
 /// Registers or replaces a node inside the caller's transaction, which has locked `current`. The node is registered under the name `key`.
 ///
 /// # Errors
-/// As [`put_node`] answers.
+/// As the route `put_node` answers.
 pub(crate) async fn write(
     app: &App,
     conn: &mut PgConnection,

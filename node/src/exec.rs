@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use muster_core::ids::JobId;
 use muster_core::wire::node::{Failure, FailureCode, Line, Plan, Work, WorkResult};
 
-use super::spool::{PLAN_MAX, Spool};
-use super::{JobContext, lock};
 use crate::failure::{fatal, retryable};
 use crate::gates::Kept;
+use crate::job::spool::{PLAN_MAX, Spool};
+use crate::job::{JobContext, lock};
 use crate::{converge, disk, files, gates, health};
 
 /// How long work may take to notice that it was cancelled or is over its deadline, before its process ends under it. Tests say less by `MUSTER_GRACE_S`.

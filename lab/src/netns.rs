@@ -11,8 +11,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::ip;
 use crate::error::{LabError, io};
+use crate::ip;
 
 /// How long processes get to end by themselves before they are killed.
 const GRACE: Duration = Duration::from_secs(5);
