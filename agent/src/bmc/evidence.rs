@@ -1,4 +1,5 @@
-//! What a BMC knows beside power: its event log, sensors, the power drawn. Evidence for people; nothing is decided on it alone.
+//! Evidence read from a BMC: event log, sensors and power drawn. The evidence is for operators, and
+//! no decision uses the evidence alone.
 
 use jiff::Timestamp;
 
@@ -6,19 +7,19 @@ use jiff::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventEntry {
     pub id: String,
-    /// By the BMC's clock, which is often wrong; `None` where it gives no time.
+    /// Time by the clock of the BMC, which is often wrong. `None` when the entry has no time.
     pub at: Option<Timestamp>,
-    /// `OK`, `Warning`, `Critical`, as it says.
+    /// `OK`, `Warning` or `Critical`, as reported by the BMC.
     pub severity: Option<String>,
     pub message: String,
 }
 
-/// One reading.
+/// A reading of a sensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sensor {
     pub name: String,
     pub reading: f64,
-    /// `Cel`, `RPM`, `%`, `V`, `W`, as the BMC calls it.
+    /// Unit as reported by the BMC: `Cel`, `RPM`, `%`, `V`, `W`.
     pub unit: String,
     pub health: Option<String>,
 }
