@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 
-/// One line of the BMC's event log.
+/// An entry of the event log of the BMC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventEntry {
     pub id: String,

@@ -25,8 +25,8 @@ pub struct Limits {
     pub settle: Duration,
     /// Pause before retrying a call to a BMC that could not answer.
     pub ask_again: Duration,
-    /// Maximum time a power state may be transitional or missing. Transitions last seconds, and a
-    /// busy BMC recovers as fast.
+    /// Time limit for waiting on a busy or unreachable BMC, or on a transitional or missing power
+    /// state. Each of these lasts seconds.
     pub between: Duration,
     /// Time limit until the BMC reports power on after a power-on request.
     pub power_on: Duration,

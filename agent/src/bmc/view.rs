@@ -49,8 +49,8 @@ pub struct BootOverride {
 }
 
 impl BootOverride {
-    /// Returns whether the next boot uses the network. Some BMCs never report an active override,
-    /// but every tested BMC reports the target only for an active override.
+    /// Returns whether the next boot uses the network. Some BMCs never report an override as
+    /// active, but a BMC reports the target only for an active override.
     pub fn network(&self) -> bool {
         self.enabled != OverrideEnabled::Disabled && self.target == "Pxe"
     }

@@ -112,8 +112,9 @@ impl Ipmi {
         self.run(&["chassis", "power", word]).await.map(drop)
     }
 
-    /// Reads the latest `max` log entries. First checks with `sel info` that the BMC has a log,
-    /// because the less verbose listing does not explain a refused login.
+    /// Reads the latest `max` log entries. First checks with a verbose `sel info` that the BMC has
+    /// a log. The listing itself runs without verbose output, because only then the log lines are
+    /// complete, and a quiet run does not explain a refused login.
     pub(super) async fn event_log(&self, max: usize) -> Result<Vec<EventEntry>, BmcError> {
         self.run(&["sel", "info"]).await?;
         let listed = self
