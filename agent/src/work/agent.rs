@@ -1,4 +1,4 @@
-//! What every job of one agent process works with.
+//! State shared by all jobs of an agent process.
 
 use std::time::Duration;
 
@@ -15,14 +15,16 @@ use crate::boot::arm::ArmedBoots;
 use crate::cluster::slurm::Controllers;
 use crate::ssh::kept::KeptSessions;
 
-/// Two attempts of it are what Slurm gives a slurmd before it calls a node down (SlurmdTimeout, 300 s).
+/// Time after which an unreachable system is treated as down. Two such attempts fit into the time
+/// limit of Slurm before a node is marked down (SlurmdTimeout, 300 s).
 pub const SILENT: Duration = Duration::from_secs(150);
 
-/// One agent process after the server welcomed it.
+/// An agent process accepted by the server.
 #[derive(Debug)]
 pub struct Agent {
     pub server: Server,
-    /// How long the server waits for a job's renewal before it takes the job back.
+    /// Time for which the server waits for the renewal of a job. Afterwards the server takes the
+    /// job back.
     pub lease: Duration,
     pub clock: Clock,
     pub node: NodeBinary,
@@ -31,16 +33,16 @@ pub struct Agent {
     pub controllers: Controllers,
     pub blobs: BlobCache,
     pub reports: Reports,
-    /// A system that is to be up and lets nobody in for so long is down.
+    /// A system expected up is treated as down after this time without a successful login.
     pub silent: Duration,
-    /// What one job leaves for the next on the same node.
+    /// Sessions kept by a job for the next job on the same node.
     pub sessions: KeptSessions,
-    /// Cancelled once the server says that another process acts for the site.
+    /// Cancelled after the server reports another process acting for the site.
     pub superseded: CancellationToken,
 }
 
 impl Agent {
-    /// Notes an error that ends more than the call it came from.
+    /// Cancels the agent on an error concerning the whole process. Other errors are ignored.
     pub fn heed(&self, error: &CallError) {
         if *error == CallError::StaleEpoch {
             self.superseded.cancel();

@@ -1,7 +1,7 @@
 //! TFTP for the first loaders only. Names are matched exactly, and the bytes come from memory
 //! instead of a file system.
 
-mod send; // Sends a file to a client, in its own thread
+mod send; // Sends a file to a client, in a thread per client
 pub mod transfer; // State of a transfer and its next step
 pub mod wire; // Encodes and decodes packets
 
@@ -28,7 +28,7 @@ pub async fn serve(
     let failed = |source| bind_error(at, source);
     let socket = UdpSocket::bind(at).await.map_err(failed)?;
     up();
-    // The sender is dropped with this future, so transfers end soon after their listener.
+    // The sender is dropped with the future, so transfers end soon after their listener.
     let sender = Sender::new(address, Arc::clone(&shared));
     let mut buffer = [0; 1500];
     loop {

@@ -1,4 +1,4 @@
-//! Errors of calls to the server: which may be retried, which end this agent or this job.
+//! Errors of calls to the server. Some allow a retry, some end the agent or the job.
 
 use reqwest::{Response, StatusCode};
 use serde::Deserialize;
@@ -35,7 +35,8 @@ impl CallError {
         matches!(self, Self::Away(_))
     }
 
-    /// Adds the id of the call to the message. A lost right to act is no fault and stays as it is.
+    /// Adds the id of the call to the message. A stale epoch or attempt is a normal event and keeps
+    /// its message.
     pub(super) fn with_request_id(self, id: &str) -> Self {
         let named = |what: String| format!("{what} (request {id})");
         match self {
@@ -60,7 +61,7 @@ impl CallError {
     }
 }
 
-/// The members of an RFC 9457 problem that the agent reads.
+/// The members of an RFC 9457 problem read by the agent.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Problem {
