@@ -20,7 +20,7 @@ mod scheduler; // Reports nodes out of service to the server
 mod sightings; // Reports sightings to the server
 #[cfg(test)]
 mod tests;
-pub mod voice; // What a job says while it runs
+pub mod voice; // Status and log of a running job
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
