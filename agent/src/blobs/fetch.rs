@@ -94,7 +94,7 @@ pub(super) async fn download(
             }
             Err(Broken::Final(error)) => return Err(error),
             Err(Broken::Off(why)) => {
-                tracing::warn!(%digest, at = draft.written, why, "a download broke off");
+                tracing::warn!(%digest, at = draft.written, why, "blob download interrupted; retrying");
                 last = why;
             }
         }

@@ -121,7 +121,7 @@ impl BlobCache {
             .dir
             .join("sha256")
             .join(format!(".{}.damaged", digest.hex()));
-        tracing::error!(%digest, %found, aside = %aside.display(), "a blob in the cache is damaged; it is fetched again, look at the disk");
+        tracing::error!(%digest, %found, aside = %aside.display(), "blob in the cache is damaged; a new copy will be fetched; check the disk of the agent");
         fs::rename(self.path(digest), aside).await?;
         Ok(None)
     }
@@ -319,7 +319,7 @@ impl Drop for Draft {
         if !self.kept
             && let Err(error) = std::fs::remove_file(&self.path)
         {
-            tracing::warn!(path = %self.path.display(), %error, "a half-written blob could not be removed; it goes after a day");
+            tracing::warn!(path = %self.path.display(), %error, "partial blob not deleted; the file is deleted at the next start after a day");
         }
     }
 }

@@ -139,7 +139,7 @@ async fn keep(shared: Arc<Shared>, name: String, service: Service, health: watch
         }
         // The error is logged once and not for every attempt.
         if was.as_ref() != Some(&is) {
-            tracing::error!("{name}: {why}; trying again");
+            tracing::error!("{name}: listener failed: {why}; retrying");
         }
         health.send_modify(|health| _ = health.insert(name.clone(), is));
         tokio::time::sleep(pause).await;

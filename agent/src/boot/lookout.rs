@@ -53,10 +53,10 @@ impl Lookout {
             serial: who.serial.as_deref().and_then(plain),
             detail: detail.into(),
         };
-        tracing::debug!(%mac, ?what, detail = sighting.detail, "seen");
+        tracing::debug!(%mac, ?what, detail = sighting.detail, "machine seen");
         self.armed.saw(&sighting);
         if self.is_news(&sighting) && self.queue.try_send(sighting).is_err() {
-            tracing::debug!(%mac, "the queue of sightings is full; one is dropped");
+            tracing::debug!(%mac, "sighting dropped: the queue to the server is full");
         }
     }
 

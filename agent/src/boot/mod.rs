@@ -157,7 +157,7 @@ async fn follow(
             .flatten();
         if let Err(error) = saved {
             let dir = data_dir.display();
-            tracing::error!(%dir, %error, "the site configuration cannot be saved; after a restart without a server DHCP would answer from an older one");
+            tracing::error!(%dir, %error, "site configuration not saved; after a restart without the server, DHCP would use an older configuration; check the disk");
         }
         site.send_replace(published);
     }

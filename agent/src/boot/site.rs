@@ -136,7 +136,7 @@ pub fn load(data_dir: &Path) -> Option<SiteConfig> {
         Ok(config) => Some(config),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "the saved site configuration cannot be read; waiting for the server's");
+            tracing::warn!(path = %path.display(), %error, "saved site configuration not readable; waiting for the configuration of the server");
             None
         }
     }

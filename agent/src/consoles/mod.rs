@@ -125,10 +125,10 @@ impl Lines {
                 Err(error) => {
                     agent.heed(&error);
                     if error.retryable() {
-                        tracing::debug!(%error, "consoles not told");
+                        tracing::debug!(%error, "console text not reported: the server is unreachable; the text is kept and sent later");
                         return backoff.pause().await;
                     }
-                    tracing::warn!(%error, bytes, "the server does not take this console text");
+                    tracing::warn!(%error, bytes, "console text rejected by the server and dropped; report the error to the maintainers");
                 }
             }
             for (node, report) in &reports {

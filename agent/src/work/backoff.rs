@@ -51,7 +51,7 @@ pub async fn until<T, F: Future<Output = Result<T, CallError>>>(
     loop {
         match call().await {
             Err(error) if error.retryable() && Instant::now() < deadline => {
-                tracing::debug!(%error, "calling again");
+                tracing::debug!(%error, "call failed; retrying");
                 backoff.pause().await;
             }
             answer => return answer,

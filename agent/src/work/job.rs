@@ -35,10 +35,10 @@ pub(super) enum End {
 /// attempt continues the work.
 pub async fn run(context: Arc<JobContext>, stop: CancellationToken) {
     let (id, attempt, kind) = (context.job.id, context.job.attempt, context.job.spec.kind());
-    tracing::info!(job = %id, attempt, kind, node = %context.job.node_name, "job starts");
+    tracing::info!(job = %id, attempt, kind, node = %context.job.node_name, "job started");
     let end = tokio::select! {
         biased;
-        () = stop.cancelled() => return tracing::info!(job = %id, attempt, "job abandoned"),
+        () = stop.cancelled() => return tracing::info!(job = %id, attempt, "job abandoned: the attempt was stopped without an outcome"),
         result = guarded(jobs::execute(&context)) => End::Done(result),
         end = keep_lease(&context) => end,
         () = tokio::time::sleep_until(context.deadline) => End::Done(Err(timed_out(&context))),
@@ -48,7 +48,7 @@ pub async fn run(context: Arc<JobContext>, stop: CancellationToken) {
         End::Done(Err(failure)) => {
             tokio::select! {
                 biased;
-                () = stop.cancelled() => return tracing::info!(job = %id, attempt, "job abandoned"),
+                () = stop.cancelled() => return tracing::info!(job = %id, attempt, "job abandoned: the attempt was stopped without an outcome"),
                 // The failure is reported even if the collection panics or takes too long.
                 _collected = AssertUnwindSafe(evidence::collect(&context)).catch_unwind() => {}
                 _ended = keep_lease(&context) => {}
@@ -81,7 +81,10 @@ async fn guarded(
                 .map(|text| (*text).to_owned())
                 .or_else(|| panic.downcast_ref::<String>().cloned());
             let text = text.unwrap_or_else(|| "a panic without a message".into());
-            tracing::error!(text, "a job panicked");
+            tracing::error!(
+                text,
+                "job panicked: a bug in the agent; report the text to the maintainers"
+            );
             Err(failed(FailureCode::AgentBug, text))
         })
 }
@@ -126,7 +129,7 @@ pub(super) async fn keep_lease(context: &JobContext) -> End {
             Err(error) => error,
         };
         due = lease / 12;
-        tracing::warn!(job = %context.job.id, error = %unheard, "lease not renewed");
+        tracing::warn!(job = %context.job.id, error = %unheard, "job lease not renewed; retrying");
         if heard.elapsed() >= lease * 2 / 3 && jobs::acts_unasked(&context.job.spec) {
             let silent = format!(
                 "no word from the server for {} s, so this job stopped acting: {unheard}",
@@ -170,7 +173,9 @@ async fn report(context: &JobContext, outcome: Outcome) {
     context.voice.moving();
     match renew(context, context.agent.lease / 6).await {
         Err(error) if error.stale() => return lost(context, &error),
-        Err(error) => tracing::debug!(job = %id, %error, "the last log lines did not arrive"),
+        Err(error) => {
+            tracing::debug!(job = %id, %error, "last log lines not delivered to the server")
+        }
         Ok(_cancel_comes_too_late) => {}
     }
     let deadline = context.deadline.max(Instant::now() + context.agent.lease);
@@ -184,7 +189,7 @@ async fn report(context: &JobContext, outcome: Outcome) {
 }
 
 fn lost(context: &JobContext, error: &CallError) {
-    tracing::warn!(job = %context.job.id, attempt = context.job.attempt, %error, "job ends without an outcome");
+    tracing::warn!(job = %context.job.id, attempt = context.job.attempt, %error, "job ended without a reported outcome");
     context.agent.heed(error);
 }
 

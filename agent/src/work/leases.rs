@@ -61,7 +61,7 @@ async fn poll(agent: &Arc<Agent>, running: &mut Running) {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "no jobs leased");
+                tracing::warn!(%error, "lease call failed; retrying");
                 agent.heed(&error);
                 backoff.pause().await;
             }
@@ -73,7 +73,7 @@ async fn poll(agent: &Arc<Agent>, running: &mut Running) {
 /// lease. Another agent or a newer version may read the order.
 async fn refuse(agent: Arc<Agent>, order: Unread) -> JobId {
     let Unread { id, attempt, why } = order;
-    tracing::error!(job = %id, attempt, why, "an order that cannot be read");
+    tracing::error!(job = %id, attempt, why, "order not readable by this version; the job is reported as failed; update the agent");
     let failure = Failure {
         code: FailureCode::OrderUnknown,
         message: why,
@@ -139,7 +139,7 @@ impl Running {
             .get(&id)
             .is_some_and(|attempt| attempt.number >= number && !attempt.done.is_cancelled())
         {
-            tracing::warn!(job = %id, attempt = number, "leased a job that runs here already");
+            tracing::warn!(job = %id, attempt = number, "leased job ignored: the same or a later attempt is already running");
             return;
         }
         let (stop, done) = (self.stop.child_token(), CancellationToken::new());

@@ -45,14 +45,14 @@ impl Marks {
     /// because the event in memory is sufficient for this process.
     pub fn keep(&self, mark: &str) {
         if !is_mark(mark) {
-            return tracing::warn!("the server asked to remember what is no event");
+            return tracing::warn!("event id of the server is malformed and was ignored");
         }
         let mut latest = self.lock();
         *latest = Some(mark.to_owned());
         if let Some(path) = &self.path
             && let Err(error) = write(path, mark)
         {
-            tracing::warn!(%error, path = %path.display(), "the latest event could not be written down");
+            tracing::warn!(%error, path = %path.display(), "latest event not saved on disk; a restored database may not be detected after a restart; check the disk");
         }
     }
 

@@ -137,7 +137,11 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
         services.stopped().await;
         return Ok(());
     };
-    tracing::info!(site = welcome.site, epoch = welcome.epoch, "welcome");
+    tracing::info!(
+        site = welcome.site,
+        epoch = welcome.epoch,
+        "agent accepted by the server"
+    );
     trust.send_replace(Some(trust_of(&welcome)));
     let agent = Arc::new(Agent {
         server: Server {
@@ -258,7 +262,7 @@ async fn hello(
                 });
             }
             Err(error) if error.retryable() => {
-                tracing::warn!(%error, "the server has not said welcome yet")
+                tracing::warn!(%error, "server not reachable; retrying; check the server and the network")
             }
             Err(error) => return Err(AgentError::NotWelcome(error)),
         }
@@ -280,7 +284,7 @@ async fn follow_site(agent: Arc<Agent>, config: watch::Sender<Option<SiteConfig>
                 tracing::info!(
                     revision = newer.revision,
                     subnets = newer.subnets.len(),
-                    "site configuration"
+                    "site configuration received"
                 );
                 config.send_replace(Some(newer));
                 backoff.reset();
@@ -288,7 +292,7 @@ async fn follow_site(agent: Arc<Agent>, config: watch::Sender<Option<SiteConfig>
             Ok(None) if asked.elapsed() >= Duration::from_secs(1) => backoff.reset(),
             Ok(None) => backoff.pause().await,
             Err(error) => {
-                tracing::warn!(%error, "no site configuration");
+                tracing::warn!(%error, "site configuration not received; retrying");
                 agent.heed(&error);
                 backoff.pause().await;
             }

@@ -26,7 +26,7 @@ pub(super) async fn watch(agent: Arc<Agent>) {
                 Ok(out) => looks.push(ClusterLook { cluster: *id, out }),
                 // The state of the nodes is unknown, so no report is sent for this cluster.
                 Err(error) => {
-                    tracing::debug!(%error, conf = slurm.conf, "a scheduler does not say which nodes take no jobs")
+                    tracing::debug!(%error, conf = slurm.conf, "sinfo failed; nodes out of service are unknown for this cluster")
                 }
             }
         }
@@ -46,7 +46,7 @@ pub(super) async fn watch(agent: Arc<Agent>) {
             Err(error) => {
                 agent.heed(&error);
                 if !matches!(error, CallError::StaleEpoch) {
-                    tracing::debug!(%error, "the server does not take what schedulers say");
+                    tracing::debug!(%error, "scheduler report not accepted by the server; retrying later");
                 }
                 EVERY
             }

@@ -37,7 +37,7 @@ async fn tell(agent: &Agent, batch: Vec<Sighting>) {
     while let Err(error) = agent.server.report_sightings(batch.clone()).await {
         agent.heed(&error);
         if !error.retryable() {
-            tracing::warn!(%error, dropped = batch.len(), "the server does not take these sightings");
+            tracing::warn!(%error, dropped = batch.len(), "sightings rejected by the server and dropped");
             return;
         }
         backoff.pause().await;

@@ -102,7 +102,7 @@ fn authoritative(question: &Question, leases: &mut Leases) -> Option<Reply> {
         }
         Kind::Decline => {
             let address = request.options.address(code::REQUESTED_ADDRESS)?;
-            tracing::warn!(%mac, %address, "a machine says that its address is in use by another; look for a second holder of it");
+            tracing::warn!(%mac, %address, "DHCP decline: the machine found its address in use by another machine; find the other machine with this address");
             leases.decline(mac, address, now);
             None
         }

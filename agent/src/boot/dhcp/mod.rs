@@ -61,7 +61,7 @@ pub async fn serve(
     {
         Ok(socket) => socket,
         Err(error) => {
-            tracing::warn!(%error, "other DHCP servers are noticed only when a machine chooses them");
+            tracing::warn!(%error, "DHCP client port not available: another DHCP server is detected only when a machine chooses its offer");
             None
         }
     };
@@ -120,7 +120,7 @@ async fn answer_all(here: &Here<'_>, socket: &UdpSocket, via: Via) -> io::Result
         if let Err(error) = socket.send_to(&reply.message.encode(), to).await {
             // An error for a single client must not stop the listener. A removed interface causes
             // an error in recv_from.
-            tracing::warn!(interface = here.interface, %to, %error, "a DHCP answer could not be sent");
+            tracing::warn!(interface = here.interface, %to, %error, "DHCP answer not sent; the machine repeats its request");
         }
     }
 }
@@ -225,7 +225,7 @@ fn note_rogue(here: &Here, message: &Message, server: Ipv4Addr, did: &str) {
         .iter()
         .any(|segment| segment.subnet.agent_address == server)
     {
-        tracing::warn!(%server, interface = here.interface, mac = %message.mac, "another DHCP server is on a network that we serve");
+        tracing::warn!(%server, interface = here.interface, mac = %message.mac, "another DHCP server answers on a provisioning network; stop the other server or set the subnet to proxy mode");
         let detail = format!("another DHCP server, {server}, {did} on {}", here.interface);
         here.shared
             .lookout

@@ -93,7 +93,7 @@ pub(super) async fn serve(
         Ok(Some(blob)) => blob,
         Ok(None) => return (StatusCode::NOT_FOUND, "no such blob\n").into_response(),
         Err(error) => {
-            tracing::error!(%digest, %error, "a blob cannot be read");
+            tracing::error!(%digest, %error, "blob not readable in the cache; check the disk of the agent");
             return StatusCode::INTERNAL_SERVER_ERROR.into_response();
         }
     };
@@ -113,7 +113,7 @@ pub(super) async fn serve(
     };
     let mut file = blob.file;
     if let Err(error) = file.seek(SeekFrom::Start(piece.first)).await {
-        tracing::error!(%digest, %error, "a blob cannot be read");
+        tracing::error!(%digest, %error, "blob not readable in the cache; check the disk of the agent");
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     }
     let stream = ReaderStream::with_capacity(file.take(piece.length), CHUNK);

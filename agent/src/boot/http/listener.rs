@@ -69,7 +69,7 @@ pub async fn serve(
             // Out of descriptors, or a peer already gone. Both are temporary and the listener
             // continues.
             Err(error) => {
-                tracing::warn!(%at, %error, "a connection could not be accepted");
+                tracing::warn!(%at, %error, "HTTP boot connection not accepted; retrying in 100 ms");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -89,14 +89,14 @@ async fn converse(
         .map_err(io::Error::from)
         .and_then(|()| stream.set_nodelay(true))
     {
-        tracing::debug!(%peer, %error, "a connection was gone at once");
+        tracing::debug!(%peer, %error, "HTTP boot connection closed by the peer before the first request");
         return;
     }
     let stream = match direct::serve(&door, stream, peer).await {
         Ok(Some(stream)) => stream,
         Ok(None) => return,
         Err(error) => {
-            tracing::debug!(%peer, %error, "a transfer ended early");
+            tracing::debug!(%peer, %error, "blob transfer interrupted");
             return;
         }
     };
@@ -113,6 +113,6 @@ async fn converse(
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
         .await
     {
-        tracing::debug!(%peer, %error, "a boot connection ended early");
+        tracing::debug!(%peer, %error, "HTTP boot connection interrupted");
     }
 }

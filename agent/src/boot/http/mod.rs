@@ -238,7 +238,7 @@ async fn get_site(State(door): State<Arc<Door>>) -> Response {
         )
             .into_response(),
         Err(error) => {
-            tracing::error!(%error, "site.json cannot be written");
+            tracing::error!(%error, "site.json for the live image could not be encoded; report the error to the maintainers");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
@@ -271,7 +271,7 @@ async fn get_bundle_file(
         )
             .into_response(),
         Err(error) => {
-            tracing::error!(%bundle, %error, "a bundle's description cannot be read");
+            tracing::error!(%bundle, %error, "bundle description not readable; check the bundle and the disk of the agent");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }

@@ -26,7 +26,7 @@ pub(super) async fn take_report(
     match accept(&door, peer.0, &body) {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err((status, why)) => {
-            tracing::warn!(from = %peer.0, why, "a live image's report was refused");
+            tracing::warn!(from = %peer.0, why, "report of a live image rejected");
             (status, why).into_response()
         }
     }

@@ -42,7 +42,7 @@ pub async fn serve(
         if let Err(refusal) = answered
             && let Err(error) = refuse(address, client, refusal)
         {
-            tracing::debug!(%client, %error, "a TFTP client could not be refused");
+            tracing::debug!(%client, %error, "TFTP error packet not sent");
         }
     }
 }
@@ -64,7 +64,7 @@ fn give(
     match shared.ipxe.get(name) {
         Some(bytes) => sender.start(client, request, bytes),
         None => {
-            tracing::debug!(%client, name, "TFTP was asked for a name it does not have");
+            tracing::debug!(%client, name, "TFTP request for an unknown file");
             Err(Refusal::NotFound)
         }
     }

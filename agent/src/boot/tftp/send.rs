@@ -75,7 +75,7 @@ impl Sender {
             .stack_size(STACK);
         let started = thread.spawn(move || {
             if let Err(error) = answer(&shared, address, place.client, &request, &bytes, &stop) {
-                tracing::debug!(%client, %error, "a TFTP transfer ended early");
+                tracing::debug!(%client, %error, "TFTP transfer interrupted");
             }
             drop(place);
         });

@@ -56,7 +56,7 @@ impl Leased {
                 // Without id and attempt, the failure cannot be reported for this job. The lease
                 // expires.
                 (Err(error), Err(_)) => {
-                    tracing::error!(%error, kind, "an order without an id or an attempt")
+                    tracing::error!(%error, kind, "order without id or attempt ignored; its lease will expire")
                 }
             }
         }

@@ -137,7 +137,7 @@ impl Identity {
                 request: request(&key)?,
             })
             .await?;
-        tracing::info!(site = issued.site, until = %issued.not_after, "enrolled");
+        tracing::info!(site = issued.site, until = %issued.not_after, "agent enrolled; certificate stored");
         self.set(Kept {
             issued: Some(issued),
             before: None,
@@ -158,7 +158,7 @@ impl Identity {
                 request: request(&key)?,
             })
             .await?;
-        tracing::info!(until = %issued.not_after, "the certificate was renewed");
+        tracing::info!(until = %issued.not_after, "certificate renewed");
         self.set(Kept {
             key: Secret::new(key.serialize_pem()),
             issued: Some(issued),
@@ -184,7 +184,7 @@ impl Identity {
                 Ok(()) => backoff.reset(),
                 Err(error) => {
                     let (until, own, served) = (issued.not_after, clock.own(), clock.now());
-                    tracing::warn!(%error, %until, server_time = %served, own_time = %own, "the certificate was not renewed");
+                    tracing::warn!(%error, %until, server_time = %served, own_time = %own, "certificate not renewed; retrying; if server_time and own_time differ, set the clocks");
                     backoff.pause().await;
                 }
             }

@@ -39,7 +39,7 @@ fn beside(name: &str) -> PathBuf {
 }
 
 /// Returns whether the programs are installed. In CI a missing program is an error, because a
-/// skipped test guards nothing.
+/// skipped test protects no code.
 fn have(programs: &[&Path]) -> bool {
     let missing: Vec<String> = programs
         .iter()
