@@ -9,8 +9,8 @@ use muster_core::wire::calls::SITE_LEASE_S;
 
 /// After this time without contact the agent is unsure: two thirds of the site lease.
 const SURE: Duration = Duration::from_secs(SITE_LEASE_S * 2 / 3);
-/// After this time without contact another agent may have taken over: two thirds of the lease plus
-/// the pause before a takeover.
+/// After this time without contact another agent may have taken over: two thirds of the sum of the
+/// lease and the pause before a takeover.
 const OVER: Duration = Duration::from_secs(SITE_LEASE_S * 4 / 3);
 
 /// Contact state with the server, shared by all clones.
@@ -31,8 +31,8 @@ struct Heard {
 pub enum Tenure {
     /// No other agent acts for the site.
     Sure,
-    /// No other agent may act yet, but the renewal of the lease is unknown. Other DHCP servers with
-    /// an answer take precedence.
+    /// No other agent may act yet, but the renewal of the lease is unknown. This agent answers DHCP
+    /// only after other servers had time to answer.
     Unsure,
     /// Another agent may act for the site, so this agent installs no node.
     Over,

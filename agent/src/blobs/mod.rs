@@ -60,7 +60,7 @@ struct Download {
 
 impl BlobCache {
     /// Opens the cache in a directory, creates the directory if missing, and removes stale partial
-    /// files of dead processes.
+    /// and damaged files.
     pub async fn at(dir: impl Into<PathBuf>) -> io::Result<Self> {
         let dir = dir.into();
         fs::create_dir_all(dir.join("sha256")).await?;
@@ -166,7 +166,7 @@ impl BlobCache {
         Ok(Some(bytes))
     }
 
-    /// Opens a blob and fetches the blob when absent. Concurrent callers for the same blob share a
+    /// Opens a blob and fetches it when absent. Concurrent callers for the same blob share a
     /// download and all receive its progress. If the fetching caller gives up, the next caller
     /// takes over.
     pub async fn ensure(

@@ -63,7 +63,7 @@ impl BmcError {
         }
     }
 
-    /// The code of the failure that the server receives.
+    /// Returns the failure code sent to the server.
     pub fn code(&self) -> FailureCode {
         match self {
             Self::Timeout { .. } => FailureCode::BmcTimeout,

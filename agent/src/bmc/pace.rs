@@ -115,7 +115,7 @@ impl Refusal {
     }
 }
 
-/// The right to make a call. The next call waits for the drop of the turn, plus `spacing`.
+/// The right to make a call. The next call starts `spacing` after the drop of this value.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     next_call: tokio::sync::MutexGuard<'a, Option<Instant>>,

@@ -176,7 +176,7 @@ impl Bmc {
     ///
     /// # Errors
     /// [`BmcError::NothingHappened`] at the deadline, or the latest error when the last poll
-    /// failed. Errors without a chance on retry are returned at once.
+    /// failed. Errors that no retry can fix are returned at once.
     pub async fn wait_power(&self, wanted: PowerState, watch: &Watch) -> Result<BmcView, BmcError> {
         let started = Instant::now();
         loop {

@@ -251,7 +251,7 @@ impl Table {
 }
 
 impl Boot {
-    /// Records a fault. The first fault is kept, because the first fault is the cause.
+    /// Records a fault. The first fault is kept, because it is the cause.
     fn fail(&self, fault: BootFault) {
         self.report.send_if_modified(|state| {
             let first = !matches!(state, Some(Err(_)));

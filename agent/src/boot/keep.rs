@@ -30,7 +30,8 @@ pub type Health = BTreeMap<String, ListenerState>;
 pub enum ListenerState {
     Starting,
     Up,
-    /// The listener failed and will be restarted. The text is the reason and the repair.
+    /// The listener failed and will be restarted. The text gives the reason and the next step for
+    /// the operator.
     Down(String),
 }
 

@@ -10,7 +10,7 @@ use nix::sys::socket::{
 };
 use tokio::net::UdpSocket;
 
-/// The reason why a listener cannot listen, with the repair.
+/// The reason why a listener cannot listen, and the next step for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     #[error(

@@ -137,8 +137,8 @@ impl BootServices {
     }
 }
 
-/// Publishes each configuration after saving the configuration on disk. If saving fails, the
-/// configuration is still used, because answering now is more important.
+/// Publishes each configuration after the save on disk. If saving fails, the configuration is still
+/// used, because answering now is more important.
 async fn follow(
     data_dir: PathBuf,
     mut config: watch::Receiver<Option<SiteConfig>>,

@@ -58,8 +58,8 @@ pub enum Command {
     PairAsk {
         within_s: u64,
     },
-    /// Reads the muster-node binary from standard input. The binary is installed only after
-    /// complete arrival.
+    /// Reads the muster-node binary from standard input. The binary is installed only if its digest
+    /// matches, so a partial transfer is dropped.
     InstallNode {
         digest: Digest,
     },

@@ -21,8 +21,8 @@ use super::{Accepted, KEEPALIVE, Pin, Session, Shown, SshError};
 pub struct FirstContact<'text> {
     pub address: Ipv4Addr,
     pub port: u16,
-    /// `SHA256:…`, as an operator read the fingerprint on the machine itself. `None` only reads the
-    /// shown host key.
+    /// The fingerprint `SHA256:…`, as an operator read it on the machine itself. With `None` the
+    /// call only returns the shown host key.
     pub fingerprint: Option<&'text str>,
     pub user: &'text str,
     /// An OpenSSH private key or a password.

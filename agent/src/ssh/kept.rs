@@ -2,9 +2,9 @@
 //! than most commands.
 //!
 //! A connection cannot survive a reboot, and the host key was checked at login. An answer on a kept
-//! session therefore comes from the same system on the same machine. Any other difference in an
-//! order (address, host key, principal or assignment epoch) closes the session. A job closes the
-//! session before an action that ends a boot or changes the trusted keys of a system.
+//! session therefore comes from the same system on the same machine. A difference in an order
+//! (address, host key, principal or assignment epoch) closes the session. A job closes the session
+//! before an action that ends a boot or changes the trusted keys of a system.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -15,8 +15,8 @@ use crate::boot::arm::ArmedBoots;
 use crate::cluster::slurm::Controllers;
 use crate::ssh::kept::KeptSessions;
 
-/// Time after which an unreachable system is treated as down. Two such attempts fit into the time
-/// limit of Slurm before a node is marked down (SlurmdTimeout, 300 s).
+/// Time after which an unreachable system is treated as down. Two attempts of this length take as
+/// long as Slurm waits for a slurmd before it marks the node down (SlurmdTimeout, 300 s).
 pub const SILENT: Duration = Duration::from_secs(150);
 
 /// An agent process accepted by the server.
@@ -33,7 +33,7 @@ pub struct Agent {
     pub controllers: Controllers,
     pub blobs: BlobCache,
     pub reports: Reports,
-    /// A system expected up is treated as down after this time without a successful login.
+    /// Time without a successful login after which a system expected to be up is treated as down.
     pub silent: Duration,
     /// Sessions kept by a job for the next job on the same node.
     pub sessions: KeptSessions,
@@ -42,7 +42,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Cancels the agent on an error concerning the whole process. Other errors are ignored.
+    /// Stops the agent process on a stale epoch, because another process now acts for the site.
+    /// Other errors are ignored.
     pub fn heed(&self, error: &CallError) {
         if *error == CallError::StaleEpoch {
             self.superseded.cancel();

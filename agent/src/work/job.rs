@@ -26,8 +26,7 @@ pub(super) enum End {
     Done(Result<JobResult, Failure>),
     /// The server requested a stop.
     Cancelled,
-    /// The job was moved to another attempt or agent, or the lease is invalid. No outcome is
-    /// reported.
+    /// The job now belongs to another attempt or agent, or to none. No outcome is reported.
     Lost(CallError),
 }
 
@@ -49,7 +48,8 @@ pub async fn run(context: Arc<JobContext>, stop: CancellationToken) {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return tracing::info!(job = %id, attempt, "job abandoned: the attempt was stopped without an outcome"),
-                // The failure is reported even if the collection panics or takes too long.
+                // The failure is reported even if the collection panics, or if the lease ends
+                // first.
                 _collected = AssertUnwindSafe(evidence::collect(&context)).catch_unwind() => {}
                 _ended = keep_lease(&context) => {}
             }
@@ -104,8 +104,8 @@ fn timed_out(context: &JobContext) -> Failure {
 }
 
 /// Renews the lease until an event ends the job. After two thirds of the lease without an answer, a
-/// job able to act in parallel with its successor stops itself. All other jobs continue, so that a
-/// short outage of the server does not break a booting machine.
+/// job that could act at the same time as its next attempt stops itself. All other jobs continue,
+/// so that a short outage of the server does not break a booting machine.
 pub(super) async fn keep_lease(context: &JobContext) -> End {
     let lease = context.agent.lease;
     let mut heard = Instant::now();

@@ -1,5 +1,5 @@
 //! The latest event stored by this agent for the server. The agent sends the event id with every
-//! call. A database without the event was restored from an older backup. The server then reports
+//! call. A database that lacks the event was restored from an older backup. The server then reports
 //! the loss instead of acting on outdated data.
 
 use std::io;

@@ -1,5 +1,5 @@
 //! The status of a running job: progress, log lines and the awaited condition. The status is kept
-//! in memory with limits, until the next renewal sends the status to the server.
+//! in memory with limits, until the next renewal sends it to the server.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

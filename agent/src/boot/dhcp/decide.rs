@@ -165,9 +165,9 @@ fn wished(request: &Message) -> Option<Ipv4Addr> {
         .or(in_header)
 }
 
-/// Acknowledges a request for the same address as the server would offer, and refuses any other.
-/// For a machine without an address here, renewing or returning with an old lease, the request is
-/// refused only if the address is outside of the subnet.
+/// Acknowledges the address that would be offered to the machine, and refuses every other address.
+/// The server may have no address for a machine that renews or returns with an old lease. Such a
+/// request is refused only if the address is outside of the subnet, and otherwise stays unanswered.
 fn confirm(question: &Question, leases: &mut Leases, selected_us: bool) -> Option<Reply> {
     let wished = wished(question.request)?;
     match address_for(question, leases) {

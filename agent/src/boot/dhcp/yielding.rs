@@ -10,12 +10,12 @@ use muster_core::values::Mac;
 use super::decide::Reply;
 use super::wire::{Kind, Message, code};
 
-/// A machine still asking after this time was not answered by another server. Firmware repeats a
-/// request after one to four seconds.
+/// Time to let other servers answer first. A machine still asking afterwards received no answer.
+/// Firmware repeats a request after one to four seconds.
 const FIRST_TURN: Duration = Duration::from_secs(2);
-/// A request after this time belongs to a new boot of the machine.
+/// Time after which a further request belongs to a new boot of the machine.
 const SAME_BOOT: Duration = Duration::from_secs(90);
-/// A server chosen by a machine counts as present for this time.
+/// Time for which a server chosen by a machine counts as present.
 const OTHERS: Duration = Duration::from_secs(300);
 /// Maximum number of remembered machines. A flood of fake machines only clears the memory.
 const MOST: usize = 4096;
@@ -36,9 +36,9 @@ struct Asking {
 }
 
 impl Yielding {
-    /// Returns the reply if the agent may send the reply now. Waits while another server may
-    /// answer, and never sends a NAK. The acting agent can use the same address, so a chosen server
-    /// id means this agent only after an own offer.
+    /// Returns the reply if it can be sent now. Returns `None` while another server may still
+    /// answer, and always for a NAK. The acting agent can have the same server id, so a client with
+    /// the id in its request chose this agent only after an offer from here.
     pub fn hold_back(&mut self, request: &Message, reply: Reply, now: Instant) -> Option<Reply> {
         if reply.message.kind() == Some(Kind::Nak) {
             return None;

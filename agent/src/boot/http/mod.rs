@@ -47,7 +47,7 @@ const MAX_BODY: usize = 16 << 10;
 /// Time limit until the answer starts. The connection limits apply to the body.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
-/// The state of a listener: the shared state and the own address.
+/// The state of a listener: the shared state and its own address.
 struct Door {
     shared: Arc<Shared>,
     address: Ipv4Addr,

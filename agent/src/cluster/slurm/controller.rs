@@ -3,8 +3,8 @@
 //! Before 23.11 slurmctld accepts another set of nodes only at startup. A reconfigure *ends* the
 //! daemon ("node count has changed before reconfiguration … You have to restart slurmctld", seen
 //! with 22.05.8). A restart does not affect running jobs. The restart method depends on the host,
-//! so a hook beside the included files does the restart. Muster never stops a controller without a
-//! way to see the controller return.
+//! so a hook beside the included files does the restart. Muster never stops a controller unless it
+//! can also see it return.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

@@ -137,8 +137,8 @@ impl Controller {
     /// without problems. Lifts drains set by Muster and never other drains. Returns the final view.
     ///
     /// # Errors
-    /// [`SlurmError::DeadlinePassed`] with the state reported by the controller. Errors without a
-    /// chance on retry are returned at once.
+    /// [`SlurmError::DeadlinePassed`] with the state reported by the controller. Errors that no
+    /// retry can fix are returned at once.
     pub async fn admit(
         &self,
         nodes: &[SlurmNode],

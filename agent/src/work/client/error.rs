@@ -3,10 +3,10 @@
 use reqwest::{Response, StatusCode};
 use serde::Deserialize;
 
-/// Size of the error body that is read.
+/// Maximum number of bytes read from an error body.
 const PROBLEM_BYTES: usize = 64 << 10;
 
-/// Why a call has no usable answer.
+/// The reason why a call has no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// No answer, or an answer that says "later": a retry may succeed.
@@ -30,7 +30,7 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// Whether a retry may succeed.
+    /// Returns whether a retry may succeed.
     pub fn retryable(&self) -> bool {
         matches!(self, Self::Away(_))
     }
@@ -55,7 +55,7 @@ impl CallError {
         }
     }
 
-    /// Whether the caller has lost the right to act.
+    /// Returns whether the caller has lost the right to act.
     pub fn stale(&self) -> bool {
         matches!(self, Self::StaleEpoch | Self::StaleAttempt)
     }
@@ -123,7 +123,8 @@ fn away(why: &str) -> CallError {
     CallError::Away(why.to_owned())
 }
 
-/// Error of a request without an answer. The message lists all causes, because reqwest's own message leaves out "connection refused" or "timed out".
+/// Returns the error of a request without an answer. The message lists all causes, because the
+/// message of reqwest itself leaves out "connection refused" or "timed out".
 pub(super) fn lost(error: reqwest::Error) -> CallError {
     let error = error.without_url();
     let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| {

@@ -29,7 +29,7 @@ use crate::contact::Contact;
 /// Time limit of a call without waiting. A long poll adds its own wait time.
 const CALL: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(5);
-/// An idle connection is closed before the server closes the connection after 60 s.
+/// An idle connection is closed before the server closes it, which happens after 60 s.
 const IDLE: Duration = Duration::from_secs(45);
 /// Maximum size of an answer. A lease of a hundred converge plans of 100 KiB fits, and a faulty
 /// server cannot fill the memory.

@@ -36,7 +36,7 @@ impl Kept {
     /// Returns the identity for a token.
     ///
     /// # Errors
-    /// For an unused token: returns the identity with a certificate, if present.
+    /// For a new token. The error holds the identity that has a certificate, if any.
     pub fn of(self, token: Digest) -> Result<Self, Option<Box<Self>>> {
         if self.token == token {
             return Ok(self);

@@ -25,7 +25,7 @@ use crate::work::context::{JobContext, failed, fatal};
 /// Time limit from the power act to the report. Firmware with many DIMMs and option ROMs takes ten
 /// minutes, the image itself one.
 const WINDOW: Duration = Duration::from_mins(25);
-/// Time after which a started machine still off counts as not started.
+/// Time after power-on. A machine that is still off then counts as not started.
 const OFF_FOR_LONG: Duration = Duration::from_mins(2);
 /// Interval of power checks for a machine started by an earlier attempt.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
@@ -45,7 +45,8 @@ pub(super) async fn run(context: &JobContext, spec: &BootLive) -> Result<JobResu
             return log_in(context, spec, &report, bmc).await;
         }
         let (report, bmc) = start_and_wait(context, spec, &armed).await?;
-        // The machine does not wait for the disk of the agent.
+        // The save and the login run in parallel, so the machine does not wait for the disk of the
+        // agent.
         let ((), live) = tokio::join!(save(context, &report), log_in(context, spec, &report, bmc));
         live
     };
@@ -124,8 +125,8 @@ async fn wait_in_window(
     }
 }
 
-/// Returns a failure when the machine is off long enough after power-on. The power-on then had no
-/// effect, or the machine was switched off again.
+/// Returns a failure once the machine is off later than `OFF_FOR_LONG` after power-on. The power-on
+/// then had no effect, or the machine was switched off again.
 async fn stays_off(context: &JobContext, bmc: &Bmc, age: Duration) -> Failure {
     let started = Instant::now();
     loop {

@@ -13,7 +13,8 @@ use crate::work::context::{JobContext, failed, fatal};
 /// Time limit of an attempt. A running machine answers within a second, a loaded machine within a
 /// few.
 pub(super) const TRY: Duration = Duration::from_secs(15);
-/// Pause after a refused connection. The network is up, and sshd starts within seconds.
+/// Pause after an attempt without a TCP connection. A machine that refuses has its network up, and
+/// its sshd starts within seconds.
 const SOON: Duration = Duration::from_millis(250);
 /// Pause after a failed login, because each further attempt costs the machine a login.
 const LATER: Duration = Duration::from_secs(1);
@@ -111,8 +112,8 @@ pub(super) fn keep(context: &JobContext, login: &Login, session: Session) {
         .keep(context.job.node, context.job.epoch, login, session);
 }
 
-/// Returns the latest time without an answer of the machine, for an attempt started at `asked`. A
-/// machine refusing TCP connections was probed until the end of the attempt.
+/// Returns the latest time without an answer of the machine, for an attempt started at `asked`.
+/// Without a TCP connection the machine was probed until the end of the attempt.
 pub(super) fn away_at(error: &SshError, asked: Instant) -> Instant {
     match error {
         SshError::Unreachable { .. } => asked.max(Instant::now() - ASKED_EVERY),
