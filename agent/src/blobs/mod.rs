@@ -39,6 +39,7 @@ pub struct BlobCache {
 #[derive(Debug)]
 pub struct Blob {
     pub digest: Digest,
+    /// Size in bytes.
     pub size: u64,
     pub file: File,
 }
@@ -46,7 +47,9 @@ pub struct Blob {
 /// Progress of a download in bytes. `total` is set when the server sends the length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fetched {
+    /// Bytes received so far.
     pub done: u64,
+    /// Size of the blob in bytes, if announced by the server.
     pub total: Option<u64>,
 }
 

@@ -45,6 +45,7 @@ pub struct Bmcs {
 }
 
 impl Bmcs {
+    /// Creates the shared state without any BMC.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,

@@ -13,6 +13,7 @@ use super::error::BmcError;
 /// Timeouts and rate limits for BMC calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
+    /// Time limit for opening a connection.
     pub connect: Duration,
     /// Timeout of a whole call, including the answer.
     pub call: Duration,
@@ -52,6 +53,7 @@ pub struct Limits {
     /// [`Limits::cool_off_max`]. Common lockout policies need three to five failures within some
     /// minutes.
     pub cool_off: Duration,
+    /// Maximum pause after repeated refused logins.
     pub cool_off_max: Duration,
 }
 

@@ -76,12 +76,15 @@ impl fmt::Display for BootOverride {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BmcView {
     pub power: PowerState,
+    /// SMBIOS UUID, as text.
     pub uuid: Option<String>,
+    /// Serial number. Depending on the vendor, the serial of the board or of the chassis.
     pub serial: Option<String>,
     /// SKU of the machine. Dell reports the service tag here instead of in `serial`.
     pub sku: Option<String>,
     pub manufacturer: Option<String>,
     pub model: Option<String>,
+    /// Version of the system firmware.
     pub bios_version: Option<String>,
     /// Health rollup: `OK`, `Warning` or `Critical`.
     pub health: Option<String>,
@@ -119,7 +122,9 @@ pub enum TaskState {
 /// A task as reported by the BMC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskView {
+    /// Progress of the task.
     pub state: TaskState,
+    /// Completed part in percent, if reported.
     pub percent: Option<u64>,
     /// The latest messages of the task.
     pub said: Vec<String>,

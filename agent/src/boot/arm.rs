@@ -42,8 +42,11 @@ struct Boot {
 /// The image for an armed machine and the future address of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveImage {
+    /// Address of the machine in the live image.
     pub address: Ipv4Addr,
+    /// Digest of the kernel blob.
     pub kernel: Digest,
+    /// Digest of the initrd blob.
     pub initrd: Digest,
 }
 

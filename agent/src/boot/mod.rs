@@ -44,11 +44,14 @@ use crate::contact::{Contact, Tenure};
 pub struct BootOptions {
     /// Directory of the saved site configuration.
     pub data_dir: PathBuf,
+    /// Cache of kernels, initrds and bundles.
     pub blobs: BlobCache,
+    /// The loaders for TFTP and UEFI HTTP boot.
     pub ipxe: IpxeBinaries,
     /// Keys trusted by live images. `None` until the first answer of the server. `agent_url` is set
     /// per listener.
     pub trust: watch::Receiver<Option<SiteTrust>>,
+    /// Clock for sightings and `/boot/v1/time`.
     pub clock: Clock,
     /// Contact with the server. Decides whether machines are answered at once, later, or only with
     /// a boot from the local disk.
@@ -59,12 +62,17 @@ pub struct BootOptions {
 /// Ports of the boot services. Only tests use other values than the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BootPorts {
+    /// Port of the DHCP server, 67.
     pub dhcp_server: u16,
     /// Port of the DHCP relays.
     pub dhcp_relay: u16,
+    /// Port of DHCP clients, 68, used to detect other DHCP servers.
     pub dhcp_client: u16,
+    /// Port of the PXE boot server, 4011.
     pub pxe: u16,
+    /// Port of the TFTP server, 69.
     pub tftp: u16,
+    /// Port of the HTTP boot listener, 8090.
     pub http: u16,
 }
 

@@ -77,7 +77,9 @@ pub enum Command {
 /// Limits for time and output of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
+    /// Time limit of the command.
     pub within: Duration,
+    /// Maximum size of the standard output in bytes.
     pub output_bytes: usize,
 }
 

@@ -24,6 +24,7 @@ pub struct FirstContact<'text> {
     /// The fingerprint `SHA256:…`, as an operator read it on the machine itself. With `None` the
     /// call only returns the shown host key.
     pub fingerprint: Option<&'text str>,
+    /// Login name entered by the operator.
     pub user: &'text str,
     /// An OpenSSH private key or a password.
     pub secret: &'text Secret,

@@ -22,16 +22,21 @@ pub const SILENT: Duration = Duration::from_secs(150);
 /// An agent process accepted by the server.
 #[derive(Debug)]
 pub struct Agent {
+    /// The server API, with the epoch of this process.
     pub server: Server,
     /// Time for which the server waits for the renewal of a job. Afterwards the server takes the
     /// job back.
     pub lease: Duration,
+    /// Clock set to the time of the server.
     pub clock: Clock,
+    /// The muster-node for installed systems.
     pub node: NodeBinary,
+    /// The armed boots, shared with the boot services.
     pub boots: ArmedBoots,
     pub bmcs: Bmcs,
     pub controllers: Controllers,
     pub blobs: BlobCache,
+    /// Reports of live images, saved for a restart.
     pub reports: Reports,
     /// Time without a successful login after which a system expected to be up is treated as down.
     pub silent: Duration,

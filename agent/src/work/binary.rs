@@ -9,7 +9,9 @@ use muster_core::values::Digest;
 /// agent could be sent half old, half new.
 #[derive(Clone)]
 pub struct NodeBinary {
+    /// Content of the executable.
     pub bytes: Bytes,
+    /// SHA-256 of the content.
     pub digest: Digest,
 }
 

@@ -28,10 +28,12 @@ pub struct JobContext {
     pub began: Timestamp,
     /// End of the attempt, by the local monotonic clock.
     pub deadline: Instant,
+    /// Status and log of the attempt, sent with each renewal.
     pub voice: Arc<Voice>,
 }
 
 impl JobContext {
+    /// Creates the context. The deadline starts now.
     pub fn new(job: Job, agent: Arc<Agent>) -> Self {
         let deadline = Instant::now() + Duration::from_secs(job.timeout_s);
         let voice = Arc::new(Voice::new(agent.clock.clone()));

@@ -61,6 +61,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(15);
 pub struct AgentOptions {
     /// Base URL of the server, without a path.
     pub server_url: String,
+    /// The way the agent authenticates.
     pub entry: Entry,
     /// Directory for blobs, the last site configuration and reported host keys.
     pub data_dir: PathBuf,
@@ -70,6 +71,7 @@ pub struct AgentOptions {
     pub muster_node: PathBuf,
     /// Ports of the boot services.
     pub ports: BootPorts,
+    /// Local clock, corrected later by the time of the server.
     pub clock: Clock,
 }
 

@@ -39,8 +39,11 @@ struct Said {
 /// The content of a renewal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
+    /// Latest progress.
     pub progress: Option<Progress>,
+    /// Awaited condition, `None` while the job acts.
     pub waiting_for: Option<String>,
+    /// Next log lines, at most 500, after a note about dropped lines.
     pub log: Vec<LogLine>,
     /// Number of the first line after the report.
     end: u64,
@@ -48,6 +51,7 @@ pub struct Report {
 }
 
 impl Voice {
+    /// Creates an empty status.
     pub fn new(clock: Clock) -> Self {
         Self {
             clock,

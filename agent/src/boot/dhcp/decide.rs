@@ -33,13 +33,16 @@ pub enum Via {
 /// All inputs of a decision, except the leases.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
+    /// The subnet of the request.
     pub segment: &'a Segment,
     /// Port of the HTTP boot listener.
     pub http_port: u16,
     /// The address in the boot armed for the MAC, or `None` without an armed boot.
     pub armed: Option<Ipv4Addr>,
     pub request: &'a Message,
+    /// The port receiving the request.
     pub via: Via,
+    /// Current time, used for lease times.
     pub now: Instant,
 }
 

@@ -81,12 +81,19 @@ pub enum Op {
 pub struct Message {
     pub op: Op,
     pub hops: u8,
+    /// Transaction id, chosen by the client.
     pub xid: u32,
+    /// Seconds since the client started.
     pub secs: u16,
+    /// Whether the client requests a broadcast answer.
     pub broadcast: bool,
+    /// Current address of the client.
     pub ciaddr: Ipv4Addr,
+    /// Address assigned to the client.
     pub yiaddr: Ipv4Addr,
+    /// Address of the next boot server.
     pub siaddr: Ipv4Addr,
+    /// Address of the relay, zero without a relay.
     pub giaddr: Ipv4Addr,
     pub mac: Mac,
     pub file: Vec<u8>,

@@ -26,7 +26,9 @@ pub(super) fn digest(hex: &str) -> Option<Digest> {
 #[derive(Debug)]
 pub(super) struct Piece {
     pub status: StatusCode,
+    /// Offset of the first byte.
     pub first: u64,
+    /// Number of bytes.
     pub length: u64,
     headers: [(HeaderName, HeaderValue); 4],
     range: Option<(HeaderName, HeaderValue)>,

@@ -11,10 +11,14 @@ use crate::boot::arm::LiveImage;
 /// The values needed to boot the live image.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LiveBoot<'a> {
+    /// Address of the agent in all URLs.
     pub agent: Ipv4Addr,
+    /// Port of the HTTP boot listener.
     pub port: u16,
     pub image: LiveImage,
+    /// Nonce of the boot, 32 hex digits, passed to the live image.
     pub nonce: &'a str,
+    /// MAC of the boot interface.
     pub mac: Mac,
 }
 

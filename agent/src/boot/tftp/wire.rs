@@ -4,6 +4,7 @@
 /// The requested file and the options of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
+    /// File name, as sent by the client.
     pub name: String,
     /// `blksize`: bytes per block, at least 8.
     pub block_size: Option<u16>,

@@ -69,6 +69,7 @@ struct Membership {
 }
 
 impl Controllers {
+    /// Creates the shared state without any controller.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,

@@ -43,19 +43,24 @@ pub struct NodeView {
     /// Flags such as `DRAIN`, `NOT_RESPONDING`, `INVALID_REG`.
     pub flags: BTreeSet<String>,
     pub address: String,
+    /// Total number of CPUs.
     pub cpus: u32,
     pub sockets: u32,
     pub cores_per_socket: u32,
     pub threads_per_core: u32,
     /// Memory in MiB.
     pub real_memory: u64,
+    /// Number of CPUs allocated to jobs.
     pub allocated_cpus: u32,
     /// Generic resources such as `gpu:h100:8`, empty without resources.
     pub gres: String,
     pub features: BTreeSet<String>,
     /// Boot time in the local time of the controller. `None` until slurmd has registered.
     pub boot_time: Option<String>,
+    /// Start time of slurmd in the local time of the controller. `None` until slurmd has
+    /// registered.
     pub slurmd_start_time: Option<String>,
+    /// Version of slurmd.
     pub version: Option<String>,
     /// Reason without the trailing `[who@when]`.
     pub reason: Option<String>,

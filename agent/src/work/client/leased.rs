@@ -23,6 +23,7 @@ pub struct Leased {
 pub struct Unread {
     pub id: JobId,
     pub attempt: i32,
+    /// The parse error.
     pub why: String,
 }
 

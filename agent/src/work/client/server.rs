@@ -21,6 +21,7 @@ use super::{CALL, Client};
 #[derive(Clone, Debug)]
 pub struct Server {
     pub client: Client,
+    /// Epoch of this agent process, returned by `hello`.
     pub epoch: i64,
 }
 
