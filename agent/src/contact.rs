@@ -1,42 +1,46 @@
-//! When the server was last heard, by this process's own monotonic clock. It is how an agent that is cut off knows, without asking anybody, that
-//! another one may act for its site by now.
+//! Time since the last contact with the server, by the monotonic clock of the process. A
+//! disconnected agent uses the time to decide, without asking, whether another agent may already
+//! act for the site.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use muster_core::wire::calls::SITE_LEASE_S;
 
-/// From then on an agent is not sure any more: two thirds of the site's lease.
+/// After this time without contact the agent is unsure: two thirds of the site lease.
 const SURE: Duration = Duration::from_secs(SITE_LEASE_S * 2 / 3);
-/// From then on another one may have taken over: two thirds of the lease and of the pause that a takeover makes after it.
+/// After this time without contact another agent may have taken over: two thirds of the sum of the
+/// lease and the pause before a takeover.
 const OVER: Duration = Duration::from_secs(SITE_LEASE_S * 4 / 3);
 
-/// What is known of the server. Clones share it.
+/// Contact state with the server, shared by all clones.
 #[derive(Clone, Debug, Default)]
 pub struct Contact(Arc<Mutex<Heard>>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
-    /// When the call began that was answered last: the server said so later than that.
+    /// Start time of the latest answered call. The server answered later than this time.
     asked: Option<Instant>,
-    /// The server's time of that answer, in milliseconds since the epoch.
+    /// Server time of the answer, in milliseconds since the epoch.
     served_at: Option<i64>,
     unneeded: bool,
 }
 
-/// What an agent may take for true about its site's lease.
+/// The certainty of an agent about the site lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tenure {
-    /// Nobody else acts for the site.
+    /// No other agent acts for the site.
     Sure,
-    /// Nobody else may act yet, but the lease is not known to go on: others that answer go first.
+    /// No other agent may act yet, but the renewal of the lease is unknown. This agent answers DHCP
+    /// only after other servers had time to answer.
     Unsure,
-    /// Somebody else may act for the site: nothing is installed from here.
+    /// Another agent may act for the site, so this agent installs no node.
     Over,
 }
 
 impl Contact {
-    /// For boot services that run without a server: nobody else acts there.
+    /// Returns a contact for boot services running without a server. No other agent acts for such a
+    /// site.
     pub fn unneeded() -> Self {
         Self(Arc::new(Mutex::new(Heard {
             unneeded: true,
@@ -44,7 +48,7 @@ impl Contact {
         })))
     }
 
-    /// Notes an answer to a call that began at `asked`.
+    /// Records the answer to a call started at `asked`.
     pub fn heard(&self, asked: Instant, served_at: Option<i64>) {
         let mut heard = self.lock();
         if heard.asked.is_none_or(|before| before <= asked) {
@@ -56,12 +60,12 @@ impl Contact {
         }
     }
 
-    /// The server's time of the latest answer, as it is shown with the next call.
+    /// Returns the server time of the latest answer, sent with the next call.
     pub fn served_at(&self) -> Option<i64> {
         self.lock().served_at
     }
 
-    /// How sure this process may be of its site's lease.
+    /// Returns the certainty about the site lease at time `now`.
     pub fn tenure(&self, now: Instant) -> Tenure {
         let heard = *self.lock();
         match heard
@@ -75,14 +79,14 @@ impl Contact {
         }
     }
 
-    /// As if nothing was heard for so long.
+    /// Simulates a silence of the given length.
     #[cfg(test)]
     pub(crate) fn be_silent_for(&self, silence: Duration) {
         self.lock().asked = Instant::now().checked_sub(silence);
     }
 
     fn lock(&self) -> MutexGuard<'_, Heard> {
-        // Both fields are written in one go, and nothing in between panics.
+        // All fields are assigned in a single statement, so a panic cannot leave a partial update.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -106,7 +110,7 @@ mod tests {
             [29, 30, 59, 60].map(after),
             [Tenure::Sure, Tenure::Unsure, Tenure::Unsure, Tenure::Over]
         );
-        // An answer to a call that began earlier arrives later.
+        // A late answer to an earlier call.
         contact.heard(start - Duration::from_secs(20), Some(900));
         assert_eq!(
             (after(29), contact.served_at()),

@@ -1,5 +1,5 @@
-//! TLS to servers that no public authority vouches for. Who is trusted is a judge's matter; that the peer holds the key of the certificate it
-//! shows is always proved.
+//! TLS to servers without a certificate of a public authority. A judge decides about trust. The
+//! handshake always proves the peer holds the private key of the shown certificate.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use rustls::{
     SupportedProtocolVersion,
 };
 
-/// Decides whose certificate is trusted.
+/// Decides which certificates are trusted.
 pub(crate) trait Judge: Debug + Send + Sync + 'static {
-    /// Looks at what a server showed: its own certificate, and those it sent with it.
+    /// Checks the certificate of a server and the intermediate certificates sent with it.
     ///
     /// # Errors
-    /// Why the server is not trusted.
+    /// The reason why the server is not trusted.
     fn judge(&self, shown: &Shown<'_>) -> Result<(), Error>;
 }
 
-/// What a server showed in its handshake.
+/// The certificates shown by a server in the handshake.
 pub(crate) struct Shown<'a> {
     pub(crate) own: &'a CertificateDer<'a>,
     pub(crate) others: &'a [CertificateDer<'a>],
@@ -30,10 +30,10 @@ pub(crate) struct Shown<'a> {
     pub(crate) provider: &'a Arc<CryptoProvider>,
 }
 
-/// The beginning of a configuration that trusts whom the judge trusts, and nobody else.
+/// Starts a client configuration trusting only the certificates accepted by the judge.
 ///
 /// # Errors
-/// When a version of TLS is not to be had.
+/// When the provider does not support one of the TLS versions.
 pub(crate) fn client(
     judge: Arc<impl Judge>,
     versions: &[&'static SupportedProtocolVersion],

@@ -1,4 +1,4 @@
-//! What a long wait is given: until when, whether it must stop, and whom to tell what it waits for.
+//! The context of a long wait: deadline, cancellation, and a receiver for status sentences.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Bounds and voice of one wait.
+/// Limits and status receiver of a wait.
 #[derive(Clone)]
 pub struct Watch {
-    /// On our own monotonic clock.
+    /// Deadline by the local monotonic clock.
     pub deadline: Instant,
     cancel: CancellationToken,
     tell: Arc<dyn Fn(String) + Send + Sync>,
 }
 
-/// Why a wait ended before what it waited for.
+/// The reason why a wait ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
     Cancelled,
@@ -24,7 +24,8 @@ pub enum Stopped {
 }
 
 impl Watch {
-    /// `tell` gets one sentence whenever what is awaited, or what was seen last, changes; it must not block.
+    /// `tell` receives a sentence whenever the awaited condition or the last seen state changes.
+    /// The function must not block.
     pub fn new(
         deadline: Instant,
         cancel: CancellationToken,
@@ -37,12 +38,12 @@ impl Watch {
         }
     }
 
-    /// Says what is awaited and what was seen last.
+    /// Reports the awaited condition and the last seen state.
     pub fn waiting_for(&self, sentence: impl Into<String>) {
         (self.tell)(sentence.into());
     }
 
-    /// Sleeps, unless the wait is over.
+    /// Sleeps for `time`, unless the wait ends first.
     ///
     /// # Errors
     /// [`Stopped`], at the deadline at the latest.

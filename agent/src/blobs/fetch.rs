@@ -1,4 +1,5 @@
-//! One download from the server: resumed when the connection breaks, verified before anyone sees it.
+//! Downloads a blob from the server. A broken connection is resumed, and the content is verified
+//! before use.
 
 use std::io;
 use std::time::Duration;
@@ -12,23 +13,24 @@ use uuid::Uuid;
 
 use super::{Draft, Fetched};
 
-/// Tries before a download is given up, each continuing where the last one stopped.
+/// Maximum number of attempts per download. Each continues at the last received byte.
 const TRIES: u32 = 5;
-/// A server that sends nothing for this long is not sending any more.
+/// A server silent for this long is treated as stalled.
 const STALL: Duration = Duration::from_secs(30);
-/// No image is larger; a longer answer would only fill the disk.
+/// Maximum size of a blob in bytes. No image is larger, and a longer answer would only fill the
+/// disk.
 const MAX_BLOB: u64 = 1 << 40;
 
-/// Where blobs come from: `GET {base_url}/agent/v1/blobs/sha256/<hex>`.
+/// The origin of blobs: `GET {base_url}/agent/v1/blobs/sha256/<hex>`.
 #[derive(Clone, Debug)]
 pub struct BlobSource {
-    /// The server's URL without a slash at its end.
+    /// The URL of the server without a trailing slash.
     pub base_url: String,
-    /// Shows who we are.
+    /// The HTTP client with the certificate of the agent.
     pub client: reqwest::Client,
 }
 
-/// Why a blob could not be fetched.
+/// The reason why a blob could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     #[error("the blob cache cannot be written or read: {0}")]
@@ -44,7 +46,7 @@ pub enum FetchError {
 }
 
 impl FetchError {
-    /// Whether trying again later can help.
+    /// Returns whether a later retry can succeed.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Cache(_) | Self::Unreachable { .. } => true,
@@ -53,9 +55,9 @@ impl FetchError {
     }
 }
 
-/// Why one try ended early.
+/// The reason why an attempt ended early.
 enum Broken {
-    /// Another try may get further.
+    /// A further attempt can continue the download.
     Off(String),
     Final(FetchError),
 }
@@ -66,7 +68,7 @@ impl From<io::Error> for Broken {
     }
 }
 
-/// Fills the draft with the blob, verified.
+/// Downloads the blob into the draft and verifies the digest.
 pub(super) async fn download(
     draft: &mut Draft,
     digest: Digest,
@@ -92,7 +94,7 @@ pub(super) async fn download(
             }
             Err(Broken::Final(error)) => return Err(error),
             Err(Broken::Off(why)) => {
-                tracing::warn!(%digest, at = draft.written, why, "a download broke off");
+                tracing::warn!(%digest, at = draft.written, why, "blob download interrupted; retrying");
                 last = why;
             }
         }

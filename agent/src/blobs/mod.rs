@@ -1,7 +1,8 @@
-//! Content-addressed files: images, kernels, bundles. A blob that is given out is whole and is what its name says; it can be lost and fetched again.
+//! Content-addressed files: images, kernels, bundles. A served blob is complete and matches the
+//! digest. A lost blob is fetched again.
 
-mod fetch; // One verified download from the server
-mod verify; // Whether files still are what their names say
+mod fetch; // A verified download from the server
+mod verify; // Checks cached files against their digests
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -22,10 +23,11 @@ pub use self::fetch::{BlobSource, FetchError};
 use self::verify::{Stamp, Verified};
 
 const CHUNK: usize = 256 << 10;
-/// A part file this old was left by a process that died; a damaged file this old was looked at, or nobody will.
+/// Age limit of leftover files. An older part file belongs to a dead process. An older damaged file
+/// was either inspected by now or is forgotten.
 const STALE_PART: Duration = Duration::from_secs(24 * 3600);
 
-/// The blobs under one directory, `<dir>/sha256/<hex>`. Clones share one set of downloads.
+/// The blobs in a directory, stored as `<dir>/sha256/<hex>`. Clones share the running downloads.
 #[derive(Clone, Debug)]
 pub struct BlobCache {
     dir: Arc<PathBuf>,
@@ -37,18 +39,22 @@ pub struct BlobCache {
 #[derive(Debug)]
 pub struct Blob {
     pub digest: Digest,
+    /// Size in bytes.
     pub size: u64,
     pub file: File,
 }
 
-/// How far a download is, in bytes; the total where the server says it.
+/// Progress of a download in bytes. `total` is set when the server sends the length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fetched {
+    /// Bytes received so far.
     pub done: u64,
+    /// Size of the blob in bytes, if announced by the server.
     pub total: Option<u64>,
 }
 
-/// One download, which all who want its blob share: one holds the turn and fetches, the others watch.
+/// A download shared by all callers for the same blob. The holder of the turn fetches, and the
+/// others watch the progress.
 #[derive(Debug, Default)]
 struct Download {
     turn: tokio::sync::Mutex<()>,
@@ -56,7 +62,8 @@ struct Download {
 }
 
 impl BlobCache {
-    /// Opens the cache at a directory, which is made, and clears what dead processes left half-written.
+    /// Opens the cache in a directory, creates the directory if missing, and removes stale partial
+    /// and damaged files.
     pub async fn at(dir: impl Into<PathBuf>) -> io::Result<Self> {
         let dir = dir.into();
         fs::create_dir_all(dir.join("sha256")).await?;
@@ -78,12 +85,13 @@ impl BlobCache {
         })
     }
 
-    /// Where a blob is, or would be.
+    /// Returns the path of a blob in the cache, present or not.
     pub fn path(&self, digest: Digest) -> PathBuf {
         self.dir.join("sha256").join(digest.hex())
     }
 
-    /// Opens a blob; `None` when it is not here. One that is not what its name says is set aside, and is not here.
+    /// Opens a blob, or returns `None` when the blob is absent. A blob with another digest is set
+    /// aside and treated as absent.
     pub async fn open(&self, digest: Digest) -> io::Result<Option<Blob>> {
         let Some((blob, stamp)) = self.find(digest).await? else {
             return Ok(None);
@@ -92,7 +100,7 @@ impl BlobCache {
             return Ok(Some(blob));
         }
         let _one_at_a_time = self.verified.reading.lock().await;
-        // Whoever had the turn before may have read it, or set it aside.
+        // The previous holder of the lock may have verified the file or set the file aside.
         let Some((Blob { file, size, .. }, stamp)) = self.find(digest).await? else {
             return Ok(None);
         };
@@ -116,12 +124,13 @@ impl BlobCache {
             .dir
             .join("sha256")
             .join(format!(".{}.damaged", digest.hex()));
-        tracing::error!(%digest, %found, aside = %aside.display(), "a blob in the cache is damaged; it is fetched again, look at the disk");
+        tracing::error!(%digest, %found, aside = %aside.display(), "blob in the cache is damaged; a new copy will be fetched; check the disk of the agent");
         fs::rename(self.path(digest), aside).await?;
         Ok(None)
     }
 
-    /// A reader says that a blob was not what its name says: it is read again before it is given out again.
+    /// Records a report of a reader about a wrong digest. The blob is verified again before the
+    /// next use.
     pub fn doubt(&self, digest: Digest) {
         self.verified.forget(digest);
     }
@@ -144,7 +153,7 @@ impl BlobCache {
         }
     }
 
-    /// Reads a small blob into memory; one larger than `most` bytes is an error.
+    /// Reads a small blob into memory. A blob larger than `most` bytes is an error.
     pub async fn read(&self, digest: Digest, most: u64) -> io::Result<Option<Vec<u8>>> {
         let Some(blob) = self.open(digest).await? else {
             return Ok(None);
@@ -160,8 +169,9 @@ impl BlobCache {
         Ok(Some(bytes))
     }
 
-    /// Opens a blob, fetching it when it is not here. All who ask for the same blob share one download, and all are told its progress; when the one
-    /// who fetches gives up, the next takes over.
+    /// Opens a blob and fetches it when absent. Concurrent callers for the same blob share a
+    /// download and all receive its progress. If the fetching caller gives up, the next caller
+    /// takes over.
     pub async fn ensure(
         &self,
         digest: Digest,
@@ -197,7 +207,7 @@ impl BlobCache {
             .ok_or_else(|| io::Error::other("the blob was removed as soon as it was there").into())
     }
 
-    /// Puts a local file's content into the cache and tells its digest.
+    /// Copies a local file into the cache and returns its digest.
     pub async fn put_file(&self, path: &Path) -> io::Result<Digest> {
         let mut file = File::open(path).await?;
         let mut draft = self.draft().await?;
@@ -214,7 +224,7 @@ impl BlobCache {
         Ok(digest)
     }
 
-    /// Puts bytes into the cache and tells their digest.
+    /// Writes bytes into the cache and returns their digest.
     pub async fn put_bytes(&self, bytes: &[u8]) -> io::Result<Digest> {
         let mut draft = self.draft().await?;
         draft.write(bytes).await?;
@@ -258,7 +268,7 @@ impl BlobCache {
     }
 }
 
-/// A blob being written, under a name of its own; removed again unless it is kept.
+/// A blob being written under a temporary name, deleted on drop unless kept.
 struct Draft {
     path: PathBuf,
     file: File,
@@ -275,7 +285,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Starts over, for a server that cannot continue where we are.
+    /// Discards the content, for a server without support for range requests.
     async fn clear(&mut self) -> io::Result<()> {
         use tokio::io::AsyncSeekExt as _;
 
@@ -291,7 +301,7 @@ impl Draft {
         Digest(self.hasher.clone().finalize().into())
     }
 
-    /// Gives the draft its name, durably: content first, then the name.
+    /// Renames the draft to its digest, durably: content first, then the name.
     async fn keep(mut self, digest: Digest, verified: &Verified) -> io::Result<()> {
         self.file.flush().await?;
         self.file.sync_all().await?;
@@ -312,7 +322,7 @@ impl Drop for Draft {
         if !self.kept
             && let Err(error) = std::fs::remove_file(&self.path)
         {
-            tracing::warn!(path = %self.path.display(), %error, "a half-written blob could not be removed; it goes after a day");
+            tracing::warn!(path = %self.path.display(), %error, "partial blob not deleted; the file is deleted at the next start after a day");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The cache against a small server that can break off, lie and count.
+//! Tests of the cache against a small server with broken connections, wrong content and a request
+//! counter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +18,7 @@ use super::*;
 
 const CONTENT: &[u8] = b"an image of an operating system";
 
-/// A server for one blob; a share of the answers breaks off half-way.
+/// A server for a single blob. Some answers break off half-way.
 struct Server {
     content: Vec<u8>,
     breaks: usize,
@@ -51,7 +52,8 @@ async fn answer(State(server): State<Arc<Server>>, headers: HeaderMap) -> Respon
     let length = rest.len();
     if count < server.breaks {
         let half = Ok(bytes::Bytes::copy_from_slice(&rest[..length / 2]));
-        // The error comes once the half was sent: the writer flushes before it asks for more.
+        // The error comes after the first half was sent, because the writer flushes before polling
+        // for more.
         let broken = stream::iter([half]).chain(stream::once(async {
             tokio::time::sleep(Duration::from_millis(50)).await;
             Err(io::Error::other("cable out"))
@@ -225,7 +227,7 @@ async fn a_local_file_becomes_a_blob() {
     assert_eq!(files(&bench), [Digest::of(CONTENT).hex()]);
 }
 
-/// Changes a file of the cache behind its back, so that the kernel notes another time of change.
+/// Changes a file behind the cache, with a different change time in the kernel.
 pub(crate) fn damage(path: &Path, content: &[u8]) {
     let stamp = || Stamp::of(&std::fs::metadata(path).unwrap());
     let before = stamp();
@@ -247,7 +249,8 @@ async fn a_damaged_file_is_set_aside_and_fetched_again() {
             .await
             .unwrap();
         damage(&bench.cache.path(digest), damaged);
-        // A process that starts has read nothing yet; one that runs sees that the file was touched.
+        // A new process has not verified any file yet, and a running process detects the changed
+        // file.
         for cache in [
             bench.cache.clone(),
             BlobCache::at(bench.dir.path()).await.unwrap(),

@@ -1,5 +1,5 @@
-//! Whether the files of the cache still are what their names say. Each is read whole once in a process, and again when its file was touched; one that
-//! is something else is set aside, and never sent.
+//! Checks cached files against their digests. Each file is read completely once per process, and
+//! again after a change of the file. A damaged file is set aside and never sent.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _, Seek as _};
@@ -11,15 +11,16 @@ use sha2::{Digest as _, Sha256};
 
 use super::CHUNK;
 
-/// The files that were read and found right. Clones share them.
+/// The verified files, shared by all clones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Verified {
     files: Arc<Mutex<HashMap<Digest, Stamp>>>,
-    /// Held while a file is read: one at a time, so that a restart in the middle of a hundred installs reads each image once.
+    /// Locked while a file is read. Files are read one after another, so that a restart during a
+    /// hundred installs reads each image once.
     pub(super) reading: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// What changes whenever a file's content may have changed.
+/// File metadata changing with every possible change of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     inode: u64,
@@ -39,7 +40,7 @@ impl Stamp {
 }
 
 impl Verified {
-    /// Whether the file of a blob was found right as it is now.
+    /// Returns whether the file of a blob was verified in its current state.
     pub(super) fn holds(&self, digest: Digest, stamp: Stamp) -> bool {
         self.files().get(&digest) == Some(&stamp)
     }
@@ -48,7 +49,7 @@ impl Verified {
         self.files().insert(digest, stamp);
     }
 
-    /// What is said of a blob does not count any more.
+    /// Discards the verification of a blob.
     pub(super) fn forget(&self, digest: Digest) {
         self.files().remove(&digest);
     }
@@ -58,7 +59,7 @@ impl Verified {
     }
 }
 
-/// Reads a file whole, leaves it at its beginning, and tells what it is.
+/// Reads a complete file, rewinds the file, and returns the digest.
 pub(super) fn digest_of(file: &mut std::fs::File) -> io::Result<Digest> {
     let (mut hasher, mut chunk) = (Sha256::new(), vec![0; CHUNK]);
     loop {

@@ -1,17 +1,18 @@
-//! What can go wrong between an agent and a BMC, in words for the person on call.
+//! Errors between an agent and a BMC, with messages for the operator on call.
 
 use std::time::Duration;
 
 use muster_core::values::Digest;
 use muster_core::wire::node::FailureCode;
 
-/// Characters of a BMC's own words that are passed on.
+/// Maximum number of characters quoted from a message of the BMC.
 const SAID_CHARS: usize = 300;
 
-/// A BMC call that did not do what it was for.
+/// A failed BMC call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BmcError {
-    /// It was sent, and what became of it is unknown: the deadline passed, or the connection ended before an answer.
+    /// The request was sent, but the result is unknown: the deadline passed, or the connection
+    /// closed before an answer.
     #[error(
         "the BMC gave no answer to {call} ({why}); whether it acted is unknown: look at the power state before asking again"
     )]
@@ -52,7 +53,7 @@ pub enum BmcError {
 }
 
 impl BmcError {
-    /// Whether asking the same again later can help, without anybody doing something first.
+    /// Returns whether repeating the same call later can succeed without an action of an operator.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Timeout { .. } | Self::Unreachable { .. } | Self::Busy { .. } => true,
@@ -62,7 +63,7 @@ impl BmcError {
         }
     }
 
-    /// The code of the failure that the server receives.
+    /// Returns the failure code sent to the server.
     pub fn code(&self) -> FailureCode {
         match self {
             Self::Timeout { .. } => FailureCode::BmcTimeout,
@@ -79,7 +80,7 @@ impl BmcError {
     }
 }
 
-/// A foreign text as it may be shown: printable, and not long.
+/// Returns foreign text safe for display: control characters become spaces, and long text is cut.
 pub(super) fn shortened(text: &str) -> String {
     let printable: String = text
         .chars()

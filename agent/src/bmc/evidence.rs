@@ -1,24 +1,30 @@
-//! What a BMC knows beside power: its event log, sensors, the power drawn. Evidence for people; nothing is decided on it alone.
+//! Evidence read from a BMC: event log, sensors and power drawn. The evidence is for operators, and
+//! no decision uses the evidence alone.
 
 use jiff::Timestamp;
 
-/// One line of the BMC's event log.
+/// An entry of the event log of the BMC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventEntry {
+    /// Entry id, assigned by the BMC.
     pub id: String,
-    /// By the BMC's clock, which is often wrong; `None` where it gives no time.
+    /// Time by the clock of the BMC, which is often wrong. `None` when the entry has no time.
     pub at: Option<Timestamp>,
-    /// `OK`, `Warning`, `Critical`, as it says.
+    /// `OK`, `Warning` or `Critical`, as reported by the BMC.
     pub severity: Option<String>,
+    /// Message text, shortened to 300 characters.
     pub message: String,
 }
 
-/// One reading.
+/// A reading of a sensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sensor {
+    /// Sensor name, assigned by the vendor.
     pub name: String,
+    /// Reading in the given unit.
     pub reading: f64,
-    /// `Cel`, `RPM`, `%`, `V`, `W`, as the BMC calls it.
+    /// Unit as reported by the BMC: `Cel`, `RPM`, `%`, `V`, `W`.
     pub unit: String,
+    /// `OK`, `Warning` or `Critical`, if reported.
     pub health: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Firmware and BIOS through a BMC. IPMI tells neither.
+//! Firmware and BIOS settings through a BMC. IPMI supports neither.
 
 use std::collections::BTreeMap;
 
@@ -10,32 +10,35 @@ use super::system::{Bmc, Driver};
 use super::view::TaskView;
 
 impl Bmc {
-    /// What it says of firmware and BIOS; what of it could not be read stands in it.
+    /// Reads the inventory of firmware and BIOS settings. The inventory also lists the parts that
+    /// could not be read.
     ///
     /// # Errors
-    /// [`BmcError`] when nothing could be read, [`BmcError::Unsupported`] by IPMI.
+    /// [`BmcError`] when no part could be read, [`BmcError::Unsupported`] by IPMI.
     pub async fn inventory(&self) -> Result<BmcInventory, BmcError> {
         self.redfish()?.inventory().await
     }
 
-    /// Sets BIOS attributes for the next boot. To be asked twice does nothing more.
+    /// Sets BIOS attributes for the next boot. Repeating the request is harmless.
     ///
     /// # Errors
-    /// [`BmcError::NothingHappened`] when it took them and shows other ones as pending.
+    /// [`BmcError::NothingHappened`] when the BMC accepted the attributes and reports other pending
+    /// values.
     pub async fn set_bios(&self, wanted: &BTreeMap<String, BiosValue>) -> Result<(), BmcError> {
         self.redfish()?.set_bios(wanted).await
     }
 
-    /// Has it fetch an image and update by it, these members of its inventory where they are known; the task to follow. Never sent twice by itself:
-    /// after [`BmcError::Timeout`] look at its tasks first.
+    /// Requests the BMC to fetch an image and to update the given inventory members, if known.
+    /// Returns the path of the task to follow. The agent never repeats the request by itself: after
+    /// [`BmcError::Timeout`] read the tasks of the BMC first.
     ///
     /// # Errors
-    /// [`BmcError::Unsupported`] when it cannot.
+    /// [`BmcError::Unsupported`] when the BMC cannot update by image URL.
     pub async fn update(&self, image: &str, parts: &[String]) -> Result<Option<String>, BmcError> {
         self.redfish()?.update(image, parts).await
     }
 
-    /// How far a task is.
+    /// Reads the progress of a task.
     ///
     /// # Errors
     /// [`BmcError`]
@@ -43,7 +46,7 @@ impl Bmc {
         self.redfish()?.task(path).await
     }
 
-    /// The tasks that are under way, whoever began them.
+    /// Returns the paths of the running tasks, including tasks started by others.
     ///
     /// # Errors
     /// [`BmcError`]

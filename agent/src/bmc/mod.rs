@@ -1,16 +1,17 @@
-//! Power and boot order through BMCs, by Redfish, or by IPMI where there is no better; firmware and BIOS by Redfish.
+//! Reads and changes power and boot order through BMCs, by Redfish or, without Redfish, by IPMI.
+//! Firmware and BIOS settings need Redfish.
 
-mod error; // What can go wrong
+mod error; // Errors of a BMC call
 mod evidence; // Event log, sensors, power drawn
 mod firmware; // Firmware and BIOS
 mod ipmi; // By ipmitool
 mod open; // Handles on BMCs
-mod pace; // What is remembered per BMC
+mod pace; // Rate limits and refused logins per BMC
 mod redfish; // By HTTPS
 mod system; // Power and boot order
 #[cfg(test)]
 pub(crate) mod tests;
-mod view; // What is shown, and what can be told
+mod view; // Power, boot and task states read from a BMC
 
 pub use error::BmcError;
 pub use evidence::{EventEntry, Sensor};

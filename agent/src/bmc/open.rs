@@ -1,4 +1,5 @@
-//! Handles on BMCs. What is remembered of each is shared by all that lead to it.
+//! Opens handles on BMCs. All handles on the same address share the pace and the login state of the
+//! BMC.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,7 +14,7 @@ use super::pace::{Limits, Slot};
 use super::redfish::Redfish;
 use super::system::{Bmc, Driver};
 
-/// A BMC by what it speaks.
+/// The address and login of a BMC, by protocol.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'order> {
     Redfish(&'order BmcTarget),
@@ -32,10 +33,11 @@ impl<'order> From<&'order IpmiTarget> for Target<'order> {
     }
 }
 
-/// What is remembered, by address and port.
+/// Shared state per BMC, keyed by address and port.
 type Slots = HashMap<(IpAddr, u16), Arc<Slot>>;
 
-/// Every BMC this process talks to. One per agent: what it remembers is per address.
+/// All BMCs of the agent process. Create a single instance per agent, because the shared state is
+/// kept per address.
 #[derive(Clone, Debug, Default)]
 pub struct Bmcs {
     limits: Limits,
@@ -43,6 +45,7 @@ pub struct Bmcs {
 }
 
 impl Bmcs {
+    /// Creates the shared state without any BMC.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -50,15 +53,15 @@ impl Bmcs {
         }
     }
 
-    /// How BMCs are treated.
+    /// Returns the timeouts and rate limits applied to every BMC.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// A handle on one BMC for one job; nothing is sent yet.
+    /// Returns a handle on the BMC for the given job. The call sends no packet.
     ///
     /// # Errors
-    /// [`BmcError::Unreachable`] when no HTTP client can be made.
+    /// [`BmcError::Unreachable`] when the HTTP client cannot be built.
     pub fn open<'order>(
         &self,
         target: impl Into<Target<'order>>,

@@ -1,5 +1,5 @@
-//! What is remembered per BMC, whoever talks to it: one writer at a time, one call at a time, not too fast, and no knocking with credentials
-//! that were refused.
+//! State kept per BMC and shared by all handles. The state allows one writer and one call at a
+//! time, limits the call rate, and blocks logins with refused credentials.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,41 +10,50 @@ use tokio::time::Instant;
 
 use super::error::BmcError;
 
-/// How an agent treats BMCs.
+/// Timeouts and rate limits for BMC calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
+    /// Time limit for opening a connection.
     pub connect: Duration,
-    /// One whole call, answer included.
+    /// Timeout of a whole call, including the answer.
     pub call: Duration,
-    /// Between two calls to one BMC. They are small computers: ten requests a second is what the slow ones bear.
+    /// Pause between two calls to the same BMC. BMCs are small computers, and the slow models
+    /// handle at most ten requests per second.
     pub spacing: Duration,
-    /// Between two looks at something awaited.
+    /// Pause between two polls of an awaited state.
     pub poll: Duration,
-    /// A setting must read back within this.
+    /// Time limit until a changed setting reads back as requested.
     pub settle: Duration,
-    /// Pause before a BMC is asked again that could not answer.
+    /// Pause before retrying a call to a BMC that could not answer.
     pub ask_again: Duration,
-    /// A power state between on and off, or none at all, lasts seconds; a busy BMC is as soon done.
+    /// Time limit for waiting on a busy or unreachable BMC, or on a transitional or missing power
+    /// state. Each of these lasts seconds.
     pub between: Duration,
-    /// Until a machine shows on after it was told.
+    /// Time limit until the BMC reports power on after a power-on request.
     pub power_on: Duration,
-    /// Until it shows off after its power was cut.
+    /// Time limit until the BMC reports power off after power was cut.
     pub power_off: Duration,
-    /// Until it shows off after its system was asked to shut down: one that does so by itself loses nothing.
+    /// Time limit until the BMC reports power off after a graceful shutdown request. A system shut
+    /// down gracefully loses no data.
     pub shutdown: Duration,
-    /// No BMC shows the dip of a restart later than this.
+    /// Latest time after a restart request at which any BMC reports the power dip.
     pub dip: Duration,
-    /// One that was told to restart and shows off for so long stays off: no restart does for longer than seconds.
+    /// A machine reported off for this long after a restart request stays off, because a restart is
+    /// off only for seconds.
     pub stays_off: Duration,
-    /// All that is read of firmware and BIOS: an inventory of a hundred parts, one call for each.
+    /// Time limit for reading firmware and BIOS. An inventory can have a hundred parts with a call
+    /// for each.
     pub inventory: Duration,
-    /// One firmware update, by the BMC's own task: some write for half an hour.
+    /// Time limit of a firmware update task on the BMC. Some BMCs write for half an hour.
     pub update: Duration,
-    /// Until what was set is read back after a restart: memory training, and updates that a machine applies on its way up.
+    /// Time limit until a setting reads back after a restart. Memory training and firmware updates
+    /// during startup take minutes.
     pub boot: Duration,
-    /// After a refused login; doubled by each further refusal, up to [`Limits::cool_off_max`]. Usual lock-outs want three to five failures
-    /// within some minutes.
+    /// Pause after a refused login. Each further refusal doubles the pause, up to
+    /// [`Limits::cool_off_max`]. Common lockout policies need three to five failures within some
+    /// minutes.
     pub cool_off: Duration,
+    /// Maximum pause after repeated refused logins.
     pub cool_off_max: Duration,
 }
 
@@ -72,31 +81,33 @@ impl Default for Limits {
     }
 }
 
-/// One BMC's memory.
+/// The shared state of a BMC.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
-    /// Held through a whole change, read-back included.
+    /// Locked for a whole change, including the read-back.
     pub(super) writer: tokio::sync::Mutex<()>,
-    /// When the next call may start; held while one is under way.
+    /// Earliest time of the next call. The lock is held during a call.
     next_call: tokio::sync::Mutex<Option<Instant>>,
     refused: Mutex<Option<Refusal>>,
-    /// The cipher suite that an IPMI session was opened with last.
+    /// The cipher suite of the latest IPMI session.
     pub(super) suite: Mutex<Option<&'static str>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Refusal {
-    /// Of user and password, to notice new ones without keeping them.
+    /// Digest of user and password, to detect new credentials without storing them.
     credentials: Digest,
-    /// Another job than this one may knock once more: after a refusal there is one only because somebody asked again, the BMC being mended.
+    /// The job of the refused login. Another job may try once more, because a new job after a
+    /// refusal means a new request after a repair of the BMC.
     job: JobId,
-    /// Refused within one pause.
+    /// Number of logins refused within the same pause.
     knocks: u32,
     until: Instant,
     pause: Duration,
 }
 
-/// Logins of one kind refused within one pause: below the three failures that the strictest usual lock-outs allow.
+/// Maximum number of refused logins within a pause, for the same credentials. The strictest common
+/// lockout policies allow three failures.
 const MOST_KNOCKS: u32 = 2;
 
 impl Refusal {
@@ -106,7 +117,7 @@ impl Refusal {
     }
 }
 
-/// The right to make one call; the next one waits until it is dropped, and `spacing` longer.
+/// The right to make a call. The next call starts `spacing` after the drop of this value.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     next_call: tokio::sync::MutexGuard<'a, Option<Instant>>,
@@ -128,7 +139,7 @@ impl Slot {
         Turn { next_call, spacing }
     }
 
-    /// Fails while these credentials must not be tried by this job.
+    /// Returns an error while this job must not use these credentials.
     pub(super) fn may_log_in(&self, credentials: Digest, job: JobId) -> Result<(), BmcError> {
         match *self.refused() {
             Some(refusal) if refusal.bars(credentials, job) => {
@@ -143,7 +154,7 @@ impl Slot {
         }
     }
 
-    /// Notes a refused login; returns how long this job does not try these credentials now.
+    /// Records a refused login and returns how long this job must not use these credentials.
     pub(super) fn note_refusal(
         &self,
         credentials: Digest,

@@ -1,4 +1,5 @@
-//! Power and boot order of the machine behind a BMC, whatever it speaks. Every change is read back: that a BMC said yes proves nothing.
+//! Power and boot order of the machine behind a BMC, for both protocols. Every change is read back,
+//! because a success answer of a BMC proves no change.
 
 use std::time::Duration;
 
@@ -13,14 +14,15 @@ use super::redfish::{self, Redfish};
 use super::view::{BmcView, BootOnce, BootOverride, PowerState, Reset};
 use crate::watch::{Stopped, Watch};
 
-/// One BMC, for one job. Cheap to clone; all handles on one address share its pace and its writer.
+/// A BMC handle for a job. The handle is cheap to clone. All handles on an address share the pace
+/// and the writer lock.
 #[derive(Clone, Debug)]
 pub struct Bmc {
     pub(super) driver: Driver,
     pub(super) limits: Limits,
 }
 
-/// What it speaks.
+/// The driver for the protocol of the BMC.
 #[derive(Clone, Debug)]
 pub(super) enum Driver {
     Redfish(Redfish),
@@ -28,7 +30,8 @@ pub(super) enum Driver {
 }
 
 impl Bmc {
-    /// The certificate that is trusted: the pinned one, or after the first call the one that was shown then. IPMI has none.
+    /// Returns the trusted certificate: the pinned certificate, or the certificate shown on the
+    /// first call. IPMI has no certificate.
     pub fn certificate(&self) -> Option<Digest> {
         match &self.driver {
             Driver::Redfish(bmc) => bmc.certificate(),
@@ -36,7 +39,7 @@ impl Bmc {
         }
     }
 
-    /// What the BMC says now.
+    /// Reads the current state of the machine from the BMC.
     ///
     /// # Errors
     /// [`BmcError`]
@@ -47,10 +50,11 @@ impl Bmc {
         }
     }
 
-    /// Sets where the next boot goes and reads it back; returns what was read.
+    /// Sets the target of the next boot, reads the override back, and returns the override read.
     ///
     /// # Errors
-    /// [`BmcError::NothingHappened`] when it does not read back as asked: some BMCs change it only while the machine is off.
+    /// [`BmcError::NothingHappened`] when the override reads back different from the request. Some
+    /// BMCs change the override only while the machine is off.
     pub async fn set_boot_once(&self, boot: BootOnce) -> Result<BootOverride, BmcError> {
         let done = match boot {
             BootOnce::Pxe => BootOverride::network,
@@ -61,7 +65,7 @@ impl Bmc {
             Driver::Ipmi(bmc) => (bmc.writer().await, ipmi::boot_ways(boot).len()),
         };
         let mut refusal = None;
-        // In turn, until one reads back.
+        // Tries each way until the override reads back as requested.
         for way in 0..ways {
             let set = match &self.driver {
                 Driver::Redfish(bmc) => bmc.set_boot(boot, way).await,
@@ -82,7 +86,7 @@ impl Bmc {
             .expect("there is at least one way, and every way that did not return left its reason"))
     }
 
-    /// The override once it is as wanted, or why it is taken for ignored.
+    /// Returns the override when it matches the request, or the error for an ignored change.
     async fn read_back(
         &self,
         done: fn(&BootOverride) -> bool,
@@ -109,10 +113,11 @@ impl Bmc {
         }
     }
 
-    /// Asks for a power act. Never sent twice by itself: after [`BmcError::Timeout`] look at the power first.
+    /// Sends a power action. The agent never repeats the request by itself: after
+    /// [`BmcError::Timeout`] read the power state first.
     ///
     /// # Errors
-    /// [`BmcError::Unsupported`] when the BMC does not offer the act.
+    /// [`BmcError::Unsupported`] when the BMC does not offer the action.
     pub async fn reset(&self, act: Reset) -> Result<(), BmcError> {
         match &self.driver {
             Driver::Redfish(bmc) => bmc.reset(act).await,
@@ -120,10 +125,12 @@ impl Bmc {
         }
     }
 
-    /// Gives the account that this handle logs in with another password. That it says yes proves nothing: log in with it.
+    /// Changes the password of the login account. A success answer proves no change, so log in with
+    /// the new password afterwards.
     ///
     /// # Errors
-    /// [`BmcError::Unsupported`] when it has no accounts that can be changed, or not this one.
+    /// [`BmcError::Unsupported`] when the BMC cannot change accounts, or cannot change the login
+    /// account.
     pub async fn set_password(&self, password: &Secret) -> Result<(), BmcError> {
         match &self.driver {
             Driver::Redfish(bmc) => bmc.set_password(password).await,
@@ -131,10 +138,10 @@ impl Bmc {
         }
     }
 
-    /// The event log's latest `max` entries, oldest first.
+    /// Returns the latest `max` entries of the event log, oldest first.
     ///
     /// # Errors
-    /// [`BmcError::Unsupported`] when there is no log.
+    /// [`BmcError::Unsupported`] when the BMC has no log.
     pub async fn event_log(&self, max: usize) -> Result<Vec<EventEntry>, BmcError> {
         match &self.driver {
             Driver::Redfish(bmc) => bmc.event_log(max).await,
@@ -142,10 +149,10 @@ impl Bmc {
         }
     }
 
-    /// Temperatures and fans.
+    /// Returns the readings of temperature and fan sensors.
     ///
     /// # Errors
-    /// [`BmcError::Unsupported`] when it offers no way to read them.
+    /// [`BmcError::Unsupported`] when the BMC has no readable sensors.
     pub async fn sensors(&self) -> Result<Vec<Sensor>, BmcError> {
         match &self.driver {
             Driver::Redfish(bmc) => bmc.sensors().await,
@@ -153,10 +160,10 @@ impl Bmc {
         }
     }
 
-    /// Watts the chassis draws now.
+    /// Returns the power currently drawn by the chassis, in watts.
     ///
     /// # Errors
-    /// [`BmcError::Unsupported`] when it has no meter.
+    /// [`BmcError::Unsupported`] when the BMC has no power meter.
     pub async fn power_watts(&self) -> Result<f64, BmcError> {
         match &self.driver {
             Driver::Redfish(bmc) => bmc.power_watts().await,
@@ -164,10 +171,12 @@ impl Bmc {
         }
     }
 
-    /// Looks until the power is as wanted. BMCs that are busy, slow or away for a moment are asked again.
+    /// Polls the power state until it equals `wanted`. Retries a BMC that is busy, slow or briefly
+    /// unreachable.
     ///
     /// # Errors
-    /// [`BmcError::NothingHappened`] at the deadline, or the last error when there was no view at all; at once what no retry mends.
+    /// [`BmcError::NothingHappened`] at the deadline, or the latest error when the last poll
+    /// failed. Errors that no retry can fix are returned at once.
     pub async fn wait_power(&self, wanted: PowerState, watch: &Watch) -> Result<BmcView, BmcError> {
         let started = Instant::now();
         loop {
@@ -210,8 +219,9 @@ impl Bmc {
         }
     }
 
-    /// After `ForceRestart`: waits through off to on again. `false`: it showed on all through `settle` (some never show the dip, and none shows
-    /// it later than eleven seconds), so only the booted system can tell whether it restarted.
+    /// Waits after `ForceRestart` for power off and then for power on. Returns `false` when the
+    /// power stayed on during `settle`, so that only the booted system can confirm the restart.
+    /// Some BMCs never report the dip, and the slowest reports it after eleven seconds.
     ///
     /// # Errors
     /// As [`Bmc::wait_power`].

@@ -1,17 +1,17 @@
-//! What a BMC shows of its machine, and what it can be told, in Redfish's words whatever it speaks.
+//! State read from a BMC and actions sent to a BMC. Both protocols use the terms of Redfish.
 
 use std::fmt;
 
 use muster_core::facts::Firmware;
 
-/// Power as the BMC shows it.
+/// Power state as reported by the BMC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PowerState {
     On,
     Off,
     PoweringOn,
     PoweringOff,
-    /// It said something else, or nothing.
+    /// The BMC reported another value or omitted the power state.
     #[default]
     Unknown,
 }
@@ -28,7 +28,7 @@ impl fmt::Display for PowerState {
     }
 }
 
-/// How long a boot override holds. Some BMCs show `Continuous` for one that was set `Once`.
+/// Lifetime of a boot override. Some BMCs report `Continuous` after `Once` was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverrideEnabled {
     Disabled,
@@ -37,23 +37,25 @@ pub enum OverrideEnabled {
     Unknown,
 }
 
-/// The boot override as it reads back.
+/// The boot override as read from the BMC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootOverride {
     pub enabled: OverrideEnabled,
-    /// In Redfish's words, whatever the BMC speaks.
+    /// Redfish name of the boot target, also for IPMI.
     pub target: String,
-    /// How it says to boot. Some drop what was asked; the firmware's own setting holds then.
+    /// Boot mode of the override. Some BMCs drop the requested mode, and the firmware then uses its
+    /// own setting.
     pub mode: Option<Firmware>,
 }
 
 impl BootOverride {
-    /// Whether the next boot goes to the network. Some BMCs never say that an override holds, but none names a target that does not.
+    /// Returns whether the next boot uses the network. Some BMCs never report an override as
+    /// active, but a BMC reports the target only for an active override.
     pub fn network(&self) -> bool {
         self.enabled != OverrideEnabled::Disabled && self.target == "Pxe"
     }
 
-    /// Whether the next boot follows the firmware's own order, or goes to the disk.
+    /// Returns whether the next boot follows the boot order of the firmware or uses the disk.
     pub fn local(&self) -> bool {
         self.enabled == OverrideEnabled::Disabled || matches!(self.target.as_str(), "None" | "Hdd")
     }
@@ -69,30 +71,34 @@ impl fmt::Display for BootOverride {
     }
 }
 
-/// What a BMC says of its machine; no more than power where each question costs it much.
+/// Facts reported by the BMC about the machine. By IPMI only `power` is set, because each question
+/// costs a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BmcView {
     pub power: PowerState,
+    /// SMBIOS UUID, as text.
     pub uuid: Option<String>,
+    /// Serial number. Depending on the vendor, the serial of the board or of the chassis.
     pub serial: Option<String>,
-    /// Where a maker has its serial in the SKU, as Dell has its service tag.
+    /// SKU of the machine. Dell reports the service tag here instead of in `serial`.
     pub sku: Option<String>,
     pub manufacturer: Option<String>,
     pub model: Option<String>,
+    /// Version of the system firmware.
     pub bios_version: Option<String>,
-    /// `OK`, `Warning`, `Critical`.
+    /// Health rollup: `OK`, `Warning` or `Critical`.
     pub health: Option<String>,
 }
 
-/// Where the next boot goes.
+/// Target of the next boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BootOnce {
     Pxe,
-    /// No override: the firmware's own order.
+    /// Clears the override, so that the machine follows the boot order of its firmware.
     None,
 }
 
-/// Power acts, as Redfish calls them.
+/// Power actions, with the names of Redfish `ResetType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reset {
     On,
@@ -101,23 +107,25 @@ pub enum Reset {
     GracefulShutdown,
 }
 
-/// How far a BMC is with something that takes its time.
+/// Progress of a long-running task on a BMC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
     Running,
-    /// It goes on by itself once the machine is restarted, or once somebody lets it.
+    /// The task continues after a restart of the machine or after an operator releases it.
     Waits,
     Done,
     Failed,
-    /// The BMC does not know it any more.
+    /// The BMC no longer lists the task.
     Gone,
 }
 
-/// A task as a BMC shows it.
+/// A task as reported by the BMC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskView {
+    /// Progress of the task.
     pub state: TaskState,
+    /// Completed part in percent, if reported.
     pub percent: Option<u64>,
-    /// The latest of its messages.
+    /// The latest messages of the task.
     pub said: Vec<String>,
 }

@@ -1,4 +1,5 @@
-//! Armed boots: one node, one operation, one window. While a handle lives its node is given the live image, once; when it is dropped, local disk.
+//! Armed boots: a node, an operation and a time window. While the handle exists, the node receives
+//! the live image once. After the drop of the handle the node boots from the local disk.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -11,10 +12,10 @@ use muster_core::wire::job::BootLive;
 use muster_core::wire::node::LiveReport;
 use tokio::sync::watch;
 
-/// More NICs than any machine boots from.
+/// Maximum number of MAC addresses per boot, more than the NICs of any machine.
 const MAX_MACS: usize = 64;
 
-/// Every boot that is armed now. Clones share one table.
+/// All armed boots. Clones share the table.
 #[derive(Clone, Debug, Default)]
 pub struct ArmedBoots {
     table: Arc<Mutex<Table>>,
@@ -38,15 +39,18 @@ struct Boot {
     last_seen: watch::Sender<Option<Sighting>>,
 }
 
-/// What an armed machine is to boot, and at which address it will be.
+/// The image for an armed machine and the future address of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveImage {
+    /// Address of the machine in the live image.
     pub address: Ipv4Addr,
+    /// Digest of the kernel blob.
     pub kernel: Digest,
+    /// Digest of the initrd blob.
     pub initrd: Digest,
 }
 
-/// Why a boot could not be armed.
+/// The reason why a boot could not be armed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArmError {
     #[error("a boot needs 1 to {MAX_MACS} MAC addresses, not {0}")]
@@ -57,7 +61,8 @@ pub enum ArmError {
     Busy { mac: Mac, node: NodeId },
 }
 
-/// Why an armed boot failed: somebody used what only the one machine may use, once.
+/// The reason why an armed boot failed: a second use of a value allowed once and only for a single
+/// machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BootFault {
     #[error(
@@ -74,20 +79,20 @@ pub enum BootFault {
     WrongMachine { from: Ipv4Addr, mac: Mac },
 }
 
-/// What a machine that asks for its script is to get.
+/// The answer to a request for the boot script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ScriptTurn {
-    /// First time in the window.
+    /// The first request in the window.
     Armed {
         image: LiveImage,
         nonce: String,
     },
-    /// It was given out before: the boot has failed now.
+    /// The script was given out before. The boot has now failed.
     Spent,
     NotArmed,
 }
 
-/// Why a report was not taken.
+/// The reason why a report was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReportRefused {
     UnknownNonce,
@@ -96,7 +101,7 @@ pub(super) enum ReportRefused {
 }
 
 impl ArmedBoots {
-    /// Nothing is armed.
+    /// Returns an empty table.
     pub fn new() -> Self {
         Self::default()
     }
@@ -152,13 +157,13 @@ impl ArmedBoots {
         })
     }
 
-    /// What is armed for a MAC.
+    /// Returns the image armed for a MAC.
     pub fn find(&self, mac: Mac) -> Option<LiveImage> {
         let table = self.lock();
         table.by_mac.get(&mac).map(|id| table.boots[id].image)
     }
 
-    /// The armed boot of the machine at an address, and the MAC it was last seen with.
+    /// Returns the armed boot for an address, with the MAC last seen.
     pub(super) fn find_by_address(&self, address: Ipv4Addr) -> Option<(Mac, LiveImage)> {
         let table = self.lock();
         let boot = table
@@ -173,7 +178,7 @@ impl ArmedBoots {
         Some((seen.unwrap_or(boot.macs[0]), boot.image))
     }
 
-    /// Takes the one script of a boot. A second call fails the boot.
+    /// Returns the boot script once. A second call fails the boot.
     pub(super) fn take_script(&self, mac: Mac, from: Ipv4Addr) -> ScriptTurn {
         let mut table = self.lock();
         let Some(boot) = table.of_mac(mac) else {
@@ -190,7 +195,8 @@ impl ArmedBoots {
         }
     }
 
-    /// Takes the one report of a boot. A second one, or one from a MAC that is not the node's, fails the boot.
+    /// Accepts the report of a boot once. A second report, or a report with the MAC of another
+    /// node, fails the boot.
     pub(super) fn take_report(
         &self,
         report: LiveReport,
@@ -217,7 +223,7 @@ impl ArmedBoots {
         Ok(())
     }
 
-    /// The address that the boot of a nonce must be reported from.
+    /// Returns the required source address for the report with a nonce.
     pub(super) fn address_of_nonce(&self, nonce: &str) -> Option<Ipv4Addr> {
         let table = self.lock();
         table
@@ -227,7 +233,7 @@ impl ArmedBoots {
             .map(|boot| boot.image.address)
     }
 
-    /// Tells the waiting job what its machine did.
+    /// Sends a sighting to the waiting job.
     pub(super) fn saw(&self, sighting: &Sighting) {
         if let Some(boot) = self.lock().of_mac(sighting.mac) {
             boot.last_seen.send_replace(Some(sighting.clone()));
@@ -235,7 +241,7 @@ impl ArmedBoots {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // Every change under the lock is whole before anything can panic.
+        // Every change under the lock is complete before a possible panic.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -248,7 +254,7 @@ impl Table {
 }
 
 impl Boot {
-    /// The first fault stays: it is the cause.
+    /// Records a fault. The first fault is kept, because it is the cause.
     fn fail(&self, fault: BootFault) {
         self.report.send_if_modified(|state| {
             let first = !matches!(state, Some(Err(_)));
@@ -260,7 +266,7 @@ impl Boot {
     }
 }
 
-/// The job's end of an armed boot; dropping it disarms.
+/// The handle of a job on an armed boot. Dropping the handle disarms the boot.
 #[derive(Debug)]
 pub struct ArmedHandle {
     boots: ArmedBoots,
@@ -270,19 +276,20 @@ pub struct ArmedHandle {
 }
 
 impl ArmedHandle {
-    /// Waits for the live image's report. It has no deadline of its own: the job has one.
+    /// Waits for the report of the live image. The job sets the deadline.
     pub async fn report(&self) -> Result<LiveReport, BootFault> {
         self.until(|state| state.clone()).await
     }
 
-    /// Waits until the boot fails; pending while it does not. For the time between the report and the end of the job, in which a second report
-    /// still fails the boot.
+    /// Waits until the boot fails. Used between the report and the end of the job, because a second
+    /// report in this time still fails the boot.
     pub async fn fault(&self) -> BootFault {
         self.until(|state| state.as_ref()?.as_ref().err().cloned())
             .await
     }
 
-    /// For a boot whose report was taken before the agent was restarted: its script and its report are used up, so that another one still fails it.
+    /// Restores a boot after a restart of the agent. The script and the report were used before, so
+    /// a second use still fails the boot.
     pub fn resume(&self, report: LiveReport) {
         if let Some(boot) = self.boots.lock().boots.get_mut(&self.id) {
             boot.script_given = true;
@@ -291,7 +298,7 @@ impl ArmedHandle {
         }
     }
 
-    /// The last thing the machine was seen doing, for "why is this node not moving?".
+    /// Returns the latest sighting of the machine, to explain a boot without progress.
     pub fn last_seen(&self) -> watch::Receiver<Option<Sighting>> {
         self.sightings.clone()
     }

@@ -1,4 +1,5 @@
-//! Keeps the right listeners running as the configuration and the machine's interfaces change, and says of each why it is not.
+//! Runs the listeners needed by the configuration and the interfaces of the machine. Reports for
+//! each failed listener the reason.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -16,20 +17,21 @@ use super::links::{ListenError, interface_of};
 use super::site::Site;
 use super::{Shared, tftp};
 
-/// Interfaces come and go without telling us; this is how often we look.
+/// Interval of checks for new interfaces, because the kernel sends no notification here.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// A listener that failed is tried again after one second, then two, up to this.
+/// Maximum pause before restarting a failed listener. The pause starts at one second and doubles.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
-/// Every listener's state, by name: `DHCP on br0`, `TFTP on 10.77.0.1`, `HTTP on 10.77.0.1`.
+/// State of every listener, by name: `DHCP on br0`, `TFTP on 10.77.0.1`, `HTTP on 10.77.0.1`.
 pub type Health = BTreeMap<String, ListenerState>;
 
-/// How a listener is.
+/// State of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenerState {
     Starting,
     Up,
-    /// Not listening; what is wrong and what to do. It is tried again.
+    /// The listener failed and will be restarted. The text gives the reason and the next step for
+    /// the operator.
     Down(String),
 }
 
@@ -40,7 +42,7 @@ enum Service {
     Http(Ipv4Addr),
 }
 
-/// Runs until cancelled.
+/// Runs the listeners until cancelled.
 pub(super) async fn run(
     shared: Arc<Shared>,
     mut site: watch::Receiver<Arc<Site>>,
@@ -72,7 +74,8 @@ pub(super) async fn run(
         }
         tokio::select! {
             () = cancel.cancelled() => break,
-            // When the configuration's source is gone, this branch is off and only the interfaces are looked at.
+            // After the loss of the configuration source this branch is disabled, and only the
+            // interfaces are checked.
             Ok(()) = site.changed() => {}
             () = tokio::time::sleep(LOOK_AGAIN) => {}
         }
@@ -82,7 +85,8 @@ pub(super) async fn run(
     }
 }
 
-/// One TFTP and one HTTP listener per address; one DHCP listener per interface, since a second could not have its port.
+/// Returns the wanted listeners: TFTP and HTTP per address, and DHCP per interface, because a
+/// second DHCP listener could not bind the port.
 fn services(site: &Site) -> BTreeMap<String, Service> {
     let mut services = BTreeMap::new();
     for subnet in site.subnets.iter().map(|segment| &segment.subnet) {
@@ -114,7 +118,8 @@ fn services(site: &Site) -> BTreeMap<String, Service> {
     services
 }
 
-/// Tries for as long as the listener is wanted: an interface may appear, a port may become free.
+/// Restarts a listener as long as the configuration needs it. An interface can appear, or a port
+/// become free.
 async fn keep(shared: Arc<Shared>, name: String, service: Service, health: watch::Sender<Health>) {
     let mut pause = Duration::from_secs(1);
     loop {
@@ -133,9 +138,9 @@ async fn keep(shared: Arc<Shared>, name: String, service: Service, health: watch
         if was == Some(ListenerState::Up) {
             pause = Duration::from_secs(1);
         }
-        // Said once, not at every try.
+        // The error is logged once and not for every attempt.
         if was.as_ref() != Some(&is) {
-            tracing::error!("{name}: {why}; trying again");
+            tracing::error!("{name}: listener failed: {why}; retrying");
         }
         health.send_modify(|health| _ = health.insert(name.clone(), is));
         tokio::time::sleep(pause).await;

@@ -1,4 +1,4 @@
-//! Network interfaces by address, and UDP sockets tied to one of them.
+//! Finds network interfaces by address and opens UDP sockets bound to an interface.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,7 +10,7 @@ use nix::sys::socket::{
 };
 use tokio::net::UdpSocket;
 
-/// Why a listener does not listen, with what to do about it.
+/// The reason why a listener cannot listen, and the next step for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     #[error(
@@ -42,7 +42,7 @@ pub enum ListenError {
 }
 
 impl ListenError {
-    /// Says what an error of a bind means.
+    /// Converts an error of bind to a listener error.
     pub fn of(what: &'static str, at: impl Into<String>, port: u16, source: io::Error) -> Self {
         let at = at.into();
         match source.kind() {
@@ -53,7 +53,7 @@ impl ListenError {
     }
 }
 
-/// The interface that has an address.
+/// Returns the interface with an address.
 pub fn interface_of(address: Ipv4Addr) -> Result<String, ListenError> {
     let failed = |errno: nix::Error| ListenError::Io {
         what: "listing interfaces",
@@ -73,8 +73,8 @@ pub fn interface_of(address: Ipv4Addr) -> Result<String, ListenError> {
         .ok_or(ListenError::NoInterface(address))
 }
 
-/// A UDP socket that hears and speaks on one interface only, and may broadcast. No address reuse: a second DHCP server on the same port must be
-/// an error, not a race.
+/// Opens a UDP socket bound to a single interface, with broadcast allowed. Address reuse is off, so
+/// that a second DHCP server on the same port is an error and not a race.
 pub fn udp_on(interface: &str, what: &'static str, port: u16) -> Result<UdpSocket, ListenError> {
     let open = || -> io::Result<UdpSocket> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;

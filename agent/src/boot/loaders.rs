@@ -1,4 +1,4 @@
-//! The network boot loaders, held in memory: no file system stands behind TFTP or HTTP boot.
+//! The network boot loaders, held in memory. TFTP and HTTP boot never read the file system.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _};
@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// iPXE over the PXE ROM's own driver, for BIOS.
+/// iPXE using the driver of the PXE ROM, for BIOS.
 pub const UNDIONLY: &str = "undionly.kpxe";
-/// iPXE over the firmware's own driver, for UEFI.
+/// iPXE using the driver of the firmware, for UEFI.
 pub const SNPONLY: &str = "snponly.efi";
-/// The script any iPXE is given first: it loads ours unless it is ours.
+/// The first script for any iPXE. The script loads our iPXE unless our iPXE is already running.
 pub const FIRST_SCRIPT: &str = "muster.ipxe";
-/// iPXE with every driver is below 2 MB.
+/// Maximum size of a loader. iPXE with every driver has less than 2 MB.
 const MAX_LOADER: u64 = 8 << 20;
 
 /// Loaders by exact name.
@@ -21,7 +21,7 @@ const MAX_LOADER: u64 = 8 << 20;
 pub struct IpxeBinaries(Arc<HashMap<String, Bytes>>);
 
 impl IpxeBinaries {
-    /// Reads the three loaders from the directory that `images/ipxe/build` filled.
+    /// Reads the three loaders from the output directory of `images/ipxe/build`.
     pub fn load(dir: &Path) -> io::Result<Self> {
         let names = [UNDIONLY, SNPONLY, FIRST_SCRIPT];
         let files = names.into_iter().map(|name| {
@@ -49,7 +49,7 @@ impl IpxeBinaries {
         Ok(Self(Arc::new(files.collect::<io::Result<_>>()?)))
     }
 
-    /// Loaders from bytes, for tests.
+    /// Creates loaders from bytes, for tests.
     pub fn of<const N: usize>(files: [(&str, Bytes); N]) -> Self {
         Self(Arc::new(
             files
@@ -59,7 +59,7 @@ impl IpxeBinaries {
         ))
     }
 
-    /// A loader by its exact name.
+    /// Returns a loader by its exact name.
     pub fn get(&self, name: &str) -> Option<Bytes> {
         self.0.get(name).cloned()
     }

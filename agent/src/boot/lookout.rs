@@ -1,4 +1,4 @@
-//! What machines are seen to do on the wire, told to the waiting job and to the server.
+//! Records the actions of machines seen on the network, for the waiting job and for the server.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,19 +11,20 @@ use tokio::sync::mpsc;
 
 use super::arm::ArmedBoots;
 
-/// The same thing of the same machine within this time is told once.
+/// The same sighting of the same machine within this time is reported once.
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
-/// Machines remembered for that; a flood of made-up ones only makes us forget.
+/// Maximum number of remembered sightings. A flood of fake machines only clears the memory.
 const MOST: usize = 4096;
 
-/// Who a machine says it is; not trusted.
+/// The identity claimed by a machine. The values are not trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     pub uuid: Option<String>,
     pub serial: Option<String>,
 }
 
-/// Collects sightings. The queue to the server is bounded; when it is full, what is seen is dropped, never waited for.
+/// Collects sightings. The queue to the server is limited. When the queue is full, a sighting is
+/// dropped without waiting.
 #[derive(Debug)]
 pub struct Lookout {
     armed: ArmedBoots,
@@ -42,7 +43,7 @@ impl Lookout {
         }
     }
 
-    /// Notes one thing seen.
+    /// Records a sighting.
     pub fn saw(&self, mac: Mac, what: Seen, who: Identity, detail: impl Into<String>) {
         let sighting = Sighting {
             at: self.clock.now(),
@@ -52,10 +53,10 @@ impl Lookout {
             serial: who.serial.as_deref().and_then(plain),
             detail: detail.into(),
         };
-        tracing::debug!(%mac, ?what, detail = sighting.detail, "seen");
+        tracing::debug!(%mac, ?what, detail = sighting.detail, "machine seen");
         self.armed.saw(&sighting);
         if self.is_news(&sighting) && self.queue.try_send(sighting).is_err() {
-            tracing::debug!(%mac, "the queue of sightings is full; one is dropped");
+            tracing::debug!(%mac, "sighting dropped: the queue to the server is full");
         }
     }
 
@@ -75,7 +76,8 @@ impl Lookout {
     }
 }
 
-/// At most 64 printable ASCII characters of what firmware sent; nothing else of it travels on.
+/// Returns at most 64 printable ASCII characters of a text sent by firmware. All other characters
+/// are removed.
 fn plain(text: &str) -> Option<String> {
     let kept: String = text
         .chars()

@@ -1,16 +1,17 @@
-//! What a booting machine meets on the provisioning network: DHCP, TFTP, HTTP. The default answer for anyone, at any time, is its own disk; only an
-//! armed boot changes that. Needs neither the server nor a database to keep answering.
+//! Boot services on the provisioning network: DHCP, TFTP, HTTP. The default answer for every
+//! machine is a boot from the local disk, and only an armed boot changes the answer. The services
+//! keep answering without the server and the database.
 
 pub mod arm; // Armed boots: one node, one window
-pub mod dhcp; // Addresses, and the way to the first loader
+pub mod dhcp; // Addresses and the first loader
 pub mod http; // Scripts, blobs, trust, time, reports
 pub mod links; // Interfaces and sockets tied to them
 pub mod loaders; // The iPXE binaries
-pub mod lookout; // What machines are seen doing
-pub mod site; // The site's configuration and its copy on disk
-pub mod tftp; // The first loader
+pub mod lookout; // Sightings of machines
+pub mod site; // Site configuration and its copy on disk
+pub mod tftp; // Sends the first loader
 
-mod keep; // Listeners that come and go with the configuration
+mod keep; // Starts and stops listeners with the configuration
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -38,30 +39,40 @@ use self::site::Site;
 use crate::blobs::BlobCache;
 use crate::contact::{Contact, Tenure};
 
-/// What the boot services work with.
+/// Settings and resources of the boot services.
 #[derive(Clone, Debug)]
 pub struct BootOptions {
-    /// Where the last site configuration is kept.
+    /// Directory of the saved site configuration.
     pub data_dir: PathBuf,
+    /// Cache of kernels, initrds and bundles.
     pub blobs: BlobCache,
+    /// The loaders for TFTP and UEFI HTTP boot.
     pub ipxe: IpxeBinaries,
-    /// Whom live images trust; unknown until the server was heard. `agent_url` is filled in per listener.
+    /// Keys trusted by live images. `None` until the first answer of the server. `agent_url` is set
+    /// per listener.
     pub trust: watch::Receiver<Option<SiteTrust>>,
+    /// Clock for sightings and `/boot/v1/time`.
     pub clock: Clock,
-    /// What decides whether machines are answered at once, late, or only from their own disks.
+    /// Contact with the server. Decides whether machines are answered at once, later, or only with
+    /// a boot from the local disk.
     pub contact: Contact,
     pub ports: BootPorts,
 }
 
-/// Ports; other than the default only in tests.
+/// Ports of the boot services. Only tests use other values than the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BootPorts {
+    /// Port of the DHCP server, 67.
     pub dhcp_server: u16,
-    /// Where relays listen.
+    /// Port of the DHCP relays.
     pub dhcp_relay: u16,
+    /// Port of DHCP clients, 68, used to detect other DHCP servers.
     pub dhcp_client: u16,
+    /// Port of the PXE boot server, 4011.
     pub pxe: u16,
+    /// Port of the TFTP server, 69.
     pub tftp: u16,
+    /// Port of the HTTP boot listener, 8090.
     pub http: u16,
 }
 
@@ -78,7 +89,7 @@ impl Default for BootPorts {
     }
 }
 
-/// The running services. Dropping it ends them.
+/// The running services. Dropping the value stops the services.
 #[derive(Debug)]
 pub struct BootServices {
     tasks: JoinSet<()>,
@@ -86,7 +97,8 @@ pub struct BootServices {
 }
 
 impl BootServices {
-    /// Starts answering: at once from the saved configuration where there is one, then from what `config` says. Ends with `cancel`.
+    /// Starts the services with the saved configuration, if present, and continues with the values
+    /// of `config`. `cancel` stops the services.
     pub async fn start(
         options: BootOptions,
         config: watch::Receiver<Option<SiteConfig>>,
@@ -122,18 +134,19 @@ impl BootServices {
         })
     }
 
-    /// How each listener is, by name.
+    /// Returns the state of each listener, by name.
     pub fn health(&self) -> watch::Receiver<Health> {
         self.health.clone()
     }
 
-    /// Waits until every task has ended, which they do once cancelled.
+    /// Waits until every task has ended. The tasks end after the cancellation.
     pub async fn stopped(mut self) {
         while self.tasks.join_next().await.is_some() {}
     }
 }
 
-/// Publishes each configuration, once it is safe on disk. One that cannot be saved is used all the same: answering now matters more.
+/// Publishes each configuration after the save on disk. If saving fails, the configuration is still
+/// used, because answering now is more important.
 async fn follow(
     data_dir: PathBuf,
     mut config: watch::Receiver<Option<SiteConfig>>,
@@ -152,15 +165,15 @@ async fn follow(
             .flatten();
         if let Err(error) = saved {
             let dir = data_dir.display();
-            tracing::error!(%dir, %error, "the site configuration cannot be saved; after a restart without a server DHCP would answer from an older one");
+            tracing::error!(%dir, %error, "site configuration not saved; after a restart without the server, DHCP would use an older configuration; check the disk");
         }
         site.send_replace(published);
     }
-    // The sender is gone: the last configuration stays.
+    // The sender was dropped, so the last configuration stays in use.
     std::future::pending().await
 }
 
-/// What every listener works with.
+/// State shared by all listeners.
 #[derive(Debug)]
 pub struct Shared {
     site: watch::Receiver<Arc<Site>>,
@@ -177,7 +190,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// What the listeners share; nothing listens yet.
+    /// Builds the shared state. The call starts no listener.
     pub fn new(
         options: BootOptions,
         armed: ArmedBoots,
@@ -211,12 +224,12 @@ impl Shared {
     }
 
     fn leases(&self) -> MutexGuard<'_, Leases> {
-        // A lease table that a panic left half-changed costs at worst one address until it expires.
+        // A lease table after a panic loses at most an address until the lease expires.
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn yielding(&self) -> MutexGuard<'_, Yielding> {
-        // At worst a machine is answered once too early or too late.
+        // After a panic a machine is at worst answered too early or too late.
         self.yielding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -224,14 +237,15 @@ impl Shared {
         self.contact.tenure(Instant::now())
     }
 
-    /// What is armed for a MAC. Nothing once another agent may act for the site: the boot is its by now, with a permit and a window of its own.
+    /// Returns the image armed for a MAC. Returns `None` once another agent may act for the site,
+    /// because the other agent then owns the boot, with its own permit and window.
     fn armed_for(&self, mac: Mac) -> Option<LiveImage> {
         self.armed
             .find(mac)
             .filter(|_| self.tenure() != Tenure::Over)
     }
 
-    /// The machine at an address: by its lease, by what is armed, by reservation.
+    /// Returns the machine at an address, by lease, by armed boot or by reservation.
     fn mac_at(&self, address: Ipv4Addr) -> Option<Mac> {
         let leased = self.leases().holder(address, Instant::now());
         let armed = || self.armed.find_by_address(address).map(|(mac, _)| mac);
@@ -240,9 +254,10 @@ impl Shared {
             .or_else(|| self.site.borrow().mac_of(address))
     }
 
-    /// Whether a request from `from` may stand for the armed machine that is to be at `address`. Where we give out the addresses it must come from
-    /// there: whoever else can reach this port, a container on an installed node for one, gets no nonce and burns none. A site's own DHCP server
-    /// may have given another address.
+    /// Returns whether a request from `from` may come from the armed machine with the address
+    /// `address`. On subnets with our DHCP server the addresses must be equal. Other clients of the
+    /// port, for example a container on an installed node, receive no nonce and cannot use up a
+    /// nonce. On other subnets the DHCP server of the site may have assigned another address.
     fn may_act_for(&self, address: Ipv4Addr, from: Ipv4Addr) -> bool {
         let site = self.site.borrow();
         let ours = site

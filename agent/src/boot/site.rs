@@ -1,5 +1,5 @@
-//! The site's configuration, indexed for answering, and its copy on disk: what lets machines have their addresses, and boot from their own
-//! disks, while the server is away.
+//! The site configuration, indexed for fast answers, and its copy on disk. With the copy, machines
+//! receive addresses and boot from the local disk while the server is unreachable.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use std::path::Path;
 use muster_core::values::Mac;
 use muster_core::wire::calls::{DhcpMode, Reservation, SiteConfig, Subnet};
 
-/// A snapshot is refused beyond this: 100,000 reservations are about 15 MB.
+/// Maximum size of a snapshot. 100,000 reservations need about 15 MB.
 const MAX_SNAPSHOT: u64 = 64 << 20;
 const SNAPSHOT: &str = "site.json";
 
@@ -20,7 +20,7 @@ pub struct Site {
     pub subnets: Vec<Segment>,
 }
 
-/// One subnet with its reservations by MAC.
+/// A subnet with its reservations by MAC.
 #[derive(Debug)]
 pub struct Segment {
     pub subnet: Subnet,
@@ -65,29 +65,30 @@ impl From<Subnet> for Segment {
 }
 
 impl Segment {
-    /// The reservation of a MAC.
+    /// Returns the reservation of a MAC.
     pub fn reservation(&self, mac: Mac) -> Option<&Reservation> {
         self.by_mac
             .get(&mac)
             .map(|at| &self.subnet.reservations[*at])
     }
 
-    /// Whether an address must not be lent to a stranger.
+    /// Returns whether an address must not be leased dynamically.
     pub fn is_taken(&self, address: Ipv4Addr) -> bool {
         self.taken.contains(&address)
     }
 }
 
 impl Site {
-    /// The subnet an address is in.
+    /// Returns the subnet of an address.
     pub fn segment_of(&self, address: Ipv4Addr) -> Option<&Segment> {
         self.subnets
             .iter()
             .find(|segment| segment.subnet.network.contains(&address))
     }
 
-    /// The subnet a DHCP packet belongs to: by its relay when it was relayed, else one on whose wire it was heard. Where several share a wire, the
-    /// one that knows the machine, else one that lends addresses, else any.
+    /// Returns the subnet of a DHCP packet. A relayed packet is matched by its relay, any other
+    /// packet by the receiving interface. On an interface with several subnets, a subnet with a
+    /// reservation for the machine is preferred, then a subnet with a dynamic range.
     pub fn segment_for(
         &self,
         mac: Mac,
@@ -109,7 +110,7 @@ impl Site {
         })
     }
 
-    /// The MAC that an address is reserved for.
+    /// Returns the MAC of the reservation for an address.
     pub fn mac_of(&self, address: Ipv4Addr) -> Option<Mac> {
         let subnet = &self.segment_of(address)?.subnet;
         subnet
@@ -120,7 +121,7 @@ impl Site {
     }
 }
 
-/// Reads the last configuration; one that is missing, or cannot be read, is none.
+/// Reads the saved configuration. Returns `None` for a missing or unreadable file.
 pub fn load(data_dir: &Path) -> Option<SiteConfig> {
     let path = data_dir.join(SNAPSHOT);
     let read = || -> io::Result<SiteConfig> {
@@ -135,13 +136,13 @@ pub fn load(data_dir: &Path) -> Option<SiteConfig> {
         Ok(config) => Some(config),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "the saved site configuration cannot be read; waiting for the server's");
+            tracing::warn!(path = %path.display(), %error, "saved site configuration not readable; waiting for the configuration of the server");
             None
         }
     }
 }
 
-/// Replaces the saved configuration, whole or not at all.
+/// Replaces the saved configuration atomically.
 pub fn save(data_dir: &Path, config: &SiteConfig) -> io::Result<()> {
     fs::create_dir_all(data_dir)?;
     let draft = data_dir.join(format!(".{SNAPSHOT}.{}", std::process::id()));

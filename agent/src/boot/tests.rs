@@ -1,4 +1,5 @@
-//! The services as one, over loopback on free ports: a client of each protocol against the real listeners.
+//! All boot services together, over loopback on free ports: a client of each protocol against the
+//! real listeners.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -19,7 +20,7 @@ pub(crate) const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 pub(crate) const MAC: Mac = Mac([0x52, 0x54, 0, 0, 0, 1]);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Running services with all their ends in hand.
+/// Running services with all channels for the test.
 pub(crate) struct Bench {
     pub(crate) armed: ArmedBoots,
     pub(crate) blobs: BlobCache,
@@ -149,7 +150,7 @@ fn site_trust() -> SiteTrust {
     }
 }
 
-/// Ports that were free a moment ago.
+/// Returns ports free a moment ago.
 async fn free_ports() -> BootPorts {
     let mut udp = Vec::new();
     for _ in 0..5 {
@@ -167,7 +168,7 @@ async fn free_ports() -> BootPorts {
     }
 }
 
-/// Asks as a relay would: broadcasts do not cross loopback.
+/// Sends a discover like a relay, because broadcasts cannot cross loopback.
 async fn discover(ports: BootPorts) -> Option<Message> {
     let relay = Ipv4Addr::new(127, 0, 0, 2);
     let socket = UdpSocket::bind((relay, ports.dhcp_relay)).await.unwrap();
@@ -204,7 +205,7 @@ async fn discover(ports: BootPorts) -> Option<Message> {
     None
 }
 
-/// RFC 1350 by hand: a request, then every block acknowledged.
+/// Reads a file by plain RFC 1350: a request, then an acknowledgement for every block.
 async fn tftp_get(ports: BootPorts, name: &str) -> Result<Vec<u8>, String> {
     let socket = UdpSocket::bind((HOST, 0)).await.unwrap();
     let request = [b"\0\x01", name.as_bytes(), b"\0octet\0"].concat();
@@ -326,7 +327,8 @@ async fn a_restart_without_a_server_answers_from_the_saved_configuration() {
     alone.stop().await;
 }
 
-/// Cut off from the server, with a boot armed: another agent may have been given the site, and the boot.
+/// The agent is disconnected from the server with an armed boot. Another agent may own the site and
+/// the boot by now.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_is_cut_off_goes_on_with_what_is_armed_and_then_only_from_disk() {
     let bench = Bench::start().await;
@@ -355,7 +357,7 @@ async fn an_agent_that_is_cut_off_goes_on_with_what_is_armed_and_then_only_from_
     };
     let local = script().await;
     assert!(!local.contains("vmlinuz"), "{local}");
-    // Heard again, it goes on: its script was not used up.
+    // After the next contact the boot continues, because its script was not used up.
     bench.contact.heard(Instant::now(), None);
     assert!(script().await.contains("vmlinuz"));
     bench.stop().await;

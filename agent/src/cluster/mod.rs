@@ -1,3 +1,4 @@
-//! Admission to a cluster: the scheduler is told of a node, watched until it agrees, and made to forget it again.
+//! Admission to a cluster: the agent adds a node to the scheduler, waits until the scheduler
+//! accepts the node, and later removes the node.
 
-pub mod slurm; // Through scontrol, sinfo and squeue
+pub mod slurm; // Slurm, by scontrol, sinfo and squeue

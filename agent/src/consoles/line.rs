@@ -1,4 +1,5 @@
-//! One console over TCP: connected, read, connected again. Nothing is ever sent to it.
+//! Reads a serial console over TCP and reconnects after a failure. The agent never sends data to a
+//! console.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,14 +17,16 @@ use crate::work::backoff::Backoff;
 
 const CONNECT: Duration = Duration::from_secs(5);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// A connection that held this long was a good one: its end is followed by a short pause.
+/// A connection open this long was healthy. The next reconnect uses a short pause again.
 const GOOD: Duration = Duration::from_secs(30);
-/// Bytes of one read: small enough for a chunk, whatever becomes of them as text.
+/// Maximum size of a read in bytes. The bytes fit into a chunk even if decoding as text makes them
+/// longer.
 const READ: usize = 2 << 10;
-/// First reads of all consoles are spread over this: a terminal server with hundreds of ports is a small computer.
+/// The first connects of all consoles are spread over this time, because a terminal server with
+/// hundreds of ports is a small computer.
 const SPREAD: Duration = Duration::from_secs(1);
 
-/// Reads a console onto its tape until it is dropped.
+/// Reads a console onto its tape until the future is dropped.
 pub(super) async fn read(target: ConsoleTarget, tape: Arc<Tape>) {
     let address = SocketAddr::new(target.address, target.port);
     let mut backoff = Backoff::new(MAX_PAUSE);
@@ -53,7 +56,8 @@ pub(super) async fn read(target: ConsoleTarget, tape: Arc<Tape>) {
     }
 }
 
-/// What the tape says of the connection: each change once, and nothing of a connection that brought nothing.
+/// The connection state last noted on the tape. Each change is noted once, and a connection without
+/// data adds no note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Nothing,
@@ -61,7 +65,7 @@ enum Told {
     Away,
 }
 
-/// One connection from its beginning to its end.
+/// Reads a single connection from connect to close.
 async fn follow(address: SocketAddr, tape: &Tape, told: &mut Told) -> io::Result<()> {
     let mut stream = tokio::time::timeout(CONNECT, TcpStream::connect(address)).await??;
     keep_alive(&stream)?;
@@ -78,7 +82,9 @@ async fn follow(address: SocketAddr, tape: &Tape, told: &mut Told) -> io::Result
     }
 }
 
-/// A console may be silent for weeks: only the other side's kernel can tell that it is still there. Asked after a minute, given up after two.
+/// Enables TCP keepalive. A console can be silent for weeks, so only the kernel of the peer can
+/// confirm the connection. The first probe is sent after a minute, and a dead peer is dropped after
+/// two.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     setsockopt(stream, sockopt::KeepAlive, &true)?;
     setsockopt(stream, sockopt::TcpKeepIdle, &60)?;

@@ -1,8 +1,9 @@
-//! Records the serial consoles of the site's nodes: often the only evidence when a kernel hangs. It only reads, and nothing waits for it; a
-//! console that floods, or a server that is away, costs the oldest text and a line that says so.
+//! Records the serial consoles of the nodes of the site. The console is often the only evidence
+//! when a kernel hangs. The recorder only reads, and other work never waits for it. A flooding
+//! console or an unreachable server costs the oldest text, and a line on the tape reports the loss.
 
-mod line; // One console, connected again and again
-mod tape; // One console's text on its way to the server
+mod line; // The connection to a console
+mod tape; // Console text queued for the server
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,14 +20,15 @@ use self::tape::Tape;
 use crate::work::agent::Agent;
 use crate::work::backoff::Backoff;
 
-/// A booting machine writes all the time: one call a second tells what all of them wrote.
+/// Pause between two calls. A booting machine writes all the time, and a single call per second
+/// reports the text of all consoles.
 const GATHER: Duration = Duration::from_secs(1);
-/// What one call carries; the server takes 1000 chunks and 32 MiB.
+/// Limits of a call. The server accepts 1000 chunks and 32 MiB.
 const BATCH_CHUNKS: usize = 1000;
 const BATCH_BYTES: usize = 1 << 20;
 const MAX_PAUSE: Duration = Duration::from_secs(15);
 
-/// Records what the configuration names for as long as it has a sender.
+/// Records the consoles named by the configuration until the sender of `configs` is dropped.
 pub(crate) async fn record(agent: Arc<Agent>, mut configs: watch::Receiver<Option<SiteConfig>>) {
     let mut lines = Lines::default();
     let mut backoff = Backoff::new(MAX_PAUSE);
@@ -47,11 +49,12 @@ pub(crate) async fn record(agent: Arc<Agent>, mut configs: watch::Receiver<Optio
     }
 }
 
-/// The consoles that are read now.
+/// The consoles currently recorded.
 #[derive(Debug, Default)]
 struct Lines {
     lines: BTreeMap<NodeId, Line>,
-    /// The node that a call told last: the next call begins after it, so that no flood keeps others from being told.
+    /// The last node of the previous call. The next call starts after this node, so that a flooding
+    /// console cannot block the others.
     last: Option<NodeId>,
 }
 
@@ -62,7 +65,7 @@ struct Line {
     _reader: AbortOnDropHandle<()>,
 }
 
-/// One call, and how much of each tape it tells.
+/// The content of a call, and the reported part of each tape.
 #[derive(Debug, Default)]
 struct Batch {
     chunks: Vec<ConsoleChunk>,
@@ -71,7 +74,8 @@ struct Batch {
 }
 
 impl Lines {
-    /// Reads these consoles and no others. A console that moved keeps what is not told yet.
+    /// Records exactly these consoles. A console with a new address keeps the text not yet
+    /// reported.
     fn follow(&mut self, targets: &[ConsoleTarget], clock: &Clock) {
         let wanted: BTreeMap<NodeId, ConsoleTarget> = targets
             .iter()
@@ -103,7 +107,8 @@ impl Lines {
         }
     }
 
-    /// Tells the server what was written since it last heard. What it did not hear stays on the tapes.
+    /// Reports new console text to the server. After a retryable failure the text stays on the
+    /// tapes.
     async fn tell(&mut self, agent: &Agent, backoff: &mut Backoff) {
         loop {
             let Batch {
@@ -120,10 +125,10 @@ impl Lines {
                 Err(error) => {
                     agent.heed(&error);
                     if error.retryable() {
-                        tracing::debug!(%error, "consoles not told");
+                        tracing::debug!(%error, "console text not reported: the server is unreachable; the text is kept and sent later");
                         return backoff.pause().await;
                     }
-                    tracing::warn!(%error, bytes, "the server does not take this console text");
+                    tracing::warn!(%error, bytes, "console text rejected by the server and dropped; report the error to the maintainers");
                 }
             }
             for (node, report) in &reports {

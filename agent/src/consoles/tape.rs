@@ -1,4 +1,5 @@
-//! One console's text on its way to the server: bounded in rate and in size, kept until the server has it, and saying where it has gaps.
+//! Console text of a node on the way to the server. The tape limits rate and size, keeps text until
+//! the server confirms the report, and marks gaps.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,18 +9,20 @@ use jiff::{SignedDuration, Timestamp};
 use muster_core::clock::Clock;
 use muster_core::consoles::{CHUNK_BYTES, kept};
 
-/// Bytes a second, and at once: a serial line at 115200 baud brings 11 KiB a second.
+/// Bytes accepted per second, also the maximum burst. A serial line at 115200 baud delivers 11 KiB
+/// per second.
 const RATE: usize = 64 << 10;
-/// Bytes of text that wait for the server.
+/// Maximum number of text bytes waiting for the server.
 const KEPT_BYTES: usize = 64 << 10;
-/// Chunks that wait for the server: of a console that trickles, more than an hour.
+/// Maximum number of chunks waiting for the server. A slow console needs more than an hour to fill
+/// them.
 const KEPT_CHUNKS: usize = 512;
-/// Time that one chunk spans while the server is away.
+/// Time span of a chunk while the server is unreachable.
 const SPAN: SignedDuration = SignedDuration::from_secs(10);
-/// Room in a chunk for the words about a gap.
+/// Bytes reserved in a chunk for the note about a gap.
 const WORDS: usize = 256;
 
-/// What is written and not told yet.
+/// Console text not yet confirmed by the server.
 #[derive(Debug)]
 pub(super) struct Tape {
     clock: Clock,
@@ -30,24 +33,25 @@ pub(super) struct Tape {
 struct State {
     chunks: VecDeque<(Timestamp, String)>,
     bytes: usize,
-    /// Chunks ever taken from the front, told or dropped: the number of the front chunk.
+    /// Number of chunks ever removed from the front, reported or dropped. The value is also the
+    /// number of the front chunk.
     front: u64,
-    /// Bytes dropped from the front since this was last told.
+    /// Bytes dropped from the front since the last confirmed report.
     dropped: u64,
-    /// The latest chunk may still grow.
+    /// Whether text can still be appended to the latest chunk.
     open: bool,
     latest: Timestamp,
-    /// The beginning of a character whose rest has not come.
+    /// The first bytes of a character with missing rest.
     partial: Vec<u8>,
     allowance: Allowance,
-    /// Bytes not taken since this was last noted.
+    /// Bytes over the rate limit since the last note.
     refused: u64,
 }
 
-/// How far a report goes.
+/// The part of a tape covered by a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Report {
-    /// Number of the first chunk it does not carry.
+    /// Number of the first chunk after the report.
     end: u64,
     dropped: u64,
 }
@@ -75,7 +79,7 @@ impl Tape {
         }
     }
 
-    /// What was read from the console.
+    /// Appends bytes read from the console.
     pub(super) fn write(&self, bytes: &[u8]) {
         let now = self.clock.now();
         let mut state = self.lock();
@@ -88,13 +92,14 @@ impl Tape {
         state.push(&kept(&text), now);
     }
 
-    /// A line of our own between the console's.
+    /// Adds a line written by Muster between the console text.
     pub(super) fn note(&self, words: &str) {
         let now = self.clock.now();
         self.lock().note(words, now);
     }
 
-    /// The next text to tell, in at most so many chunks and about so many bytes. It stays here until [`Tape::told`].
+    /// Returns the next text to report, limited to `chunks` chunks and about `bytes` bytes. The
+    /// text stays on the tape until [`Tape::told`].
     pub(super) fn report(&self, chunks: usize, bytes: usize) -> (Report, Vec<(Timestamp, String)>) {
         let now = self.clock.now();
         let mut state = self.lock();
@@ -133,7 +138,7 @@ impl Tape {
         )
     }
 
-    /// The report arrived: what it carried need not be told again.
+    /// Removes the text of a confirmed report from the tape.
     pub(super) fn told(&self, report: &Report) {
         let mut state = self.lock();
         while state.front < report.end
@@ -151,11 +156,12 @@ impl Tape {
 }
 
 impl State {
-    /// Bytes as text; what is no UTF-8 becomes U+FFFD, and a character that reads cut in two is put together.
+    /// Decodes bytes as text. Invalid UTF-8 becomes U+FFFD, and a character split between two reads
+    /// is joined.
     fn decode(&mut self, bytes: &[u8]) -> String {
         let mut all = std::mem::take(&mut self.partial);
         all.extend_from_slice(bytes);
-        // At most three bytes may be the beginning of a character (RFC 3629).
+        // At most three bytes can be the start of an incomplete character (RFC 3629).
         for cut in (all.len().saturating_sub(3)..all.len()).rev() {
             if std::str::from_utf8(&all[cut..])
                 .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
@@ -195,7 +201,8 @@ impl State {
                 latest.push_str(text);
             }
             _ => {
-                // Whole microseconds that rise are what makes a report that is told twice recognisable, whatever the clock does.
+                // Timestamps are whole, strictly rising microseconds, even if the clock goes back.
+                // The server recognises a repeated report by the timestamps.
                 let whole = Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now);
                 self.latest = whole.max(self.latest + Duration::from_micros(1));
                 self.chunks.push_back((self.latest, text.to_owned()));
@@ -216,8 +223,8 @@ fn note(words: &str) -> String {
     format!("\r\n[muster: {words}]\r\n")
 }
 
-/// How much may be taken now. A console that went beyond it is heard again once half of it is back, so that its text has one long gap and
-/// not a hundred short ones.
+/// Rate limit of a console. After an overrun, text is accepted again when half of the allowance is
+/// refilled. The console text then has a single long gap instead of a hundred short gaps.
 #[derive(Debug)]
 struct Allowance {
     left: f64,
@@ -228,7 +235,7 @@ struct Allowance {
 #[expect(clippy::cast_precision_loss, reason = "bytes of one second")]
 impl Allowance {
     fn grants(&mut self, bytes: usize, now: Timestamp) -> bool {
-        // A clock that was set back brings nothing.
+        // A clock set back adds no allowance.
         let refill = now.duration_since(self.since).as_secs_f64().max(0.0) * RATE as f64;
         (self.left, self.since) = ((self.left + refill).min(RATE as f64), now);
         self.exceeded = match self.exceeded {

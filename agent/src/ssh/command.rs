@@ -1,4 +1,5 @@
-//! What may be run on a node: fixed verbs with parsed ids, numbers and digests, and how long and how much each may say.
+//! The commands allowed on a node. Each is a fixed verb with parsed ids, numbers and digests, and
+//! has limits for time and output.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,76 +7,86 @@ use std::time::Duration;
 use muster_core::ids::JobId;
 use muster_core::values::Digest;
 
-/// Where muster-node lives, in the live image and in the installed OS.
+/// Path of muster-node, in the live image and in the installed OS.
 pub const MUSTER_NODE: &str = "/usr/local/sbin/muster-node";
 
-/// Exit status of a command that found another muster-node than the one it names, or none, and did nothing.
+/// Exit status of a command stopped without effect, because muster-node was missing or had another
+/// digest than named.
 pub const NOT_IN_PLACE: u32 = 113;
 
-/// One command. `Display` gives the line the node's shell gets.
+/// A command. `Display` writes the line for the shell of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// `wire::node::Version` as JSON.
+    /// Prints `wire::node::Version` as JSON.
     Version,
-    /// `wire::node::Inventory` as JSON.
+    /// Prints `wire::node::Inventory` as JSON.
     Inventory,
-    /// The same, once the switches of the interfaces that the input names had the time to speak.
+    /// Prints the same inventory, after waiting for LLDP from the switches of the interfaces named
+    /// in the input.
     InventoryHeard,
-    /// Takes a `wire::node::Plan` on its input, answers with one `RunReply` and detaches.
+    /// Reads a `wire::node::Plan` from standard input, prints a single `RunReply` and detaches.
     Run {
         job: JobId,
         attempt: i32,
     },
-    /// Both in one: the answer of `Run` as the first line, then what `Attach` prints. Of a muster-node with another digest nothing is run: it ends
-    /// with [`NOT_IN_PLACE`].
+    /// Combines `Run` and `Attach`: prints the reply of `Run` as first line, then the output of
+    /// `Attach`. If the digest of muster-node differs, the command exits with [`NOT_IN_PLACE`]
+    /// before running the job.
     RunAttached {
         job: JobId,
         attempt: i32,
         offset: u64,
         node: Option<Digest>,
     },
-    /// Follows the job's spool from a byte offset until its result.
+    /// Prints the spool of the job from a byte offset until the result.
     Attach {
         job: JobId,
         offset: u64,
     },
-    /// Takes a `wire::node::Answer` on its input.
+    /// Reads a `wire::node::Answer` from standard input.
     Answer {
         job: JobId,
     },
     Cancel {
         job: JobId,
     },
-    /// Takes a `wire::pair::PairPlan` on its input, which stays open for as long as it is to listen; prints `PairLine`s.
+    /// Reads a `wire::pair::PairPlan` from standard input and prints `PairLine`s. The command
+    /// listens as long as the input stays open.
     PairServe,
-    /// Takes a `wire::pair::PairPlan` on its input, answers with one `PairAnswer`. It ends within its gate's own times.
+    /// Reads a `wire::pair::PairPlan` from standard input and prints a single `PairAnswer`. The
+    /// time limits of the gate bound the command.
     PairAsk {
         within_s: u64,
     },
-    /// Takes muster-node itself on its input; puts it in place only when it arrived whole.
+    /// Reads the muster-node binary from standard input. The binary is installed only if its digest
+    /// matches, so a partial transfer is dropped.
     InstallNode {
         digest: Digest,
     },
-    /// Takes the line that trusts our CA on its input; one of an earlier assignment is replaced, everything else stays.
+    /// Reads the `authorized_keys` line trusting our CA from standard input. Replaces the line of
+    /// an earlier assignment and keeps all other lines.
     TrustCa,
-    /// Takes `wire::node::Marker` as JSON on its input.
+    /// Reads `wire::node::Marker` as JSON from standard input.
     WriteMarker,
-    /// The kernel's random id of this boot (random(4)).
+    /// Prints the random id of the current boot, from the kernel (random(4)).
     BootId,
     Reboot,
     PowerOff,
 }
 
-/// How long a command may take and how much it may print.
+/// Limits for time and output of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
+    /// Time limit of the command.
     pub within: Duration,
+    /// Maximum size of the standard output in bytes.
     pub output_bytes: usize,
 }
 
 impl Command {
-    /// Bounds that fit the slowest machine seen and the largest honest answer. `Attach` streams instead: its lines are bounded, its time is
-    /// the job's; those of `RunAttached` are for its first line. So does `PairServe`.
+    /// Returns limits sized for the slowest machine seen and the largest valid answer. `Attach` and
+    /// `PairServe` stream instead: the length of a line is limited, and the job limits the time.
+    /// The limits of `RunAttached` apply to the first line.
     pub fn bounds(&self) -> Bounds {
         let (seconds, output_bytes) = match self {
             Self::PairServe => (0, 0),
@@ -115,14 +126,16 @@ impl fmt::Display for Command {
             Self::Cancel { job } => write!(f, "{MUSTER_NODE} cancel {job}"),
             Self::PairServe => write!(f, "exec {MUSTER_NODE} pair serve -"),
             Self::PairAsk { .. } => write!(f, "exec {MUSTER_NODE} pair ask -"),
-            // A broken connection ends `cat` as if the file were whole: the digest decides.
+            // After a broken connection `cat` ends as if the file were complete, so the digest is
+            // checked.
             Self::InstallNode { digest } => write!(
                 f,
                 "set -e; umask 077; cat > {MUSTER_NODE}.new; echo '{}  {MUSTER_NODE}.new' | sha256sum --check --status; \
                  chmod 0755 {MUSTER_NODE}.new; mv -f {MUSTER_NODE}.new {MUSTER_NODE}",
                 digest.hex()
             ),
-            // The new file is whole before it takes the old one's place: whoever logged in before still can.
+            // The new file is complete before replacing the old file, so that existing logins keep
+            // working.
             Self::TrustCa => f.write_str(
                 "set -e; umask 077; mkdir -p /root/.ssh; cd /root/.ssh; touch authorized_keys; read -r line; \
                  { grep -v ' muster-adopted$' authorized_keys || true; printf '%s\\n' \"$line\"; } > authorized_keys.muster; \

@@ -1,4 +1,4 @@
-//! One command with its input, its bounded output and its exit status.
+//! Runs a command with input, limited output and exit status.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use russh::{ChannelReadHalf, ChannelWriteHalf};
 use super::command::Command;
 use super::{Session, SshError};
 
-/// Bytes of stderr kept for the error message.
+/// Maximum number of stderr bytes kept for the error message.
 const STDERR_BYTES: usize = 4 << 10;
 
-/// Commands that need a session of their own open it within this time; a node that is up answers at once.
+/// Time limit for opening a channel and starting a command. A running node answers at once.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
 
 impl Session {
-    /// Runs a command to its end and returns its standard output.
+    /// Runs a command to completion and returns its standard output.
     ///
     /// # Errors
-    /// `Exit` when it did not end with 0, `TooMuch` and `Timeout` at its [`Command::bounds`], `Lost` when the connection broke: it may have
-    /// run then, or not.
+    /// `Exit` for a status other than 0, `TooMuch` and `Timeout` at the [`Command::bounds`], `Lost`
+    /// when the connection broke. After `Lost` the command may or may not have run.
     pub async fn exec(&self, command: Command, input: Bytes) -> Result<Vec<u8>, SshError> {
         let bounds = command.bounds();
         let whole = async {
@@ -40,7 +40,7 @@ impl Session {
             })?
     }
 
-    /// Opens a channel and starts the command on it.
+    /// Opens a channel and starts the command on the channel.
     pub(super) async fn start(&self, command: Command) -> Result<russh::Channel<Msg>, SshError> {
         let open = async {
             let channel = self.handle.channel_open_session().await?;
@@ -57,7 +57,8 @@ impl Session {
     }
 }
 
-/// Sends the input and closes it. A command that ends before it read all of it says why by its exit status, not by our broken pipe.
+/// Sends the input and closes the channel for writing. A broken pipe is ignored, because a command
+/// ending early explains the reason by the exit status.
 pub(super) async fn feed(writer: ChannelWriteHalf<Msg>, input: Bytes) -> Result<(), SshError> {
     if !input.is_empty() && writer.data_bytes(input).await.is_err() {
         return Ok(());
@@ -88,7 +89,7 @@ async fn collect(
     end.judge(command).map(|()| output)
 }
 
-/// What a channel said besides its output.
+/// The end of a channel: exit status, signal and stderr.
 #[derive(Debug, Default)]
 pub(super) struct End {
     status: Option<u32>,
@@ -113,7 +114,8 @@ impl End {
         }
     }
 
-    /// A channel that closes without a status lost its connection: RFC 4254 §6.10 has sshd send one for every command that ended.
+    /// Converts the end of the channel to a result. A channel closed without a status means a lost
+    /// connection, because sshd sends a status for every finished command (RFC 4254 §6.10).
     pub(super) fn judge(self, command: Command) -> Result<(), SshError> {
         let exit = |status, stderr| {
             Err(SshError::Exit {

@@ -1,6 +1,8 @@
-//! The first session on a machine that somebody else installed: by what a person gave, and only once a person has said which host key is its.
+//! The first session on a machine installed by others. The login uses the credential entered by an
+//! operator, and only after an operator confirmed the host key of the machine.
 //!
-//! Nothing of ours, least of all the credential, is sent before the host key is the one that was confirmed.
+//! The agent sends no data of its own, above all not the credential, before the host key equals the
+//! confirmed key.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -14,30 +16,33 @@ use tokio::time::Instant;
 
 use super::{Accepted, KEEPALIVE, Pin, Session, Shown, SshError};
 
-/// How a machine is reached for the first time.
+/// Address and credential for the first login on a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct FirstContact<'text> {
     pub address: Ipv4Addr,
     pub port: u16,
-    /// `SHA256:…`, as a person read it on the machine itself; `None`: only look which one it shows.
+    /// The fingerprint `SHA256:…`, as an operator read it on the machine itself. With `None` the
+    /// call only returns the shown host key.
     pub fingerprint: Option<&'text str>,
+    /// Login name entered by the operator.
     pub user: &'text str,
     /// An OpenSSH private key or a password.
     pub secret: &'text Secret,
 }
 
-/// What a first contact came to.
+/// The result of a first contact.
 pub enum Met {
-    /// Logged in; the host key as a line, to be recorded.
+    /// Logged in. `host_key` is the host key line to be recorded.
     Session { session: Session, host_key: String },
-    /// Nobody has said yet which host key is the machine's: it shows this one.
+    /// The host key is not confirmed yet. `shown` is the host key of the machine.
     Unconfirmed { shown: String },
 }
 
-/// Meets a machine.
+/// Connects to a machine for the first time.
 ///
 /// # Errors
-/// [`SshError`]: `HostKeyMismatch` before the credential was sent, `AuthRefused` when the machine does not take it.
+/// [`SshError`]: `HostKeyMismatch` before the credential was sent, `AuthRefused` when the machine
+/// rejects the credential.
 pub async fn meet(contact: FirstContact<'_>, within: Duration) -> Result<Met, SshError> {
     let what = format!("connecting to {}:{}", contact.address, contact.port);
     tokio::time::timeout(within, connect(contact))
@@ -110,7 +115,7 @@ async fn log_in(
             .await
             .map_err(lost);
     }
-    // The parser's error could quote what it read: a private key's is left out.
+    // The error of the parser could quote parts of the private key and is dropped.
     let key = PrivateKey::from_openssh(secret).map_err(|_| {
         SshError::BadLogin(
             "the credential is not an OpenSSH private key without a passphrase".into(),
@@ -128,7 +133,7 @@ async fn log_in(
         .map_err(lost)
 }
 
-/// As `ssh-keygen -l` prints it.
+/// Returns the fingerprint of a key in the format of `ssh-keygen -l`.
 fn described(key: &PublicKey) -> String {
     format!("{} ({})", key.fingerprint(HashAlg::Sha256), key.algorithm())
 }

@@ -1,8 +1,10 @@
-//! A session that one job leaves for the next one on the same node: a log-in costs a node more than most of what is asked of it.
+//! Sessions kept by a finished job for the next job on the same node. A login costs a node more
+//! than most commands.
 //!
-//! A connection cannot outlive the boot it was made in, and its host key was checked when it was made; so whoever still answers on it is the same
-//! system of the same machine. Whatever else an order says differently (another address, host key, principal or assignment epoch) is a doubt, and
-//! a doubt drops it. Nothing is kept through an act that ends a boot or changes whom a system trusts: who does such a thing drops it.
+//! A connection cannot survive a reboot, and the host key was checked at login. An answer on a kept
+//! session therefore comes from the same system on the same machine. A difference in an order
+//! (address, host key, principal or assignment epoch) closes the session. A job closes the session
+//! before an action that ends a boot or changes the trusted keys of a system.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,14 +17,16 @@ use tokio::time::Instant;
 
 use super::{Session, SshError, principals};
 
-/// Jobs of one operation follow each other within a second; whoever comes later logs in.
+/// Jobs of an operation follow each other within a second. A later job logs in again.
 const IDLE: Duration = Duration::from_secs(20);
-/// Idle sessions of one agent; each is a socket and some 100 KiB. Beyond it the one that was idle longest goes.
+/// Maximum number of idle sessions of an agent. Each needs a socket and about 100 KiB. Above the
+/// limit the session idle for longest is closed.
 const MOST: usize = 256;
-/// A node that is up answers at once. One that does not is asked anew, on a connection of its own.
+/// Time limit for the check of a kept session. A running node answers at once. Without an answer
+/// the job opens a new connection.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
-/// As whom a session is where: all that an order says about it.
+/// The target and identity of a session: all fields of an order compared before reuse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Whom {
     address: SocketAddr,
@@ -39,7 +43,7 @@ struct Kept {
     since: Instant,
 }
 
-/// The idle sessions of one agent, one per node at most. Dropping it closes them.
+/// The idle sessions of an agent, at most one per node. Dropping the value closes the sessions.
 #[derive(Debug)]
 pub struct KeptSessions {
     most: usize,
@@ -54,7 +58,7 @@ impl Default for KeptSessions {
 }
 
 impl KeptSessions {
-    /// At most so many, each until nobody came for it for so long.
+    /// Returns a store with at most `most` sessions, each closed after `idle` without use.
     pub fn holding(most: usize, idle: Duration) -> Self {
         Self {
             most,
@@ -63,8 +67,8 @@ impl KeptSessions {
         }
     }
 
-    /// The session that an earlier job left on the node, when it is exactly what this login would lead to and still answers. Whatever is kept of
-    /// this node is kept no more.
+    /// Removes and returns the session kept for the node. Returns `None` unless the session matches
+    /// the login exactly, is fresh and still answers. A rejected session is closed.
     pub async fn take(&self, node: NodeId, epoch: i64, login: &Login) -> Option<Session> {
         let Kept {
             session,
@@ -76,7 +80,9 @@ impl KeptSessions {
             .then_some(session)
     }
 
-    /// Whether another system than this login's answers on the session that is kept of the node: then that one is up, and this one is not.
+    /// Returns whether another system of the same machine answers on the kept session, with another
+    /// host key than the login. The other system is then up, and the wanted system is not. The kept
+    /// session is removed.
     pub async fn other_answers(&self, node: NodeId, login: &Login) -> bool {
         let Some(Kept {
             session,
@@ -93,7 +99,7 @@ impl KeptSessions {
             && session.answers(ANSWERS_WITHIN).await
     }
 
-    /// Keeps a session for the node's next job. One whose login cannot be read is closed.
+    /// Keeps a session for the next job of the node. A session with an unreadable login is closed.
     pub fn keep(&self, node: NodeId, epoch: i64, login: &Login, session: Session) {
         let Ok(whom) = Whom::of(epoch, login) else {
             return;
@@ -117,28 +123,28 @@ impl KeptSessions {
         }
     }
 
-    /// Closes what is kept of a node.
+    /// Closes the session kept for a node.
     pub fn forget(&self, node: NodeId) {
         self.lock().remove(&node);
     }
 
-    /// Closes what nobody came back for.
+    /// Closes sessions idle for too long or already disconnected.
     pub fn sweep(&self) {
         self.lock()
             .retain(|_, kept| kept.since.elapsed() < self.idle && !kept.session.handle.is_closed());
     }
 
-    /// How many are kept now.
+    /// Returns the number of kept sessions.
     pub fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// Whether none is kept.
+    /// Returns whether the store is empty.
     pub fn is_empty(&self) -> bool {
         self.lock().is_empty()
     }
 
-    /// Sweeps for as long as it is polled.
+    /// Sweeps idle sessions as long as the future is polled.
     pub async fn keep_swept(&self) {
         loop {
             tokio::time::sleep(self.idle / 4).await;

@@ -1,4 +1,4 @@
-//! A command that prints lines for as long as it likes.
+//! Reads the output of a long-running command line by line.
 
 use std::time::Duration;
 
@@ -10,22 +10,23 @@ use super::command::Command;
 use super::exec::{End, feed};
 use super::{Session, SshError};
 
-/// The longest line: a gate run's result holds two 64 KiB tails per gate, escaped.
+/// Maximum length of a line in bytes. The result of a gate run holds two escaped 64 KiB tails per
+/// gate.
 const LINE_BYTES: usize = 16 << 20;
 
 impl Session {
-    /// Starts a command whose output is read line by line. There is no deadline here: the caller has one, and a dead connection is noticed
-    /// by keepalives.
+    /// Starts a command and reads its output line by line. The caller sets the deadline, and
+    /// keepalives detect a dead connection.
     ///
     /// # Errors
-    /// `Lost` or `Timeout` when it could not be started.
+    /// `Lost` or `Timeout` when the command could not be started.
     pub async fn lines(&self, command: Command) -> Result<Lines, SshError> {
-        // Its input stays open for as long as it runs.
+        // The input stays open as long as the command runs.
         let (reader, writer) = self.start(command).await?.split();
         Ok(Lines::of(reader, Some(writer), command))
     }
 
-    /// The same, with this at the beginning of its input.
+    /// Starts a command like [`Session::lines`] and writes `input` first. The input stays open.
     ///
     /// # Errors
     /// As [`Session::lines`].
@@ -38,10 +39,12 @@ impl Session {
         Ok(Lines::of(reader, Some(writer), command))
     }
 
-    /// Starts a command that reads all of its input before it says anything; its first line within the command's bounds, and the lines after it.
+    /// Starts a command reading all of its input before printing. Returns the first line, received
+    /// within the limits of the command, and the stream of the following lines.
     ///
     /// # Errors
-    /// As [`Session::lines`], and what [`Lines::next`] says of the first one; `Lost` when it ended without one.
+    /// As [`Session::lines`], and as [`Lines::next`] for the first line. `Lost` when the command
+    /// ended without a line.
     pub async fn fed_lines(
         &self,
         command: Command,
@@ -75,19 +78,20 @@ impl Session {
     }
 }
 
-/// Lines of a running command.
+/// The lines of a running command.
 pub struct Lines {
     reader: ChannelReadHalf,
     input: Option<ChannelWriteHalf<Msg>>,
     command: Command,
     buffer: BytesMut,
-    /// Bytes of `buffer` known to hold no line end.
+    /// Number of bytes in `buffer` already searched for a line end.
     scanned: usize,
     end: End,
 }
 
 impl Lines {
-    /// Ends the command's input, and waits until it has ended itself, for so long at most; how it ended does not matter any more.
+    /// Closes the input of the command and waits at most `within` for the end of the command. The
+    /// exit status is ignored.
     pub async fn hang_up(mut self, within: Duration) {
         if let Some(input) = &self.input {
             let _closed_already = input.eof().await;
@@ -107,11 +111,12 @@ impl Lines {
         }
     }
 
-    /// The next whole line with its line feed, so that its length advances an offset; `None` once the command ended well. A last piece
-    /// without a line feed is not a line. Cancel safe.
+    /// Returns the next line including the line feed, so that the length can advance an offset.
+    /// Returns `None` after the command exited with 0. An incomplete last line is dropped. Cancel
+    /// safe.
     ///
     /// # Errors
-    /// `Exit`, `Lost`, or `TooMuch` when a line passes the longest we accept.
+    /// `Exit`, `Lost`, or `TooMuch` when a line exceeds the maximum length.
     pub async fn next(&mut self) -> Result<Option<Bytes>, SshError> {
         loop {
             if let Some(at) = self.buffer[self.scanned..]

@@ -1,13 +1,14 @@
-//! SSH: the only way to command a node, in the live image and in the installed OS alike.
+//! SSH is the only channel for commands to a node, in the live image and in the installed OS.
 //!
-//! The node proves itself by the one host key recorded for it; we prove ourselves by a certificate made for one job. What is run is one of
-//! [`command::Command`]'s fixed forms: no text from outside ever reaches a shell. Nothing a node prints is kept beyond a stated size.
+//! The node is authenticated by its recorded host key, and the agent by a certificate issued for a
+//! single job. The commands are the fixed forms of [`command::Command`], so foreign text never
+//! reaches a shell. Output of a node is kept only up to a fixed size.
 
-pub mod command; // What may be run on a node, and its bounds
-mod exec; // One command: input, output, exit
-pub mod first_contact; // A machine that somebody else installed
-pub mod kept; // What one job leaves for the next
-pub mod lines; // A command that prints lines for as long as it likes
+pub mod command; // Commands allowed on a node, and their limits
+mod exec; // Runs a single command
+pub mod first_contact; // Login on a machine installed by others
+pub mod kept; // Sessions kept for the next job
+pub mod lines; // Commands with a stream of lines
 #[cfg(test)]
 pub(crate) mod sshd; // A real sshd on loopback
 #[cfg(test)]
@@ -31,22 +32,23 @@ use tokio::time::Instant;
 
 use command::Command;
 
-/// With three unanswered keepalives allowed, a node that fell silent is noticed after 40 s.
+/// With three unanswered keepalives allowed, a silent node is detected after 40 s.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 const KEEPALIVES_UNANSWERED: usize = 3;
-/// A machine that is up takes a TCP connection at once, however loaded it is.
+/// Time limit for opening a TCP connection. A running machine accepts at once, even under load.
 const TAKEN_WITHIN: Duration = Duration::from_secs(1);
-/// One that is still booting is asked anew this often meanwhile: the kernel repeats what was not answered after a second, then after two, then four.
+/// Interval of further connection attempts to a booting machine. The kernel repeats an unanswered
+/// SYN only after one, two and four seconds.
 pub(crate) const ASKED_EVERY: Duration = Duration::from_millis(200);
 
-/// What can go wrong between us and a node.
+/// Errors between the agent and a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SshError {
     #[error("the login cannot be used: {0}")]
     BadLogin(String),
     #[error("{address} does not answer: {why}")]
     Unreachable { address: SocketAddr, why: String },
-    /// Another machine, another system on the same machine, or somebody in between.
+    /// Another machine, another system on the same machine, or a man in the middle.
     #[error("{address} shows {shown}, recorded is {recorded}")]
     HostKeyMismatch {
         address: SocketAddr,
@@ -57,7 +59,7 @@ pub enum SshError {
     AuthRefused(SocketAddr),
     #[error("{what} took longer than {seconds} s")]
     Timeout { what: String, seconds: u64 },
-    /// The connection broke; what was running there may go on.
+    /// The connection broke. The command on the node may still run.
     #[error("connection lost: {0}")]
     Lost(String),
     #[error("{command} ended with {status}: {stderr}")]
@@ -71,7 +73,8 @@ pub enum SshError {
 }
 
 impl SshError {
-    /// Whether the same again may work once the node is back: the connection failed, not the command.
+    /// Returns whether a retry can succeed once the node is back, because the connection failed and
+    /// not the command.
     pub fn connection(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Timeout { .. } | Self::Lost(_) => true,
@@ -84,14 +87,14 @@ impl SshError {
     }
 }
 
-/// A connection to one node, logged in as root. Dropping it closes it.
+/// A connection to a node, logged in as root. Dropping the session closes the connection.
 pub struct Session {
     handle: Handle<Pin>,
-    /// When the machine took the connection.
+    /// Time at which the machine accepted the TCP connection.
     opened: Instant,
-    /// The boot it is in, once it was asked: a connection does not outlive its boot.
+    /// Boot id of the node, after the first query. A connection cannot survive a reboot.
     boot_id: OnceLock<String>,
-    /// muster-node as it was found or put in place over it.
+    /// Digest of muster-node, as found or installed over this session.
     node: OnceLock<Digest>,
 }
 
@@ -104,10 +107,10 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// Connects, checks the host key and logs in, all within the given time.
+    /// Connects, checks the host key and logs in, within the given time.
     ///
     /// # Errors
-    /// [`SshError`]; `HostKeyMismatch` before anything of ours was sent.
+    /// [`SshError`]; `HostKeyMismatch` is returned before the agent sent any credential.
     pub async fn connect(login: &Login, within: Duration) -> Result<Self, SshError> {
         Self::connect_watched(login, within, KEEPALIVE).await
     }
@@ -121,26 +124,27 @@ impl Session {
         }
     }
 
-    /// When the machine took the connection; what came after it until the session was there is the log-in.
+    /// Returns the time at which the machine accepted the TCP connection. The login took the time
+    /// from then until the session was ready.
     pub fn opened(&self) -> Instant {
         self.opened
     }
 
-    /// Whether the other end still answers; no process is started there for it.
+    /// Returns whether the peer answers a ping. The ping starts no process on the node.
     pub async fn answers(&self, within: Duration) -> bool {
         let asked = tokio::time::timeout(within, self.handle.send_ping()).await;
         matches!(asked, Ok(Ok(()))) && !self.handle.is_closed()
     }
 
-    /// Waits until the connection is gone: closed from there, or silent for longer than keepalives bear.
+    /// Waits until the connection is closed by the peer or times out by unanswered keepalives.
     pub async fn gone(self) {
         let _why = self.handle.await;
     }
 
-    /// The kernel's id of the boot that the session is in; asked for once.
+    /// Returns the boot id of the kernel. The node is queried once per session.
     ///
     /// # Errors
-    /// As [`Session::exec`]; `Exit` when what it says is none.
+    /// As [`Session::exec`]; `Exit` when the output is not a boot id.
     pub async fn boot_id(&self) -> Result<String, SshError> {
         if let Some(known) = self.boot_id.get() {
             return Ok(known.clone());
@@ -156,12 +160,12 @@ impl Session {
         Ok(self.boot_id.get_or_init(|| text).clone())
     }
 
-    /// Whether this muster-node was found or put in place over this session.
+    /// Returns whether this muster-node was found or installed over this session.
     pub fn has_node(&self, digest: Digest) -> bool {
         self.node.get() == Some(&digest)
     }
 
-    /// Remembers that this muster-node is in place there.
+    /// Records the digest of the muster-node installed on the node.
     pub fn note_node(&self, digest: Digest) {
         let _noted_before = self.node.set(digest);
     }
@@ -208,7 +212,8 @@ async fn connect(login: &Login, keepalive: Duration) -> Result<Session, SshError
     }
 }
 
-/// Asks until somebody answers, yes or no; all that was asked without an answer is given up at the end.
+/// Repeats connection attempts until the machine accepts or refuses. Unanswered attempts are
+/// dropped at the end.
 async fn open(address: SocketAddr) -> Result<TcpStream, SshError> {
     let unreachable = |why: String| SshError::Unreachable { address, why };
     let asking = async {
@@ -223,7 +228,8 @@ async fn open(address: SocketAddr) -> Result<TcpStream, SshError> {
     };
     let stream = match tokio::time::timeout(TAKEN_WITHIN, asking).await {
         Ok(Ok(stream)) => stream,
-        // Nobody answers on the machine's own segment: for whoever waits for it the same as silence, which it comes and goes with.
+        // ARP found no machine on the local segment. A booting machine alternates between this
+        // error and silence, so both get the same message.
         Ok(Err(error)) if error.kind() == ErrorKind::HostUnreachable => {
             return Err(unreachable("no answer".into()));
         }
@@ -237,7 +243,7 @@ async fn open(address: SocketAddr) -> Result<TcpStream, SshError> {
 }
 
 fn user_key(login: &Login) -> Result<(PrivateKey, Certificate), SshError> {
-    // The parser's error could quote what it read: a private key's is left out.
+    // The error of the parser could quote parts of the private key and is dropped.
     let key = PrivateKey::from_openssh(login.user_key.private_key.reveal())
         .map_err(|_| SshError::BadLogin("the user key is not an OpenSSH private key".into()))?;
     let certificate = Certificate::from_openssh(&login.user_key.certificate)
@@ -245,7 +251,8 @@ fn user_key(login: &Login) -> Result<(PrivateKey, Certificate), SshError> {
     Ok((key, certificate))
 }
 
-/// Asks for the recorded key's algorithm alone, so that a server with several keys shows the one we know.
+/// Returns the client configuration. Offers only the algorithm of the recorded key, so that a
+/// server with several keys shows the recorded key.
 fn config(recorded: &PublicKey, keepalive: Duration) -> client::Config {
     client::Config {
         keepalive_interval: Some(keepalive),
@@ -290,17 +297,17 @@ fn fingerprint(key: &PublicKey) -> String {
     key.fingerprint(Default::default()).to_string()
 }
 
-/// The host key that a machine showed.
+/// The host key shown by the machine.
 type Shown = Arc<OnceLock<PublicKey>>;
 
-/// Which host key is taken for the machine's.
+/// The host key accepted for the machine.
 enum Accepted {
     Key(Box<PublicKey>),
-    /// As a person confirmed it; none before.
+    /// The fingerprint confirmed by an operator, `None` before the confirmation.
     Fingerprint(Option<String>),
 }
 
-/// Accepts exactly that host key, and remembers which one was shown.
+/// Accepts exactly the configured host key and records the shown host key.
 struct Pin {
     accepted: Accepted,
     shown: Shown,
@@ -326,7 +333,8 @@ impl client::Handler for Pin {
     }
 }
 
-/// Whether a certificate admits to a live image: there muster-node is baked in and never replaced.
+/// Returns whether the certificate of a login is for a live image. A live image contains
+/// muster-node, and the agent never replaces it.
 ///
 /// # Errors
 /// [`SshError::BadLogin`] when the certificate cannot be read.
@@ -336,7 +344,7 @@ pub fn is_live(login: &Login) -> Result<bool, SshError> {
         .any(|principal| principal.starts_with("muster-live:")))
 }
 
-/// As whom a login's certificate admits.
+/// Returns the principals of the certificate of a login.
 fn principals(login: &Login) -> Result<Vec<String>, SshError> {
     let certificate = Certificate::from_openssh(&login.user_key.certificate)
         .map_err(|why| SshError::BadLogin(format!("user certificate: {why}")))?;

@@ -1,5 +1,5 @@
-//! A real OpenSSH sshd on loopback, with a user CA of its own, for tests. Every command goes through a forced script, so that nothing a
-//! test asks a "node" to do is done to this machine.
+//! A real OpenSSH sshd on loopback with its own user CA, for tests. Every command runs through a
+//! forced script, so that a test command for a "node" never changes the test machine.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
@@ -14,14 +14,16 @@ use russh::keys::ssh_key::certificate::{Builder, CertType};
 use russh::keys::ssh_key::{Algorithm, HashAlg, LineEnding, PrivateKey};
 use tempfile::TempDir;
 
-/// Debian's openssh-server; a test without it says so instead of passing.
+/// sshd of the Debian package openssh-server. Without sshd a test fails with a message instead of
+/// passing.
 const SSHD: &str = "/usr/sbin/sshd";
-/// The principal that the server's AuthorizedPrincipalsFile names.
+/// The principal listed in the AuthorizedPrincipalsFile of the server.
 pub(crate) const PRINCIPAL: &str = "muster:0197b0f2-9a3c-7000-8000-000000000000:1";
-/// Tries at a free port: another process may take it between the look and sshd's bind.
+/// Attempts to find a free port. Another process can take the port between the check and the bind
+/// of sshd.
 const PORT_TRIES: usize = 5;
 
-/// A running sshd. Dropping it ends the listener; connections end with their clients.
+/// A running sshd. Dropping the value ends the listener. Connections end with their clients.
 pub(crate) struct Sshd {
     pub(crate) dir: TempDir,
     pub(crate) port: u16,
@@ -31,14 +33,14 @@ pub(crate) struct Sshd {
 }
 
 impl Sshd {
-    /// Starts a server whose every session runs `script` (a `/bin/sh` script; `$SSH_ORIGINAL_COMMAND` is what was asked, `$NODE` its
-    /// directory).
+    /// Starts a server running `script` for every session. The script is for `/bin/sh`;
+    /// `$SSH_ORIGINAL_COMMAND` is the requested command and `$NODE` the directory of the node.
     pub(crate) fn start(script: &str) -> Self {
         assert!(
             Path::new(SSHD).exists(),
             "these tests need {SSHD} (Debian: openssh-server)"
         );
-        // sshd's privilege separation directory; Debian's unit makes it at boot.
+        // The privilege separation directory of sshd. Debian's unit creates the directory at boot.
         std::fs::create_dir_all("/run/sshd").unwrap();
         let dir = tempfile::tempdir().unwrap();
         // Unprivileged sshd children read the forced command and the principals.
@@ -72,7 +74,7 @@ impl Sshd {
         }
     }
 
-    /// A login with a certificate for a principal.
+    /// Returns a login with a certificate for a principal.
     pub(crate) fn login(&self, principal: &str) -> Login {
         Login {
             address: Ipv4Addr::LOCALHOST,
@@ -82,7 +84,7 @@ impl Sshd {
         }
     }
 
-    /// As `ssh-keygen -l` prints it.
+    /// Returns the fingerprint of the host key in the format of `ssh-keygen -l`.
     pub(crate) fn fingerprint(&self) -> String {
         self.host_key
             .public_key()
@@ -90,18 +92,18 @@ impl Sshd {
             .to_string()
     }
 
-    /// Gives the node a file.
+    /// Writes a file of the node.
     pub(crate) fn write(&self, name: &str, content: &str) {
         std::fs::write(self.dir.path().join(name), content).unwrap();
     }
 
-    /// A file of the node; empty where there is none.
+    /// Returns the content of a file of the node, or an empty string for a missing file.
     pub(crate) fn file(&self, name: &str) -> String {
         std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default()
     }
 }
 
-/// A key, and its certificate by a CA for a principal.
+/// Creates a key and a certificate for a principal, signed by the CA.
 pub(crate) fn certified(ca: &PrivateKey, principal: &str) -> UserKey {
     let key = new_key();
     let now = SystemTime::now()
@@ -157,7 +159,7 @@ fn listen(dir: &Path) -> Option<(Child, u16)> {
     let mut line = String::new();
     while stderr.read_line(&mut line).is_ok_and(|read| read > 0) {
         if line.contains("Server listening") {
-            // Whatever it says later goes where nobody waits for it.
+            // Later messages are read and dropped, so that sshd never blocks on a full pipe.
             std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
             return Some((child, port));
         }

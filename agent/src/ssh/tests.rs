@@ -1,4 +1,4 @@
-//! Against a real sshd.
+//! Tests against a real sshd.
 
 #![expect(
     clippy::disallowed_methods,
@@ -160,7 +160,7 @@ async fn lines_come_whole_and_an_unfinished_one_is_none() {
     assert_eq!(seen, [4, 4, 100_001]);
 }
 
-/// The node's cable is pulled: nothing is closed, nothing arrives any more.
+/// The cable of the node is pulled: no close arrives, and no data either.
 #[tokio::test]
 async fn a_silent_connection_is_noticed() {
     let sshd = Sshd::start("echo one; cat >/dev/null");
@@ -178,7 +178,7 @@ async fn a_silent_connection_is_noticed() {
             _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
             _ = cut_here => {}
         }
-        // Both ends stay open and mute.
+        // Both ends stay open and silent.
         std::future::pending::<()>().await;
     });
     let session = Session::connect_watched(&login, SOON, Duration::from_millis(100))

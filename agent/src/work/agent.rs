@@ -1,4 +1,4 @@
-//! What every job of one agent process works with.
+//! State shared by all jobs of an agent process.
 
 use std::time::Duration;
 
@@ -15,32 +15,40 @@ use crate::boot::arm::ArmedBoots;
 use crate::cluster::slurm::Controllers;
 use crate::ssh::kept::KeptSessions;
 
-/// Two attempts of it are what Slurm gives a slurmd before it calls a node down (SlurmdTimeout, 300 s).
+/// Time after which an unreachable system is treated as down. Two attempts of this length take as
+/// long as Slurm waits for a slurmd before it marks the node down (SlurmdTimeout, 300 s).
 pub const SILENT: Duration = Duration::from_secs(150);
 
-/// One agent process after the server welcomed it.
+/// An agent process accepted by the server.
 #[derive(Debug)]
 pub struct Agent {
+    /// The server API, with the epoch of this process.
     pub server: Server,
-    /// How long the server waits for a job's renewal before it takes the job back.
+    /// Time for which the server waits for the renewal of a job. Afterwards the server takes the
+    /// job back.
     pub lease: Duration,
+    /// Clock set to the time of the server.
     pub clock: Clock,
+    /// The muster-node for installed systems.
     pub node: NodeBinary,
+    /// The armed boots, shared with the boot services.
     pub boots: ArmedBoots,
     pub bmcs: Bmcs,
     pub controllers: Controllers,
     pub blobs: BlobCache,
+    /// Reports of live images, saved for a restart.
     pub reports: Reports,
-    /// A system that is to be up and lets nobody in for so long is down.
+    /// Time without a successful login after which a system expected to be up is treated as down.
     pub silent: Duration,
-    /// What one job leaves for the next on the same node.
+    /// Sessions kept by a job for the next job on the same node.
     pub sessions: KeptSessions,
-    /// Cancelled once the server says that another process acts for the site.
+    /// Cancelled after the server reports another process acting for the site.
     pub superseded: CancellationToken,
 }
 
 impl Agent {
-    /// Notes an error that ends more than the call it came from.
+    /// Stops the agent process on a stale epoch, because another process now acts for the site.
+    /// Other errors are ignored.
     pub fn heed(&self, error: &CallError) {
         if *error == CallError::StaleEpoch {
             self.superseded.cancel();

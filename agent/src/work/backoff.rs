@@ -1,4 +1,5 @@
-//! Pauses between tries: doubling, with jitter so that a thousand jobs do not come back in one instant, and capped.
+//! Pauses between attempts. Each pause doubles up to a limit. Jitter prevents a thousand jobs from
+//! retrying at the same instant.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use super::client::error::CallError;
 
 const FIRST: Duration = Duration::from_millis(500);
 
-/// The pauses of one row of tries.
+/// The pauses of a series of attempts.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     next: Duration,
@@ -24,23 +25,24 @@ impl Backoff {
         }
     }
 
-    /// Waits between half and the whole of the pause that is due.
+    /// Waits for a random time between half and all of the current pause.
     pub async fn pause(&mut self) {
         let due = self.next;
         self.next = (due * 2).min(self.cap);
         tokio::time::sleep(due.mul_f64(rand::random_range(0.5..=1.0))).await;
     }
 
-    /// Something worked: the next pause is a short one again.
+    /// Resets to the short first pause after a success.
     pub fn reset(&mut self) {
         self.next = FIRST.min(self.cap);
     }
 }
 
-/// Repeats a call while the server is away, until `deadline`; any other answer ends it.
+/// Repeats a call while the server is unreachable, until `deadline`. Any other result is returned
+/// at once.
 ///
 /// # Errors
-/// The last [`CallError`].
+/// The latest [`CallError`].
 pub async fn until<T, F: Future<Output = Result<T, CallError>>>(
     deadline: Instant,
     mut call: impl FnMut() -> F,
@@ -49,7 +51,7 @@ pub async fn until<T, F: Future<Output = Result<T, CallError>>>(
     loop {
         match call().await {
             Err(error) if error.retryable() && Instant::now() < deadline => {
-                tracing::debug!(%error, "calling again");
+                tracing::debug!(%error, "call failed; retrying");
                 backoff.pause().await;
             }
             answer => return answer,

@@ -1,4 +1,5 @@
-//! What one job has in hand: its order, the agent it works for, its deadline, and the server's word on permits and acts.
+//! The context of a job attempt: the order, the agent, the deadline, and the calls to the server
+//! for permits and acts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,19 +19,21 @@ use super::client::error::CallError;
 use super::voice::Voice;
 use crate::watch::Watch;
 
-/// One attempt at one job.
+/// An attempt of a job.
 #[derive(Debug)]
 pub struct JobContext {
     pub job: Job,
     pub agent: Arc<Agent>,
-    /// When the attempt began here.
+    /// Start time of the attempt on this agent.
     pub began: Timestamp,
-    /// When the attempt is given up, on our own monotonic clock.
+    /// End of the attempt, by the local monotonic clock.
     pub deadline: Instant,
+    /// Status and log of the attempt, sent with each renewal.
     pub voice: Arc<Voice>,
 }
 
 impl JobContext {
+    /// Creates the context. The deadline starts now.
     pub fn new(job: Job, agent: Arc<Agent>) -> Self {
         let deadline = Instant::now() + Duration::from_secs(job.timeout_s);
         let voice = Arc::new(Voice::new(agent.clock.clone()));
@@ -44,22 +47,23 @@ impl JobContext {
         }
     }
 
-    /// Time left of the attempt.
+    /// Returns the time left for the attempt.
     pub fn remaining(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Bounds for one wait of at most `time`, never beyond the job; what it awaits is told as the job's.
+    /// Returns a watch for a wait of at most `time` and never longer than the job. Status sentences
+    /// of the wait become status of the job.
     pub fn watch(&self, time: Duration) -> Watch {
         let voice = Arc::clone(&self.voice);
         let deadline = self.deadline.min(Instant::now() + time);
-        // A cancelled job is dropped where it waits: it needs no token of its own.
+        // A cancelled job is dropped during the wait, so the watch needs no cancellation token.
         Watch::new(deadline, CancellationToken::new(), move |sentence| {
             voice.waiting_for(sentence)
         })
     }
 
-    /// The start of one of these acts that an earlier attempt committed; the latest one.
+    /// Returns the latest start of the given acts, as committed by an earlier attempt.
     pub fn former_act(&self, acts: &[&str]) -> Option<&ActRecord> {
         self.job
             .acts
@@ -67,11 +71,11 @@ impl JobContext {
             .rfind(|record| acts.contains(&record.act.as_str()))
     }
 
-    /// Commits the start of a `once` act with the server. `Go` is the permission to do it now, once; it is waited for, because without the
-    /// server nothing may be started.
+    /// Commits the start of a `once` act on the server. `Go` permits the act now and only once. The
+    /// call waits for the server, because no act may start without the server.
     ///
     /// # Errors
-    /// `server_away` when the deadline passes, or the server's refusal.
+    /// `server_away` when the deadline passes, or the refusal of the server.
     pub async fn start_act(&self, act: &str, before: &str) -> Result<ActReply, Failure> {
         let Job { id, attempt, .. } = self.job;
         let reply = backoff::until(self.deadline, || {
@@ -81,10 +85,10 @@ impl JobContext {
         reply.map_err(|error| self.unheard(&format!("starting {act}"), &error))
     }
 
-    /// The members of the job's cluster, as of now.
+    /// Returns the current members of the cluster of the job.
     ///
     /// # Errors
-    /// `server_away` when the deadline passes, or the server's refusal.
+    /// `server_away` when the deadline passes, or the refusal of the server.
     pub async fn list_members(&self) -> Result<ClusterMembers, Failure> {
         let Job { id, attempt, .. } = self.job;
         let listed = backoff::until(self.deadline, || {
@@ -94,10 +98,10 @@ impl JobContext {
         listed.map_err(|error| self.unheard("asking for the cluster's members", &error))
     }
 
-    /// Redeems a power permit: the right to act at this moment.
+    /// Redeems a power permit for an action at this moment.
     ///
     /// # Errors
-    /// `permit_refused` with the server's reason, or `server_away`.
+    /// `permit_refused` with the reason of the server, or `server_away`.
     pub async fn redeem_power(&self, permit: PermitId) -> Result<(), Failure> {
         match self.redeem(permit, None).await? {
             Answer::Granted { .. } => Ok(()),
@@ -108,10 +112,12 @@ impl JobContext {
         }
     }
 
-    /// Redeems a permit, for image and wipe with the node's challenge; a refusal is an answer too, for the node.
+    /// Redeems a permit. Image and wipe permits need the challenge of the node. A refusal is a
+    /// normal answer, passed on to the node.
     ///
     /// # Errors
-    /// `server_away` when the deadline passes, or the server's refusal to answer at all.
+    /// `server_away` when the deadline passes, or the error of the server when the server does not
+    /// answer the request.
     pub async fn redeem(
         &self,
         permit: PermitId,
@@ -144,12 +150,12 @@ impl JobContext {
     }
 }
 
-/// A failure that may pass by itself: another attempt can help.
+/// Returns a retryable failure, because another attempt can succeed.
 pub fn failed(code: FailureCode, message: impl Into<String>) -> Failure {
     Failure::retryable(code, message)
 }
 
-/// A failure that another attempt would only meet again.
+/// Returns a fatal failure, because another attempt would fail again.
 pub fn fatal(code: FailureCode, message: impl Into<String>) -> Failure {
     Failure::fatal(code, message)
 }

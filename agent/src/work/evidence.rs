@@ -1,5 +1,6 @@
-//! What a BMC logged while a job failed, and what it finds wrong with the machine, told in the job's own log: often the only word on why a machine
-//! died. Best effort; the failure stays what it is.
+//! Copies BMC evidence of a failed job into the log of the job: event log entries and unhealthy
+//! sensors. The evidence is often the only explanation for a dead machine. The collection is best
+//! effort and never changes the failure.
 
 use std::time::Duration;
 
@@ -12,13 +13,14 @@ use crate::bmc::{Bmc, BmcError, EventEntry, Sensor};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const ENTRIES: usize = 50;
-/// Told of those that are not OK.
+/// Maximum number of unhealthy sensors reported.
 const SENSORS: usize = 20;
 const LINE_CHARS: usize = 300;
-/// BMCs' clocks are set by hand or by nobody: so far may they be behind.
+/// Tolerance for the clock of a BMC, which is set by hand or not at all. Entries may be older than
+/// the job by this time.
 const SLACK: SignedDuration = SignedDuration::from_mins(1);
 
-/// Adds what the BMC logged since the job began, and what it finds wrong with the machine now, to the job's log.
+/// Adds the new event log entries and the unhealthy sensors of the BMC to the log of the job.
 pub(super) async fn collect(context: &JobContext) {
     let bmc = match power_of(&context.job.spec) {
         Some(Power::Redfish(target)) => context.agent.bmcs.open(target, context.job.id),
@@ -26,7 +28,7 @@ pub(super) async fn collect(context: &JobContext) {
         Some(Power::Manual { .. }) | None => return,
     };
     let Ok(bmc) = bmc else { return };
-    // All times: the log is cut here, where a wrong clock can be told.
+    // Reads entries of any time. The selection happens here, where a wrong clock can be reported.
     match tokio::time::timeout(DEADLINE, bmc.event_log(ENTRIES)).await {
         Ok(Ok(entries)) => lines(&entries, context.began)
             .into_iter()
@@ -52,7 +54,7 @@ pub(super) async fn collect(context: &JobContext) {
     }
 }
 
-/// Sensors that are not well, and the power drawn. Nothing of a BMC that shows none.
+/// Returns the unhealthy sensors and the power drawn, or an empty list for a BMC without readings.
 async fn health(bmc: &Bmc) -> Vec<String> {
     let (watts, sensors) = (
         bmc.power_watts().await.ok(),
@@ -95,7 +97,7 @@ async fn health(bmc: &Bmc) -> Vec<String> {
     std::iter::once(summary).chain(told).collect()
 }
 
-/// How the job powers its machine.
+/// Returns the power control of the job.
 fn power_of(spec: &JobSpec) -> Option<&Power> {
     match spec {
         JobSpec::BootLive(boot) => Some(&boot.power),
@@ -113,7 +115,7 @@ fn power_of(spec: &JobSpec) -> Option<&Power> {
         | JobSpec::SlurmDrain { .. }
         | JobSpec::SlurmRemove { .. }
         | JobSpec::Adopt(_)
-        // Which of its passwords it takes is what is not known then.
+        // The job changes the password, so the valid password is unknown after a failure.
         | JobSpec::RotateBmc(_)
         | JobSpec::Pair(_)
         | JobSpec::Wipe { .. } => None,

@@ -1,4 +1,5 @@
-//! One job from lease to outcome: it acts while it holds its lease, says what it does, and ends in exactly one way.
+//! Runs a job from lease to outcome. The job acts only while the lease is held, reports its
+//! progress, and ends with a single outcome.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,26 +16,28 @@ use super::client::error::CallError;
 use super::context::{JobContext, failed};
 use super::{backoff, evidence, jobs};
 
-/// Something new is told after this pause, so that a chatty job is one call in two seconds and not a hundred.
+/// Delay before new log lines are reported, so that a chatty job needs a call every two seconds
+/// instead of a hundred.
 const TELL_AFTER: Duration = Duration::from_secs(2);
 
-/// Why a job is over.
+/// The reason for the end of a job.
 #[derive(Debug)]
 pub(super) enum End {
     Done(Result<JobResult, Failure>),
-    /// The server wants it stopped.
+    /// The server requested a stop.
     Cancelled,
-    /// Somebody else has it now, or nobody may: nothing is reported.
+    /// The job now belongs to another attempt or agent, or to none. No outcome is reported.
     Lost(CallError),
 }
 
-/// Runs one attempt to its end. `stop` abandons it without an outcome: its successor takes up what is under way.
+/// Runs an attempt until its end. `stop` abandons the attempt without an outcome, and the next
+/// attempt continues the work.
 pub async fn run(context: Arc<JobContext>, stop: CancellationToken) {
     let (id, attempt, kind) = (context.job.id, context.job.attempt, context.job.spec.kind());
-    tracing::info!(job = %id, attempt, kind, node = %context.job.node_name, "job starts");
+    tracing::info!(job = %id, attempt, kind, node = %context.job.node_name, "job started");
     let end = tokio::select! {
         biased;
-        () = stop.cancelled() => return tracing::info!(job = %id, attempt, "job abandoned"),
+        () = stop.cancelled() => return tracing::info!(job = %id, attempt, "job abandoned: the attempt was stopped without an outcome"),
         result = guarded(jobs::execute(&context)) => End::Done(result),
         end = keep_lease(&context) => end,
         () = tokio::time::sleep_until(context.deadline) => End::Done(Err(timed_out(&context))),
@@ -44,8 +47,9 @@ pub async fn run(context: Arc<JobContext>, stop: CancellationToken) {
         End::Done(Err(failure)) => {
             tokio::select! {
                 biased;
-                () = stop.cancelled() => return tracing::info!(job = %id, attempt, "job abandoned"),
-                // Whatever becomes of it, the failure is told.
+                () = stop.cancelled() => return tracing::info!(job = %id, attempt, "job abandoned: the attempt was stopped without an outcome"),
+                // The failure is reported even if the collection panics, or if the lease ends
+                // first.
                 _collected = AssertUnwindSafe(evidence::collect(&context)).catch_unwind() => {}
                 _ended = keep_lease(&context) => {}
             }
@@ -63,7 +67,8 @@ pub async fn run(context: Arc<JobContext>, stop: CancellationToken) {
     }
 }
 
-/// A panic is our fault, not the node's: the job fails with it and the agent goes on.
+/// Runs the work and converts a panic to a failure. A panic is a bug of the agent and not of the
+/// node: only the job fails, and the agent continues.
 async fn guarded(
     work: impl Future<Output = Result<JobResult, Failure>>,
 ) -> Result<JobResult, Failure> {
@@ -76,7 +81,10 @@ async fn guarded(
                 .map(|text| (*text).to_owned())
                 .or_else(|| panic.downcast_ref::<String>().cloned());
             let text = text.unwrap_or_else(|| "a panic without a message".into());
-            tracing::error!(text, "a job panicked");
+            tracing::error!(
+                text,
+                "job panicked: a bug in the agent; report the text to the maintainers"
+            );
             Err(failed(FailureCode::AgentBug, text))
         })
 }
@@ -95,8 +103,9 @@ fn timed_out(context: &JobContext) -> Failure {
     }
 }
 
-/// Renews until something ends the job. Without an answer for two thirds of the lease, a job that could act a second time beside its successor
-/// stops by itself; the others go on, so that a server away for a minute costs no booting machine its boot.
+/// Renews the lease until an event ends the job. After two thirds of the lease without an answer, a
+/// job that could act at the same time as its next attempt stops itself. All other jobs continue,
+/// so that a short outage of the server does not break a booting machine.
 pub(super) async fn keep_lease(context: &JobContext) -> End {
     let lease = context.agent.lease;
     let mut heard = Instant::now();
@@ -120,7 +129,7 @@ pub(super) async fn keep_lease(context: &JobContext) -> End {
             Err(error) => error,
         };
         due = lease / 12;
-        tracing::warn!(job = %context.job.id, error = %unheard, "lease not renewed");
+        tracing::warn!(job = %context.job.id, error = %unheard, "job lease not renewed; retrying");
         if heard.elapsed() >= lease * 2 / 3 && jobs::acts_unasked(&context.job.spec) {
             let silent = format!(
                 "no word from the server for {} s, so this job stopped acting: {unheard}",
@@ -131,7 +140,7 @@ pub(super) async fn keep_lease(context: &JobContext) -> End {
     }
 }
 
-/// One renewal; whether the server wants the job stopped.
+/// Renews the lease and reports new text. Returns whether the server requested a stop.
 async fn renew(context: &JobContext, within: Duration) -> Result<bool, CallError> {
     let said = context.voice.report();
     let renewal = RenewJob {
@@ -150,7 +159,8 @@ async fn renew(context: &JobContext, within: Duration) -> Result<bool, CallError
     Ok(renewed.cancel)
 }
 
-/// Tells the outcome until the server has it or the job's time is over, and for one lease at least.
+/// Reports the outcome until the server accepts it. Gives up at the deadline of the job, but at the
+/// earliest after the time of a lease.
 async fn report(context: &JobContext, outcome: Outcome) {
     let (id, attempt) = (context.job.id, context.job.attempt);
     match &outcome {
@@ -163,7 +173,9 @@ async fn report(context: &JobContext, outcome: Outcome) {
     context.voice.moving();
     match renew(context, context.agent.lease / 6).await {
         Err(error) if error.stale() => return lost(context, &error),
-        Err(error) => tracing::debug!(job = %id, %error, "the last log lines did not arrive"),
+        Err(error) => {
+            tracing::debug!(job = %id, %error, "last log lines not delivered to the server")
+        }
         Ok(_cancel_comes_too_late) => {}
     }
     let deadline = context.deadline.max(Instant::now() + context.agent.lease);
@@ -177,7 +189,7 @@ async fn report(context: &JobContext, outcome: Outcome) {
 }
 
 fn lost(context: &JobContext, error: &CallError) {
-    tracing::warn!(job = %context.job.id, attempt = context.job.attempt, %error, "job ends without an outcome");
+    tracing::warn!(job = %context.job.id, attempt = context.job.attempt, %error, "job ended without a reported outcome");
     context.agent.heed(error);
 }
 

@@ -1,4 +1,4 @@
-//! Takes jobs from the server and runs each as a task of its own.
+//! Leases jobs from the server and runs each job as a task.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,15 +18,16 @@ use super::client::leased::Unread;
 use super::context::JobContext;
 use super::job;
 
-/// Jobs under way at once. They mostly wait, for firmware above all: a site's nodes must not wait for each other. What is heavy (image streams)
-/// is bounded where it happens.
+/// Maximum number of parallel jobs. Jobs mostly wait, above all for firmware, and the nodes of a
+/// site must not wait for each other. Heavy work (image streams) has its own limits.
 const CAPACITY: usize = 2048;
-/// Well below the site's lease: each answer keeps it.
+/// Wait time of a poll, well below the site lease, because each answer renews the site lease.
 const POLL: Duration = Duration::from_secs(10);
-/// A poll that came back empty sooner than this did not wait: the next one is held off, so that a server at fault is not hammered.
+/// An empty answer earlier than this means a server without waiting. The next poll is delayed, so
+/// that a faulty server is not overloaded.
 const EMPTY_TOO_SOON: Duration = Duration::from_secs(1);
 
-/// Leases and runs jobs until `stop`; then every job is abandoned where it stands.
+/// Leases and runs jobs until `stop`. Then all jobs are abandoned in their current state.
 pub(super) async fn run(agent: Arc<Agent>, stop: CancellationToken) {
     let mut running = Running {
         stop: stop.child_token(),
@@ -60,7 +61,7 @@ async fn poll(agent: &Arc<Agent>, running: &mut Running) {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "no jobs leased");
+                tracing::warn!(%error, "lease call failed; retrying");
                 agent.heed(&error);
                 backoff.pause().await;
             }
@@ -68,10 +69,11 @@ async fn poll(agent: &Arc<Agent>, running: &mut Running) {
     }
 }
 
-/// Says of an order that it cannot be read here, so that nobody waits for its lease to end; another agent, or this one updated, may read it.
+/// Reports an unreadable order as failed, so that the server does not wait for the end of the
+/// lease. Another agent or a newer version may read the order.
 async fn refuse(agent: Arc<Agent>, order: Unread) -> JobId {
     let Unread { id, attempt, why } = order;
-    tracing::error!(job = %id, attempt, why, "an order that cannot be read");
+    tracing::error!(job = %id, attempt, why, "order not readable by this version; the job is reported as failed; update the agent");
     let failure = Failure {
         code: FailureCode::OrderUnknown,
         message: why,
@@ -89,11 +91,11 @@ async fn refuse(agent: Arc<Agent>, order: Unread) -> JobId {
     id
 }
 
-/// The jobs under way.
+/// The running jobs.
 #[derive(Default)]
 struct Running {
     tasks: JoinSet<JobId>,
-    /// The latest attempt of each.
+    /// The latest attempt of each job.
     latest: HashMap<JobId, Attempt>,
     stop: CancellationToken,
 }
@@ -105,7 +107,7 @@ struct Attempt {
 }
 
 impl Running {
-    /// Forgets what has ended; when nothing more fits, waits until something ends.
+    /// Removes finished jobs. At full capacity, waits until a job ends.
     async fn reap(&mut self) {
         while let Some(ended) = self.tasks.try_join_next() {
             self.forget(ended.ok());
@@ -128,7 +130,8 @@ impl Running {
         }
     }
 
-    /// Starts a job. A later attempt at one that still runs here stops the earlier first, so that one process never acts twice at once.
+    /// Starts a job. A newer attempt first stops the running older attempt, so that a process never
+    /// acts twice at the same time.
     fn start(&mut self, job: Job, agent: &Arc<Agent>) {
         let (id, number) = (job.id, job.attempt);
         if self
@@ -136,7 +139,7 @@ impl Running {
             .get(&id)
             .is_some_and(|attempt| attempt.number >= number && !attempt.done.is_cancelled())
         {
-            tracing::warn!(job = %id, attempt = number, "leased a job that runs here already");
+            tracing::warn!(job = %id, attempt = number, "leased job ignored: the same or a later attempt is already running");
             return;
         }
         let (stop, done) = (self.stop.child_token(), CancellationToken::new());

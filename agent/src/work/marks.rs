@@ -1,26 +1,27 @@
-//! The latest event that the server asked this agent to remember. It is shown with every call: a database that does not have the event was
-//! put back to an earlier state, and says so instead of acting on what it believes.
+//! The latest event stored by this agent for the server. The agent sends the event id with every
+//! call. A database that lacks the event was restored from an older backup. The server then reports
+//! the loss instead of acting on outdated data.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// No id is longer.
+/// Maximum length of an event id.
 const LONGEST: usize = 64;
 
-/// What is remembered, in memory and on disk.
+/// The stored event, in memory and on disk.
 #[derive(Debug, Default)]
 pub struct Marks {
-    /// Nowhere: only as long as the process lives.
+    /// Path of the file. `None` keeps the event only in memory.
     path: Option<PathBuf>,
     latest: Mutex<Option<String>>,
 }
 
 impl Marks {
-    /// Reads what an earlier process remembered.
+    /// Reads the event stored by an earlier process.
     ///
     /// # Errors
-    /// When the file is there and cannot be read.
+    /// When the file exists and cannot be read.
     pub fn open(data_dir: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(data_dir)?;
         let path = data_dir.join("latest-event");
@@ -35,22 +36,23 @@ impl Marks {
         })
     }
 
-    /// What to show.
+    /// Returns the event id sent with each call.
     pub fn latest(&self) -> Option<String> {
         self.lock().clone()
     }
 
-    /// Remembers an event; on disk when this returns. A disk that takes nothing does not stop the work: the process still knows.
+    /// Stores an event in memory and on disk before returning. A write error is only logged,
+    /// because the event in memory is sufficient for this process.
     pub fn keep(&self, mark: &str) {
         if !is_mark(mark) {
-            return tracing::warn!("the server asked to remember what is no event");
+            return tracing::warn!("event id of the server is malformed and was ignored");
         }
         let mut latest = self.lock();
         *latest = Some(mark.to_owned());
         if let Some(path) = &self.path
             && let Err(error) = write(path, mark)
         {
-            tracing::warn!(%error, path = %path.display(), "the latest event could not be written down");
+            tracing::warn!(%error, path = %path.display(), "latest event not saved on disk; a restored database may not be detected after a restart; check the disk");
         }
     }
 

@@ -1,24 +1,26 @@
-//! The agent's own work: it says hello, keeps the site's configuration, leases jobs, acts, reports.
+//! The main work of the agent: says hello to the server, follows the site configuration, leases
+//! jobs, runs jobs and reports outcomes.
 //!
-//! What must not be lost is with the server; what is on disk here only saves work: the last site configuration, blobs, host keys reported.
+//! All durable state is on the server. The local files only save work: the last site configuration,
+//! blobs, and reported host keys.
 
-pub mod agent; // What every job works with
-pub mod backoff; // Pauses between tries
-pub mod binary; // muster-node, as pushed to nodes
-pub mod client; // The server's agent API
-pub mod context; // What one job has in hand
-mod evidence; // What the BMC logged while a job failed
-pub mod identity; // What it shows the server
-pub mod job; // One job from lease to outcome
-mod jobs; // One file per kind of job
-mod leases; // From the server's queue to running jobs
-pub mod marks; // The latest event that the server asked to be remembered
-pub mod reports; // Host keys that live images reported
-mod scheduler; // Nodes that take no jobs, as their schedulers say
-mod sightings; // What the boot listener saw
+pub mod agent; // State shared by all jobs
+pub mod backoff; // Pauses between attempts
+pub mod binary; // muster-node, as installed on nodes
+pub mod client; // Client of the agent API
+pub mod context; // Context of a job attempt
+mod evidence; // BMC evidence of failed jobs
+pub mod identity; // Key and certificate of the agent
+pub mod job; // Runs a job from lease to outcome
+mod jobs; // A file per kind of job
+mod leases; // Leases and starts jobs
+pub mod marks; // The latest event stored for the server
+pub mod reports; // Host keys reported by live images
+mod scheduler; // Reports nodes out of service to the server
+mod sightings; // Reports sightings to the server
 #[cfg(test)]
 mod tests;
-pub mod voice; // What a job says while it runs
+pub mod voice; // Status and log of a running job
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,24 +56,26 @@ use crate::ssh::kept::KeptSessions;
 const SITE_POLL: Duration = Duration::from_secs(60);
 const MAX_PAUSE: Duration = Duration::from_secs(15);
 
-/// What an agent is started with.
+/// Start options of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentOptions {
-    /// The server's base URL, without a path.
+    /// Base URL of the server, without a path.
     pub server_url: String,
+    /// The way the agent authenticates.
     pub entry: Entry,
-    /// Blobs, the last site configuration, reported host keys.
+    /// Directory for blobs, the last site configuration and reported host keys.
     pub data_dir: PathBuf,
     /// Directory with `undionly.kpxe`, `snponly.efi` and `muster.ipxe`.
     pub ipxe_dir: PathBuf,
-    /// The static muster-node executable that installed systems get.
+    /// Path of the static muster-node executable for installed systems.
     pub muster_node: PathBuf,
     /// Ports of the boot services.
     pub ports: BootPorts,
+    /// Local clock, corrected later by the time of the server.
     pub clock: Clock,
 }
 
-/// Why an agent ended by itself.
+/// The reason why an agent ended by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     #[error("{what}: {source}")]
@@ -89,11 +93,11 @@ pub enum AgentError {
     Died(String),
 }
 
-/// Runs an agent until `cancel`. DHCP and local boot answer from the first moment, from the saved configuration, whether or not the server
-/// is there; jobs begin when it is.
+/// Runs an agent until `cancel`. DHCP and local boot answer at once from the saved configuration,
+/// with or without the server. Jobs start after the first contact with the server.
 ///
 /// # Errors
-/// [`AgentError`] when it cannot start or must not go on.
+/// [`AgentError`] when the agent cannot start or must stop.
 pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(), AgentError> {
     let stop = cancel.child_token();
     let _stopped_on_every_way_out = stop.clone().drop_guard();
@@ -135,7 +139,11 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
         services.stopped().await;
         return Ok(());
     };
-    tracing::info!(site = welcome.site, epoch = welcome.epoch, "welcome");
+    tracing::info!(
+        site = welcome.site,
+        epoch = welcome.epoch,
+        "agent accepted by the server"
+    );
     trust.send_replace(Some(trust_of(&welcome)));
     let agent = Arc::new(Agent {
         server: Server {
@@ -160,7 +168,7 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
     ended
 }
 
-/// Everything that needs the server.
+/// Runs all tasks needing the server.
 async fn serve(
     agent: &Arc<Agent>,
     identity: Option<Arc<Identity>>,
@@ -209,7 +217,7 @@ async fn serve(
     ended
 }
 
-/// How this agent speaks to its server, before it has said anything.
+/// Builds the client for the server. The call sends no request.
 fn enter(options: &AgentOptions) -> Result<(Client, Option<Arc<Identity>>), AgentError> {
     let (url, refused) = (&options.server_url, AgentError::NotWelcome);
     match &options.entry {
@@ -224,7 +232,7 @@ fn enter(options: &AgentOptions) -> Result<(Client, Option<Arc<Identity>>), Agen
     }
 }
 
-/// Enrols where that is to be done, and says hello, until the server answers.
+/// Enrols the agent if needed and says hello, until the server answers.
 async fn hello(
     client: &Client,
     identity: &Option<Arc<Identity>>,
@@ -256,7 +264,7 @@ async fn hello(
                 });
             }
             Err(error) if error.retryable() => {
-                tracing::warn!(%error, "the server has not said welcome yet")
+                tracing::warn!(%error, "server not reachable; retrying; check the server and the network")
             }
             Err(error) => return Err(AgentError::NotWelcome(error)),
         }
@@ -264,7 +272,7 @@ async fn hello(
     }
 }
 
-/// Keeps the boot services' configuration the server's; they keep it on disk.
+/// Follows the site configuration of the server. The boot services save each configuration on disk.
 async fn follow_site(agent: Arc<Agent>, config: watch::Sender<Option<SiteConfig>>) {
     let mut backoff = Backoff::new(MAX_PAUSE);
     loop {
@@ -278,7 +286,7 @@ async fn follow_site(agent: Arc<Agent>, config: watch::Sender<Option<SiteConfig>
                 tracing::info!(
                     revision = newer.revision,
                     subnets = newer.subnets.len(),
-                    "site configuration"
+                    "site configuration received"
                 );
                 config.send_replace(Some(newer));
                 backoff.reset();
@@ -286,7 +294,7 @@ async fn follow_site(agent: Arc<Agent>, config: watch::Sender<Option<SiteConfig>
             Ok(None) if asked.elapsed() >= Duration::from_secs(1) => backoff.reset(),
             Ok(None) => backoff.pause().await,
             Err(error) => {
-                tracing::warn!(%error, "no site configuration");
+                tracing::warn!(%error, "site configuration not received; retrying");
                 agent.heed(&error);
                 backoff.pause().await;
             }
@@ -294,7 +302,7 @@ async fn follow_site(agent: Arc<Agent>, config: watch::Sender<Option<SiteConfig>
     }
 }
 
-/// The boot services fill in the address of each listener.
+/// Returns the keys for live images. The boot services set the address of each listener.
 fn trust_of(welcome: &Welcome) -> SiteTrust {
     SiteTrust {
         protocol: PROTOCOL,

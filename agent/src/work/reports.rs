@@ -1,5 +1,5 @@
-//! Host keys that live images reported, kept on disk until their boots are long over: the report comes once, and an agent that dies right
-//! after it must not cost the node another boot.
+//! Host keys reported by live images, kept on disk until long after the boot. A live image reports
+//! only once, and a crash of the agent after the report must not cost the node another boot.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use muster_core::wire::node::LiveReport;
 
-/// No boot lasts this long; what is older is swept at the start.
+/// Retention time of a report. No boot lasts this long, and older files are deleted at startup.
 const KEEP: Duration = Duration::from_hours(48);
 
-/// A directory with one small file per nonce.
+/// A directory with a small file per nonce.
 #[derive(Clone, Debug)]
 pub struct Reports {
     dir: PathBuf,
 }
 
 impl Reports {
-    /// Opens the directory and removes what no boot can still ask for.
+    /// Opens the directory and deletes outdated reports.
     ///
     /// # Errors
-    /// When the directory cannot be made or read.
+    /// When the directory cannot be created or read.
     pub fn open(data_dir: &Path) -> io::Result<Self> {
         let dir = data_dir.join("reports");
         std::fs::create_dir_all(&dir)?;
@@ -38,17 +38,17 @@ impl Reports {
         Ok(Self { dir })
     }
 
-    /// The report of a nonce, if it came.
+    /// Returns the report for a nonce, if present.
     pub fn find(&self, nonce: &str) -> Option<LiveReport> {
         let report: LiveReport =
             serde_json::from_slice(&std::fs::read(self.path(nonce)?).ok()?).ok()?;
         report.nonce.eq_ignore_ascii_case(nonce).then_some(report)
     }
 
-    /// Keeps a report; on disk when this returns.
+    /// Saves a report on disk before returning.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub fn save(&self, report: &LiveReport) -> io::Result<()> {
         let path = self
             .path(&report.nonce)

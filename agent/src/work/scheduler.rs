@@ -1,5 +1,5 @@
-//! Looks at the schedulers of its site for nodes that take no jobs, and tells the server. It only looks; whose drain it is, and what follows, the server
-//! says.
+//! Reports nodes out of service, as seen by the schedulers of the site, to the server. The agent
+//! only reads. The server decides about the owner of a drain and the consequences.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,14 @@ use muster_core::wire::scheduler::{ClusterLook, SchedulerWatch, WatchedCluster};
 use super::agent::Agent;
 use super::client::error::CallError;
 
-/// Until the server says otherwise, and where it does not answer.
+/// Interval before the first answer of the server, and after an error.
 const EVERY: Duration = Duration::from_secs(60);
-/// What the server says is kept within these.
+/// Limits for the interval requested by the server.
 const SOONEST_S: u64 = 10;
 const LATEST_S: u64 = 3600;
 
-/// Looks and tells for ever. An older server knows no such call, and is asked again as it may be a newer one by then.
+/// Reports forever. An older server does not support the call. The call is repeated, because the
+/// server can be upgraded in the meantime.
 pub(super) async fn watch(agent: Arc<Agent>) {
     let mut clusters: Vec<WatchedCluster> = Vec::new();
     loop {
@@ -23,9 +24,9 @@ pub(super) async fn watch(agent: Arc<Agent>) {
         for WatchedCluster { id, slurm } in &clusters {
             match agent.controllers.open(slurm).nodes_out().await {
                 Ok(out) => looks.push(ClusterLook { cluster: *id, out }),
-                // Nothing is known of its nodes, and nothing is told of them.
+                // The state of the nodes is unknown, so no report is sent for this cluster.
                 Err(error) => {
-                    tracing::debug!(%error, conf = slurm.conf, "a scheduler does not say which nodes take no jobs")
+                    tracing::debug!(%error, conf = slurm.conf, "sinfo failed; nodes out of service are unknown for this cluster")
                 }
             }
         }
@@ -45,7 +46,7 @@ pub(super) async fn watch(agent: Arc<Agent>) {
             Err(error) => {
                 agent.heed(&error);
                 if !matches!(error, CallError::StaleEpoch) {
-                    tracing::debug!(%error, "the server does not take what schedulers say");
+                    tracing::debug!(%error, "scheduler report not accepted by the server; retrying later");
                 }
                 EVERY
             }

@@ -1,4 +1,5 @@
-//! Carries what the boot listener saw to the server, in batches. Nothing waits for it: the queue it reads is bounded and drops.
+//! Sends the sightings of the boot listeners to the server in batches. The listeners never wait:
+//! the queue is limited and drops sightings when full.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +10,14 @@ use tokio::sync::mpsc;
 use super::agent::Agent;
 use super::backoff::Backoff;
 
-/// Sightings kept while the server is away: some 1 MB.
+/// Maximum number of sightings kept while the server is unreachable, about 1 MB.
 pub(super) const QUEUE: usize = 4096;
 const BATCH: usize = 256;
-/// A booting machine is seen several times in one second: one call tells them all.
+/// Delay before a call. A booting machine is seen several times per second, and a single call
+/// reports all sightings.
 const GATHER: Duration = Duration::from_millis(500);
 
-/// Forwards until the queue's other end is gone.
+/// Sends sightings until the other end of the queue is dropped.
 pub(super) async fn forward(agent: Arc<Agent>, mut queue: mpsc::Receiver<Sighting>) {
     let mut batch = Vec::new();
     while let Some(first) = queue.recv().await {
@@ -35,7 +37,7 @@ async fn tell(agent: &Agent, batch: Vec<Sighting>) {
     while let Err(error) = agent.server.report_sightings(batch.clone()).await {
         agent.heed(&error);
         if !error.retryable() {
-            tracing::warn!(%error, dropped = batch.len(), "the server does not take these sightings");
+            tracing::warn!(%error, dropped = batch.len(), "sightings rejected by the server and dropped");
             return;
         }
         backoff.pause().await;

@@ -1,4 +1,5 @@
-//! What a job says while it runs: progress, log, what it waits for. Kept here, bounded, until the next renewal carries it to the server.
+//! The status of a running job: progress, log lines and the awaited condition. The status is kept
+//! in memory with limits, until the next renewal sends it to the server.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,14 +9,14 @@ use muster_core::wire::calls::LogLine;
 use muster_core::wire::node::Progress;
 use tokio::sync::Notify;
 
-/// Lines kept between two renewals; the oldest go first.
+/// Maximum number of log lines between two renewals. The oldest lines are dropped first.
 const LOG_LINES: usize = 1000;
-/// One renewal's share of them.
+/// Maximum number of log lines per renewal.
 const BATCH_LINES: usize = 500;
-/// Bytes of one line or sentence.
+/// Maximum length of a line or sentence in bytes.
 const TEXT_BYTES: usize = 4 << 10;
 
-/// One job's voice.
+/// The status of a job.
 #[derive(Debug)]
 pub struct Voice {
     clock: Clock,
@@ -28,24 +29,29 @@ struct Said {
     progress: Option<Progress>,
     waiting_for: Option<String>,
     log: VecDeque<LogLine>,
-    /// Lines ever taken from the front, told or dropped: the number of the front line.
+    /// Number of lines ever removed from the front, reported or dropped. The value is also the
+    /// number of the front line.
     front: u64,
-    /// Lines dropped since this was last told.
+    /// Lines dropped since the last confirmed report.
     dropped: u64,
 }
 
-/// What one renewal carries.
+/// The content of a renewal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
+    /// Latest progress.
     pub progress: Option<Progress>,
+    /// Awaited condition, `None` while the job acts.
     pub waiting_for: Option<String>,
+    /// Next log lines, at most 500, after a note about dropped lines.
     pub log: Vec<LogLine>,
-    /// Number of the first line it does not carry.
+    /// Number of the first line after the report.
     end: u64,
     dropped: u64,
 }
 
 impl Voice {
+    /// Creates an empty status.
     pub fn new(clock: Clock) -> Self {
         Self {
             clock,
@@ -54,7 +60,7 @@ impl Voice {
         }
     }
 
-    /// One line of the job's log, at our own time.
+    /// Adds a line to the log of the job, with the time of the agent.
     pub fn log(&self, text: impl Into<String>) {
         self.log_at(LogLine {
             at: self.clock.now(),
@@ -62,7 +68,7 @@ impl Voice {
         });
     }
 
-    /// One line of the job's log with the time its author gave.
+    /// Adds a line to the log of the job, with the time of the author.
     pub fn log_at(&self, line: LogLine) {
         let LogLine { at, text } = line;
         let mut said = self.lock();
@@ -79,7 +85,7 @@ impl Voice {
         self.changed.notify_one();
     }
 
-    /// How far the job is; only the latest is kept.
+    /// Sets the progress of the job. Only the latest progress is kept.
     pub fn progress(&self, progress: Progress) {
         let Progress {
             at,
@@ -98,7 +104,7 @@ impl Voice {
         self.changed.notify_one();
     }
 
-    /// What the job waits for now, in one sentence.
+    /// Sets the awaited condition of the job as a sentence.
     pub fn waiting_for(&self, what: impl Into<String>) {
         let what = Some(shortened(what.into()));
         let mut said = self.lock();
@@ -109,24 +115,25 @@ impl Voice {
         }
     }
 
-    /// The job moves again.
+    /// Clears the awaited condition, because the job continues.
     pub fn moving(&self) {
         if self.lock().waiting_for.take().is_some() {
             self.changed.notify_one();
         }
     }
 
-    /// What is awaited now.
+    /// Returns the awaited condition.
     pub fn awaited(&self) -> Option<String> {
         self.lock().waiting_for.clone()
     }
 
-    /// Resolves once something new was said.
+    /// Waits until the status changes.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// What the next renewal carries: the state as it is, and the log's next lines. They stay here until [`Voice::told`].
+    /// Returns the content of the next renewal: the current state and the next log lines. The lines
+    /// are kept until [`Voice::told`].
     pub fn report(&self) -> Report {
         let said = self.lock();
         let Said { dropped, front, .. } = *said;
@@ -144,7 +151,7 @@ impl Voice {
         }
     }
 
-    /// The report arrived: its lines need not be told again.
+    /// Removes the lines of a confirmed report.
     pub fn told(&self, report: &Report) {
         let mut said = self.lock();
         let told = report

@@ -6,8 +6,8 @@ use super::Ipmi;
 use crate::bmc::error::{BmcError, shortened};
 
 impl Ipmi {
-    /// Changes the password of the account that this logs in with. `ipmitool` reads the command from its standard input: an argument would be seen by every
-    /// user of the machine.
+    /// Changes the password of the account used for login. `ipmitool` reads the command from
+    /// standard input, because every user of the machine can read the arguments of a process.
     pub(in crate::bmc) async fn set_password(&self, password: &Secret) -> Result<(), BmcError> {
         let _alone = self.writer().await;
         let tool = &self.inner.tool;
@@ -25,7 +25,7 @@ impl Ipmi {
     }
 }
 
-/// The number of a user in `user list`, whose second column is the name.
+/// Returns the number of a user in the output of `user list`. The second column is the user name.
 fn account(said: &str, user: &str) -> Option<u8> {
     said.lines().find_map(|line| {
         let mut words = line.split_whitespace();

@@ -1,4 +1,4 @@
-//! The system event log as `ipmitool sel list` prints it.
+//! Parses the system event log as printed by `ipmitool sel list`.
 
 use jiff::Timestamp;
 use jiff::civil::{Date, Time};
@@ -7,14 +7,14 @@ use jiff::tz::TimeZone;
 use crate::bmc::error::shortened;
 use crate::bmc::evidence::EventEntry;
 
-/// The latest `max` lines.
+/// Returns the latest `max` entries in the order of the log.
 pub(super) fn entries(listed: &str, max: usize) -> Vec<EventEntry> {
     let entries: Vec<EventEntry> = listed.lines().filter_map(entry).collect();
     let old = entries.len().saturating_sub(max);
     entries.into_iter().skip(old).collect()
 }
 
-/// `4 | 01/02/26 | 20:30:56 UTC | Temperature #0x30 | Upper Critical going high | Asserted`
+/// Parses `4 | 01/02/26 | 20:30:56 UTC | Temperature #0x30 | Upper Critical going high | Asserted`
 fn entry(line: &str) -> Option<EventEntry> {
     let mut columns = line.split('|').map(str::trim);
     let (id, date, time) = (columns.next()?, columns.next()?, columns.next()?);
@@ -27,11 +27,12 @@ fn entry(line: &str) -> Option<EventEntry> {
     })
 }
 
-/// `None` for what a BMC logged before its clock was set (`Pre-Init`).
+/// Parses date and time. Returns `None` for entries logged before the clock of the BMC was set
+/// (`Pre-Init`).
 fn at(date: &str, time: &str) -> Option<Timestamp> {
     let mut parts = date.split('/').map(|part| part.parse::<i16>().ok());
     let (month, day, year) = (parts.next()??, parts.next()??, parts.next()??);
-    // Two digits as of 1.8.19, four before.
+    // ipmitool prints two digits since 1.8.19 and four digits before.
     let year = if year < 100 { 2000 + year } else { year };
     let date = Date::new(year, month.try_into().ok()?, day.try_into().ok()?).ok()?;
     let time: Time = time.split(' ').next()?.parse().ok()?;

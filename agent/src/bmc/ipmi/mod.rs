@@ -1,10 +1,10 @@
-//! IPMI 2.0 over LAN, by `ipmitool`, for BMCs that speak nothing better. What is not verified by it: that the BMC is the one we mean; it has no
-//! certificate, and what it gives for a GUID is in no agreed order of bytes.
+//! IPMI 2.0 over LAN, by `ipmitool`, for BMCs without Redfish. The identity of the BMC is not
+//! verified: IPMI has no certificate, and BMCs disagree on the byte order of the GUID.
 
-mod accounts; // The password that it logs in with
+mod accounts; // The password of the login account
 mod log; // The system event log
-mod said; // What ipmitool's words mean
-mod sensors; // What its sensors read
+mod said; // Meaning of ipmitool's messages
+mod sensors; // Sensor readings
 mod tool; // Runs ipmitool
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::evidence::{EventEntry, Sensor};
 use super::pace::{Limits, Slot};
 use super::view::{BmcView, BootOnce, BootOverride, OverrideEnabled, PowerState, Reset};
 
-/// One BMC.
+/// A BMC reached by IPMI.
 #[derive(Clone, Debug)]
 pub(super) struct Ipmi {
     inner: Arc<Inner>,
@@ -33,7 +33,8 @@ struct Inner {
     slot: Arc<Slot>,
 }
 
-/// How to set where the next boot goes, best first. Some take `none` and do nothing.
+/// Returns the `bootdev` arguments for a boot target, best first. Some BMCs accept `none` and
+/// ignore the request.
 pub(super) fn boot_ways(boot: BootOnce) -> &'static [&'static str] {
     match boot {
         BootOnce::Pxe => &["pxe"],
@@ -61,12 +62,12 @@ impl Ipmi {
         }
     }
 
-    /// Held through one change, so that nobody else changes the same BMC in between.
+    /// Locks the BMC for a whole change, so that other jobs cannot change the same BMC in between.
     pub(super) async fn writer(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.inner.slot.writer.lock().await
     }
 
-    /// Power alone: each question is a session of its own, and BMCs bear few.
+    /// Reads the power state only. Each question opens a session, and BMCs support few sessions.
     pub(super) async fn observe(&self) -> Result<BmcView, BmcError> {
         let said = self.run(&["chassis", "power", "status"]).await?;
         let power = match said.trim() {
@@ -84,7 +85,7 @@ impl Ipmi {
         })
     }
 
-    /// Sets one of [`boot_ways`], for the next boot alone.
+    /// Sets the boot target at index `way` of [`boot_ways`], for the next boot only.
     pub(super) async fn set_boot(&self, boot: BootOnce, way: usize) -> Result<(), BmcError> {
         let mut arguments = vec!["chassis", "bootdev", boot_ways(boot)[way]];
         if self.inner.firmware == Firmware::Uefi {
@@ -111,7 +112,9 @@ impl Ipmi {
         self.run(&["chassis", "power", word]).await.map(drop)
     }
 
-    /// Asked first whether there is a log: its lines come whole only from an ipmitool that says little when a login is refused.
+    /// Reads the latest `max` log entries. First checks with a verbose `sel info` that the BMC has
+    /// a log. The listing itself runs without verbose output, because only then the log lines are
+    /// complete, and a quiet run does not explain a refused login.
     pub(super) async fn event_log(&self, max: usize) -> Result<Vec<EventEntry>, BmcError> {
         self.run(&["sel", "info"]).await?;
         let listed = self
@@ -122,7 +125,8 @@ impl Ipmi {
         Ok(log::entries(&listed, max))
     }
 
-    /// Asked first whether there are any: before it reads a sensor, ipmitool erases and rebuilds a repository that has no record.
+    /// Reads all sensors. First checks the record count, because ipmitool erases and rebuilds an
+    /// empty sensor repository before reading a sensor.
     pub(super) async fn sensors(&self) -> Result<Vec<Sensor>, BmcError> {
         let info = self.run(&["sdr", "info"]).await?;
         if sensors::records(&info).is_none_or(|records| records == 0) {
@@ -139,7 +143,7 @@ impl Ipmi {
         ))
     }
 
-    /// By DCMI 1.5, section 6.6.1.
+    /// Reads the power drawn in watts by DCMI 1.5, section 6.6.1.
     pub(super) async fn power_watts(&self) -> Result<f64, BmcError> {
         let said = self.run(&["dcmi", "power", "reading"]).await?;
         watts(&said).ok_or_else(|| BmcError::Unsupported {
@@ -152,7 +156,8 @@ impl Ipmi {
     }
 }
 
-/// Parameter 5 of the boot options (IPMI 2.0, table 28-14), from the bytes: the sentences beside them changed between versions.
+/// Parses boot option parameter 5 (IPMI 2.0, table 28-14) from the raw bytes. The text printed
+/// beside the bytes changed between versions.
 fn boot_flags(said: &str) -> Option<BootOverride> {
     let data = said
         .lines()
@@ -174,7 +179,8 @@ fn boot_flags(said: &str) -> Option<BootOverride> {
         other => format!("device {other}"),
     };
     let enabled = match (valid, persistent) {
-        // It shows a device and says that the flags are not valid: simulators drop the bit, firmware clears it when it has used them.
+        // The BMC reports a device, but marks the flags as invalid. Simulators drop the valid bit,
+        // and firmware clears the bit after using the flags.
         (false, _) if target != "None" => OverrideEnabled::Unknown,
         (false, _) => OverrideEnabled::Disabled,
         (true, false) => OverrideEnabled::Once,

@@ -1,23 +1,27 @@
-//! What ipmitool's words mean. It exits with 1 for everything, so its sentences must do; they are its own, not the BMC's. As of 1.8.18 and 1.8.19.
+//! Classifies the messages of ipmitool, written for 1.8.18 and 1.8.19. The exit status is 1 for
+//! every failure, so only the messages explain the cause. The texts are written by ipmitool, not by
+//! the BMC.
 
 use std::process::ExitStatus;
 
 use crate::bmc::error::{BmcError, shortened};
 
-/// Why nothing came of a question.
+/// The reason why a question failed.
 #[derive(Debug, PartialEq)]
 pub(super) enum Refusal {
-    /// No session with this cipher suite; nothing was sent in one, nor a password proven.
+    /// The BMC did not open a session with this cipher suite. The password was neither sent nor
+    /// checked.
     Suite { said: String },
-    /// No session for this account.
+    /// The BMC refused a session for this account.
     Login { said: String },
-    /// No session, or no knowing.
+    /// No session was opened, or the cause is unknown.
     Unreachable(BmcError),
-    /// A session, and an error in it.
+    /// A session was opened, and the command returned an error in it.
     Answer(BmcError),
 }
 
-/// IPMI 2.0, table 13-15: of what was proposed, nothing fits. And a BMC that chose by itself.
+/// IPMI 2.0, table 13-15: the BMC supports none of the proposed algorithms. The last text covers a
+/// BMC which chose another algorithm.
 const SUITE: [&str; 7] = [
     "invalid authentication algorithm",
     "invalid integrity algorithm",
@@ -27,7 +31,8 @@ const SUITE: [&str; 7] = [
     "no cipher suite match",
     "is not what we requested",
 ];
-/// The same table: it is the account. `HMAC is invalid` is a wrong password; an unknown user is told, or not answered at all.
+/// The same table: the account is refused. `HMAC is invalid` means a wrong password. For an unknown
+/// user the BMC reports an error or does not answer.
 const LOGIN: [&str; 9] = [
     "HMAC is invalid",
     "invalid integrity check value",
@@ -39,7 +44,7 @@ const LOGIN: [&str; 9] = [
     "no response from RAKP 1 message",
     "Set Session Privilege Level to",
 ];
-/// Table 5-2: completion codes of a BMC that may do it later.
+/// Table 5-2: completion codes of a BMC which can execute the command later.
 const BUSY: [&str; 5] = [
     "Node busy",
     "Destination unavailable",
@@ -47,7 +52,7 @@ const BUSY: [&str; 5] = [
     "Device firmware in update mode",
     "SDR Repository in update mode",
 ];
-/// Said beside the point, with success as well.
+/// Unrelated messages, also printed on success.
 const ASIDES: [&str; 7] = [
     "Loading IANA PEN Registry",
     "IANA PEN registry",
@@ -105,7 +110,7 @@ pub(super) fn judge(
         Some(_) => BmcError::Unsupported {
             what: format!("{call}: {said}"),
         },
-        // A refusal comes with its reason behind a colon; without one, there was no answer.
+        // A refusal has a reason after a colon. Without a colon the BMC did not answer.
         None => BmcError::Timeout {
             call: call.to_owned(),
             why: said,

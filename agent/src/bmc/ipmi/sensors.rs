@@ -1,12 +1,12 @@
-//! Sensors as `ipmitool -c sdr list full` prints them: name, reading, unit, state.
+//! Parses sensors as printed by `ipmitool -c sdr list full`: name, reading, unit, state.
 
 use crate::bmc::error::shortened;
 use crate::bmc::evidence::Sensor;
 
-/// Sensors of one BMC.
+/// Maximum number of sensors read from a BMC.
 const SENSORS: usize = 500;
 
-/// How many records the repository has, by `ipmitool sdr info`.
+/// Returns the number of records in the repository, from the output of `ipmitool sdr info`.
 pub(super) fn records(said: &str) -> Option<u32> {
     let count = said.lines().find_map(|line| {
         line.trim()
@@ -17,12 +17,14 @@ pub(super) fn records(said: &str) -> Option<u32> {
     count.trim().parse().ok()
 }
 
-/// Every sensor that reads something; what is absent or disabled shows no reading.
+/// Returns every sensor with a reading. Absent and disabled sensors have no reading and are
+/// skipped.
 pub(super) fn readings(said: &str) -> Vec<Sensor> {
     said.lines().filter_map(reading).take(SENSORS).collect()
 }
 
-/// A name may hold commas, the other columns do not.
+/// Parses a line from the right, because the sensor name can contain commas and the other columns
+/// cannot.
 fn reading(line: &str) -> Option<Sensor> {
     let mut columns = line.rsplitn(4, ',').map(str::trim);
     let (state, unit, reading, name) = (
@@ -37,7 +39,8 @@ fn reading(line: &str) -> Option<Sensor> {
         .filter(|reading: &f64| reading.is_finite())?;
     let health = match state {
         "ok" => Some("OK"),
-        // Beyond its non-critical, critical and non-recoverable thresholds (IPMI 2.0, section 35.14).
+        // The reading exceeds the non-critical, critical or non-recoverable threshold (IPMI 2.0,
+        // section 35.14).
         "nc" => Some("Warning"),
         "cr" | "nr" => Some("Critical"),
         _ => None,

@@ -1,5 +1,6 @@
-//! Runs `ipmitool`: argv without a shell, the password in its environment, a deadline, bounded output. One packet per question: what is sent again
-//! by itself may act twice.
+//! Runs `ipmitool` without a shell, with the password in the environment, a deadline and bounded
+//! output. Sends a single packet per question, because an automatic retransmission can execute an
+//! action twice.
 
 use std::process::Stdio;
 use std::sync::{Arc, PoisonError};
@@ -15,47 +16,48 @@ use crate::bmc::error::BmcError;
 use crate::bmc::pace::{Limits, Slot};
 
 const PROGRAM: &str = "ipmitool";
-/// Bytes kept of each output.
+/// Maximum number of bytes kept from each output stream.
 const OUTPUT_BYTES: u64 = 64 << 10;
-/// Longest user and password (IPMI 2.0, sections 22.28 and 22.30).
+/// Maximum length of user name and password in bytes (IPMI 2.0, sections 22.28 and 22.30).
 const USER_BYTES: usize = 16;
 const PASSWORD_BYTES: usize = 20;
-/// Seconds until a question counts as not answered.
+/// Seconds until ipmitool treats a question as unanswered.
 const ANSWER_S: &str = "2";
-/// Cipher suites, best first: SHA-256 and SHA-1, both with AES. Never 0, which asks for no password. Never left to ipmitool: it asks the BMC which it
-/// has, and waits ten seconds for those that do not say.
+/// Cipher suites, best first: SHA-256 and SHA-1, both with AES. Suite 0 is excluded because suite 0
+/// needs no password. ipmitool never chooses the suite: it would query the BMC first and wait ten
+/// seconds for BMCs without an answer.
 const SUITES: [&str; 2] = ["17", "3"];
 
-/// One BMC and who asks it.
+/// The BMC and the job using the handle.
 #[derive(Debug)]
 pub(super) struct Tool {
     pub(super) target: IpmiTarget,
     pub(super) credentials: Digest,
-    /// On whose behalf.
+    /// The job on whose behalf ipmitool runs.
     pub(super) job: JobId,
     pub(super) slot: Arc<Slot>,
     pub(super) limits: Limits,
 }
 
-/// What is asked of it.
+/// Arguments and input of an ipmitool run.
 #[derive(Clone, Copy, Debug)]
 struct Asking<'a> {
     arguments: &'a [&'a str],
     words: Words,
-    /// A command for its standard input, of which nobody is to know.
+    /// A secret command for standard input, hidden from the process list and the logs.
     script: Option<&'a Secret>,
 }
 
-/// How much ipmitool says.
+/// Verbosity of ipmitool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Words {
-    /// Why a session was not opened, too.
+    /// Also prints why a session was not opened.
     Many,
     Few,
 }
 
 impl Tool {
-    /// What ipmitool prints for these arguments.
+    /// Runs ipmitool with these arguments and returns its output.
     pub(super) async fn run(&self, arguments: &[&str], words: Words) -> Result<String, BmcError> {
         self.ask(Asking {
             arguments,
@@ -65,7 +67,8 @@ impl Tool {
         .await
     }
 
-    /// The same for one command that no list of processes may show; as an administrator of the BMC.
+    /// Runs a secret command, hidden from the process list, with the administrator privilege of the
+    /// BMC.
     pub(super) async fn run_unseen(&self, command: &Secret) -> Result<String, BmcError> {
         self.ask(Asking {
             arguments: &["exec", "/dev/stdin"],
@@ -118,7 +121,7 @@ impl Tool {
         })
     }
 
-    /// The suite that worked last, then the others.
+    /// Returns the suite of the latest session, followed by the other suites.
     fn suites(&self) -> impl Iterator<Item = &'static str> + use<> {
         let last = *self
             .slot
@@ -129,7 +132,7 @@ impl Tool {
             .chain(SUITES.into_iter().filter(move |suite| Some(*suite) != last))
     }
 
-    /// A session was opened.
+    /// Records the suite of an opened session and clears the login refusals.
     fn remember(&self, suite: &'static str) {
         self.slot.note_login();
         *self
@@ -205,7 +208,7 @@ impl Tool {
             .args(arguments)
             .env_clear()
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
-            // Dates in the one format that the parser knows.
+            // The parser supports dates in a single format only.
             .envs([
                 ("LC_ALL", "C"),
                 ("TZ", "UTC"),
@@ -219,10 +222,10 @@ impl Tool {
     }
 }
 
-/// A line for its standard input, and the end of it.
+/// Writes the script line to standard input and closes the pipe.
 async fn write(pipe: Option<tokio::process::ChildStdin>, script: Option<&Secret>) {
     if let (Some(mut pipe), Some(script)) = (pipe, script) {
-        // A program that does not read has said why by then.
+        // A program that stops reading has already printed the reason.
         _ = pipe
             .write_all(format!("{}\n", script.reveal()).as_bytes())
             .await;
@@ -233,7 +236,7 @@ async fn write(pipe: Option<tokio::process::ChildStdin>, script: Option<&Secret>
 async fn read(pipe: Option<impl AsyncRead + Unpin>) -> String {
     let mut bytes = Vec::new();
     if let Some(pipe) = pipe {
-        // A pipe that breaks has said all it will; the exit status tells the rest.
+        // After a broken pipe no more output follows. The exit status shows the result.
         _ = pipe.take(OUTPUT_BYTES).read_to_end(&mut bytes).await;
     }
     String::from_utf8_lossy(&bytes).into_owned()

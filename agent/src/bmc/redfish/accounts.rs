@@ -1,4 +1,4 @@
-//! The account that an agent logs in with (DMTF DSP2046, AccountService and ManagerAccount).
+//! Changes the login account of the agent (DMTF DSP2046, AccountService and ManagerAccount).
 
 use muster_core::values::Secret;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::client::{Redfish, link};
 use crate::bmc::error::BmcError;
 
 impl Redfish {
-    /// Changes the password of the account that this logs in with.
+    /// Changes the password of the account used for login.
     pub(in crate::bmc) async fn set_password(&self, password: &Secret) -> Result<(), BmcError> {
         let _alone = self.writer().await;
         let account = self.account().await?;
@@ -15,7 +15,8 @@ impl Redfish {
             .await
     }
 
-    /// The path of its account: by its name, for ids are the BMC's own.
+    /// Returns the path of the login account. The account is found by name, because each BMC
+    /// assigns its own ids.
     async fn account(&self) -> Result<String, BmcError> {
         let none = || BmcError::Unsupported {
             what: "this BMC has no account service".into(),

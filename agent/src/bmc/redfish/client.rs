@@ -1,4 +1,6 @@
-//! Redfish over HTTPS (DMTF DSP0266), as far as an agent needs it. Answers are attacker's input: sized, timed, parsed once, shortened.
+//! The part of Redfish over HTTPS (DMTF DSP0266) needed by an agent. Answers are
+//! attacker-controlled input: the size and time are limited, the body is parsed once, and quoted
+//! text is shortened.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +17,12 @@ use super::tls::{Pin, client_config};
 use crate::bmc::error::{BmcError, shortened};
 use crate::bmc::pace::{Limits, Slot};
 
-/// Bytes of one answer.
+/// Maximum size of an answer in bytes.
 const BODY_BYTES: usize = 1 << 20;
-/// Pages of a list; each at most a body's size.
+/// Maximum number of pages of a list. Each page is limited to the size of a body.
 const PAGES: usize = 20;
 
-/// A Redfish service.
+/// The Redfish service of a BMC.
 #[derive(Clone, Debug)]
 pub(in crate::bmc) struct Redfish {
     inner: Arc<Inner>,
@@ -33,27 +35,28 @@ struct Inner {
     user: String,
     password: Secret,
     credentials: Digest,
-    /// On whose behalf.
+    /// The job on whose behalf the client calls.
     job: JobId,
     pin: Arc<Pin>,
     slot: Arc<Slot>,
     limits: Limits,
-    /// Which of several systems it is about.
+    /// Id of the computer system, for a BMC with several systems.
     selector: Option<String>,
     system: OnceCell<String>,
 }
 
-/// A good answer.
+/// A successful answer.
 #[derive(Debug)]
 struct Answer {
-    /// `Null` where the body was empty.
+    /// The parsed body, `Null` for an empty body.
     body: Value,
     etag: Option<String>,
-    /// Nothing was done: it wants to know which state of the resource we mean (RFC 6585 section 3).
+    /// The BMC changed nothing and requires an ETag of the resource as precondition (RFC 6585
+    /// section 3).
     wants_etag: bool,
-    /// Where to follow what is not done yet: the path of a task, or of its monitor.
+    /// Path of the task, or of the task monitor, for work in progress.
     task: Option<String>,
-    /// 202: it is not done yet.
+    /// Status 202: the work is still in progress.
     under_way: bool,
 }
 
@@ -108,17 +111,17 @@ impl Redfish {
         self.inner.pin.pinned()
     }
 
-    /// Who logs in.
+    /// Returns the user name of the login.
     pub(in crate::bmc) fn user(&self) -> &str {
         &self.inner.user
     }
 
-    /// Held through one change, so that nobody else changes the same BMC in between.
+    /// Locks the BMC for a whole change, so that other jobs cannot change the same BMC in between.
     pub(in crate::bmc) async fn writer(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.inner.slot.writer.lock().await
     }
 
-    /// Path of the computer system this is about.
+    /// Returns the path of the selected computer system.
     pub(in crate::bmc) async fn system_path(&self) -> Result<&str, BmcError> {
         let path = self
             .inner
@@ -138,7 +141,7 @@ impl Redfish {
         path.await.map(String::as_str)
     }
 
-    /// The paths that a collection lists.
+    /// Returns the paths listed by a collection.
     pub(in crate::bmc) async fn members(&self, collection: &str) -> Result<Vec<String>, BmcError> {
         let mut paths = Vec::new();
         let mut next = Some(collection.to_owned());
@@ -170,7 +173,7 @@ impl Redfish {
             .map(drop)
     }
 
-    /// Asks for what takes its time; the task to follow, where the BMC names one.
+    /// Starts a long-running operation and returns the path of the task, if the BMC names a task.
     pub(in crate::bmc) async fn begin(
         &self,
         path: &str,
@@ -179,7 +182,8 @@ impl Redfish {
         Ok(self.call(Method::POST, path, Some(body), None).await?.task)
     }
 
-    /// A task or its monitor, which answers 202 as long as it is under way, and at last with what was asked for, or nothing (DSP0266 section 12.2).
+    /// Reads a task or a task monitor. A monitor answers 202 while the work runs, and afterwards
+    /// the result of the operation or an empty body (DSP0266 section 12.2).
     pub(in crate::bmc) async fn get_task(&self, path: &str) -> Result<Value, BmcError> {
         let answer = self.call(Method::GET, path, None, None).await?;
         match answer.under_way && answer.body["TaskState"].is_null() {
@@ -192,7 +196,8 @@ impl Redfish {
         self.inner.limits
     }
 
-    /// Changes a resource. BMCs that insist on a precondition get the ETag of what they show now.
+    /// Changes a resource. For BMCs requiring a precondition, repeats the request with the ETag of
+    /// the current resource.
     pub(in crate::bmc) async fn patch(&self, path: &str, body: &Value) -> Result<(), BmcError> {
         if !self
             .call(Method::PATCH, path, Some(body), None)
@@ -255,7 +260,8 @@ impl Redfish {
             .await
             .map_err(|error| self.no_answer(&what, &error))?;
         if changes && response.status().is_success() {
-            // It is accepted. Whatever the rest of the answer is, it must not make a deed look undone.
+            // The BMC accepted the change. An error in the rest of the answer must not make the
+            // change look failed.
             slot.note_login();
             let task = self.task_of(&what, &mut response).await;
             return Ok(Answer {
@@ -282,7 +288,8 @@ impl Redfish {
         }
     }
 
-    /// The task that an accepted request began (DSP0266 section 7.11): its body names it best, for a monitor loses its answer with the first reader.
+    /// Returns the task started by an accepted request (DSP0266 section 7.11). The body is
+    /// preferred over the monitor, because a monitor loses its answer after the first read.
     async fn task_of(&self, what: &str, response: &mut Response) -> Option<String> {
         if response.status() != StatusCode::ACCEPTED {
             return None;
@@ -325,7 +332,8 @@ impl Redfish {
         }
         let first = error as &(dyn std::error::Error + 'static);
         let root = std::iter::successors(Some(first), |error| error.source()).last();
-        // An I/O error names what is inside of its inner error as its source, and never that one itself.
+        // The `source` of an I/O error skips the wrapped error and returns the source of the
+        // wrapped error.
         let mut inner = std::iter::successors(root, |error| {
             let inner = error.downcast_ref::<std::io::Error>()?.get_ref()?;
             Some(inner as &(dyn std::error::Error + 'static))
@@ -337,7 +345,7 @@ impl Redfish {
             };
         }
         let why = root.map_or_else(String::new, |root| shortened(&root.to_string()));
-        // rustls ends some of its errors with a link to its manual.
+        // rustls appends a link to its manual to some errors.
         let why = why
             .split(": https://")
             .next()
@@ -361,11 +369,11 @@ impl Redfish {
     }
 }
 
-/// Said of whatever answers a handshake with something else, such as plain HTTP.
+/// Error text for a server answering the TLS handshake with another protocol, such as plain HTTP.
 const NO_TLS: &str =
     "what answers there speaks no TLS, and nothing is sent without; Redfish is usually at port 443";
 
-/// What an answer with this status means (DSP0266 section 9.5).
+/// Maps the status of an answer to a result (DSP0266 section 9.5).
 fn judge(
     what: &str,
     status: StatusCode,
@@ -437,7 +445,7 @@ fn only(mut systems: Vec<String>) -> Result<String, BmcError> {
     }
 }
 
-/// The path of a list's next page.
+/// Returns the path of the next page of a list.
 pub(in crate::bmc) fn next_page(page: &Value) -> Result<Option<String>, BmcError> {
     match &page["Members@odata.nextLink"] {
         Value::Null => Ok(None),
@@ -445,7 +453,7 @@ pub(in crate::bmc) fn next_page(page: &Value) -> Result<Option<String>, BmcError
     }
 }
 
-/// The path a link points to.
+/// Returns the path of a link.
 pub(in crate::bmc) fn link(value: &Value) -> Result<String, BmcError> {
     let path = value["@odata.id"].as_str().unwrap_or_default();
     let plain = path
@@ -459,7 +467,8 @@ pub(in crate::bmc) fn link(value: &Value) -> Result<String, BmcError> {
     }
 }
 
-/// The path of a location, which some write with their own idea of where they are; that is never followed.
+/// Returns the path of a `Location` header. Some BMCs write a host name they believe is theirs. The
+/// host part is ignored and never followed.
 fn path_of(location: &str) -> Option<String> {
     let path = match location.split_once("://") {
         Some((_, rest)) => rest.find('/').map(|at| &rest[at..])?,
@@ -468,7 +477,7 @@ fn path_of(location: &str) -> Option<String> {
     link(&serde_json::json!({ "@odata.id": path })).ok()
 }
 
-/// Status and, where there is one, the message of a Redfish error (DSP0266 section 8.6).
+/// Returns the status and, if present, the message of a Redfish error (DSP0266 section 8.6).
 fn said(status: StatusCode, bytes: &[u8]) -> String {
     let error: Value = serde_json::from_slice(bytes).unwrap_or_default();
     let extended = &error["error"]["@Message.ExtendedInfo"];

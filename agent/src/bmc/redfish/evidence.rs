@@ -1,4 +1,4 @@
-//! Event log, sensors and power drawn, where Redfish keeps them.
+//! Reads event log, sensors and power drawn from the resources of Redfish.
 
 use serde_json::Value;
 
@@ -6,11 +6,11 @@ use super::client::{Redfish, link, next_page};
 use crate::bmc::error::{BmcError, shortened};
 use crate::bmc::evidence::{EventEntry, Sensor};
 
-/// Names under which vendors keep the hardware's event log, best first.
+/// Names of the hardware event log used by vendors, best first.
 const LOGS: [&str; 6] = ["SEL", "Sel", "EventLog", "Log1", "IML", "Event"];
-/// Pages of one log; each at most a body's size.
+/// Maximum number of pages of a log. Each page is limited to the size of a body.
 const PAGES: usize = 20;
-/// Sensors of one chassis.
+/// Maximum number of sensors of a chassis.
 const SENSORS: usize = 500;
 
 impl Redfish {
@@ -24,7 +24,7 @@ impl Redfish {
             entries.extend(members.iter().map(entry));
             next = next_page(&page)?;
         }
-        // Vendors sort either way; entries without a time stay where they were.
+        // Vendors sort in either direction. Entries without a time keep their position.
         if entries
             .first()
             .zip(entries.last())
@@ -144,7 +144,7 @@ fn thermal_sensors(thermal: &Value) -> Vec<Sensor> {
         .collect()
 }
 
-/// A reading of a sensor that has one: absent and disabled sensors read null.
+/// Returns the reading of a sensor. Absent and disabled sensors report null and are skipped.
 fn sensor(value: &Value, reading: &str, unit: &str, default_unit: &str) -> Option<Sensor> {
     Some(Sensor {
         name: shortened(value["Name"].as_str().or(value["MemberId"].as_str())?),

@@ -1,4 +1,5 @@
-//! What a BMC says of firmware and BIOS (DSP2046, `SoftwareInventory`, `Bios`). Parts of it are read although others cannot be; what cannot is told.
+//! Reads the firmware and BIOS inventory of a BMC (DSP2046, `SoftwareInventory`, `Bios`). A failed
+//! part does not fail the others: the inventory lists the failed parts.
 
 use muster_core::firmware::{BiosValue, BmcInventory, SeenFirmware, is_secret};
 use serde_json::Value;
@@ -7,13 +8,14 @@ use tokio::time::Instant;
 use super::client::{Redfish, link, next_page};
 use crate::bmc::error::{BmcError, shortened};
 
-/// Members of an inventory: a machine with eight GPUs lists a hundred.
+/// Maximum number of inventory members. A machine with eight GPUs lists a hundred.
 const FIRMWARE: usize = 256;
-/// BIOS attributes: vendors have about a thousand.
+/// Maximum number of BIOS attributes. Vendors have about a thousand.
 const ATTRIBUTES: usize = 4096;
-/// Pages of an inventory.
+/// Maximum number of pages of an inventory.
 const PAGES: usize = 20;
-/// What iDRAC lists beside what is installed: what was, and what could be.
+/// Id prefixes of iDRAC members for firmware not installed: previous versions and available
+/// versions.
 const NOT_THERE: [&str; 2] = ["Previous-", "Available-"];
 
 impl Redfish {
@@ -62,7 +64,8 @@ impl Redfish {
         }
     }
 
-    /// All members of the inventory: in one answer where the BMC says that it can, else one by one.
+    /// Reads all members of the inventory. Uses a single request if the BMC announces `$expand`,
+    /// otherwise a request per member.
     async fn list_firmware(&self, until: Instant, seen: &mut BmcInventory) -> Result<(), BmcError> {
         let root = self.ask("/redfish/v1").await?;
         let service = match &root["UpdateService"] {
@@ -83,7 +86,7 @@ impl Redfish {
         };
         let whole = root["ProtocolFeaturesSupported"]["ExpandQuery"]["NoLinks"] == true;
         let first = match whole {
-            // What cannot do what it says is asked the simple way.
+            // A BMC that fails on its announced `$expand` gets the plain request.
             true => match self.ask(&format!("{list}?$expand=.($levels=1)")).await {
                 Ok(page) => page,
                 Err(_) => self.ask(&list).await?,
@@ -133,7 +136,8 @@ impl Redfish {
         self.ask(&link(to)?).await
     }
 
-    /// Asks once more where that can help: a BMC is busy for a moment, and this is looked at once a day.
+    /// Reads a resource and repeats a retryable failure once. A BMC can be busy for a moment, and
+    /// the inventory is read only once a day.
     pub(super) async fn ask(&self, path: &str) -> Result<Value, BmcError> {
         match self.get(path).await {
             Err(error) if error.retryable() => {
@@ -145,7 +149,7 @@ impl Redfish {
     }
 }
 
-/// A version that something says of itself.
+/// Returns the version reported by a resource for itself.
 fn own(id: &str, name: &str, version: &Value) -> Option<SeenFirmware> {
     Some(SeenFirmware {
         id: id.into(),
@@ -154,7 +158,8 @@ fn own(id: &str, name: &str, version: &Value) -> Option<SeenFirmware> {
     })
 }
 
-/// A member that is whole; in it nothing, where it is not installed or has no version. `None`: it is only a link.
+/// Parses an embedded inventory member. Returns `None` for a plain link, and `Some(None)` for a
+/// member that is not installed or has no version.
 fn firmware(member: &Value) -> Option<Option<SeenFirmware>> {
     let id = text(&member["Id"])?;
     member.get("Version")?;
@@ -202,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    /// As iDRAC 9, HPE iLO 5 and an HGX baseboard shape their members.
+    /// Members as returned by iDRAC 9, HPE iLO 5 and an HGX baseboard.
     #[test]
     fn members_of_every_shape_are_read_and_what_is_not_installed_is_not() {
         let dell = json!({"Id": "Installed-159-2.19.1__BIOS.Setup.1-1", "Name": "BIOS", "Version": "2.19.1", "Updateable": true});

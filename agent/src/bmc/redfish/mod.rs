@@ -1,12 +1,13 @@
-//! Redfish over HTTPS. A narrow client of our own: what it sends is what is written here. It never follows redirects, never goes through a proxy,
-//! trusts one certificate, and never repeats a power act.
+//! Redfish over HTTPS, with a small client of our own, so that every request sent is written in
+//! this module. The client never follows redirects, never uses a proxy, trusts a single
+//! certificate, and never repeats a power action.
 
-mod accounts; // The password that it logs in with
-mod client; // Calls over HTTPS, bounded and judged
+mod accounts; // The password of the login account
+mod client; // Calls over HTTPS, bounded and checked
 mod evidence; // Event log, sensors, power drawn
-mod inventory; // Firmware and BIOS as it tells them
+mod inventory; // Inventory of firmware and BIOS settings
 mod system; // Power and boot order
-mod tls; // One trusted certificate
+mod tls; // Trust in a single certificate
 mod update; // Firmware updates, BIOS settings, tasks
 
 pub(super) use client::Redfish;

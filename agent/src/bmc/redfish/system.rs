@@ -1,4 +1,5 @@
-//! Power and boot order by Redfish (DSP0268, `ComputerSystem`). Every change is read back; a BMC's 2xx proves nothing.
+//! Power and boot order by Redfish (DSP0268, `ComputerSystem`). Every change is read back, because
+//! a 2xx answer of a BMC proves no change.
 
 use muster_core::facts::Firmware;
 use serde_json::{Value, json};
@@ -7,7 +8,8 @@ use super::client::{Redfish, link};
 use crate::bmc::error::{BmcError, shortened};
 use crate::bmc::view::{BmcView, BootOnce, BootOverride, OverrideEnabled, PowerState, Reset};
 
-/// The act's `ResetType`. The BMC answers at once and the power changes seconds later.
+/// Returns the `ResetType` of the action. The BMC answers at once, and the power changes seconds
+/// later.
 fn word(act: Reset) -> &'static str {
     match act {
         Reset::On => "On",
@@ -17,8 +19,9 @@ fn word(act: Reset) -> &'static str {
     }
 }
 
-/// How to set where the next boot goes, best first. To clear it is refused or ignored by some: with a target, without one, and not at all but
-/// then by pointing to the disk.
+/// Returns the request bodies for a boot target, best first. Some BMCs refuse or ignore a cleared
+/// override. The bodies disable it with a target, then without a target, and finally set the disk
+/// as target.
 pub(in crate::bmc) fn boot_ways(boot: BootOnce) -> Vec<Value> {
     match boot {
         BootOnce::Pxe => {
@@ -43,7 +46,7 @@ impl Redfish {
         ))
     }
 
-    /// Writes one of [`boot_ways`].
+    /// Writes the body at index `way` of [`boot_ways`].
     pub(in crate::bmc) async fn set_boot(
         &self,
         boot: BootOnce,
@@ -54,7 +57,7 @@ impl Redfish {
             .await
     }
 
-    /// Sends a power act that the BMC offers.
+    /// Sends a power action offered by the BMC.
     pub(in crate::bmc) async fn reset(&self, act: Reset) -> Result<(), BmcError> {
         let _alone = self.writer().await;
         let path = self.system_path().await?;

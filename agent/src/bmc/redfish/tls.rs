@@ -1,4 +1,5 @@
-//! TLS to a BMC: one certificate is trusted, by its SHA-256, and no name or authority. BMCs sign their own, for any name or none.
+//! TLS to a BMC. The client trusts a single certificate by SHA-256 and checks neither host name nor
+//! authority, because BMCs sign their own certificates for arbitrary names.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +8,7 @@ use rustls::{ALL_VERSIONS, ClientConfig, Error};
 
 use crate::pinned::{self, Judge, Shown};
 
-/// The certificate a client goes by: pinned beforehand, or the first one it was shown.
+/// The trusted certificate of a client: pinned beforehand, or the first certificate shown.
 #[derive(Debug, Default)]
 pub(super) struct Pin {
     state: Mutex<State>,
@@ -16,7 +17,7 @@ pub(super) struct Pin {
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     pinned: Option<Digest>,
-    /// The last certificate that was not the pinned one.
+    /// The latest certificate different from the pinned certificate.
     stranger: Option<Digest>,
 }
 
@@ -30,18 +31,19 @@ impl Pin {
         })
     }
 
-    /// The certificate that is trusted, once there is one.
+    /// Returns the trusted certificate, or `None` before the first call without a pin.
     pub(super) fn pinned(&self) -> Option<Digest> {
         self.lock().pinned
     }
 
-    /// The pinned and the shown certificate, when they differed since the last call.
+    /// Returns the pinned and the shown certificate, if the two differed since the last call.
     pub(super) fn take_mismatch(&self) -> Option<(Digest, Digest)> {
         let mut state = self.lock();
         state.pinned.zip(state.stranger.take())
     }
 
-    /// Whether to go on with this certificate; without a pin the first one becomes it.
+    /// Returns whether the certificate is trusted. Without a pin the first certificate becomes the
+    /// pin.
     fn admit(&self, seen: Digest) -> bool {
         let mut state = self.lock();
         let fits = *state.pinned.get_or_insert(seen) == seen;
@@ -54,7 +56,7 @@ impl Pin {
     }
 }
 
-/// A TLS configuration that trusts what `pin` admits and nothing else.
+/// Returns a TLS configuration trusting only certificates admitted by `pin`.
 pub(super) fn client_config(pin: Arc<Pin>) -> ClientConfig {
     let builder = pinned::client(pin, ALL_VERSIONS).expect("the provider supports TLS 1.2 and 1.3");
     builder.with_no_client_auth()

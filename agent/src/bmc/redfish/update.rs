@@ -1,5 +1,6 @@
-//! Firmware updates and BIOS settings by Redfish (DSP0268 `UpdateService.SimpleUpdate`, `Task`, `Bios` with `@Redfish.Settings`). That a BMC took
-//! something proves nothing: who asked reads back what holds.
+//! Firmware updates and BIOS settings by Redfish (DSP0268 `UpdateService.SimpleUpdate`, `Task`,
+//! `Bios` with `@Redfish.Settings`). An accepted request proves no change: the caller reads the
+//! result back.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +12,14 @@ use super::client::{Redfish, link};
 use crate::bmc::error::{BmcError, shortened};
 use crate::bmc::view::{TaskState, TaskView};
 
-/// Messages of a task that are told.
+/// Maximum number of task messages reported.
 const MESSAGES: usize = 5;
-/// Tasks that are looked at for one that runs; the latest.
+/// Maximum number of tasks searched for a running task, latest first.
 const TASKS: usize = 10;
 
 impl Redfish {
-    /// Sets BIOS attributes for the next boot. They read back as pending, or the BMC does not say what is.
+    /// Sets BIOS attributes for the next boot. Waits until the attributes read back as pending, if
+    /// the BMC reports pending values.
     pub(in crate::bmc) async fn set_bios(
         &self,
         wanted: &BTreeMap<String, BiosValue>,
@@ -45,7 +47,7 @@ impl Redfish {
             .await?;
         let started = Instant::now();
         loop {
-            // Some show what is pending, some what holds now, some nothing.
+            // Some BMCs report the pending values here, some the current values, some no values.
             let shown = match self.get(&settings).await {
                 Ok(document) => document["Attributes"].clone(),
                 Err(BmcError::Unsupported { .. }) => return Ok(()),
@@ -66,7 +68,8 @@ impl Redfish {
         }
     }
 
-    /// Begins an update; the task to follow, where the BMC names one. Where it refuses to be told which part, the image says it.
+    /// Starts an update and returns the task to follow, if the BMC names a task. For a BMC that
+    /// refuses a list of parts, the image alone selects the part.
     pub(in crate::bmc) async fn update(
         &self,
         image: &str,
@@ -114,11 +117,11 @@ impl Redfish {
         }
     }
 
-    /// How far a task is.
+    /// Reads the progress of a task.
     pub(in crate::bmc) async fn task(&self, path: &str) -> Result<TaskView, BmcError> {
         match self.get_task(path).await {
             Ok(document) => Ok(view(&document)),
-            // Some forget a task as soon as it is over, or when they restart.
+            // Some BMCs delete a task when the task ends or when the BMC restarts.
             Err(BmcError::Unsupported { what }) => Ok(TaskView {
                 state: TaskState::Gone,
                 percent: None,
@@ -128,7 +131,7 @@ impl Redfish {
         }
     }
 
-    /// The tasks that are under way, of the latest.
+    /// Returns the running tasks among the latest tasks.
     pub(in crate::bmc) async fn running_tasks(&self) -> Result<Vec<String>, BmcError> {
         let root = self.get("/redfish/v1").await?;
         let service = match &root["Tasks"] {
@@ -151,7 +154,7 @@ impl Redfish {
     }
 }
 
-/// What is sent for settings: with the time they are to hold from, where the BMC wants to be told.
+/// Returns the request body for BIOS settings. Includes the apply time if the BMC offers one.
 fn settings_body(wanted: &BTreeMap<String, BiosValue>, offered: &Value) -> Value {
     let attributes: Map<String, Value> = wanted
         .iter()
@@ -171,7 +174,8 @@ fn settings_body(wanted: &BTreeMap<String, BiosValue>, offered: &Value) -> Value
     body
 }
 
-/// What of the settings is shown as something else than was asked for; nothing where it is as asked, or not shown.
+/// Returns the settings reported with another value than requested. Returns `None` when every
+/// reported value matches.
 fn dropped(wanted: &BTreeMap<String, BiosValue>, shown: &Value) -> Option<String> {
     let other = wanted.iter().filter_map(|(name, value)| {
         let seen: BiosValue = serde_json::from_value(shown.get(name)?.clone()).ok()?;
@@ -181,7 +185,8 @@ fn dropped(wanted: &BTreeMap<String, BiosValue>, shown: &Value) -> Option<String
     (!other.is_empty()).then(|| other.join(", "))
 }
 
-/// A task, or what its monitor answers: nothing at all once it is over.
+/// Returns the state of a task or of a monitor answer. A monitor answers with an empty body after
+/// the end of the task.
 fn view(document: &Value) -> TaskView {
     let state = match document["TaskState"].as_str() {
         Some("Completed") => match document["TaskStatus"].as_str() {
@@ -203,7 +208,7 @@ fn view(document: &Value) -> TaskView {
             .as_str()
             .or(message["MessageId"].as_str())
     });
-    // The latest tell how it ended.
+    // The latest messages explain the result.
     let said: Vec<String> = said.map(shortened).collect();
     let from = said.len().saturating_sub(MESSAGES);
     TaskView {

@@ -1,4 +1,4 @@
-//! A BMC with a memory: power that changes a while after it was asked, a boot override, a log; and ways to misbehave.
+//! A stateful fake BMC with delayed power changes, a boot override, a log, and faults on demand.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,51 +17,52 @@ use tokio_rustls::TlsAcceptor;
 
 use super::hardware::Hardware;
 
-/// How the fake misbehaves.
+/// Faults of the fake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fault {
     #[default]
     None,
     Hang,
-    /// Acts, then closes the connection without an answer.
+    /// Executes the action, then closes the connection without an answer.
     LostReply,
     Busy,
-    /// Not JSON, with 200.
+    /// Invalid JSON with status 200.
     Garbage,
-    /// JSON, nested beyond reason.
+    /// Excessively nested JSON.
     Deep,
-    /// More than anybody should read.
+    /// An excessively large body.
     Huge,
-    /// Says yes and does nothing.
+    /// Returns success without acting.
     Ignores,
     Redirects,
-    /// Every link leads elsewhere.
+    /// Every link has a foreign target.
     BadLinks,
 }
 
-/// What the fake is and remembers.
+/// State of the fake.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) fault: Fault,
     pub(crate) password: String,
     pub(crate) power: &'static str,
-    /// Power states to come, each with the time from which it shows.
+    /// Future power states, each with the time of the change.
     pub(crate) coming: Vec<(Instant, &'static str)>,
     pub(crate) power_delay: Duration,
     pub(crate) enabled: String,
     pub(crate) target: String,
-    /// Reads `Continuous` whatever was set, and refuses `Disabled` and `None`: as sushy-tools does.
+    /// Always reads `Continuous`, and refuses `Disabled` and `None`, like sushy-tools.
     pub(crate) always_continuous: bool,
     pub(crate) wants_etag: bool,
-    /// Takes another override only while the machine is off; else it says yes and does nothing.
+    /// Changes an override only while the machine is off. Otherwise returns success without a
+    /// change.
     pub(crate) override_only_off: bool,
-    /// Knows no `ForceRestart`.
+    /// `ForceRestart` is not supported.
     pub(crate) cannot_restart: bool,
-    /// Whether it has an account service.
+    /// Whether an account service exists.
     pub(crate) has_accounts: bool,
-    /// Refused logins after which the account is locked, for good.
+    /// Number of refused logins until the account is locked forever.
     pub(crate) locks_after: usize,
-    /// Its update service and BIOS, where it has any.
+    /// Update service and BIOS, if present.
     pub(crate) hardware: Option<Hardware>,
     pub(crate) resets: Vec<String>,
     pub(crate) calls: usize,
@@ -91,7 +92,7 @@ impl State {
     }
 }
 
-/// A running fake; it ends when dropped.
+/// A running fake, ended on drop.
 #[derive(Debug)]
 pub(crate) struct FakeBmc {
     state: Arc<Mutex<State>>,
@@ -188,7 +189,8 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<Mutex<S
             let router = Router::new()
                 .fallback(move |request: Request<Body>| answer(Arc::clone(&state), request));
             let service = TowerToHyperService::new(router);
-            // A lost reply ends the connection with a panic in the handler; the client sees it close.
+            // A lost reply ends the connection by a panic in the handler. The client sees a closed
+            // connection.
             _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;

@@ -1,4 +1,4 @@
-//! The fake's update service, its tasks and its BIOS.
+//! The update service, tasks and BIOS of the fake BMC.
 
 use std::collections::BTreeMap;
 
@@ -9,41 +9,42 @@ const LIST: &str = "/redfish/v1/UpdateService/FirmwareInventory";
 const TASKS: &str = "/redfish/v1/TaskService/Tasks";
 const BIOS: &str = "/redfish/v1/Systems/1/Bios";
 
-/// How its updates and settings go.
+/// Behaviour of updates and settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mood {
     #[default]
     Well,
     TaskFails,
     TaskNeverEnds,
-    /// The task is done, and nothing changed.
+    /// The task succeeds without a change.
     Unchanged,
-    /// 503 for the first looks at a task.
+    /// Status 503 for the first reads of a task.
     BusyMeanwhile,
-    /// Settings are taken, and never pending.
+    /// Settings are accepted and never become pending.
     SettingsDropped,
-    /// Settings are shown as pending, and are not there after the restart.
+    /// Settings become pending and are lost after the restart.
     SettingsLost,
-    /// It refuses to be told which part.
+    /// The update service rejects a list of targets.
     NoTargets,
 }
 
-/// What it has, and what it was told.
+/// State of the fake and the received requests.
 #[derive(Debug)]
 pub(crate) struct Hardware {
     pub(crate) versions: BTreeMap<&'static str, String>,
     pub(crate) bios: Map<String, Value>,
     pub(crate) mood: Mood,
-    /// What the next update brings.
+    /// Component and version installed by the next update.
     pub(crate) brings: (&'static str, &'static str),
-    /// Bodies of the updates that were asked for.
+    /// Bodies of the requested updates.
     pub(crate) updates: Vec<Value>,
-    /// Bodies of the settings that were asked for.
+    /// Bodies of the requested settings.
     pub(crate) settings: Vec<Value>,
-    /// Lists come with their members where that is asked for; and it says so, and cannot.
+    /// Lists include their members on request. `expand_fails` announces the feature and fails on
+    /// use.
     pub(crate) expands: bool,
     pub(crate) expand_fails: bool,
-    /// An update that runs, by somebody.
+    /// A running update, started by another client.
     pub(crate) runs: bool,
     pending: Map<String, Value>,
     staged: BTreeMap<&'static str, String>,
@@ -81,13 +82,13 @@ impl Hardware {
             .any(|prefix| path.starts_with(prefix))
     }
 
-    /// What the service root says of it.
+    /// Returns the members for the service root.
     pub(super) fn root(&self) -> Value {
         json!({"UpdateService": {"@odata.id": SERVICE}, "Tasks": {"@odata.id": "/redfish/v1/TaskService"},
             "ProtocolFeaturesSupported": {"ExpandQuery": {"NoLinks": self.expands}}})
     }
 
-    /// What a restart brings into force.
+    /// Applies staged versions and pending settings, as a restart does.
     pub(super) fn boot(&mut self) {
         self.versions.append(&mut self.staged);
         let mut pending = std::mem::take(&mut self.pending);
@@ -163,7 +164,7 @@ impl Hardware {
         (200, json!({"Members": members.collect::<Vec<_>>()}))
     }
 
-    /// Done at the third look.
+    /// Returns the task, finished at the third read.
     fn task(&mut self) -> (u16, Value) {
         self.looks += 1;
         let running = json!({"TaskState": "Running", "PercentComplete": self.looks.min(3) * 30});

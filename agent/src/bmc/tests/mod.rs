@@ -1,4 +1,4 @@
-//! The client against a BMC that keeps state and misbehaves on demand.
+//! Tests of the client against a stateful BMC with faults on demand.
 
 #![expect(
     clippy::disallowed_methods,
@@ -19,9 +19,9 @@ use self::hardware::Hardware;
 use super::*;
 use crate::watch::Watch;
 
-pub(crate) mod fake; // The BMC
-pub(crate) mod hardware; // Its firmware and BIOS
-mod others; // Other people's BMCs
+pub(crate) mod fake; // The fake BMC
+pub(crate) mod hardware; // Firmware and BIOS of the fake
+mod others; // BMCs of other projects
 
 fn quick() -> Bmcs {
     Bmcs::new(Limits {
@@ -254,7 +254,8 @@ async fn after_the_pause_refused_credentials_are_tried_again() {
     bmc.observe().await.unwrap();
 }
 
-/// Somebody mended the BMC and asked again: that must not wait out a pause. The account is not locked for it either.
+/// An operator repaired the BMC and started a new job. The job must not wait for the end of the
+/// pause, and the account must not be locked.
 #[tokio::test]
 async fn another_job_may_knock_once_more_within_the_pause() {
     let fake = FakeBmc::start().await;
@@ -412,7 +413,7 @@ async fn firmware_and_bios_are_read_one_by_one_and_in_one_answer() {
         fewer, 5,
         "systems are known, the members came with their list"
     );
-    // It says that it can, and cannot.
+    // The BMC announces the feature and fails on use.
     fake.state().hardware.as_mut().unwrap().expand_fails = true;
     assert_eq!(bmc.inventory().await.unwrap(), one_by_one);
     fake.misbehave(Fault::Garbage);

@@ -1,36 +1,37 @@
-//! What kind of boot client a DHCP message comes from (RFC 4578, UEFI 2.10 §24.7, iPXE).
+//! Detects the kind of boot client from a DHCP message (RFC 4578, UEFI 2.10 §24.7, iPXE).
 
 use muster_core::values::Mac;
 use uuid::Uuid;
 
 use super::wire::{Message, code};
 
-/// The firmware a loader must suit; only x86-64 is served.
+/// The firmware of the client, used to select a loader. Only x86-64 is supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Firmware {
     Bios,
     Uefi,
 }
 
-/// Who asks.
+/// The kind of client in a DHCP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
-    /// An operating system, or firmware that does not want to boot from the network.
+    /// An operating system, or firmware without a request for network boot.
     Os,
     /// A PXE ROM.
     Pxe(Firmware),
     /// UEFI HTTP boot.
     UefiHttp,
-    /// An iPXE that is not known to be ours.
+    /// An iPXE not proven to be the iPXE built by Muster.
     Ipxe(Firmware),
-    /// Our iPXE, past its first script.
+    /// The iPXE built by Muster, after its first script.
     Muster(Firmware),
-    /// A network boot client of another architecture, by its IANA number.
+    /// A network boot client of another architecture, with the IANA number of the architecture.
     Foreign(u16),
 }
 
 impl Client {
-    /// Reads the client's nature from its classes and architectures; the first architecture we know decides.
+    /// Returns the kind of client from the vendor class, the user class and the architectures. The
+    /// first supported architecture decides.
     pub fn of(message: &Message) -> Self {
         let vendor_class = message.options.get(code::VENDOR_CLASS).unwrap_or_default();
         let is_http = vendor_class.starts_with(b"HTTPClient");
@@ -60,7 +61,7 @@ impl Client {
         }
     }
 
-    /// In words, for a timeline.
+    /// Returns the name of the client for the timeline.
     pub fn name(self) -> &'static str {
         match self {
             Self::Os => "operating system",
@@ -81,7 +82,8 @@ enum Architecture {
     Http,
 }
 
-/// IANA "Processor Architecture Types": 0 BIOS; 7 is what x86-64 firmware sends since RFC 4578's erratum, 9 what the RFC meant; 16 is UEFI HTTP.
+/// Maps the IANA "Processor Architecture Types": 0 is BIOS. 7 is sent by x86-64 firmware since the
+/// erratum of RFC 4578, and 9 is the number in the RFC itself. 16 is UEFI HTTP boot.
 fn architecture(number: u16) -> Option<Architecture> {
     match number {
         0 => Some(Architecture::Pxe(Firmware::Bios)),
@@ -91,13 +93,14 @@ fn architecture(number: u16) -> Option<Architecture> {
     }
 }
 
-/// The number in `PXEClient:Arch:00007:…`, for clients that send no option 93.
+/// Parses the number in `PXEClient:Arch:00007:…`, for clients without option 93.
 fn architecture_in_class(vendor_class: &[u8]) -> Option<u16> {
     let text = std::str::from_utf8(vendor_class).ok()?;
     text.split(':').nth(2)?.parse().ok()
 }
 
-/// Whether a user class is named, either bare as iPXE sends it or in RFC 3004's list of length-prefixed names.
+/// Returns whether the option names the user class, either as plain text (iPXE) or in the
+/// length-prefixed list of RFC 3004.
 fn has_class(value: &[u8], name: &[u8]) -> bool {
     let mut rest = value;
     let listed = std::iter::from_fn(|| {
@@ -109,7 +112,8 @@ fn has_class(value: &[u8], name: &[u8]) -> bool {
     value == name || listed.take(16).any(|class| class == name)
 }
 
-/// The SMBIOS UUID of option 97: type 0, then 16 bytes with the first three fields little-endian, as SMBIOS 2.6 has them.
+/// Returns the SMBIOS UUID from option 97. The value is type 0 and 16 bytes. The first three UUID
+/// fields are little-endian, as in SMBIOS 2.6.
 pub fn machine_uuid(message: &Message) -> Option<String> {
     match message.options.get(code::MACHINE_ID)? {
         [0, uuid @ ..] => Some(Uuid::from_bytes_le(uuid.try_into().ok()?).to_string()),
@@ -117,7 +121,8 @@ pub fn machine_uuid(message: &Message) -> Option<String> {
     }
 }
 
-/// Whether a hardware address can be a machine's own: not zero, not a group address.
+/// Returns whether a hardware address can belong to a single machine: neither zero nor a group
+/// address.
 pub fn is_unicast(mac: Mac) -> bool {
     mac.0 != [0; 6] && mac.0[0] & 1 == 0
 }

@@ -1,6 +1,8 @@
-//! What a DHCP message is answered with: a pure function of the subnet, what is armed, the message, who holds which address, and the time.
+//! Decides the answer to a DHCP message. The decision is a pure function of the subnet, the armed
+//! boot, the message, the leases and the time.
 //!
-//! The one rule above all: without an armed boot nobody is given a boot file, so firmware goes on to the machine's own disk.
+//! The most important rule: without an armed boot no machine receives a boot file, so the firmware
+//! continues with the local disk.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -13,54 +15,59 @@ use super::wire::{Kind, Message, Op, Options, code};
 use crate::boot::loaders::{FIRST_SCRIPT, SNPONLY, UNDIONLY};
 use crate::boot::site::Segment;
 
-/// Lease of a reserved address: it cannot change hands, so a machine may rely on it while the agent is away.
+/// Lease time of a reserved address. The address never changes its owner, so a machine can keep the
+/// address while the agent is down.
 const FIXED_LEASE: Duration = Duration::from_secs(24 * 3600);
-/// Lease of a lent address: strangers come and go.
+/// Lease time of a dynamic address. Unknown machines come and go.
 const LENT_LEASE: Duration = Duration::from_secs(600);
 
-/// The port a message came in on.
+/// The port receiving the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
-    /// 67, where servers listen.
+    /// Port 67, the DHCP server port.
     Server,
-    /// 4011, where PXE clients ask a boot server for the boot file.
+    /// Port 4011, used by PXE clients to ask a boot server for the boot file.
     BootServer,
 }
 
-/// All that a decision depends on, but for the leases.
+/// All inputs of a decision, except the leases.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
+    /// The subnet of the request.
     pub segment: &'a Segment,
     /// Port of the HTTP boot listener.
     pub http_port: u16,
-    /// The address of the boot that is armed for this MAC, if one is.
+    /// The address in the boot armed for the MAC, or `None` without an armed boot.
     pub armed: Option<Ipv4Addr>,
     pub request: &'a Message,
+    /// The port receiving the request.
     pub via: Via,
+    /// Current time, used for lease times.
     pub now: Instant,
 }
 
-/// Where an answer goes (RFC 2131 §4.1). A client that has no address yet is always answered by broadcast: unicast to it would need an entry in
-/// the kernel's neighbour table, and some firmware does not hear unicast before it has an address.
+/// Destination of an answer (RFC 2131 §4.1). A client without an address always receives a
+/// broadcast. Unicast would need an entry in the neighbour table of the kernel, and some firmware
+/// ignores unicast before it has an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     Broadcast,
     /// The server port of a configured relay.
     Relay(Ipv4Addr),
-    /// The client port of a machine that has its address.
+    /// The client port of a machine with a configured address.
     Client(Ipv4Addr),
-    /// Back to the address and port it came from.
+    /// The source address and port of the request.
     Sender,
 }
 
-/// An answer and where it goes.
+/// An answer and its destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     pub message: Message,
     pub to: Destination,
 }
 
-/// Decides on one message. `None` is silence.
+/// Decides the answer to a message. `None` means no answer.
 pub fn decide(question: &Question, leases: &mut Leases) -> Option<Reply> {
     let request = question.request;
     if request.op != Op::FromClient
@@ -98,7 +105,7 @@ fn authoritative(question: &Question, leases: &mut Leases) -> Option<Reply> {
         }
         Kind::Decline => {
             let address = request.options.address(code::REQUESTED_ADDRESS)?;
-            tracing::warn!(%mac, %address, "a machine says that its address is in use by another; look for a second holder of it");
+            tracing::warn!(%mac, %address, "DHCP decline: the machine found its address in use by another machine; find the other machine with this address");
             leases.decline(mac, address, now);
             None
         }
@@ -111,14 +118,15 @@ fn authoritative(question: &Question, leases: &mut Leases) -> Option<Reply> {
     }
 }
 
-/// An address and for how long.
+/// An address and the lease time.
 #[derive(Clone, Copy)]
 struct Given {
     address: Ipv4Addr,
     time: Duration,
 }
 
-/// The armed boot's address before the reservation's: the job that armed it is newer than the configuration, and will log in there.
+/// Returns the address for a machine. The address of the armed boot has priority over the
+/// reservation: the arming job is newer than the configuration and will log in there.
 fn address_for(question: &Question, leases: &Leases) -> Option<Given> {
     let (segment, request) = (question.segment, question.request);
     let armed = question
@@ -150,7 +158,8 @@ fn address_for(question: &Question, leases: &Leases) -> Option<Given> {
     })
 }
 
-/// The address a client asks for: by option before it has one, in the header when it renews.
+/// Returns the address requested by a client: from the option before the client has an address,
+/// from the header in a renewal.
 fn wished(request: &Message) -> Option<Ipv4Addr> {
     let in_header = Some(request.ciaddr).filter(|address| !address.is_unspecified());
     request
@@ -159,8 +168,9 @@ fn wished(request: &Message) -> Option<Ipv4Addr> {
         .or(in_header)
 }
 
-/// A request is granted for the address that would be offered, refused for any other. A machine that was not offered anything now (it renews, or
-/// came back with an old lease) and that we have no address for is refused only when its address is not of this subnet.
+/// Acknowledges the address that would be offered to the machine, and refuses every other address.
+/// The server may have no address for a machine that renews or returns with an old lease. Such a
+/// request is refused only if the address is outside of the subnet, and otherwise stays unanswered.
 fn confirm(question: &Question, leases: &mut Leases, selected_us: bool) -> Option<Reply> {
     let wished = wished(question.request)?;
     match address_for(question, leases) {
@@ -206,7 +216,8 @@ fn refuse(question: &Question) -> Reply {
     Reply { message, to }
 }
 
-/// For a machine that has its address from elsewhere: no address, no lease (RFC 2131 §4.3.5).
+/// Answers a machine configured elsewhere, without an address and without a lease (RFC 2131
+/// §4.3.5).
 fn inform(question: &Question) -> Reply {
     let mut message = answer(question, Kind::Ack);
     message.ciaddr = question.request.ciaddr;
@@ -215,7 +226,8 @@ fn inform(question: &Question) -> Reply {
     send(question, message)
 }
 
-/// Beside the site's own DHCP: only the boot file, only for an armed machine, never an address.
+/// Answers beside the DHCP server of the site. Only an armed machine is answered, with the boot
+/// file and without an address.
 fn proxy(question: &Question) -> Option<Reply> {
     let kind = match (question.request.kind()?, question.via) {
         (Kind::Discover, Via::Server) => Kind::Offer,
@@ -227,7 +239,8 @@ fn proxy(question: &Question) -> Option<Reply> {
     message.options.get(code::BOOT_FILE)?;
     if message.options.get(code::VENDOR_CLASS).is_none() {
         message.options.set(code::VENDOR_CLASS, "PXEClient");
-        // PXE 2.1 §2.2.3: discovery control 8, "boot the file named here, ask no boot server", then the end of the list.
+        // PXE 2.1 §2.2.3: discovery control 8, "boot the file named here, ask no boot server", then
+        // the end of the list.
         message.options.set(code::VENDOR, [6, 1, 8, 255]);
     }
     match question.via {
@@ -239,7 +252,8 @@ fn proxy(question: &Question) -> Option<Reply> {
     }
 }
 
-/// The common part of every answer, with what must be echoed: the client's id (RFC 6842), its UUID (PXE 2.1), the relay's information (RFC 3046).
+/// Builds the common part of every answer. Echoes the client id (RFC 6842), the UUID (PXE 2.1) and
+/// the relay information (RFC 3046).
 fn answer(question: &Question, kind: Kind) -> Message {
     let request = question.request;
     let mut options = Options::default();
@@ -297,19 +311,20 @@ fn add_network(question: &Question, options: &mut Options) {
     }
 }
 
-/// Names the next thing to load, for an armed machine alone; tells a PXE ROM that is not armed to leave at once.
+/// Adds the next boot file for an armed machine. Adds the menu for an immediate local boot for a
+/// PXE ROM without an armed boot.
 fn add_boot(question: &Question, message: &mut Message) {
     let client = Client::of(question.request);
     let authoritative = question.segment.subnet.mode == DhcpMode::Authoritative;
     if authoritative && matches!(client, Client::Ipxe(_) | Client::Muster(_)) {
-        // Sub-option 176, no-pxedhcp: do not wait for a proxy's offer.
+        // Sub-option 176, no-pxedhcp: do not wait for the offer of a proxy.
         message.options.set(code::IPXE, [176, 1, 1]);
     }
     match question.armed.and_then(|_| boot_file(question, client)) {
         Some(file) => {
             let agent = question.segment.subnet.agent_address;
             message.siaddr = agent;
-            // Old PXE ROMs read the header's field, UEFI and iPXE the options.
+            // Old PXE ROMs read the header field, UEFI and iPXE read the options.
             message.options.set(code::TFTP_SERVER, agent.to_string());
             message.options.set(code::BOOT_FILE, file.as_bytes());
             if file.len() < 128 {
@@ -326,9 +341,11 @@ fn add_boot(question: &Question, message: &mut Message) {
     }
 }
 
-/// A PXE menu of one item, "local boot" (type 0), taken without a prompt (PXE 2.1 §2.2.3). Without it UEFI firmware takes an offer that names no
-/// file for none at all, and asks for another minute before it goes on to the disk. iPXE is not told so: it leaves by itself, with the failing
-/// code that makes UEFI go on, while after this menu it would succeed and open the firmware's menu.
+/// Adds a PXE menu with the single item "local boot" (type 0), selected without a prompt (PXE 2.1
+/// §2.2.3). Without the menu UEFI firmware ignores an offer without a boot file, and asks for
+/// another minute before booting the disk. iPXE receives no menu, because iPXE exits with an error
+/// code and UEFI then continues. After the menu iPXE would exit with success and open the menu of
+/// the firmware.
 fn leave_at_once(options: &mut Options) {
     const NAME: &[u8] = b"local disk";
     let named = NAME.len() as u8;
@@ -342,7 +359,8 @@ fn leave_at_once(options: &mut Options) {
     );
 }
 
-/// PXE ROM → our iPXE; any iPXE → the script that puts ours in its place; ours → the agent's script.
+/// Returns the next boot file. A PXE ROM loads our iPXE, any iPXE loads the script for replacing it
+/// with ours, and our iPXE loads the script of the agent.
 fn boot_file(question: &Question, client: Client) -> Option<String> {
     let (agent, port) = (question.segment.subnet.agent_address, question.http_port);
     let base = format!("http://{agent}:{port}/boot/v1");

@@ -1,5 +1,6 @@
-//! Who holds which address now. Kept in memory only: fixed addresses come from the site's reservations, and a machine on a lent one that
-//! renews after a restart of the agent gets the same one again when it is free.
+//! The current holders of addresses, kept only in memory. Fixed addresses come from the
+//! reservations of the site. After a restart of the agent, a machine renewing a dynamic address
+//! receives the same address again if the address is free.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -7,21 +8,21 @@ use std::time::{Duration, Instant};
 
 use muster_core::values::Mac;
 
-/// An offer that nobody takes up is free again after this.
+/// Time until an unused offer expires.
 const OFFER: Duration = Duration::from_secs(30);
-/// An address that a client found in use is left alone this long.
+/// Time for which an address in use by another machine is not offered.
 const DECLINED: Duration = Duration::from_secs(600);
-/// Addresses tried for one offer, and the most that are remembered.
+/// Maximum number of addresses tried for an offer, and of remembered leases.
 const MOST: u32 = 16_384;
 
 #[derive(Clone, Copy, Debug)]
 struct Lease {
-    /// `None`: in use by something that never asked us.
+    /// `None` for an address in use by a machine without a lease.
     holder: Option<Mac>,
     until: Instant,
 }
 
-/// The addresses given out on the agent's subnets.
+/// The addresses leased on the subnets of the agent.
 #[derive(Debug, Default)]
 pub struct Leases {
     by_address: HashMap<Ipv4Addr, Lease>,
@@ -29,7 +30,7 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Who holds an address, as far as is known.
+    /// Returns the known holder of an address.
     pub fn holder(&self, address: Ipv4Addr, now: Instant) -> Option<Mac> {
         self.by_address
             .get(&address)
@@ -37,8 +38,9 @@ impl Leases {
             .holder
     }
 
-    /// Picks an address of `range` for a machine without a reservation: the one it has, else the one it wishes, else the first free one from a
-    /// place that its MAC decides, so that a machine tends to keep its address over a restart.
+    /// Picks an address of `range` for a machine without a reservation. Prefers the current
+    /// address, then the requested address, then the first free address after a position derived
+    /// from the MAC. The derived position often gives a machine the same address after a restart.
     pub fn pick(
         &self,
         mac: Mac,
@@ -64,7 +66,7 @@ impl Leases {
             .is_none_or(|lease| lease.until <= now || lease.holder == Some(mac))
     }
 
-    /// Keeps an address for a machine until it takes the offer up.
+    /// Reserves an address for a machine until the offer is accepted or expires.
     pub fn offer(&mut self, mac: Mac, address: Ipv4Addr, now: Instant) {
         let holds = self.holder(address, now) == Some(mac);
         if !holds {
@@ -72,7 +74,7 @@ impl Leases {
         }
     }
 
-    /// Notes that a machine has an address for `time`.
+    /// Records the lease of an address for `time`.
     pub fn hold(&mut self, mac: Mac, address: Ipv4Addr, time: Duration, now: Instant) {
         self.forget(mac);
         if self.by_address.len() >= MOST as usize {
@@ -97,14 +99,15 @@ impl Leases {
         }
     }
 
-    /// Frees what a machine had.
+    /// Releases the lease of a machine.
     pub fn forget(&mut self, mac: Mac) {
         if let Some(address) = self.by_mac.remove(&mac) {
             self.by_address.remove(&address);
         }
     }
 
-    /// Sets aside an address of which its holder says that somebody else uses it. Others have no say.
+    /// Blocks an address after a report of its holder about use by another machine. A report of any
+    /// other machine is ignored.
     pub fn decline(&mut self, mac: Mac, address: Ipv4Addr, now: Instant) {
         if self.holder(address, now) == Some(mac) {
             self.by_mac.remove(&mac);

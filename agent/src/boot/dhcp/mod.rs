@@ -1,10 +1,11 @@
-//! DHCP on the provisioning networks: authoritative, beside a site's own server, or not at all.
+//! DHCP on the provisioning networks. Depending on the subnet, the server is authoritative, works
+//! beside the DHCP server of the site, or is off.
 
-pub mod client; // What kind of boot client asks
+pub mod client; // Detects the kind of boot client
 pub mod decide; // The answer, as a pure function
-pub mod leases; // Who holds which address
-pub mod wire; // Messages as bytes
-pub mod yielding; // Answers after the others
+pub mod leases; // Address leases
+pub mod wire; // Encodes and decodes messages
+pub mod yielding; // Delays answers of an unsure agent
 
 #[cfg(test)]
 mod tests;
@@ -25,18 +26,18 @@ use crate::boot::links::{ListenError, interface_of, udp_on};
 use crate::boot::lookout::Identity;
 use crate::contact::Tenure;
 
-/// One DHCP listener: an interface, with what the subnets on it need.
+/// A DHCP listener for an interface, with the features needed by the subnets of the interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DhcpLink {
-    /// The agent's addresses on it that subnets name; at least one.
+    /// Addresses of the agent on the interface, named by the subnets. Never empty.
     pub addresses: Vec<Ipv4Addr>,
-    /// Some subnet gives out addresses.
+    /// Some subnet needs address leases.
     pub authoritative: bool,
-    /// Some subnet stands beside the site's own DHCP.
+    /// Some subnet works beside the DHCP server of the site.
     pub proxy: bool,
 }
 
-/// Answers on one link until it fails; `up` is called once it listens.
+/// Serves DHCP on an interface until the socket fails. `up` is called after the listener is ready.
 pub async fn serve(
     shared: Arc<Shared>,
     link: DhcpLink,
@@ -53,14 +54,14 @@ pub async fn serve(
         .proxy
         .then(|| udp_on(&interface, "PXE boot server", ports.pxe))
         .transpose()?;
-    // Beside a site's own DHCP another server is no surprise.
+    // Beside the DHCP server of the site, offers of other servers are expected.
     let client_port = match (link.authoritative && !link.proxy)
         .then(|| udp_on(&interface, "DHCP client", ports.dhcp_client))
         .transpose()
     {
         Ok(socket) => socket,
         Err(error) => {
-            tracing::warn!(%error, "other DHCP servers are noticed only when a machine chooses them");
+            tracing::warn!(%error, "DHCP client port not available: another DHCP server is detected only when a machine chooses its offer");
             None
         }
     };
@@ -117,13 +118,14 @@ async fn answer_all(here: &Here<'_>, socket: &UdpSocket, via: Via) -> io::Result
             Destination::Sender => sender,
         };
         if let Err(error) = socket.send_to(&reply.message.encode(), to).await {
-            // One unreachable client is no reason to stop; a vanished interface shows in recv_from.
-            tracing::warn!(interface = here.interface, %to, %error, "a DHCP answer could not be sent");
+            // An error for a single client must not stop the listener. A removed interface causes
+            // an error in recv_from.
+            tracing::warn!(interface = here.interface, %to, %error, "DHCP answer not sent; the machine repeats its request");
         }
     }
 }
 
-/// Decides on one message, and tells what was seen.
+/// Decides the answer to a message and reports the sighting.
 fn consider(here: &Here, request: &Message, via: Via) -> Option<Reply> {
     let shared = here.shared;
     let site = shared.site.borrow().clone();
@@ -139,7 +141,8 @@ fn consider(here: &Here, request: &Message, via: Via) -> Option<Reply> {
         now,
     };
     let reply = decide(&question, &mut shared.leases()).and_then(|reply| {
-        // What is armed here was allowed to this agent and no other; nobody else's answer is waited for.
+        // A boot is armed only with a permit for this agent, so an armed machine is answered
+        // without waiting for other servers.
         let at_once = armed.is_some() || shared.tenure() == Tenure::Sure;
         if at_once {
             Some(reply)
@@ -182,7 +185,7 @@ fn note_client(shared: &Shared, request: &Message, reply: Option<&Reply>) {
     );
 }
 
-/// A machine that chose another server says so by broadcast (RFC 2131 §3.1).
+/// Reports a machine choosing another server. The machine broadcasts the choice (RFC 2131 §3.1).
 fn note_other_server(here: &Here, request: &Message) {
     let chosen = request.options.address(code::SERVER_ID);
     if let (Some(Kind::Request), Some(server)) = (request.kind(), chosen)
@@ -195,7 +198,8 @@ fn note_other_server(here: &Here, request: &Message) {
     }
 }
 
-/// Offers are broadcast to the client port, ours among them.
+/// Watches for offers of other servers. Offers are broadcast to the client port, including the
+/// offers of this agent.
 async fn watch_for_rogues(here: &Here<'_>, socket: &UdpSocket) -> io::Result<()> {
     let mut buffer = [0; wire::MAX_PACKET];
     loop {
@@ -221,7 +225,7 @@ fn note_rogue(here: &Here, message: &Message, server: Ipv4Addr, did: &str) {
         .iter()
         .any(|segment| segment.subnet.agent_address == server)
     {
-        tracing::warn!(%server, interface = here.interface, mac = %message.mac, "another DHCP server is on a network that we serve");
+        tracing::warn!(%server, interface = here.interface, mac = %message.mac, "another DHCP server answers on a provisioning network; stop the other server or set the subnet to proxy mode");
         let detail = format!("another DHCP server, {server}, {did} on {}", here.interface);
         here.shared
             .lookout

@@ -1,4 +1,4 @@
-//! The decision, as a table and as properties.
+//! Tests of the decision, as a table and as properties.
 
 use std::time::Duration;
 
@@ -499,7 +499,7 @@ proptest! {
                 for code in [code::TFTP_SERVER, code::BOOT_FILE] {
                     prop_assert_eq!(sent.options.get(code), None);
                 }
-                // All that a PXE ROM may be told is to leave.
+                // The only allowed vendor option for a PXE ROM is the local boot menu.
                 let menu = b"\x06\x01\x03\x09\x0d\x00\x00\x0alocal disk\x0a\x0b\x00local disk\xff";
                 prop_assert!(sent.options.get(code::VENDOR).is_none_or(|vendor| vendor == menu));
             }
@@ -526,7 +526,7 @@ proptest! {
     }
 }
 
-/// The answers of an agent that is cut off, at these seconds.
+/// Returns the seconds at which a disconnected agent answers.
 fn late(yielding: &mut Yielding, start: Instant, request: &Message, seconds: &[u64]) -> Vec<u64> {
     let mut trial = Trial::new(DhcpMode::Authoritative);
     let mut answered = Vec::new();
@@ -576,7 +576,7 @@ fn cut_off_it_answers_whom_nobody_else_answered() {
         [200],
         "one that has its address keeps it"
     );
-    // Nobody loses an address by the word of one that may know old reservations.
+    // A disconnected agent may have old reservations, so no client loses an address by its NAK.
     let elsewhere = message(
         Kind::Request,
         KNOWN,
@@ -602,7 +602,8 @@ fn cut_off_it_is_silent_where_machines_choose_another() {
         [304],
         "and answers when that one is gone too"
     );
-    // The agent that took over has our address: what it offered was taken, and not what we did.
+    // The acting agent uses the same address. The client accepted the offer of the acting agent,
+    // and not the offer of this agent.
     let (wish, agent) = (FIXED.octets(), AGENT.octets());
     let selecting = [
         (code::REQUESTED_ADDRESS, wish.as_slice()),

@@ -1,14 +1,17 @@
-//! DHCP messages as bytes (RFC 2131, 2132, 3396). Our own codec, because what comes in is sent by firmware of any age: one odd option must not
-//! hide the ones behind it, nothing may panic, and what cannot be framed is left out.
+//! Encodes and decodes DHCP messages (RFC 2131, 2132, 3396). Muster has its own codec, because
+//! firmware of any age sends the messages. An odd option must not hide later options, the parser
+//! never panics, and malformed parts are skipped.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use muster_core::values::Mac;
 
-/// The largest packet read; a longer one is cut by the socket and parses as far as it goes.
+/// Maximum size of a packet read. The socket cuts a longer packet, and the parser uses the received
+/// part.
 pub const MAX_PACKET: usize = 4096;
-/// BOOTP clients, and some firmware, drop anything shorter (RFC 1542 §2.1).
+/// Minimum size of a packet sent. BOOTP clients and some firmware drop shorter packets (RFC 1542
+/// §2.1).
 const MIN_PACKET: usize = 300;
 const FIXED: usize = 236;
 const MAGIC_COOKIE: [u8; 4] = [99, 130, 83, 99];
@@ -16,7 +19,7 @@ const SNAME: std::ops::Range<usize> = 44..108;
 const FILE: std::ops::Range<usize> = 108..236;
 const BROADCAST_FLAG: u16 = 0x8000;
 
-/// Option codes that Muster reads or writes.
+/// Option codes read or written by Muster.
 pub mod code {
     pub const SUBNET_MASK: u8 = 1;
     pub const ROUTER: u8 = 3;
@@ -38,11 +41,11 @@ pub mod code {
     pub const RELAY_AGENT: u8 = 82;
     pub const ARCHITECTURE: u8 = 93;
     pub const MACHINE_ID: u8 = 97;
-    /// iPXE's own encapsulated options.
+    /// Encapsulated options of iPXE.
     pub const IPXE: u8 = 175;
 }
 
-/// What a message asks or answers (option 53).
+/// The message type (option 53).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -65,7 +68,7 @@ impl Kind {
     }
 }
 
-/// BOOTP's own direction of a message.
+/// The direction of a message, from BOOTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Op {
@@ -73,24 +76,31 @@ pub enum Op {
     FromServer = 2,
 }
 
-/// One DHCP message. `file` is the fixed header's boot file, at most 127 bytes.
+/// A DHCP message. `file` is the boot file of the fixed header, at most 127 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub op: Op,
     pub hops: u8,
+    /// Transaction id, chosen by the client.
     pub xid: u32,
+    /// Seconds since the client started.
     pub secs: u16,
+    /// Whether the client requests a broadcast answer.
     pub broadcast: bool,
+    /// Current address of the client.
     pub ciaddr: Ipv4Addr,
+    /// Address assigned to the client.
     pub yiaddr: Ipv4Addr,
+    /// Address of the next boot server.
     pub siaddr: Ipv4Addr,
+    /// Address of the relay, zero without a relay.
     pub giaddr: Ipv4Addr,
     pub mac: Mac,
     pub file: Vec<u8>,
     pub options: Options,
 }
 
-/// Why bytes are not a DHCP message for us.
+/// The reason why bytes are not a usable DHCP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotDhcp {
     #[error("shorter than a BOOTP header")]
@@ -104,7 +114,8 @@ pub enum NotDhcp {
 }
 
 impl Message {
-    /// Parses what can be framed; an option that overruns the packet ends the list and loses nothing before it.
+    /// Parses a message. An option longer than the packet ends the list, and earlier options are
+    /// kept.
     pub fn parse(bytes: &[u8]) -> Result<Self, NotDhcp> {
         let header = bytes.get(..FIXED).ok_or(NotDhcp::Short)?;
         if bytes.get(FIXED..FIXED + 4) != Some(MAGIC_COOKIE.as_slice()) {
@@ -124,7 +135,7 @@ impl Message {
             .byte(code::OVERLOAD)
             .unwrap_or(0);
         let file_is_options = overload & 1 != 0;
-        // RFC 3396 §5: the options field first, then file, then sname.
+        // Order of RFC 3396 §5: the options field first, then file, then sname.
         let mut parts = vec![&bytes[FIXED + 4..]];
         parts.extend(file_is_options.then_some(&header[FILE]));
         parts.extend((overload & 2 != 0).then_some(&header[SNAME]));
@@ -146,7 +157,8 @@ impl Message {
             mac: Mac([
                 header[28], header[29], header[30], header[31], header[32], header[33],
             ]),
-            // Its last byte ends it, whatever it is: RFC 2131 §2 has a null-terminated string there.
+            // The last byte always ends the string, because RFC 2131 §2 defines a null-terminated
+            // string.
             file: file
                 .iter()
                 .copied()
@@ -157,7 +169,7 @@ impl Message {
         })
     }
 
-    /// The message as sent, padded to 300 bytes.
+    /// Returns the bytes of the message, padded to 300 bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; FIXED];
         bytes[..4].copy_from_slice(&[self.op as u8, 1, 6, self.hops]);
@@ -182,7 +194,7 @@ impl Message {
         bytes
     }
 
-    /// What the message asks or answers; `None` for plain BOOTP.
+    /// Returns the message type, or `None` for plain BOOTP.
     pub fn kind(&self) -> Option<Kind> {
         self.options
             .byte(code::MESSAGE_TYPE)
@@ -190,7 +202,7 @@ impl Message {
     }
 }
 
-/// Options by code; parts of one that was split are joined (RFC 3396).
+/// Options by code. The parts of a split option are joined (RFC 3396).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options(BTreeMap<u8, Vec<u8>>);
 
@@ -217,7 +229,8 @@ impl Options {
         options
     }
 
-    /// The message type first and the relay's information last (RFC 3046 §2.2), as old clients and relays expect.
+    /// Appends the options. The message type is first and the relay information last (RFC 3046
+    /// §2.2), as expected by old clients and relays.
     fn encode(&self, bytes: &mut Vec<u8>) {
         let rank = |code: u8| match code {
             code::MESSAGE_TYPE => 0,
@@ -242,19 +255,20 @@ impl Options {
         bytes.push(255);
     }
 
-    /// Sets an option; codes 0 and 255 are padding and end, not options.
+    /// Sets an option. Codes 0 and 255 are ignored, because 0 is padding and 255 the end of the
+    /// list.
     pub fn set(&mut self, code: u8, value: impl Into<Vec<u8>>) {
         if !matches!(code, 0 | 255) {
             self.0.insert(code, value.into());
         }
     }
 
-    /// The raw value of an option.
+    /// Returns the raw value of an option.
     pub fn get(&self, code: u8) -> Option<&[u8]> {
         self.0.get(&code).map(Vec::as_slice)
     }
 
-    /// A one-byte value; any other length is no value.
+    /// Returns a value of a single byte, or `None` for any other length.
     pub fn byte(&self, code: u8) -> Option<u8> {
         match self.get(code) {
             Some([byte]) => Some(*byte),
@@ -262,13 +276,14 @@ impl Options {
         }
     }
 
-    /// An address; any other length than four bytes is no value.
+    /// Returns an address, or `None` for a length other than four bytes.
     pub fn address(&self, code: u8) -> Option<Ipv4Addr> {
         let bytes: [u8; 4] = self.get(code)?.try_into().ok()?;
         Some(bytes.into())
     }
 
-    /// Every 16-bit value of a list, such as the client architectures (RFC 4578 §2.1); an odd byte at the end is left out.
+    /// Returns every 16-bit value of a list, such as the client architectures (RFC 4578 §2.1). An
+    /// odd last byte is skipped.
     pub fn numbers(&self, code: u8) -> impl Iterator<Item = u16> {
         self.get(code)
             .unwrap_or_default()
@@ -404,7 +419,7 @@ mod tests {
             bytes.truncate(FIXED + 4);
             bytes.extend_from_slice(&tail);
             let once = Message::parse(&bytes).unwrap();
-            // Overload says where options are; a message we encode has them in one place.
+            // Overload splits options over several fields, but `encode` writes a single field.
             prop_assume!(once.options.get(code::OVERLOAD).is_none());
             prop_assert_eq!(Message::parse(&once.encode()), Ok(once));
         }

@@ -1,5 +1,6 @@
-//! How an agent answers that does not know whether it still acts for its site: after the others. It is cut off from the server, and so cannot be
-//! told; but whoever acts for the site by now answers at once, and a machine that was answered asks no more.
+//! Delays the answers of an agent unsure about the site lease. The agent is disconnected from the
+//! server and cannot know whether another agent took over. The acting agent answers at once, and an
+//! answered machine stops asking.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -9,39 +10,41 @@ use muster_core::values::Mac;
 use super::decide::Reply;
 use super::wire::{Kind, Message, code};
 
-/// A machine that still asks after this was answered by nobody: firmware asks again after one to four seconds.
+/// Time to let other servers answer first. A machine still asking afterwards received no answer.
+/// Firmware repeats a request after one to four seconds.
 const FIRST_TURN: Duration = Duration::from_secs(2);
-/// A machine that asks again after this has started over.
+/// Time after which a further request belongs to a new boot of the machine.
 const SAME_BOOT: Duration = Duration::from_secs(90);
-/// A server that a machine chose is taken to be there for this long.
+/// Time for which a server chosen by a machine counts as present.
 const OTHERS: Duration = Duration::from_secs(300);
-/// Machines remembered; a flood of made-up ones only makes us forget.
+/// Maximum number of remembered machines. A flood of fake machines only clears the memory.
 const MOST: usize = 4096;
 
-/// What was seen while others had the first turn.
+/// Requests and servers seen while other servers have priority.
 #[derive(Debug, Default)]
 pub struct Yielding {
     asking: HashMap<Mac, Asking>,
     other: Option<Instant>,
 }
 
-/// A machine that asks for an address.
+/// A machine asking for an address.
 #[derive(Clone, Copy, Debug)]
 struct Asking {
     first: Instant,
-    /// The exchange in which we offered it one.
+    /// The transaction id of our offer.
     offered: Option<u32>,
 }
 
 impl Yielding {
-    /// Keeps an answer back while somebody else may give one, and one that takes an address away for good. An agent that acts for the site by now
-    /// may have our address too: a machine that chose it chose us only if we offered.
+    /// Returns the reply if it can be sent now. Returns `None` while another server may still
+    /// answer, and always for a NAK. The acting agent can have the same server id, so a client with
+    /// the id in its request chose this agent only after an offer from here.
     pub fn hold_back(&mut self, request: &Message, reply: Reply, now: Instant) -> Option<Reply> {
         if reply.message.kind() == Some(Kind::Nak) {
             return None;
         }
         if !request.ciaddr.is_unspecified() {
-            // It has its address, and asks us for it.
+            // The machine has its address and renews the lease at this agent.
             return Some(reply);
         }
         let mac = request.mac;
@@ -78,7 +81,7 @@ impl Yielding {
         turn.then_some(reply)
     }
 
-    /// A machine chose another server of this network.
+    /// Records a machine choosing another server on this network.
     pub fn saw_another(&mut self, mac: Mac, now: Instant) {
         self.asking.remove(&mac);
         self.other = Some(now);

@@ -1,4 +1,4 @@
-//! Blobs over HTTP: whole, or one range of one (RFC 9110 §14).
+//! Serves blobs over HTTP, completely or as a single range (RFC 9110 §14).
 
 use std::io::SeekFrom;
 use std::pin::Pin;
@@ -17,23 +17,25 @@ use crate::blobs::BlobCache;
 
 const CHUNK: usize = 256 << 10;
 
-/// Parses the 64 hex digits of a path; nothing else ever becomes a file's name.
+/// Parses the 64 hex digits of a path. No other text can become a file name.
 pub(super) fn digest(hex: &str) -> Option<Digest> {
     format!("sha256:{hex}").parse().ok()
 }
 
-/// The part of a blob that a request is answered with: all of it, or one range of it.
+/// The part of a blob sent as answer: the complete blob or a single range.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub status: StatusCode,
+    /// Offset of the first byte.
     pub first: u64,
+    /// Number of bytes.
     pub length: u64,
     headers: [(HeaderName, HeaderValue); 4],
     range: Option<(HeaderName, HeaderValue)>,
 }
 
 impl Piece {
-    /// What is sent of a blob of this size; `None` for a range outside of it.
+    /// Returns the part of a blob with this size, or `None` for a range outside of the blob.
     pub(super) fn of(
         digest: Digest,
         size: u64,
@@ -76,13 +78,13 @@ impl Piece {
         })
     }
 
-    /// The headers of the answer.
+    /// Returns the headers of the answer.
     pub(super) fn headers(&self) -> impl Iterator<Item = &(HeaderName, HeaderValue)> {
         self.headers.iter().chain(&self.range)
     }
 }
 
-/// Answers with a blob. `sent` is called when the last byte of the whole, or of the range, was handed to the connection.
+/// Sends a blob. `sent` is called after the last byte of the answer was passed to the connection.
 pub(super) async fn serve(
     blobs: &BlobCache,
     digest: Digest,
@@ -93,7 +95,7 @@ pub(super) async fn serve(
         Ok(Some(blob)) => blob,
         Ok(None) => return (StatusCode::NOT_FOUND, "no such blob\n").into_response(),
         Err(error) => {
-            tracing::error!(%digest, %error, "a blob cannot be read");
+            tracing::error!(%digest, %error, "blob not readable in the cache; check the disk of the agent");
             return StatusCode::INTERNAL_SERVER_ERROR.into_response();
         }
     };
@@ -113,7 +115,7 @@ pub(super) async fn serve(
     };
     let mut file = blob.file;
     if let Err(error) = file.seek(SeekFrom::Start(piece.first)).await {
-        tracing::error!(%digest, %error, "a blob cannot be read");
+        tracing::error!(%digest, %error, "blob not readable in the cache; check the disk of the agent");
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     }
     let stream = ReaderStream::with_capacity(file.take(piece.length), CHUNK);
@@ -134,11 +136,12 @@ enum Wanted {
         first: u64,
         length: u64,
     },
-    /// A range that lies outside.
+    /// A range outside of the blob.
     Nothing,
 }
 
-/// One range is honoured; what is malformed or names several is ignored, as RFC 9110 §14.2 allows.
+/// Parses a single range. A malformed header or a header with several ranges is ignored, as allowed
+/// by RFC 9110 §14.2.
 fn range(header: Option<&str>, size: u64) -> Wanted {
     let Some((first, last)) = header
         .and_then(|header| header.strip_prefix("bytes="))
@@ -163,7 +166,7 @@ fn range(header: Option<&str>, size: u64) -> Wanted {
     }
 }
 
-/// A file on its way out.
+/// A file being sent.
 struct Sending<F> {
     rest: u64,
     stream: ReaderStream<Take<tokio::fs::File>>,

@@ -1,5 +1,6 @@
-//! The offline repositories of stacks. A bundle is a blob, `{"files": {"Packages": "sha256:…", "runc_1.1.4_amd64.deb": "sha256:…"}}`; its own digest
-//! is in the path, its names are looked up exactly, and each leads to another blob.
+//! The offline package repositories of stacks. A bundle is a blob, `{"files": {"Packages":
+//! "sha256:…", "runc_1.1.4_amd64.deb": "sha256:…"}}`. The URL path contains the digest of the
+//! bundle. File names are matched exactly, and each name refers to another blob.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -10,26 +11,27 @@ use serde::Deserialize;
 
 use crate::blobs::BlobCache;
 
-/// A closure of packages has hundreds of files; 20,000 of them fit.
+/// Maximum size of a bundle description. A dependency closure has hundreds of files, and 20,000
+/// files fit.
 const MAX_DESCRIPTION: u64 = 4 << 20;
-/// Descriptions kept parsed; a site has a few stacks at a time.
+/// Maximum number of parsed descriptions kept. A site uses a few stacks at a time.
 const KEPT: usize = 16;
 
-/// What a bundle holds, by file name.
+/// The files of a bundle by name.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
     files: BTreeMap<String, Digest>,
 }
 
-/// Descriptions that were parsed lately. Content-addressed, so never stale.
+/// Recently parsed descriptions. The entries are content-addressed and never become stale.
 #[derive(Debug, Default)]
 pub(super) struct Bundles {
     parsed: Mutex<HashMap<Digest, Arc<Description>>>,
 }
 
 impl Bundles {
-    /// The blob behind a name of a bundle; `None` when there is no such bundle or no such name in it.
+    /// Returns the blob for a file name in a bundle, or `None` for an unknown bundle or name.
     pub(super) async fn find(
         &self,
         blobs: &BlobCache,

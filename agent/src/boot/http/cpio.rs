@@ -1,11 +1,13 @@
-//! A cpio archive in the "newc" format, which the kernel unpacks as an initrd (Documentation/driver-api/early-userspace/buffer-format.rst).
+//! Builds a cpio archive in the "newc" format, unpacked by the kernel as an initrd
+//! (Documentation/driver-api/early-userspace/buffer-format.rst).
 
 use std::io::Write as _;
 
 const DIRECTORY: u32 = 0o040_755;
 const FILE: u32 = 0o100_644;
 
-/// An archive with one file, and the directories above it. `path` is relative and short; it is ours, never a client's.
+/// Returns an archive with a single file and its parent directories. `path` is relative, short and
+/// never chosen by a client.
 pub(super) fn with_file(path: &str, content: &[u8]) -> Vec<u8> {
     let mut archive = Vec::with_capacity(content.len() + 1024);
     let directories = path.match_indices('/').map(|(end, _)| &path[..end]);
@@ -14,13 +16,14 @@ pub(super) fn with_file(path: &str, content: &[u8]) -> Vec<u8> {
     }
     add(&mut archive, 100, path, FILE, content);
     add(&mut archive, 0, "TRAILER!!!", 0, &[]);
-    // Whatever is put behind it must start on a multiple of four; 512 is what cpio itself pads to.
+    // A following archive must start at a multiple of four. The cpio program pads to 512.
     archive.resize(archive.len().next_multiple_of(512), 0);
     archive
 }
 
-/// Header fields, each eight hex digits: inode, mode, uid, gid, links, time, size, device and special device numbers, name length, checksum. No
-/// time, so that the same content is the same archive.
+/// Appends an entry. Each header field has eight hex digits: inode, mode, uid, gid, links, time,
+/// size, device and special device numbers, name length, checksum. The time is zero, so that the
+/// same content gives the same archive.
 fn add(archive: &mut Vec<u8>, inode: u32, name: &str, mode: u32, content: &[u8]) {
     let links = if mode == DIRECTORY { 2 } else { 1 };
     let fields = [
@@ -75,7 +78,7 @@ mod tests {
         assert!(text.contains("etc/muster/site.json..{}..070701"), "{text}");
     }
 
-    /// Held against the reference implementation where it is installed.
+    /// Compares the archive with the reference implementation, if installed.
     #[test]
     fn cpio_lists_and_unpacks_it() {
         let dir = tempfile::tempdir().unwrap();

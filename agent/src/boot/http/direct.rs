@@ -1,5 +1,7 @@
-//! Blobs from the page cache to the connection by sendfile(2): most of what is ever sent here, to many machines at once, so the bytes do not pass through
-//! this process. Only a plain request for a blob that is there is answered; whatever else comes, on the same connection too, is left to the router.
+//! Sends blobs from the page cache to the connection by sendfile(2). Blobs are most of the traffic,
+//! sent to many machines at once, so the bytes bypass the memory of this process. Only a plain
+//! request for a present blob is served here. The router handles every other request, also on the
+//! same connection.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -18,14 +20,15 @@ use super::blob::{self, Piece};
 use super::{Door, HEAD_TIME, MAX_HEADERS, note_sent};
 
 const PATH: &str = "/boot/v1/blob/sha256/";
-/// A request of this kind fits its first segment; one that does not is no worse off with the router.
+/// Maximum size of a request head. A normal request fits into the first TCP segment, and a longer
+/// request is handled by the router.
 const MAX_HEAD: usize = 4096;
-/// The most that one call sends: how long a thread may be kept from others by a slow disk.
+/// Maximum number of bytes per call. The value limits how long a slow disk blocks a thread.
 const MOST: usize = 4 << 20;
 
-/// A request that is answered here.
+/// A parsed request for a blob.
 struct Request {
-    /// Bytes of its head.
+    /// Length of the request head in bytes.
     length: usize,
     digest: Digest,
     range: Option<Vec<u8>>,
@@ -33,7 +36,8 @@ struct Request {
     close: bool,
 }
 
-/// Answers requests for blobs until another one comes, for which the connection is given back; `None` when it is closed.
+/// Serves requests for blobs. Returns the connection at the first other request, or `None` when the
+/// connection is closed.
 pub(super) async fn serve(
     door: &Door,
     mut stream: TcpStream,
@@ -82,7 +86,7 @@ fn parse(bytes: &[u8]) -> Option<Request> {
     let httparse::Status::Complete(length) = request.parse(bytes).ok()? else {
         return None;
     };
-    // A body would be taken for the next request; HTTP/1.0 and HEAD have rules of their own.
+    // A body would be parsed as the next request. HTTP/1.0 and HEAD need different answers.
     let has = |name| {
         request
             .headers
@@ -137,7 +141,8 @@ fn answer(door: &Door, piece: &Piece, close: bool) -> String {
     }
 }
 
-/// Sends a piece of a file. On threads for blocking work: what is not in the page cache waits for a disk, and DHCP must not wait with it.
+/// Sends a part of a file, on threads for blocking work. Data outside of the page cache waits for
+/// the disk, and DHCP must not wait for the disk.
 async fn send(stream: TcpStream, file: File, piece: &Piece) -> io::Result<TcpStream> {
     let (stream, file) = (Arc::new(stream), Arc::new(file));
     let (mut at, end) = (piece.first, piece.first + piece.length);
@@ -149,7 +154,7 @@ async fn send(stream: TcpStream, file: File, piece: &Piece) -> io::Result<TcpStr
             to.try_io(Interest::WRITABLE, || send_some(&to, &from, at, count))
         });
         match sent.await.map_err(io::Error::other)? {
-            // The file became shorter: the length that was promised cannot be kept.
+            // The file became shorter, so the announced length cannot be sent.
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(sent) => at += sent as u64,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

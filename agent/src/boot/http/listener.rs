@@ -1,4 +1,5 @@
-//! Accepts connections from machines that nobody has vouched for: every one is bounded in size, number and time.
+//! Accepts connections from untrusted machines. Every connection is limited in size, number and
+//! time.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -20,14 +21,17 @@ use super::{Door, HEAD_TIME, MAX_HEADERS, direct, routes};
 use crate::boot::Shared;
 use crate::boot::links::ListenError;
 
-/// A rack row booting at once, several connections each. More wait in the kernel's queue.
+/// Maximum number of open connections. A rack row boots at once with several connections per
+/// machine. More connections wait in the queue of the kernel.
 const MAX_CONNECTIONS: usize = 4096;
-/// Request line and headers together; hyper's least is 8 KiB.
+/// Maximum size of request line and headers. The minimum of hyper is 8 KiB.
 const MAX_HEAD: usize = 16 << 10;
-/// A peer that acknowledges nothing for this long is gone (TCP_USER_TIMEOUT); it also ends transfers to machines that were reset.
+/// A peer without an acknowledgement for this time is gone (TCP_USER_TIMEOUT). The timeout also
+/// ends transfers to reset machines.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Serves HTTP on one of the agent's addresses until the socket fails; `up` is called once it listens.
+/// Serves HTTP on an address of the agent until the socket fails. `up` is called after the listener
+/// is ready.
 pub async fn serve(
     shared: Arc<Shared>,
     address: Ipv4Addr,
@@ -44,7 +48,7 @@ pub async fn serve(
     let door = Door::new(shared, address);
     let router = routes(Arc::clone(&door));
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    // Dropped with this future: no connection outlives its listener.
+    // The connections are dropped with this future, so no connection survives its listener.
     let mut connections = JoinSet::new();
     loop {
         let slot = Arc::clone(&slots)
@@ -62,9 +66,10 @@ pub async fn serve(
                     slot,
                 ));
             }
-            // Out of descriptors, or a peer that left again: neither is a reason to stop listening.
+            // Out of descriptors, or a peer already gone. Both are temporary and the listener
+            // continues.
             Err(error) => {
-                tracing::warn!(%at, %error, "a connection could not be accepted");
+                tracing::warn!(%at, %error, "HTTP boot connection not accepted; retrying in 100 ms");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -84,14 +89,14 @@ async fn converse(
         .map_err(io::Error::from)
         .and_then(|()| stream.set_nodelay(true))
     {
-        tracing::debug!(%peer, %error, "a connection was gone at once");
+        tracing::debug!(%peer, %error, "HTTP boot connection closed by the peer before the first request");
         return;
     }
     let stream = match direct::serve(&door, stream, peer).await {
         Ok(Some(stream)) => stream,
         Ok(None) => return,
         Err(error) => {
-            tracing::debug!(%peer, %error, "a transfer ended early");
+            tracing::debug!(%peer, %error, "blob transfer interrupted");
             return;
         }
     };
@@ -108,6 +113,6 @@ async fn converse(
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
         .await
     {
-        tracing::debug!(%peer, %error, "a boot connection ended early");
+        tracing::debug!(%peer, %error, "HTTP boot connection interrupted");
     }
 }

@@ -1,5 +1,6 @@
-//! The node-facing HTTP listener: boot scripts, blobs, trust, time, reports, repositories. Not the operator's API: no accounts, no secrets, and
-//! names that lead to digests or to memory, never to a path.
+//! The HTTP listener for nodes: boot scripts, blobs, trust, time, reports, repositories. The
+//! listener is separate from the operator API and has no accounts and no secrets. Names refer to
+//! digests or memory, never to a file path.
 
 #![expect(
     clippy::disallowed_types,
@@ -8,9 +9,9 @@
 
 mod blob; // Blobs and their ranges
 mod bundle; // Offline repositories of stacks
-mod cpio; // The archive that carries site.json
-mod direct; // Blobs by sendfile
-pub mod listener; // Bounded connections
+mod cpio; // Builds the archive with site.json
+mod direct; // Sends blobs by sendfile
+pub mod listener; // Limits connections
 mod report; // The live image's host key
 mod script; // The iPXE script
 
@@ -39,14 +40,14 @@ use super::Shared;
 use super::arm::ScriptTurn;
 use super::lookout::Identity;
 
-/// Headers of a request, and how long it may take to say them.
+/// Maximum number of request headers, and time limit for receiving the headers.
 const MAX_HEADERS: usize = 64;
 const HEAD_TIME: Duration = Duration::from_secs(15);
 const MAX_BODY: usize = 16 << 10;
-/// Until the answer begins; bodies are bounded by the connection's own limits.
+/// Time limit until the answer starts. The connection limits apply to the body.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
-/// One listener's share: what all know, and its own address.
+/// The state of a listener: the shared state and its own address.
 struct Door {
     shared: Arc<Shared>,
     address: Ipv4Addr,
@@ -63,7 +64,7 @@ impl Door {
     }
 }
 
-/// All routes, for one of the agent's addresses.
+/// Returns all routes for an address of the agent.
 pub fn router(shared: Arc<Shared>, address: Ipv4Addr) -> Router {
     routes(Door::new(shared, address))
 }
@@ -87,7 +88,7 @@ fn routes(door: Arc<Door>) -> Router {
         .with_state(door)
 }
 
-/// The address a request comes from. The listener is IPv4 only.
+/// The source address of a request. The listener supports only IPv4.
 struct Peer(Ipv4Addr);
 
 impl<S: Send + Sync> FromRequestParts<S> for Peer {
@@ -102,7 +103,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Peer {
     }
 }
 
-/// What iPXE says about its machine; all of it may be missing or wrong.
+/// The machine data sent by iPXE. Every value can be missing or wrong.
 #[derive(Debug, Default, Deserialize)]
 struct Asking {
     #[serde(default)]
@@ -113,7 +114,8 @@ struct Asking {
     serial: Option<String>,
 }
 
-/// `GET /boot/v1/ipxe`: always a script. Whatever cannot be understood boots from its own disk.
+/// `GET /boot/v1/ipxe`: always returns a script. A malformed request receives the script for a boot
+/// from the local disk.
 async fn get_script(State(door): State<Arc<Door>>, peer: Peer, uri: Uri) -> Response {
     let Query(asking) = Query::<Asking>::try_from_uri(&uri).unwrap_or_default();
     let text = match asking.mac.parse::<Mac>() {
@@ -168,7 +170,7 @@ fn script_for(door: &Door, from: Ipv4Addr, mac: Mac, asking: Asking) -> String {
     text
 }
 
-/// `GET /boot/v1/loader/{name}`: our iPXE, for UEFI HTTP boot.
+/// `GET /boot/v1/loader/{name}`: returns our iPXE, for UEFI HTTP boot.
 async fn get_loader(State(door): State<Arc<Door>>, Path(name): Path<String>) -> Response {
     match door.shared.ipxe.get(&name) {
         Some(bytes) => {
@@ -178,7 +180,7 @@ async fn get_loader(State(door): State<Arc<Door>>, Path(name): Path<String>) -> 
     }
 }
 
-/// `GET /boot/v1/blob/sha256/{hex}`.
+/// `GET /boot/v1/blob/sha256/{hex}`: returns a blob.
 async fn get_blob(
     State(door): State<Arc<Door>>,
     peer: Peer,
@@ -199,7 +201,8 @@ async fn send_blob(door: &Door, to: Ipv4Addr, digest: Digest, headers: &HeaderMa
     .await
 }
 
-/// Tells the job that waits for an armed machine when it has its kernel, or its initrd.
+/// Reports the complete transfer of the kernel or the initrd to the job waiting for the armed
+/// machine.
 fn note_sent(shared: &Shared, to: Ipv4Addr, digest: Digest) {
     if let Some((mac, image)) = shared.armed.find_by_address(to) {
         let what = [(image.kernel, "kernel"), (image.initrd, "initrd")]
@@ -216,7 +219,8 @@ fn note_sent(shared: &Shared, to: Ipv4Addr, digest: Digest) {
     }
 }
 
-/// `GET /boot/v1/site.cpio`: whom the live image trusts. Unavailable until the server has told us; nothing is armed before that either.
+/// `GET /boot/v1/site.cpio`: returns the keys trusted by the live image. Unavailable until the
+/// server has sent the keys. No boot is armed earlier.
 async fn get_site(State(door): State<Arc<Door>>) -> Response {
     let Some(trust) = door.shared.trust.borrow().clone() else {
         return (
@@ -234,20 +238,20 @@ async fn get_site(State(door): State<Arc<Door>>) -> Response {
         )
             .into_response(),
         Err(error) => {
-            tracing::error!(%error, "site.json cannot be written");
+            tracing::error!(%error, "site.json for the live image could not be encoded; report the error to the maintainers");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
 }
 
-/// `GET /boot/v1/time`.
+/// `GET /boot/v1/time`: returns the time of the agent in Unix milliseconds.
 async fn get_time(State(door): State<Arc<Door>>) -> Json<TimeReply> {
     Json(TimeReply {
         unix_ms: door.shared.clock.now().as_millisecond(),
     })
 }
 
-/// `GET /boot/v1/bundle/{hex}/{name}`.
+/// `GET /boot/v1/bundle/{hex}/{name}`: returns a file of a bundle.
 async fn get_bundle_file(
     State(door): State<Arc<Door>>,
     peer: Peer,
@@ -257,7 +261,7 @@ async fn get_bundle_file(
     let Some(bundle) = blob::digest(&hex) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    // apt asks for a flat repository's files as `./NAME`.
+    // apt requests the files of a flat repository as `./NAME`.
     let name = name.strip_prefix("./").unwrap_or(&name);
     match door.bundles.find(&door.shared.blobs, bundle, name).await {
         Ok(Some(digest)) => send_blob(&door, peer.0, digest, &headers).await,
@@ -267,7 +271,7 @@ async fn get_bundle_file(
         )
             .into_response(),
         Err(error) => {
-            tracing::error!(%bundle, %error, "a bundle's description cannot be read");
+            tracing::error!(%bundle, %error, "bundle description not readable; check the bundle and the disk of the agent");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }

@@ -1,4 +1,4 @@
-//! The live image's one report: its host key, with the boot's nonce.
+//! Accepts the single report of the live image: its host key and the nonce of the boot.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::{Door, Peer};
 use crate::boot::arm::ReportRefused;
 use crate::boot::lookout::Identity;
 
-/// An RSA-4096 public key line is below 800 characters.
+/// Maximum length of a host key line. An RSA-4096 public key has less than 800 characters.
 const MAX_HOST_KEY: usize = 1024;
 
-/// `POST /boot/v1/report`: 204 once per nonce.
+/// `POST /boot/v1/report`: accepts a single report per nonce with status 204.
 pub(super) async fn take_report(
     State(door): State<Arc<Door>>,
     peer: Peer,
@@ -26,7 +26,7 @@ pub(super) async fn take_report(
     match accept(&door, peer.0, &body) {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err((status, why)) => {
-            tracing::warn!(from = %peer.0, why, "a live image's report was refused");
+            tracing::warn!(from = %peer.0, why, "report of a live image rejected");
             (status, why).into_response()
         }
     }
@@ -78,7 +78,8 @@ fn accept(door: &Door, from: Ipv4Addr, body: &[u8]) -> Result<(), (StatusCode, &
     Ok(())
 }
 
-/// A type and base64 on one line, nothing else: the line goes into comparisons and logs.
+/// Returns whether the line is a key type and base64 only. The line is used in comparisons and
+/// logs.
 fn is_public_key(line: &str) -> bool {
     let word = |text: &str| {
         text.bytes()

@@ -1,4 +1,5 @@
-//! The iPXE script a machine is given: pure text, made from values that cannot carry a command.
+//! Builds the iPXE script for a machine. The script is plain text built from values that cannot
+//! contain a command.
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -7,17 +8,21 @@ use muster_core::values::Mac;
 
 use crate::boot::arm::LiveImage;
 
-/// What booting the live image needs to say.
+/// The values needed to boot the live image.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LiveBoot<'a> {
+    /// Address of the agent in all URLs.
     pub agent: Ipv4Addr,
+    /// Port of the HTTP boot listener.
     pub port: u16,
     pub image: LiveImage,
+    /// Nonce of the boot, 32 hex digits, passed to the live image.
     pub nonce: &'a str,
+    /// MAC of the boot interface.
     pub mac: Mac,
 }
 
-/// The machine's firmware as iPXE names it.
+/// The firmware of the machine, with the names of iPXE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Platform {
     PcBios,
@@ -25,7 +30,8 @@ pub(super) enum Platform {
 }
 
 impl Platform {
-    /// Reads iPXE's `${platform}`; what is unknown is treated as UEFI, where leaving iPXE is enough.
+    /// Parses `${platform}` of iPXE. An unknown value is treated as UEFI, where an exit of iPXE is
+    /// sufficient.
     pub(super) fn parse(text: &str) -> Self {
         if text == "pcbios" {
             Self::PcBios
@@ -35,7 +41,8 @@ impl Platform {
     }
 }
 
-/// Boots the live image. A download that fails is tried again inside the script, which is given out only once; in the end, local boot.
+/// Returns the script for the live image. The script itself retries a failed download, because the
+/// script is given out only once. After the last retry the machine boots locally.
 pub(super) fn live(boot: &LiveBoot) -> String {
     let LiveBoot {
         agent,
@@ -88,7 +95,8 @@ pub(super) fn live(boot: &LiveBoot) -> String {
     script
 }
 
-/// Hands the machine back to its own disk. On UEFI a failing exit makes the boot manager go on to its next entry; success would open its menu.
+/// Returns the script for a boot from the local disk. On UEFI an exit with an error makes the boot
+/// manager continue with the next entry, while success would open the boot menu.
 pub(super) fn local(platform: Platform) -> &'static str {
     match platform {
         Platform::PcBios => {
@@ -98,8 +106,9 @@ pub(super) fn local(platform: Platform) -> &'static str {
     }
 }
 
-/// One word of an iPXE command. iPXE has no way to quote all it gives a meaning to (spaces, quotes, `\`, `#`, `${`, and `&&` or `||` as words), so
-/// anything but URL and kernel argument characters is percent-encoded; `&` passes inside a word only.
+/// Encodes a word of an iPXE command. iPXE cannot quote all special text (spaces, quotes, `\`, `#`,
+/// `${`, and `&&` or `||` as words). All characters except URL and kernel argument characters are
+/// percent-encoded. `&` is allowed only inside a word.
 fn word(text: &str) -> String {
     let mut word = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! The node-facing routes, through the real listener.
+//! Tests of the routes for nodes, through the real listener.
 
 use http::StatusCode;
 use muster_core::ids::NodeId;
@@ -189,7 +189,8 @@ async fn reports_that_are_not_reports_are_refused() {
     assert_eq!(deep.status(), StatusCode::BAD_REQUEST);
 }
 
-/// At whatever point it was when its operation was cancelled: before its script, with its script, and when another boot is armed for it by then.
+/// The operation is cancelled before the script, after the script, or before another boot is armed
+/// for the machine.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_starts_after_its_boot_was_cancelled_boots_from_its_disk() {
     let bench = Bench::start().await;

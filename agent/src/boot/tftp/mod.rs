@@ -1,8 +1,9 @@
-//! TFTP for the first loaders only: exact names, bytes from memory, no file system behind it.
+//! TFTP for the first loaders only. Names are matched exactly, and the bytes come from memory
+//! instead of a file system.
 
-mod send; // One client's transfer, on a thread of its own
-pub mod transfer; // What to send next, as a value
-pub mod wire; // Packets as bytes
+mod send; // Sends a file to a client, in a thread per client
+pub mod transfer; // State of a transfer and its next step
+pub mod wire; // Encodes and decodes packets
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -15,8 +16,9 @@ use self::wire::{Packet, Refusal, Request};
 use super::Shared;
 use super::links::ListenError;
 
-/// Serves loaders on one of the agent's addresses until the socket fails; `up` is called once it listens. Answers come from that address, so it is
-/// bound to that and never to the wildcard.
+/// Serves loaders on an address of the agent until the socket fails. `up` is called after the
+/// listener is ready. The socket is bound to the address and never to the wildcard, so that answers
+/// have the correct source address.
 pub async fn serve(
     shared: Arc<Shared>,
     address: Ipv4Addr,
@@ -26,7 +28,7 @@ pub async fn serve(
     let failed = |source| bind_error(at, source);
     let socket = UdpSocket::bind(at).await.map_err(failed)?;
     up();
-    // Dropped with this future: no transfer outlives its listener for long.
+    // The sender is dropped with the future, so transfers end soon after their listener.
     let sender = Sender::new(address, Arc::clone(&shared));
     let mut buffer = [0; 1500];
     loop {
@@ -40,7 +42,7 @@ pub async fn serve(
         if let Err(refusal) = answered
             && let Err(error) = refuse(address, client, refusal)
         {
-            tracing::debug!(%client, %error, "a TFTP client could not be refused");
+            tracing::debug!(%client, %error, "TFTP error packet not sent");
         }
     }
 }
@@ -62,7 +64,7 @@ fn give(
     match shared.ipxe.get(name) {
         Some(bytes) => sender.start(client, request, bytes),
         None => {
-            tracing::debug!(%client, name, "TFTP was asked for a name it does not have");
+            tracing::debug!(%client, name, "TFTP request for an unknown file");
             Err(Refusal::NotFound)
         }
     }

@@ -1,5 +1,6 @@
-//! Transfers under way. One is a packet and its answer, thousands of times over: each has a thread of its own, which waits in the kernel and is woken
-//! by nothing but its packet; a task would be woken through a poll, a queue and a timer each time.
+//! Runs TFTP transfers. A transfer exchanges thousands of small packets. Each transfer has its own
+//! thread, waiting in the kernel for the next packet. A task would need a poll, a queue and a timer
+//! for each packet.
 
 use std::collections::HashSet;
 use std::io;
@@ -16,20 +17,22 @@ use super::wire::{self, Packet, Refusal, Request};
 use crate::boot::Shared;
 use crate::boot::lookout::Identity;
 
-/// Without negotiation (RFC 1350).
+/// Block size without negotiation (RFC 1350).
 const BLOCK: u16 = 512;
-/// Ethernet's 1500 bytes less the headers: larger blocks would be fragmented, which firmware does not put together.
+/// Maximum block size: the 1500 bytes of Ethernet minus the headers. Larger blocks would be
+/// fragmented, and firmware cannot reassemble fragments.
 const MAX_BLOCK: u16 = 1468;
-/// Blocks in flight (RFC 7440) for the few clients that ask.
+/// Maximum number of blocks in flight (RFC 7440), for the few clients with this option.
 const MAX_WINDOW: u16 = 16;
-/// A client that is silent for so long is sent the same again; a transfer whose listener went ends no later.
+/// Time until the last packets are repeated to a silent client. The value also limits how long a
+/// transfer survives its listener.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
-/// Transfers at a time; more are told to come again.
+/// Maximum number of parallel transfers. Further clients receive an error and can retry.
 const MAX_TRANSFERS: usize = 512;
-/// Of a thread, in bytes; what it sends is elsewhere.
+/// Stack size of a thread in bytes. The sent data is stored elsewhere.
 const STACK: usize = 256 << 10;
 
-/// Starts transfers; dropped, it ends them.
+/// Starts transfers. Dropping the sender stops the transfers.
 pub(super) struct Sender {
     address: Ipv4Addr,
     shared: Arc<Shared>,
@@ -50,10 +53,11 @@ impl Sender {
         }
     }
 
-    /// Begins to send a file, unless that is under way: a client that asks again lost our answer, which is sent again anyway.
+    /// Starts sending a file. A repeated request for a running transfer is ignored, because the
+    /// transfer repeats the lost answer.
     ///
     /// # Errors
-    /// `Busy` when too much is under way.
+    /// `Busy` when too many transfers are running.
     pub(super) fn start(
         &self,
         client: SocketAddr,
@@ -71,7 +75,7 @@ impl Sender {
             .stack_size(STACK);
         let started = thread.spawn(move || {
             if let Err(error) = answer(&shared, address, place.client, &request, &bytes, &stop) {
-                tracing::debug!(%client, %error, "a TFTP transfer ended early");
+                tracing::debug!(%client, %error, "TFTP transfer interrupted");
             }
             drop(place);
         });
@@ -79,7 +83,7 @@ impl Sender {
     }
 }
 
-/// A client's transfer among those under way, for as long as it lives.
+/// The entry of a client in the set of running transfers, removed on drop.
 struct Place {
     client: SocketAddr,
     clients: Arc<Mutex<HashSet<SocketAddr>>>,
@@ -117,18 +121,18 @@ impl Drop for Place {
     }
 }
 
-/// Everything to one client goes through a socket of its own, on a port of its own (RFC 1350 §4). Connected to the client, it hears nobody else, and
-/// learns at once when the client has closed.
+/// Opens a socket with its own port for a client (RFC 1350 §4). The socket is connected, so packets
+/// of other peers are dropped and a closed client port is reported at once.
 fn socket(address: Ipv4Addr, client: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind((address, 0))?;
     socket.connect(client)?;
     Ok(socket)
 }
 
-/// Says no.
+/// Sends an ERROR packet.
 ///
 /// # Errors
-/// What the socket said.
+/// The error of the socket.
 pub(super) fn refuse(address: Ipv4Addr, client: SocketAddr, why: Refusal) -> io::Result<()> {
     socket(address, client)?.send(&wire::refused(why)).map(drop)
 }
@@ -180,7 +184,7 @@ fn send_all(
     socket.set_read_timeout(Some(RETRY_AFTER))?;
     let mut packet = Vec::with_capacity(4 + usize::from(MAX_BLOCK));
     let mut step = transfer.first();
-    // Since the first packet that brought nothing: such do not prolong the wait.
+    // Time of the first useless packet in a row. Further useless packets do not extend the wait.
     let mut idle_since = None;
     while !stop.is_cancelled() {
         match step {
@@ -218,10 +222,10 @@ fn send_all(
     Err(io::ErrorKind::Interrupted.into())
 }
 
-/// What came of the client within [`RETRY_AFTER`].
+/// The packet received from the client within [`RETRY_AFTER`].
 enum Heard {
     Ack(u16),
-    /// It wants no more.
+    /// The client needs no more data.
     Enough,
     Silence,
     Stray,
@@ -236,7 +240,7 @@ fn hear(socket: &UdpSocket) -> io::Result<Heard> {
             _ => Heard::Stray,
         }),
         Err(error) => match error.kind() {
-            // A socket's timeout (socket(7)).
+            // A timeout of the socket (socket(7)).
             io::ErrorKind::WouldBlock => Ok(Heard::Silence),
             io::ErrorKind::Interrupted => Ok(Heard::Stray),
             _ => Err(error),

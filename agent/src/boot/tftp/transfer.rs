@@ -1,36 +1,38 @@
-//! One transfer as a value: what to send after each thing that happens. It knows neither sockets nor time.
+//! The state machine of a TFTP transfer. Each event gives the next step. The module uses neither
+//! sockets nor clocks.
 
 use std::ops::RangeInclusive;
 
-/// Things in a row that brought no new acknowledgement, before a client is given up.
+/// Maximum number of consecutive events without a new acknowledgement. The transfer then fails.
 pub const TRIES: u32 = 5;
 
-/// How far a client is.
+/// Progress of a client.
 #[derive(Clone, Debug)]
 pub struct Transfer {
     size: u64,
     block_size: u64,
     window: u64,
-    /// Block 0 is the OACK, where one is sent; it is acknowledged like a block, alone.
+    /// The last acknowledged block. Block 0 is the OACK, if sent, and is acknowledged alone like a
+    /// block.
     acknowledged: Option<u64>,
-    /// Highest block ever sent.
+    /// Highest block sent so far.
     sent: u64,
     idle: u32,
 }
 
-/// What happened.
+/// An event of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The number of an ACK packet: the block's, modulo 65,536.
+    /// The number of an ACK packet: the block number modulo 65,536.
     Ack(u16),
-    /// Nothing came for a while.
+    /// The client was silent until the timeout.
     Silence,
 }
 
-/// What to do.
+/// The next step of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Send these blocks; block 0 is the OACK.
+    /// Send these blocks. Block 0 is the OACK.
     Send(RangeInclusive<u64>),
     Wait,
     Done,
@@ -38,7 +40,8 @@ pub enum Step {
 }
 
 impl Transfer {
-    /// A transfer of `size` bytes; `window` and `block_size` are at least 1. With `negotiated`, an OACK comes first.
+    /// Creates a transfer of `size` bytes. `window` and `block_size` are raised to at least 1. With
+    /// `negotiated`, the transfer starts with an OACK.
     pub fn new(size: u64, block_size: u16, window: u16, negotiated: bool) -> Self {
         let acknowledged = (!negotiated).then_some(0);
         Self {
@@ -51,12 +54,12 @@ impl Transfer {
         }
     }
 
-    /// What to send first.
+    /// Returns the first step.
     pub fn first(&mut self) -> Step {
         self.outstanding()
     }
 
-    /// What follows from an event.
+    /// Returns the next step after an event.
     pub fn on(&mut self, event: Event) -> Step {
         match event {
             Event::Silence => self.again(),
@@ -70,31 +73,33 @@ impl Transfer {
                         self.outstanding()
                     }
                 }
-                // Within a window it says that the first block after it was lost (RFC 7440 §4). Alone it is a duplicate: answering those would
-                // double the whole rest of the transfer (RFC 1123 §4.2.3.1).
+                // Inside a window the repeated ACK means the loss of the following block (RFC 7440
+                // §4). Without a window the ACK is a duplicate. Answering a duplicate would double
+                // all remaining packets (RFC 1123 §4.2.3.1).
                 Some(_) if self.window > 1 => self.again(),
                 Some(_) | None => Step::Wait,
             },
         }
     }
 
-    /// Whether every block has been on the wire.
+    /// Returns whether every block was sent at least once.
     pub fn all_sent(&self) -> bool {
         self.sent == self.last()
     }
 
-    /// Where the bytes of a block (from 1 on) are in the file; the last one is short, and may be empty.
+    /// Returns the byte range of a block in the file. Blocks start at 1, and the last block is
+    /// short or empty.
     pub fn bytes_of(&self, block: u64) -> std::ops::Range<u64> {
         let start = ((block - 1) * self.block_size).min(self.size);
         start..(start + self.block_size).min(self.size)
     }
 
-    /// The last block: the first one that is not full.
+    /// Returns the number of the last block, which is the first block with less than the full size.
     fn last(&self) -> u64 {
         self.size / self.block_size + 1
     }
 
-    /// Which block an ACK's number means: the last acknowledged one, or one on its way.
+    /// Returns the block of an ACK number: the last acknowledged block or a block in flight.
     fn acknowledges(&self, number: u16) -> Option<u64> {
         let first = self.acknowledged.unwrap_or(0);
         (first..=self.sent).find(|block| block & 0xffff == u64::from(number))

@@ -1,42 +1,43 @@
-//! TFTP packets as bytes (RFC 1350, 2347, 2348, 2349, 7440). What firmware sends may be cut, odd or hostile: nothing may panic, and an option that
-//! cannot be honoured is one that was not asked for.
+//! Encodes and decodes TFTP packets (RFC 1350, 2347, 2348, 2349, 7440). Packets of firmware can be
+//! cut, odd or hostile. The parser never panics, and an unusable option is treated as absent.
 
-/// The file that a client asks for, and how it wants it.
+/// The requested file and the options of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
+    /// File name, as sent by the client.
     pub name: String,
     /// `blksize`: bytes per block, at least 8.
     pub block_size: Option<u16>,
     /// `windowsize`: blocks in flight, at least 1.
     pub window: Option<u16>,
-    /// `tsize`: it asks how long the file is.
+    /// `tsize`: the client asks for the file size.
     pub wants_size: bool,
 }
 
-/// What comes in.
+/// A received packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
     Read(Request),
     Write,
     Ack(u16),
-    /// The client is done with us: it knows the size now, or gave up.
+    /// The client ended the transfer, after reading the size or after an error.
     Error,
 }
 
-/// Why a request is refused, as the code and text of an ERROR packet.
+/// The reason for a refused request, sent as code and text of an ERROR packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     NotFound,
     ReadOnly,
-    /// `netascii` would change the bytes of a loader.
+    /// Only octet mode is supported, because `netascii` would change the bytes of a loader.
     OctetOnly,
     Busy,
 }
 
-/// Reads one packet; `Ok(None)` is nothing we answer.
+/// Parses a packet. `Ok(None)` means a packet without an answer.
 ///
 /// # Errors
-/// A request that was understood and cannot be granted.
+/// A valid request that cannot be granted.
 pub fn parse(bytes: &[u8]) -> Result<Option<Packet>, Refusal> {
     let Some(([0, operation], rest)) = bytes.split_first_chunk() else {
         return Ok(None);
@@ -51,7 +52,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Packet>, Refusal> {
 }
 
 fn read_request(bytes: &[u8]) -> Result<Option<Packet>, Refusal> {
-    // Every word ends with a zero byte; what follows the last one is cut off.
+    // Every word ends with a zero byte. Bytes after the last zero byte are dropped.
     let mut words = bytes
         .split_inclusive(|byte| *byte == 0)
         .filter_map(|word| word.strip_suffix(&[0]));
@@ -82,13 +83,14 @@ fn read_request(bytes: &[u8]) -> Result<Option<Packet>, Refusal> {
     Ok(Some(Packet::Read(request)))
 }
 
-/// A DATA packet's header, before its bytes.
+/// Returns the header of a DATA packet.
 pub fn data_header(block: u16) -> [u8; 4] {
     let [high, low] = block.to_be_bytes();
     [0, 3, high, low]
 }
 
-/// An OACK with what was granted; `None` when nothing was asked for, and the first block is the answer.
+/// Returns an OACK with the granted options. Returns `None` for a request without options, so that
+/// the first block is the answer.
 pub fn granted(block_size: Option<u16>, window: Option<u16>, size: Option<u64>) -> Option<Vec<u8>> {
     let options = [
         ("blksize", block_size.map(|value| value.to_string())),
@@ -105,7 +107,7 @@ pub fn granted(block_size: Option<u16>, window: Option<u16>, size: Option<u64>) 
     (packet.len() > 2).then_some(packet)
 }
 
-/// An ERROR packet.
+/// Returns an ERROR packet.
 pub fn refused(why: Refusal) -> Vec<u8> {
     let (code, text): (u8, &str) = match why {
         Refusal::NotFound => (1, "no such file"),

@@ -1,4 +1,4 @@
-//! Runs Slurm's own programs: argv without a shell, a deadline, bounded output.
+//! Runs the programs of Slurm without a shell, with a deadline and limited output.
 
 use std::ffi::OsStr;
 use std::process::{ExitStatus, Stdio};
@@ -9,13 +9,14 @@ use tokio::process::Command;
 
 use super::error::SlurmError;
 
-/// Bytes kept of each output; `sinfo` prints some dozen per node.
+/// Maximum number of bytes kept from each output. `sinfo` prints a few dozen bytes per node.
 const OUTPUT_BYTES: u64 = 8 << 20;
-/// Characters of a program's complaint that are passed on.
+/// Maximum number of characters quoted from an error message.
 const SAID_CHARS: usize = 400;
 
-/// How Slurm's programs say that the controller is away, or went away while they talked to it (slurm_errno.c of 22.05; all but the first two are of
-/// one that is restarted under them, and the last four are the C library's words for a connection that broke).
+/// Error texts of the Slurm programs for an unreachable controller or a broken connection
+/// (slurm_errno.c of 22.05). All but the first two occur when the controller restarts during the
+/// call. The last four are texts of the C library for a broken connection.
 const AWAY: [&str; 12] = [
     "Unable to contact slurm controller",
     "Socket timed out",
@@ -31,7 +32,7 @@ const AWAY: [&str; 12] = [
     "Broken pipe",
 ];
 
-/// A program's standard output.
+/// Runs a program and returns its standard output.
 pub(super) async fn run(
     conf: &str,
     program: impl AsRef<OsStr>,
@@ -44,7 +45,7 @@ pub(super) async fn run(
         .args(arguments)
         .env("SLURM_CONF", conf)
         .env("LC_ALL", "C")
-        // Times in the one format that the parser knows, whatever the agent's own environment says.
+        // The parser supports a single time format, independent of the environment of the agent.
         .env_remove("SLURM_TIME_FORMAT")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -81,7 +82,7 @@ pub(super) async fn run(
 async fn read(pipe: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(pipe) = pipe {
-        // A pipe that breaks has said all it will; the exit status tells the rest.
+        // After a broken pipe no more output follows. The exit status shows the result.
         _ = pipe.take(OUTPUT_BYTES).read_to_end(&mut bytes).await;
     }
     bytes
@@ -103,7 +104,7 @@ fn judge(
             what: format!("{command} printed no UTF-8"),
         });
     }
-    // scontrol complains on stdout about unknown nodes, on stderr about all else.
+    // scontrol prints errors about unknown nodes on stdout and all other errors on stderr.
     let text = [stderr, &stdout].map(String::from_utf8_lossy).join(" ");
     let said: String = text
         .split_whitespace()
@@ -148,7 +149,7 @@ mod tests {
             said(restarted),
             Err(SlurmError::Unreachable { .. })
         ));
-        // The same, a moment later.
+        // The same restart, a moment later.
         let broken = "slurm_load_node error: Transport endpoint is not connected";
         assert!(matches!(said(broken), Err(SlurmError::Unreachable { .. })));
         assert!(matches!(

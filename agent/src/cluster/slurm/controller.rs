@@ -1,8 +1,10 @@
-//! Makes the controller know exactly the nodes it should.
+//! Makes the nodes of the controller equal to the wanted nodes.
 //!
-//! Before 23.11 slurmctld takes another set of nodes only when it starts: a reconfigure *ends* it ("node count has changed before
-//! reconfiguration … You have to restart slurmctld", seen with 22.05.8). A restart leaves running jobs alone. How to restart it is its host's
-//! business, so a hook beside the included files does it; Muster ends no controller that it cannot see come back.
+//! Before 23.11 slurmctld accepts another set of nodes only at startup. A reconfigure *ends* the
+//! daemon ("node count has changed before reconfiguration … You have to restart slurmctld", seen
+//! with 22.05.8). A restart does not affect running jobs. The restart method depends on the host,
+//! so a hook beside the included files does the restart. Muster never stops a controller unless it
+//! can also see it return.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -16,14 +18,15 @@ use super::error::SlurmError;
 use super::{Controller, command, includes};
 use crate::watch::{Stopped, Watch};
 
-/// Executable in the directory of included files that restarts slurmctld and returns.
+/// Executable in the directory of the included files. The hook restarts slurmctld and returns.
 const RESTART_HOOK: &str = "restart-slurmctld";
-/// Since this version a reconfigure is a restart in all but name (release notes of 23.11).
+/// Since this version a reconfigure works like a restart (release notes of 23.11).
 const RECONFIGURES_NODES: (u32, u32) = (23, 11);
 
 impl Controller {
-    /// Writes the included files and makes the controller take them over; does nothing where both are so already. `leaving` is the node that
-    /// may go; any other that the new list lacks must be out of use, so that a list made too early cannot take a working node away.
+    /// Writes the included files and makes the controller load them. Does nothing when both are up
+    /// to date. `leaving` is the node allowed to leave. Any other node missing in the new list must
+    /// be out of use, so that an outdated list cannot remove a working node.
     pub(super) async fn load(
         &self,
         nodes: &[SlurmNode],
@@ -32,7 +35,8 @@ impl Controller {
     ) -> Result<(), SlurmError> {
         let _alone = self.membership.writer.lock().await;
         let newest = self.newest_members();
-        // A newer list was made before the server heard that this node left.
+        // A newer list can still contain the leaving node, because the server made the list before
+        // the node left.
         let stays = |node: &&SlurmNode| leaving != Some(node.name.as_str());
         let nodes: Vec<SlurmNode> = newest
             .as_deref()
@@ -64,7 +68,8 @@ impl Controller {
         }
         self.restart(&version, watch).await?;
         self.wait_known(&wanted, &gone, watch).await?;
-        // Now the names agree it only makes running slurmds fetch the new list, without which they cannot relay messages to new nodes.
+        // The node names now agree, so a reconfigure only makes running slurmds fetch the new list.
+        // Without the list a slurmd cannot relay messages to new nodes.
         self.reconfigure().await
     }
 
@@ -103,7 +108,7 @@ impl Controller {
         }
     }
 
-    /// Names of all nodes the controller shows.
+    /// Returns the names of all nodes known to the controller.
     pub(super) async fn known_nodes(&self) -> Result<BTreeSet<String>, SlurmError> {
         let text = command::run(
             &self.cluster.conf,
@@ -115,13 +120,14 @@ impl Controller {
         Ok(text.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// Has the controller and all slurmds read their configuration again. Only where the set of nodes is the one it started with, or it is new
-    /// enough to take another.
+    /// Makes the controller and all slurmds read their configuration again. Call only when the set
+    /// of nodes is unchanged since startup, or when the version supports a changed set.
     pub(super) async fn reconfigure(&self) -> Result<(), SlurmError> {
         self.scontrol(&["reconfigure"]).await.map(drop)
     }
 
-    /// The controller's version, not that of the programs here.
+    /// Returns the version of the controller, which can differ from the version of the local
+    /// programs.
     async fn version(&self) -> Result<String, SlurmError> {
         let config = self.scontrol(&["show", "config"]).await?;
         let line = config
@@ -207,13 +213,14 @@ fn agrees(known: &BTreeSet<String>, wanted: &BTreeSet<String>, gone: &BTreeSet<S
     wanted.is_subset(known) && gone.is_disjoint(known)
 }
 
-/// `22.05.8` as (22, 5).
+/// Parses `22.05.8` as (22, 5).
 fn version_number(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split('.').map(|part| part.parse().ok());
     Some((parts.next()??, parts.next()??))
 }
 
-/// Whether it is a program that only root, or the agent's own user, could have put there.
+/// Returns whether the hook is an executable file writable only by root or by the user of the
+/// agent.
 fn runnable(hook: &Path) -> bool {
     std::fs::metadata(hook).is_ok_and(|file| {
         let trusted = file.uid() == 0 || file.uid() == nix::unistd::geteuid().as_raw();

@@ -1,10 +1,10 @@
-//! What can go wrong between an agent and a Slurm controller, in words for the person on call.
+//! Errors between an agent and a Slurm controller, with messages for the operator on call.
 
 use std::time::Duration;
 
 use muster_core::wire::node::FailureCode;
 
-/// A Slurm operation that did not do what it was for.
+/// A failed Slurm operation.
 #[derive(Debug, thiserror::Error)]
 pub enum SlurmError {
     #[error("{program} is not installed on the agent's host: install slurm-client and munge there")]
@@ -48,7 +48,7 @@ pub enum SlurmError {
 }
 
 impl SlurmError {
-    /// Whether asking the same again later can help, without anybody doing something first.
+    /// Returns whether repeating the same call later can succeed without an action of an operator.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Timeout { .. } | Self::NotRestarted { .. } => true,
@@ -64,7 +64,7 @@ impl SlurmError {
         }
     }
 
-    /// The code of the failure that the server receives.
+    /// Returns the failure code sent to the server.
     pub fn code(&self) -> FailureCode {
         match self {
             Self::ToolMissing { .. } => FailureCode::SlurmToolMissing,

@@ -1,8 +1,10 @@
-//! The three files that a controller's configuration includes, rendered by the core, replaced whole or not at all.
+//! The three files included by the configuration of a controller. The core renders the files, and
+//! each is replaced atomically.
 //!
-//! Where nodes fetch their configuration from the controller (configless), it hands out included files only when they are named without a
-//! directory and lie beside slurm.conf: `include muster-nodes.conf`. So for gres.conf; topology.conf too, or a symbolic link. An absolute path
-//! is passed on as it is and means nothing on the node (seen with 22.05.8).
+//! A configless controller sends included files to the nodes only if the include line has no
+//! directory and the files are next to slurm.conf: `include muster-nodes.conf`. The rule also
+//! applies to gres.conf and topology.conf. A symbolic link is allowed for topology.conf. An
+//! absolute path is sent unchanged and is wrong on the node (seen with 22.05.8).
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,7 +17,7 @@ use super::error::SlurmError;
 
 const NODES: &str = "muster-nodes.conf";
 
-/// Whether every field may stand in a line of configuration: no blank, no list, nothing that ends the line.
+/// Checks whether every field is safe in a configuration line: no blanks, no lists, no line ends.
 pub(super) fn check(cluster: &SlurmCluster, nodes: &[SlurmNode]) -> Result<(), SlurmError> {
     word("partition", &cluster.partition)?;
     for node in nodes {
@@ -33,7 +35,7 @@ pub(super) fn check(cluster: &SlurmCluster, nodes: &[SlurmNode]) -> Result<(), S
     Ok(())
 }
 
-/// One word of a configuration, which is no host list either.
+/// Checks a single word of the configuration. Host lists are rejected.
 pub(super) fn word(field: &'static str, value: &str) -> Result<(), SlurmError> {
     let plain = value
         .bytes()
@@ -47,7 +49,7 @@ pub(super) fn word(field: &'static str, value: &str) -> Result<(), SlurmError> {
     }
 }
 
-/// Names of the nodes in the present file; none where there is no file.
+/// Returns the names of the nodes in the current file, or an empty set for a missing file.
 pub(super) fn names(cluster: &SlurmCluster) -> Result<BTreeSet<String>, SlurmError> {
     let path = Path::new(&cluster.include_dir).join(NODES);
     let text = match std::fs::read_to_string(&path) {
@@ -67,7 +69,8 @@ pub(super) fn names(cluster: &SlurmCluster) -> Result<BTreeSet<String>, SlurmErr
         .collect())
 }
 
-/// Writes what differs; whether anything did. The nodes' file comes last: it names what the others describe.
+/// Writes the changed files and returns whether any file changed. The nodes file is written last,
+/// because its lines refer to the other files.
 pub(super) fn write(cluster: &SlurmCluster, nodes: &[SlurmNode]) -> Result<bool, SlurmError> {
     let directory = Path::new(&cluster.include_dir);
     let mut changed = false;
@@ -89,7 +92,7 @@ pub(super) fn write(cluster: &SlurmCluster, nodes: &[SlurmNode]) -> Result<bool,
     Ok(changed)
 }
 
-/// Old or new after a crash at any instant, never half.
+/// Replaces a file atomically. After a crash the file is either old or new, never partial.
 fn replace(directory: &Path, path: &Path, text: &str) -> std::io::Result<()> {
     let fresh = path.with_extension("conf.new");
     let mut file = File::create(&fresh)?;

@@ -1,22 +1,22 @@
-//! Who still runs on a node: `squeue -w`.
+//! Lists the running jobs of a node by `squeue -w`.
 
 use super::error::SlurmError;
 use super::{Controller, command};
 
-/// Jobs named in a sentence; the rest are counted.
+/// Maximum number of jobs named in a sentence. Further jobs are only counted.
 const NAMED: usize = 5;
 
-/// One job, as far as a person who waits for it wants to know.
+/// A job, with the fields useful for a waiting operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunningJob {
     id: String,
     user: String,
-    /// Until its time limit, as squeue prints it: `1-02:03:04`, `UNLIMITED`.
+    /// Time left until the time limit, in the format of squeue: `1-02:03:04`, `UNLIMITED`.
     left: String,
 }
 
 impl Controller {
-    /// Jobs that run or end on the node.
+    /// Returns the running and completing jobs of the node.
     pub(super) async fn jobs_on(&self, name: &str) -> Result<Vec<RunningJob>, SlurmError> {
         let arguments = ["-h", "-w", name, "-o", "%i|%u|%L"];
         match command::run(
@@ -51,7 +51,7 @@ fn parse(text: &str) -> Result<Vec<RunningJob>, SlurmError> {
         .collect()
 }
 
-/// The jobs in a few words.
+/// Describes the jobs in a short sentence.
 pub(super) fn sentence(jobs: &[RunningJob]) -> String {
     let named: Vec<String> = jobs
         .iter()

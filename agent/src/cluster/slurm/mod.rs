@@ -1,17 +1,18 @@
-//! Slurm through its own programs, which every version has and which speak to any controller; REST can neither add nodes nor, in Debian 12,
-//! change any.
+//! Admits nodes to Slurm through the programs of Slurm, which exist in every version and work with
+//! any controller. The REST API cannot add nodes, and the version in Debian 12 cannot change nodes.
 //!
-//! Level-triggered: each operation looks at what the controller knows and mends the difference, so it may be dropped or repeated anywhere.
+//! The module is level-triggered: each operation compares the state of the controller with the
+//! wanted state and repairs the difference. An operation can be dropped or repeated at any point.
 
 mod command; // Runs scontrol, sinfo, squeue
-mod controller; // Makes the controller know the right nodes
-mod error; // What can go wrong
+mod controller; // Updates the set of nodes in the controller
+mod error; // Errors of a Slurm operation
 mod includes; // The included files
-mod jobs; // Who still runs on a node
-mod out; // Nodes that take no jobs
+mod jobs; // Running jobs of a node
+mod out; // Nodes out of service
 #[cfg(test)]
 mod tests;
-mod view; // A node as its controller sees it
+mod view; // A node as seen by its controller
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,17 +24,17 @@ pub use self::error::SlurmError;
 pub use self::view::{BaseState, NodeView, OUR_PREFIX};
 use crate::watch::{Stopped, Watch};
 
-/// Characters of a drain's reason.
+/// Maximum number of characters in the reason of a drain.
 const REASON_CHARS: usize = 200;
 
-/// How long things may take.
+/// Time limits of Slurm operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// One program.
+    /// Time limit of a program run.
     pub command: Duration,
-    /// Between two looks.
+    /// Pause between two polls.
     pub poll: Duration,
-    /// A controller that was restarted must be back within this.
+    /// Time limit until a restarted controller answers again.
     pub restart: Duration,
 }
 
@@ -47,26 +48,28 @@ impl Default for Limits {
     }
 }
 
-/// Every controller this process talks to: one writer at a time per directory of included files.
+/// All controllers used by this process. Each directory of included files has a single writer at a
+/// time.
 #[derive(Clone, Debug, Default)]
 pub struct Controllers {
     limits: Limits,
     memberships: Arc<Mutex<HashMap<String, Arc<Membership>>>>,
 }
 
-/// What this process knows of one directory of included files.
+/// State of this process for a directory of included files.
 #[derive(Debug, Default)]
 struct Membership {
-    /// Held while files are written and taken over.
+    /// Locked while files are written and loaded by the controller.
     writer: tokio::sync::Mutex<()>,
-    /// Held while the server is asked for a list.
+    /// Locked while the server is asked for a list of members.
     asking: tokio::sync::Mutex<()>,
-    /// The newest list seen, with its revision. Jobs overlap: one that waits longer than the next took to arrive must not put its own, older
-    /// list back.
+    /// The newest list seen, with its revision. Jobs overlap, and a slow job must not overwrite a
+    /// newer list with its own older list.
     newest: Mutex<Option<(i64, Arc<[SlurmNode]>)>>,
 }
 
 impl Controllers {
+    /// Creates the shared state without any controller.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -74,7 +77,7 @@ impl Controllers {
         }
     }
 
-    /// A handle on one cluster's controller; nothing is asked yet.
+    /// Returns a handle for the controller of a cluster. The call runs no program.
     pub fn open(&self, cluster: &SlurmCluster) -> Controller {
         let mut memberships = self
             .memberships
@@ -89,7 +92,7 @@ impl Controllers {
     }
 }
 
-/// One cluster's controller.
+/// The controller of a cluster.
 #[derive(Clone, Debug)]
 pub struct Controller {
     cluster: SlurmCluster,
@@ -98,7 +101,8 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Notes a list of members as of a revision. From here on nothing writes an older one, whatever list it was called with.
+    /// Records the list of members for a revision. From now on an older list is never written, even
+    /// if a caller passes one.
     pub fn note_members(&self, revision: i64, nodes: &[SlurmNode]) {
         let mut newest = self
             .membership
@@ -110,12 +114,13 @@ impl Controller {
         }
     }
 
-    /// Waits until nobody else asks for a list of this cluster's members; held until it is dropped.
+    /// Waits for the right to ask the server for the members of this cluster. The lock is held
+    /// until the guard is dropped.
     pub async fn asking(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.membership.asking.lock().await
     }
 
-    /// The newest list seen, when it is of this revision or a later one.
+    /// Returns the newest list seen, if its revision is `revision` or later.
     pub fn members_since(&self, revision: i64) -> Option<Arc<[SlurmNode]>> {
         let newest = self
             .membership
@@ -128,11 +133,13 @@ impl Controller {
             .map(|(_, nodes)| Arc::clone(nodes))
     }
 
-    /// Makes `name` a node that takes jobs: writes `nodes` (all of the cluster's, `name` among them), has them taken over, and waits until the
-    /// controller's own view of `name` is clean. Lifts a drain of ours, never anybody else's. Returns that view.
+    /// Makes `name` a node accepting jobs. Writes `nodes` (all nodes of the cluster, including
+    /// `name`), makes the controller load the files, and waits until the controller reports `name`
+    /// without problems. Lifts drains set by Muster and never other drains. Returns the final view.
     ///
     /// # Errors
-    /// [`SlurmError::DeadlinePassed`] with what the controller says, or at once what no waiting mends.
+    /// [`SlurmError::DeadlinePassed`] with the state reported by the controller. Errors that no
+    /// retry can fix are returned at once.
     pub async fn admit(
         &self,
         nodes: &[SlurmNode],
@@ -142,12 +149,14 @@ impl Controller {
         self.take_into_use(nodes, name, None, watch).await
     }
 
-    /// As [`admit`](Self::admit), for a member that was held back with this reason: no other drain is lifted, also none of ours. Its health check may have
-    /// found it unfit meanwhile, or a person may have drained it: it was given back all the same, and stays out for them. One that `nodes` does not have is
-    /// listed by somebody else, as a machine that was adopted: that drain is lifted, and nothing else of it looked at.
+    /// Returns a member held back with the reason `ours` to the scheduler. Works like
+    /// [`admit`](Self::admit), but lifts only the drain with this reason. If a health check or an
+    /// operator drained the node in the meantime, the call succeeds and the node stays drained. A
+    /// node missing in `nodes` is listed by another administrator, for example an adopted machine.
+    /// For such a node only the drain is lifted.
     ///
     /// # Errors
-    /// As [`admit`](Self::admit)'s.
+    /// As [`admit`](Self::admit).
     pub async fn give_back(
         &self,
         nodes: &[SlurmNode],
@@ -188,7 +197,7 @@ impl Controller {
         }
     }
 
-    /// The clean view, or why it is not clean yet.
+    /// Returns the view of a node without problems, or a description of the remaining problems.
     async fn admit_step(
         &self,
         nodes: &[SlurmNode],
@@ -215,14 +224,15 @@ impl Controller {
             ])
             .await?;
         } else if !view.misconfigured(wanted).is_empty() && !*reconfigured {
-            // An earlier attempt ended between writing the files and having them read.
+            // An earlier attempt ended after writing the files and before the reconfigure.
             self.reconfigure().await?;
             *reconfigured = true;
         }
         Ok(Err(complaints.join("; ")))
     }
 
-    /// The view of a node that somebody else lists, once our drain of it is lifted; or that it was just asked for.
+    /// Returns the view of a node listed by another administrator after our drain is lifted, or a
+    /// note about the lift just requested.
     async fn lift_step(
         &self,
         name: &str,
@@ -240,11 +250,12 @@ impl Controller {
         Ok(Err("its drain was lifted just now".into()))
     }
 
-    /// Lets no new job start on `name` and waits until none runs there. A drain that is there already keeps its reason, but for one that was to last as
-    /// long as a measurement: it is lifted by this reason from now on. A node the controller does not know has no jobs.
+    /// Drains `name` and waits until all jobs on the node ended. An existing drain keeps its
+    /// reason. The exception is the temporary drain of a measurement, which gets the new reason. A
+    /// node unknown to the controller has no jobs.
     ///
     /// # Errors
-    /// [`SlurmError::DeadlinePassed`] with the jobs that still run.
+    /// [`SlurmError::DeadlinePassed`] with the jobs still running.
     pub async fn drain(&self, name: &str, reason: &str, watch: &Watch) -> Result<(), SlurmError> {
         includes::word("node name", name)?;
         let reason = our_reason(reason);
@@ -260,7 +271,7 @@ impl Controller {
         }
     }
 
-    /// Who still uses it, nobody when it is drained.
+    /// Returns a description of the remaining jobs, or `None` when the node is drained.
     async fn drain_step(&self, name: &str, reason: &str) -> Result<Option<String>, SlurmError> {
         let Some(view) = self.view(name).await? else {
             return Ok(None);
@@ -280,10 +291,11 @@ impl Controller {
         }
     }
 
-    /// Makes the controller forget `name`: writes `nodes` without it, has them taken over, and waits until the controller knows no such node.
+    /// Removes `name` from the controller. Writes `nodes` without `name`, makes the controller load
+    /// the files, and waits until the controller no longer lists the node.
     ///
     /// # Errors
-    /// [`SlurmError::InUse`] unless it is drained or down, without jobs.
+    /// [`SlurmError::InUse`] unless the node is drained or down and has no jobs.
     pub async fn remove(
         &self,
         nodes: &[SlurmNode],
@@ -319,7 +331,8 @@ impl Controller {
         Ok(self.view(name).await?.is_none() && !self.known_nodes().await?.contains(name))
     }
 
-    /// What the controller says of `name`; `None` where it knows no such node.
+    /// Returns the state of `name` in the controller, or `None` for a node unknown to the
+    /// controller.
     ///
     /// # Errors
     /// [`SlurmError`]
@@ -345,7 +358,8 @@ impl Controller {
     }
 }
 
-/// Whether a wait goes on over this error: the controller is away for a moment.
+/// Returns whether a wait continues after this error, because the controller is briefly
+/// unreachable.
 fn patient(error: &SlurmError) -> bool {
     matches!(
         error,
@@ -353,7 +367,7 @@ fn patient(error: &SlurmError) -> bool {
     )
 }
 
-/// One line, not long, and known as ours.
+/// Returns the reason as a single short line with the prefix of Muster.
 fn our_reason(reason: &str) -> String {
     let line = reason.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = line

@@ -1,4 +1,5 @@
-//! Nodes that take no jobs, by one call for a whole cluster: `sinfo`, whose format is the same in every version since 20.
+//! Lists the nodes out of service for a whole cluster by a single call of `sinfo`. The format is
+//! the same in every version since 20.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +9,15 @@ use super::error::SlurmError;
 use super::view::given;
 use super::{Controller, command};
 
-/// Name, state in words, and the reason, which may hold anything and so comes last (sinfo(1), OUTPUT FIELD SPECIFICATION).
+/// Name, state and reason. The reason can contain any character and is therefore the last column
+/// (sinfo(1), OUTPUT FIELD SPECIFICATION).
 const FORMAT: &str = "%N|%T|%E";
-/// Signs behind a state: it does not answer, is powered down, is reserved… (sinfo(1), NODE STATE CODES).
+/// Suffixes of a state: not responding, powered down, reserved and others (sinfo(1), NODE STATE
+/// CODES).
 const SIGNS: [char; 10] = ['*', '~', '#', '!', '%', '$', '@', '^', '-', '+'];
-/// States in which a node takes no jobs. Not `unknown`: the controller has just started and has not heard of the node yet (sinfo(1), NODE STATE CODES);
-/// one that does not report is `down` soon enough.
+/// States of a node refusing jobs (sinfo(1), NODE STATE CODES). `unknown` is excluded: after a
+/// start the controller waits for the first report of the node. A silent node becomes `down` soon
+/// after.
 const OUT: [&str; 8] = [
     "down",
     "drained",
@@ -24,14 +28,14 @@ const OUT: [&str; 8] = [
     "inval",
     "not_responding",
 ];
-/// Characters of a reason.
+/// Maximum number of characters of a reason.
 const REASON_CHARS: usize = 300;
 
 impl Controller {
-    /// The cluster's nodes that take no jobs, by name.
+    /// Returns the nodes of the cluster out of service, sorted by name.
     ///
     /// # Errors
-    /// [`SlurmError`]; nothing is known of any node then.
+    /// [`SlurmError`]; the state of all nodes is then unknown.
     pub async fn nodes_out(&self) -> Result<Vec<NodeOut>, SlurmError> {
         let arguments = ["-a", "-h", "-N", "-o", FORMAT];
         let text =
@@ -40,7 +44,7 @@ impl Controller {
     }
 }
 
-/// A line for each node and partition; a node of several partitions is told of several times.
+/// Parses a line per node and partition. A node in several partitions has several lines.
 pub(super) fn read(text: &str) -> Result<Vec<NodeOut>, SlurmError> {
     let mut nodes = BTreeMap::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {

@@ -1,4 +1,5 @@
-//! What the controller says of a node: `scontrol show node NAME`, the same text in every version since 20. JSON came to scontrol with 23.02.
+//! Parses the state of a node from `scontrol show node NAME`. The text is the same in every version
+//! since 20. JSON output was added to scontrol in 23.02.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,11 +8,11 @@ use muster_core::clusters::{LOST_SIGHT, SlurmNode};
 
 use super::error::SlurmError;
 
-/// Reasons that Muster gives begin so; drains with any other are somebody else's, and stay.
+/// Prefix of all reasons set by Muster. Drains with another reason were set by others and stay.
 pub const OUR_PREFIX: &str = muster_core::clusters::OUR_REASON;
-/// Fields whose value is the rest of their line.
+/// Fields with the rest of the line as value.
 const WHOLE_LINES: [&str; 4] = ["OS=", "Reason=", "Comment=", "Extra="];
-/// Flags beside which a node takes jobs as it should.
+/// Flags of a node accepting jobs normally.
 const HARMLESS: [&str; 7] = [
     "BLOCKED",
     "CLOUD",
@@ -22,7 +23,7 @@ const HARMLESS: [&str; 7] = [
     "RESERVED",
 ];
 
-/// The base of a node's state.
+/// The base state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BaseState {
     Unknown,
@@ -34,37 +35,42 @@ pub enum BaseState {
     Future,
 }
 
-/// A node as its controller sees it.
+/// A node as seen by its controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeView {
     pub name: String,
     pub base: BaseState,
-    /// `DRAIN`, `NOT_RESPONDING`, `INVALID_REG`…
+    /// Flags such as `DRAIN`, `NOT_RESPONDING`, `INVALID_REG`.
     pub flags: BTreeSet<String>,
     pub address: String,
+    /// Total number of CPUs.
     pub cpus: u32,
     pub sockets: u32,
     pub cores_per_socket: u32,
     pub threads_per_core: u32,
-    /// MiB.
+    /// Memory in MiB.
     pub real_memory: u64,
+    /// Number of CPUs allocated to jobs.
     pub allocated_cpus: u32,
-    /// `gpu:h100:8`, empty without.
+    /// Generic resources such as `gpu:h100:8`, empty without resources.
     pub gres: String,
     pub features: BTreeSet<String>,
-    /// In the controller's local time; `None` until slurmd has registered.
+    /// Boot time in the local time of the controller. `None` until slurmd has registered.
     pub boot_time: Option<String>,
+    /// Start time of slurmd in the local time of the controller. `None` until slurmd has
+    /// registered.
     pub slurmd_start_time: Option<String>,
+    /// Version of slurmd.
     pub version: Option<String>,
-    /// Without the `[who@when]` behind it.
+    /// Reason without the trailing `[who@when]`.
     pub reason: Option<String>,
 }
 
 impl NodeView {
-    /// Reads one node's text.
+    /// Parses the text of a single node.
     ///
     /// # Errors
-    /// [`SlurmError::Garbage`] for anything that is not such a text, whole.
+    /// [`SlurmError::Garbage`] for any text other than a complete node description.
     pub fn parse(text: &str) -> Result<Self, SlurmError> {
         let fields = fields(text)?;
         let get = |name: &str| {
@@ -84,7 +90,7 @@ impl NodeView {
             name: get("NodeName")?.to_owned(),
             base,
             flags,
-            // An undefined address is the node's name.
+            // For an undefined address the controller uses the node name.
             address: fields
                 .get("NodeAddr")
                 .or(fields.get("NodeName"))
@@ -119,19 +125,19 @@ impl NodeView {
         self.flags.contains(flag)
     }
 
-    /// Whether no new job starts there by somebody's wish.
+    /// Returns whether a drain blocks new jobs.
     pub fn draining(&self) -> bool {
         self.has("DRAIN")
     }
 
-    /// Whether a job runs or ends there.
+    /// Returns whether a job runs or completes on the node.
     pub fn busy(&self) -> bool {
         matches!(self.base, BaseState::Allocated | BaseState::Mixed)
             || self.has("COMPLETING")
             || self.allocated_cpus > 0
     }
 
-    /// Whether it can leave the cluster without harm: no job, and none will come.
+    /// Returns whether the node can leave the cluster safely: no job runs, and no job will start.
     pub fn idle_for_good(&self) -> bool {
         !self.busy()
             && (self.draining()
@@ -141,20 +147,23 @@ impl NodeView {
                 ))
     }
 
-    /// Whether slurmd has registered and answers.
+    /// Returns whether slurmd has registered and answers.
     pub fn present(&self) -> bool {
         let registered = self.boot_time.is_some() && self.slurmd_start_time.is_some();
         registered && !self.has("NOT_RESPONDING") && self.base != BaseState::Unknown
     }
 
-    /// Whether Muster may resume it: drained by Muster, or lost from sight by the controller and back. A person's drain is never undone.
+    /// Returns whether Muster may resume the node. The node was drained by Muster, or was marked
+    /// down by the controller while unreachable and is back. A drain set by an operator is never
+    /// lifted.
     pub fn ours_to_resume(&self) -> bool {
         let reason = self.reason.as_deref().unwrap_or_default();
         let lost = self.base == BaseState::Down && !self.draining() && LOST_SIGHT.contains(&reason);
         self.present() && ((self.draining() && reason.starts_with(OUR_PREFIX)) || lost)
     }
 
-    /// Where the configuration the controller holds is not the wanted one.
+    /// Returns the differences between the configuration in the controller and the wanted
+    /// configuration.
     pub fn misconfigured(&self, wanted: &SlurmNode) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut need = |what: &str, has: &dyn fmt::Display, wants: &dyn fmt::Display| {
@@ -182,7 +191,7 @@ impl NodeView {
             .as_ref()
             .map(|(model, count)| format!("gpu:{model}:{count}"))
             .unwrap_or_default();
-        // The controller appends the sockets it found the devices on: gpu:h100:8(S:0-1).
+        // The controller appends the sockets of the devices: gpu:h100:8(S:0-1).
         need(
             "Gres",
             &self.gres.split('(').next().unwrap_or_default(),
@@ -196,7 +205,7 @@ impl NodeView {
         wrong
     }
 
-    /// Why it does not take jobs as it should; empty when it does.
+    /// Returns the reasons why the node does not accept jobs, or an empty list.
     pub fn complaints(&self, wanted: &SlurmNode) -> Vec<String> {
         let mut complaints = self.misconfigured(wanted);
         let working = matches!(
@@ -237,7 +246,7 @@ fn garbage(what: String) -> SlurmError {
     }
 }
 
-/// Every `Name=value` of the text. Names are unique; what has no name is not understood.
+/// Returns every `Name=value` of the text. Names must be unique. Text without a name is an error.
 fn fields(text: &str) -> Result<BTreeMap<&str, &str>, SlurmError> {
     let mut fields = BTreeMap::new();
     let mut add = |name, value| match fields.insert(name, value) {
@@ -281,12 +290,12 @@ fn state(text: &str) -> Result<(BaseState, BTreeSet<String>), SlurmError> {
     }
 }
 
-/// A value that is one: Slurm prints several words for none.
+/// Returns the value, or `None` for the words printed by Slurm for a missing value.
 pub(super) fn given(value: &str) -> Option<&str> {
     (!matches!(value, "" | "(null)" | "None" | "Unknown" | "N/A")).then_some(value)
 }
 
-/// `Not responding [slurm@2026-11-21T03:43:22]` without its author.
+/// Returns `Not responding [slurm@2026-11-21T03:43:22]` without the author.
 fn without_author(reason: &str) -> &str {
     match reason.rsplit_once(" [") {
         Some((text, author)) if author.ends_with(']') && author.contains('@') => text,

@@ -1,12 +1,12 @@
-//! Errors of calls to the server: which may be retried, which end this agent or this job.
+//! Errors of calls to the server. Some allow a retry, some end the agent or the job.
 
 use reqwest::{Response, StatusCode};
 use serde::Deserialize;
 
-/// Size of the error body that is read.
+/// Maximum number of bytes read from an error body.
 const PROBLEM_BYTES: usize = 64 << 10;
 
-/// Why a call has no usable answer.
+/// The reason why a call has no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// No answer, or an answer that says "later": a retry may succeed.
@@ -30,12 +30,13 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// Whether a retry may succeed.
+    /// Returns whether a retry may succeed.
     pub fn retryable(&self) -> bool {
         matches!(self, Self::Away(_))
     }
 
-    /// Adds the id of the call to the message. A lost right to act is no fault and stays as it is.
+    /// Adds the id of the call to the message. A stale epoch or attempt is a normal event and keeps
+    /// its message.
     pub(super) fn with_request_id(self, id: &str) -> Self {
         let named = |what: String| format!("{what} (request {id})");
         match self {
@@ -54,13 +55,13 @@ impl CallError {
         }
     }
 
-    /// Whether the caller has lost the right to act.
+    /// Returns whether the caller has lost the right to act.
     pub fn stale(&self) -> bool {
         matches!(self, Self::StaleEpoch | Self::StaleAttempt)
     }
 }
 
-/// The members of an RFC 9457 problem that the agent reads.
+/// The members of an RFC 9457 problem read by the agent.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Problem {
@@ -122,7 +123,8 @@ fn away(why: &str) -> CallError {
     CallError::Away(why.to_owned())
 }
 
-/// Error of a request without an answer. The message lists all causes, because reqwest's own message leaves out "connection refused" or "timed out".
+/// Returns the error of a request without an answer. The message lists all causes, because the
+/// message of reqwest itself leaves out "connection refused" or "timed out".
 pub(super) fn lost(error: reqwest::Error) -> CallError {
     let error = error.without_url();
     let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| {

@@ -11,18 +11,19 @@ pub(super) struct Orders {
     pub(super) jobs: Vec<Value>,
 }
 
-/// Leased jobs, and orders that this agent cannot read.
+/// Leased jobs, and orders unreadable for this agent.
 #[derive(Clone, Debug, Default)]
 pub struct Leased {
     pub jobs: Vec<Job>,
     pub unread: Vec<Unread>,
 }
 
-/// An order of a newer server, with a kind or member that this agent does not support.
+/// An order of a newer server, with a kind or member unknown to this agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
     pub id: JobId,
     pub attempt: i32,
+    /// The parse error.
     pub why: String,
 }
 
@@ -53,9 +54,10 @@ impl Leased {
                     );
                     leased.unread.push(Unread { id, attempt, why });
                 }
-                // The server cannot be told which job this is; the lease expires.
+                // Without id and attempt, the failure cannot be reported for this job. The lease
+                // expires.
                 (Err(error), Err(_)) => {
-                    tracing::error!(%error, kind, "an order without an id or an attempt")
+                    tracing::error!(%error, kind, "order without id or attempt ignored; its lease will expire")
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! The server's agent API, typed. The agent calls, the server answers; nothing here decides.
+//! A typed client for the agent API of the server. The agent calls and the server answers. The
+//! client makes no decisions.
 
 pub mod error; // Errors of calls, and which may be retried
 pub mod leased; // Leased jobs, and orders that cannot be read
@@ -25,24 +26,28 @@ use super::marks::Marks;
 use crate::blobs::BlobSource;
 use crate::contact::Contact;
 
-/// A call that waits for nothing is answered within this; a long poll gets its own wait on top.
+/// Time limit of a call without waiting. A long poll adds its own wait time.
 const CALL: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(5);
-/// An idle connection is dropped before the server ends it, which it does after 60 s.
+/// An idle connection is closed before the server closes it, which happens after 60 s.
 const IDLE: Duration = Duration::from_secs(45);
-/// A lease of a hundred converge plans of 100 KiB each fits; a wrong server does not fill our memory.
+/// Maximum size of an answer. A lease of a hundred converge plans of 100 KiB fits, and a faulty
+/// server cannot fill the memory.
 const ANSWER_BYTES: usize = 64 << 20;
-/// An answer that took longer than this says less about the time than our own clock does.
+/// Maximum duration of a call used for setting the clock. The time in a slower answer is less
+/// accurate than the local clock.
 const PROMPT: Duration = Duration::from_secs(2);
-/// Our clock is set to the server's when it is further from it than this.
+/// Maximum deviation from the time of the server. Beyond the deviation the local clock is set to
+/// the time of the server.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
 
-/// The HTTP side: one connection pool, under one certificate at a time.
+/// The HTTP client: a connection pool for the current certificate.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Replaced with the certificate: connections under the former end when nobody uses them any more.
+    /// Replaced together with the certificate. Connections with the old certificate close after
+    /// their last use.
     http: Arc<RwLock<reqwest::Client>>,
-    /// Without a slash at its end.
+    /// URL of the server without a trailing slash.
     server_url: String,
     marks: Arc<Marks>,
     contact: Contact,
@@ -50,10 +55,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// `server_url` without a path: `https://10.0.0.5:8081`.
+    /// Creates a client. `server_url` has no path: `https://10.0.0.5:8081`.
     ///
     /// # Errors
-    /// `Refused` when the URL is none, or not one of TLS.
+    /// `Refused` when the URL is invalid or not an https URL.
     pub fn new(server_url: &str, tls: rustls::ClientConfig) -> Result<Self, CallError> {
         let url = parse(server_url)?;
         match url.scheme() {
@@ -64,10 +69,11 @@ impl Client {
         }
     }
 
-    /// Shows a token over plain HTTP, to a server of the same test: on the loopback interface and nowhere else.
+    /// Creates a client with a token over plain HTTP, for a server in the same test. Only the
+    /// loopback interface is allowed.
     ///
     /// # Errors
-    /// `Refused` when the URL is none, or of another machine.
+    /// `Refused` when the URL is invalid or refers to another machine.
     pub fn on_loopback(server_url: &str, token: &Secret) -> Result<Self, CallError> {
         let url = parse(server_url)?;
         if url.scheme() != "http" || !matches!(url.host_str(), Some("127.0.0.1" | "localhost")) {
@@ -99,10 +105,10 @@ impl Client {
         })
     }
 
-    /// Shows another certificate from now on; calls under way end under the former.
+    /// Replaces the certificate for all new calls. Running calls finish with the old certificate.
     ///
     /// # Errors
-    /// `Refused` when TLS cannot be set up with it.
+    /// `Refused` when TLS cannot be configured with the certificate.
     pub fn show(&self, tls: rustls::ClientConfig) -> Result<(), CallError> {
         let http = secured(tls)?;
         *self.http.write().unwrap_or_else(PoisonError::into_inner) = http;
@@ -116,7 +122,7 @@ impl Client {
             .clone()
     }
 
-    /// The first certificate, for a token.
+    /// Requests the first certificate with an enrolment token.
     ///
     /// # Errors
     /// [`CallError`].
@@ -124,7 +130,7 @@ impl Client {
         self.ask("enrol", enrol, CALL).await
     }
 
-    /// Another certificate, for the one that is shown.
+    /// Requests a new certificate, authenticated by the current certificate.
     ///
     /// # Errors
     /// [`CallError`].
@@ -132,7 +138,7 @@ impl Client {
         self.ask("certificate", renew, CALL).await
     }
 
-    /// The same, remembering there what the server asks to be remembered.
+    /// Returns the client with a store for events of the server.
     pub fn remembering(self, marks: Marks) -> Self {
         Self {
             marks: Arc::new(marks),
@@ -140,17 +146,18 @@ impl Client {
         }
     }
 
-    /// The same, setting this clock by the server's.
+    /// Returns the client with a clock set to the time of the server.
     pub fn setting(self, clock: Clock) -> Self {
         Self { clock, ..self }
     }
 
-    /// When the server was last heard.
+    /// Returns the time of the last contact with the server.
     pub fn contact(&self) -> Contact {
         self.contact.clone()
     }
 
-    /// The first call of a process: who we are, and the epoch that every later call carries.
+    /// Makes the first call of a process. Sends the identity of the process and receives the epoch
+    /// for all later calls.
     ///
     /// # Errors
     /// [`CallError`].
@@ -158,7 +165,7 @@ impl Client {
         self.ask("hello", hello, CALL).await
     }
 
-    /// Where the blob cache fetches from.
+    /// Returns the source of blobs for the blob cache.
     pub fn blob_source(&self) -> BlobSource {
         BlobSource {
             base_url: self.server_url.clone(),
@@ -177,7 +184,7 @@ impl Client {
             .map_err(|error| CallError::Garbled(format!("{path}: {error}")))
     }
 
-    /// Each call has an id of its own, under which the server's log has it; an error names it.
+    /// Sends a call with its own id. The log of the server and error messages contain the id.
     async fn post<Q: Serialize>(
         &self,
         path: &str,

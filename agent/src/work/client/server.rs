@@ -1,4 +1,4 @@
-//! The server as one agent process sees it: every call carries the epoch that `hello` returned.
+//! The server API for an agent process. Every call carries the epoch returned by `hello`.
 
 use std::time::Duration;
 
@@ -21,11 +21,13 @@ use super::{CALL, Client};
 #[derive(Clone, Debug)]
 pub struct Server {
     pub client: Client,
+    /// Epoch of this agent process, returned by `hello`.
     pub epoch: i64,
 }
 
 impl Server {
-    /// Waits up to `wait` for a site configuration other than revision `have`; `None` when the site has no other.
+    /// Waits up to `wait` for a site configuration with another revision than `have`. Returns
+    /// `None` when the revision is unchanged.
     ///
     /// # Errors
     /// [`CallError`].
@@ -84,7 +86,7 @@ impl Server {
             .await
     }
 
-    /// Lists the current members of the cluster that a job changes.
+    /// Lists the current members of the cluster changed by a job.
     ///
     /// # Errors
     /// [`CallError`].
@@ -177,7 +179,8 @@ impl Server {
             .map(|_| ())
     }
 
-    /// Reports the nodes that take no jobs according to their scheduler; returns the clusters to watch next.
+    /// Reports the nodes out of service according to their scheduler. Returns the clusters to watch
+    /// next.
     ///
     /// # Errors
     /// [`CallError`].

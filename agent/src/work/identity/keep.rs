@@ -1,4 +1,4 @@
-//! The agent's key and certificate on disk: one file that nobody else may read, replaced whole.
+//! The key and certificate of the agent on disk, in a single private file, replaced atomically.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -8,24 +8,24 @@ use muster_core::values::{Digest, Secret};
 use muster_core::wire::enrol::Issued;
 use serde::{Deserialize, Serialize};
 
-/// What is kept. `Debug` shows no key.
+/// The stored identity. `Debug` hides the key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kept {
-    /// Of the enrolment token: another one begins anew.
+    /// Digest of the enrolment token. Another token starts a new enrolment.
     pub token: Digest,
-    /// The SHA-256 of the authority's certificate.
+    /// The SHA-256 of the certificate of the authority.
     pub authority: Digest,
-    /// PKCS#8, PEM.
+    /// The private key in PKCS#8, PEM.
     pub key: Secret,
-    /// None until the server answered the enrolment.
+    /// The certificate. `None` until the server answered the enrolment.
     pub issued: Option<Issued>,
-    /// What was good before this enrolment began, until it is answered.
+    /// The previous valid identity, kept until the server answers the new enrolment.
     #[serde(default)]
     pub before: Option<Box<Kept>>,
 }
 
 impl Kept {
-    /// What has a certificate: this, or what was before it.
+    /// Returns the identity with a certificate: the current or the previous identity.
     pub fn enrolled(self) -> Option<Self> {
         match self.issued {
             Some(_) => Some(self),
@@ -33,10 +33,10 @@ impl Kept {
         }
     }
 
-    /// What a token was used for.
+    /// Returns the identity for a token.
     ///
     /// # Errors
-    /// For nothing yet: what has a certificate meanwhile.
+    /// For a new token. The error holds the identity that has a certificate, if any.
     pub fn of(self, token: Digest) -> Result<Self, Option<Box<Self>>> {
         if self.token == token {
             return Ok(self);
@@ -48,24 +48,24 @@ impl Kept {
     }
 }
 
-/// The file.
+/// The identity file.
 #[derive(Clone, Debug)]
 pub struct Keep(PathBuf);
 
 impl Keep {
-    /// `identity.json` of a data directory, which is made.
+    /// Returns the file `identity.json` in the data directory, and creates the directory.
     ///
     /// # Errors
-    /// When the directory cannot be made.
+    /// When the directory cannot be created.
     pub fn at(data_dir: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(data_dir)?;
         Ok(Self(data_dir.join("identity.json")))
     }
 
-    /// What was kept last.
+    /// Reads the stored identity.
     ///
     /// # Errors
-    /// When it cannot be read, is something else, or others may read it.
+    /// When the file cannot be read, is invalid, or is readable by other users.
     pub fn read(&self) -> io::Result<Option<Kept>> {
         let bytes = match std::fs::read(&self.0) {
             Ok(bytes) => bytes,
@@ -82,13 +82,13 @@ impl Keep {
         Ok(Some(serde_json::from_slice(&bytes)?))
     }
 
-    /// Replaces what was kept; on disk when this returns.
+    /// Replaces the stored identity on disk before returning.
     ///
     /// # Errors
-    /// When the disk takes it not; then what was kept is still there.
+    /// When the disk write fails. The old identity is then unchanged.
     pub fn write(&self, kept: &Kept) -> io::Result<()> {
         let draft = self.0.with_extension("new");
-        // One that a process left that was killed may have another mode.
+        // A draft of a killed process can have another mode.
         std::fs::remove_file(&draft).or_else(|error| match error.kind() {
             io::ErrorKind::NotFound => Ok(()),
             _ => Err(error),
@@ -172,7 +172,8 @@ mod tests {
             before,
             ..good.clone()
         };
-        // Asked again with the same key; back with the earlier token, or with none; a third token forgets the second.
+        // The same token keeps the key. The earlier token or no token returns to the earlier
+        // identity. A third token drops the second.
         assert_eq!(begun.clone().of(of("2")).unwrap().token, of("2"));
         assert_eq!(begun.clone().of(of("1")).unwrap().token, of("1"));
         assert_eq!(begun.clone().enrolled().unwrap().token, of("1"));

@@ -1,8 +1,9 @@
-//! What an agent shows the server: a key that is made here and never leaves this machine, and the certificate for it. The first one is had for an enrolment
-//! token, each later one for the one before, at half of its life.
+//! The identity of an agent on the server: a private key, created locally and never sent, and its
+//! certificate. The first certificate is issued for an enrolment token. Each later certificate is
+//! issued for the previous certificate, at half of the lifetime.
 
-pub mod keep; // On disk
-mod tls; // One trusted authority
+pub mod keep; // The identity on disk
+mod tls; // Trust in a single authority
 
 use std::io;
 use std::path::Path;
@@ -19,21 +20,24 @@ use super::backoff::Backoff;
 use super::client::Client;
 use super::client::error::CallError;
 
-/// A renewal that failed is tried again after at most this: there is half of a certificate's life for it.
+/// Maximum pause before retrying a failed renewal. Half of the lifetime of a certificate is left
+/// for retries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 60);
-/// The time is looked at again after this: the server's may have been set.
+/// Interval for checking the time, because the time of the server can be changed.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// How an agent comes in.
+/// The way an agent authenticates.
 #[derive(Clone, Debug)]
 pub enum Entry {
-    /// By its certificate; by the enrolment token where it has none yet, or where the token is another one than it was enrolled with.
+    /// By certificate. The enrolment token is used without a certificate, or when the token differs
+    /// from the token of the last enrolment.
     Certificate { token: Option<Secret> },
-    /// By a token shown over plain HTTP: a server of the same test, on the loopback interface and nowhere else.
+    /// By token over plain HTTP, for a server in the same test. Only the loopback interface is
+    /// allowed.
     Loopback { token: Secret },
 }
 
-/// The agent's key and certificate, in memory and on disk.
+/// The key and certificate of the agent, in memory and on disk.
 #[derive(Debug)]
 pub struct Identity {
     keep: Keep,
@@ -41,11 +45,12 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reads what an earlier process kept. A token that is not the one it was enrolled with begins anew, with another key; until that enrolment is
-    /// answered, taking the token away again goes back to the certificate of before.
+    /// Reads the identity of an earlier process. A token different from the last enrolment starts a
+    /// new enrolment with a new key. Until the server answers, removing the token returns to the
+    /// previous certificate.
     ///
     /// # Errors
-    /// When the file cannot be read or written, or neither a certificate nor a token is there.
+    /// When the file cannot be read or written, or when both certificate and token are missing.
     pub fn open(data_dir: &Path, token: Option<&Secret>) -> io::Result<Self> {
         let keep = Keep::at(data_dir)?;
         let kept = keep.read()?;
@@ -73,7 +78,8 @@ impl Identity {
                     issued: None,
                     before,
                 };
-                // Before the token is used: an answer that is lost can be asked for again, with the same key.
+                // Saved before using the token, so that a lost answer can be requested again with
+                // the same key.
                 keep.write(&kept)?;
                 kept
             }
@@ -97,15 +103,15 @@ impl Identity {
         Ok(())
     }
 
-    /// The newest certificate.
+    /// Returns the newest certificate.
     pub fn issued(&self) -> Option<Issued> {
         self.now().issued
     }
 
-    /// TLS as this agent speaks it now.
+    /// Returns the TLS configuration for the current certificate.
     ///
     /// # Errors
-    /// When what is kept is no key or certificate.
+    /// When the stored key or certificate is invalid.
     pub fn tls(&self) -> Result<rustls::ClientConfig, CallError> {
         let kept = self.now();
         let certificate = kept
@@ -115,7 +121,7 @@ impl Identity {
         tls::config(kept.authority, kept.key.reveal(), certificate).map_err(|error| broken(&error))
     }
 
-    /// Asks for the first certificate, where there is none. The same again is harmless.
+    /// Requests the first certificate, if none is stored. Repeating the call is harmless.
     ///
     /// # Errors
     /// [`CallError`].
@@ -131,7 +137,7 @@ impl Identity {
                 request: request(&key)?,
             })
             .await?;
-        tracing::info!(site = issued.site, until = %issued.not_after, "enrolled");
+        tracing::info!(site = issued.site, until = %issued.not_after, "agent enrolled; certificate stored");
         self.set(Kept {
             issued: Some(issued),
             before: None,
@@ -141,10 +147,10 @@ impl Identity {
         client.show(self.tls()?)
     }
 
-    /// Asks for another certificate, for another key, and shows it from now on.
+    /// Requests a certificate for a new key and uses both from now on.
     ///
     /// # Errors
-    /// [`CallError`]; then everything is as before.
+    /// [`CallError`]; the current identity then stays in use.
     pub async fn renew(&self, client: &Client) -> Result<(), CallError> {
         let key = new_key().map_err(|error| broken(&error))?;
         let issued: Issued = client
@@ -152,7 +158,7 @@ impl Identity {
                 request: request(&key)?,
             })
             .await?;
-        tracing::info!(until = %issued.not_after, "the certificate was renewed");
+        tracing::info!(until = %issued.not_after, "certificate renewed");
         self.set(Kept {
             key: Secret::new(key.serialize_pem()),
             issued: Some(issued),
@@ -162,7 +168,8 @@ impl Identity {
         client.show(self.tls()?)
     }
 
-    /// Renews at half of a certificate's life, for as long as it runs. The time is the server's, which `clock` follows.
+    /// Renews the certificate at half of the lifetime, as long as the future runs. `clock` follows
+    /// the time of the server.
     pub async fn keep_renewed(self: Arc<Self>, client: Client, clock: Clock) {
         let mut backoff = Backoff::new(LONGEST_PAUSE);
         loop {
@@ -177,7 +184,7 @@ impl Identity {
                 Ok(()) => backoff.reset(),
                 Err(error) => {
                     let (until, own, served) = (issued.not_after, clock.own(), clock.now());
-                    tracing::warn!(%error, %until, server_time = %served, own_time = %own, "the certificate was not renewed");
+                    tracing::warn!(%error, %until, server_time = %served, own_time = %own, "certificate not renewed; retrying; if server_time and own_time differ, set the clocks");
                     backoff.pause().await;
                 }
             }
@@ -189,7 +196,8 @@ fn new_key() -> io::Result<KeyPair> {
     KeyPair::generate_for(&PKCS_ED25519).map_err(io::Error::other)
 }
 
-/// Signed by the key; it asks for nothing, for the server goes by who asks.
+/// Returns a request signed by the key. The request names no subject, because the server identifies
+/// the caller.
 fn request(key: &KeyPair) -> Result<String, CallError> {
     let request = CertificateParams::default()
         .serialize_request(key)
@@ -201,7 +209,7 @@ fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// What lies here is not what it should be: no call will mend it.
+/// The stored identity is invalid, and no call can repair the file.
 fn broken(error: &dyn std::fmt::Display) -> CallError {
     CallError::Refused {
         status: 0,

@@ -1,5 +1,6 @@
-//! TLS to the server: one authority is trusted, by the SHA-256 of its certificate, and whom it certified as the server. At which address that one answers
-//! does not matter, nor what this machine's clock says: the certificate has no end.
+//! TLS to the server. The client trusts a single authority, by the SHA-256 of its certificate, and
+//! the server certificates of this authority. The address of the server and the local clock are not
+//! checked, because the certificate has no end date.
 
 use std::sync::Arc;
 
@@ -14,11 +15,11 @@ use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 
 use crate::pinned::{self, Judge, Shown};
 
-/// Trusts one authority, by the digest of its certificate.
+/// Trust in a single authority, by the digest of its certificate.
 #[derive(Debug)]
 struct Authority(Digest);
 
-/// A configuration that trusts one authority, and shows the certificate where there is one.
+/// Returns a configuration trusting a single authority. Shows the certificate, if present.
 pub(super) fn config(
     authority: Digest,
     key: &str,

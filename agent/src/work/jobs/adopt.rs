@@ -1,5 +1,6 @@
-//! Taking over a machine that somebody else installed, without disturbing it. Idempotent: what it writes is the line that trusts our CA and the
-//! marker, and both are the same again.
+//! Adopts a machine installed by others, without disturbing the machine. Idempotent: the job writes
+//! the `authorized_keys` line trusting our CA and the marker, and both have the same content each
+//! time.
 
 use bytes::Bytes;
 use muster_core::wire::adopt::Adopt;
@@ -43,7 +44,8 @@ pub(super) async fn run(context: &JobContext, adopt: &Adopt) -> Result<JobResult
         .await?;
     let marker = serde_json::to_string(&adopt.marker).expect("a marker is plain data") + "\n";
     session.exec(Command::WriteMarker, marker.into()).await?;
-    // From now on by certificate, as every other job: it must work before the credential is forgotten.
+    // The following login uses the certificate, as in every later job. The certificate must work
+    // before the credential is deleted.
     let login = Login {
         address: adopt.address,
         port: adopt.port,

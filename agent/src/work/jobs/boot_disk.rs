@@ -1,5 +1,6 @@
-//! From the live image into the installed system. `once`: the reset is committed first; a successor that finds it started waits for the
-//! system. A system that answers with its recorded host key is booted, whoever did it.
+//! Boots from the live image into the installed system. `once`: the reset is committed before
+//! execution, and a later attempt with a committed reset waits for the system. A system answering
+//! with the recorded host key counts as booted, independent of the cause of the boot.
 
 use bytes::Bytes;
 use muster_core::ids::PermitId;
@@ -52,7 +53,7 @@ async fn booted(
     Ok(JobResult::Booted { boot_id })
 }
 
-/// Without a BMC: through the live session where it is still there, else by a person.
+/// Restarts a machine without a BMC: through the live session if still present, else by a person.
 async fn by_hand(
     context: &JobContext,
     person: &str,
@@ -85,7 +86,7 @@ async fn by_hand(
     let before = session.boot_id().await?;
     context.redeem_power(permit).await?;
     if let ActReply::Go = context.start_act(ACT, &before).await? {
-        // The connection breaks while the machine goes down: no answer is the usual one.
+        // The connection breaks during the shutdown, so an error is the usual result.
         if let Err(error) = session.exec(Command::Reboot, Bytes::new()).await {
             context
                 .voice

@@ -1,5 +1,6 @@
-//! From power-on to a session in the live image. `once`: the power act is committed first; a successor that finds it started waits for what
-//! it leads to, and gives up, retryable, when the boot's window is over. The engine then mints a new boot with a new nonce and permit.
+//! Runs from power-on to a session in the live image. `once`: the power act is committed before
+//! execution. A later attempt with a committed act waits for the boot, and fails as retryable when
+//! the window of the boot is over. The engine then creates a new boot with a new nonce and permit.
 
 use std::time::Duration;
 
@@ -21,11 +22,12 @@ use crate::bmc::{Bmc, BmcError, BmcView, BootOnce, PowerState};
 use crate::boot::arm::{ArmError, ArmedHandle, BootFault};
 use crate::work::context::{JobContext, failed, fatal};
 
-/// From the power act to the report: firmware with many DIMMs and option ROMs takes ten minutes, the image itself one.
+/// Time limit from the power act to the report. Firmware with many DIMMs and option ROMs takes ten
+/// minutes, the image itself one.
 const WINDOW: Duration = Duration::from_mins(25);
-/// A started boot whose machine is still off after this did not happen.
+/// Time after power-on. A machine that is still off then counts as not started.
 const OFF_FOR_LONG: Duration = Duration::from_mins(2);
-/// Between looks at the power of a machine that an earlier attempt started.
+/// Interval of power checks for a machine started by an earlier attempt.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
 const SSH_PORT: u16 = 22;
 
@@ -43,7 +45,8 @@ pub(super) async fn run(context: &JobContext, spec: &BootLive) -> Result<JobResu
             return log_in(context, spec, &report, bmc).await;
         }
         let (report, bmc) = start_and_wait(context, spec, &armed).await?;
-        // The machine need not wait for our disk.
+        // The save and the login run in parallel, so the machine does not wait for the disk of the
+        // agent.
         let ((), live) = tokio::join!(save(context, &report), log_in(context, spec, &report, bmc));
         live
     };
@@ -53,7 +56,7 @@ pub(super) async fn run(context: &JobContext, spec: &BootLive) -> Result<JobResu
     }
 }
 
-/// A BMC and what it said when the boot began.
+/// A BMC and the state read at the start of the boot.
 type SeenBmc = Option<(Bmc, BmcView)>;
 
 async fn observed_bmc(context: &JobContext, by: &Power) -> Result<SeenBmc, Failure> {
@@ -88,7 +91,7 @@ async fn start_and_wait(
     }
 }
 
-/// Keeps the report for a successor.
+/// Saves the report for a later attempt.
 async fn save(context: &JobContext, report: &LiveReport) {
     let (kept, copy) = (context.agent.reports.clone(), report.clone());
     let saved = tokio::task::spawn_blocking(move || kept.save(&copy)).await;
@@ -99,7 +102,7 @@ async fn save(context: &JobContext, report: &LiveReport) {
     }
 }
 
-/// Waits for the report as long as the power act's window is open.
+/// Waits for the report until the window of the power act is over.
 async fn wait_in_window(
     context: &JobContext,
     armed: &ArmedHandle,
@@ -122,7 +125,8 @@ async fn wait_in_window(
     }
 }
 
-/// Resolves when the machine is off though its power-on was started long enough ago: it did not happen, or did not last.
+/// Returns a failure once the machine is off later than `OFF_FOR_LONG` after power-on. The power-on
+/// then had no effect, or the machine was switched off again.
 async fn stays_off(context: &JobContext, bmc: &Bmc, age: Duration) -> Failure {
     let started = Instant::now();
     loop {
@@ -146,7 +150,7 @@ async fn stays_off(context: &JobContext, bmc: &Bmc, age: Duration) -> Failure {
     }
 }
 
-/// Follows what the machine is seen doing until its report.
+/// Waits for the report and logs the sightings of the machine.
 async fn wait_for_report(
     context: &JobContext,
     armed: &ArmedHandle,
@@ -175,10 +179,10 @@ async fn wait_for_report(
     }
 }
 
-/// What comes after what was seen.
+/// Returns a description of the stage after a sighting.
 fn next_stage(sighting: &Sighting) -> Option<String> {
     match sighting.what {
-        // Asked at least twice: by the firmware, and by the iPXE it gets.
+        // DHCP is used at least twice: by the firmware and by the loaded iPXE.
         Seen::Dhcp => Some(format!("what DHCP gave it to load ({})", sighting.detail)),
         Seen::Tftp => Some("the boot script (iPXE was fetched)".into()),
         Seen::Script => Some("the kernel (the boot script was given)".into()),
@@ -187,7 +191,7 @@ fn next_stage(sighting: &Sighting) -> Option<String> {
     }
 }
 
-/// Logs in with the reported key and makes sure that this is the machine we mean.
+/// Logs in with the reported host key and checks the identity of the machine.
 async fn log_in(
     context: &JobContext,
     spec: &BootLive,
@@ -200,7 +204,7 @@ async fn log_in(
         host_key: report.host_key.clone(),
         user_key: spec.user_key.clone(),
     };
-    // Its firmware is through: what the BMC says of it now is what this boot has.
+    // The firmware has finished, so the values of the BMC are the values of this boot.
     let (session, inventory) = tokio::join!(
         reach(context, &login, OtherKey::Refuse),
         told_by(bmc.as_ref())
@@ -226,7 +230,7 @@ async fn log_in(
     })
 }
 
-/// What a BMC says of firmware and BIOS; IPMI says nothing.
+/// Reads firmware and BIOS settings from the BMC. Returns `None` for IPMI.
 async fn told_by(bmc: Option<&(Bmc, BmcView)>) -> Option<Box<BmcInventory>> {
     let (bmc, _) = bmc?;
     match bmc.inventory().await {
@@ -243,7 +247,8 @@ fn not_armed(error: ArmError) -> Failure {
     }
 }
 
-/// Another nonce may succeed; whether somebody should look at it first is the server's to decide.
+/// A retry with a new nonce can succeed. The server decides whether an operator must check the
+/// machine first.
 fn spoiled(fault: &BootFault) -> Failure {
     failed(FailureCode::BootSpoiled, fault.to_string())
 }

@@ -1,6 +1,7 @@
-//! Firmware and BIOS, to what a stack wants of them. Observe, then act: what holds already is left alone, each update is committed before it is sent and
-//! followed instead of repeated, the machine is restarted by the one committed act there is for it, and what was asked for is read back. An update that
-//! failed says what the BMC said; it is not tried again by itself.
+//! Sets firmware and BIOS settings to the values of a stack. Observe, then act: matching values are
+//! left unchanged. Each update is committed before sending, and a committed update is followed
+//! instead of repeated. A single committed act restarts the machine, and all requested values are
+//! read back. A failed update returns the message of the BMC and is not retried automatically.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,9 +21,9 @@ use super::{power_off, supply};
 use crate::bmc::{Bmc, BmcError, BootOnce, PowerState, TaskState};
 use crate::work::context::{JobContext, failed, fatal};
 
-/// Times that something is asked for again that had not begun.
+/// Maximum number of requests for an operation not yet started.
 const TRIES: u32 = 5;
-/// Characters of an act's name.
+/// Maximum number of characters in the name of an act.
 const ACT_CHARS: usize = 60;
 
 pub(super) async fn run(context: &JobContext, order: &SetFirmware) -> Result<JobResult, Failure> {
@@ -47,7 +48,8 @@ pub(super) async fn run(context: &JobContext, order: &SetFirmware) -> Result<Job
     }
 }
 
-/// What the BMC of the machine that is meant says now. A look waits for none.
+/// Reads the inventory from the BMC, after checking the identity of the machine. A read-only job
+/// does not wait for an unreachable BMC.
 async fn heard(context: &JobContext, power: &Power) -> Result<BmcInventory, Failure> {
     Ok(match power::heard(context, power).await? {
         Ok((bmc, _)) => look(&bmc).await,
@@ -55,7 +57,8 @@ async fn heard(context: &JobContext, power: &Power) -> Result<BmcInventory, Fail
     })
 }
 
-/// What a BMC says now. One that cannot be heard says nothing, which is told and stops nobody.
+/// Reads the inventory of a BMC. For an unreachable BMC the inventory contains only the error, and
+/// the job continues.
 pub(super) async fn look(bmc: &Bmc) -> BmcInventory {
     bmc.inventory()
         .await
@@ -69,7 +72,7 @@ fn seen(inventory: BmcInventory, changed: Vec<String>) -> JobResult {
     }
 }
 
-/// One machine on its way to what is wanted of it.
+/// A machine being set to the wanted values.
 struct Setting<'a> {
     context: &'a JobContext,
     order: &'a SetFirmware,
@@ -77,7 +80,7 @@ struct Setting<'a> {
     permit: PermitId,
 }
 
-/// What of it is to be done.
+/// The changes to make.
 #[derive(Debug, Default, PartialEq)]
 struct Todo {
     updates: Vec<WantedFirmware>,
@@ -85,7 +88,8 @@ struct Todo {
 }
 
 impl Todo {
-    /// What differs and can be set. What is unknown, or has no image, is left to the gate that holds it against the stack.
+    /// Returns the differing values with a possible change. Unknown components and components
+    /// without an image are left to the gate for the comparison with the stack.
     fn of(wanted: &Wanted, seen: &BmcInventory) -> Self {
         let differs = |item: &&WantedFirmware| {
             item.image.is_some()
@@ -116,7 +120,7 @@ impl Todo {
                 .any(|item| item.class == UpdateClass::Reboot)
     }
 
-    /// As something that is wanted, to be read back.
+    /// Returns the changes as wanted values, for the read-back.
     fn wanted(&self) -> Wanted {
         Wanted {
             firmware: self.updates.clone(),
@@ -165,7 +169,7 @@ impl Setting<'_> {
         Ok(seen(after, changed.collect()))
     }
 
-    /// Updates one component, and sees the BMC through with it.
+    /// Updates a component and follows the BMC until the update is complete.
     async fn update(&self, item: &WantedFirmware, before: &BmcInventory) -> Result<(), Failure> {
         let Self {
             context,
@@ -224,7 +228,9 @@ impl Setting<'_> {
         }
     }
 
-    /// Sends an update. What is busy or away has not begun; what gave no answer may have, and its tasks tell.
+    /// Sends an update and returns the tasks. A busy or unreachable BMC has not started the update,
+    /// so the request is repeated. After a timeout the update may have started, so the running
+    /// tasks are returned.
     async fn begin(&self, image: &str, parts: &[String]) -> Result<Vec<String>, Failure> {
         let Self { context, bmc, .. } = self;
         let mut last = None;
@@ -254,7 +260,7 @@ impl Setting<'_> {
         ))
     }
 
-    /// Follows a task to its end, over restarts of the BMC.
+    /// Follows a task to its end, including restarts of the BMC.
     async fn follow(&self, item: &WantedFirmware, task: &str) -> Result<(), Failure> {
         let Self { context, bmc, .. } = self;
         let limits = context.agent.bmcs.limits();
@@ -272,7 +278,7 @@ impl Setting<'_> {
                                 .log(format!("the update of {} is over: {said}", item.component));
                             return Ok(());
                         }
-                        // It is staged; the restart is what it waits for.
+                        // The update is staged and waits for the restart.
                         TaskState::Waits if item.class == UpdateClass::Reboot => return Ok(()),
                         TaskState::Failed => {
                             let message = format!(
@@ -317,7 +323,8 @@ impl Setting<'_> {
         });
     }
 
-    /// Asks for settings. They hold after a restart; a BMC that drops them is not restarted for nothing.
+    /// Requests BIOS settings for the next restart. If the BMC drops the settings, the job fails
+    /// before a useless restart.
     async fn set_bios(&self, wanted: &BTreeMap<String, BiosValue>) -> Result<(), Failure> {
         if wanted.is_empty() {
             return Ok(());
@@ -344,7 +351,8 @@ impl Setting<'_> {
         ))
     }
 
-    /// Through its firmware: a system that runs is asked to shut down first. What an earlier attempt began is only brought to its end.
+    /// Restarts the machine through its firmware. A running system is shut down gracefully first. A
+    /// restart committed by an earlier attempt is only completed.
     async fn restart(&self) -> Result<(), Failure> {
         let Self {
             context,
@@ -353,7 +361,8 @@ impl Setting<'_> {
             permit,
         } = self;
         if !power::was_started(context) {
-            // Off before it is started: a cold start is what firmware waits for, and no system is cut off in its work.
+            // The machine is switched off before the start, because firmware needs a cold start and
+            // a running system must not lose work.
             power_off::off_by_bmc(context, bmc, order.login.as_ref(), *permit).await?;
         }
         let (started, view) = power::start(context, bmc, *permit, BootOnce::None).await?;
@@ -365,7 +374,7 @@ impl Setting<'_> {
         }
     }
 
-    /// Looks until everything that was set reads as wanted.
+    /// Polls until all changed values read back as wanted.
     async fn read_back(&self, wanted: &Wanted) -> Result<BmcInventory, Failure> {
         let Self { context, bmc, .. } = self;
         let limits = context.agent.bmcs.limits();

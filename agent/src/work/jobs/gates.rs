@@ -1,5 +1,6 @@
-//! Idempotent: the node runs the gates by itself and keeps their results. For its network gate the agent is the other end: an iperf3 server
-//! of its own for each job, because one serves one client at a time.
+//! Runs gates on a node. Idempotent: the node runs the gates independently and keeps the results.
+//! For the network gate the agent is the peer, with an iperf3 server per job, because an iperf3
+//! server handles a single client at a time.
 
 use std::process::Stdio;
 
@@ -12,11 +13,11 @@ use tokio::process::{Child, Command};
 use super::follow;
 use crate::work::context::JobContext;
 
-/// Ports of peers: below the range that Linux hands out by itself.
+/// Ports of the peers, below the range of ports assigned by Linux.
 const FIRST_PORT: u16 = 20_000;
 const PORTS: u16 = 10_000;
 
-/// Runs the plan with a peer beside it.
+/// Runs the plan together with its network peer.
 pub(super) async fn run(
     context: &JobContext,
     login: &Login,
@@ -30,7 +31,8 @@ pub(super) async fn run(
         .and_then(|address| match peer(address, port) {
             Ok(child) => Some(child),
             Err(error) => {
-                // The gate that needs it will end as `error` and name it; the others run all the same.
+                // The gate needing the peer will end as `error` with its name. All other gates
+                // still run.
                 context.voice.log(format!(
                     "iperf3 cannot be started for the network gate: {error}"
                 ));
@@ -41,13 +43,14 @@ pub(super) async fn run(
     follow(context, login, Work::Gate(plan)).await
 }
 
-/// The same for every attempt of a job: an agent that takes over serves the port the node was told.
+/// Returns the same port for every attempt of a job. After a takeover the new agent uses the port
+/// already sent to the node.
 fn port_of(job: JobId) -> u16 {
     let spread = u16::try_from(job.0.as_u128() % u128::from(PORTS)).unwrap_or(0);
     FIRST_PORT + spread
 }
 
-/// Ends when it is dropped.
+/// Starts the peer. The process ends when the value is dropped.
 fn peer(address: &str, port: u16) -> std::io::Result<Child> {
     Command::new("iperf3")
         .args(["--server", "--bind", address, "--port", &port.to_string()])

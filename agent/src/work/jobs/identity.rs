@@ -1,4 +1,4 @@
-//! Whether a machine is the one we mean, by what its firmware says (SMBIOS type 1).
+//! Checks the identity of a machine by the data of its firmware (SMBIOS type 1).
 
 use muster_core::facts::Smbios;
 use muster_core::wire::bmc::Machine;
@@ -7,14 +7,14 @@ use muster_core::wire::node::{Failure, FailureCode};
 use crate::bmc::BmcView;
 use crate::work::context::fatal;
 
-/// What somebody we believe says of the machine; absent where they do not know.
+/// The expected identity from a trusted source. Unknown values are absent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wanted<'a> {
     pub(super) uuid: Option<&'a str>,
     pub(super) serial: Option<&'a str>,
 }
 
-/// Compares all that is wanted; a machine that does not say what is wanted is not taken for the one we mean.
+/// Compares all expected values. A machine without an expected value fails the check.
 pub(super) fn check(source: &str, wanted: Wanted<'_>, shown: &Smbios) -> Result<(), Failure> {
     let uuid = wanted.uuid.and_then(known);
     let serial = wanted.serial.and_then(known);
@@ -46,7 +46,8 @@ pub(super) fn check(source: &str, wanted: Wanted<'_>, shown: &Smbios) -> Result<
     Ok(())
 }
 
-/// What a BMC says of the machine behind it, against the one that is meant: what either does not know is no difference.
+/// Compares the machine reported by a BMC with the expected machine. Values unknown to either side
+/// are not compared.
 pub(super) fn behind(machine: &Machine, view: &BmcView) -> Result<(), Failure> {
     let Some((meant, shown)) = difference(machine.uuid.as_deref(), machine.serial.as_deref(), view)
     else {
@@ -61,7 +62,7 @@ pub(super) fn behind(machine: &Machine, view: &BmcView) -> Result<(), Failure> {
     ))
 }
 
-/// What a machine says of itself, against the BMC that started it.
+/// Compares the identity reported by the machine with the identity reported by its BMC.
 pub(super) fn before(view: &BmcView, machine: &Smbios) -> Result<(), Failure> {
     match difference(machine.uuid.as_deref(), machine.serial.as_deref(), view) {
         None => Ok(()),
@@ -72,8 +73,9 @@ pub(super) fn before(view: &BmcView, machine: &Smbios) -> Result<(), Failure> {
     }
 }
 
-/// Where a machine's own words and its BMC's differ, both. A UUID that both know decides alone: what makers call a serial in Redfish is here the board's,
-/// there the chassis', and the one on the label may stand in the SKU.
+/// Returns the differing values of the machine and the BMC. If both know a UUID, only the UUID
+/// decides. The serial in Redfish is the serial of the board for some makers and of the chassis for
+/// others, and the serial on the label can be in the SKU.
 fn difference<'a>(
     uuid: Option<&'a str>,
     serial: Option<&'a str>,
@@ -102,7 +104,7 @@ fn refuse_unless(fits: bool, message: impl FnOnce() -> String) -> Result<(), Fai
     }
 }
 
-/// Words that vendors leave in the field when nobody filled it.
+/// Returns the text, or `None` for the filler words left by vendors in an empty field.
 fn known(text: &str) -> Option<&str> {
     let text = text.trim();
     let filler = [
@@ -118,14 +120,15 @@ fn known(text: &str) -> Option<&str> {
     (!filler.contains(&text.to_ascii_lowercase().as_str()) && !is_nobodys(text)).then_some(text)
 }
 
-/// UUIDs that say that there is none (DSP0134 §7.2.1), and the one of boards whose maker left the firmware's sample in.
+/// Returns whether a UUID means an unset value (DSP0134 §7.2.1), or is the sample value left in the
+/// firmware by some board makers.
 fn is_nobodys(text: &str) -> bool {
     const SAMPLE: uuid::Uuid = uuid::uuid!("03000200-0400-0500-0006-000700080009");
     uuid::Uuid::try_parse(text).is_ok_and(|uuid| uuid.is_nil() || uuid.is_max() || uuid == SAMPLE)
 }
 
-/// UUIDs are equal too when the first three fields are in the other byte order: SMBIOS before 2.6 left it open (DSP0134 §7.2.1), and
-/// BMCs do it either way.
+/// Returns whether two UUIDs are equal, also with the first three fields in the other byte order.
+/// SMBIOS before 2.6 did not define the order (DSP0134 §7.2.1), and BMCs use both.
 fn same_uuid(one: &str, other: &str) -> bool {
     match (
         uuid::Uuid::try_parse(one),
@@ -173,10 +176,11 @@ mod tests {
             );
             behind(&machine, view).is_ok()
         };
-        // As Dell has it: the manufacturing serial, and the service tag as SKU (iDRAC's ComputerSystem resource).
+        // As reported by Dell: the manufacturing serial, and the service tag as SKU (ComputerSystem
+        // resource of iDRAC).
         assert!(fits(own, &view(own, "CNIVC0098B0123", "7QHN412")));
         assert!(!fits(own, &view(other, "7QHN412", "7QHN412")));
-        // Before its first POST a BMC may know no UUID; then a serial tells, whichever of them.
+        // Before its first POST a BMC can lack the UUID. Then any matching serial is accepted.
         assert!(
             fits(own, &view(nil, "CNIVC0098B0123", "7qhn412"))
                 && fits(own, &view(nil, "7QHN412", ""))

@@ -1,4 +1,4 @@
-//! What the node has. Idempotent: it only reads.
+//! Reads the inventory of the node. Idempotent: the job only reads.
 
 use bytes::Bytes;
 use muster_core::wire::PROTOCOL;
@@ -26,7 +26,8 @@ pub(super) async fn run(
     })
 }
 
-/// Reads the inventory of a node that has muster-node; with interfaces, once their switches had the time to speak.
+/// Reads the inventory of a node with muster-node installed. With interfaces, waits for LLDP from
+/// their switches.
 pub(super) async fn read(session: &Session, cabled: &[String]) -> Result<Inventory, Failure> {
     let named = serde_json::to_vec(cabled)
         .map_err(|error| fatal(FailureCode::NodeProtocol, error.to_string()))?;

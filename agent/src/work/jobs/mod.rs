@@ -1,27 +1,29 @@
-//! One file per kind of job. Each says what a crash in it may leave behind: `idempotent` (done again), `observe, then act` (looks first), or
-//! `once` (its act is committed with the server first, and never repeated blindly).
+//! A file per kind of job. Each file states the behaviour after a crash: `idempotent` (repeated),
+//! `observe, then act` (checked first), or `once` (the act is committed on the server first and
+//! never repeated without a check).
 //!
-//! Dropping an executor at any point is safe: that is what a killed agent does. Every wait says what it waits for and ends with the job.
+//! An executor can be dropped at any point, as in a killed agent. Every wait reports the awaited
+//! condition and ends with the job.
 
-mod adopt; // A machine that somebody else installed
-mod boot_disk; // Into the installed OS
-mod boot_live; // Into the live image
-mod firmware; // Firmware and BIOS as a stack wants them
-mod gates; // The suite, with a peer for its network gate
-mod identity; // Whether a machine is the one we mean
-mod inventory; // What the node has
-pub(super) mod node_job; // Work that muster-node does, followed
-mod pair; // Two nodes that measure each other
-mod power; // What the BMC says and does, within the rules for acts
-mod power_off; // Off, and seen to be off
-mod power_on; // On, or off and on, because somebody asked for it
-mod reach; // A session on a node that is up, or coming up
-mod reboot; // Out of one boot and into another
-mod rotate_bmc; // Another password for its BMC
-mod slurm; // Into and out of the scheduler
-mod supply; // What a node will ask for, fetched beforehand
+mod adopt; // Adopts a machine installed by others
+mod boot_disk; // Boots the installed OS
+mod boot_live; // Boots the live image
+mod firmware; // Sets firmware and BIOS settings
+mod gates; // Runs gates, with a network peer
+mod identity; // Checks the identity of a machine
+mod inventory; // Reads the inventory of a node
+pub(super) mod node_job; // Follows work done by muster-node
+mod pair; // Measures between two nodes
+mod power; // Power acts through a BMC
+mod power_off; // Powers off, with confirmation
+mod power_on; // Powers on or cycles on request
+mod reach; // Opens a session on a node
+mod reboot; // Reboots into a new boot
+mod rotate_bmc; // Changes the password of a BMC
+mod slurm; // Scheduler membership
+mod supply; // Fetches blobs before a node needs them
 #[cfg(test)]
-mod tests; // Power acts through BMCs that fail
+mod tests; // Power acts through failing BMCs
 
 use muster_core::stacks::ConvergePlan;
 use muster_core::wire::job::JobSpec;
@@ -31,7 +33,7 @@ use muster_core::wire::result::JobResult;
 
 use super::context::{JobContext, fatal};
 
-/// Does what the job's spec says.
+/// Executes the job.
 pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> {
     match &context.job.spec {
         JobSpec::BootLive(spec) => boot_live::run(context, spec).await,
@@ -55,7 +57,7 @@ pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> 
             permit,
         } => reboot::run(context, power, login, *permit).await,
         JobSpec::Gates { login, plan } => gates::run(context, login, plan).await,
-        // The controller's view is what counts; the node itself was judged by its gates.
+        // The view of the controller decides. The gates have already checked the node.
         JobSpec::SlurmAdmit {
             cluster,
             revision,
@@ -90,7 +92,8 @@ async fn write_image(
 ) -> Result<JobResult, Failure> {
     supply::hold_blob(context, plan.digest).await?;
     let written = follow(context, login, Work::WriteImage(plan.clone())).await;
-    // The blob is damaged here or was damaged on its way: the next attempt checks the blob first.
+    // The blob was damaged in the cache or during the transfer. The next attempt checks the blob
+    // first.
     if written
         .as_ref()
         .is_err_and(|failure| failure.code == FailureCode::DigestMismatch)
@@ -105,9 +108,9 @@ async fn converge(
     login: &Login,
     plan: &ConvergePlan,
 ) -> Result<JobResult, Failure> {
-    // A dry run only compares, and needs no bundle.
+    // A dry run only compares and needs no bundle.
     if !plan.dry_run {
-        // The node gets muster-node while the site gets the bundle.
+        // The node receives muster-node while the site fetches the bundle.
         tokio::try_join!(
             supply::hold_bundle(context, plan),
             node_job::prepare(context, login)
@@ -116,8 +119,9 @@ async fn converge(
     follow(context, login, Work::Converge(plan.clone())).await
 }
 
-/// Whether the job may act without asking the server at that moment: such a job stops when it cannot be sure that it still holds its lease.
-/// The others commit every act with the server first, or follow work on the node that a successor would find there too.
+/// Returns whether the job can act without asking the server first. Such a job stops when the lease
+/// is uncertain. Other jobs commit every act on the server first, or follow work on the node that a
+/// later attempt also finds there.
 pub(super) fn acts_unasked(spec: &JobSpec) -> bool {
     match spec {
         JobSpec::PowerOff { .. }
@@ -141,12 +145,13 @@ pub(super) fn acts_unasked(spec: &JobSpec) -> bool {
     }
 }
 
-/// Whether the job may be stopped while it runs. One that writes firmware ends first: a machine that loses its power meanwhile may never start again.
+/// Returns whether the job can be stopped while running. A job writing firmware must finish first,
+/// because a machine losing power during the write may never start again.
 pub(super) fn may_be_stopped(spec: &JobSpec) -> bool {
     !matches!(spec, JobSpec::Firmware(order) if order.permit.is_some())
 }
 
-/// After a cancellation: the node is told to stop as well.
+/// Cancels the work on the node after a cancellation of the job.
 pub(super) async fn cancel(context: &JobContext) {
     if let Some(login) = node_side(&context.job.spec) {
         node_job::cancel(context, login).await;
@@ -176,11 +181,13 @@ fn node_side(spec: &JobSpec) -> Option<&Login> {
     }
 }
 
-/// Idempotent: muster-node keeps one process per job and refuses stale ones; the plan's own permit guards what is written.
+/// Follows work on the node. Idempotent: muster-node keeps a single process per job and refuses
+/// stale attempts. The permit of the plan protects the written disks.
 async fn follow(context: &JobContext, login: &Login, work: Work) -> Result<JobResult, Failure> {
     let asked = context.job.spec.kind();
     match (asked, node_job::run(context, login, work).await?) {
-        // The word is the agent's own: a database that was put back is known by it.
+        // Only the agent may use the code `StaleOnNode`, because the server detects a restored
+        // database by the code.
         (_, WorkResult::Failed(failure)) if failure.code == FailureCode::StaleOnNode => {
             Err(Failure {
                 code: FailureCode::NodeProtocol,

@@ -1,6 +1,8 @@
-//! Work that muster-node does by itself: started, followed line by line, answered when it asks for its permit.
+//! Follows work done by muster-node: starts the work, reads the output line by line, and answers
+//! the request for a permit.
 //!
-//! The connection may break at any line and the agent may die: the node keeps the lines, and following goes on at the byte where it ended.
+//! The connection can break at any line, and the agent can crash. The node keeps the lines, and
+//! reading continues at the last byte offset.
 
 use std::time::Duration;
 
@@ -21,11 +23,11 @@ use crate::ssh::{self, Session, SshError};
 use crate::work::backoff::Backoff;
 use crate::work::context::{JobContext, failed, fatal};
 
-/// Times that following may end without a single new line before the job is taken for lost on the node.
+/// Number of connections without a new line after which the job counts as lost on the node.
 const BARREN: u32 = 8;
-/// How one connection's worth of following ended.
+/// The reason for the end of a connection.
 enum Pause {
-    /// The connection broke, or the node is busy: go on after a pause.
+    /// The connection broke, or the node is busy. Try again after a pause.
     Again(String),
     Failed(Failure),
 }
@@ -45,7 +47,7 @@ impl From<Failure> for Pause {
     }
 }
 
-/// Starts the work, or finds it running, and follows it to its result.
+/// Starts the work, or finds the work already running, and follows it to the result.
 pub(in crate::work) async fn run(
     context: &JobContext,
     login: &Login,
@@ -59,7 +61,8 @@ pub(in crate::work) async fn run(
     let mut backoff = Backoff::new(Duration::from_secs(15));
     let mut barren = 0;
     while barren < BARREN {
-        // What is seen to have begun goes on without us, and what writes disks may have: then there is as long as the job has time.
+        // Gates and converges not yet seen running fail early on an unreachable node. Running work,
+        // and work writing disks, may use all the time of the job.
         let session = match (&following.work, following.offset, barren) {
             (Work::Gate(_) | Work::Converge(_), 0, 0) => reach_up(context, login).await?,
             _ => reach(context, login, OtherKey::Refuse).await?,
@@ -90,7 +93,7 @@ pub(in crate::work) async fn run(
     ))
 }
 
-/// Has a session with muster-node in place ready for [`run`].
+/// Installs muster-node on the node and keeps the session for [`run`].
 pub(in crate::work) async fn prepare(context: &JobContext, login: &Login) -> Result<(), Failure> {
     let session = reach_up(context, login).await?;
     ensure_node(context, &session, login).await?;
@@ -98,7 +101,8 @@ pub(in crate::work) async fn prepare(context: &JobContext, login: &Login) -> Res
     Ok(())
 }
 
-/// Whether the node is entered after this as it was before it: what a converge changes may be that.
+/// Returns whether later logins work as before the job. A converge with changes can have changed
+/// the login.
 fn lets_in_as_before(result: &WorkResult) -> bool {
     match result {
         WorkResult::ImageWritten(_) | WorkResult::Gated { .. } | WorkResult::Wiped { .. } => true,
@@ -107,7 +111,8 @@ fn lets_in_as_before(result: &WorkResult) -> bool {
     }
 }
 
-/// Tells the node to stop the job; one try, because the node stops by itself at the job's deadline too.
+/// Stops the job on the node, in a single attempt, because the node also stops at the deadline of
+/// the job.
 pub(super) async fn cancel(context: &JobContext, login: &Login) {
     let job = context.job.id;
     let told = async {
@@ -124,12 +129,12 @@ pub(super) async fn cancel(context: &JobContext, login: &Login) {
     }
 }
 
-/// How far the node's lines were read, and the answer that has yet to arrive.
+/// The read position in the output of the node, and the answer not yet delivered.
 struct Following {
     work: Work,
-    /// Bytes of the job's spool that were understood.
+    /// Number of parsed bytes in the spool of the job.
     offset: u64,
-    /// An answer the server gave that the node may not have.
+    /// An answer of the server not yet confirmed by the node.
     unsent: Option<Answer>,
 }
 
@@ -157,7 +162,8 @@ impl Following {
         ))
     }
 
-    /// Asking for the same job and attempt again is harmless: it answers `Already`. The lines that follow begin at the offset.
+    /// Starts the job and returns the lines from the offset. A repeated start of the same job and
+    /// attempt is harmless, because the node answers `Already`.
     async fn start(
         &mut self,
         context: &JobContext,
@@ -173,7 +179,7 @@ impl Following {
         })?;
         match reply {
             RunReply::Started { job, .. } => {
-                // Whatever was read before belonged to a spool that is gone.
+                // The lines read before belonged to a deleted spool.
                 self.unsent = None;
                 match std::mem::take(&mut self.offset) {
                     0 => Ok(lines),
@@ -186,7 +192,8 @@ impl Following {
                 let newer = format!("the node already works on epoch {epoch}, attempt {attempt}");
                 let code = match (epoch, attempt) > (context.job.epoch, context.job.attempt) {
                     true => FailureCode::StaleOnNode,
-                    // It is not newer: whatever said so is no muster-node.
+                    // The claimed attempt is older or equal, so the answer violates the protocol of
+                    // muster-node.
                     false => FailureCode::NodeProtocol,
                 };
                 Err(fatal(code, newer).into())
@@ -194,7 +201,8 @@ impl Following {
         }
     }
 
-    /// Runs the job by this agent's muster-node, which is put in place first where it is not.
+    /// Runs the job with the muster-node of this agent, and installs muster-node if missing or
+    /// different.
     async fn ask(
         &self,
         context: &JobContext,
@@ -248,7 +256,8 @@ impl Following {
         }
     }
 
-    /// The server's word on the node's challenge; a yes and a no are both passed on.
+    /// Requests the redemption of the permit for the challenge of the node. Both grant and refusal
+    /// are sent to the node.
     async fn redeem(
         &mut self,
         context: &JobContext,
@@ -278,7 +287,8 @@ impl Following {
         {
             Ok(_) => {}
             Err(error) if error.connection() => return Err(error.into()),
-            // Read again from the start, a challenge may be one that was answered long ago. If it was not, the result says so.
+            // After a restart from offset 0 the challenge can be an old one already answered. If
+            // the answer was needed, the result will show the failure.
             Err(error) => context
                 .voice
                 .log(format!("the node did not take the answer: {error}")),
@@ -299,8 +309,9 @@ fn understand(line: &[u8]) -> Result<Line, Failure> {
     })
 }
 
-/// The muster-node that has yet to be seen in place. In a live image it is baked in and trusted with the image; only an installed system, whose
-/// copy is as old as its last job, gets a new one.
+/// Returns the digest of the muster-node still to be checked on the node, or `None`. A live image
+/// contains muster-node and is trusted as a whole. Only an installed system, with the copy of its
+/// last job, receives a new muster-node.
 fn unseen_node(
     context: &JobContext,
     session: &Session,
@@ -310,7 +321,7 @@ fn unseen_node(
     Ok((!ssh::is_live(login)? && !session.has_node(digest)).then_some(digest))
 }
 
-/// Makes sure that the node has this agent's muster-node.
+/// Installs the muster-node of this agent on the node, unless already present.
 pub(super) async fn ensure_node(
     context: &JobContext,
     session: &Session,

@@ -1,7 +1,9 @@
-//! Two nodes measure what lies between them, each way: one listens, the other asks. It changes nothing, so another attempt does it again.
+//! Two nodes measure the connection between them in both directions. One end listens and the other
+//! asks. The job changes no state, so another attempt repeats the measurement.
 //!
-//! The end that listens ends with our connection to it, and at the latest by its own deadline; the end that asks ends by its gate's. What an attempt
-//! that died left there is waited for, because either end holds its node's lock.
+//! The listener ends with the connection of the agent, and at the latest at its own deadline. The
+//! asking end ends by the time limit of the gate. Each end holds the lock of its node, so leftovers
+//! of a crashed attempt are waited for.
 
 use std::time::Duration;
 
@@ -21,16 +23,17 @@ use crate::ssh::lines::Lines;
 use crate::ssh::{Session, SshError};
 use crate::work::context::{JobContext, failed, fatal};
 
-/// A node that is held for this is up. One that does not answer within this time is told, not waited for.
+/// Time limit for the login. A node held for the measurement is up. A node without an answer in
+/// this time is reported and not waited for.
 const LOG_IN_WITHIN: Duration = Duration::from_secs(60);
-/// What either end has beside the gate's own times, on the node and on the way there.
+/// Extra time for both ends beyond the times of the gate, for work on the node and the network.
 const MARGIN: Duration = Duration::from_secs(30);
-/// Until a node is asked again whose lock another one's work holds.
+/// Pause before asking a node again while another job holds its lock.
 const BUSY_AGAIN: Duration = Duration::from_secs(2);
-/// The listener ends at once when its input does.
+/// Time limit for the end of the listener after its input was closed.
 const HANG_UP: Duration = Duration::from_secs(10);
 
-/// One end with the session on it.
+/// An end of the pair with its session.
 struct At<'a> {
     end: &'a PairEnd,
     session: Session,
@@ -68,7 +71,7 @@ async fn log_in<'a>(context: &JobContext, end: &'a PairEnd) -> Result<At<'a>, Fa
     }
 }
 
-/// An error, and whose.
+/// Returns the failure with the name of the node.
 fn of(end: &PairEnd, error: SshError) -> Failure {
     let failure = Failure::from(error);
     Failure {
@@ -77,7 +80,7 @@ fn of(end: &PairEnd, error: SshError) -> Failure {
     }
 }
 
-/// Every pair gate of the suite, asked by one end of the other.
+/// Runs every pair gate of the suite in a single direction.
 async fn way(context: &JobContext, asks: &At<'_>, listens: &At<'_>) -> Result<PairWay, Failure> {
     let (mut results, mut fingerprint) = (Vec::new(), None);
     for gate in asks
@@ -118,7 +121,7 @@ async fn way(context: &JobContext, asks: &At<'_>, listens: &At<'_>) -> Result<Pa
     })
 }
 
-/// One run of a gate, and the fingerprint of the hardware that asked.
+/// Runs a gate once. Returns the results and the hardware fingerprint of the asking node.
 async fn once(
     context: &JobContext,
     gate: &Gate,
@@ -127,7 +130,7 @@ async fn once(
 ) -> Result<(Vec<GateResult>, Option<Digest>), Failure> {
     match measure(context, gate, asks, listens).await {
         Ok(answer) => Ok((answer.results, Some(answer.fingerprint))),
-        // A connection that broke says nothing of any gate.
+        // A broken connection gives no result for the gate.
         Err(failure) if failure.code.is_of_connection() => Err(failure),
         Err(failure) => Ok((
             vec![unmeasured(context, gate, &asks.end.plan, failure)],
@@ -136,7 +139,7 @@ async fn once(
     }
 }
 
-/// Why a run had no answer.
+/// Returns the reason of the first result with an error.
 fn erred(results: &[GateResult]) -> Option<String> {
     results
         .iter()
@@ -144,7 +147,8 @@ fn erred(results: &[GateResult]) -> Option<String> {
         .map(|result| result.reason.clone())
 }
 
-/// One gate, one way. The listener is gone before this ends, however it ends, unless the whole job is dropped: then its connection is.
+/// Measures a gate in a single direction. The listener ends before the function returns, with
+/// success or error. When the job is dropped, the closed connection ends the listener.
 async fn measure(
     context: &JobContext,
     gate: &Gate,
@@ -172,13 +176,13 @@ async fn measure(
     answer
 }
 
-/// The longest that either end of a gate may be there.
+/// Returns the maximum running time of either end of a gate.
 fn times(gate: &Gate) -> Duration {
     let ready_s = gate.peer.as_ref().map_or(0, |peer| peer.ready_s);
     Duration::from_secs(gate.timeout_s + ready_s) + MARGIN
 }
 
-/// Starts the end that listens, and waits until it says where.
+/// Starts the listener and waits for its port.
 async fn listen(context: &JobContext, gate: &Gate, at: &At<'_>) -> Result<(u16, Lines), Failure> {
     let plan = input(context, gate, &at.end.plan, None);
     let ready = Duration::from_secs(gate.peer.as_ref().map_or(0, |peer| peer.ready_s)) + MARGIN;
@@ -234,13 +238,13 @@ async fn ask(
     })
 }
 
-/// The first line of either end's input.
+/// Returns the first input line of an end.
 fn input(context: &JobContext, gate: &Gate, plan: &GatePlan, port: Option<u16>) -> Bytes {
     let mut plan = GatePlan {
         only: vec![gate.id.clone()],
         ..plan.clone()
     };
-    // Where it listens, the listener chooses.
+    // The listener chooses the port.
     plan.variables.remove("pair_port");
     plan.variables
         .extend(port.map(|port| ("pair_port".to_owned(), port.to_string())));
@@ -254,7 +258,8 @@ fn input(context: &JobContext, gate: &Gate, plan: &GatePlan, port: Option<u16>) 
     line.into()
 }
 
-/// A gate without an answer: an error, or skipped where it may be and its tool is not there.
+/// Returns the result of a gate without an answer: an error, or skipped if the gate is optional and
+/// the tool is missing.
 fn unmeasured(context: &JobContext, gate: &Gate, plan: &GatePlan, failure: Failure) -> GateResult {
     let mode = gate.mode(Some(&plan.profile));
     let absent = matches!(

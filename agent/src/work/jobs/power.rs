@@ -1,4 +1,5 @@
-//! Power acts within their rules: seen before, permitted now, committed before done, seen after.
+//! Power acts by fixed rules: read the state, redeem the permit, commit the act, act, and read the
+//! state again.
 
 use std::time::Duration;
 
@@ -13,33 +14,35 @@ use crate::bmc::{Bmc, BmcError, BmcView, BootOnce, BootOverride, PowerState, Res
 use crate::watch::Stopped;
 use crate::work::context::{JobContext, failed, fatal};
 
-/// Names of the acts, as committed: both bring the machine through its firmware.
+/// Names of the committed acts. Both start the machine through its firmware.
 const ACTS: [&str; 2] = ["power_on", "reset"];
 
-/// Whose act the machine starts by.
+/// The origin of the act starting the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Started {
     Now,
-    /// An earlier attempt committed it, so long ago by the server's clock. It may have happened, or not.
+    /// An earlier attempt committed the act, `age` ago by the clock of the server. The act may or
+    /// may not have happened.
     Earlier {
         age: Duration,
     },
 }
 
-/// Whether an earlier attempt committed the act by which the machine starts.
+/// Returns whether an earlier attempt committed the start of the machine.
 pub(super) fn was_started(context: &JobContext) -> bool {
     context.former_act(&ACTS).is_some()
 }
 
-/// What powers the machine.
+/// The power control of the machine.
 #[derive(Clone, Debug)]
 pub(super) enum By<'order> {
     Bmc(Bmc),
-    /// A person presses the button.
+    /// A person presses the power button.
     Person(&'order str),
 }
 
-/// Who powers the machine; a BMC that names another machine than the one that is meant is not asked for anything.
+/// Returns the power control of the machine. A BMC reporting another machine than expected is
+/// rejected.
 pub(super) async fn by<'order>(
     context: &JobContext,
     power: &'order Power,
@@ -54,7 +57,8 @@ pub(super) async fn by<'order>(
     Ok(By::Bmc(bmc))
 }
 
-/// As [`by`], of a BMC that a look must not wait for: it is asked once. `Err` where it is not heard.
+/// Like [`by`], but asks the BMC only once, for read-only jobs. Returns the inner `Err` for an
+/// unreachable BMC.
 pub(super) async fn heard(
     context: &JobContext,
     power: &Power,
@@ -78,7 +82,8 @@ pub(super) async fn heard(
     Ok(Ok((bmc, view)))
 }
 
-/// The BMC by the password that it takes. While that was being changed, whichever it takes is the one.
+/// Opens the BMC with the accepted password. During a password change either of the two passwords
+/// can be valid.
 async fn its_password(context: &JobContext, power: &Power) -> Result<Bmc, Failure> {
     let bmc = open(context, power)?;
     let Some(other) = other(power) else {
@@ -96,7 +101,7 @@ async fn its_password(context: &JobContext, power: &Power) -> Result<Bmc, Failur
     }
 }
 
-/// The same BMC with the password that it may have instead.
+/// Returns the same BMC with the alternative password.
 fn other(power: &Power) -> Option<Power> {
     match power {
         Power::Redfish(target) => {
@@ -119,7 +124,7 @@ fn other(power: &Power) -> Option<Power> {
     }
 }
 
-/// A handle on the BMC, with the password that the order has.
+/// Opens the BMC with the password of the order.
 pub(super) fn open(context: &JobContext, power: &Power) -> Result<Bmc, Failure> {
     let (bmcs, job) = (&context.agent.bmcs, context.job.id);
     Ok(match power {
@@ -134,7 +139,7 @@ pub(super) fn open(context: &JobContext, power: &Power) -> Result<Bmc, Failure> 
     })
 }
 
-/// One look, asked again only while the BMC cannot answer.
+/// Reads the state of the BMC. Retries only while the BMC cannot answer.
 async fn observe_once(context: &JobContext, bmc: &Bmc) -> Result<BmcView, BmcError> {
     loop {
         match bmc.observe().await {
@@ -150,12 +155,13 @@ async fn observe_once(context: &JobContext, bmc: &Bmc) -> Result<BmcView, BmcErr
     }
 }
 
-/// What the BMC says; asked again while it cannot answer, until the job's deadline.
+/// Reads the state of the BMC. Retries until the deadline of the job while the BMC cannot answer.
 pub(super) async fn observe(context: &JobContext, bmc: &Bmc) -> Result<BmcView, Failure> {
     persist(context, || bmc.observe()).await
 }
 
-/// Powers the machine on, or resets it, so that it boots from `next`. After an earlier attempt that committed the same, it only looks.
+/// Powers on or resets the machine, so that the next boot uses `next`. If an earlier attempt
+/// committed the same act, only reads the state.
 pub(super) async fn start(
     context: &JobContext,
     bmc: &Bmc,
@@ -201,7 +207,8 @@ pub(super) async fn start(
     Ok((Started::Now, view))
 }
 
-/// Powers the machine on where it is off, and sees it on. To be told twice does nothing to it.
+/// Powers on a machine, unless already on, and waits until the BMC reports on. Repeating the call
+/// is harmless.
 pub(super) async fn turn_on(
     context: &JobContext,
     bmc: &Bmc,
@@ -216,7 +223,8 @@ pub(super) async fn turn_on(
     perform(context, bmc, Way::On).await
 }
 
-/// Sets where the next boot goes. `None`: the machine is on, and its BMC changes nothing while it is.
+/// Sets the target of the next boot. Returns `None` when the machine is on and the BMC accepts no
+/// change in this state.
 async fn set_boot(
     context: &JobContext,
     bmc: &Bmc,
@@ -242,24 +250,24 @@ async fn set_boot(
     }
 }
 
-/// Cuts the power. Looked at before and after by the caller.
+/// Cuts the power. The caller reads the state before and after.
 pub(super) async fn force_off(context: &JobContext, bmc: &Bmc) -> Result<(), Failure> {
     context.agent.sessions.forget(context.job.node);
     Ok(once_not_busy(context, bmc, Reset::ForceOff).await?)
 }
 
-/// How a machine is brought through its firmware.
+/// The way to start a machine through its firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     On,
     Restart,
-    /// Cut and given again, with the boot override set in between where it was not before.
+    /// Power off, then on. The boot override is set in between, if not set before.
     OffAndOn {
         next: Option<BootOnce>,
     },
 }
 
-/// Does a committed act and looks at what it did.
+/// Executes a committed act and checks the effect.
 async fn perform(context: &JobContext, bmc: &Bmc, way: Way) -> Result<(), Failure> {
     let limits = context.agent.bmcs.limits();
     let watch = context.watch(limits.power_on);
@@ -275,7 +283,8 @@ async fn perform(context: &JobContext, bmc: &Bmc, way: Way) -> Result<(), Failur
                         context.voice.log("the BMC showed on all through the restart; the booted system will tell");
                     }
                 }
-                // It did nothing: not every BMC can in one act.
+                // The restart had no effect, because some BMCs do not support it as a single
+                // action.
                 Err(BmcError::Unsupported { .. }) => off_and_on(context, bmc, None).await?,
                 Err(error) => return Err(error.into()),
             }
@@ -305,8 +314,8 @@ async fn off_and_on(
     Ok(())
 }
 
-/// Sends one power act. A BMC that is busy or cannot be reached has not acted and is asked again; one that does not answer may have, and is
-/// looked at.
+/// Sends a power action. A busy or unreachable BMC has not acted, so the request is repeated. After
+/// a timeout the BMC may have acted, so the caller reads the state.
 async fn once_not_busy(context: &JobContext, bmc: &Bmc, reset: Reset) -> Result<(), BmcError> {
     let limits = context.agent.bmcs.limits();
     let watch = context.watch(limits.between);
@@ -333,7 +342,7 @@ async fn once_not_busy(context: &JobContext, bmc: &Bmc, reset: Reset) -> Result<
     }
 }
 
-/// Waits until the power is on or off, for a while.
+/// Waits for a limited time until the power is on or off.
 async fn settled(context: &JobContext, bmc: &Bmc) -> Result<BmcView, Failure> {
     let limits = context.agent.bmcs.limits();
     let watch = context.watch(limits.between);
@@ -360,7 +369,8 @@ async fn settled(context: &JobContext, bmc: &Bmc) -> Result<BmcView, Failure> {
     }
 }
 
-/// Asks until the BMC can answer or the job's time is over; only for what may be asked twice.
+/// Repeats a call until the BMC answers or the time of the job is over. Use only for calls safe to
+/// repeat.
 pub(super) async fn persist<T, F: Future<Output = Result<T, BmcError>>>(
     context: &JobContext,
     ask: impl Fn() -> F,

@@ -1,4 +1,5 @@
-//! Off, and seen to be off. Observe, then act: a machine that is off stays as it is.
+//! Powers a machine off and confirms the state. Observe, then act: a machine already off is left
+//! unchanged.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::ssh::command::Command;
 use crate::ssh::{Session, SshError};
 use crate::work::context::{JobContext, failed, fatal};
 
-/// Without a BMC, this many failed connections in a row stand for "off".
+/// Number of failed connections in a row counted as "off" without a BMC.
 const UNREACHABLE: u32 = 3;
 const KNOCK_EVERY: Duration = Duration::from_secs(10);
 
@@ -39,7 +40,7 @@ pub(super) async fn run(
     }
 }
 
-/// Off, by its system where that answers, else by its BMC.
+/// Powers off through the operating system if reachable, else through the BMC.
 pub(super) async fn off_by_bmc(
     context: &JobContext,
     bmc: &Bmc,
@@ -82,7 +83,8 @@ async fn seen_off(context: &JobContext, bmc: &Bmc, within: Duration) -> Result<b
     }
 }
 
-/// Without a BMC nobody sees the power: a system that was told and then answers no more is taken for off, and that is said.
+/// Powers off without a BMC. The power state is not visible, so a system without an answer after
+/// the request counts as off. The result states the assumption.
 async fn off_by_ssh(
     context: &JobContext,
     login: &Login,
@@ -108,7 +110,7 @@ async fn off_by_ssh(
     Ok(JobResult::PoweredOff)
 }
 
-/// Asks the system to shut down; whether it heard.
+/// Requests a shutdown from the system. Returns whether the request was delivered.
 async fn ask(context: &JobContext, login: &Login) -> bool {
     let asked = async {
         let session = match kept(context, login).await {

@@ -1,4 +1,5 @@
-//! On, because somebody asked for it: observe, then act. Off and on again: `once`, for whether a reset happened cannot be seen afterwards.
+//! Powers a machine on at the request of an operator. Power on: observe, then act. Power cycle:
+//! `once`, because a past reset leaves no visible trace.
 
 use muster_core::ids::PermitId;
 use muster_core::wire::bmc::Power;
@@ -19,7 +20,7 @@ pub(super) async fn run(
         .map(|()| JobResult::PoweredOn)
 }
 
-/// Through its firmware, from wherever it is.
+/// Cycles the machine through its firmware, from any power state.
 pub(super) async fn cycle(
     context: &JobContext,
     power: &Power,
@@ -36,7 +37,7 @@ pub(super) async fn cycle(
             );
             Err(fatal(FailureCode::PowerCycleUnproven, unseen))
         }
-        // Off still, or again: the half that is left is to switch it on.
+        // The machine is off, so the remaining step is to power on.
         (Started::Earlier { .. } | Started::Now, _) => power::turn_on(context, &bmc, permit)
             .await
             .map(|()| JobResult::PoweredOn),

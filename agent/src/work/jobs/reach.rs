@@ -1,4 +1,4 @@
-//! A session on a node that is up, or coming up.
+//! Opens a session on a running or starting node.
 
 use std::time::Duration;
 
@@ -10,23 +10,26 @@ use tokio::time::Instant;
 use crate::ssh::{ASKED_EVERY, Session, SshError};
 use crate::work::context::{JobContext, failed, fatal};
 
-/// One try; a machine that is up answers within a second, a loaded one within a few.
+/// Time limit of an attempt. A running machine answers within a second, a loaded machine within a
+/// few.
 pub(super) const TRY: Duration = Duration::from_secs(15);
-/// Until a machine is asked again that refused: its network is up, and its sshd comes within seconds.
+/// Pause after an attempt without a TCP connection. A machine that refuses has its network up, and
+/// its sshd starts within seconds.
 const SOON: Duration = Duration::from_millis(250);
-/// The same, when asking costs it a log-in.
+/// Pause after a failed login, because each further attempt costs the machine a login.
 const LATER: Duration = Duration::from_secs(1);
 
-/// What another host key than the recorded one means at this moment.
+/// The meaning of a host key different from the recorded key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OtherKey {
-    /// The machine is not the one we mean.
+    /// The machine is not the expected machine.
     Refuse,
-    /// The system before this one is still there: wait for its end.
+    /// The previous system is still running. Wait for its end.
     NotYet,
 }
 
-/// The session that the job before this one left, else a new one; tried until the job's deadline, and said so.
+/// Returns the session kept by the previous job, or opens a new session. Retries until the deadline
+/// of the job and reports the wait.
 pub(super) async fn reach(
     context: &JobContext,
     login: &Login,
@@ -60,7 +63,8 @@ pub(super) async fn reach(
     }
 }
 
-/// As [`reach`], for a system that is up as far as anybody knows: one that lets nobody in for a while is down, and the job's time is not spent on it.
+/// Like [`reach`], for a system expected to be up. A system without a login for a while counts as
+/// down, and the job fails early.
 pub(super) async fn reach_up(context: &JobContext, login: &Login) -> Result<Session, Failure> {
     let silent = context.agent.silent;
     match tokio::time::timeout(silent, reach(context, login, OtherKey::Refuse)).await {
@@ -77,7 +81,7 @@ pub(super) async fn reach_up(context: &JobContext, login: &Login) -> Result<Sess
     }
 }
 
-/// How soon a machine that did not let us in is asked again.
+/// Returns the pause before the next attempt after an error.
 pub(super) fn pause_after(error: &SshError) -> Duration {
     match error {
         SshError::Unreachable { .. } => SOON,
@@ -91,7 +95,7 @@ pub(super) fn pause_after(error: &SshError) -> Duration {
     }
 }
 
-/// What the job before this one left, if it is what this login leads to.
+/// Returns the session kept by the previous job, if the session matches the login.
 pub(super) async fn kept(context: &JobContext, login: &Login) -> Option<Session> {
     context
         .agent
@@ -100,7 +104,7 @@ pub(super) async fn kept(context: &JobContext, login: &Login) -> Option<Session>
         .await
 }
 
-/// Leaves a session to the node's next job.
+/// Keeps a session for the next job of the node.
 pub(super) fn keep(context: &JobContext, login: &Login, session: Session) {
     context
         .agent
@@ -108,7 +112,8 @@ pub(super) fn keep(context: &JobContext, login: &Login, session: Session) {
         .keep(context.job.node, context.job.epoch, login, session);
 }
 
-/// When the machine is known not to have answered, of a try that began then and failed now: one that took no connection was asked to the end.
+/// Returns the latest time without an answer of the machine, for an attempt started at `asked`.
+/// Without a TCP connection the machine was probed until the end of the attempt.
 pub(super) fn away_at(error: &SshError, asked: Instant) -> Instant {
     match error {
         SshError::Unreachable { .. } => asked.max(Instant::now() - ASKED_EVERY),
@@ -122,7 +127,7 @@ pub(super) fn away_at(error: &SshError, asked: Instant) -> Instant {
     }
 }
 
-/// Logs how long a system that now answers may have done so before, and what the log-in took.
+/// Logs the possible delay before the system was detected, and the duration of the login.
 pub(super) fn noticed(context: &JobContext, before: Option<Instant>, opened: Instant) {
     if let Some(before) = before {
         let noticed = Noticed {
@@ -134,7 +139,7 @@ pub(super) fn noticed(context: &JobContext, before: Option<Instant>, opened: Ins
 }
 
 impl From<SshError> for Failure {
-    /// muster-node tells why it failed as one JSON line on stderr; that is passed on as it is.
+    /// muster-node prints its failure as a JSON line on stderr. The failure is passed on unchanged.
     fn from(error: SshError) -> Self {
         let message = error.to_string();
         match &error {

@@ -1,4 +1,5 @@
-//! Out of one boot and into another. `once`: the boot id before is committed with the act; another boot id is the proof that it happened.
+//! Reboots a system into a new boot. `once`: the old boot id is committed with the act, and a new
+//! boot id proves the reboot.
 
 use std::time::Duration;
 
@@ -18,11 +19,12 @@ use crate::ssh::{Session, SshError};
 use crate::work::context::JobContext;
 
 const ACT: &str = "reboot";
-/// A system that was told to reboot and is not back after this hangs on its way down or up: the BMC resets it.
+/// Time limit for a reboot. A slower system hangs during shutdown or startup, and the BMC resets
+/// the machine.
 const HUNG: Duration = Duration::from_mins(15);
-/// Between looks at a system that is still going down: each costs it a log-in.
+/// Interval of checks during the shutdown. Each check costs the system a login.
 const GOING_DOWN: Duration = Duration::from_secs(3);
-/// Services may take systemd's 90 s, twice, to stop.
+/// Time before repeating the request. Services can take 90 s of systemd twice to stop.
 const TELL_AGAIN: Duration = Duration::from_mins(4);
 
 pub(super) async fn run(
@@ -46,7 +48,7 @@ pub(super) async fn run(
         By::Bmc(bmc) => {
             context.voice.log(format!("{lost}: the BMC starts it"));
             match off {
-                // Whoever was quicker at its button has done the same.
+                // A person may have pressed the power button first, with the same effect.
                 true => power::turn_on(context, &bmc, permit).await?,
                 false => drop(power::start(context, &bmc, permit, BootOnce::None).await?),
             }
@@ -63,7 +65,8 @@ pub(super) async fn run(
         .map(|boot_id| JobResult::Booted { boot_id })
 }
 
-/// Resolves once the BMC has shown the machine off at every look for a while. A BMC that does not say so, or is not there, says nothing.
+/// Returns after the BMC reported power off at every check for a while. Never returns for a BMC
+/// without an answer, or without a BMC.
 async fn stays_off(context: &JobContext, power: &Power) {
     if let Power::Manual { .. } = power {
         return std::future::pending().await;
@@ -87,7 +90,8 @@ async fn stays_off(context: &JobContext, power: &Power) {
     }
 }
 
-/// Commits the act with the boot id it ends, and tells the system; the session in that boot.
+/// Commits the act with the current boot id, and requests the reboot. Returns the boot id and the
+/// session in the old boot.
 async fn tell(
     context: &JobContext,
     login: &Login,
@@ -103,8 +107,8 @@ async fn tell(
     Ok((before, session))
 }
 
-/// Waits for a boot id other than `before`. A system that still has the old one some time after it was told is told again: that it is in the
-/// old boot shows that the act has not happened.
+/// Waits for a boot id other than `before`. If the old boot id is still present after a while, the
+/// request is repeated, because the old boot id proves the reboot did not happen.
 async fn other_boot(
     context: &JobContext,
     login: &Login,
@@ -120,7 +124,7 @@ async fn other_boot(
     loop {
         context.voice.waiting_for(waiting.clone());
         if let Some(session) = still.take() {
-            // It ends with its boot: then the next one is looked for at once.
+            // The session ends with the old boot, so the next boot is detected at once.
             let _gone_or_still_there = tokio::time::timeout(GOING_DOWN, session.gone()).await;
         }
         let asked = Instant::now();

@@ -1,5 +1,6 @@
-//! Another password for a BMC's account. Nothing is believed but a log-in: with the next password it is done, with the former it is still to do. So a crash in
-//! between is nothing to remember, and whichever attempt comes next finds out.
+//! Changes the password of a BMC account. Only a login counts as proof: with the new password the
+//! change is complete, with the old password the change is still to do. A crash in between needs no
+//! record, because the next attempt checks both logins.
 
 use muster_core::values::Secret;
 use muster_core::wire::bmc::Power;
@@ -41,7 +42,7 @@ pub(super) async fn run(context: &JobContext, order: &RotateBmc) -> Result<JobRe
         Ok(()) => context
             .voice
             .log("the BMC said yes; logging in with the next password".to_owned()),
-        // It may have been done, or not: the log-in tells.
+        // The change may have happened. The login shows the result.
         Err(error @ BmcError::Timeout { .. }) => context.voice.log(format!("{error}")),
         Err(error @ BmcError::BadCredentials { .. }) if order.tried => {
             return Err(neither(&error.to_string()));
@@ -57,7 +58,7 @@ pub(super) async fn run(context: &JobContext, order: &RotateBmc) -> Result<JobRe
     }
 }
 
-/// Whether the BMC takes a password, in a session of its own.
+/// Returns whether the BMC accepts a password, in a new session.
 async fn takes(context: &JobContext, power: &Power) -> Result<bool, Failure> {
     let bmc = open(context, power)?;
     let seen = persist(context, || async {
@@ -69,7 +70,7 @@ async fn takes(context: &JobContext, power: &Power) -> Result<bool, Failure> {
     seen.await
 }
 
-/// The same account with another password.
+/// Returns the same account with another password.
 fn with(power: &Power, password: &Secret) -> Power {
     let password = password.clone();
     match power {

@@ -1,4 +1,5 @@
-//! Into and out of the scheduler. Idempotent: each looks at what the controller knows and mends the difference.
+//! Adds and removes nodes in the scheduler. Idempotent: each operation compares the state of the
+//! controller with the wanted state and repairs the difference.
 
 use std::sync::Arc;
 
@@ -55,7 +56,8 @@ pub(super) async fn remove(
     Ok(JobResult::Removed)
 }
 
-/// A list of members that is not older than the job's order: the one at hand, or one that is asked for once for all who wait for it.
+/// Returns a member list at least as new as the order of the job. Uses the known list, or asks the
+/// server once for all waiting jobs.
 async fn members(
     context: &JobContext,
     controller: &Controller,

@@ -1,4 +1,4 @@
-//! Has the blobs a node will ask for in the site's cache before the node asks.
+//! Fetches blobs into the cache of the site before a node asks for them.
 
 use muster_core::stacks::ConvergePlan;
 use muster_core::values::Digest;
@@ -7,16 +7,16 @@ use serde::Deserialize;
 
 use crate::work::context::{JobContext, failed, fatal};
 
-/// A bundle's description is a few hundred file names.
+/// Maximum size of a bundle description, which has a few hundred file names.
 const DESCRIPTION_BYTES: u64 = 4 << 20;
 
-/// What of a bundle's description is needed here; `boot::http` serves it.
+/// The part of a bundle description used here. `boot::http` serves the description.
 #[derive(Deserialize)]
 struct Bundle {
     files: std::collections::BTreeMap<String, Digest>,
 }
 
-/// Fetches a blob from the server unless it is here.
+/// Fetches a blob from the server, unless already cached.
 pub(super) async fn hold_blob(context: &JobContext, digest: Digest) -> Result<(), Failure> {
     let agent = &context.agent;
     let source = agent.server.client.blob_source();
@@ -43,8 +43,8 @@ pub(super) async fn hold_blob(context: &JobContext, digest: Digest) -> Result<()
     }
 }
 
-/// Fetches a plan's bundle, whole; of a plan without packages a node asks for nothing of it. The repository's URL ends in the digest of the bundle's
-/// description.
+/// Fetches the complete bundle of a plan. For a plan without packages the node needs no bundle. The
+/// URL of the repository ends with the digest of the bundle description.
 pub(super) async fn hold_bundle(context: &JobContext, plan: &ConvergePlan) -> Result<(), Failure> {
     if plan.packages.is_empty() {
         return Ok(());

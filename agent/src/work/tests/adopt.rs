@@ -1,4 +1,5 @@
-//! Taking over a machine that somebody else installed: a real sshd, and the real commands on files of the test's own.
+//! Tests of adopting a machine installed by others, with a real sshd and the real commands on files
+//! of the test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +21,13 @@ use crate::work::context::JobContext;
 
 const LEASE: Duration = Duration::from_secs(60);
 const PRINCIPAL: &str = "muster:0197b0f2-9a3c-7000-8000-000000000001:1";
-/// Runs what it is asked, on the test's files instead of the machine's.
+/// Runs the requested command on the files of the test instead of the files of the machine.
 const SCRIPT: &str = r#"
 printf '%s\n' "$SSH_ORIGINAL_COMMAND" >> "$NODE/asked"
 exec sh -c "$(printf '%s' "$SSH_ORIGINAL_COMMAND" | sed "s#/root/.ssh#$NODE/ssh#g; s#/etc/muster#$NODE/etc#g")"
 "#;
 
-/// A machine with an operator's key, and what an order for it says.
+/// A machine with the key of an operator, and the values of an adopt order.
 struct Machine {
     sshd: Sshd,
     operator: PrivateKey,
@@ -152,7 +153,7 @@ async fn the_line_and_the_marker_are_all_that_is_written_and_the_same_again_chan
         let marker: Marker = serde_json::from_str(&machine.sshd.file("etc/marker.json")).unwrap();
         assert_eq!(marker, order.marker);
     }
-    // Another assignment takes the place of the one before; the operator's own lines stay.
+    // A new assignment replaces the previous line, and the lines of the operator stay.
     let mut next = order.clone();
     next.trust = next.trust.replace(":1\"", ":2\"");
     next.user_key = certified(&machine.ca, &PRINCIPAL.replace(":1", ":2"));

@@ -1,4 +1,4 @@
-//! An agent that starts, is replaced, and stops.
+//! Tests of an agent starting, being replaced, and stopping.
 
 use std::path::Path;
 use std::time::Duration;
@@ -50,7 +50,8 @@ async fn an_agent_is_welcomed_works_and_stops_when_told() {
     let agent = start(&server, dir.path(), &cancel);
     let (stuck, ready) = (node(&log_lines(1)), node(RESULT));
     let first = job(stuck.login(PRINCIPAL), plan());
-    // The server gave the first attempt up and leases the job again: the first must say no more.
+    // The server gave up the first attempt and leases the job again. The first attempt must not
+    // report any more.
     let second = Job {
         attempt: 2,
         spec: job(ready.login(PRINCIPAL), plan()).spec,
@@ -87,7 +88,7 @@ async fn an_agent_that_was_superseded_ends() {
     assert!(matches!(ended, Err(AgentError::Superseded)), "{ended:?}");
 }
 
-/// A server of tomorrow gives an order that this agent does not know, beside one that it does.
+/// A newer server sends an order unknown to this agent, together with a known order.
 #[tokio::test]
 async fn an_order_that_cannot_be_read_is_told_and_keeps_none_of_the_others() {
     let (mut server, dir, cancel) = (

@@ -1,4 +1,4 @@
-//! Calls to a server that answers, refuses, or is away.
+//! Tests of calls to a server with a normal answer, a refusal, or an outage.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ async fn a_stale_worker_a_stranger_and_an_absent_server_are_told_apart() {
     else {
         panic!("a conflict")
     };
-    // The error names the call as the server knows it, and each call is another.
+    // The error contains the id of the call as seen by the server, and each call has another id.
     let asked = fake.ledger.lock().unwrap().requests.clone();
     assert_eq!(
         (code.as_str(), detail),

@@ -1,4 +1,4 @@
-//! Consoles that break, and a server that is away, are outlived.
+//! Tests of recording during broken console connections and server outages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn site(consoles: Vec<ConsoleTarget>) -> Option<SiteConfig> {
     })
 }
 
-/// What the server was told of a node.
+/// Returns the console text reported to the server for a node.
 fn told(server: &FakeServer, node: NodeId) -> String {
     let ledger = server.ledger.lock().unwrap();
     ledger
@@ -76,7 +76,7 @@ async fn a_console_that_breaks_is_read_again_and_a_server_that_is_away_loses_not
     wait_until(&server, node, |text| text == "SeaBIOS\r\n\u{fffd}").await;
     wait_until(&server, gone, |text| text.contains("cannot be read: ")).await;
 
-    // The line breaks while the server is away; both come back.
+    // The connection breaks while the server is unreachable. Both recover.
     server.ledger.lock().unwrap().away_for = 2;
     line.write_all(b"Kernel panic").await.unwrap();
     drop(line);
@@ -95,7 +95,7 @@ async fn a_console_that_breaks_is_read_again_and_a_server_that_is_away_loses_not
         "{text:?}"
     );
 
-    // A console nobody declares any more is let go of, and nothing was ever sent to it.
+    // A console removed from the configuration is disconnected, and the agent has never sent data.
     config.send_replace(site(Vec::new()));
     let mut sent = Vec::new();
     tokio::time::timeout(LIMIT, line.read_to_end(&mut sent))

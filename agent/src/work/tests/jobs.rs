@@ -1,4 +1,4 @@
-//! Jobs from lease to outcome: cancelled, fenced, panicking.
+//! Tests of jobs from lease to outcome: cancelled, fenced, panicking.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ async fn a_job_runs_to_its_outcome_and_tells_its_log() {
     assert!(told.ends_with(&["line 0", "line 1", "line 2"]), "{told:?}");
 }
 
-/// The node waits for an answer that never comes; the server takes its wish back.
+/// The node waits for an answer, but the server withdraws the job.
 #[tokio::test]
 async fn a_cancelled_job_stops_the_node_too() {
     let (mut server, sshd) = (FakeServer::start().await, node(&log_lines(1)));
@@ -105,7 +105,8 @@ async fn a_job_past_its_time_says_what_it_waited_for() {
     );
 }
 
-/// The server is gone for good: what could act twice stops before its lease is over, what only follows goes on to its deadline.
+/// The server is gone for good. A job able to act twice stops before the end of its lease, and a
+/// following job continues until its deadline.
 #[tokio::test]
 async fn only_a_job_that_acts_unasked_stops_with_its_lease() {
     let server = FakeServer::start().await;
@@ -215,7 +216,7 @@ async fn a_system_that_is_to_be_up_and_lets_nobody_in_is_down_before_the_jobs_ti
         spec,
         ..wipe(&agent, login.clone(), plan()).job.clone()
     };
-    // However often it was tried before.
+    // The number of earlier attempts does not matter.
     let looking = JobContext::new(
         Job {
             attempt: 2,
@@ -235,7 +236,8 @@ async fn a_system_that_is_to_be_up_and_lets_nobody_in_is_down_before_the_jobs_ti
         "{}",
         failure.message
     );
-    // What an earlier attempt may have begun to write goes on there without us.
+    // A write possibly started by an earlier attempt continues on the node, so the job keeps
+    // waiting.
     let wiping = JobContext::new(job, Arc::clone(&agent));
     let waits = tokio::time::timeout(
         Duration::from_secs(3),

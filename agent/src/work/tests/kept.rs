@@ -1,4 +1,4 @@
-//! The session that one job leaves for the next: found again, and dropped at any doubt.
+//! Tests of the session kept for the next job: reused, and dropped at any difference.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::work::jobs::{self, node_job};
 const LEASE: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(20);
 
-/// A job of its own on a node at an epoch.
+/// Runs a separate job on a node at an epoch.
 async fn run(
     agent: &Arc<Agent>,
     node: NodeId,
@@ -45,7 +45,7 @@ async fn run(
     .await
 }
 
-/// Connections that a command was run over.
+/// Returns the number of connections used by commands.
 fn connections(sshd: &Sshd) -> usize {
     let seen = sshd.file("connections");
     seen.lines()
@@ -58,7 +58,7 @@ async fn the_next_job_needs_no_log_in_and_asks_once_for_muster_node() {
     let (server, sshd, id) = (FakeServer::start().await, node(RESULT), NodeId::new());
     let (agent, _dir) = agent(&server, LEASE).await;
     for _ in 0..3 {
-        // Each order has a key and a certificate of its own.
+        // Each order has a new key and certificate.
         run(&agent, id, 1, &sshd.login(PRINCIPAL)).await.unwrap();
     }
     assert_eq!((connections(&sshd), agent.sessions.len()), (1, 1));
@@ -145,7 +145,8 @@ async fn one_that_was_cut_is_made_anew() {
     assert_eq!(connections(&sshd), 2);
 }
 
-/// The node's cable was pulled and put back: the old connection is open and mute, a new one works.
+/// The cable of the node was pulled and plugged again. The old connection is open and silent, and a
+/// new connection works.
 #[tokio::test]
 async fn one_that_fell_silent_is_made_anew() {
     let (server, sshd, id) = (FakeServer::start().await, node(RESULT), NodeId::new());

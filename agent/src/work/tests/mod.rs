@@ -1,20 +1,20 @@
-//! The agent's work against a server that keeps state, and nodes behind a real sshd.
+//! Tests of the agent against a stateful server, and against nodes behind a real sshd.
 
 #![expect(
     clippy::disallowed_methods,
     reason = "the runtime of a test owns its tasks and ends with the test"
 )]
 
-mod adopt; // A machine that somebody else installed
-mod agents; // A whole agent process
-mod client; // The server's answers, told apart
-mod consoles; // Consoles that break
+mod adopt; // A machine installed by others
+mod agents; // A complete agent process
+mod client; // Classes of server answers
+mod consoles; // Broken console connections
 mod jobs; // A job from lease to outcome
-mod kept; // What one job leaves for the next
+mod kept; // Sessions kept for the next job
 mod node_job; // Following work on a node
-mod pair; // Two nodes that measure each other
-pub(super) mod server; // The server
-mod smoke; // How often a node is asked for its smoke run
+mod pair; // Two nodes measuring each other
+pub(super) mod server; // The fake server
+mod smoke; // Number of commands per smoke run
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ use crate::cluster::slurm::Controllers;
 use crate::ssh::kept::KeptSessions;
 use crate::ssh::sshd::Sshd;
 
-/// An agent with a lease short enough that nobody waits for it.
+/// Returns an agent with a lease short enough for tests.
 pub(super) async fn agent(server: &FakeServer, lease: Duration) -> (Arc<Agent>, TempDir) {
     agent_with(server, lease, Bmcs::default()).await
 }
@@ -72,7 +72,7 @@ pub(super) async fn agent_with(
     (Arc::new(agent), dir)
 }
 
-/// A node with muster-node in place, and lines of a job.
+/// Returns a node with muster-node installed and the given job lines.
 fn node(lines: &str) -> Sshd {
     let sshd = Sshd::start(include_str!("muster-node.sh"));
     let version = Version {
@@ -90,7 +90,7 @@ fn node(lines: &str) -> Sshd {
     sshd
 }
 
-/// A wipe, because its result is the smallest.
+/// Returns a wipe job, because its result is the smallest.
 fn wipe(agent: &Arc<Agent>, login: Login, plan: WipePlan) -> Arc<JobContext> {
     Arc::new(JobContext::new(job(login, plan), Arc::clone(agent)))
 }

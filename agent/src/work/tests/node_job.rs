@@ -1,4 +1,4 @@
-//! Following work on a node over connections that break.
+//! Tests of following work on a node over broken connections.
 
 use std::time::Duration;
 
@@ -125,7 +125,8 @@ async fn a_line_that_is_none_of_the_protocol_fails_the_job() {
     );
 }
 
-/// A database that was put back is known by a later epoch on a node. What cannot be one is no such sign.
+/// The server detects a restored database by a later epoch on a node. An impossible value is not
+/// accepted as a sign.
 #[tokio::test]
 async fn only_a_later_epoch_or_attempt_is_a_node_that_knows_better() {
     let server = FakeServer::start().await;

@@ -1,4 +1,5 @@
-//! Two nodes behind a real sshd each, measured against each other: who is told what, who is waited for, and what is an answer.
+//! Tests of two nodes measured against each other, each behind a real sshd: the plans sent, the
+//! waits, and the accepted answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,8 @@ use crate::work::jobs;
 
 const LEASE: Duration = Duration::from_secs(60);
 
-/// Listens until its input ends, and answers with what the test has written; busy as often as there are lines in `busy`, silent where it is `absent`.
+/// Listens until the input ends, and prints the answer written by the test. Answers busy for each
+/// line in `busy`, and stays silent if `absent` exists.
 const SCRIPT: &str = r#"
 case "$SSH_ORIGINAL_COMMAND" in
 *" version") exec cat "$NODE/version" ;;
@@ -150,7 +152,7 @@ async fn each_end_listens_once_asks_once_and_is_left_alone() {
             "the listener is gone"
         );
         let word = |plan: &PairPlan, word: &str| plan.plan.variables.get(word).cloned();
-        // The listener chooses its port, and the other end is told which.
+        // The listener chooses its port, and the other end receives the port.
         assert_eq!(
             (word(&served[0], "pair_port"), word(&asked[0], "pair_port")),
             (None, Some("30127".into()))
@@ -178,7 +180,7 @@ async fn an_error_is_measured_again_with_a_new_listener_as_often_as_the_gate_say
             (said(&other, "served").len(), said(&one, "asks").len()),
             (runs, runs)
         );
-        // What was measured and missed stays so.
+        // A measured value below the limit stays a failure.
         assert_eq!(
             (ways[1].results[0].verdict, said(&other, "asks").len()),
             (Verdict::Fail, 1)

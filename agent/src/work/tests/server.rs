@@ -1,4 +1,4 @@
-//! A server that keeps state: what it was told, and what it says.
+//! A stateful fake server with recorded requests and configurable answers.
 
 #![expect(clippy::disallowed_types, reason = "the fake server is not the server")]
 
@@ -30,7 +30,7 @@ use crate::work::client::server::Server;
 
 pub(crate) const TOKEN: &str = "mst_test_token";
 
-/// What the server was told, and how it is disposed.
+/// The recorded requests and the configured behaviour.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// The ids of all calls.
@@ -39,22 +39,22 @@ pub(crate) struct Ledger {
     pub(crate) redeemed: Vec<RedeemPermit>,
     pub(crate) acts: Vec<StartAct>,
     pub(crate) consoles: Vec<ConsoleChunk>,
-    /// Calls to answer with 503 before it answers well.
+    /// Number of calls answered with 503 before normal answers.
     pub(crate) away_for: u32,
-    /// A problem to answer renewals with.
+    /// A problem returned for renewals.
     pub(crate) stale: Option<&'static str>,
     pub(crate) cancel: bool,
-    /// An order of tomorrow, which goes out beside the next job.
+    /// An order of a newer server, sent with the next job.
     pub(crate) strange: Option<serde_json::Value>,
-    /// What callers for jobs say that they can read.
+    /// Job kinds readable by the callers, as announced.
     pub(crate) reads: Vec<String>,
 }
 
-/// The server, listening on loopback until it is dropped.
+/// The server, listening on loopback until dropped.
 pub(crate) struct FakeServer {
     pub(crate) ledger: Arc<Mutex<Ledger>>,
     pub(crate) outcomes: mpsc::UnboundedReceiver<Outcome>,
-    /// Jobs to lease out, one per poll.
+    /// Jobs to lease, a job per poll.
     pub(crate) jobs: mpsc::UnboundedSender<Job>,
     pub(crate) url: String,
     _tasks: JoinSet<()>,
@@ -107,7 +107,7 @@ impl FakeServer {
 }
 
 impl Desk {
-    /// Refuses strangers, and everybody while it is away.
+    /// Refuses calls without the token, and all calls during an outage.
     fn refuse(&self, headers: &HeaderMap) -> Option<Response> {
         let token = headers
             .get(header::AUTHORIZATION)
@@ -150,7 +150,7 @@ async fn hello(State(desk): State<Desk>, headers: HeaderMap) -> Response {
     })
 }
 
-/// A long poll that ends with a job or with its caller.
+/// A long poll, ended by a job or by the caller.
 async fn lease(State(desk): State<Desk>, headers: HeaderMap) -> Json<serde_json::Value> {
     let said = headers
         .get(ORDERS)

@@ -1,4 +1,5 @@
-//! The suite that runs before and after each job costs a node one command: what it needs is in one order, and its answer comes back the same way.
+//! The smoke suite before and after each job needs a single command per node. The order contains
+//! all input, and the results return on the same channel.
 
 use std::time::Duration;
 
@@ -61,7 +62,7 @@ async fn a_smoke_run_is_one_command_over_one_connection() {
             .await
             .unwrap();
         assert!(matches!(done, JobResult::Gated { .. }), "{done:?}");
-        // The forced command of a real sshd: it is run for each command on each channel, whatever is asked.
+        // The forced command of a real sshd runs for each command on each channel.
         let asked = sshd.file("asked");
         assert_eq!(asked.lines().count(), run, "{asked}");
         let connections: std::collections::BTreeSet<String> = sshd

@@ -1,8 +1,9 @@
-//! The BMC drivers against other people's BMCs. What each does that no specification asks for is written where a test meets it.
+//! Tests of the BMC drivers against BMC implementations of other projects. Behaviour outside of the
+//! specifications is described in the affected test.
 
-mod ipmi_sim; // OpenIPMI's simulator
-mod sushy; // OpenStack's Redfish emulator
-mod virtualbmc; // OpenStack's IPMI over libvirt
+mod ipmi_sim; // The simulator of OpenIPMI
+mod sushy; // The Redfish emulator of OpenStack
+mod virtualbmc; // IPMI for libvirt, from OpenStack
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -19,24 +20,26 @@ use muster_core::wire::bmc::IpmiTarget;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Until a simulator listens.
+/// Time limit until a simulator listens.
 const START: Duration = Duration::from_secs(30);
 
-/// Where `tests/bmcs/install` puts what Debian has no package of.
+/// Returns the path of a program installed by `tests/bmcs/install`, for programs without a Debian
+/// package.
 fn installed(program: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../.cache/bmcs/bin")
         .join(program)
 }
 
-/// A file beside the installer.
+/// Returns the path of a file beside the installer.
 fn beside(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../tests/bmcs")
         .join(name)
 }
 
-/// Whether the programs are here. In CI they must be: a test that does not run guards nothing.
+/// Returns whether the programs are installed. In CI a missing program is an error, because a
+/// skipped test protects no code.
 fn have(programs: &[&Path]) -> bool {
     let missing: Vec<String> = programs
         .iter()
@@ -55,7 +58,7 @@ fn have(programs: &[&Path]) -> bool {
     false
 }
 
-/// A simulator's process; it ends when dropped.
+/// The process of a simulator, ended on drop.
 struct Simulator(Child);
 
 impl Drop for Simulator {
@@ -76,14 +79,14 @@ impl Simulator {
         )
     }
 
-    /// Waits for the line it prints when it listens.
+    /// Waits for the line printed when the simulator listens.
     fn wait_for_line(&mut self, sign: &str) {
         let lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
         let said = lines.map_while(Result::ok).find(|line| line.contains(sign));
         assert!(said.is_some(), "it ended without saying {sign:?}");
     }
 
-    /// Waits until somebody has bound the UDP port.
+    /// Waits until a process has bound the UDP port.
     async fn wait_for_udp(&mut self, port: u16) {
         let until = Instant::now() + START;
         let sign = format!(":{port:04X} ");
@@ -114,7 +117,7 @@ fn free_udp_port() -> u16 {
         .port()
 }
 
-/// As in production, but for pauses that only spare hardware.
+/// Returns production limits without the pauses needed only for real hardware.
 fn bmcs() -> Bmcs {
     let (spacing, poll) = (Duration::from_millis(1), Duration::from_millis(100));
     Bmcs::new(Limits {
@@ -143,7 +146,7 @@ fn job() -> JobId {
     JobId::new()
 }
 
-/// Longer than any of them takes.
+/// Returns a watch longer than any simulator needs.
 fn patience() -> Watch {
     Watch::new(
         Instant::now() + Duration::from_secs(60),

@@ -1,5 +1,7 @@
-//! sushy-tools 2.2 with its fake driver: 200 systems behind one BMC, over TLS with Basic authentication. A reset is answered at once and shows one to eleven
-//! seconds later; an override reads `Continuous` whatever was set, and is never disabled; there is no event log and no ETag; acts that it lists it does not have.
+//! sushy-tools 2.2 with its fake driver: 200 systems behind a single BMC, over TLS with Basic
+//! authentication. A reset is answered at once and becomes visible one to eleven seconds later. An
+//! override always reads `Continuous` and is never disabled. Event log and ETags are missing, and
+//! some listed actions do not exist.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,7 +17,7 @@ use uuid::Uuid;
 use super::{START, Simulator, bmcs, free_tcp_port, have, installed, job, patience};
 
 const SYSTEMS: u128 = 200;
-/// `admin` and `secret`, as htpasswd's bcrypt has them.
+/// `admin` and `secret`, hashed with bcrypt by htpasswd.
 const HTPASSWD: &str = "admin:$2y$04$Qwt5D7ZX/R2MtzNTinewnuddBt7C75IwjnLg8bMxDxC7BYwGyoBf2\n";
 
 struct Sushy {
@@ -35,7 +37,7 @@ impl Sushy {
         Self::start_over("SUSHY_EMULATOR_SSL_CERT = 'cert'\nSUSHY_EMULATOR_SSL_KEY = 'key'\n").await
     }
 
-    /// With these lines on what it speaks, in its configuration.
+    /// Starts the emulator with these transport lines in its configuration.
     async fn start_over(transport: &str) -> Option<Self> {
         let program: PathBuf = installed("sushy-emulator");
         if !have(&[&program]) {
@@ -105,7 +107,7 @@ impl Sushy {
         self.bmcs.open(&target, job()).unwrap()
     }
 
-    /// Calls it was asked, by its own log.
+    /// Returns the number of matching calls in the log of the emulator.
     fn calls(&self, sign: &str) -> usize {
         std::fs::read_to_string(self.folder.path().join("log"))
             .unwrap()
@@ -186,7 +188,7 @@ async fn late_power_a_restart_and_an_override_that_cannot_be_disabled() {
         "never disabled, but it goes nowhere: {cleared}"
     );
     bmc.reset(Reset::ForceRestart).await.unwrap();
-    // It shows off for eleven seconds or for none: it throws dice.
+    // The emulator reports power off for a random time between zero and eleven seconds.
     bmc.wait_restart(Duration::from_secs(15), &patience())
         .await
         .unwrap();
@@ -267,7 +269,8 @@ async fn it_has_no_accounts_whose_password_could_be_changed() {
     );
 }
 
-/// The fake driver has no BIOS and lists no firmware; what it has is not lost with them.
+/// The fake driver has no BIOS and lists no firmware. The other parts of the inventory must still
+/// be read.
 #[tokio::test]
 async fn what_it_does_not_tell_is_said_piece_by_piece() {
     let Some(sushy) = Sushy::start().await else {

@@ -1,5 +1,6 @@
-//! virtualbmc 3.3: IPMI by pyghmi over a libvirt machine. Cipher suite 3 alone; no `power cycle`, no event log; an unknown user is not answered; a boot
-//! device that is set while the machine runs shows once it is off; `bootdev none` is taken and ignored.
+//! virtualbmc 3.3: IPMI by pyghmi for a libvirt machine. Supports only cipher suite 3, and has
+//! neither `power cycle` nor an event log. An unknown user receives no answer. A boot device set on
+//! a running machine is visible only after power-off. `bootdev none` is accepted and ignored.
 
 use std::path::Path;
 use std::process::Command;

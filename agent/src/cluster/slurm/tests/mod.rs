@@ -1,8 +1,8 @@
-//! The view's parser on recorded text; the whole against a real controller.
+//! Tests of the parser on recorded text, and of all operations against a real controller.
 
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
-mod private; // A Slurm of the test's own
+mod private; // A private Slurm for a test
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use self::private::{PrivateSlurm, install_hook};
 use super::{BaseState, Controllers, Limits, NodeView, SlurmError, our_reason};
 use crate::watch::Watch;
 
-/// `scontrol show node n1` of 22.05.8 on Debian 12, as recorded.
+/// Recorded output of `scontrol show node n1`, 22.05.8 on Debian 12.
 const IDLE: &str = include_str!("idle-22.05.8.txt");
 const UNREGISTERED: &str = include_str!("unregistered-22.05.8.txt");
 
@@ -25,7 +25,7 @@ fn with(text: &str, from: &str, to: &str) -> NodeView {
     NodeView::parse(&text.replace(from, to)).unwrap()
 }
 
-/// The idle node in another state, for that reason.
+/// Returns the idle node with another state and reason.
 fn held(state: &str, reason: &str) -> NodeView {
     with(
         IDLE,
@@ -368,7 +368,8 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
         Some("NHC: fan 3"),
         "and keeps its reason"
     );
-    // Given back after it was measured, it stays out for whoever drained it, its own health check among them.
+    // After the measurement the node stays out for a drain set by others, including its own health
+    // check.
     for other in [
         "NHC: fan 3",
         "muster: gate kernel.new: kernel.xid_fatal is 1 events",
@@ -402,7 +403,8 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
         .await
         .unwrap();
     assert!(!back.draining(), "{back}");
-    // Drained for good from there, it is lifted by that reason; what its health check found meanwhile stays.
+    // The later drain replaces the temporary reason of the measurement. A problem found by the
+    // health check in the meantime stays.
     for reason in [MEASURED, LEAVING] {
         controller.drain("n1", reason, &watch).await.unwrap();
         assert_eq!(
@@ -452,7 +454,8 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
         .await
         .unwrap();
     assert!(!undone.draining(), "{undone}");
-    // One that was adopted is in no list of ours: it is given back all the same, and what somebody else keeps out stays out.
+    // An adopted node is missing in every list of Muster. Our drain is lifted all the same, and a
+    // drain set by others stays.
     controller.drain("n1", MEASURED, &watch).await.unwrap();
     let back = controller
         .give_back(&[], "n1", MEASURED, &watch)
@@ -482,12 +485,13 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
         .run("scontrol", &["update", "nodename=n1", "state=resume"])
         .await;
 
-    // The profile asks for more memory than the machine has: the controller itself refuses the node.
+    // The profile asks for more memory than the machine has, so the controller itself refuses the
+    // node.
     nodes[0].real_memory *= 100;
     let (short, _) = within(Duration::from_secs(8));
     let mut admitted = controller.admit(&nodes, "n1", &short).await;
     for _ in 0..80 {
-        // Restarted, the controller shows what it knew until slurmd has registered with it.
+        // After a restart the controller reports the old state until slurmd has registered.
         let Ok(_) = admitted else { break };
         tokio::time::sleep(Duration::from_millis(100)).await;
         admitted = controller.admit(&nodes, "n1", &short).await;

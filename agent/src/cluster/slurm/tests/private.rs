@@ -1,4 +1,5 @@
-//! A Slurm of the test's own: munged, slurmctld, one slurmd, on loopback, in a temporary directory, ended with the test.
+//! A private Slurm for a test: munged, slurmctld and a slurmd on loopback, in a temporary
+//! directory. All processes end with the test.
 
 #![expect(
     clippy::disallowed_methods,
@@ -16,7 +17,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// One running Slurm.
+/// A running Slurm.
 pub(super) struct PrivateSlurm {
     dir: tempfile::TempDir,
     pub(super) cluster: SlurmCluster,
@@ -27,7 +28,7 @@ pub(super) struct PrivateSlurm {
 
 impl Drop for PrivateSlurm {
     fn drop(&mut self) {
-        // Their children die with them.
+        // The child processes end with their tasks.
         self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
@@ -77,7 +78,8 @@ impl PrivateSlurm {
         slurm
     }
 
-    /// Keeps a slurmd running as that node, as systemd does: it ends by itself while the controller does not know it.
+    /// Keeps a slurmd running for the node, like systemd. slurmd exits as long as the controller
+    /// does not know the node.
     pub(super) fn keep_slurmd(&mut self, name: &'static str) {
         let (dir, conf) = (self.dir.path().to_owned(), self.cluster.conf.clone());
         self.tasks.push(tokio::spawn(async move {
@@ -92,7 +94,7 @@ impl PrivateSlurm {
         }));
     }
 
-    /// Has slurmctld ended and started again.
+    /// Restarts slurmctld.
     pub(super) async fn restart(&self) {
         let before = self.run("scontrol", &["show", "config"]).await;
         let boot = |config: &str| {
@@ -102,7 +104,7 @@ impl PrivateSlurm {
                 .unwrap_or_default()
                 .to_owned()
         };
-        // The controller's start is told to the second.
+        // The start time of the controller has a resolution of a second.
         tokio::time::sleep(Duration::from_millis(1100)).await;
         self.stop_slurmctld.notify_one();
         for _ in 0..100 {
@@ -115,7 +117,7 @@ impl PrivateSlurm {
         panic!("slurmctld did not restart: {}", self.log());
     }
 
-    /// Output of one of Slurm's programs, errors included.
+    /// Returns the output of a Slurm program, including errors.
     pub(super) async fn run(&self, program: &str, arguments: &[&str]) -> String {
         let mut command = Command::new(program);
         command
@@ -154,7 +156,8 @@ impl PrivateSlurm {
         Path::new(&self.cluster.include_dir).join("restart-slurmctld")
     }
 
-    /// This machine, as a profile would describe it: `slurmd -C` says what slurmd will find.
+    /// Returns the local machine as a profile would describe the node. `slurmd -C` prints the
+    /// hardware seen by slurmd.
     pub(super) async fn this_machine(&self, name: &str) -> SlurmNode {
         let text = self.run("slurmd", &["-C"]).await;
         let number = |field: &str| {
@@ -225,7 +228,7 @@ async fn start_munged(dir: &Path) -> Child {
     );
 }
 
-/// Starts slurmctld again whenever it ends, as a service manager does.
+/// Restarts slurmctld after every exit, like a service manager.
 async fn keep_slurmctld(dir: PathBuf, stop: Arc<Notify>) {
     loop {
         let conf = dir.join("etc/slurm.conf");
@@ -280,7 +283,7 @@ ReturnToService=0\nSlurmdTimeout=30\nTreeWidth=65533\nInclude muster-nodes.conf\
     std::fs::write(etc.join("muster-topology.conf"), "# None yet.\n").unwrap();
 }
 
-/// The hook a site installs, in the words of a site whose service manager starts slurmctld again by itself.
+/// Installs the restart hook of a site with a service manager restarting slurmctld after an exit.
 pub(super) fn install_hook(slurm: &PrivateSlurm) {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::write(

@@ -1,4 +1,4 @@
-//! Firmware and BIOS through a BMC that keeps them, and one that does not do what it says.
+//! Tests of firmware and BIOS changes through a correct BMC and through a faulty BMC.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn fast() -> Limits {
     }
 }
 
-/// What is wanted of the fake, which has BIOS 2.1, BMC 1.0, no SR-IOV.
+/// The wanted values for the fake, which has BIOS 2.1, BMC 1.0 and no SR-IOV.
 struct Wish {
     firmware: Vec<WantedFirmware>,
     bios: BTreeMap<String, BiosValue>,
@@ -56,7 +56,7 @@ async fn fake(mood: Mood) -> FakeBmc {
 
 impl World {
     fn order(&self, target: &BmcTarget, wish: Wish, permit: Option<PermitId>) -> JobSpec {
-        // The site has the image.
+        // The image is already in the cache of the site.
         let path = self.agent.blobs.path(Digest::of(b"image"));
         std::fs::write(path, b"image").unwrap();
         let Wish { firmware, bios } = wish;
@@ -69,14 +69,14 @@ impl World {
         })
     }
 
-    /// Sets what is wanted.
+    /// Runs a job with the wanted values.
     async fn set(&mut self, target: &BmcTarget, wish: Wish, acts: Vec<ActRecord>) -> Outcome {
         let spec = self.order(target, wish, Some(PermitId::new()));
         self.outcome_of(spec, acts).await
     }
 }
 
-/// What the job ended with: what was changed, or why not.
+/// Returns the changes made by the job, or its failure.
 fn told(outcome: Outcome) -> Result<Vec<String>, Failure> {
     match outcome {
         Outcome::Succeeded {
@@ -158,7 +158,8 @@ async fn a_look_changes_nothing_and_says_what_it_could_not_see() {
         inventory.unread[0].contains("refuses these credentials"),
         "{inventory:?}"
     );
-    // Nor does one that is not there, of a machine that is known; one that is another machine's is no witness.
+    // An unreachable BMC of a known machine is no error either. A BMC of another machine is
+    // rejected.
     let known = |uuid: &str| {
         Some(Machine {
             uuid: Some(uuid.into()),
@@ -340,7 +341,8 @@ async fn an_update_that_goes_wrong_says_what_the_bmc_said_and_is_not_tried_again
     }
 }
 
-/// The agent before died: after it sent the update, after it restarted the machine, or when all was done.
+/// The earlier attempt crashed after sending the update, after restarting the machine, or after all
+/// steps.
 #[tokio::test]
 async fn a_successor_reads_what_is_there_and_sends_nothing_twice() {
     let mut world = World::new(fast()).await;
@@ -374,7 +376,7 @@ async fn a_successor_reads_what_is_there_and_sends_nothing_twice() {
     .unwrap();
     assert_eq!(changed, [] as [&str; 0]);
 
-    // Off, with the restart committed: the half that is left is to switch it on.
+    // The machine is off and the restart is committed, so the remaining step is to power on.
     let halved = fake(Mood::Well).await;
     halved.state().hardware.as_mut().unwrap().mood = Mood::Well;
     let bios = json_settings("Enabled");
@@ -403,7 +405,7 @@ fn json_settings(sriov: &str) -> serde_json::Value {
     serde_json::json!({"Attributes": {"Sriov": sriov}})
 }
 
-/// Somebody wants it stopped: the update ends first, and is told as it ended.
+/// The server requests a stop. The update finishes first, and the job reports the real outcome.
 #[tokio::test]
 async fn what_writes_firmware_is_not_stopped_and_a_look_is() {
     let (server, pause) = (FakeServer::start().await, Duration::from_millis(200));
@@ -412,7 +414,7 @@ async fn what_writes_firmware_is_not_stopped_and_a_look_is() {
         update: pause * 20,
         ..fast()
     };
-    // It hears of it within a tenth of a second, and the update takes several.
+    // The request arrives within a tenth of a second, and the update takes several.
     let (agent, _dir) = agent_with(&server, Duration::from_millis(300), Bmcs::new(limits)).await;
     let mut world = World {
         server,

@@ -1,4 +1,5 @@
-//! Power acts through a BMC that fails: what is asked again, what is only looked at, and what a person is told.
+//! Tests of power acts through a failing BMC: repeated requests, checks without action, and
+//! messages for the operator.
 
 #![expect(
     clippy::disallowed_methods,
@@ -32,7 +33,7 @@ use crate::work::tests::server::FakeServer;
 
 const LEASE: Duration = Duration::from_secs(60);
 
-/// Nothing here ends by one of these but what is meant to.
+/// Returns limits. Only the tests of a limit reach that limit.
 fn limits() -> Limits {
     Limits {
         spacing: Duration::from_millis(1),
@@ -98,7 +99,7 @@ impl World {
         self.server.outcomes.recv().await.unwrap()
     }
 
-    /// Starts the machine into the live image, as the job does.
+    /// Starts the machine into the live image, like the job.
     async fn start(&self, target: &BmcTarget, acts: Vec<ActRecord>) -> Result<Started, Failure> {
         let like = self.power_off(target);
         let context = JobContext::new(
@@ -114,7 +115,7 @@ impl World {
             .map(|(started, _)| started)
     }
 
-    /// Waits until a job says that it waits for this.
+    /// Waits until a job reports a matching wait.
     async fn hear(&self, sign: &str) {
         let heard = async {
             while !self
@@ -142,7 +143,7 @@ impl World {
             .collect()
     }
 
-    /// The acts that were committed, with what was seen before each.
+    /// Returns the committed acts with the states read before.
     fn acts(&self) -> Vec<(String, String)> {
         let ledger = self.server.ledger.lock().unwrap();
         ledger
@@ -299,7 +300,8 @@ async fn a_bmc_without_a_restart_is_switched_off_and_on() {
     assert_eq!(bmc.state().resets, ["ForceOff", "On"]);
 }
 
-/// The strictest usual lock-out is three failures. Jobs come and go; the account stays open, and the first one after it is mended gets in.
+/// The strictest common lockout is three failures. The account stays open over several jobs, and
+/// the first job after the repair succeeds.
 #[tokio::test]
 async fn a_changed_password_locks_no_account_and_is_told() {
     let mut world = World::new(limits()).await;
@@ -347,7 +349,8 @@ async fn another_certificate_ends_the_job_and_nothing_was_sent() {
     assert_eq!(bmc.state().calls, 0);
 }
 
-/// A mistyped address: the BMC there has another machine behind it, and takes the same password.
+/// A mistyped address: the BMC at the address controls another machine and accepts the same
+/// password.
 #[tokio::test]
 async fn a_bmc_of_another_machine_is_told_nothing() {
     let bmc = FakeBmc::start().await;
@@ -390,7 +393,7 @@ async fn a_bmc_of_another_machine_is_told_nothing() {
         }
         assert!(world.acts().is_empty() && bmc.state().resets.is_empty());
     }
-    // In the other byte order it is the same, and a filler is no name.
+    // The UUID in the other byte order is equal, and a filler serial is ignored.
     let mut world = World::new(limits()).await;
     let swapped = of(
         "44454c4c-4300-1048-8052-b4c04f4e3132",
@@ -433,7 +436,7 @@ async fn what_is_on_is_not_switched_on_and_what_is_cycled_goes_through_its_firmw
     );
 }
 
-/// The attempt before may have reset it, or not: only what can be seen is acted on.
+/// The earlier attempt may or may not have reset the machine. Only the visible state decides.
 #[tokio::test]
 async fn a_power_cycle_of_which_nobody_heard_is_neither_repeated_nor_called_done() {
     let bmc = FakeBmc::start().await;
@@ -446,7 +449,7 @@ async fn a_power_cycle_of_which_nobody_heard_is_neither_repeated_nor_called_done
         started_at: Timestamp::UNIX_EPOCH,
         age_s: 90,
     };
-    // Off: the half that is left is to switch it on.
+    // The machine is off, so the remaining step is to power on.
     assert_eq!(
         world.outcome_of(cycle.clone(), vec![before.clone()]).await,
         ON
@@ -502,7 +505,7 @@ async fn a_password_is_changed_and_believed_when_it_was_logged_in_with() {
         ROTATED
     );
     assert_eq!(bmc.state().password, "Another-2-have.it");
-    // What is said of it names no password.
+    // The log and the status contain no password.
     let ledger = world.server.ledger.lock().unwrap();
     let told = format!("{:?}", ledger.renewals);
     assert!(
@@ -513,7 +516,8 @@ async fn a_password_is_changed_and_believed_when_it_was_logged_in_with() {
     );
 }
 
-/// The agent before died in the middle: whichever password the BMC has, the next attempt ends with the next one, and locks no account.
+/// The earlier attempt crashed during the change. The next attempt ends with the new password in
+/// both cases, and locks no account.
 #[tokio::test]
 async fn a_change_that_nobody_heard_of_is_found_out_by_logging_in() {
     let mut world = World::new(limits()).await;
@@ -533,7 +537,7 @@ async fn a_change_that_nobody_heard_of_is_found_out_by_logging_in() {
         assert_eq!(bmc.state().password, "Another-2-have.it");
         assert!(bmc.state().logins_refused <= 1);
     }
-    // The answer was lost, and it was done.
+    // The answer was lost, but the change was made.
     let bmc = FakeBmc::start().await;
     bmc.misbehave(Fault::LostReply);
     assert_eq!(
@@ -542,7 +546,7 @@ async fn a_change_that_nobody_heard_of_is_found_out_by_logging_in() {
             .await,
         ROTATED
     );
-    // It has neither.
+    // The BMC accepts neither password.
     bmc.misbehave(Fault::None);
     bmc.state().password = "a third".into();
     let Outcome::Failed { failure } = world
@@ -579,7 +583,7 @@ async fn a_bmc_without_accounts_says_so() {
     );
 }
 
-/// While nobody knows which of the two it has, power goes by either.
+/// While the valid password is unknown, power acts work with either password.
 #[tokio::test]
 async fn power_goes_by_whichever_password_the_bmc_has() {
     for password in ["secret", "Another-2-have.it"] {
