@@ -30,7 +30,7 @@ const ASKS: (&str, &str) = ("muster", "quarantine");
 /// The longest kept text of a rule, in characters.
 const LONGEST_TEXT: usize = 500;
 
-pub(crate) fn check(group: &AlertGroup) -> Result<(), Error> {
+fn check(group: &AlertGroup) -> Result<(), Error> {
     if group.version != "4" {
         let detail = "This reads version 4 of Alertmanager's webhook.";
         return Err(Error::unprocessable("/version", "unknown", detail));
@@ -75,7 +75,7 @@ impl Became {
 }
 
 /// Finds the node of an alert and handles the alert. An alert for an unknown node is answered, not refused.
-pub(crate) async fn process_alert(
+async fn process_alert(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,

@@ -27,7 +27,7 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(90 * 24);
 const LONGEST_REASON: usize = 300;
 
 /// The kind and the name of what it is for.
-pub(crate) fn place(request: &CreateWaiver, now: Timestamp) -> Result<(&'static str, &str), Error> {
+fn place(request: &CreateWaiver, now: Timestamp) -> Result<(&'static str, &str), Error> {
     let given = [
         ("node", &request.node),
         ("rack", &request.rack),
@@ -67,7 +67,7 @@ pub(crate) fn place(request: &CreateWaiver, now: Timestamp) -> Result<(&'static 
     Ok(place)
 }
 
-pub(crate) async fn find(conn: &mut PgConnection, kind: &str, name: &str) -> Result<Uuid, Error> {
+async fn find(conn: &mut PgConnection, kind: &str, name: &str) -> Result<Uuid, Error> {
     let found = match kind {
         "node" => db::nodes::find_id(conn, name).await?.map(|id| id.0),
         _ => db::objects::find(conn, kind, name)
@@ -79,7 +79,7 @@ pub(crate) async fn find(conn: &mut PgConnection, kind: &str, name: &str) -> Res
 
 /// Refuses a gate that the pool never runs, because a waiver with a misspelt gate has no effect. For a rack, and for a node that no pool holds, the suites
 /// are unknown, so any gate is accepted.
-pub(crate) async fn check_gate(
+async fn check_gate(
     conn: &mut PgConnection,
     kind: &str,
     at: Uuid,
@@ -122,7 +122,7 @@ fn edit_distance(one: &str, other: &str) -> usize {
 }
 
 /// The kind and the name of the place that the waiver covers.
-pub(crate) fn covered_place(row: &WaiverRow) -> (&'static str, &str) {
+fn covered_place(row: &WaiverRow) -> (&'static str, &str) {
     let named = [
         ("node", &row.node_name),
         ("rack", &row.rack_name),

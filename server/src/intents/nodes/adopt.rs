@@ -152,7 +152,7 @@ fn name_claim(faults: &mut Vec<Fault>, node: &LockedNode, requested: Option<&str
 }
 
 /// Checks that the actor may claim for the pool and may use credentials.
-pub(crate) async fn allow(
+async fn allow(
     conn: &mut PgConnection,
     actor: &Actor,
     pool: Option<&ObjectRow>,
@@ -168,7 +168,7 @@ pub(crate) async fn allow(
 }
 
 /// The plan: the files that are written on the machine, and the new state of the node.
-pub(crate) fn plan(node: &LockedNode, adoption: &Adoption, body: &AdoptNode) -> NodePlan {
+fn plan(node: &LockedNode, adoption: &Adoption, body: &AdoptNode) -> NodePlan {
     let mut blockers = Vec::new();
     if node.state != "discovered" {
         blockers.push(format!(

@@ -172,7 +172,7 @@ fn describe_hold(node: &LockedNode) -> Option<String> {
 }
 
 /// The declared spec with the machine's MACs in the places of the replaced MACs. A declared serial or UUID is corrected where the machine reports another.
-pub(crate) fn merge_spec(
+fn merge_spec(
     declared: &Value,
     seen: &[Mac],
     replaces: Option<&[Mac]>,
@@ -238,7 +238,7 @@ fn text(value: &Value) -> String {
 }
 
 /// Moves the observations to the declared node, deletes the record of the machine, and writes the merged spec.
-pub(crate) async fn bind(
+async fn bind(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
@@ -257,7 +257,7 @@ pub(crate) async fn bind(
 }
 
 /// Writes the finished operation, and an event for each of the two nodes.
-pub(crate) async fn record_done(
+async fn record_done(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,

@@ -32,12 +32,12 @@ impl DryRun {
     }
 }
 
-pub(crate) fn answer_plan(plan: &NodePlan) -> Result<Effect, Error> {
+fn answer_plan(plan: &NodePlan) -> Result<Effect, Error> {
     Answer::ok(plan).map(Effect::Told)
 }
 
 /// The members that differ, one sentence for each.
-pub(crate) fn describe_changes(before: &Value, after: &Value) -> Vec<String> {
+fn describe_changes(before: &Value, after: &Value) -> Vec<String> {
     let text = |value: &Value| match value {
         Value::Null => "none".to_owned(),
         Value::String(text) => text.clone(),
@@ -57,7 +57,7 @@ pub(crate) fn describe_changes(before: &Value, after: &Value) -> Vec<String> {
 }
 
 /// The blocker where the power budget of another rack cannot take the node's reserved power. The rack stays locked until the transaction ends.
-pub(crate) async fn find_power_blockers(
+async fn find_power_blockers(
     conn: &mut PgConnection,
     node: &LockedNode,
     rack: &str,
@@ -89,7 +89,7 @@ pub(crate) fn refuse(blockers: &[String]) -> Result<(), Error> {
 }
 
 /// Writes the finished operation and its event.
-pub(crate) async fn record_done(
+async fn record_done(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,

@@ -35,7 +35,7 @@ pub(crate) async fn find(conn: &mut PgConnection, key: &str) -> Result<LockedNod
         .ok_or_else(|| Error::NotFound(format!("node {key:?}")))
 }
 
-pub(crate) fn allow_unregistering(node: &LockedNode) -> Result<(), Error> {
+fn allow_unregistering(node: &LockedNode) -> Result<(), Error> {
     if node.protected {
         return Err(Error::conflict(
             "protected",
@@ -75,7 +75,7 @@ pub(crate) enum Change {
 }
 
 /// The node as the answer to the write.
-pub(crate) async fn answer(
+async fn answer(
     conn: &mut PgConnection,
     written: &Written,
     now: Timestamp,
@@ -264,7 +264,7 @@ async fn request_accept(
         .map(drop)
 }
 
-pub(crate) async fn record(
+async fn record(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,

@@ -52,7 +52,7 @@ pub async fn cancel(
 
 /// Nothing more of it is begun, and what runs is told to stop, but for a rung of a ladder: cut short it may leave a machine off. What was only asked for and
 /// not begun is taken back; a release is the claim's to remember.
-pub(crate) async fn stop(
+async fn stop(
     conn: &mut PgConnection,
     actor: &Actor,
     row: &OperationRow,
