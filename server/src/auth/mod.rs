@@ -40,8 +40,11 @@ pub struct Actor {
     pub token: Option<TokenId>,
     /// How many nodes they may release in an hour alone; any number when absent.
     pub releases_per_hour: Option<u32>,
-    /// Of the request that is being answered.
+    /// The request that is being answered.
     pub request_id: Option<String>,
+    /// The requester whose request this actor approved: records name the requester, rights are the
+    /// approver's.
+    pub on_behalf_of: Option<String>,
 }
 
 impl Actor {
@@ -55,7 +58,21 @@ impl Actor {
             token: None,
             releases_per_hour: None,
             request_id: None,
+            on_behalf_of: None,
         }
+    }
+
+    /// The approver, acting for the person who requested.
+    pub fn acting_for(&self, requester: &str) -> Self {
+        Self {
+            on_behalf_of: Some(requester.to_owned()),
+            ..self.clone()
+        }
+    }
+
+    /// The name that operations, claims and events record.
+    pub fn author(&self) -> &str {
+        self.on_behalf_of.as_deref().unwrap_or(&self.name)
     }
 
     /// Whether it is a person who signed in, and no token of theirs.
@@ -73,7 +90,7 @@ impl Actor {
     ) -> NewEvent {
         NewEvent {
             node,
-            ..NewEvent::new(at, self.name.clone(), kind, summary).asked(self.request_id.clone())
+            ..NewEvent::new(at, self.author(), kind, summary).asked(self.request_id.clone())
         }
     }
 
@@ -90,7 +107,7 @@ impl Actor {
             kind,
             node: Some(node),
             claim: None,
-            actor: self.name.clone(),
+            actor: self.author().to_owned(),
             request_id: self.request_id.clone(),
             message,
             now,
@@ -151,6 +168,7 @@ pub async fn authenticate(headers: &HeaderMap, app: &App) -> Result<Actor, Error
     };
     Ok(Actor {
         request_id: request_id::of(headers),
+        on_behalf_of: None,
         ..found
     })
 }

@@ -193,6 +193,7 @@ pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Actor, Error
         token: None,
         releases_per_hour,
         request_id: None,
+        on_behalf_of: None,
     })
 }
 

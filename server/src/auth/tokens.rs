@@ -157,6 +157,7 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
         token: Some(id),
         releases_per_hour,
         request_id: None,
+        on_behalf_of: None,
     })
 }
 

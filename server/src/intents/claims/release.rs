@@ -199,10 +199,7 @@ pub(crate) async fn begin_approved(
     disks: Disks,
 ) -> Result<OperationId, Error> {
     let LockedClaim { claim, node } = locked;
-    let requester = Actor {
-        name: requested_by.to_owned(),
-        ..approver.clone()
-    };
+    let requester = approver.acting_for(requested_by);
     match (claim.state.as_str(), claim.operation) {
         _ if node.protected => Err(protected(node)),
         ("bound", _) => {
@@ -277,7 +274,7 @@ async fn begin_release(
     };
     if let Some(one) = find_coming(conn, claim.id).await? {
         let by = By {
-            actor: &actor.name,
+            actor: actor.author(),
             request_id: actor.request_id.as_deref(),
         };
         let why = format!("the claim {} is released", claim.name);

@@ -123,10 +123,7 @@ pub(crate) async fn begin_approved(
     if let Some(coming) = find_under_way(conn, locked, body).await? {
         return Ok(coming.operation);
     }
-    let requester = Actor {
-        name: requested_by.to_owned(),
-        ..approver.clone()
-    };
+    let requester = approver.acting_for(requested_by);
     let spare = find_spare(conn, approver, &locked.claim, body).await?;
     let reason = body.reason.as_deref();
     bind(conn, app, &requester, locked, &spare, reason).await
@@ -319,7 +316,7 @@ async fn bind(
         node: spare.id,
         pool: claim.pool_id,
         epoch: spare.epoch + 1,
-        actor: actor.name.clone(),
+        actor: actor.author().to_owned(),
         now,
     };
     db::claims::insert(conn, &coming).await?;

@@ -91,10 +91,7 @@ pub(crate) async fn begin_approved(
         );
         return Err(Error::conflict("decided", detail));
     }
-    let requester = Actor {
-        name: row.requested_by.clone(),
-        ..approver.clone()
-    };
+    let requester = approver.acting_for(&row.requested_by);
     let request = ActionRequest {
         wish: requested_wish(row)?,
         reason: row.reason.as_deref(),
