@@ -8,6 +8,7 @@ pub mod clock; // Time as a value
 pub mod clusters; // Schedulers, and the node description sent to a scheduler
 pub mod consoles; // Serial console text: filtering and display
 pub mod effects; // Impact of a change on machines
+pub mod event_kinds; // Renamed kinds of events
 pub mod fabric; // Pair measurements: which nodes meet, and which node is blamed
 pub mod facts; // Facts observed by an inspection
 pub mod firmware; // Firmware and BIOS values of BMCs compared with the wanted values

@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use jiff::Timestamp;
 use muster_api::events::Event;
 use muster_api::webhooks::WebhookSpec;
+use muster_core::event_kinds;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -132,7 +133,7 @@ pub fn secrets(text: &str) -> Result<Vec<hmac::Key>, String> {
 }
 
 /// Whether a text says which kinds of events are meant.
-pub fn is_topic(text: &str) -> bool {
+fn is_topic(text: &str) -> bool {
     let word = |word: &str| {
         !word.is_empty()
             && word
@@ -143,8 +144,20 @@ pub fn is_topic(text: &str) -> bool {
     text == "*" || (text.len() <= 100 && begin.split('.').all(word))
 }
 
+/// The reason that a text is no topic; `None` for a topic.
+pub fn topic_fault(text: &str) -> Option<String> {
+    if let Some(present) = event_kinds::present(text) {
+        return Some(format!("{text} is named {present} now."));
+    }
+    (!is_topic(text)).then(|| {
+        format!("{text:?} is no topic: use a kind such as node.advanced, node.* for a group, or * for all.")
+    })
+}
+
 /// Whether a webhook is told of an event of this kind that lies in this site, or in none.
 pub fn wants(spec: &WebhookSpec, kind: &str, site: Option<&str>) -> bool {
+    // During a rolling upgrade, a replica of the version before writes the former kinds.
+    let kind = event_kinds::present(kind).unwrap_or(kind);
     let meant = |topic: &String| match topic.strip_suffix('*') {
         Some(begin) => kind.starts_with(begin),
         None => topic == kind,

@@ -22,6 +22,51 @@ fn words(kinds: &[&str]) -> BTreeSet<String> {
     kinds.iter().map(|kind| (*kind).to_owned()).collect()
 }
 
+/// Events keep the kind that they were written with. Their present kind finds them.
+#[tokio::test]
+async fn a_renamed_kind_finds_older_events_and_the_former_kind_names_it() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let add = "INSERT INTO events (id, at, actor, kind, summary, detail)
+               VALUES (gen_random_uuid(), now(), 'muster', 'drift.mended', 'it fits again', '{}')";
+    sqlx::query(add).execute(&server.pool).await.unwrap();
+    for topics in ["drift.resolved", "drift.*"] {
+        let page = admin
+            .get(&format!("/v1/events?topics={topics}"))
+            .await
+            .expect(200);
+        assert_eq!(kinds(&page), words(&["drift.mended"]), "{topics}");
+    }
+    let refused = admin.get("/v1/events?topics=drift.mended").await;
+    assert_eq!(refused.problem(), (400, "invalid_topic"));
+    assert!(
+        refused
+            .text()
+            .contains("drift.mended is named drift.resolved now")
+    );
+    let webhook =
+        json!({ "spec": { "url": "https://hooks.example.org/", "topics": ["drift.mended"] } });
+    let refused = admin.put("/v1/webhooks/ops", &webhook).await;
+    assert_eq!(refused.body["errors"][0]["pointer"], "/spec/topics/0");
+
+    let stored =
+        json!({ "url": "https://hooks.example.org/", "topics": ["drift.mended", "node.*"] });
+    let old = "INSERT INTO objects (id, kind, name, spec) VALUES (gen_random_uuid(), 'webhook', 'old', $1)";
+    sqlx::query(old)
+        .bind(stored)
+        .execute(&server.pool)
+        .await
+        .unwrap();
+    let upgrade = include_str!("../../migrations/0045_event_kinds.sql");
+    sqlx::raw_sql(upgrade).execute(&server.pool).await.unwrap();
+    let topics: Value =
+        sqlx::query_scalar("SELECT spec -> 'topics' FROM objects WHERE name = 'old'")
+            .fetch_one(&server.pool)
+            .await
+            .unwrap();
+    assert_eq!(topics, json!(["drift.resolved", "node.*"]));
+}
+
 #[tokio::test]
 async fn a_reader_is_told_of_the_topics_they_name_and_how_far_was_looked() {
     let server = Server::start().await;
@@ -33,10 +78,13 @@ async fn a_reader_is_told_of_the_topics_they_name_and_how_far_was_looked() {
     assert!(kinds(&all).contains("object.created"));
     for (topics, told) in [
         ("node.registered", words(&["node.registered"])),
-        ("node.*", words(&["node.asked", "node.registered"])),
         (
-            "node.asked,%20object.*",
-            words(&["node.asked", "object.created"]),
+            "node.*",
+            words(&["node.action_requested", "node.registered"]),
+        ),
+        (
+            "node.action_requested,%20object.*",
+            words(&["node.action_requested", "object.created"]),
         ),
         // An underscore is one: it stands for nothing else.
         ("node_registered", words(&[])),

@@ -78,7 +78,7 @@ async fn an_agent_is_leased_what_it_reads_and_the_rest_waits_and_says_so() {
             .unwrap()
     };
     let held = async || -> Vec<String> {
-        sqlx::query_scalar("SELECT summary FROM events WHERE kind = 'step.held_back'")
+        sqlx::query_scalar("SELECT summary FROM events WHERE kind = 'step.unreadable'")
             .fetch_all(&server.app.pool)
             .await
             .unwrap()

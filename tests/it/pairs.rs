@@ -183,7 +183,11 @@ async fn of_six_nodes_the_one_with_a_bad_link_is_blamed_and_taken_out() {
     for name in NODES.into_iter().filter(|name| *name != "n4") {
         assert_eq!(world.state(name).await, "in_service");
     }
-    for (kind, times) in [("pairs.begun", 1), ("pairs.blamed", 1), ("pairs.ended", 1)] {
+    for (kind, times) in [
+        ("pairs.started", 1),
+        ("pairs.blamed", 1),
+        ("pairs.ended", 1),
+    ] {
         assert_eq!(told(&world, kind).await, times, "{kind}");
     }
     let operation = operation(&world, &id).await;
@@ -760,7 +764,7 @@ async fn the_console_says_who_takes_part_before_anything_begins() {
             refused.text
         );
     }
-    assert_eq!(told(&world, "pairs.begun").await, 0, "only shown");
+    assert_eq!(told(&world, "pairs.started").await, 0, "only shown");
 
     let begun = post("suite=pairs&most=2&step=measure").await.expect(303);
     let place = begun.headers["location"].to_str().unwrap().to_owned();
@@ -778,7 +782,7 @@ async fn the_console_says_who_takes_part_before_anything_begins() {
     assert_eq!(
         (
             found(&world, run).await["state"].as_str(),
-            told(&world, "pairs.begun").await
+            told(&world, "pairs.started").await
         ),
         (Some("done"), 1)
     );

@@ -243,7 +243,7 @@ async fn a_node_that_does_not_get_to_service_takes_nothing_over() {
     );
     assert_eq!(wiped(&world, "n2"), 0, "what it failed at can be looked at");
     let told: i64 =
-        sqlx::query_scalar("SELECT count(*) FROM events WHERE kind = 'claim.not_replaced'")
+        sqlx::query_scalar("SELECT count(*) FROM events WHERE kind = 'claim.replacement_failed'")
             .fetch_one(&world.server.app.pool)
             .await
             .unwrap();

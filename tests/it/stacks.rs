@@ -415,7 +415,7 @@ async fn a_node_in_service_is_held_against_its_stack_on_demand() {
                 .history("n1")
                 .await
                 .iter()
-                .filter(|line| *line == "drift.mended")
+                .filter(|line| *line == "drift.resolved")
                 .count()
         ),
         ("in_service", 1)

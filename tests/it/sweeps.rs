@@ -44,7 +44,7 @@ async fn steps(world: &World, name: &str) -> Vec<String> {
     let all = world.history(name).await;
     let from = all
         .iter()
-        .rposition(|line| line == "node.asked sweep")
+        .rposition(|line| line == "node.action_requested sweep")
         .expect("it was asked");
     let ended =
         |line: &&String| line.starts_with("step.succeeded ") || line.starts_with("step.failed ");

@@ -361,7 +361,7 @@ async fn nobody_agrees_to_what_they_asked_for_themselves() {
     );
     let events = admin.get("/v1/nodes/n1/events").await.expect(200).text;
     assert!(
-        events.contains("waiver.asked") && events.contains("waiver.agreed"),
+        events.contains("waiver.requested") && events.contains("waiver.approved"),
         "{events}"
     );
     // Ended before somebody agrees, there is nothing to agree to.

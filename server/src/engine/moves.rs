@@ -194,7 +194,7 @@ pub(super) async fn grant(
     let event = NewEvent::node(
         now,
         "muster",
-        "node.wish_granted",
+        "node.action_done",
         node.id,
         format!("{}: {what}", node.name),
     );
@@ -224,7 +224,7 @@ pub(super) async fn refuse(
     let event = NewEvent::node(
         now,
         "muster",
-        "node.wish_refused",
+        "node.action_refused",
         node.id,
         format!("{}: {summary}", node.name),
     );

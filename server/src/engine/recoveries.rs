@@ -184,7 +184,7 @@ async fn begin(
     );
     let detail = json!({ "recovery": id, "signature": cause.signature, "rungs": rungs, "asked": cause.asked, "action": cause.action });
     let event =
-        NewEvent::node(now, "muster", "recovery.begun", node.id, summary).under(node.operation);
+        NewEvent::node(now, "muster", "recovery.started", node.id, summary).under(node.operation);
     metrics::counter!("muster_recoveries_total").increment(1);
     db::events::insert(conn, event.with(detail)).await
 }

@@ -182,7 +182,13 @@ async fn part(conn: &mut PgConnection, one: &Replacement, now: Timestamp) -> Res
         one.claim_name, one.node_name, one.coming_node_name, one.coming_name
     );
     for node in [one.node, one.coming_node] {
-        let event = NewEvent::node(now, "muster", "claim.not_replaced", node, summary.clone());
+        let event = NewEvent::node(
+            now,
+            "muster",
+            "claim.replacement_failed",
+            node,
+            summary.clone(),
+        );
         let event = event.under(Some(one.operation));
         db::events::insert(conn, event.with(json!({ "claim": one.claim_name }))).await?;
     }

@@ -178,13 +178,8 @@ pub fn topics(list: Option<&str>) -> Result<Vec<String>, Error> {
             format!("1 to {TOPICS}"),
         ));
     }
-    match topics.iter().find(|topic| !webhooks::is_topic(topic)) {
-        Some(wrong) => {
-            let detail = format!(
-                "{wrong:?} is no topic: a kind as node.advanced, node.* for all that begin so, * for all."
-            );
-            Err(Error::invalid("topics", "invalid_topic", detail))
-        }
+    match topics.iter().find_map(|topic| webhooks::topic_fault(topic)) {
+        Some(detail) => Err(Error::invalid("topics", "invalid_topic", detail)),
         None => Ok(topics),
     }
 }

@@ -236,7 +236,7 @@ pub async fn request(
             Error::internal(anyhow::anyhow!("a waiver that was just written is gone"))
         })?;
         let summary = format!("{} asks for {}: {}", actor.name, describe(&row), row.reason);
-        db::events::insert(conn, event(app, actor, "waiver.asked", &row, summary)).await?;
+        db::events::insert(conn, event(app, actor, "waiver.requested", &row, summary)).await?;
         Ok(Effect::Done(
             Answer::ok(&object(row, now)?)?.status(StatusCode::CREATED),
         ))

@@ -36,7 +36,7 @@ async fn a_whole_life_is_this_sequence_and_begins_again() {
     assert_eq!(
         chapters(&world, &mut seen).await,
         [
-            "node.registered node.asked accept".to_owned(),
+            "node.registered node.action_requested accept".to_owned(),
             format!("inspecting: {BOOT_LIVE} {LOOK}"),
             "available:".to_owned(),
         ]

@@ -211,7 +211,7 @@ async fn disks_that_were_destroyed_need_no_wipe() {
         world
             .history("n1")
             .await
-            .contains(&"node.disks_out".to_owned()),
+            .contains(&"node.disks_removed".to_owned()),
         "the destruction is recorded"
     );
 }

@@ -213,9 +213,9 @@ async fn hold_back(site: &mut Site) {
     site.done("power-off").await;
     site.done("power-on").await;
     let waiting = site.ask("power-cycle").await;
-    site.until("step.held_back", async || {
+    site.until("step.unreadable", async || {
         let told = site
-            .sql("SELECT summary FROM events WHERE kind = 'step.held_back'")
+            .sql("SELECT summary FROM events WHERE kind = 'step.unreadable'")
             .await;
         let why = "n1: power_cycle waits for an agent that knows this order: a1 of lab";
         told.iter().any(|line| line.starts_with(why))

@@ -28,7 +28,7 @@ async fn when_five_of_six_fail_the_same_way_it_is_the_fleet() {
         (2, 4),
         "{states:?}"
     );
-    assert_eq!(told(&world, "recovery.begun").await, 2);
+    assert_eq!(told(&world, "recovery.started").await, 2);
     assert_eq!(told(&world, "breaker.opened").await, 1);
     // Those that had begun were stopped where they were, before anything was tried.
     let query =

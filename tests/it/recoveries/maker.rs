@@ -120,7 +120,7 @@ async fn one_download_says_what_its_maker_asks() {
     );
     assert!(
         read("recoveries.json").contains("\"spent\"")
-            && read("timeline.txt").contains("recovery.begun")
+            && read("timeline.txt").contains("recovery.started")
     );
     let run = std::fs::read_dir(folder.path().join("gate-runs"))
         .unwrap()

@@ -125,7 +125,7 @@ async fn a_node_that_fails_its_sweep_is_drained_recovered_and_serves_again() {
         ]
     );
     for (kind, times) in [
-        ("recovery.begun", 1),
+        ("recovery.started", 1),
         ("recovery.rung", 3),
         ("recovery.ended", 1),
     ] {

@@ -132,7 +132,7 @@ async fn bundle(cast: &Cast<'_>) -> anyhow::Result<()> {
     holds("components.json", &small_disk(NUMBER))?;
     holds("recoveries.json", "\"spent\"")?;
     holds("recoveries.json", "power_cycle")?;
-    holds("timeline.txt", "recovery.begun")?;
+    holds("timeline.txt", "recovery.started")?;
     let bmc: Value = serde_json::from_str(&read("bmc.json")?)?;
     ensure!(
         bmc["firmware"]

@@ -2,6 +2,7 @@
 //! node, or else of its object. Events without node and object are visible only to readers of the
 //! whole fleet.
 
+use muster_core::event_kinds;
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 
 use super::sight::{Place, within};
@@ -53,7 +54,12 @@ pub async fn event_seqs(
         query.push(" AND e.object_id = ").push_bind(object.0);
     }
     if !filter.topics.is_empty() {
-        let patterns: Vec<String> = filter.topics.iter().map(|topic| pattern(topic)).collect();
+        let former = filter
+            .topics
+            .iter()
+            .filter_map(|topic| event_kinds::former(topic));
+        let topics = filter.topics.iter().map(String::as_str).chain(former);
+        let patterns: Vec<String> = topics.map(pattern).collect();
         query
             .push(" AND e.kind LIKE ANY (")
             .push_bind(patterns)

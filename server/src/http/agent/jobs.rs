@@ -145,7 +145,7 @@ async fn hold_back(
     );
     for held in db::held_back::note(conn, agent.site, steps, &awaited).await? {
         let summary = format!("{}: {} waits for {awaited}", held.node_name, held.step);
-        let event = NewEvent::node(now, "muster", "step.held_back", held.node, summary)
+        let event = NewEvent::node(now, "muster", "step.unreadable", held.node, summary)
             .under(held.operation);
         db::events::insert(
             conn,

@@ -44,8 +44,7 @@ impl Declared for WebhookSpec {
             ));
         }
         for (at, topic) in self.topics.iter().enumerate() {
-            if !webhooks::is_topic(topic) {
-                let detail = "A kind of event as node.advanced, its beginning as node.*, or *.";
+            if let Some(detail) = webhooks::topic_fault(topic) {
                 faults.push(fault(format!("/spec/topics/{at}"), "invalid_topic", detail));
             }
         }

@@ -194,7 +194,12 @@ async fn decide_waiver(
         ));
     }
     let (state, by, kind, word) = match decision {
-        Decision::Approve => ("approved", Some(&*actor.name), "waiver.agreed", "agreed to"),
+        Decision::Approve => (
+            "approved",
+            Some(&*actor.name),
+            "waiver.approved",
+            "agreed to",
+        ),
         Decision::Deny => ("denied", None, "waiver.denied", "turned down"),
     };
     db::approvals::decide(conn, id, &actor.name, state, None, now).await?;

@@ -105,7 +105,7 @@ pub(crate) async fn request_approval(
         describe_request(request.replaces, disks),
         claim.node_name
     );
-    let event = approval_event(app, actor, "approval.asked", summary, claim, disks);
+    let event = approval_event(app, actor, "approval.requested", summary, claim, disks);
     db::events::insert(conn, event).await?;
     Ok(Some(PendingApproval { id, because }))
 }

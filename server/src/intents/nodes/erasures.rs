@@ -64,7 +64,7 @@ pub(crate) async fn request_approval(
         "to {} {} waits for a second person: {because}",
         request.wish, node.name
     );
-    let event = actor.event(now, "approval.asked", Some(node.id), summary);
+    let event = actor.event(now, "approval.requested", Some(node.id), summary);
     db::events::insert(
         conn,
         event.with(json!({ "wish": request.wish.as_str(), "reason": request.reason })),

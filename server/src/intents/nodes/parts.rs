@@ -104,7 +104,7 @@ async fn record_parts(
         node.name
     );
     if disks_gone(conn, node).await? {
-        let event = actor.event(now, "node.disks_out", Some(node.id), summary);
+        let event = actor.event(now, "node.disks_removed", Some(node.id), summary);
         db::events::insert(conn, event.under(Some(operation))).await?;
     }
     Ok(operation)

@@ -128,7 +128,7 @@ pub(crate) async fn write_wish(
         .unwrap_or_default();
     let summary = format!("{} was asked to {wish}{because}", node.name);
     let event = actor
-        .event(now, "node.asked", Some(node.id), summary)
+        .event(now, "node.action_requested", Some(node.id), summary)
         .under(Some(operation));
     db::events::insert(
         conn,

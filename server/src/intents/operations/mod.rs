@@ -75,7 +75,7 @@ async fn stop(
         format!("({jobs} open steps)")
     };
     let summary = format!("{} was asked to stop {what}", row.kind);
-    let event = actor.event(now, "operation.cancel_asked", Some(node.id), summary);
+    let event = actor.event(now, "operation.cancel_requested", Some(node.id), summary);
     db::events::insert(conn, event.under(Some(row.id))).await?;
     // Between two steps of a run of gates no job is open, and the machine is on: the engine ends that one.
     let kept = |wish: &str| wish == "release" || (wish == "run-gates" && row.state != "queued");

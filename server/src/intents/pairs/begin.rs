@@ -59,7 +59,7 @@ pub(crate) async fn begin(
     db::pairs::ends::wake(conn, run.id, now).await?;
     let summary = format!("{} asked for pairs of {}: {message}", actor.name, pool.name);
     let event = actor
-        .event(now, "pairs.begun", None, summary)
+        .event(now, "pairs.started", None, summary)
         .about(pool.id)
         .under(Some(run.id));
     let names: Vec<&str> = selection.taken.iter().map(|(_, name)| *name).collect();
