@@ -75,10 +75,10 @@ pub async fn tell<T>(
     Ok(told)
 }
 
-/// As [`write`], once per idempotency key: asked again, it is answered again and not done again.
+/// As [`write()`], once per idempotency key: asked again, it is answered again and not done again.
 ///
 /// # Errors
-/// As [`write`]; 422 when the key was used for another request.
+/// As [`write()`]; 422 when the key was used for another request.
 pub async fn once(
     app: &App,
     actor: &Actor,
