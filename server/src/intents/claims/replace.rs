@@ -1,5 +1,7 @@
-//! Replaces the node of a claim. An available node is bound first and brought to service beside the current node; then the claim takes the new node
-//! and releases the old one (`engine/replacements.rs`). The limits of that release are checked here, before the replacement begins.
+//! Replaces the node of a claim. An available node is bound first and brought to service beside the
+//! current node. Then the claim takes the new node and releases the old one
+//! (`engine/replacements.rs`). The limits of the release are checked here, before the replacement
+//! begins.
 
 use muster_api::claims::{ClaimSpec, ReplaceClaim};
 use muster_api::nodes::NodePlan;
@@ -34,7 +36,7 @@ const REASON: usize = 1000;
 
 /// The result of a request to replace a node.
 enum Requested {
-    /// The operation that brings the node.
+    /// The operation bringing the new node to service, and the node's name.
     Begun {
         operation: OperationId,
         node: String,
@@ -46,10 +48,10 @@ enum Requested {
     },
 }
 
-/// Replaces, as the API and the pages do.
+/// Replaces the node of a claim, for the API and the pages.
 ///
 /// # Errors
-/// As the route `replace_claim` answers.
+/// The errors of the route `replace_claim`.
 pub async fn replace(
     app: &App,
     actor: &Actor,
@@ -77,10 +79,11 @@ pub async fn replace(
     .await
 }
 
-/// The plan of a replacement, for a page. The transaction is rolled back.
+/// Returns the plan of a replacement, for a page. The transaction is rolled back. Where a second
+/// person must approve, the plan says so.
 ///
 /// # Errors
-/// The refusals of the replacement, as the route `replace_claim` answers. Where a second person must approve, the plan says so.
+/// The errors of the replacement, as listed for the route `replace_claim`.
 pub async fn plan(
     app: &App,
     actor: &Actor,
@@ -108,10 +111,11 @@ pub async fn plan(
     .await
 }
 
-/// Begins a replacement that a second person approved. The operation and the events name the person who requested the replacement.
+/// Begins a replacement approved by a second person. The operation and the events name the
+/// requesting person.
 ///
 /// # Errors
-/// As the route `replace_claim` answers, without the check of the limits.
+/// The errors of the route `replace_claim`, without the check of the limits.
 pub(crate) async fn begin_approved(
     conn: &mut PgConnection,
     app: &App,
@@ -132,7 +136,8 @@ pub(crate) async fn begin_approved(
     bind(conn, app, &requester, locked, &spare, reason).await
 }
 
-/// Begins the replacement, returns the one that is under way, or requests an approval. The caller holds the lock.
+/// Begins the replacement, returns the replacement already under way, or requests an approval. The
+/// caller holds the lock.
 async fn request(
     conn: &mut PgConnection,
     app: &App,
@@ -179,8 +184,11 @@ async fn request(
     })
 }
 
-/// The replacement that is under way already; an error where the claim cannot get another node, or where a node other than the requested one is
-/// on its way.
+/// Finds the replacement already under way.
+///
+/// # Errors
+/// 409 where the claim cannot get another node, or where another node than the requested one is
+/// arriving.
 async fn find_under_way(
     conn: &mut PgConnection,
     locked: &LockedClaim,
@@ -223,7 +231,8 @@ async fn find_under_way(
     Err(Error::conflict("replacing", detail))
 }
 
-/// An available node for the claim, locked: the named node, or any node that fits the pool and the selector.
+/// Locks an available node for the claim: the named node, or any node fitting the pool and the
+/// selector.
 async fn find_spare(
     conn: &mut PgConnection,
     actor: &Actor,
@@ -269,7 +278,7 @@ async fn find_spare(
     }
 }
 
-/// The refusal where no available node fits, with the ways to get one.
+/// The refusal where no available node fits, with the ways to get a node.
 fn no_spare(claim: &ClaimRow, labels: &Value) -> String {
     let fits = match labels.as_object().filter(|labels| !labels.is_empty()) {
         Some(_) => format!(
@@ -285,7 +294,7 @@ fn no_spare(claim: &ClaimRow, labels: &Value) -> String {
     )
 }
 
-/// Binds the spare node to a claim of its own, which names the claim that the node is for.
+/// Binds the spare node to a separate claim, with a reference to the claim receiving the node.
 async fn bind(
     conn: &mut PgConnection,
     app: &App,

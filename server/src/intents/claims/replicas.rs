@@ -1,5 +1,6 @@
-//! Claims that a pool creates by itself, up to the number in `spec.replicas`. Such a claim works as a claim that a person creates. Lowering the number
-//! releases no claim: people release the surplus.
+//! Claims created by the server for a pool, up to the number in `spec.replicas`. Such a claim works
+//! like a claim created by a person. Lowering the number releases no claim: people release the
+//! surplus.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +23,8 @@ use crate::{db, document};
 /// Claims created in one transaction; later transactions create the rest.
 const BATCH: i64 = 20;
 
-/// Creates the claims that a pool lacks, as far as nodes are available. Returns the number of new claims. The caller holds the pool's lock, so that no
-/// other transaction fills the pool.
+/// Creates the pool's missing claims, as far as nodes are available. Returns the number of new
+/// claims. The caller holds the pool's lock, so that no other transaction fills the pool.
 ///
 /// # Errors
 /// When the database fails.
@@ -57,13 +58,14 @@ pub(crate) async fn fill(
     if made >= missing {
         end_shortage(conn, pool, now).await?;
     } else if db::claims::list_available(conn, &fits, 1).await?.is_empty() {
-        // A node that another transaction has locked is still listed: the shortage begins only when no available node is left.
+        // A node locked by another transaction is still listed: the shortage begins only when no
+        // available node is left.
         begin_shortage(conn, pool, missing - made, now).await?;
     }
     Ok(made)
 }
 
-/// How many replicas a pool has and lacks; `None` where the pool asks for no replicas.
+/// Counts the present and missing replicas of a pool; `None` for a pool without `replicas`.
 ///
 /// # Errors
 /// When the database fails.
@@ -108,7 +110,7 @@ pub async fn describe(
     }))
 }
 
-/// The nodes that a pool would claim now, for as many claims as it lacks.
+/// The nodes a pool would claim now, at most one for each missing claim.
 ///
 /// # Errors
 /// When the database fails.
@@ -131,8 +133,9 @@ fn requested_count(pool: &ObjectRow) -> Result<i64, Error> {
         .map_or(0, i64::from))
 }
 
-/// The filter for available nodes: the pool's hardware profile, and the site of its cluster. The cluster admits only nodes of its site, and an actor who may
-/// set `replicas` may claim every node there.
+/// The filter for available nodes: the pool's hardware profile, and the site of the pool's cluster.
+/// The cluster admits only nodes of its site. An actor with the permission to set `replicas` may
+/// claim every node there.
 async fn fits<'labels>(
     conn: &mut PgConnection,
     pool: &ObjectRow,

@@ -1,5 +1,5 @@
-//! Undoes a release while the disks are kept: the claim is bound again, and the node returns to service. A node that has left its scheduler already passes
-//! the gates first.
+//! Undoes a release while the disks are kept: the claim is bound again, and the node returns to
+//! service. A node already removed from its scheduler passes the gates first.
 
 use muster_core::ids::OperationId;
 use sqlx::PgConnection;
@@ -17,10 +17,10 @@ use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::operations::view;
 use crate::intents::writing::{self, Effect};
 
-/// Undoes a release, as the API and the pages do.
+/// Undoes a release, for the API and the pages.
 ///
 /// # Errors
-/// As the route `undo_release` answers.
+/// The errors of the route `undo_release`.
 pub async fn undo(
     app: &App,
     actor: &Actor,

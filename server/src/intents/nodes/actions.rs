@@ -15,10 +15,11 @@ use crate::intents::nodes::{erasures, write};
 use crate::intents::preconditions::Preconditions;
 use crate::intents::writing::{self, Effect};
 
-/// Requests an action, as the API and the pages do.
+/// Requests an action, for the API and the pages.
 ///
 /// # Errors
-/// As the route `act_on_node` answers; 422 for an action that takes more than a reason and has a route of its own.
+/// The errors of the route `act_on_node`; 422 for an action with members beyond the reason, because
+/// such an action has its own route.
 pub async fn request_action(
     app: &App,
     actor: &Actor,

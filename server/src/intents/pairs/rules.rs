@@ -1,4 +1,5 @@
-//! The rules of a run of pairs: what can be requested, which suite can be measured, and which nodes take part. The rules read no database.
+//! The rules of a run of pairs: valid requests, measurable suites, and the choice of nodes. The
+//! rules read no database.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +12,10 @@ use muster_core::lifecycle::steps::Step;
 use crate::db::pairs::ends::Candidate;
 use crate::error::Error;
 
-/// The number of left-out nodes that a run lists.
+/// The number of left-out nodes listed by a run.
 const LISTED: usize = 200;
 const WITHIN_S: std::ops::RangeInclusive<u32> = 300..=43_200;
-/// The variables of gates that a request may set. The order sets all others.
+/// The variables of gates a request may set. The order sets all others.
 const VARIABLES: [&str; 1] = ["rdma_device"];
 /// The longest value of a variable, in bytes.
 const LONGEST_VALUE: usize = 64;
@@ -46,7 +47,8 @@ pub(crate) fn check_request(body: &RunPairs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks a variable of a gate's command. The value becomes an argument of a tool, which must not take the value for an option.
+/// Checks a variable of a gate's command. The value becomes an argument of a tool, so the first
+/// character must not make the argument an option.
 fn check_variable(word: &str, value: &str) -> Result<(), Error> {
     let wrong = |detail: String| {
         let pointer = format!("/variables/{word}");
@@ -66,7 +68,10 @@ fn check_variable(word: &str, value: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Keeps the pair gates of a suite. Fails where the suite has none, or where both directions take longer than one step.
+/// Keeps the pair gates of a suite.
+///
+/// # Errors
+/// 422 where the suite has no pair gate, or where both directions take longer than one step.
 pub(crate) fn keep_pair_gates(mut suite: Suite, name: &str) -> Result<Suite, Error> {
     let wrong = |code, detail: String| Error::unprocessable("/suite", code, detail);
     suite.gates.retain(|gate| gate.peer.is_some());
@@ -92,7 +97,7 @@ pub(crate) fn keep_pair_gates(mut suite: Suite, name: &str) -> Result<Suite, Err
     Ok(suite)
 }
 
-/// The nodes that take part in a run, and the nodes that are left out with the reason.
+/// The nodes taking part in a run, and the left-out nodes with the reason.
 #[derive(Debug, Default)]
 pub(crate) struct Selection<'a> {
     pub taken: Vec<(NodeId, &'a str)>,
