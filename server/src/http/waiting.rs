@@ -1,4 +1,4 @@
-//! Long polls: a bounded wait for a change, in which nothing is held.
+//! Long polls: a bounded wait for a change, without a database connection.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 
-/// Below the minute after which proxies give up.
+/// The longest wait, below the one-minute timeout of common proxies.
 const LONGEST: Duration = Duration::from_secs(55);
-/// Another replica may have made the change: look at least this often.
+/// The interval between two reads, because another replica may have made the change.
 const POLL: Duration = Duration::from_secs(1);
 
-/// `55s`.
+/// Parses a wait in seconds, for example `55s`.
 ///
 /// # Errors
-/// 400 for anything else, or more than 55 seconds.
+/// 400 for another form, or more than 55 seconds.
 pub fn duration(text: &str) -> Result<Duration, Error> {
     let seconds = text
         .strip_suffix('s')

@@ -1,4 +1,4 @@
-//! Certificates of agents: the first one for a token, each later one for the certificate before.
+//! Certificates of agents: the first for a token, each later certificate for the previous one.
 
 use axum::extract::State;
 use jiff::Timestamp;
@@ -88,7 +88,7 @@ pub(super) async fn renew(
     Ok(Json(issued))
 }
 
-/// What an agent without a certificate that counts is to do.
+/// The advice for an agent without a valid certificate.
 pub(super) const AGAIN: &str = "Enrol the agent again: `muster agent enrol SITE NAME` prints a token; put it into the agent's token file and restart the agent.";
 
 fn refused(code: &'static str, detail: impl Into<String>) -> Error {
