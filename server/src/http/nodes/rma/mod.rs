@@ -1,5 +1,6 @@
-//! The archive that the maker of a part needs for a return: identity of the node, measurements, recoveries, timeline and console. The archive is bounded, and
-//! holds no secrets and no addresses for access.
+//! The archive for the return of a part to its maker: identity of the node, measurements,
+//! recoveries, timeline and console. The archive is bounded, and holds no secrets and no addresses
+//! for access.
 
 mod bmc; // Firmware, event log and sensors of the BMC
 mod tar; // The archive format
@@ -27,7 +28,7 @@ use crate::http::extract::Path;
 use crate::intents::nodes::view::NodeObject;
 use crate::intents::nodes::{parts, view};
 
-/// The largest archive before compression, in bytes. The manifest lists the files that are left out.
+/// The largest archive before compression, in bytes. The manifest lists the left-out files.
 const MOST: usize = 64 << 20;
 /// The largest file, in bytes. The end of a larger file is kept.
 const FILE_MAX: usize = 8 << 20;
@@ -37,11 +38,14 @@ const RUNS: i64 = 20;
 const CONSOLE: i64 = 1000;
 const FAST: i32 = 3;
 
-/// Everything about a node in one archive (tar, zstd): identity, parts by serial, facts, what its BMC said of firmware, BIOS, events and sensors, gate runs
-/// with evidence, recoveries, timeline, console, and a manifest with digests. What looks like a secret is removed.
+/// Returns an archive about a node for the return of a part (RMA): tar, compressed with zstd.
+///
+/// The archive holds identity, parts by serial, facts, firmware, BIOS, events and sensors from the
+/// BMC, gate runs with evidence, recoveries, timeline, console, and a manifest with digests. Texts
+/// similar to secrets are removed.
 #[utoipa::path(get, path = "/v1/nodes/{node}/rma", tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "The archive", body = String, content_type = "application/zstd"),
-    (status = 404, description = "There is no such node", body = Problem, content_type = "application/problem+json"),
+    (status = 404, description = "No such node", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(in crate::http) async fn get_node_rma(
     State(app): State<App>,
