@@ -140,8 +140,8 @@ struct WaitQuery {
 
 /// Returns one operation.
 ///
-/// With `?wait=55s` the answer is sent when the operation is done, or after 55 seconds with the
-/// current state.
+/// With `?wait=55s` the answer is sent when the operation is done, or at the end of the wait with
+/// the current state.
 #[utoipa::path(get, path = "/v1/operations/{id}", tag = "operations", params(("id", description = "Id"), WaitQuery), responses(
     (status = 200, description = "The operation", body = Operation),
     (status = 404, description = "No such operation", body = Problem, content_type = "application/problem+json"),

@@ -123,8 +123,8 @@ struct WaitQuery {
 
 /// Returns one claim: by name while the claim holds a node, by id at any time.
 ///
-/// With `?wait=55s` the answer is sent when the claim is ready or stuck, or after 55 seconds with
-/// the current state.
+/// With `?wait=55s` the answer is sent when the claim is ready or stuck, or at the end of the wait
+/// with the current state.
 #[utoipa::path(get, path = "/v1/claims/{claim}", tag = "claims", params(("claim", description = "Name or id"), WaitQuery), responses(
     (status = 200, description = "The claim; its generation is the ETag", body = ref("#/components/schemas/Claim")),
     (status = 404, description = "No such claim", body = Problem, content_type = "application/problem+json"),

@@ -1,4 +1,5 @@
-//! Subnets. DHCP answers from what is written here, so an address outside of the network is refused before it can reach a wire.
+//! Subnets. DHCP answers come from the subnet's spec, so an address outside of the network is
+//! rejected before any machine can receive it.
 
 use std::net::Ipv4Addr;
 
@@ -64,7 +65,8 @@ impl Declared for SubnetSpec {
         faults
     }
 
-    /// Whose an address is must be one subnet's to say: a site has one wire to provision by.
+    /// Rejects a network overlapping another subnet of the site. A site has one provisioning
+    /// network, and each address must belong to a single subnet.
     async fn written(_: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
         let Some(other) = db::taken::find_overlapping(conn, row.id).await? else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Webhooks: where they may lead, what they are told, and how they stand.
+//! Webhooks: allowed URLs, delivered events, and status.
 
 use muster_api::kind::Kind as _;
 use muster_api::webhooks::{WebhookSpec, WebhookState, WebhookStatus};
@@ -74,7 +74,8 @@ impl Declared for WebhookSpec {
         self.secret.as_ref()
     }
 
-    /// It goes on from the end of the history, or where it was; whatever stopped it may be mended by the change.
+    /// Starts deliveries at the end of the history, or resumes at the former position, because the
+    /// change may have repaired the cause of a stop.
     async fn written(app: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
         let spec: Self = document::stored(row)?;
         let url =
@@ -139,7 +140,8 @@ impl Declared for WebhookSpec {
     }
 }
 
-/// A URL that can be called, in form; whether it may be is for the policy to say.
+/// Parses the URL of a webhook. The outbound policy decides later whether the address may be
+/// called.
 fn url(text: &str) -> Result<Url, String> {
     if text.len() > LONGEST_URL {
         return Err(format!("At most {LONGEST_URL} bytes."));

@@ -45,7 +45,7 @@ pub(super) async fn list_nodes(
     .await
 }
 
-/// Returns one node, by name or id.
+/// Returns one node by name or id.
 #[utoipa::path(get, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "The node; its generation is the ETag", body = ref("#/components/schemas/Node")),
     (status = 404, description = "No such node", body = Problem, content_type = "application/problem+json"),
@@ -60,7 +60,7 @@ pub(super) async fn get_node(
     Ok(Answer::ok(&object)?.etag(object.generation))
 }
 
-/// Returns the reason for a node that is not moving.
+/// Returns the reason why a node is not moving.
 #[utoipa::path(get, path = "/v1/nodes/{node}/why", tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "The reason in one sentence, and as data", body = Why),
 ))]

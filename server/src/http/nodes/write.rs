@@ -16,7 +16,7 @@ use crate::intents::answer::Answer;
 use crate::intents::nodes::write;
 use crate::intents::preconditions::Preconditions;
 
-/// Registers a node, or replaces its spec.
+/// Registers a node, or replaces the spec.
 #[utoipa::path(put, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name, or the id of an existing node")),
     request_body = ref("#/components/schemas/NodeDraft"), responses(
     (status = 200, description = "The node, replaced or already as requested", body = ref("#/components/schemas/Node")),
@@ -52,7 +52,7 @@ pub(super) async fn patch_node(
     write::patch(&app, &actor, &key, preconditions, &patch).await
 }
 
-/// Unregisters a node. The machine itself is not touched.
+/// Unregisters a node. The machine is not touched.
 #[utoipa::path(delete, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name or id"), ("If-Match" = String, Header)), responses(
     (status = 204, description = "The node is unregistered"),
     (status = 409, description = "The node is claimed, protected or busy", body = Problem, content_type = "application/problem+json"),

@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use crate::document::escape;
 
-/// The largest number of differences shown, because a person reads them.
+/// The largest number of differences shown, because people read them.
 const MOST: usize = 200;
 
-/// Lists every differing value, at most 200. A list is compared as a whole.
+/// Lists every differing value, at most 200. Two lists are compared as a whole.
 pub(super) fn of(before: Option<&Value>, after: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     compare(String::new(), before, Some(after), &mut found);
@@ -42,7 +42,7 @@ fn compare(
                 );
             }
         }
-        // List each member of a new object separately, so that each has its own line.
+        // List each member of a new object separately, one line for each.
         (None, Some(Value::Object(new))) if !new.is_empty() => {
             for (key, value) in new {
                 compare(

@@ -4,9 +4,9 @@
 mod claim; // Plans of claims and releases
 mod declared; // Plans of declared kinds
 mod diff; // Differences between two documents
-mod fit; // Compatibility of a stack with the affected nodes
+mod fit; // Compatibility of a stack with affected nodes
 mod node; // Plans of nodes
-mod reach; // The nodes affected by a change, and its cost
+mod reach; // Affected nodes, and the cost of a change
 
 use axum::extract::{DefaultBodyLimit, State};
 use muster_api::access::RoleBindingSpec;

@@ -1,4 +1,4 @@
-//! The nodes affected by a changed object, and the cost of the change.
+//! Nodes affected by a changed object, and the cost of the change.
 
 use muster_api::kind::Kind as _;
 use muster_api::plans::PlannedObject;
@@ -56,7 +56,8 @@ impl Reach {
                 Some((before, after)) => of_pool(conn, &before, &after).await?,
                 None => nothing,
             },
-            // A running node keeps its network until its next installation, which ends with the gates.
+            // A running node keeps the network until the next installation, which ends with the
+            // gates.
             "network_profile" if before != after => Self {
                 effect: Effect::Reinstall,
                 gated: true,
@@ -85,8 +86,7 @@ impl Reach {
         }
     }
 
-    /// Completes the plan of the object with this id: the affected nodes, their gates and their
-    /// findings.
+    /// Completes the plan of the object with this id: affected nodes, gates and findings.
     pub(super) async fn complete(
         self,
         conn: &mut PgConnection,
