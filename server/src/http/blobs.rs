@@ -160,7 +160,7 @@ impl Drop for Partial {
     fn drop(&mut self) {
         match std::fs::remove_file(&self.0) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::warn!(path = %self.0.display(), %error, "a partial upload stays");
+                tracing::warn!(path = %self.0.display(), %error, "a partial upload could not be removed");
             }
             _ => {}
         }
@@ -177,7 +177,7 @@ async fn receive(path: &FilePath, body: Body) -> Result<(u64, Digest), Error> {
     loop {
         let next = tokio::time::timeout(IDLE, chunks.next()).await;
         let Some(chunk) =
-            next.map_err(|_| cut(format!("nothing was sent for {} s", IDLE.as_secs())))?
+            next.map_err(|_| cut(format!("the client sent no data for {} s", IDLE.as_secs())))?
         else {
             break;
         };

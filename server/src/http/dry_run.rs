@@ -60,7 +60,7 @@ fn take(uri: &Uri) -> Result<(bool, Uri), Error> {
                 return Err(Error::invalid(
                     other,
                     "unknown_parameter",
-                    "what writes takes `dry_run`, and some `erase_now`",
+                    "a write takes `dry_run`, and some writes take `erase_now`",
                 ));
             }
         }

@@ -188,7 +188,7 @@ pub fn topics(list: Option<&str>) -> Result<Vec<String>, Error> {
     match topics.iter().find(|topic| !webhooks::is_topic(topic)) {
         Some(wrong) => {
             let detail = format!(
-                "{wrong:?} is no topic: a kind as node.advanced, node.* for all that begin so, * for all."
+                "{wrong:?} is not a topic. Use a kind such as node.advanced, a prefix such as node.*, or *."
             );
             Err(Error::invalid("topics", "invalid_topic", detail))
         }
@@ -273,7 +273,7 @@ async fn batch(app: &App, reader: &Reader, after: i64) -> Result<Found, Error> {
     match actor.sight() == *sight {
         true => Ok(found),
         false => Err(Error::Forbidden(
-            "What the reader may see is not what it was.".into(),
+            "The read permissions of the caller have changed.".into(),
         )),
     }
 }

@@ -59,7 +59,7 @@ impl ListQuery {
             Error::unprocessable(
                 "sort",
                 "unknown_value",
-                format!("{known}: no index serves another."),
+                format!("The list can be sorted by {known}."),
             )
         })
     }
@@ -95,7 +95,7 @@ impl ListQuery {
             .collect();
         if let Some(unknown) = asked.iter().find(|path| !parts.contains(&path[0])) {
             let detail = format!(
-                "{:?} is no part of an item; there are: {}.",
+                "{:?} is not a member of an item; the members are: {}.",
                 unknown[0],
                 parts.join(", ")
             );

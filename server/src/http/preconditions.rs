@@ -47,7 +47,7 @@ fn read(headers: &HeaderMap) -> Result<Preconditions, Error> {
             return Err(Error::invalid(
                 "If-None-Match",
                 "invalid_etag",
-                "Only * is understood.",
+                "Only `*` is supported.",
             ));
         }
     };

@@ -128,7 +128,7 @@ fn allow(actor: &Actor, request: &CreateToken) -> Result<(), Error> {
     }
     if !actor.holding.includes(request.role, &request.scope) {
         let detail = format!(
-            "{} has no role {} there to give away.",
+            "{} does not hold the role {} in this scope, and cannot grant it.",
             actor.name,
             request.role.as_str()
         );
@@ -141,7 +141,7 @@ fn allow(actor: &Actor, request: &CreateToken) -> Result<(), Error> {
         .filter(|most| request.releases_per_hour > *most && !is_admin)
     {
         let detail = format!(
-            "{} may release {most} nodes in an hour alone, and cannot give away more.",
+            "{} may release {most} nodes per hour, and cannot grant a higher limit.",
             actor.name
         );
         return Err(Error::Forbidden(detail));
@@ -275,7 +275,7 @@ async fn check_lifetime(
     }
     let left = until.duration_since(made.created_at).as_secs();
     let detail =
-        format!("A token ends no later than the one that makes it, which has {left} s left.");
+        format!("A new token cannot outlive the token of the request, which has {left} s left.");
     Err(Error::unprocessable(
         "/expires_in_s",
         "outlives_maker",

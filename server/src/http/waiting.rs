@@ -21,7 +21,13 @@ pub fn duration(text: &str) -> Result<Duration, Error> {
         .strip_suffix('s')
         .and_then(|number| number.parse().ok())
         .map(Duration::from_secs);
-    let wrong = || Error::invalid("wait", "invalid_value", "Seconds up to 55s, as 30s.");
+    let wrong = || {
+        Error::invalid(
+            "wait",
+            "invalid_value",
+            "Seconds up to 55s, for example 30s.",
+        )
+    };
     seconds.filter(|wait| *wait <= LONGEST).ok_or_else(wrong)
 }
 

@@ -133,7 +133,7 @@ async fn redeliver_event(
             Error::unprocessable(
                 "/delivery",
                 "not_found",
-                "The webhook has no such delivery any more.",
+                "The webhook no longer has this delivery.",
             )
         };
         let before = before.ok_or_else(unknown)?;
@@ -204,7 +204,7 @@ async fn queue(
     if db::webhooks::list_queued(conn, webhook.id).await?.len() >= QUEUED {
         return Err(Error::conflict(
             "queue_full",
-            format!("{QUEUED} wait to be sent already; look again shortly."),
+            format!("{QUEUED} deliveries are already queued; try again shortly."),
         ));
     }
     db::webhooks::insert_delivery(conn, webhook.id, &row, KEPT).await?;

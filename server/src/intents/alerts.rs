@@ -92,7 +92,7 @@ pub(crate) async fn process_alert(
         operation: became.operation.map(|id| id.0),
     };
     let Some(key) = machine(alert) else {
-        let why = "neither the label node nor instance is there".to_owned();
+        let why = "the alert has neither the label node nor the label instance".to_owned();
         return Ok(answer(
             None,
             Became::because(AlertOutcome::UnknownNode, why),
@@ -254,7 +254,7 @@ async fn take_out(
         .any(|state| state.as_str() == node.state)
     {
         let why = format!(
-            "{} is {}: it is taken out if this still fires once it serves, or is free",
+            "{} is {}: the node is quarantined if the alert still fires once the node is in service or available",
             node.name, node.state
         );
         return Ok(Became::because(AlertOutcome::Refused, why));
@@ -301,10 +301,10 @@ async fn check_breaker(
     }
     let why = match too_many {
         true => format!(
-            "{name} took out {taken} nodes within the hour: it is not taken out, for that is more than chance; quarantine it if it is the node"
+            "{name} took out {taken} nodes within the hour, more than chance explains, so this node stays in service; quarantine the node if the node is the cause"
         ),
         false => format!(
-            "the breaker of {signature} is open: it is not taken out; quarantine it if it is the node"
+            "the breaker of {signature} is open, so this node stays in service; quarantine the node if the node is the cause"
         ),
     };
     db::breakers::open(conn, &signature, &why, Some(now + WINDOW), now).await?;

@@ -237,9 +237,8 @@ pub async fn request(
         );
         db::approvals::ask_for_waiver(conn, &waiver, &because).await?;
         let row = db::waivers::lock(conn, waiver.id).await?;
-        let row = row.ok_or_else(|| {
-            Error::internal(anyhow::anyhow!("a waiver that was just written is gone"))
-        })?;
+        let row = row
+            .ok_or_else(|| Error::internal(anyhow::anyhow!("a newly written waiver is missing")))?;
         let summary = format!("{} asks for {}: {}", actor.name, describe(&row), row.reason);
         db::events::insert(conn, event(app, actor, "waiver.asked", &row, summary)).await?;
         Ok(Effect::Done(

@@ -33,7 +33,7 @@ pub(super) async fn enrol(
     match agent.token_key.as_deref() {
         Some(used_by) if used_by != key.digest().0 => {
             let summary = format!(
-                "the enrolment token of agent {} was used already, and was shown once more with another key",
+                "the used enrolment token of agent {} was presented again with another key",
                 agent.name
             );
             db::events::insert(&mut tx, event(&agent, now, "agent.token_replayed", summary))

@@ -181,7 +181,7 @@ async fn build_order(
                 .chain()
                 .any(|cause| matches!(cause.downcast_ref(), Some(Error::Unavailable(_)))) =>
         {
-            tracing::warn!(job = %row.id, error = format!("{error:#}"), "the database left while an order was built");
+            tracing::warn!(job = %row.id, error = format!("{error:#}"), "the database became unavailable while an order was built");
             Ok(None)
         }
         Err(error) => refuse(app, &row, &error, now).await.map(|()| None),
@@ -329,7 +329,7 @@ pub(super) async fn outcome(
     match end(&app, &agent, job, &report, true).await? {
         Ended::Well => {}
         Ended::TurnWentWrong(error) => {
-            tracing::warn!(%job, error = ?error, "a node's turn went wrong after a job; the engine takes it again");
+            tracing::warn!(%job, error = ?error, "the reconcile pass of a node failed after a job; the engine repeats the pass");
             end(&app, &agent, job, &report, false).await?;
         }
     }
@@ -381,7 +381,7 @@ async fn end(
     tx.commit().await?;
     // The outcome is committed. An error here would make the agent send the outcome again.
     if let Err(error) = taken.tell(app).await {
-        tracing::warn!(%job, error = ?error, "those who wait for a node's power are not woken; they look again by themselves");
+        tracing::warn!(%job, error = ?error, "passes waiting for a node's power were not woken; they retry on their own timer");
     }
     Ok(Ended::Well)
 }

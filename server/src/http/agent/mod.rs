@@ -274,7 +274,7 @@ impl Agent {
         };
         db::jobs::requeue_of(conn, former).await?;
         let summary = format!(
-            "{} acts for {} from now on: the agent before was not heard of",
+            "{} takes over {}: the former agent stopped renewing its lease",
             self.name, self.site_name
         );
         let event = NewEvent::new(

@@ -33,7 +33,7 @@ pub(in crate::http) fn schemas<K: Kind>() -> Schemas {
         .required("items")
         .property("next_page_token", text())
         .property("count", Plain::with_type(SchemaType::Type(Type::Integer)))
-        .description(Some("One page. The token is absent on the last one, the count where none was asked for; with `fields`, items have only those."));
+        .description(Some("One page of a list. The token is absent on the last page, and `count` is absent unless requested. With `fields`, items have only the requested members."));
     schemas.push((named("Page"), page.into()));
     schemas
 }

@@ -227,7 +227,7 @@ async fn allow(
         Err(Error::NotFound(_)) => Err(Error::unprocessable(
             "/spec",
             "not_found",
-            "It refers to what does not exist.",
+            "The object refers to a missing object.",
         )),
         other => other,
     }

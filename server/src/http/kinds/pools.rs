@@ -123,7 +123,7 @@ impl Declared for PoolSpec {
         };
         if stack.image != self.image {
             let detail = format!(
-                "The stack {:?} lies over the image {:?}.",
+                "The stack {:?} is built for the image {:?}.",
                 self.stack, stack.image
             );
             faults.push(fault("/spec/stack", "other_image", detail));

@@ -139,7 +139,7 @@ impl Declared for StackSpec {
             true => Err(Error::conflict(
                 "immutable",
                 format!(
-                    "Version {} is locked and stays as it is; publish another version.",
+                    "Version {} is locked and cannot change; publish another version.",
                     self.version
                 ),
             )),
@@ -165,7 +165,7 @@ impl Declared for StackSpec {
             Some(digest) if digest != promised(&spec).to_string() => Err(Error::conflict(
                 "immutable",
                 format!(
-                    "Version {} was published before as {digest} and stays that; publish another version.",
+                    "Version {} was published before as {digest}; publish another version.",
                     spec.version
                 ),
             )),

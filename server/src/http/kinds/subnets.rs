@@ -38,7 +38,7 @@ impl Declared for SubnetSpec {
                 faults.push(fault(
                     pointer,
                     "outside_network",
-                    format!("{address} is no host of {network}."),
+                    format!("{address} is not a host address of {network}."),
                 ));
             }
         };
@@ -53,7 +53,7 @@ impl Declared for SubnetSpec {
                 faults.push(fault(
                     "/spec/dynamic_range",
                     "reversed",
-                    "The first address is behind the last.",
+                    "The first address is greater than the last.",
                 ));
             }
         }

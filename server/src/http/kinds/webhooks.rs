@@ -45,7 +45,8 @@ impl Declared for WebhookSpec {
         }
         for (at, topic) in self.topics.iter().enumerate() {
             if !webhooks::is_topic(topic) {
-                let detail = "A kind of event as node.advanced, its beginning as node.*, or *.";
+                let detail =
+                    "A kind of event such as node.advanced, a prefix such as node.*, or *.";
                 faults.push(fault(format!("/spec/topics/{at}"), "invalid_topic", detail));
             }
         }
@@ -86,14 +87,14 @@ impl Declared for WebhookSpec {
             return Err(Error::unprocessable(
                 "/spec/secret",
                 "required",
-                "Without one nobody can tell who sends.",
+                "The receiver needs the secret to verify the sender.",
             ));
         }
         let most = i64::try_from(MOST).unwrap_or(i64::MAX);
         if db::objects::count(conn, Self::KIND).await? > most {
             return Err(Error::conflict(
                 "too_many",
-                format!("There may be {MOST} webhooks; each has its own sender."),
+                format!("At most {MOST} webhooks are possible, because each has its own sender."),
             ));
         }
         db::webhooks::start(conn, row.id, app.clock.now()).await
@@ -155,7 +156,7 @@ fn url(text: &str) -> Result<Url, String> {
     ) {
         ("http" | "https", true, true) => Ok(url),
         ("http" | "https", true, false) => {
-            Err("No user, password or fragment: the secret is what signs.".into())
+            Err("No user, password or fragment: deliveries are signed with the secret.".into())
         }
         _ => Err("https://HOST/PATH".into()),
     }

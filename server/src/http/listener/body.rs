@@ -51,7 +51,7 @@ impl HttpBody for Received {
         }
         match self.stall.as_mut().map(|stall| stall.as_mut().poll(cx)) {
             Some(Poll::Ready(())) => {
-                let why = format!("nothing was sent for {} s", bound.as_secs());
+                let why = format!("the client sent no data for {} s", bound.as_secs());
                 Poll::Ready(Some(Err(axum::Error::new(why))))
             }
             Some(Poll::Pending) | None => Poll::Pending,

@@ -35,7 +35,7 @@ pub(super) async fn get_node_drift(
         .await?
         .ok_or_else(|| Error::NotFound(format!("node {node:?}")))?;
     let look = db::drift::find_look(&mut conn, id).await?;
-    let look = look.ok_or_else(|| Error::NotFound(format!("a look at node {node:?}")))?;
+    let look = look.ok_or_else(|| Error::NotFound(format!("a drift check of node {node:?}")))?;
     let spec = db::specs::find_node(&mut conn, id).await?;
     let firmware = compare_firmware(&mut conn, &spec).await?;
     let findings = list_findings(&mut conn, &spec, &firmware).await?;

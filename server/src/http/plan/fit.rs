@@ -82,7 +82,7 @@ impl Found {
     fn finish(mut self, nodes: &[String]) -> Vec<NodesFinding> {
         if let Some(others) = nodes.get(MOST..).filter(|others| !others.is_empty()) {
             let sentence = format!(
-                "of {} more nodes the rules were not asked: more than {MOST} are reached",
+                "{} more nodes were not checked: the change affects more than {MOST}",
                 others.len()
             );
             let finding = Finding {

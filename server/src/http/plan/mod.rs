@@ -113,7 +113,7 @@ fn sort_by_kind(mut objects: Vec<Desired>) -> Result<Vec<Desired>, Error> {
             ));
         }
         if !seen.insert((object.kind.as_str(), object.name.as_str())) {
-            let detail = format!("{} {} is there twice.", object.kind, object.name);
+            let detail = format!("{} {} is listed twice.", object.kind, object.name);
             return Err(Error::unprocessable(pointer, "twice", detail));
         }
     }
@@ -158,7 +158,7 @@ async fn plan_kind(
         _ if object.absent => Err(Error::unprocessable(
             "/absent",
             "not_planned",
-            "Only a claim touches a machine as it goes.",
+            "Only the removal of a claim affects a machine.",
         )),
         SiteSpec::KIND => plan_declared::<SiteSpec>(app, conn, actor, object).await,
         RackSpec::KIND => plan_declared::<RackSpec>(app, conn, actor, object).await,

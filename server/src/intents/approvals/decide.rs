@@ -79,7 +79,7 @@ async fn lock_open(
     if row.state != "open" || row.expires_at <= now {
         return Err(Error::conflict(
             "decided",
-            "It was decided, or waited too long; look again.",
+            "The request is already decided or has expired. Read the approval again.",
         ));
     }
     if decision == Decision::Approve && actor.person == row.person {
@@ -192,7 +192,7 @@ async fn decide_waiver(
     if waived.state != "asked" {
         return Err(Error::conflict(
             "decided",
-            "The waiver was ended meanwhile; look again.",
+            "The waiver has ended meanwhile. Read the waiver again.",
         ));
     }
     let (state, by, kind, word) = match decision {

@@ -95,7 +95,7 @@ pub(crate) async fn request_approval(
     let (id, same) = db::approvals::ask(conn, &request).await?;
     if !same {
         let detail = format!(
-            "{because} Something else waits for a second person for {}: `muster approval list`.",
+            "{because} Another request for {} waits for a second person: `muster approval list`.",
             claim.name
         );
         return Err(Error::conflict("approval_open", detail));
@@ -167,11 +167,11 @@ pub(crate) fn describe_exceeded(limits: &[ReleaseLimit]) -> Option<String> {
     Some(match &spent.pool {
         Some(pool) => {
             format!(
-                "{count} nodes of the pool {pool} may be released or installed anew in an hour, and were."
+                "The limit of {count} released or reinstalled nodes per hour in pool {pool} is reached."
             )
         }
         None => format!(
-            "{} may release, wipe or install anew {count} nodes in an hour, and has.",
+            "{} has reached the limit of {count} released, wiped or reinstalled nodes per hour.",
             spent.of
         ),
     })
@@ -181,7 +181,7 @@ pub(crate) fn describe_exceeded(limits: &[ReleaseLimit]) -> Option<String> {
 pub(crate) fn would_need_approval(because: &str) -> Error {
     Error::conflict(
         "second_person",
-        format!("{because} Somebody else would be asked to agree."),
+        format!("{because} Another person would have to approve."),
     )
 }
 

@@ -70,8 +70,8 @@ pub(crate) async fn change(
         return Err(over(claim));
     }
     let what = match (claim.hold, hold) {
-        (false, true) => "is held: nothing that happens by itself changes what its node runs",
-        (true, false) => "is not held any more",
+        (false, true) => "is on hold: automation does not change the software of its node",
+        (true, false) => "is no longer on hold",
         _ => "was changed",
     };
     let event = actor.event(

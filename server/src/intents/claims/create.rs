@@ -74,7 +74,7 @@ pub(crate) async fn create(
             ));
         }
     };
-    let missing = || "No node of yours fits.".to_owned();
+    let missing = || "No available node in your read scope fits.".to_owned();
     allow_claiming(conn, actor, "node", &node.name, missing).await?;
     // Only for a named node: with a selector the claim may get another node. The plan of the chosen
     // node lists each incompatibility, and its disk stays unwritten.
@@ -199,10 +199,10 @@ pub(crate) async fn lock_named(
     match (node.profile_id, profile) {
         (None, _) => refuse(
             "no_profile",
-            "has no hardware profile, so its root disk cannot be told.".into(),
+            "has no hardware profile, so its root disk is unknown.".into(),
         ),
         (Some(has), Some(wants)) if has != wants => {
-            refuse("other_profile", "is of another hardware profile.".into())
+            refuse("other_profile", "has another hardware profile.".into())
         }
         _ => Ok(node),
     }

@@ -246,7 +246,7 @@ async fn erase_now(
     db::claims::end_undo(conn, claim.id).await?;
     db::lifecycle::make_due(conn, claim.node, now).await?;
     let summary = format!(
-        "the disks of {} are kept no longer: the claim {} is erased at once",
+        "the undo window of {} ends: the disks of the claim {} are erased now",
         claim.node_name, claim.name
     );
     let event = actor

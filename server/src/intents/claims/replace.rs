@@ -98,8 +98,7 @@ pub async fn plan(
                 Requested::Begun { node, .. } => describe_plan(&locked.claim, &pool, &node),
                 Requested::NeedsApproval { pending, node } => {
                     let because = pending.because;
-                    let blockers =
-                        vec![format!("{because} Somebody else is asked to agree first.")];
+                    let blockers = vec![format!("{because} Another person must approve first.")];
                     NodePlan {
                         blockers,
                         ..describe_plan(&locked.claim, &pool, &node)
@@ -209,7 +208,7 @@ async fn find_under_way(
     }
     if let Some(other) = &claim.replaces {
         let detail = format!(
-            "{} is on its way for the claim {other}: it is not replaced itself.",
+            "{} is the replacement for the claim {other}, so it cannot be replaced.",
             claim.node_name
         );
         return Err(Error::conflict("replacing", detail));
@@ -225,7 +224,7 @@ async fn find_under_way(
         return Ok(Some(one));
     }
     let detail = format!(
-        "{} is on its way for {} already; `muster operation cancel {}` gives it back.",
+        "{} is already the replacement for {}; `muster operation cancel {}` releases the node.",
         one.coming_node_name, claim.name, one.operation
     );
     Err(Error::conflict("replacing", detail))
@@ -271,7 +270,7 @@ async fn find_spare(
             found.ok_or_else(|| Error::conflict("no_spare", no_spare(claim, &json!(labels))))?
         }
     };
-    let missing = || "No node of yours fits.".to_owned();
+    let missing = || "No available node in your read scope fits.".to_owned();
     match create::allow_claiming(conn, actor, "node", &spare.name, missing).await {
         Err(Error::Unprocessable(_)) => Err(Error::unprocessable("/node", "not_found", missing())),
         other => other.map(|()| spare),
@@ -360,7 +359,9 @@ async fn bind(
 fn describe_plan(claim: &ClaimRow, pool: &PoolSpec, spare: &str) -> NodePlan {
     let kept = match pool.undo_window_s {
         0 => String::new(),
-        seconds => format!("its disks are kept for {seconds} s, in which that can be undone, and "),
+        seconds => {
+            format!("its disks are kept for {seconds} s, so that the release can be undone, and ")
+        }
     };
     let (name, node) = (&claim.name, &claim.node_name);
     NodePlan {

@@ -84,12 +84,12 @@ pub async fn describe(
     let surplus = (made.claimed - i64::from(wanted)).max(0);
     let because = match (coming, short, surplus) {
         (1.., _, _) if db::cautions::find_open(conn).await?.is_some() => Some(
-            "The database was put back: nothing is claimed until `muster caution confirm`."
+            "The database was restored: the server creates no claims until `muster caution confirm`."
                 .to_owned(),
         ),
         (_, 1.., _) => Some(no_nodes(&spec, short, made.leaving)),
         (_, _, 1..) => Some(format!(
-            "{surplus} more than it asks for, and nothing is released because a number was lowered: `muster claim delete` those that are to go."
+            "{surplus} more than requested. Lowering the number releases no claim: run `muster claim delete` for each surplus claim."
         )),
         _ => None,
     };
@@ -186,7 +186,7 @@ async fn begin_shortage(
         return Ok(());
     }
     let summary = format!(
-        "{} finds no node for {short} of the {} claims it asks for",
+        "{} has no node for {short} of its {} requested claims",
         pool.name,
         requested_count(pool)?
     );
@@ -201,7 +201,7 @@ async fn end_shortage(
     if !db::replicas::end_shortage(conn, pool.id).await? {
         return Ok(());
     }
-    let summary = format!("{} lacks no node any more", pool.name);
+    let summary = format!("{} has all requested nodes again", pool.name);
     record(conn, pool, "pool.filled", summary, now).await
 }
 

@@ -74,7 +74,7 @@ async fn write_undo(
     db::lifecycle::drop_wish(conn, claim.node).await?;
     let stays = match claim.node_state.as_str() {
         "draining" | "wiping" => None,
-        "in_service" => Some("it had not left service yet".to_owned()),
+        "in_service" => Some("the node was still in service".to_owned()),
         state => Some(format!("it is the claim's again, and {state} as it was")),
     };
     if let Some(stays) = stays {

@@ -31,7 +31,7 @@ pub async fn request_action(
 ) -> Result<Answer, Error> {
     let more = match wish {
         Wish::Adopt => Some("a pool, a credential and the machine's host key"),
-        Wish::ReplaceParts => Some("the serials of the part that is out and of the one that is in"),
+        Wish::ReplaceParts => Some("the serials of the old part and of the new part"),
         Wish::Release => Some("the claim that ends"),
         _ => None,
     };
@@ -39,7 +39,7 @@ pub async fn request_action(
         return Err(Error::unprocessable(
             "action",
             "incomplete",
-            format!("To {wish} takes {more}; use its own form."),
+            format!("The action {wish} needs {more}; use its own route."),
         ));
     }
     let request = ActionRequest {

@@ -145,15 +145,18 @@ fn lease(
 /// holder.
 fn wanted(held: &Held, address: Ipv4Addr) -> Result<Ipv4Addr, String> {
     if !is_host(&held.spec, address) {
-        return Err(format!("{address} is no host of {}.", held.spec.network));
+        return Err(format!(
+            "{address} is not a host address of {}.",
+            held.spec.network
+        ));
     }
     if reserved(&held.spec, address) {
         return Err(format!(
-            "{address} is the agent's, the gateway's, or lent to unknown machines."
+            "{address} belongs to the agent, the gateway or the dynamic range."
         ));
     }
     match held.given.contains(&address) {
-        true => Err(format!("{address} is there twice.")),
+        true => Err(format!("{address} is listed twice.")),
         false => Ok(address),
     }
 }

@@ -85,7 +85,7 @@ async fn resolve(
     check_host_key(&mut faults, body.host_key.as_deref());
     let claim_name = name_claim(&mut faults, node, body.claim.as_deref());
     if node.profile_id.is_none() {
-        let detail = format!("{} has no hardware profile to be held against.", node.name);
+        let detail = format!("{} has no hardware profile to compare with.", node.name);
         faults.push(fault("/pool", "no_profile", detail));
     }
     allow(conn, actor, pool.as_ref()).await?;
@@ -177,20 +177,26 @@ pub(crate) fn plan(node: &LockedNode, adoption: &Adoption, body: &AdoptNode) -> 
         ));
     }
     if body.host_key.is_none() {
-        blockers
-            .push("No host key was confirmed: adopting shows which one the machine has, and goes no further.".into());
+        blockers.push(
+            "No host key was confirmed: the adoption shows the key of the machine and stops."
+                .into(),
+        );
     }
     NodePlan {
         effect: "in_place".into(),
         changes: vec![
-            format!("/root/.ssh/authorized_keys: one line that trusts Muster's CA for assignment {}", node.epoch + 1),
-            "/etc/muster/marker.json: whose the machine is".into(),
-            "/usr/local/sbin/muster-node: the program that reads the inventory; it listens to nobody".into(),
+            format!(
+                "/root/.ssh/authorized_keys: one line that trusts Muster's CA for assignment {}",
+                node.epoch + 1
+            ),
+            "/etc/muster/marker.json: the assignment of the machine".into(),
+            "/usr/local/sbin/muster-node: the program that reads the inventory; it opens no port"
+                .into(),
             format!(
                 "{} is claimed for {} by {} and in service, protected",
                 node.name, adoption.pool_name, adoption.claim_name
             ),
-            "the credential's secret is forgotten".into(),
+            "the secret of the credential is deleted".into(),
         ],
         blockers,
     }

@@ -88,7 +88,7 @@ pub(crate) async fn begin_approved(
 ) -> Result<OperationId, Error> {
     if row.epoch != Some(node.epoch) {
         let detail = format!(
-            "{} was claimed or released since this was asked for; ask again.",
+            "{} was claimed or released since the request; request the action again.",
             node.name
         );
         return Err(Error::conflict("decided", detail));

@@ -98,7 +98,7 @@ impl Pair {
             machine.spec["power"].get("manual").is_none() || machine.profile_id.is_some();
         if was_declared {
             blockers.push(format!(
-                "{} was declared itself; only a machine that was discovered is matched.",
+                "{} is a declared node; only a discovered machine can be matched.",
                 machine.name
             ));
         }
@@ -141,7 +141,7 @@ impl Pair {
         };
         changes.push(format!("macs: {} → {}", macs(&node.spec), macs(spec)));
         changes.push(format!(
-            "{} is gone, and what was observed of it is {}'s",
+            "the record of {} is deleted, and its observations move to {}",
             machine.name, node.name
         ));
         changes
@@ -189,7 +189,7 @@ pub(crate) fn merge_spec(
         (None, [only]) => of(only).into_iter().collect(),
         (None, all) => {
             let detail = format!(
-                "{} MACs are declared: name those that the machine's take the place of, or none, `[]`, to add them.",
+                "{} MACs are declared: name the MACs to replace by those of the machine, or `[]` to add the machine's MACs.",
                 all.len()
             );
             return Err(Error::unprocessable("/replaces", "required", detail));

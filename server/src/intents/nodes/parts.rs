@@ -104,7 +104,7 @@ async fn record_parts(
     }
     db::gates::void(conn, node.id, now).await?;
     let summary = format!(
-        "{}: every disk it had is out of it; none is left to wipe",
+        "{}: every earlier disk was replaced; no disk is left to wipe",
         node.name
     );
     if disks_gone(conn, node).await? {
@@ -122,9 +122,11 @@ fn check(at: usize, part: &ReplacedPart) -> Result<(), Error> {
     match (fits(&part.old), fits(&part.new)) {
         (false, _) => Err(fault("old", "out_of_range", "1 to 128 bytes")),
         (_, false) => Err(fault("new", "out_of_range", "1 to 128 bytes")),
-        _ if part.old.trim() == part.new.trim() => {
-            Err(fault("new", "same", "It is the part that is out."))
-        }
+        _ if part.old.trim() == part.new.trim() => Err(fault(
+            "new",
+            "same",
+            "The new part has the serial of the old part.",
+        )),
         _ => Ok(()),
     }
 }

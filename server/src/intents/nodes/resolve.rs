@@ -96,7 +96,7 @@ fn check_place(faults: &mut Vec<Fault>, spec: &NodeSpec, rack: Option<&ObjectRow
             faults.push(fault(
                 "/spec/rack",
                 "other_site",
-                format!("{} stands in another site.", rack.name),
+                format!("{} is in another site.", rack.name),
             ));
         }
         let units = rack.spec["units"].as_u64().unwrap_or(0);

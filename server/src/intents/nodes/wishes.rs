@@ -47,21 +47,21 @@ pub(crate) fn check(request: ActionRequest<'_>, now: Timestamp) -> Result<(), Er
         return Err(Error::unprocessable(
             "/suite",
             "out_of_range",
-            "A suite is of run-gates only.",
+            "Only run-gates takes a suite.",
         ));
     }
     if until.is_some_and(|until| wish != Wish::Maintain || until <= now) {
         return Err(Error::unprocessable(
             "/until",
             "out_of_range",
-            "A time to come, and of a maintenance only.",
+            "Only maintain takes an end, and the time must be in the future.",
         ));
     }
     match reason.map(str::trim) {
         None | Some("") if needs_reason(wish) => Err(Error::unprocessable(
             "/reason",
             "required",
-            format!("To {wish}, say why: the next person will ask."),
+            format!("The action {wish} needs a reason for the next reader."),
         )),
         Some(reason) if reason.len() > REASON => Err(Error::unprocessable(
             "/reason",
@@ -118,7 +118,7 @@ pub(crate) async fn write_wish(
     let operation = new.id;
     if let Some(former) = node.operation_id {
         // The wish replaces the node's current operation: end the former operation as cancelled.
-        let message = format!("overtaken by {wish} (operation {operation})");
+        let message = format!("replaced by {wish} (operation {operation})");
         db::operations::end(conn, former, "cancelled", &message, now).await?;
     }
     db::operations::insert(conn, &new).await?;
@@ -157,7 +157,7 @@ async fn find_suite(
             wrong(
                 "required",
                 format!(
-                    "Nothing holds {}, so no pool names one: name it.",
+                    "{} has no claim, so no pool names one: name a suite.",
                     node.name
                 ),
             )
@@ -205,13 +205,12 @@ pub(crate) fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
             Error::conflict("state", detail)
         }
         (Blocker::NotClaimed, _) => {
-            let detail =
-                format!("Nothing holds {name}: there is no pool that says what to install.");
+            let detail = format!("{name} has no claim, so no pool names an image to install.");
             Error::conflict("node_not_claimed", detail)
         }
         (Blocker::Releasing, _) => Error::conflict(
             "releasing",
-            format!("{name} is being released, and only that goes on."),
+            format!("{name} is being released; no other action is possible."),
         ),
         (Blocker::Protected, _) => Error::conflict(
             "protected",

@@ -74,7 +74,7 @@ pub(crate) async fn stop(
     };
     let Some(node) = node else { return Ok(()) };
     let what = if climbs {
-        "once its rung is done".to_owned()
+        "after its current step".to_owned()
     } else {
         format!("({jobs} open steps)")
     };

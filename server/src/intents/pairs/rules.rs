@@ -78,7 +78,7 @@ pub(crate) fn keep_pair_gates(mut suite: Suite, name: &str) -> Result<Suite, Err
     if suite.gates.is_empty() {
         return Err(wrong(
             "no_pair_gate",
-            format!("{name} has no gate with a peer: nothing in it is measured between two nodes."),
+            format!("{name} has no gate with a peer: the suite measures no pair of nodes."),
         ));
     }
     let runs = |gate: &Gate| u64::from(gate.retries) + 1;
@@ -146,8 +146,10 @@ fn describe_busy(one: &Candidate) -> Option<String> {
     match one {
         _ if one.releasing => Some("it is being released".to_owned()),
         _ if one.state != NodeState::InService.as_str() => Some(format!("it is {}", one.state)),
-        _ if one.protected => Some("it is protected: nothing is drained of it".to_owned()),
-        _ if one.held => Some("another run has not given it back yet".to_owned()),
+        _ if one.protected => Some("it is protected: no jobs are drained".to_owned()),
+        _ if one.held => {
+            Some("another run has not returned the node to the scheduler yet".to_owned())
+        }
         // The person or program that drained the node decides when the drain ends.
         Candidate { out: Some(out), .. } => Some(format!("its scheduler shows it {out}")),
         Candidate {
@@ -189,7 +191,7 @@ mod tests {
             ("released", |one| one.releasing = true),
             ("it is draining", |one| one.state = "draining".into()),
             ("protected", |one| one.protected = true),
-            ("given it back", |one| one.held = true),
+            ("returned the node", |one| one.held = true),
             ("shows it drained: fan 3", |one| {
                 one.out = Some("drained: fan 3".into())
             }),
