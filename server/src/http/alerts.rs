@@ -1,4 +1,4 @@
-//! The route where Prometheus' Alertmanager reports alerts.
+//! The route for alert reports of Prometheus' Alertmanager.
 
 use axum::extract;
 use muster_api::alerts::{AlertGroup, AlertsHeard};
@@ -24,9 +24,9 @@ pub fn router() -> OpenApiRouter<App> {
 /// Each alert is recorded on the timeline of its node. A repeated alert has no further effect. An
 /// alert with the label `muster="quarantine"` takes the node out of service through the scheduler.
 ///
-/// A circuit breaker limits this: when the same alert has taken out more than two nodes within the
-/// hour, and more than one in twenty of the nodes in service, further nodes stay in service. The
-/// cause is then in the fleet, and a person must decide.
+/// A circuit breaker stops mass quarantine. The breaker opens when the same alert took out more
+/// than two nodes within the hour, and more than one in twenty of the nodes in service. Further
+/// nodes then stay in service, because the cause is in the fleet, and a person must decide.
 #[utoipa::path(post, path = "/v1/alerts", tag = "alerts", params(("Idempotency-Key" = Option<String>, Header)),
     request_body = AlertGroup, responses(
     (status = 200, description = "Alerts received; `outcome` gives the result of each", body = AlertsHeard),

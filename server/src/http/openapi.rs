@@ -16,8 +16,8 @@ pub fn base() -> OpenApi {
     let mut components = Components::new();
     let mut schemas = vec![("Problem".to_owned(), Problem::schema())];
     Problem::schemas(&mut schemas);
-    // These handlers are not generic, but their objects are. The derive macro cannot name generic
-    // objects, so the schemas are added here.
+    // The handlers of nodes and claims are not generic, but their objects are. The derive macro
+    // cannot name generic objects, so the schemas are added here.
     schemas.extend(describe::schemas::<NodeSpec>());
     schemas.extend(describe::schemas::<ClaimSpec>());
     components.schemas.extend(schemas);

@@ -45,7 +45,7 @@ pub fn router() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct OperationsQuery {
-    /// 1 to 1000, 100 when absent.
+    /// The page size: 1 to 1000, 100 when absent.
     limit: Option<u32>,
     /// The token from the previous page.
     page_token: Option<String>,

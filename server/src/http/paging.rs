@@ -26,7 +26,7 @@ const MOST: u32 = 1000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// 1 to 1000, 100 when absent.
+    /// The page size: 1 to 1000, 100 when absent.
     pub limit: Option<u32>,
     /// The token from the previous page.
     pub page_token: Option<String>,

@@ -31,10 +31,10 @@ pub fn duration(text: &str) -> Result<Duration, Error> {
     seconds.filter(|wait| *wait <= LONGEST).ok_or_else(wrong)
 }
 
-/// Returns when something may have changed, at the latest after a poll's length or at the deadline.
+/// Returns after a possible change, at the latest after `POLL` or at the deadline.
 pub async fn change(changes: &mut watch::Receiver<i64>, deadline: Instant) {
     let until = deadline.min(Instant::now() + POLL);
-    // A closed channel means the server is going down; the poll's length still bounds the loop.
+    // A closed channel means a server shutdown; the sleep still bounds the loop of the caller.
     if let Ok(Err(_)) = tokio::time::timeout_at(until, changes.changed()).await {
         tokio::time::sleep_until(until).await;
     }

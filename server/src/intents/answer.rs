@@ -21,7 +21,7 @@ impl Answer {
     /// 200 with a body.
     ///
     /// # Errors
-    /// When the body cannot be JSON, which is a bug.
+    /// When the body cannot be serialised to JSON; such a failure is a bug.
     pub fn ok(body: &impl Serialize) -> Result<Self, Error> {
         let body = serde_json::to_value(body).map_err(Error::internal)?;
         Ok(Self {

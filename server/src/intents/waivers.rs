@@ -139,7 +139,7 @@ pub(crate) fn covered_place(row: &WaiverRow) -> (&'static str, &str) {
         .unwrap_or(("node", ""))
 }
 
-/// `the waiver of gate disk.smart on node n1 until 2026-12-01 12:00 UTC`
+/// Describes a waiver: `the waiver of gate disk.smart on node n1 until 2026-12-01 12:00 UTC`
 pub(crate) fn describe(row: &WaiverRow) -> String {
     let (kind, name) = covered_place(row);
     format!(

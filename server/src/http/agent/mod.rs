@@ -197,9 +197,9 @@ fn time_in(parts: &Parts, name: &str) -> Option<Timestamp> {
 }
 
 impl Agent {
-    /// Rejects a replaced process, records the contact, and returns whether the agent acts for its
-    /// site or stands by. Changes to a job are protected by the job's attempt number. Calls of one
-    /// agent therefore run in parallel, without a second read of the agent's row.
+    /// Rejects a replaced process, records the contact, and returns the agent's standing for its
+    /// site. Changes to a job are protected by the job's attempt number. Calls of one agent
+    /// therefore run in parallel, without a second read of the agent's row.
     async fn fence(
         &self,
         conn: &mut PgConnection,
@@ -297,7 +297,7 @@ enum Standing {
     /// The agent acts, but receives no answers. Its lease expires, and a job in the answer would be
     /// lost.
     Unheard,
-    /// Another agent of the site acts. This agent gets no jobs, and its boot services do not
+    /// Another agent of the site acts. The standby agent gets no jobs, and its boot services do not
     /// answer.
     StandsBy,
 }

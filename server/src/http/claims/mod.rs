@@ -47,14 +47,14 @@ pub fn router() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ClaimsQuery {
-    /// 1 to 1000, 100 when absent.
+    /// The page size: 1 to 1000, 100 when absent.
     limit: Option<u32>,
     /// The token from the previous page.
     page_token: Option<String>,
     /// Filter fields: `name`, `state`, `pool`, `node` and `replica`, for example `pool=gpu AND
     /// node~"r1*"`. `replica` is `true` for claims created for a pool's `replicas`.
     filter: Option<String>,
-    /// `name`, `-name`, `created_at` or `-created_at`.
+    /// `name` (the default), `-name`, `created_at` or `-created_at`.
     sort: Option<String>,
     /// Members of each item, for example `status.node,spec.pool`; `id`, `name` and `self` are
     /// always included. All members when absent.

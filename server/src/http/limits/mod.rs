@@ -38,7 +38,8 @@ pub struct Rate {
 pub struct Rates {
     /// By one credential: a token or a session.
     pub credential: Rate,
-    /// From one source: an IPv4 address or an IPv6 /64. Callers behind a proxy share the proxy's address.
+    /// From one source: an IPv4 address or an IPv6 /64. Callers behind a proxy share the proxy's
+    /// address.
     pub address: Rate,
     /// The extra price of a request with a wrong credential or without any, and of a failed login.
     /// Unit: requests.
@@ -194,10 +195,10 @@ impl Call {
     }
 }
 
-/// The buckets that pay for a request.
+/// The buckets to charge for a request.
 #[derive(Clone, Copy, Debug)]
 struct Bill {
-    /// Pays for the request and for its refusal.
+    /// Pays for the request and for the refusal.
     first: Option<Who>,
     /// Pays for the request only.
     second: Option<Who>,

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use self::places::{Places, Share};
 use super::source::Source;
 
-/// The wait after an error of `accept`: no more files, no more memory.
+/// The wait after an error of `accept`, for example no free file descriptor or no memory.
 const PAUSE: Duration = Duration::from_millis(200);
 /// The interval of log lines about evicted connections; each line gives their number.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
@@ -38,7 +38,8 @@ pub struct Bounds {
     pub share: Share,
     /// From accept to the end of the TLS handshake. 10 s.
     pub handshake: Duration,
-    /// From the first byte of a request to the end of its headers; for the first request, from accept. 15 s.
+    /// From the first byte of a request to the end of its headers; for the first request, from
+    /// accept. 15 s.
     pub head: Duration,
     /// From the end of an answer to the first byte of the next request. 60 s.
     pub idle: Duration,

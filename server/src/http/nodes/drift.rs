@@ -78,7 +78,8 @@ async fn compare_firmware(
     Ok(wanted.compare(seen.as_ref().map(|seen| &seen.inventory)))
 }
 
-/// The findings of the rules: compatibility, expectations of the stack, and firmware of unknown version.
+/// The findings of the rules: compatibility, expectations of the stack, and firmware without a
+/// known version.
 async fn list_findings(
     conn: &mut PgConnection,
     spec: &OrderNode,

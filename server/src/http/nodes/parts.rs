@@ -75,7 +75,7 @@ pub(super) async fn list_node_components(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ComponentsQuery {
-    /// 1 to 1000, 100 when absent.
+    /// The page size: 1 to 1000, 100 when absent.
     limit: Option<u32>,
     /// The token from the previous page.
     page_token: Option<String>,

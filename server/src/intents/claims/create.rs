@@ -325,7 +325,7 @@ pub(crate) async fn record(
 /// Claims a node, once per idempotency key.
 ///
 /// # Errors
-/// 404, 409 when no node is free or the named node is not, 422.
+/// 404, 409 when no node is free or the named node is not available, 422.
 pub(crate) async fn submit(
     app: &App,
     actor: &Actor,

@@ -72,7 +72,8 @@ pub async fn replace(
             Requested::NeedsApproval { pending, .. } if dry_run::asked() => {
                 Err(limits::would_need_approval(&pending.because))
             }
-            // The transaction commits the request for an approval. The refusal is not stored under the idempotency key.
+            // The transaction commits the request for an approval. The refusal is not stored under
+            // the idempotency key.
             Requested::NeedsApproval { pending, .. } => Ok(Effect::Held(pending.refusal())),
         }
     })

@@ -1,4 +1,5 @@
-//! Requests of actions on nodes, by the API and by pages, with the preconditions and the second person.
+//! Requests of actions on nodes, by the API and by pages, with the preconditions and the second
+//! person.
 
 use muster_api::nodes::NodeAction;
 use muster_core::effects::erases;

@@ -1,5 +1,6 @@
-//! Match of a discovered machine with a declared node. The machine was discovered under a record of its own, because the node declares other MACs. The
-//! observations move to the declared node, and the record of the machine is deleted.
+//! Match of a discovered machine with a declared node. The machine was discovered under a separate
+//! record, because the node declares other MACs. The observations move to the declared node, and
+//! the record of the machine is deleted.
 
 use muster_api::nodes::{MatchNode, NodePlan};
 use muster_core::effects::Effect as Cost;
@@ -30,7 +31,8 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Locks both nodes in the order of their ids, as every transaction that locks two nodes. The actor must be allowed to match both.
+    /// Locks both nodes in the order of their ids, as every transaction with two nodes does. The
+    /// actor needs the permission to match both.
     async fn lock(
         conn: &mut PgConnection,
         actor: &Actor,
@@ -87,7 +89,7 @@ impl Pair {
         }
     }
 
-    /// Why the two cannot be matched.
+    /// The reasons against the match.
     fn find_blockers(&self) -> Vec<String> {
         let Self { machine, node } = self;
         let mut blockers: Vec<String> = [machine, node]
@@ -148,7 +150,7 @@ impl Pair {
     }
 }
 
-/// Why one of the nodes cannot change now.
+/// The reason why a node cannot change now; `None` when a change is possible.
 fn describe_hold(node: &LockedNode) -> Option<String> {
     let name = &node.name;
     let resting = node.state.parse().is_ok_and(NodeState::is_resting) && node.wish.is_none();
@@ -171,7 +173,8 @@ fn describe_hold(node: &LockedNode) -> Option<String> {
     }
 }
 
-/// The declared spec with the machine's MACs in the places of the replaced MACs. A declared serial or UUID is corrected where the machine reports another.
+/// Merges the machine's MACs into the declared spec, in the places of the replaced MACs. A declared
+/// serial or UUID is corrected where the machine reports another.
 pub(crate) fn merge_spec(
     declared: &Value,
     seen: &[Mac],
@@ -237,7 +240,8 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or("none").to_owned()
 }
 
-/// Moves the observations to the declared node, deletes the record of the machine, and writes the merged spec.
+/// Moves the observations to the declared node, deletes the record of the machine, and writes the
+/// merged spec.
 pub(crate) async fn bind(
     conn: &mut PgConnection,
     app: &App,
@@ -287,7 +291,7 @@ pub(crate) async fn record_done(
 /// Matches a discovered machine with a declared node.
 ///
 /// # Errors
-/// 404, 409 that names each blocker, 412, 428.
+/// 404, 409 naming each blocker, 412, 428.
 pub(crate) async fn match_machine(
     app: &App,
     actor: &Actor,

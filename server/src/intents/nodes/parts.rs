@@ -132,8 +132,8 @@ fn check(at: usize, part: &ReplacedPart) -> Result<(), Error> {
 }
 
 /// Marks the node as sanitised where an unclaimed node holds none of its earlier disks, because no
-/// data is left to wipe. A disk without a serial cannot be told from another, so a node with such a
-/// disk stays marked. Returns whether the mark changed.
+/// data is left to wipe. Disks without a serial cannot be distinguished, so a node with such a disk
+/// stays marked. Returns whether the mark changed.
 async fn disks_gone(conn: &mut PgConnection, node: &LockedNode) -> Result<bool, Error> {
     let facts = db::facts::latest_live(conn, node.id).await?;
     let all_named = facts.is_some_and(|facts| facts.disks.iter().all(|disk| disk.serial.is_some()));

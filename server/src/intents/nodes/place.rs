@@ -18,7 +18,7 @@ use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::nodes::write;
 use crate::intents::writing::{self, Effect};
 
-/// Whether to carry out the action or to return its plan.
+/// Whether to carry out the action or to return the plan.
 #[derive(Clone, Copy, Debug)]
 pub struct DryRun {
     pub dry_run: bool,
@@ -170,7 +170,7 @@ pub async fn rename(
 /// Moves a node to another site, rack or rack unit.
 ///
 /// # Errors
-/// 404, 409 that names each blocker, 422.
+/// 404, 409 naming each blocker, 422.
 pub async fn relocate(
     app: &App,
     actor: &Actor,

@@ -1,4 +1,5 @@
-//! The record of a requested run: its operation, its nodes and its event, written in one transaction.
+//! The record of a requested run: the operation, the nodes and the event, written in one
+//! transaction.
 
 use jiff::{SignedDuration, Timestamp};
 use muster_api::pairs::{DEFAULT_MOST, DEFAULT_WITHIN_S, RunPairs};

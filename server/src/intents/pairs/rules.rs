@@ -20,6 +20,7 @@ const VARIABLES: [&str; 1] = ["rdma_device"];
 /// The longest value of a variable, in bytes.
 const LONGEST_VALUE: usize = 64;
 /// The time of a pair beside its gates, in each direction: two log-ins, and the start of the tools.
+/// Seconds.
 const MARGIN_S: u64 = 300;
 
 /// Checks the members of a request.
@@ -107,7 +108,8 @@ pub(crate) struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// Selects idle nodes of one site, because an agent reaches only its own site: the site with the most idle nodes, or the first of several such sites.
+    /// Selects idle nodes of one site, because an agent reaches only its own site. The chosen site
+    /// has the most idle nodes; among equal sites the first wins.
     pub(crate) fn of(candidates: &'a [Candidate], most: usize) -> Self {
         let mut sites: BTreeMap<ObjectId, usize> = BTreeMap::new();
         for one in candidates.iter().filter(|one| describe_busy(one).is_none()) {
@@ -141,7 +143,7 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// Why a node is not idle.
+/// Describes why a node is not idle; `None` for an idle node.
 fn describe_busy(one: &Candidate) -> Option<String> {
     match one {
         _ if one.releasing => Some("it is being released".to_owned()),
@@ -150,7 +152,7 @@ fn describe_busy(one: &Candidate) -> Option<String> {
         _ if one.held => {
             Some("another run has not returned the node to the scheduler yet".to_owned())
         }
-        // The person or program that drained the node decides when the drain ends.
+        // The drain belongs to another person or program, and ends by their decision.
         Candidate { out: Some(out), .. } => Some(format!("its scheduler shows it {out}")),
         Candidate {
             wish: Some(wish), ..

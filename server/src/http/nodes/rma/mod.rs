@@ -34,15 +34,15 @@ const MOST: usize = 64 << 20;
 const FILE_MAX: usize = 8 << 20;
 /// The number of gate runs, with their evidence.
 const RUNS: i64 = 20;
-/// The number of console chunks, which is all that the database keeps.
+/// The number of console chunks; the database keeps no more.
 const CONSOLE: i64 = 1000;
 const FAST: i32 = 3;
 
 /// Returns an archive about a node for the return of a part (RMA): tar, compressed with zstd.
 ///
-/// The archive holds identity, parts by serial, facts, firmware, BIOS, events and sensors from the
-/// BMC, gate runs with evidence, recoveries, timeline, console, and a manifest with digests. Texts
-/// similar to secrets are removed.
+/// The archive holds identity, parts by serial, facts and BMC data: firmware, BIOS, events and
+/// sensors. Gate runs with evidence, recoveries, timeline, console, and a manifest with digests are
+/// included too. Texts similar to secrets are removed.
 #[utoipa::path(get, path = "/v1/nodes/{node}/rma", tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "The archive", body = String, content_type = "application/zstd"),
     (status = 404, description = "No such node", body = Problem, content_type = "application/problem+json"),
@@ -87,7 +87,7 @@ fn json(name: &str, document: &impl Serialize) -> Result<File, Error> {
     ))
 }
 
-/// Packs the redacted files with a manifest: `sha256:…  name`, or why a file is left out.
+/// Packs the redacted files with a manifest: `sha256:…  name`, or the reason for a left-out file.
 fn pack(files: &[File], now: Timestamp) -> Vec<u8> {
     let (mut archive, mut manifest) = (Archive::new(now), String::new());
     for (name, text) in files {
@@ -111,7 +111,7 @@ fn pack(files: &[File], now: Timestamp) -> Vec<u8> {
     archive.finish()
 }
 
-/// Collects the files of the archive. Returns the name of the node with them.
+/// Collects the files of the archive. Returns the name of the node, and the files.
 async fn collect_files(
     conn: &mut PgConnection,
     key: &str,
@@ -165,7 +165,7 @@ async fn facts(conn: &mut PgConnection, node: NodeId) -> Result<Option<File>, Er
     json("facts.json", &document).map(Some)
 }
 
-/// `recoveries.json`: the newest recoveries with their rungs.
+/// `recoveries.json`: the newest recoveries with their runbook steps.
 async fn tried(conn: &mut PgConnection, node: NodeId) -> Result<File, Error> {
     let rows = db::recoveries::list(conn, node, recoveries::NEWEST).await?;
     let recoveries: Vec<_> = rows
