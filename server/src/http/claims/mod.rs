@@ -51,8 +51,8 @@ struct ClaimsQuery {
     limit: Option<u32>,
     /// The token from the previous page.
     page_token: Option<String>,
-    /// Filter fields: `name`, `state`, `pool`, `node` and `replica`, for example `pool=gpu AND
-    /// node~"r1*"`. `replica` is `true` for claims created for a pool's `replicas`.
+    /// Filter fields: `name`, `state`, `pool`, `node` and `replica`, for example
+    /// `pool=gpu AND node~"r1*"`. `replica` is `true` for claims created for a pool's `replicas`.
     filter: Option<String>,
     /// `name` (the default), `-name`, `created_at` or `-created_at`.
     sort: Option<String>,

@@ -79,8 +79,8 @@ pub(super) struct ComponentsQuery {
     limit: Option<u32>,
     /// The token from the previous page.
     page_token: Option<String>,
-    /// Filter fields: `serial`, `kind`, `model`, `node` and `replaced`, for example `kind=gpu AND
-    /// replaced=false AND node~"r1*"`.
+    /// Filter fields: `serial`, `kind`, `model`, `node` and `replaced`, for example
+    /// `kind=gpu AND replaced=false AND node~"r1*"`.
     filter: Option<String>,
     /// `-created_at` (the default) or `created_at`: the time of the first sighting in the node.
     sort: Option<String>,
