@@ -150,7 +150,7 @@ pub fn topic_fault(text: &str) -> Option<String> {
         return Some(format!("{text} is named {present} now."));
     }
     (!is_topic(text)).then(|| {
-        format!("{text:?} is no topic: use a kind such as node.advanced, node.* for a group, or * for all.")
+        format!("{text:?} is not a topic. Use a kind such as node.advanced, a prefix such as node.*, or *.")
     })
 }
 

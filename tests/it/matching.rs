@@ -237,7 +237,7 @@ async fn nothing_that_is_held_is_matched() {
         .post(path, &json!({ "to": MACHINE }))
         .await;
     assert!(
-        reply.expect(409).text.contains("n1 was declared itself"),
+        reply.expect(409).text.contains("n1 is a declared node"),
         "it has a BMC"
     );
     sqlx::query("UPDATE nodes SET protected = false")

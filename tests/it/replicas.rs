@@ -231,7 +231,7 @@ async fn nothing_is_released_because_a_number_was_lowered() {
         .unwrap()
         .to_owned();
     assert!(
-        told.contains("nothing is released because a number was lowered"),
+        told.contains("Lowering the number releases no claim"),
         "{told}"
     );
     let states: Vec<Value> = own(&admin)

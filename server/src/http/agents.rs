@@ -1,4 +1,4 @@
-//! Agents: enrolment and what is heard of them.
+//! Agents: enrolment, and the status of each.
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
@@ -28,7 +28,7 @@ use crate::intents::preconditions::Preconditions;
 use crate::intents::writing;
 use crate::intents::writing::Effect;
 
-/// How long an enrolment token waits for its agent.
+/// The lifetime of an enrolment token.
 const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24);
 
 /// The routes of agents.
@@ -38,9 +38,12 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(get_agent, remove_agent))
 }
 
-/// The agents of a site. They are filtered by `name` and `version`, and sorted by `name`, unless `-name`, `created_at` or `-created_at` is asked for.
+/// Lists the agents of a site.
+///
+/// Filter fields: `name` and `version`. Sorted by `name`, unless `-name`, `created_at` or
+/// `-created_at` is requested.
 #[utoipa::path(get, path = "/v1/sites/{site}/agents", tag = "agents", params(("site", description = "Name or id"), ListQuery), responses(
-    (status = 200, description = "The page", body = CountedPage<Agent>),
+    (status = 200, description = "One page of agents", body = CountedPage<Agent>),
 ))]
 async fn list_agents(
     State(app): State<App>,
@@ -71,11 +74,11 @@ async fn list_agents(
     .await
 }
 
-/// One agent of a site, by name or id.
+/// Returns one agent of a site, by name or id.
 #[utoipa::path(get, path = "/v1/sites/{site}/agents/{agent}", tag = "agents",
     params(("site", description = "Name or id"), ("agent", description = "Name or id")), responses(
     (status = 200, description = "The agent; its generation is the ETag", body = Agent),
-    (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+    (status = 404, description = "No such agent", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn get_agent(
     State(app): State<App>,
@@ -93,14 +96,18 @@ async fn get_agent(
     Ok(Answer::ok(&agent(row))?.etag(generation))
 }
 
-/// Enrols an agent for a site. Its token is in this answer alone, and in the answer to the same request under the same Idempotency-Key; until then
-/// that is kept sealed. The token is good for a day and for one key, which gets a certificate for it. The name keeps another request from making a
-/// second agent; one of that name which has no certificate that counts gets another token.
+/// Enrols an agent for a site.
+///
+/// The enrolment token is in this answer only, and in the answer to the same request with the same
+/// Idempotency-Key. Until that stored answer expires, the server keeps the token sealed. The token
+/// is valid for a day and for one key; the agent exchanges both for a certificate. A repeated
+/// request with the same name creates no second agent. While the agent has no valid certificate,
+/// such a request returns a new token.
 #[utoipa::path(post, path = "/v1/sites/{site}/agents", tag = "agents",
     params(("site", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)),
     request_body = EnrolAgent, responses(
-    (status = 201, description = "Enrolled", body = EnrolledAgent),
-    (status = 409, description = "An agent of that name has a certificate", body = Problem, content_type = "application/problem+json"),
+    (status = 201, description = "The enrolled agent, with its token", body = EnrolledAgent),
+    (status = 409, description = "An agent with this name already has a valid certificate", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn enrol_agent(
     State(app): State<App>,
@@ -136,12 +143,14 @@ async fn enrol_agent(
     .await
 }
 
-/// Removes an agent. Its certificates are refused from now on, and what it was doing is put back for another.
+/// Removes an agent.
+///
+/// Its certificates are rejected immediately. Its jobs return to the queue for another agent.
 #[utoipa::path(delete, path = "/v1/sites/{site}/agents/{agent}", tag = "agents",
     params(("site", description = "Name or id"), ("agent", description = "Name or id"), ("If-Match" = String, Header)), responses(
-    (status = 204, description = "Removed"),
-    (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
-    (status = 412, description = "Another one was enrolled under its name since it was read", body = Problem, content_type = "application/problem+json"),
+    (status = 204, description = "The agent is removed"),
+    (status = 404, description = "No such agent", body = Problem, content_type = "application/problem+json"),
+    (status = 412, description = "Another agent was enrolled under this name since the read", body = Problem, content_type = "application/problem+json"),
     (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn remove_agent(

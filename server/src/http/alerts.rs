@@ -1,4 +1,4 @@
-//! The route where Prometheus' Alertmanager reports alerts.
+//! The route for alert reports of Prometheus' Alertmanager.
 
 use axum::extract;
 use muster_api::alerts::{AlertGroup, AlertsHeard};
@@ -19,13 +19,18 @@ pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(report_alerts))
 }
 
-/// Hears alerts, as Alertmanager's `webhook_configs` send them. The same alert again is known. An alert whose labels say `muster="quarantine"` takes its
-/// node out of service through the scheduler, unless the same alert took out more than two nodes, and more than one of twenty in service, within the
-/// hour: then it is the fleet, and a person decides.
+/// Receives alerts from Alertmanager's `webhook_configs`.
+///
+/// Each alert is recorded on the timeline of its node. A repeated alert has no further effect. An
+/// alert with the label `muster="quarantine"` takes the node out of service through the scheduler.
+///
+/// A circuit breaker stops mass quarantine. The breaker opens when the same alert took out more
+/// than two nodes within the hour, and more than one in twenty of the nodes in service. Further
+/// nodes then stay in service, because the cause is in the fleet, and a person must decide.
 #[utoipa::path(post, path = "/v1/alerts", tag = "alerts", params(("Idempotency-Key" = Option<String>, Header)),
     request_body = AlertGroup, responses(
-    (status = 200, description = "Heard: what became of each", body = AlertsHeard),
-    (status = 422, description = "Another version than 4, or too many at once", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "Alerts received; `outcome` gives the result of each", body = AlertsHeard),
+    (status = 422, description = "The version differs from 4, or the group has too many alerts", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn report_alerts(
     extract::State(app): extract::State<App>,

@@ -1,4 +1,4 @@
-//! Answers as HTTP responses: JSON with its ETag and Location.
+//! Answers as HTTP responses: JSON with ETag and Location.
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, header};

@@ -1,4 +1,4 @@
-//! The newest seal of the history, for whoever keeps it elsewhere.
+//! The newest seal of the history, for an external copy.
 
 use axum::extract::State;
 use muster_api::audit::AuditHead;
@@ -16,8 +16,10 @@ pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(get_audit_head))
 }
 
-/// The newest seal. A line `{number, last_seq, hash, at}` of it is an anchor that `muster audit verify` takes.
-#[utoipa::path(get, path = "/v1/audit", tag = "events", responses((status = 200, description = "The seal", body = AuditHead)))]
+/// Returns the newest seal of the history.
+///
+/// A line `{number, last_seq, hash, at}` with these values is an anchor for `muster audit verify`.
+#[utoipa::path(get, path = "/v1/audit", tag = "events", responses((status = 200, description = "The newest seal", body = AuditHead)))]
 async fn get_audit_head(State(app): State<App>, _: Actor) -> Result<Answer, Error> {
     let row = db::seals::latest(&mut *app.pool.acquire().await?).await?;
     Answer::ok(&AuditHead {

@@ -1,4 +1,5 @@
-//! Blobs: content-addressed files. A name is parsed into a digest and never joined as text; a blob appears whole or not at all.
+//! Blobs: content-addressed files. The name in a path is parsed into a digest and never joined as
+//! text. A blob appears complete or not at all.
 
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
@@ -28,7 +29,7 @@ use crate::intents::writing;
 
 /// The largest blob, in bytes.
 const LARGEST: u64 = 256 << 30;
-/// An upload that sends nothing for this long is over.
+/// An upload without data for this long is aborted.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// The routes of blobs.
@@ -38,10 +39,10 @@ pub fn router() -> OpenApiRouter<App> {
         .layer(DefaultBodyLimit::disable())
 }
 
-/// Whether a blob is here.
+/// Checks whether a blob is stored.
 #[utoipa::path(head, path = "/v1/blobs/sha256/{hex}", tag = "blobs", params(("hex", description = "64 hex digits")), responses(
-    (status = 200, description = "It is; Content-Length is its size"),
-    (status = 404, description = "It is not"),
+    (status = 200, description = "The blob is stored; Content-Length is its size in bytes"),
+    (status = 404, description = "The blob is not stored"),
 ))]
 async fn head_blob(
     State(app): State<App>,
@@ -60,12 +61,15 @@ async fn head_blob(
         .into_response())
 }
 
-/// Uploads a blob. The bytes must be the ones that the path names; sending one that is here changes nothing.
+/// Uploads a blob.
+///
+/// The SHA-256 of the bytes must equal the digest in the path. Sending a stored blob again has no
+/// effect.
 #[utoipa::path(put, path = "/v1/blobs/sha256/{hex}", tag = "blobs", params(("hex", description = "64 hex digits")),
     request_body(content = String, content_type = "application/octet-stream"), responses(
-    (status = 201, description = "Stored and on disk"),
-    (status = 204, description = "It was here"),
-    (status = 422, description = "The bytes have another digest", body = Problem, content_type = "application/problem+json"),
+    (status = 201, description = "The blob is stored and synced to disk"),
+    (status = 204, description = "The blob was already stored"),
+    (status = 422, description = "The SHA-256 of the bytes differs from the path", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn put_blob(
     State(app): State<App>,
@@ -98,7 +102,7 @@ async fn put_blob(
         fs::rename(&partial.0, &target)
             .await
             .map_err(Error::internal)?;
-        // The name itself must survive a power cut, too.
+        // Sync the folder, so that the file name survives a power failure too.
         let folder = File::open(&folder).await.map_err(Error::internal)?;
         folder.sync_all().await.map_err(Error::internal)?;
     }
@@ -110,11 +114,13 @@ async fn put_blob(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Came {
     Now,
-    /// By a request that was cut short, or by another way than the API. The next upload of the same bytes records the blob.
+    /// The file came from an interrupted request, or from another source than the API. The next
+    /// upload of the same bytes records the blob.
     Before,
 }
 
-/// Records a stored blob, with its event. The file is on disk before the record, and the record is committed before the answer.
+/// Records a stored blob, with its event. The file is on disk before the record, and the record is
+/// committed before the answer.
 async fn record(
     app: &App,
     actor: &Actor,
@@ -146,21 +152,22 @@ async fn record(
     .await
 }
 
-/// A file that is removed unless it was renamed away: a broken upload leaves nothing.
+/// A temporary file, removed on drop unless renamed before. An aborted upload therefore leaves no
+/// file.
 struct Partial(PathBuf);
 
 impl Drop for Partial {
     fn drop(&mut self) {
         match std::fs::remove_file(&self.0) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::warn!(path = %self.0.display(), %error, "a partial upload stays");
+                tracing::warn!(path = %self.0.display(), %error, "a partial upload could not be removed");
             }
             _ => {}
         }
     }
 }
 
-/// Writes a body to a file and to disk; its size and digest.
+/// Writes a body to a file and syncs the file to disk. Returns the size in bytes and the digest.
 async fn receive(path: &FilePath, body: Body) -> Result<(u64, Digest), Error> {
     let file = File::create_new(path).await.map_err(Error::internal)?;
     let mut writer = BufWriter::with_capacity(1 << 20, file);
@@ -170,7 +177,7 @@ async fn receive(path: &FilePath, body: Body) -> Result<(u64, Digest), Error> {
     loop {
         let next = tokio::time::timeout(IDLE, chunks.next()).await;
         let Some(chunk) =
-            next.map_err(|_| cut(format!("nothing was sent for {} s", IDLE.as_secs())))?
+            next.map_err(|_| cut(format!("the client sent no data for {} s", IDLE.as_secs())))?
         else {
             break;
         };
@@ -201,7 +208,7 @@ fn place(app: &App, digest: Digest) -> PathBuf {
     app.blobs.join("sha256").join(digest.hex())
 }
 
-/// Whether a blob that a document names is here; naming none is not having it.
+/// Whether the blob named by a document is stored; `false` for a document without a digest.
 pub async fn present(app: &App, digest: Option<Digest>) -> bool {
     match digest {
         Some(digest) => fs::try_exists(place(app, digest)).await.unwrap_or(false),

@@ -1,4 +1,4 @@
-//! Whether the local administrator may sign in beside the identity provider.
+//! Break glass: sign-in of the local administrator beside the identity provider.
 
 use axum::extract::State;
 use muster_api::break_glass::{ArmedUntil, BreakGlass};
@@ -10,15 +10,17 @@ use crate::auth::{Actor, break_glass};
 use crate::error::Error;
 use crate::intents::answer::Answer;
 
-/// Its one route.
+/// The route of break glass.
 pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(get_break_glass))
 }
 
-/// Whether the local administrator may sign in: always, where no identity provider vouches for people; else while it is armed, which only the shell of a
-/// server's host can do.
+/// Returns whether the local administrator may sign in.
+///
+/// Without an identity provider, the local administrator may always sign in. With an identity
+/// provider, sign-in is possible only while armed. Arming needs a shell on a server's host.
 #[utoipa::path(get, path = "/v1/break-glass", tag = "access", responses(
-    (status = 200, description = "How it stands", body = BreakGlass),
+    (status = 200, description = "Whether sign-in is armed, by whom and until when", body = BreakGlass),
 ))]
 async fn get_break_glass(State(app): State<App>, _: Actor) -> Result<Answer, Error> {
     let armed = break_glass::find(&mut *app.pool.acquire().await?, &app).await?;

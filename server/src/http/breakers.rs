@@ -1,4 +1,4 @@
-//! The fleet's circuit breaker: what it holds back, and a person who says that it need not any more.
+//! The circuit breaker of automatic recovery: a list of the breakers, and the reset by a person.
 
 use axum::extract::State;
 use jiff::Timestamp;
@@ -31,9 +31,12 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(reset_breaker))
 }
 
-/// Breakers that are or were open, newest first unless `created_at` is asked for. They are filtered by `signature` and `state`: `state=open`.
+/// Lists breakers, open ones and closed ones.
+///
+/// Sorted newest first unless `created_at` is requested. Filter fields: `signature` and `state`,
+/// for example `state=open`.
 #[utoipa::path(get, path = "/v1/breakers", tag = "nodes", params(ListQuery), responses(
-    (status = 200, description = "The page", body = CountedPage<Breaker>),
+    (status = 200, description = "One page of breakers", body = CountedPage<Breaker>),
 ))]
 async fn list_breakers(
     State(app): State<App>,
@@ -61,12 +64,14 @@ async fn list_breakers(
     .await
 }
 
-/// Closes a breaker: somebody has looked, and nodes that fail this way may be recovered by themselves again. What failed before counts no more; nodes
-/// that were held back stay where they are until they are asked to recover.
+/// Closes a breaker after a person has looked at the cause.
+///
+/// Automatic recovery resumes for nodes with the breaker's failure signature. Earlier failures no
+/// longer count. Nodes held back by the breaker keep their state until a recovery is requested.
 #[utoipa::path(post, path = "/v1/breakers/{breaker}/reset", tag = "nodes", params(("breaker", description = "Id"),
     ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 200, description = "It is closed", body = Breaker),
-    (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The breaker, now closed", body = Breaker),
+    (status = 404, description = "No such breaker", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn reset_breaker(
     State(app): State<App>,

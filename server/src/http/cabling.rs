@@ -1,4 +1,4 @@
-//! Declared cables against what was heard of switches: of a rack, and of one of its nodes.
+//! Declared cables compared with the LLDP neighbours of nodes, for a rack and for one of its nodes.
 
 use std::collections::BTreeMap;
 
@@ -28,10 +28,12 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(get_node_cabling))
 }
 
-/// Where the declared cables of a rack were found: each node tells which switch ports its interfaces hear (LLDP). Two cables in each other's ports are
-/// told as swapped. Only nodes that stand in the rack are looked at.
+/// Compares the declared cables of a rack with the observed ones.
+///
+/// Each node reports the switch ports received by LLDP on its interfaces. Two cables in each
+/// other's ports are reported as swapped. Only nodes of the rack are compared.
 #[utoipa::path(get, path = "/v1/racks/{rack}/cabling", tag = "racks", params(("rack", description = "Name or id")), responses(
-    (status = 200, description = "Every declared cable; none where no plan is declared", body = Cabling),
+    (status = 200, description = "Every declared cable; an empty list for a rack without a plan", body = Cabling),
     (status = 404, description = "No such rack", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn get_rack_cabling(
@@ -51,10 +53,12 @@ async fn get_rack_cabling(
     Answer::ok(&cabling(&mut conn, &actor, plan, None).await?)
 }
 
-/// Where the declared cables of a node were found, by the plan of the rack that it stands in.
+/// Compares the declared cables of a node with the observed ones.
+///
+/// The plan comes from the node's rack.
 #[utoipa::path(get, path = "/v1/nodes/{node}/cabling", tag = "nodes", params(("node", description = "Name or id")), responses(
-    (status = 200, description = "The node's cables; none where no plan names it", body = Cabling),
-    (status = 404, description = "No such node, or it stands in no rack", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The node's cables; an empty list for a node outside the plan", body = Cabling),
+    (status = 404, description = "No such node, or the node has no rack", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn get_node_cabling(
     State(app): State<App>,
@@ -72,8 +76,9 @@ async fn get_node_cabling(
     Answer::ok(&cabling(&mut conn, &actor, plan, Some(&name)).await?)
 }
 
-/// Holds the whole plan against the rack, because the other end of a swap is another node's; tells of one node's cables, or of all. Who does not see
-/// every node is told of those that they see.
+/// Compares the whole plan of a rack, because the other end of a swap is on another node. Returns
+/// the cables of one node, or of all nodes. For an actor with a limited read scope, other nodes are
+/// left out first.
 async fn cabling(
     conn: &mut PgConnection,
     actor: &Actor,

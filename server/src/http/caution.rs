@@ -21,19 +21,24 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(confirm_caution))
 }
 
-/// Whether the fleet is in caution mode: the database is older than what an agent, a node or a replica remembers.
+/// Returns whether the fleet is in caution mode.
+///
+/// Caution mode begins when the database is older than the memory of an agent, a node or a replica,
+/// for example after a restore.
 #[utoipa::path(get, path = "/v1/caution", tag = "caution", responses(
-    (status = 200, description = "How it stands", body = CautionStatus),
+    (status = 200, description = "The open caution, if any, and the agents", body = CautionStatus),
 ))]
 async fn get_caution(State(app): State<App>, actor: Actor) -> Result<Answer, Error> {
     Answer::ok(&status(&mut *app.pool.acquire().await?, &actor.sight()).await?)
 }
 
-/// Ends caution mode. Every permit of before stays void; what was under way is begun anew.
+/// Ends caution mode.
+///
+/// Every permit issued before stays void. Interrupted work begins again.
 #[utoipa::path(post, path = "/v1/caution/confirm", tag = "caution",
     params(("Idempotency-Key" = Option<String>, Header)), request_body = ConfirmCaution, responses(
-    (status = 200, description = "It is over", body = CautionStatus),
-    (status = 409, description = "Another caution holds, or none", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "Caution mode has ended", body = CautionStatus),
+    (status = 409, description = "Another caution is open, or none is", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn confirm_caution(
     State(app): State<App>,

@@ -1,5 +1,6 @@
-//! `?dry_run=true` on whatever writes: the same checks by the same person, and nothing stays. It is read once, for every route, and kept by the
-//! one place that commits ([`crate::intents::writing`]), so that no handler can forget it.
+//! `?dry_run=true` on every write: the same checks with the same permissions, and no stored effect.
+//! The parameter is read once for all routes. The transaction is rolled back in a single place
+//! ([`crate::intents::writing`]), so that no handler can forget the rollback.
 
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -11,12 +12,13 @@ use crate::error::Error;
 use crate::intents::dry_run;
 
 const NAME: &str = "dry_run";
-/// What else a request that writes may ask, at any of its routes.
+/// Other query parameters of writes, on any route.
 const OTHERS: [&str; 1] = ["erase_now"];
-/// Beside an answer that tells what would be answered.
+/// Header of an answer to a dry run.
 const TOLD: HeaderName = HeaderName::from_static("muster-dry-run");
 
-/// Middleware: takes the parameter off a request that writes. What is read has no such parameter, and its own strictness says so.
+/// Middleware: removes the parameter from a write before routing. A read keeps its query, and the
+/// strict extractor of the route rejects `dry_run`.
 pub async fn read(mut request: Request, next: Next) -> Response {
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         return next.run(request).await;
@@ -31,7 +33,7 @@ pub async fn read(mut request: Request, next: Next) -> Response {
     let mut response = dry_run::scope(dry, next.run(request)).await;
     if dry && response.status().is_success() {
         let headers = response.headers_mut();
-        // They would lead to what is not there.
+        // Both would refer to an object missing after the rollback.
         headers.remove(header::LOCATION);
         headers.remove(header::ETAG);
         headers.insert(TOLD, HeaderValue::from_static("true"));
@@ -39,7 +41,8 @@ pub async fn read(mut request: Request, next: Next) -> Response {
     response
 }
 
-/// Whether it is asked, and the address without it. A word that is neither this nor another's is refused: `dryrun=true` must not be done.
+/// Returns whether the request is a dry run, and the URI without the parameter. Unknown parameters
+/// are rejected, so that a misspelt `dryrun=true` is not carried out.
 fn take(uri: &Uri) -> Result<(bool, Uri), Error> {
     let Some(query) = uri.query().filter(|_| uri.path().starts_with("/v1/")) else {
         return Ok((false, uri.clone()));
@@ -57,7 +60,7 @@ fn take(uri: &Uri) -> Result<(bool, Uri), Error> {
                 return Err(Error::invalid(
                     other,
                     "unknown_parameter",
-                    "what writes takes `dry_run`, and some `erase_now`",
+                    "a write takes `dry_run`, and some writes take `erase_now`",
                 ));
             }
         }

@@ -1,4 +1,5 @@
-//! The history, as pages of JSON or as a stream. One order for everybody: a reader that goes on from the last number it saw skips nothing.
+//! The history, as pages of JSON or as a stream. All readers see the same order, so a reader
+//! resuming after its last sequence number skips no event.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -31,9 +32,9 @@ use crate::{db, webhooks};
 
 const DEFAULT: u32 = 100;
 const MOST: u32 = 1000;
-/// Topics that one reader may name.
+/// The largest number of topics in one request.
 const TOPICS: usize = 20;
-/// A stream ends after this long and its reader comes back: permissions are looked at again.
+/// The longest life of a stream. The client then reconnects, and the permissions are checked again.
 const STREAM_LASTS: Duration = Duration::from_secs(15 * 60);
 const BATCH: i64 = 200;
 
@@ -42,27 +43,31 @@ pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list_events))
 }
 
-/// Which events to read.
+/// Selection of events.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct EventsQuery {
-    /// The sequence number of the last event seen; 0 from the beginning.
+    /// The sequence number of the last event seen; 0 for the beginning.
     #[serde(default)]
     after: i64,
     limit: Option<u32>,
-    /// Name or id of a node; one that is gone is found by its id.
+    /// Name or id of a node. A deleted node is found by its id.
     node: Option<String>,
-    /// Kinds, with commas between them, as a webhook names them: `node.advanced,claim.*`. All of them without it.
+    /// Kinds of events, separated by commas, as in a webhook: `node.advanced,claim.*`. Without
+    /// `topics`, all kinds.
     topics: Option<String>,
-    /// Waits for the first event up to this long, at most `55s`.
+    /// The longest wait for the first event, at most `55s`.
     wait: Option<String>,
 }
 
-/// Events after a sequence number, oldest first; a stream for `Accept: text/event-stream`, which resumes by `Last-Event-ID`.
+/// Lists events after a sequence number, oldest first.
+///
+/// With `Accept: text/event-stream`, the answer is a stream. A client resumes with the header
+/// `Last-Event-ID`.
 #[utoipa::path(get, path = "/v1/events", tag = "events", params(EventsQuery), responses(
-    (status = 200, description = "A page, or the stream", body = Events),
-    (status = 410, description = "The history ends before this number: begin again", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "A page of events, or the stream", body = Events),
+    (status = 410, description = "The history ends before this number, for example after a restore; start again from 0", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn list_events(
     State(app): State<App>,
@@ -82,7 +87,8 @@ async fn list_events(
             .get("last-event-id")
             .and_then(|value| value.to_str().ok()?.parse().ok());
         let after = resumed.unwrap_or(query.after);
-        // Told before the stream begins: inside of it there is no status to tell it with.
+        // Check the position before the stream begins, because an open stream cannot send an error
+        // status.
         db::events::list_on(
             &mut *app.pool.acquire().await?,
             &EventFilter::default(),
@@ -143,7 +149,7 @@ async fn filter(app: &App, actor: &Actor, query: &EventsQuery) -> Result<EventFi
     let found = actor
         .find_node(&mut *app.pool.acquire().await?, key)
         .await?;
-    // What a node leaves behind is its history: who may read it is decided event by event.
+    // The history of a deleted node remains. Read permission is checked for each event.
     let id = found.or_else(|| key.parse().ok().map(NodeId));
     let id = id.ok_or_else(|| {
         Error::unprocessable(
@@ -159,10 +165,11 @@ async fn filter(app: &App, actor: &Actor, query: &EventsQuery) -> Result<EventFi
     })
 }
 
-/// The words of webhooks, so that what a reader is shown here is what a webhook with them would be told.
+/// Parses the topics of webhooks, so that a reader and a webhook with the same topics select the
+/// same events.
 ///
 /// # Errors
-/// 400 for a word that is none, or too many.
+/// 400 for an invalid topic, or too many.
 pub fn topics(list: Option<&str>) -> Result<Vec<String>, Error> {
     let Some(list) = list else {
         return Ok(Vec::new());
@@ -184,15 +191,16 @@ pub fn topics(list: Option<&str>) -> Result<Vec<String>, Error> {
     }
 }
 
-/// Who follows a stream, and what they may see of it.
+/// The reader of a stream, with filter and read scope.
 struct Reader {
     headers: HeaderMap,
     filter: EventFilter,
     sight: Sight,
 }
 
-/// The stream. With each look the reader's right is checked again. It ends when that is another, the database fails, or its time is up;
-/// the reader resumes where it was.
+/// The event stream. Each database read also checks the reader's permissions again. The stream ends
+/// when these change, when the database fails, or after 15 minutes. The client resumes after its
+/// last event.
 fn frames(
     app: App,
     reader: Reader,
@@ -215,7 +223,7 @@ fn frames(
                     return None;
                 }
                 match batch(&app, &reader, after).await {
-                    // What was looked at and is not the reader's may not have been all there is.
+                    // The batch held only events outside the read scope; more events may follow.
                     Ok(found) if found.rows.is_empty() && found.at > after => {
                         after = found.at;
                         continue;
@@ -254,13 +262,13 @@ async fn batch(app: &App, reader: &Reader, after: i64) -> Result<Found, Error> {
     } = reader;
     let found =
         db::seen::list_on(&mut *app.pool.acquire().await?, filter, sight, after, BATCH).await?;
-    // Asked after the read: a right that ended before these rows could be read does not see them.
+    // Authenticate after the read: a permission revoked before the read hides these rows.
     let actor = auth::authenticate(headers, app).await?;
     actor.need_somewhere("fleet.read")?;
     match actor.sight() == *sight {
         true => Ok(found),
         false => Err(Error::Forbidden(
-            "What the reader may see is not what it was.".into(),
+            "The read permissions of the caller have changed.".into(),
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! Our own extractors, so that every refusal looks alike.
+//! Extractors of this server, so that every rejected request has the same form of error.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -13,7 +13,7 @@ use crate::document;
 use crate::document::Document;
 use crate::error::Error;
 
-/// A JSON body as its type; as an answer, its JSON.
+/// A JSON body as a type; as an answer, the JSON of the type.
 #[derive(Clone, Debug)]
 pub struct Json<T>(pub T);
 
@@ -44,7 +44,7 @@ impl<T: Serialize + DeserializeOwned, S: Send + Sync> FromRequest<S> for Documen
     }
 }
 
-/// A JSON body that becomes a type later: patches.
+/// A JSON body for a later conversion: patches.
 #[derive(Clone, Debug)]
 pub struct Body(pub Value);
 
@@ -62,7 +62,7 @@ impl<S: Send + Sync> FromRequest<S> for Body {
     }
 }
 
-/// A JSON body that may be left out: `POST …/actions/inspect`.
+/// An optional JSON body: `POST …/actions/inspect`.
 #[derive(Clone, Debug)]
 pub struct OptionalJson<T>(pub T);
 
@@ -99,7 +99,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     )
 }
 
-/// The query string. Unknown parameters are refused by types that deny them.
+/// The query string. Types with `deny_unknown_fields` reject unknown parameters.
 #[derive(Clone, Debug)]
 pub struct Query<T>(pub T);
 
@@ -112,7 +112,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     )]
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
         if parts.uri.query().is_some_and(|query| query.contains("%00")) {
-            // Postgres has no text with a zero byte: it would answer with an error that looks like ours.
+            // Postgres cannot store a text with a zero byte, and would answer with an error similar
+            // to a server error.
             return Err(Error::invalid(
                 "query",
                 "nul",
@@ -130,7 +131,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// The path's parameters. What cannot be one names nothing that exists.
+/// The parameters of the path. An invalid parameter names no object, so the answer is 404.
 #[derive(Clone, Debug)]
 pub struct Path<T>(pub T);
 

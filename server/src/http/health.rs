@@ -1,4 +1,4 @@
-//! What machines ask a server: is it up, can it serve, what does it measure, what should be scraped.
+//! Routes for machines: liveness, readiness, metrics, and targets for Prometheus to scrape.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -21,12 +21,12 @@ use crate::db::filter;
 use crate::error::Error;
 use crate::intents::answer::Answer;
 
-/// How long the database may take to say that it is there.
+/// The longest wait for an answer of the database.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
-/// Prometheus's node exporter.
+/// The port of Prometheus's node exporter.
 const EXPORTER_PORT: u16 = 9100;
 
-/// One recorder per process, made at first use: tests have many routers in one.
+/// One recorder per process, built at first use, because tests run many routers in one process.
 static METRICS: LazyLock<PrometheusHandle> = LazyLock::new(|| {
     let recorder = PrometheusBuilder::new().build_recorder();
     let handle = recorder.handle();
@@ -38,7 +38,7 @@ static METRICS: LazyLock<PrometheusHandle> = LazyLock::new(|| {
     handle
 });
 
-/// Begins to record metrics; called before the first is.
+/// Begins to record metrics. Must be called before the first metric.
 pub fn record_metrics() {
     LazyLock::force(&METRICS);
 }
@@ -53,7 +53,7 @@ pub fn router() -> OpenApiRouter<App> {
         .route("/metrics", get(show_metrics))
 }
 
-/// Whether this replica can serve: the database answers.
+/// Readiness of the replica: the database answers within [`READY_TIMEOUT`].
 async fn ready(State(app): State<App>) -> Result<Response, Error> {
     let answer = async { db::ping(&mut *app.pool.acquire().await?).await };
     match tokio::time::timeout(READY_TIMEOUT, answer).await {
@@ -67,7 +67,7 @@ async fn ready(State(app): State<App>) -> Result<Response, Error> {
     }
 }
 
-/// Counts are read when they are asked for: every replica then shows the same.
+/// Reads the counts at each request, so that every replica shows the same numbers.
 async fn show_metrics(State(app): State<App>, _: Actor) -> Result<Response, Error> {
     let mut conn = app.pool.acquire().await?;
     let nodes = db::monitoring::count_by_state(&mut conn, None).await?;
@@ -105,18 +105,18 @@ fn gauge(name: &'static str, state: &'static str, count: i64) {
     metrics::gauge!(name, "state" => state).set(count as f64);
 }
 
-/// Which port to scrape.
+/// The port to scrape.
 #[derive(Clone, Debug, serde::Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct TargetsQuery {
-    /// 9100 when absent.
+    /// The port to scrape on each node; 9100 when absent.
     port: Option<u16>,
 }
 
-/// Nodes in service, for Prometheus's http_sd.
+/// Lists nodes in service as scrape targets for Prometheus.
 #[utoipa::path(get, path = "/v1/prometheus/targets", tag = "metrics", params(TargetsQuery), responses(
-    (status = 200, description = "Target groups as http_sd_config reads them", body = serde_json::Value),
+    (status = 200, description = "Target groups in the format of Prometheus's `http_sd_config`", body = serde_json::Value),
 ))]
 async fn list_prometheus_targets(
     State(app): State<App>,

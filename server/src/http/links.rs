@@ -1,8 +1,9 @@
-//! Where each write leads: from its answer to what was made, changed or begun.
+//! OpenAPI links of each write: from the answer to the new or changed object, or to the begun
+//! operation.
 
 use serde_json::{Map, Value, json};
 
-/// Operation, what the link is called, the operation that it leads to, and the parameters of that.
+/// The operation, the name of the link, the linked operation, and its parameters.
 type Link = (
     &'static str,
     &'static str,
@@ -10,7 +11,7 @@ type Link = (
     &'static [(&'static str, &'static str)],
 );
 
-/// The links that the operation's name alone does not tell.
+/// Links with a target that cannot be derived from the name of the operation.
 const LINKS: [Link; 24] = [
     (
         "create_claim",
@@ -154,7 +155,7 @@ const LINKS: [Link; 24] = [
     ),
 ];
 
-/// Adds them to an operation's answers that something was made, changed or begun by.
+/// Adds the links to the successful answers of an operation.
 pub(super) fn add(id: &str, operation: &mut Value) {
     let mut links = Map::new();
     for (_, name, target, parameters) in LINKS.iter().filter(|(of, ..)| *of == id) {
@@ -178,7 +179,8 @@ pub(super) fn add(id: &str, operation: &mut Value) {
             let target = json!({ "operationId": "get_operation", "parameters": { "id": "$response.body#/id" } });
             links.insert("operation".to_owned(), target);
         }
-        // The answer with 200 to what begins something is a plan: nothing is there yet.
+        // A 200 of an operation with a 202 is a plan of a dry run. The plan refers to no stored
+        // object, so the answer has no links.
         let told = matches!(status.as_str(), "200" | "201" | "202")
             || (status == "204" && id == "put_blob");
         if told && !links.is_empty() && !(status == "200" && response_is_plan(response)) {

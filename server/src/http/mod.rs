@@ -1,42 +1,43 @@
-//! HTTP: the operator API, and the agents' own listener. A handler parses, authorises, opens a transaction, writes a wish and its event,
-//! commits. It never sets a node's state.
+//! HTTP: the operator API, and the separate listener for agents. A handler parses and authorises
+//! the request, opens a transaction, writes a request and its event, and commits. Handlers never
+//! set a node's state.
 
 pub mod agent; // The agents' listener
 pub mod agents; // Enrolment of agents
-pub mod alerts; // What monitoring says of nodes
+pub mod alerts; // Alerts of monitoring about nodes
 pub mod answer; // Successes: JSON, ETag, Location
 pub mod approvals; // A second person
-pub mod audit; // The seal over the history
+pub mod audit; // The newest seal of the history
 pub mod blobs; // Content-addressed files
 pub mod break_glass; // Whether the local administrator may sign in
-pub mod breakers; // What nothing is done about by itself any more
-pub mod cabling; // Declared cables against what was heard of switches
-pub mod caution; // The database is older than what others remember
+pub mod breakers; // Recovery stopped by the circuit breaker
+pub mod cabling; // Declared cables compared with LLDP
+pub mod caution; // The database is older than its clients
 pub mod claims; // Binding nodes to pools
-pub mod declared; // The contract that all declared kinds share
-pub mod dry_run; // What a request would do
+pub mod declared; // The contract of all declared kinds
+pub mod dry_run; // Plan of a request, without effect
 pub mod events; // The history, as pages and as a stream
-pub mod extract; // Our own extractors
+pub mod extract; // Extractors with uniform errors
 pub mod health; // Up, ready, metrics, scrape targets
-pub mod idempotency; // The same request again has the same effect once
-pub mod kinds; // What each declared kind adds
-pub mod limits; // How many requests a caller may send
-pub mod links; // Where each write leads
+pub mod idempotency; // The `Idempotency-Key` header
+pub mod kinds; // The special rules of each declared kind
+pub mod limits; // Rate limits for each caller
+pub mod links; // OpenAPI links of each write
 pub mod listener; // Accepts connections, within bounds
 pub mod nodes; // Registration, actions, facts, history
-pub mod openapi; // The description of the contract
-pub mod operations; // What was asked for, and how it stands
+pub mod openapi; // The OpenAPI document
+pub mod operations; // Requested work and its progress
 pub mod paging; // Keyset pages
 pub mod pairs; // Nodes of a pool, measured against each other
-pub mod plan; // What a set of objects would do
+pub mod plan; // Plan for a set of objects
 pub mod preconditions; // If-Match and If-None-Match
 pub mod problem; // Errors as answers
-pub mod source; // Where a connection or a request comes from
+pub mod source; // The source of a connection or a request
 pub mod tokens; // Tokens of machines
 pub mod users; // People
 pub mod waiting; // Long polls
-pub mod waivers; // Gates that count as passed all the same
-pub mod webhooks; // What webhooks were sent
+pub mod waivers; // Gates counted as passed
+pub mod webhooks; // Deliveries of webhooks
 
 use std::time::Duration;
 
@@ -48,10 +49,11 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::app::App;
 use crate::error::Error;
 
-/// Longer than any long poll. Uploads have their own clock.
+/// The longest time of a handler, above the longest long poll (55 s). Uploads have a separate
+/// timeout.
 const TIMEOUT: Duration = Duration::from_secs(75);
 
-/// The REST routes with their description.
+/// The REST routes with their OpenAPI description.
 pub(crate) fn rest() -> OpenApiRouter<App> {
     let timed = OpenApiRouter::with_openapi(openapi::base())
         .merge(kinds::router())
@@ -81,12 +83,13 @@ pub(crate) fn rest() -> OpenApiRouter<App> {
         .layer(middleware::from_fn(dry_run::read))
 }
 
-/// The description of the contract: `GET /openapi.json`, and docs/openapi.json.
+/// Builds the OpenAPI document for `GET /openapi.json` and docs/openapi.json.
 pub fn description() -> serde_json::Value {
     openapi::complete(&rest().split_for_parts().1)
 }
 
-/// Nothing but the database can keep a handler this long: the answer says so.
+/// Answers 503 after [`TIMEOUT`], as for an unavailable database, because only the database can
+/// block a handler for so long.
 async fn limit_time(request: Request, next: Next) -> Response {
     match tokio::time::timeout(TIMEOUT, next.run(request)).await {
         Ok(response) => response,

@@ -1,4 +1,4 @@
-//! The description of the contract, generated from the handlers and checked in as docs/openapi.json.
+//! The OpenAPI document, generated from the handlers and checked in as docs/openapi.json.
 
 use muster_api::claims::ClaimSpec;
 use muster_api::nodes::NodeSpec;
@@ -11,12 +11,13 @@ use utoipa::{PartialSchema as _, ToSchema as _};
 use super::declared::describe;
 use super::links;
 
-/// The document before any path is added to it.
+/// Builds the document before any path is added.
 pub fn base() -> OpenApi {
     let mut components = Components::new();
     let mut schemas = vec![("Problem".to_owned(), Problem::schema())];
     Problem::schemas(&mut schemas);
-    // Their handlers are not generic, their objects are: named here, where the derive cannot.
+    // The handlers of nodes and claims are not generic, but their objects are. The derive macro
+    // cannot name generic objects, so the schemas are added here.
     schemas.extend(describe::schemas::<NodeSpec>());
     schemas.extend(describe::schemas::<ClaimSpec>());
     components.schemas.extend(schemas);
@@ -40,13 +41,15 @@ pub fn base() -> OpenApi {
         .build()
 }
 
-/// What each request body can look like: `{operationId: body}`. A test sends every one of them.
+/// Examples of request bodies: `{operationId: body}`. A test sends each example.
 const EXAMPLES: &str = include_str!("examples.json");
 
-/// What each answer can look like: `{schema: body}`, or by the operation where its schema has no name. A server answered so: a test writes it down.
+/// Examples of answers: `{schema: body}`, or by operation for a schema without a name. A test
+/// records the answers of a real server.
 const ANSWERS: &str = include_str!("answers.json");
 
-/// Status, name among the components, what it means, and the header beside it with its meaning.
+/// A refusal: status, name among the components, description, and an optional header with its
+/// description.
 type Refusal = (
     &'static str,
     &'static str,
@@ -54,73 +57,82 @@ type Refusal = (
     Option<(&'static str, &'static str)>,
 );
 
-/// Every refusal that any route may answer with.
+/// Refusals possible on many routes.
 const REFUSALS: [Refusal; 12] = [
     (
         "400",
         "Invalid",
-        "Not well formed: pointers say where",
+        "The request is malformed; `errors` names each place",
         None,
     ),
     (
         "401",
         "Unauthenticated",
-        "Not signed in",
+        "The credential is missing or invalid",
         Some(("WWW-Authenticate", "Bearer")),
     ),
-    ("403", "Forbidden", "The role is too low", None),
+    (
+        "403",
+        "Forbidden",
+        "The caller's role does not allow the request",
+        None,
+    ),
     (
         "404",
         "NotFound",
-        "What the path names does not exist",
+        "The object in the path does not exist",
         None,
     ),
     (
         "409",
         "Conflict",
-        "The state of things does not allow it",
-        Some(("Retry-After", "Seconds, where something is under way")),
+        "The current state does not allow the request",
+        Some((
+            "Retry-After",
+            "Seconds to wait, where another operation is in progress",
+        )),
     ),
     (
         "412",
         "PreconditionFailed",
-        "If-Match or If-None-Match does not hold",
-        Some(("ETag", "The current one, if there is one")),
+        "The precondition in If-Match or If-None-Match failed",
+        Some(("ETag", "The current ETag, if the object exists")),
     ),
     (
         "413",
         "TooLarge",
-        "The body is larger than the route takes",
+        "The body exceeds the limit of the route",
         None,
     ),
     (
         "415",
         "UnsupportedMediaType",
-        "The body is not JSON by its own words",
+        "The Content-Type of the body is not JSON",
         None,
     ),
     (
         "422",
         "Unprocessable",
-        "It cannot be meant: pointers say where",
+        "The request is well-formed but invalid; `errors` lists each problem",
         None,
     ),
     ("428", "PreconditionRequired", "If-Match is missing", None),
     (
         "429",
         "TooManyRequests",
-        "More was asked than one caller may",
-        Some(("Retry-After", "Seconds")),
+        "The caller exceeded the rate limit",
+        Some(("Retry-After", "Seconds to wait")),
     ),
     (
         "503",
         "Unavailable",
-        "The database is away, full, or in caution mode",
-        Some(("Retry-After", "Seconds")),
+        "The database is unreachable or full, or the server is in caution mode",
+        Some(("Retry-After", "Seconds to wait")),
     ),
 ];
 
-/// The document with what holds for every operation of a sort: its refusals, `dry_run`, links and examples.
+/// Completes the document with the parts common to many operations: refusals, `dry_run`, links and
+/// examples.
 pub fn complete(description: &OpenApi) -> Value {
     let mut document =
         serde_json::to_value(description).expect("a description is made of strings and maps");
@@ -140,7 +152,7 @@ pub fn complete(description: &OpenApi) -> Value {
     document
 }
 
-/// Shows what each answer that is not a refusal looks like.
+/// Adds an example to each successful answer.
 fn show(id: &str, operation: &mut Value, answers: &Map<String, Value>) {
     for (status, response) in operation["responses"].as_object_mut().into_iter().flatten() {
         let Some(content) = response
@@ -161,8 +173,9 @@ fn show(id: &str, operation: &mut Value, answers: &Map<String, Value>) {
     }
 }
 
-/// A variant that is tagged from inside is the variant's own schema and the tag: closed on its own, the former would refuse the latter. Both
-/// are closed together instead.
+/// Closes an internally tagged variant as a whole. Such a variant is an `allOf` of the variant's
+/// schema and the tag. A closed inner schema would reject the tag, so `unevaluatedProperties`
+/// closes both together.
 fn close_tagged(schemas: &mut Value) {
     let mut inner = Vec::new();
     for (_, schema) in schemas.as_object_mut().into_iter().flatten() {
@@ -244,7 +257,7 @@ fn complete_operation(
     if writes && id != "make_plan" {
         let parameter = json!({
             "name": "dry_run", "in": "query", "required": false, "schema": { "type": "boolean" },
-            "description": "`true`: the same checks, and nothing is written; the answer tells what would be.",
+            "description": "`true`: runs the same checks and stores no effect; the answer shows the effect of the request.",
         });
         match operation["parameters"].as_array_mut() {
             Some(parameters) => parameters.push(parameter),
@@ -254,7 +267,7 @@ fn complete_operation(
     let begins = operation["responses"].get("202").is_some() && id != "cancel_operation";
     if begins && operation["responses"].get("200").is_none() {
         let schema = json!({ "schema": { "$ref": "#/components/schemas/NodePlan" } });
-        operation["responses"]["200"] = json!({ "description": "With `dry_run`: the plan", "content": { "application/json": schema } });
+        operation["responses"]["200"] = json!({ "description": "The plan, for a request with `dry_run`", "content": { "application/json": schema } });
     }
     if let Some(example) = examples.get(&id) {
         for (_, content) in operation["requestBody"]["content"]

@@ -40,32 +40,34 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(get_operation_log))
 }
 
-/// Which operations to list.
+/// Selection of operations.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct OperationsQuery {
-    /// 1 to 1000, 100 when absent.
+    /// The page size: 1 to 1000, 100 when absent.
     limit: Option<u32>,
-    /// Of the page before.
+    /// The token from the previous page.
     page_token: Option<String>,
-    /// By `kind`, `state` and `node`: `kind=release AND state!=succeeded`.
+    /// Filter fields: `kind`, `state` and `node`, for example `kind=release AND state!=succeeded`.
     filter: Option<String>,
-    /// `-created_at` or `created_at`: the newest or the oldest first.
+    /// `-created_at` (newest first, the default) or `created_at` (oldest first).
     sort: Option<String>,
-    /// Parts of each item, as `state,progress.message`; `id`, `self` are always there. All of it when absent.
+    /// Members of each item, for example `state,progress.message`; `id` and `self` are always
+    /// included. All members when absent.
     fields: Option<String>,
-    /// `exact`, `estimate` or `none`: how many fit in all. `none` when absent.
+    /// `exact`, `estimate` or `none`: the method to count all matching items. `none` when absent.
     count: Option<String>,
-    /// Name or id of a node, which must be there: short for `filter=node=NAME`.
+    /// Name or id of an existing node: short for `filter=node=NAME`.
     node: Option<String>,
-    /// `queued`, `running`, `succeeded`, `failed`, `cancelled` or `unknown`: short for `filter=state=WORD`.
+    /// `queued`, `running`, `succeeded`, `failed`, `cancelled` or `unknown`: short for
+    /// `filter=state=WORD`.
     state: Option<String>,
 }
 
-/// Operations, newest first unless another sort is asked for.
+/// Lists operations, newest first unless another sort is requested.
 #[utoipa::path(get, path = "/v1/operations", tag = "operations", params(OperationsQuery), responses(
-    (status = 200, description = "The page", body = CountedPage<Operation>),
+    (status = 200, description = "One page of operations", body = CountedPage<Operation>),
     (status = 422, description = "The filter names a field or value that does not exist", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn list_operations(
@@ -127,19 +129,22 @@ async fn list_operations(
     .await
 }
 
-/// How long to wait.
+/// The longest wait.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct WaitQuery {
-    /// Waits for the end up to this long, at most `55s`.
+    /// The longest wait for the end of the operation, at most `55s`.
     wait: Option<String>,
 }
 
-/// One operation; `?wait=55s` answers when it is done, or as it stands then.
+/// Returns one operation.
+///
+/// With `?wait=55s` the answer is sent when the operation is done, or at the end of the wait with
+/// the current state.
 #[utoipa::path(get, path = "/v1/operations/{id}", tag = "operations", params(("id", description = "Id"), WaitQuery), responses(
     (status = 200, description = "The operation", body = Operation),
-    (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+    (status = 404, description = "No such operation", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn get_operation(
     State(app): State<App>,
@@ -155,7 +160,8 @@ async fn get_operation(
             .map_or(Ok(Duration::ZERO), waiting::duration)?;
     let mut changes = app.wake_readers.subscribe();
     loop {
-        // Nothing is held while waiting: a thousand waiting clients are a thousand tasks, not connections.
+        // No connection to the database is held while waiting, so a thousand waiting clients cost a
+        // thousand tasks, not connections.
         let operation = load(&mut *app.pool.acquire().await?, id).await?;
         if operation.done || Instant::now() >= deadline {
             return Answer::ok(&operation);
@@ -164,11 +170,13 @@ async fn get_operation(
     }
 }
 
-/// Asks an operation to stop. The step it is at may finish first; nothing is undone.
+/// Requests the stop of an operation.
+///
+/// A running step may finish first. Completed steps are not undone.
 #[utoipa::path(post, path = "/v1/operations/{id}/cancel", tag = "operations",
     params(("id", description = "Id"), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 202, description = "Asked", body = Operation),
-    (status = 409, description = "It is done", body = Problem, content_type = "application/problem+json"),
+    (status = 202, description = "The stop is requested; the body is the operation", body = Operation),
+    (status = 409, description = "The operation is already done", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn cancel_operation(
     State(app): State<App>,
@@ -180,19 +188,19 @@ async fn cancel_operation(
     operations::cancel(&app, &actor, id, idempotency).await
 }
 
-/// Where to read on.
+/// The position to read from.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct LogQuery {
-    /// The id of the last line seen; 0 from the beginning.
+    /// The id of the last line seen; 0 for the beginning.
     #[serde(default)]
     after: i64,
 }
 
-/// What the steps of an operation logged, oldest first, at most 1000 lines.
+/// Returns the log lines of an operation's steps, oldest first, at most 1000.
 #[utoipa::path(get, path = "/v1/operations/{id}/log", tag = "operations", params(("id", description = "Id"), LogQuery), responses(
-    (status = 200, description = "The lines", body = OperationLog),
+    (status = 200, description = "The log lines", body = OperationLog),
 ))]
 async fn get_operation_log(
     State(app): State<App>,

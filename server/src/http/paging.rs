@@ -1,4 +1,5 @@
-//! Pages: keyset positions behind opaque tokens that are bound to the list they were given for.
+//! Pages of lists. A position in the sort key (keyset paging) is encoded in an opaque token, bound
+//! to the list, filter and sort of its request.
 
 use std::collections::HashMap;
 
@@ -20,30 +21,33 @@ use crate::intents::answer::Answer;
 const DEFAULT: u32 = 100;
 const MOST: u32 = 1000;
 
-/// What every list takes.
+/// Query parameters of every list.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// 1 to 1000, 100 when absent.
+    /// The page size: 1 to 1000, 100 when absent.
     pub limit: Option<u32>,
-    /// Of the page before.
+    /// The token from the previous page.
     pub page_token: Option<String>,
-    /// `state=in_service AND rack~"r1*" AND label.gpu=h200`: `=`, `!=`, `~` with `*`, joined by AND. A field that the list has not is 422, with those that it has.
+    /// `state=in_service AND rack~"r1*" AND label.gpu=h200`: `=`, `!=`, `~` with `*`, joined by
+    /// AND. An unknown field is answered with 422 and the known fields.
     pub filter: Option<String>,
-    /// `name`, `-name`, `created_at` or `-created_at`, as far as an index of the list serves it; another is 422, with those that there are.
+    /// `name`, `-name`, `created_at` or `-created_at`, as far as the list has an index for the
+    /// order. Another word is answered with 422 and the possible ones.
     pub sort: Option<String>,
-    /// Parts of each item, as `status.state,labels`; `id`, `name` and `self` are always there. All of it when absent.
+    /// Members of each item, for example `status.state,labels`; `id`, `name` and `self` are always
+    /// included. All members when absent.
     pub fields: Option<String>,
-    /// `exact`, `estimate` or `none`: how many fit in all. `none` when absent.
+    /// `exact`, `estimate` or `none`: the method to count all matching items. `none` when absent.
     pub count: Option<String>,
 }
 
 impl ListQuery {
-    /// How it runs: as asked for, or as the list does by itself.
+    /// The requested sort, or the list's default.
     ///
     /// # Errors
-    /// 422 for a sort that no index serves.
+    /// 422 for a sort without an index.
     pub fn sort(&self, sorts: &[Sort]) -> Result<Sort, Error> {
         let fits = |sort: &&Sort| self.sort.as_deref().is_none_or(|word| word == sort.word());
         sorts.iter().find(fits).copied().ok_or_else(|| {
@@ -55,12 +59,12 @@ impl ListQuery {
             Error::unprocessable(
                 "sort",
                 "unknown_value",
-                format!("{known}: no index serves another."),
+                format!("The list can be sorted by {known}."),
             )
         })
     }
 
-    /// Whether to count.
+    /// The requested method of counting.
     ///
     /// # Errors
     /// 422 for another word.
@@ -77,10 +81,10 @@ impl ListQuery {
         }
     }
 
-    /// Leaves of every item what was asked for.
+    /// Reduces every item of a page to the requested `fields`.
     ///
     /// # Errors
-    /// 422 for a part that no item has.
+    /// 422 for a member no item has.
     pub fn cut(&self, page: &mut Value, parts: &[&str]) -> Result<(), Error> {
         let Some(fields) = self.fields.as_deref() else {
             return Ok(());
@@ -91,7 +95,7 @@ impl ListQuery {
             .collect();
         if let Some(unknown) = asked.iter().find(|path| !parts.contains(&path[0])) {
             let detail = format!(
-                "{:?} is no part of an item; there are: {}.",
+                "{:?} is not a member of an item; the members are: {}.",
                 unknown[0],
                 parts.join(", ")
             );
@@ -111,11 +115,12 @@ impl ListQuery {
     }
 }
 
-/// A page of a list of `db/filter`: the rows that match the filter and `also` and lie in `sight`, in the requested order. `load` loads the rows with
-/// the ids of the page, in any order; `key` returns the id and the name of a row.
+/// Builds a page of a list of `db/filter`: the rows matching the filter and `also`, inside the read
+/// scope `sight`, in the requested order. `load` loads the rows with the ids of the page, in any
+/// order. `key` returns the id and the name of a row.
 ///
 /// # Errors
-/// 400 and 422 for what cannot be asked for; otherwise when the database fails.
+/// 400 and 422 for an invalid query; otherwise when the database fails.
 pub async fn page<T: Serialize>(
     conn: &mut PgConnection,
     list: &List,
@@ -140,7 +145,7 @@ pub async fn page<T: Serialize>(
     let more = ids.len() > position.limit;
     ids.truncate(position.limit);
     let mut items = load(conn, &ids).await?;
-    // As they were found, whatever order they were loaded in.
+    // Restore the order of the page, because `load` may return any order.
     let places: HashMap<Uuid, usize> = ids.iter().enumerate().map(|(at, id)| (*id, at)).collect();
     items.sort_by_key(|item| places.get(&key(item).0).copied());
     let token = |last: &T| match sort.key {
@@ -159,7 +164,7 @@ pub async fn page<T: Serialize>(
     Ok(answer)
 }
 
-/// Copies what a path leads to, if it leads anywhere.
+/// Copies the value at a path, where present.
 fn keep(from: &Value, path: &[&str], into: &mut Value) {
     let (Some((first, rest)), Some(into)) = (path.split_first(), into.as_object_mut()) else {
         return;
@@ -176,14 +181,15 @@ fn keep(from: &Value, path: &[&str], into: &mut Value) {
     }
 }
 
-/// One page, and with `count` how many there are in all; with `fields`, items have only those.
+/// One page of a list. With `count`, the number of all matching items is included; with `fields`,
+/// items have only the requested members.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it describes what `page` answers")]
 pub struct CountedPage<T> {
     items: Vec<T>,
-    /// Opaque; bound to the filter and the sort it was given for. Absent on the last page.
+    /// Opaque; bound to the filter and the sort of the request. Absent on the last page.
     next_page_token: Option<String>,
-    /// Absent where none was asked for.
+    /// The number of all matching items. Absent unless `count` was requested.
     count: Option<i64>,
 }
 
@@ -191,13 +197,13 @@ pub struct CountedPage<T> {
 #[derive(Clone, Debug)]
 pub struct Position {
     pub limit: usize,
-    /// The last key of the page before; empty at the start.
+    /// The last key of the previous page; empty at the start.
     pub after: String,
     list: [u8; 8],
 }
 
 impl Position {
-    /// Where a request stands in the list called `list`, filtered as it asks.
+    /// The position of a request in the list called `list`, with the request's filter.
     ///
     /// # Errors
     /// 400 for a limit out of range, or a token of another list.
@@ -234,12 +240,13 @@ impl Position {
         })
     }
 
-    /// How many rows to ask for: one more than the page holds tells whether there is another page.
+    /// The number of rows to read: one more than the page holds, to find out whether another page
+    /// follows.
     pub fn rows(&self) -> i64 {
         i64::try_from(self.limit + 1).unwrap_or(i64::MAX)
     }
 
-    /// The token that leads on after `last`.
+    /// The token of the page after `last`.
     pub fn token(&self, last: &str) -> String {
         URL_SAFE_NO_PAD.encode([self.list.as_slice(), last.as_bytes()].concat())
     }
@@ -248,7 +255,8 @@ impl Position {
 fn read(token: &str, list: [u8; 8]) -> Option<String> {
     let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
     let (bound, after) = bytes.split_at_checked(list.len())?;
-    // Postgres has no text with a zero byte: it would answer with an error that looks like ours.
+    // Postgres cannot store a text with a zero byte, and would answer with an error similar to a
+    // server error.
     (bound == list && !after.contains(&0)).then(|| String::from_utf8(after.to_vec()).ok())?
 }
 

@@ -29,15 +29,19 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(get_pair_run))
 }
 
-/// Measures idle nodes of a pool against each other, by turns: everybody with a few others, then each end that failed with known-good partners, until what
-/// failed can be blamed on a node or on the path between two. The nodes stay in service; their scheduler starts no job on them meanwhile. A node
-/// with jobs is left out, with the reason. An end that is blamed is recovered or quarantined as one that fails its sweep; a path is only shown.
+/// Measures idle nodes of a pool against each other.
+///
+/// In the first rounds each node is measured with a few others. Then each failed end is measured
+/// with known-good partners, until a failure can be attributed to a node or to the path between two
+/// nodes. The nodes stay in service, and their scheduler starts no job on them during the run.
+/// Nodes with jobs are left out, with the reason. A blamed node is recovered or quarantined like a
+/// node with a failed sweep. A blamed path is only reported.
 #[utoipa::path(post, path = "/v1/pools/{pool}/actions/run-pairs", tag = "pools", params(("pool", description = "Name or id"),
     ("Idempotency-Key" = Option<String>, Header)), request_body = RunPairs, responses(
-    (status = 202, description = "Begun; Location leads to the operation, whose id is the run's", body = Operation),
+    (status = 202, description = "The run has begun; Location leads to the operation, which has the same id as the run", body = Operation),
     (status = 404, description = "No such pool", body = Problem, content_type = "application/problem+json"),
-    (status = 409, description = "Its pairs are being measured already, or fewer than two of its nodes are idle", body = Problem, content_type = "application/problem+json"),
-    (status = 422, description = "The suite has no pair gate, or takes too long", body = Problem, content_type = "application/problem+json"),
+    (status = 409, description = "Another run of the pool is in progress, or fewer than two nodes are idle", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "The suite has no pair gate or takes too long", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn run_pairs(
     State(app): State<App>,
@@ -49,9 +53,11 @@ async fn run_pairs(
     pairs::run(&app, &actor, &pool, idempotency, &body).await
 }
 
-/// Runs of a pool's pairs, newest first; the first may be under way.
+/// Lists runs of a pool's pairs, newest first.
+///
+/// The first run may be in progress.
 #[utoipa::path(get, path = "/v1/pools/{pool}/pair-runs", tag = "pools", params(("pool", description = "Name or id")), responses(
-    (status = 200, description = "The newest twenty, without what each pair measured", body = Page<PairRun>),
+    (status = 200, description = "The newest twenty runs, without the results of each pair", body = Page<PairRun>),
     (status = 404, description = "No such pool", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn list_pair_runs(
@@ -71,7 +77,7 @@ async fn list_pair_runs(
     })
 }
 
-/// One run, with what each pair measured and its evidence.
+/// Returns one run, with the results and the evidence of each pair.
 #[utoipa::path(get, path = "/v1/pools/{pool}/pair-runs/{run}", tag = "pools", params(("pool", description = "Name or id"),
     ("run", description = "Id")), responses(
     (status = 200, description = "The run", body = PairRun),

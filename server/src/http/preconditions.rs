@@ -1,4 +1,5 @@
-//! `If-Match` and `If-None-Match` (RFC 9110, section 13): what a write expects to find. Our ETags are strong: `"<generation>"`.
+//! `If-Match` and `If-None-Match` (RFC 9110, section 13): the expected state of the stored object.
+//! The ETags of the server are strong: `"<generation>"`.
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;
@@ -46,7 +47,7 @@ fn read(headers: &HeaderMap) -> Result<Preconditions, Error> {
             return Err(Error::invalid(
                 "If-None-Match",
                 "invalid_etag",
-                "Only * is understood.",
+                "Only `*` is supported.",
             ));
         }
     };

@@ -1,4 +1,4 @@
-//! Errors as answers: RFC 9457 problem+json, with the headers that tell a caller what to do.
+//! Errors as answers: RFC 9457 problem+json, with headers for the caller's next step.
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, header};
@@ -42,7 +42,8 @@ impl IntoResponse for Error {
 }
 
 impl Error {
-    /// What a caller needs beside the body to do better.
+    /// Headers with information for a retry: the current ETag, the wait in seconds, or a link to
+    /// the blocker.
     fn headers(&self) -> Vec<(HeaderName, String)> {
         match self {
             Self::Exists(now) | Self::Stale(now) if *now > 0 => {

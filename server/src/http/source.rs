@@ -1,11 +1,12 @@
-//! Where a connection or a request comes from, as limits count it.
+//! The source of a connection or a request, as counted by the limits.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 /// The host part of an IPv6 address.
 const HOST_BITS: u128 = u64::MAX as u128;
 
-/// One source: an IPv4 address, or the /64 network of an IPv6 address. One subscriber has a whole /64, so its addresses share a limit.
+/// One source: an IPv4 address, or the /64 network of an IPv6 address. One subscriber usually has a
+/// whole /64, so all its addresses share a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source(IpAddr);
 

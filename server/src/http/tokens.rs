@@ -29,7 +29,7 @@ use crate::intents::preconditions::Preconditions;
 use crate::intents::writing;
 use crate::intents::writing::Effect;
 
-/// No token lives longer. Seconds.
+/// The longest lifetime of a token, in seconds.
 const LONGEST_S: u32 = 366 * 24 * 3600;
 
 /// The routes of tokens.
@@ -39,10 +39,13 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(get_token, revoke_token))
 }
 
-/// Tokens, without their secrets: one's own, and everybody's for who may see them. They are filtered by `name`, `role`, `person` and `state`, which is `valid`,
-/// `over` or `revoked`; and sorted by `name`, unless `-name`, `created_at` or `-created_at` is asked for.
+/// Lists tokens, without their secrets.
+///
+/// Callers see their own tokens, and with the permission `token.read` the tokens of all people.
+/// Filter fields: `name`, `role`, `person` and `state` (`valid`, `over` or `revoked`). Sorted by
+/// `name`, unless `-name`, `created_at` or `-created_at` is requested.
 #[utoipa::path(get, path = "/v1/tokens", tag = "tokens", params(ListQuery), responses(
-    (status = 200, description = "The page", body = CountedPage<Token>),
+    (status = 200, description = "One page of tokens", body = CountedPage<Token>),
 ))]
 async fn list_tokens(
     State(app): State<App>,
@@ -74,11 +77,14 @@ async fn list_tokens(
     .await
 }
 
-/// Makes a token. Its secret is in this answer alone, and in the answer to the same request under the same Idempotency-Key; until then that is kept
-/// sealed. The name keeps another request from making a second one.
+/// Creates a token.
+///
+/// The secret is in this answer only, and in the answer to the same request with the same
+/// Idempotency-Key. Until that stored answer expires, the server keeps the secret sealed. A name
+/// can be used once, so a repeated request cannot create a second token.
 #[utoipa::path(post, path = "/v1/tokens", tag = "tokens", params(("Idempotency-Key" = Option<String>, Header)), request_body = CreateToken, responses(
-    (status = 201, description = "Made", body = CreatedToken),
-    (status = 422, description = "It would last for less than a minute or more than a year, or for longer than the token that makes it", body = Problem, content_type = "application/problem+json"),
+    (status = 201, description = "The token, with its secret", body = CreatedToken),
+    (status = 422, description = "The lifetime is below a minute, above a year, or longer than the lifetime of the token used for this request", body = Problem, content_type = "application/problem+json"),
     (status = 409, description = "The name is taken", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn create_token(
@@ -111,7 +117,7 @@ async fn create_token(
     .await
 }
 
-/// Checks that the actor may make this token: its lifetime, its role and its limit of releases.
+/// Checks whether the actor may create this token: lifetime, role and limit of releases.
 fn allow(actor: &Actor, request: &CreateToken) -> Result<(), Error> {
     if !(60..=LONGEST_S).contains(&request.expires_in_s) {
         return Err(Error::unprocessable(
@@ -122,7 +128,7 @@ fn allow(actor: &Actor, request: &CreateToken) -> Result<(), Error> {
     }
     if !actor.holding.includes(request.role, &request.scope) {
         let detail = format!(
-            "{} has no role {} there to give away.",
+            "{} does not hold the role {} in this scope, and cannot grant it.",
             actor.name,
             request.role.as_str()
         );
@@ -135,7 +141,7 @@ fn allow(actor: &Actor, request: &CreateToken) -> Result<(), Error> {
         .filter(|most| request.releases_per_hour > *most && !is_admin)
     {
         let detail = format!(
-            "{} may release {most} nodes in an hour alone, and cannot give away more.",
+            "{} may release {most} nodes per hour, and cannot grant a higher limit.",
             actor.name
         );
         return Err(Error::Forbidden(detail));
@@ -143,7 +149,10 @@ fn allow(actor: &Actor, request: &CreateToken) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes a token with its owner and its event. Fails where the token would outlive the token that makes it.
+/// Writes a token with its owner and its event.
+///
+/// # Errors
+/// 422 where the new token would outlive the token of the request.
 async fn insert(
     conn: &mut PgConnection,
     actor: &Actor,
@@ -167,7 +176,7 @@ async fn insert(
     db::events::insert(conn, event.with(detail)).await
 }
 
-/// A token that was made just now, as the answer shows it.
+/// Renders a new token for the answer.
 fn created(actor: &Actor, row: &NewToken, request: &CreateToken) -> Token {
     Token {
         id: row.id.0,
@@ -184,10 +193,13 @@ fn created(actor: &Actor, row: &NewToken, request: &CreateToken) -> Token {
     }
 }
 
-/// A token, without its secret: one's own, and anybody's for who may see them. Its ETag is always `"1"`.
+/// Returns a token, without its secret.
+///
+/// Callers see their own tokens, and with the permission `token.read` the tokens of all people. The
+/// ETag is always `"1"`.
 #[utoipa::path(get, path = "/v1/tokens/{token}", tag = "tokens", params(("token", description = "Name or id")), responses(
-    (status = 200, description = "It, also once it is over or revoked", body = Token),
-    (status = 404, description = "There is none of yours", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The token, also after its end or revocation", body = Token),
+    (status = 404, description = "No such token, or the caller may not read the token", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn get_token(
     State(app): State<App>,
@@ -204,11 +216,14 @@ async fn get_token(
     }
 }
 
-/// Ends a token at once, and with it every token that was made with it, or with one of those. Its ETag is always `"1"`; `If-Match: *` will do.
+/// Revokes a token immediately, with every token created by it.
+///
+/// Tokens created by those tokens are revoked too. The ETag is always `"1"`; `If-Match: *` is
+/// accepted.
 #[utoipa::path(delete, path = "/v1/tokens/{token}", tag = "tokens", params(("token", description = "Name or id"), ("If-Match" = String, Header)), responses(
-    (status = 204, description = "It is ended"),
+    (status = 204, description = "The token is revoked"),
     (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
-    (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+    (status = 404, description = "No such token", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn revoke_token(
     State(app): State<App>,
@@ -246,7 +261,7 @@ async fn revoke_token(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Refuses a token that would outlive the token that makes it.
+/// Rejects a token with a longer life than the token of the request.
 async fn check_lifetime(
     conn: &mut PgConnection,
     maker: TokenId,
@@ -260,7 +275,7 @@ async fn check_lifetime(
     }
     let left = until.duration_since(made.created_at).as_secs();
     let detail =
-        format!("A token ends no later than the one that makes it, which has {left} s left.");
+        format!("A new token cannot outlive the token of the request, which has {left} s left.");
     Err(Error::unprocessable(
         "/expires_in_s",
         "outlives_maker",
@@ -268,7 +283,7 @@ async fn check_lifetime(
     ))
 }
 
-/// Whether the actor made the token, or uses it.
+/// Whether the actor created the token, or uses the token.
 fn is_own(row: &TokenRow, actor: &Actor) -> bool {
     row.person.as_deref() == Some(&*actor.person) || actor.token == Some(row.id)
 }

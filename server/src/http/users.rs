@@ -1,4 +1,4 @@
-//! Routes of people: lists, and their exclusion by an administrator.
+//! Routes of people: lists, and disabling by an administrator.
 
 use axum::extract::State;
 use muster_api::problem::Problem;
@@ -29,10 +29,12 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(enable_user))
 }
 
-/// People who have signed in, and local administrators. They are filtered by `name`, `role`, `issuer` and `disabled`, and sorted by `name`, unless `-name`,
-/// `created_at` or `-created_at` is asked for.
+/// Lists people with an earlier sign-in, and local administrators.
+///
+/// Filter fields: `name`, `role`, `issuer` and `disabled`. Sorted by `name`, unless `-name`,
+/// `created_at` or `-created_at` is requested.
 #[utoipa::path(get, path = "/v1/users", tag = "access", params(ListQuery), responses(
-    (status = 200, description = "The page", body = CountedPage<User>),
+    (status = 200, description = "One page of people", body = CountedPage<User>),
 ))]
 async fn list_users(
     State(app): State<App>,
@@ -60,10 +62,10 @@ async fn list_users(
     .await
 }
 
-/// A person.
+/// Returns a person by name or id.
 #[utoipa::path(get, path = "/v1/users/{user}", tag = "access", params(("user", description = "Name or id")), responses(
-    (status = 200, description = "They", body = User),
-    (status = 404, description = "There is nobody of that name", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The person", body = User),
+    (status = 404, description = "No such person", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn get_user(
     State(app): State<App>,
@@ -83,12 +85,15 @@ async fn get_user(
     )?)
 }
 
-/// Keeps a person out, at once: they sign in no more, their sessions end, and their tokens may nothing.
+/// Disables a person immediately.
+///
+/// The person can no longer sign in, all sessions end, and all requests with the person's tokens
+/// are rejected.
 #[utoipa::path(post, path = "/v1/users/{user}/actions/disable", tag = "access",
     params(("user", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 200, description = "They are kept out", body = User),
-    (status = 404, description = "There is nobody of that name", body = Problem, content_type = "application/problem+json"),
-    (status = 409, description = "It is oneself", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The person, now disabled", body = User),
+    (status = 404, description = "No such person", body = Problem, content_type = "application/problem+json"),
+    (status = 409, description = "The caller and the person are the same", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn disable_user(
     State(app): State<App>,
@@ -99,11 +104,13 @@ async fn disable_user(
     disable(&app, &actor, &key, idempotency).await
 }
 
-/// Lets a person in again. Their sessions are over all the same; their tokens may again what they could.
+/// Enables a disabled person again.
+///
+/// Ended sessions stay ended. The person's tokens work again.
 #[utoipa::path(post, path = "/v1/users/{user}/actions/enable", tag = "access",
     params(("user", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 200, description = "They may sign in", body = User),
-    (status = 404, description = "There is nobody of that name", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The person, now enabled", body = User),
+    (status = 404, description = "No such person", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn enable_user(
     State(app): State<App>,

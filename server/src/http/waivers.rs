@@ -31,32 +31,34 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(get_waiver, end_waiver))
 }
 
-/// Which waivers to list.
+/// Selection of waivers.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct WaiversQuery {
-    /// 1 to 1000, 100 when absent.
+    /// The page size: 1 to 1000, 100 when absent.
     limit: Option<u32>,
-    /// Of the page before.
+    /// The token from the previous page.
     page_token: Option<String>,
-    /// By `gate`, `state`, `node`, `rack`, `pool`, `covers` and `requested_by`: `state=active AND gate~"disk.*"`. `covers` is a node that they are for
-    /// by themselves, by its rack, or by the pool that has claimed it.
+    /// Filter fields: `gate`, `state`, `node`, `rack`, `pool`, `covers` and `requested_by`, for
+    /// example `state=active AND gate~"disk.*"`. `covers` is a node covered by name, by rack, or by
+    /// the pool of its claim.
     filter: Option<String>,
-    /// `-created_at` or `created_at`: the newest or the oldest first.
+    /// `-created_at` (newest first, the default) or `created_at` (oldest first).
     sort: Option<String>,
-    /// Parts of each item, as `gate,until`; `id` is always there. All of it when absent.
+    /// Members of each item, for example `gate,until`; `id` is always included. All members when
+    /// absent.
     fields: Option<String>,
-    /// `exact`, `estimate` or `none`: how many fit in all. `none` when absent.
+    /// `exact`, `estimate` or `none`: the method to count all matching items. `none` when absent.
     count: Option<String>,
-    /// Name or id of a node, which must be there: short for `filter=covers=NAME`.
+    /// Name or id of an existing node: short for `filter=covers=NAME`.
     node: Option<String>,
 }
 
-/// Waivers, newest first unless another sort is asked for, those that are over with them.
+/// Lists waivers, including ended ones, newest first unless another sort is requested.
 #[utoipa::path(get, path = "/v1/waivers", tag = "waivers", params(WaiversQuery), responses(
-    (status = 200, description = "The page", body = CountedPage<Waiver>),
-    (status = 404, description = "There is no such node", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "One page of waivers", body = CountedPage<Waiver>),
+    (status = 404, description = "No such node", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn list_waivers(
     State(app): State<App>,
@@ -107,11 +109,13 @@ async fn list_waivers(
     .await
 }
 
-/// Asks to let a gate count as passed on a node, a rack or a pool. It counts for nothing until a second person agrees to it.
+/// Requests a waiver: a gate then counts as passed on a node, a rack or a pool.
+///
+/// The waiver has no effect until a second person approves the request.
 #[utoipa::path(post, path = "/v1/waivers", tag = "waivers", params(("Idempotency-Key" = Option<String>, Header)), request_body = CreateWaiver, responses(
-    (status = 201, description = "Asked for; its approval is in it", body = Waiver),
-    (status = 404, description = "There is no such node, rack or pool", body = Problem, content_type = "application/problem+json"),
-    (status = 422, description = "No reason, no end, not one place, or a gate that no suite of the pool has", body = Problem, content_type = "application/problem+json"),
+    (status = 201, description = "The requested waiver, with its approval", body = Waiver),
+    (status = 404, description = "No such node, rack or pool", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "The reason or the end is missing, the request does not name exactly one place, or no suite of the pool has the gate", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn create_waiver(
     State(app): State<App>,
@@ -122,10 +126,12 @@ async fn create_waiver(
     waivers::request(&app, &actor, idempotency, &request).await
 }
 
-/// A waiver, also once it is over. Its ETag is always `"1"`.
+/// Returns a waiver, also after its end.
+///
+/// The ETag is always `"1"`.
 #[utoipa::path(get, path = "/v1/waivers/{waiver}", tag = "waivers", params(("waiver", description = "Id")), responses(
-    (status = 200, description = "It", body = Waiver),
-    (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The waiver", body = Waiver),
+    (status = 404, description = "No such waiver", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn get_waiver(
     State(app): State<App>,
@@ -141,11 +147,13 @@ async fn get_waiver(
     Ok(Answer::ok(&object(row, app.clock.now())?)?.etag(FIRST))
 }
 
-/// Ends a waiver before its time. Nodes that are in service stay there. Its ETag is always `"1"`; `If-Match: *` will do.
+/// Ends a waiver before its time.
+///
+/// Nodes in service stay in service. The ETag is always `"1"`; `If-Match: *` is accepted.
 #[utoipa::path(delete, path = "/v1/waivers/{waiver}", tag = "waivers", params(("waiver", description = "Id"), ("If-Match" = String, Header)), responses(
-    (status = 200, description = "It counts no more", body = Waiver),
+    (status = 200, description = "The waiver, now ended", body = Waiver),
     (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
-    (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+    (status = 404, description = "No such waiver", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn end_waiver(
     State(app): State<App>,

@@ -1,4 +1,5 @@
-//! What was sent to a webhook, and what a person may ask to be sent: a ping, an event once more, all that waits.
+//! Deliveries of a webhook, and actions of people: send a ping, send an event again, resume after
+//! failures.
 
 use axum::extract::State;
 use http::StatusCode;
@@ -29,10 +30,10 @@ use crate::intents::writing::Effect;
 use crate::tasks::webhooks::{KEPT, delivery};
 use crate::webhooks::PING;
 
-/// What may wait to be sent to one webhook because people asked for it.
+/// The largest number of pending deliveries requested by people, for one webhook.
 const QUEUED: usize = 20;
 
-/// The routes of deliveries, and what can be asked of a webhook.
+/// The routes of deliveries, and of actions on webhooks.
 pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::default()
         .routes(routes!(list_webhook_deliveries))
@@ -41,10 +42,13 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(resume_webhook))
 }
 
-/// Attempts to tell a webhook something, newest first unless `created_at` is asked for; the last 200 are kept. They are filtered by `kind`, `state` and `reason`.
+/// Lists attempts to deliver events to a webhook; the last 200 are kept.
+///
+/// Sorted newest first unless `created_at` is requested. Filter fields: `kind`, `state` and
+/// `reason`.
 #[utoipa::path(get, path = "/v1/webhooks/{name}/deliveries", tag = "webhooks",
     params(("name", description = "Name or id"), ListQuery), responses(
-    (status = 200, description = "The page", body = CountedPage<Delivery>),
+    (status = 200, description = "One page of deliveries", body = CountedPage<Delivery>),
 ))]
 async fn list_webhook_deliveries(
     State(app): State<App>,
@@ -76,11 +80,13 @@ async fn list_webhook_deliveries(
     .await
 }
 
-/// Sends a ping, once, whatever state the webhook is in. How it went is in its deliveries.
+/// Sends one ping to a webhook, in any state of the webhook.
+///
+/// The result is in the webhook's deliveries.
 #[utoipa::path(post, path = "/v1/webhooks/{name}/actions/test", tag = "webhooks",
     params(("name", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 201, description = "It will be sent", body = Delivery),
-    (status = 409, description = "Too much waits already", body = Problem, content_type = "application/problem+json"),
+    (status = 201, description = "The queued delivery", body = Delivery),
+    (status = 409, description = "Too many requested deliveries are already queued", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn test_webhook(
     State(app): State<App>,
@@ -105,11 +111,13 @@ async fn test_webhook(
     .await
 }
 
-/// Sends the event of one delivery once more, under the same id, whatever state the webhook is in. How it went is in its deliveries.
+/// Sends the event of one delivery again, with the same event id.
+///
+/// The state of the webhook does not matter. The result is in the webhook's deliveries.
 #[utoipa::path(post, path = "/v1/webhooks/{name}/actions/redeliver", tag = "webhooks", request_body = Redeliver,
     params(("name", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 201, description = "It will be sent", body = Delivery),
-    (status = 409, description = "Too much waits already", body = Problem, content_type = "application/problem+json"),
+    (status = 201, description = "The queued delivery", body = Delivery),
+    (status = 409, description = "Too many requested deliveries are already queued", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn redeliver_event(
     State(app): State<App>,
@@ -125,7 +133,7 @@ async fn redeliver_event(
             Error::unprocessable(
                 "/delivery",
                 "not_found",
-                "The webhook has no such delivery any more.",
+                "The webhook no longer has this delivery.",
             )
         };
         let before = before.ok_or_else(unknown)?;
@@ -150,10 +158,12 @@ async fn redeliver_event(
     .await
 }
 
-/// Lets a webhook that was given up go on where it stopped, at once; one that waits for its next attempt tries it now.
+/// Resumes a stopped webhook at the position of its stop.
+///
+/// A webhook waiting for its next attempt is tried now.
 #[utoipa::path(post, path = "/v1/webhooks/{name}/actions/resume", tag = "webhooks",
     params(("name", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 200, description = "It goes on", body = ref("#/components/schemas/Webhook")),
+    (status = 200, description = "The webhook, now resumed", body = ref("#/components/schemas/Webhook")),
 ))]
 async fn resume_webhook(
     State(app): State<App>,
@@ -194,7 +204,7 @@ async fn queue(
     if db::webhooks::list_queued(conn, webhook.id).await?.len() >= QUEUED {
         return Err(Error::conflict(
             "queue_full",
-            format!("{QUEUED} wait to be sent already; look again shortly."),
+            format!("{QUEUED} deliveries are already queued; try again shortly."),
         ));
     }
     db::webhooks::insert_delivery(conn, webhook.id, &row, KEPT).await?;
@@ -224,7 +234,7 @@ async fn record(
     db::events::insert(conn, event.about(webhook.id)).await
 }
 
-/// A delivery as it is answered.
+/// Renders a delivery for the API.
 fn object(row: DeliveryRow) -> Delivery {
     Delivery {
         id: row.id,

@@ -1,5 +1,6 @@
-//! Alerts of Prometheus' Alertmanager: each alert is recorded on the node's timeline. A rule can request that the node is taken out of service. Where one
-//! alert takes out many nodes at once, the cause is not the nodes: a circuit breaker opens, and a person decides on the rest.
+//! Alerts of Prometheus' Alertmanager. Each alert is recorded on the node's timeline. An alerting
+//! rule can also request the quarantine of the node. Where one alert takes out many nodes at once,
+//! the cause is outside the nodes: a circuit breaker opens, and a person decides on the rest.
 
 use jiff::{SignedDuration, Timestamp};
 use muster_api::alerts::{Alert, AlertGroup, AlertHeard, AlertOutcome, AlertStatus, AlertsHeard};
@@ -21,11 +22,12 @@ use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::nodes::wishes::{self, ActionRequest};
 use crate::intents::writing::{self, Effect};
 
-/// Alerts in one request.
+/// The largest number of alerts in one request.
 const MOST: usize = 1000;
-/// How long the circuit breaker remembers: then it closes by itself.
+/// The time after which an open circuit breaker closes without a person.
 const WINDOW: SignedDuration = SignedDuration::from_secs(WINDOW_S);
-/// The label of a rule that asks for more than a line on the timeline, and its value.
+/// The label of a rule requesting a quarantine, and the label's value. Without the label, an alert
+/// adds only a line to the timeline.
 const ASKS: (&str, &str) = ("muster", "quarantine");
 /// The longest kept text of a rule, in characters.
 const LONGEST_TEXT: usize = 500;
@@ -74,7 +76,8 @@ impl Became {
     }
 }
 
-/// Finds the node of an alert and handles the alert. An alert for an unknown node is answered, not refused.
+/// Finds the node of an alert and handles the alert. An alert for an unknown node is answered, not
+/// rejected, so that the other alerts of the group are processed.
 async fn process_alert(
     conn: &mut PgConnection,
     app: &App,
@@ -89,7 +92,7 @@ async fn process_alert(
         operation: became.operation.map(|id| id.0),
     };
     let Some(key) = machine(alert) else {
-        let why = "neither the label node nor instance is there".to_owned();
+        let why = "the alert has neither the label node nor the label instance".to_owned();
         return Ok(answer(
             None,
             Became::because(AlertOutcome::UnknownNode, why),
@@ -97,7 +100,7 @@ async fn process_alert(
     };
     let found = db::alerts::find_node(conn, key).await?;
     let named = found.clone().unwrap_or_else(|| key.to_owned());
-    // A node that the actor may not read is answered as unknown.
+    // For a node outside the actor's read scope, answer as for an unknown node.
     match actor
         .need(
             conn,
@@ -132,7 +135,7 @@ async fn process_alert(
     Ok(answer(Some(node.name), became))
 }
 
-/// The name or address of the machine that an alert is about, without the port of what was scraped there.
+/// The name or address of the machine in an alert, without the port of the scraped exporter.
 fn machine(alert: &Alert) -> Option<&str> {
     let label = |name: &str| {
         alert
@@ -171,7 +174,7 @@ fn alert_key<'a>(node: &LockedNode, alert: &'a Alert) -> NewAlert<'a> {
     }
 }
 
-/// Ends an alert that was recorded before.
+/// Ends a recorded alert.
 async fn handle_resolved(
     conn: &mut PgConnection,
     app: &App,
@@ -189,7 +192,7 @@ async fn handle_resolved(
     Ok(Became::only(AlertOutcome::Noted))
 }
 
-/// Records an alert, and takes the node out of service where the rule requests that.
+/// Records an alert, and takes the node out of service where the rule requests a quarantine.
 async fn handle_firing(
     conn: &mut PgConnection,
     app: &App,
@@ -200,7 +203,7 @@ async fn handle_firing(
     let now = app.clock.now();
     let key = alert_key(node, alert);
     let before = db::alerts::find(conn, key).await?;
-    // An alert that was refused is tried again. Every other outcome is final.
+    // A refused alert is tried again. Every other outcome is final.
     if before.as_deref().is_some_and(|became| became != "refused") {
         return Ok(Became::only(AlertOutcome::Known));
     }
@@ -234,7 +237,8 @@ async fn handle_firing(
     Ok(became)
 }
 
-/// Takes the node out of service. Where the same alert took out too many nodes within the hour, opens the circuit breaker instead.
+/// Takes the node out of service. Where the same alert took out too many nodes within the hour,
+/// opens the circuit breaker instead.
 async fn take_out(
     conn: &mut PgConnection,
     app: &App,
@@ -243,13 +247,14 @@ async fn take_out(
     name: &str,
     text: &str,
 ) -> Result<Became, Error> {
-    // A node under work may stop answering too, and its work is not interrupted. An alert that still fires afterwards is handled then.
+    // A node under work may also stop answering, and the work must not be interrupted. If the alert
+    // still fires afterwards, a later report takes the node out.
     if ![State::InService, State::Available]
         .iter()
         .any(|state| state.as_str() == node.state)
     {
         let why = format!(
-            "{} is {}: it is taken out if this still fires once it serves, or is free",
+            "{} is {}: the node is quarantined if the alert still fires once the node is in service or available",
             node.name, node.state
         );
         return Ok(Became::because(AlertOutcome::Refused, why));
@@ -276,36 +281,37 @@ async fn take_out(
     }
 }
 
-/// Why an alert may take out no further node: its breaker is open, or opens now.
+/// Why an alert may take out no further node: the alert's breaker is open, or opens now.
 async fn check_breaker(
     conn: &mut PgConnection,
     name: &str,
     now: Timestamp,
 ) -> Result<Option<String>, Error> {
     let signature = format!("alert:{name}");
-    // Nodes that were taken out before a person reset the breaker count no longer.
+    // Count only nodes taken out after a person last reset the breaker.
     let since = db::breakers::find_reset(conn, &signature)
         .await?
         .map_or(now - WINDOW, |reset| reset.max(now - WINDOW));
     let (taken, serving) = db::alerts::taken_out(conn, name, since).await?;
     let too_many = taken >= i64::from(most(u32::try_from(serving).unwrap_or(u32::MAX)));
-    // The breaker stays open until its own end, even where the nodes that opened it were taken out more than an hour ago.
+    // The breaker stays open until its own end, even where the nodes behind the breaker were taken
+    // out more than an hour ago.
     if !too_many && !db::breakers::is_open(conn, &signature, now).await? {
         return Ok(None);
     }
     let why = match too_many {
         true => format!(
-            "{name} took out {taken} nodes within the hour: it is not taken out, for that is more than chance; quarantine it if it is the node"
+            "{name} took out {taken} nodes within the hour, more than chance explains, so this node stays in service; quarantine the node if the node is the cause"
         ),
         false => format!(
-            "the breaker of {signature} is open: it is not taken out; quarantine it if it is the node"
+            "the breaker of {signature} is open, so this node stays in service; quarantine the node if the node is the cause"
         ),
     };
     db::breakers::open(conn, &signature, &why, Some(now + WINDOW), now).await?;
     Ok(Some(why))
 }
 
-/// `GpuXid79: GPU 3 has fallen off the bus`.
+/// The name and text of an alert: `GpuXid79: GPU 3 has fallen off the bus`.
 fn describe_alert(alert: &Alert) -> String {
     let name = alert
         .labels
@@ -354,7 +360,7 @@ fn cut(text: &str, most: usize) -> &str {
 /// Processes the alerts of one group, in their order.
 ///
 /// # Errors
-/// 422 for a group that is too long.
+/// 422 for a group with too many alerts.
 pub async fn report(
     app: &App,
     actor: &Actor,

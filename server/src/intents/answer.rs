@@ -1,4 +1,4 @@
-//! Results of use cases: JSON with the generation and the place of what was made.
+//! Results of use cases: JSON, with the generation and the location of the written object.
 
 use http::StatusCode;
 use serde::Serialize;
@@ -13,7 +13,7 @@ pub struct Answer {
     pub body: Value,
     pub etag: Option<i64>,
     pub location: Option<String>,
-    /// Given before, to the same request with the same idempotency key.
+    /// The answer was given before, to the same request with the same idempotency key.
     pub replayed: bool,
 }
 
@@ -21,7 +21,7 @@ impl Answer {
     /// 200 with a body.
     ///
     /// # Errors
-    /// When the body cannot be JSON, which is a bug.
+    /// When the body cannot be serialised to JSON; such a failure is a bug.
     pub fn ok(body: &impl Serialize) -> Result<Self, Error> {
         let body = serde_json::to_value(body).map_err(Error::internal)?;
         Ok(Self {
@@ -33,12 +33,12 @@ impl Answer {
         })
     }
 
-    /// The same with another status.
+    /// The same answer with another status.
     pub fn status(self, status: StatusCode) -> Self {
         Self { status, ..self }
     }
 
-    /// The same with the generation as its ETag.
+    /// The same answer with the generation as ETag.
     pub fn etag(self, generation: i64) -> Self {
         Self {
             etag: Some(generation),
@@ -46,7 +46,7 @@ impl Answer {
         }
     }
 
-    /// The same with a place to look for what was made.
+    /// The same answer with the location of the new object or operation.
     pub fn location(self, location: impl Into<String>) -> Self {
         Self {
             location: Some(location.into()),

@@ -1,4 +1,4 @@
-//! The end of caution mode, confirmed by an administrator; and its status.
+//! The status of caution mode, and the end of caution mode by an administrator's confirmation.
 
 use muster_api::cautions::{Caution, CautionStatus, ConfirmCaution, Witness};
 use sqlx::PgConnection;
@@ -16,10 +16,10 @@ use crate::intents::writing::{self, Effect};
 /// The longest note, in bytes.
 const NOTE: usize = 1000;
 
-/// Ends it, as the API and the pages do.
+/// Ends caution mode, for the API and the pages.
 ///
 /// # Errors
-/// 409 when it is not the one that holds, 422 when the note is missing.
+/// 409 when `request.id` is not the open caution, 422 when the note is missing or too long.
 pub async fn confirm(
     app: &App,
     actor: &Actor,
@@ -38,7 +38,7 @@ pub async fn confirm(
     .await
 }
 
-/// How it stands, with the agents of the sites that a reader may see.
+/// Returns the status of caution mode, with the agents of the sites the reader may see.
 pub(crate) async fn status(conn: &mut PgConnection, sight: &Sight) -> Result<CautionStatus, Error> {
     let open = db::cautions::find_open(conn).await?;
     let since = open.as_ref().map(|row| row.noticed_at);

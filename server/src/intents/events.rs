@@ -1,10 +1,10 @@
-//! An event as readers get it.
+//! An event as returned to readers.
 
 use muster_api::events::Event;
 
 use crate::db::events::EventRow;
 
-/// An event as it is answered.
+/// Renders a row of the event log for the API.
 pub fn event(row: EventRow) -> Event {
     Event {
         seq: row.seq,

@@ -1,5 +1,6 @@
-//! `Idempotency-Key` on POST: the answer is stored in the transaction of its effect, and given again to the same request. An answer that holds a
-//! secret is stored sealed with the master key, bound to its actor and key.
+//! `Idempotency-Key` on POST: the answer is stored in the transaction of its effect, and returned
+//! again to the same request. An answer with a secret is stored sealed with the master key, bound
+//! to the actor and the key.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,14 +19,14 @@ use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::sealed::Sealed;
 
-/// The key of a request, if it has one, and what the request was sent to.
+/// The key of a request, where present, and the target of the request: method and path.
 #[derive(Clone, Debug)]
 pub struct IdempotencyKey {
     pub(crate) key: Option<String>,
     pub(crate) target: String,
 }
 
-/// A request under its key, until its answer is stored.
+/// A request under its key, until the answer is stored.
 #[derive(Clone, Debug)]
 pub struct Once {
     actor: String,
@@ -33,7 +34,7 @@ pub struct Once {
     request: [u8; 32],
 }
 
-/// Whether the effect is still to happen.
+/// Whether the effect is still to happen, or the stored answer is replayed.
 #[derive(Clone, Debug)]
 pub enum Begun {
     First(Once),
@@ -41,7 +42,7 @@ pub enum Begun {
 }
 
 impl IdempotencyKey {
-    /// Of a form, which has none: what it asks for twice is refused by what it changed the first time.
+    /// The absent key of a form. A form sent twice is rejected because of the first change.
     pub fn none() -> Self {
         Self {
             key: None,
@@ -49,7 +50,8 @@ impl IdempotencyKey {
         }
     }
 
-    /// Looks for the answer that the same request had; waits for one that is under way.
+    /// Looks for the stored answer of the same request; waits for a request in progress under the
+    /// same key.
     ///
     /// # Errors
     /// 422 when the key was used for another request.
@@ -103,7 +105,7 @@ fn replay(app: &App, once: &Once, stored: StoredAnswer) -> Result<Answer, Error>
     })
 }
 
-/// The one member of a body that is stored sealed; no answer has it.
+/// The one member of a sealed body. No plain answer has a member with this name.
 const SEALED: &str = "$sealed";
 
 fn seal(app: &App, place: &str, body: &Value) -> Result<Value, Error> {
@@ -145,7 +147,7 @@ fn open(app: &App, place: &str, sealed: &Value) -> Result<Value, Error> {
 }
 
 impl Once {
-    /// Stores the answer beside its effect.
+    /// Stores the answer in the transaction of its effect.
     ///
     /// # Errors
     /// When the database fails.
@@ -159,7 +161,7 @@ impl Once {
         self.insert(conn, answer, body, now).await
     }
 
-    /// The same for an answer that holds a secret.
+    /// Stores an answer with a secret, sealed with the master key.
     ///
     /// # Errors
     /// When the cipher or the database fails.

@@ -1,8 +1,9 @@
-//! The generation that a writer expects of an object. Stale and missing expectations are refused.
+//! The generation a writer expects of an object. Stale and missing expectations are rejected.
 
 use crate::error::Error;
 
-/// What a caller expects of the object it writes.
+/// The caller's expectation of the object to be written: the `If-Match` and `If-None-Match` headers
+/// (RFC 9110, section 13.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preconditions {
     pub(crate) matches: Option<Expected>,
@@ -12,13 +13,13 @@ pub struct Preconditions {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// `*`: that it exists.
+    /// `*`: the object exists.
     Any,
     Generation(i64),
 }
 
 impl Preconditions {
-    /// Of a caller that says which generation it saw.
+    /// Builds the precondition of a caller that read generation `seen`.
     pub fn generation(seen: i64) -> Self {
         Self {
             matches: Some(Expected::Generation(seen)),
@@ -26,10 +27,11 @@ impl Preconditions {
         }
     }
 
-    /// Holds a write that may create against what is there.
+    /// Compares the precondition of a write with the current generation. A write may create the
+    /// object, so `current` may be `None`.
     ///
     /// # Errors
-    /// 412 when it does not hold.
+    /// 412 when the precondition fails.
     pub fn allow_write(self, current: Option<i64>) -> Result<(), Error> {
         match (self.absent, self.matches, current) {
             (true, _, Some(now)) => Err(Error::Exists(now)),
@@ -41,10 +43,11 @@ impl Preconditions {
         }
     }
 
-    /// Holds a destructive call against what is there: it must say what it read.
+    /// Compares the precondition of a destructive call with the current generation. The caller must
+    /// state the generation it read.
     ///
     /// # Errors
-    /// 428 without `If-Match`, 412 when it does not hold.
+    /// 428 without `If-Match`, 412 when the precondition fails.
     pub fn allow_removal(self, current: i64) -> Result<(), Error> {
         match self.matches {
             None => Err(Error::PreconditionRequired),

@@ -1,12 +1,12 @@
-//! How an operation stands beside its steps: what it waits for while nothing of it is done, and what came of it. Both are read from what is there
-//! already; nothing is kept for them.
+//! The blocker of an idle operation, and the links to its results. Both are derived from stored
+//! rows at each read; no extra column stores either.
 
 use muster_api::operations::{BlockedBy, Operation, OperationResult, ResultLink, Step};
 use muster_core::lifecycle::wait::WaitReason;
 
 use crate::db::operations::{AroundRow, RunRow};
 
-/// The reason that an operation makes no progress; `None` while an agent works on it.
+/// The reason for an operation without progress; `None` while an agent works on a step.
 pub(crate) fn blocked_by(steps: &[Step], around: &AroundRow) -> Option<BlockedBy> {
     let detail = around.waiting_for.clone()?;
     let open = steps
@@ -64,7 +64,7 @@ fn blocker(reason: WaitReason) -> &'static str {
     }
 }
 
-/// Where to read what came of an operation.
+/// Links to the results of an operation.
 pub(crate) fn result(
     operation: &Operation,
     around: Option<&AroundRow>,

@@ -1,4 +1,5 @@
-//! Whose it is, where a write wants what something else has already: one mechanism for every natural key. It is told to who may see that.
+//! Names the holder of a key already in use: one mechanism for every natural key. The answer
+//! includes the holder only for a caller with read access to the holder.
 
 use muster_api::problem::Existing;
 use muster_core::ids::TokenId;
@@ -10,7 +11,8 @@ use crate::db;
 use crate::db::taken::Holder;
 use crate::error::Error;
 
-/// The same error; of a key that is taken, with whose it is. The transaction that it ended is over.
+/// Returns the same error, with the holder for an [`Error::Taken`]. Called after the rollback,
+/// because the failed write has ended its transaction.
 pub async fn named(conn: &mut PgConnection, actor: &Actor, error: Error) -> Error {
     let Error::Taken(mut taken) = error else {
         return error;

@@ -1,4 +1,4 @@
-//! Exclusion of people by an administrator, and its end.
+//! Disabling a person by an administrator, and enabling again.
 
 use muster_api::users::User;
 use serde_json::json;
@@ -13,10 +13,10 @@ use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::writing::{self, Effect};
 
-/// Keeps a person out, as the API and the pages do.
+/// Disables a person, for the API and the pages.
 ///
 /// # Errors
-/// As the route `disable_user` answers.
+/// The errors of the route `disable_user`.
 pub async fn disable(
     app: &App,
     actor: &Actor,
@@ -44,10 +44,10 @@ pub async fn disable(
     .await
 }
 
-/// Lets a person in again, as the API and the pages do.
+/// Enables a person again, for the API and the pages.
 ///
 /// # Errors
-/// As the route `enable_user` answers.
+/// The errors of the route `enable_user`.
 pub async fn enable(
     app: &App,
     actor: &Actor,
@@ -66,7 +66,7 @@ pub async fn enable(
     .await
 }
 
-/// A person, locked.
+/// Locks a person, and loads the row.
 async fn find(conn: &mut PgConnection, key: &str) -> Result<PersonRow, Error> {
     let missing = || Error::NotFound(format!("user {key:?}"));
     let id = db::users::find_id_for_update(conn, key)

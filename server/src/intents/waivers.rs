@@ -1,4 +1,5 @@
-//! Waivers: asked for by one person, agreed to by another as an approval, over at their time. What a gate measured is never changed.
+//! Waivers of gates. One person requests a waiver, another approves, and the waiver ends at its
+//! time. The measured result of a gate never changes.
 
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
@@ -21,12 +22,16 @@ use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::preconditions::Preconditions;
 use crate::intents::writing::{self, Effect};
 
-/// Nothing is waived for longer: what is normal by then belongs into the profile.
+/// The longest waiver: 90 days. A deviation that is normal for longer belongs in the hardware
+/// profile.
 const LONGEST: SignedDuration = SignedDuration::from_hours(90 * 24);
-/// Characters of a reason: it is read on one line of a timeline.
+/// The longest reason, in characters: the timeline shows a reason on one line.
 const LONGEST_REASON: usize = 300;
 
-/// The kind and the name of what it is for.
+/// Checks the request. Returns the kind and the name of the node, rack or pool to be covered.
+///
+/// # Errors
+/// 422 for more or fewer than one place, and for an invalid gate, reason or time.
 fn place(request: &CreateWaiver, now: Timestamp) -> Result<(&'static str, &str), Error> {
     let given = [
         ("node", &request.node),
@@ -77,8 +82,8 @@ async fn find(conn: &mut PgConnection, kind: &str, name: &str) -> Result<Uuid, E
     found.ok_or_else(|| Error::NotFound(format!("{kind} {name:?}")))
 }
 
-/// Refuses a gate that the pool never runs, because a waiver with a misspelt gate has no effect. For a rack, and for a node that no pool holds, the suites
-/// are unknown, so any gate is accepted.
+/// Rejects a gate the pool never runs, because a waiver with a misspelt gate has no effect. For a
+/// rack, and for a node without a claim, the suites are unknown, so any gate is accepted.
 async fn check_gate(
     conn: &mut PgConnection,
     kind: &str,
@@ -121,7 +126,7 @@ fn edit_distance(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-/// The kind and the name of the place that the waiver covers.
+/// The kind and the name of the place covered by the waiver.
 fn covered_place(row: &WaiverRow) -> (&'static str, &str) {
     let named = [
         ("node", &row.node_name),
@@ -134,7 +139,7 @@ fn covered_place(row: &WaiverRow) -> (&'static str, &str) {
         .unwrap_or(("node", ""))
 }
 
-/// `the waiver of gate disk.smart on node n1 until 2026-12-01 12:00 UTC`
+/// Describes a waiver: `the waiver of gate disk.smart on node n1 until 2026-12-01 12:00 UTC`
 pub(crate) fn describe(row: &WaiverRow) -> String {
     let (kind, name) = covered_place(row);
     format!(
@@ -157,10 +162,10 @@ pub(crate) fn event(
         .with(detail)
 }
 
-/// As the API and the pages show it.
+/// Renders a waiver for the API and the pages.
 ///
 /// # Errors
-/// When the row holds a state that there is not.
+/// When the row's state is unknown.
 pub fn object(row: WaiverRow, now: Timestamp) -> Result<Waiver, Error> {
     let state = match row.state.as_str() {
         "asked" | "agreed" if row.until <= now => WaiverState::Over,
@@ -193,7 +198,7 @@ pub fn object(row: WaiverRow, now: Timestamp) -> Result<Waiver, Error> {
     })
 }
 
-/// Requests a waiver, which a second person must approve.
+/// Requests a waiver. A second person must approve the request.
 ///
 /// # Errors
 /// 403, 404, 422.
@@ -232,9 +237,8 @@ pub async fn request(
         );
         db::approvals::ask_for_waiver(conn, &waiver, &because).await?;
         let row = db::waivers::lock(conn, waiver.id).await?;
-        let row = row.ok_or_else(|| {
-            Error::internal(anyhow::anyhow!("a waiver that was just written is gone"))
-        })?;
+        let row = row
+            .ok_or_else(|| Error::internal(anyhow::anyhow!("a newly written waiver is missing")))?;
         let summary = format!("{} asks for {}: {}", actor.name, describe(&row), row.reason);
         db::events::insert(conn, event(app, actor, "waiver.requested", &row, summary)).await?;
         Ok(Effect::Done(

@@ -1,5 +1,6 @@
-//! The one transaction of a request: the effect and, under the request's idempotency key, its answer. Readers and agents are woken after the commit.
-//! The intents check what the actor may do, and what the request means.
+//! The single transaction of a request: the effect and, under the request's idempotency key, the
+//! answer. Readers and agents are woken after the commit. Permissions and the meaning of a request
+//! are checked by the intents.
 
 use http::StatusCode;
 use muster_api::nodes::NodePlan;
@@ -18,26 +19,27 @@ use crate::intents::idempotency::{Begun, IdempotencyKey};
 use crate::intents::operations::view;
 use crate::intents::{dry_run, taken};
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub enum Effect {
-    /// Nothing was written: the next request under the same key is the first.
+    /// A plan or another answer without a write. The answer is not stored under the key.
     Told(Answer),
-    /// It is done.
+    /// The request is done.
     Done(Answer),
-    /// It is done, and the answer holds a secret.
+    /// The request is done, and the answer holds a secret.
     Secret(Answer),
-    /// It has begun.
+    /// The request has begun an operation.
     Begun(OperationId),
-    /// It waits for somebody: what was written stays, and the answer is this refusal. The next request under the same key is the first.
+    /// The request waits for a second person. The written rows are committed, and the answer is
+    /// this refusal. The refusal is not stored under the key.
     Held(Error),
 }
 
-/// Does all of it or nothing; and nothing where it was only asked what it would do, after everything that could refuse it has had its say. A refusal
-/// because something else has what was wanted says what that is.
+/// Runs `effect` in one transaction: commits all rows, or none after an error. A dry run is rolled
+/// back after all checks and constraints have passed. A conflict with a taken key names the holder.
 ///
 /// # Errors
-/// The effect's own, and then nothing was written; the database's.
+/// The errors of the effect, after the rollback; the errors of the database.
 pub async fn write<T>(
     app: &App,
     actor: &Actor,
@@ -61,10 +63,10 @@ pub async fn write<T>(
     Ok(done)
 }
 
-/// Does all of it, and takes it back: what it would have done.
+/// Runs `effect` and rolls back. Returns the result as a plan.
 ///
 /// # Errors
-/// The effect's own; the database's.
+/// The errors of the effect; the errors of the database.
 pub async fn tell<T>(
     app: &App,
     effect: impl AsyncFnOnce(&mut PgConnection) -> Result<T, Error>,
@@ -75,10 +77,11 @@ pub async fn tell<T>(
     Ok(told)
 }
 
-/// As [`write()`], once per idempotency key: asked again, it is answered again and not done again.
+/// Runs `effect` like [`write()`], once per idempotency key. A repeated request receives the stored
+/// answer, without a second effect.
 ///
 /// # Errors
-/// As [`write()`]; 422 when the key was used for another request.
+/// The errors of [`write()`]; 422 when the key was used for another request.
 pub async fn once(
     app: &App,
     actor: &Actor,
@@ -86,7 +89,7 @@ pub async fn once(
     body: &impl Serialize,
     effect: impl AsyncFnOnce(&mut PgConnection) -> Result<Effect, Error>,
 ) -> Result<Answer, Error> {
-    // Only told: no answer under the key yet, and none that was given before.
+    // A dry run neither stores an answer under the key nor replays a stored answer.
     let key = if dry_run::asked() {
         IdempotencyKey::none()
     } else {
@@ -113,10 +116,10 @@ pub async fn once(
     written.await?
 }
 
-/// 202: what was asked for goes on as an operation. 200 with the plan of it where that is all that was asked for.
+/// 202 with the operation of the requested work. A dry run returns 200 with the plan.
 ///
 /// # Errors
-/// 404, or the database's.
+/// 404, or the error of the database.
 pub async fn accepted(conn: &mut PgConnection, operation: OperationId) -> Result<Answer, Error> {
     if dry_run::asked() {
         return Answer::ok(&plan(conn, operation).await?);
@@ -127,7 +130,7 @@ pub async fn accepted(conn: &mut PgConnection, operation: OperationId) -> Result
         .location(operation.link))
 }
 
-/// What an operation that was just written down would do to its node.
+/// The plan of a newly written operation: the effect on the node.
 async fn plan(conn: &mut PgConnection, operation: OperationId) -> Result<NodePlan, Error> {
     let operation = view::load(conn, operation).await?;
     let node: Vec<NodeId> = operation
@@ -142,7 +145,7 @@ async fn plan(conn: &mut PgConnection, operation: OperationId) -> Result<NodePla
     let effect = match (operation.kind.as_str(), operation.kind.parse::<Wish>(), now) {
         ("claim", _, _) => Cost::Reinstall,
         (_, Ok(wish), Some(now)) => effects::of_wish(wish, now, failed),
-        // Kept, renamed, moved: nothing is done to the machine but to let it back in.
+        // Keep, rename, move: the machine is unchanged, except for the return to its scheduler.
         _ => Cost::InPlace,
     };
     let name = operation

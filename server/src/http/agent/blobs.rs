@@ -1,4 +1,5 @@
-//! Blobs by digest, for agents' caches. The name in the path is parsed into a digest, never joined as text.
+//! Blobs by digest, for the caches of agents. The name in the path is parsed into a digest and
+//! never joined as text.
 
 use axum::body::Body;
 use axum::extract::State;

@@ -1,4 +1,4 @@
-//! Certificates of agents: the first one for a token, each later one for the certificate before.
+//! Certificates of agents: the first for a token, each later certificate for the previous one.
 
 use axum::extract::State;
 use jiff::Timestamp;
@@ -33,7 +33,7 @@ pub(super) async fn enrol(
     match agent.token_key.as_deref() {
         Some(used_by) if used_by != key.digest().0 => {
             let summary = format!(
-                "the enrolment token of agent {} was used already, and was shown once more with another key",
+                "the used enrolment token of agent {} was presented again with another key",
                 agent.name
             );
             db::events::insert(&mut tx, event(&agent, now, "agent.token_replayed", summary))
@@ -88,7 +88,7 @@ pub(super) async fn renew(
     Ok(Json(issued))
 }
 
-/// What an agent without a certificate that counts is to do.
+/// The advice for an agent without a valid certificate.
 pub(super) const AGAIN: &str = "Enrol the agent again: `muster agent enrol SITE NAME` prints a token; put it into the agent's token file and restart the agent.";
 
 fn refused(code: &'static str, detail: impl Into<String>) -> Error {

@@ -1,5 +1,6 @@
-//! What the clock of an agent's machine says. Nothing is decided by it: leases, permits and due work go by the server's. It is told, because logs
-//! and TLS certificates on that machine go by it.
+//! The clock of an agent's machine. Muster decides by the server's clock only: leases, permits and
+//! due work do not depend on the agent's clock. A wrong clock is reported because logs and TLS
+//! certificates on the agent's machine depend on the clock.
 
 use jiff::{SignedDuration, Timestamp};
 use muster_core::clock::WRONG;
@@ -11,10 +12,11 @@ use crate::db::agents::AgentRow;
 use crate::db::events::NewEvent;
 use crate::error::Error;
 
-/// Changes below this are the network's.
+/// Smaller changes are network delay, in milliseconds.
 const NEWS_MS: u64 = 1000;
 
-/// Notes how far an agent's clock is ahead, and tells when it becomes wrong or right.
+/// Records the offset of an agent's clock from the server's, and emits an event when the clock
+/// becomes wrong or right.
 pub(super) async fn compare(
     conn: &mut PgConnection,
     row: &AgentRow,
@@ -55,7 +57,7 @@ fn is_wrong(offset: SignedDuration) -> bool {
     offset.abs() > WRONG
 }
 
-/// `3600 s ahead`.
+/// The offset in words: `3600 s ahead`.
 fn describe(offset: SignedDuration) -> String {
     let way = if offset.is_negative() {
         "behind"

@@ -1,4 +1,5 @@
-//! What nodes wrote on their consoles. It comes from machines nobody trusts: bounded, and without what no console needs.
+//! Serial console output of nodes. The output comes from untrusted machines, so sizes are bounded
+//! and control characters without use on a console are removed.
 
 use axum::extract::State;
 use http::StatusCode;
@@ -11,7 +12,7 @@ use crate::db;
 use crate::error::Error;
 use crate::http::extract::Json;
 
-/// Chunks taken from one call; the agent batches below this.
+/// The largest number of chunks stored from one call. Agents send smaller batches.
 const MAX_BATCH: usize = 1000;
 
 pub(super) async fn report(
@@ -26,7 +27,8 @@ pub(super) async fn report(
         .filter_map(storable)
         .collect();
     let mut tx = app.pool.begin().await?;
-    // Its lock on the agent's row, held to the end, lets the writers to one console come one after the other.
+    // The lock on the agent's row is held to the end of the transaction, so that writers to one
+    // console are ordered.
     agent.fence_alone(&mut tx, report.epoch, &app).await?;
     db::consoles::append(&mut tx, agent.site, &chunks).await?;
     tx.commit().await?;

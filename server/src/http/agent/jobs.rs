@@ -1,4 +1,5 @@
-//! Jobs: leased in batches by long poll, renewed with progress, ended by an outcome that carries its attempt number.
+//! Jobs: leased in batches by long poll, renewed with progress, and ended by an outcome with the
+//! attempt number.
 
 use std::time::Duration;
 
@@ -31,19 +32,20 @@ use crate::engine::{self, orders, outcomes, permits};
 use crate::error::Error;
 use crate::http::extract::{Json, Path};
 
-/// The longest a poll is held open.
+/// The longest hold of a poll, in seconds.
 const MAX_WAIT_S: u64 = 50;
 
-/// A held poll looks again at this interval: a job may become ready by time alone, or on another replica.
+/// The interval between two reads of a held poll. A job may become ready by time alone, or on
+/// another replica.
 const LOOK: Duration = Duration::from_millis(1000);
 
-/// How long a poll that was woken waits for more of the same.
+/// The delay of a woken poll, to lease further jobs in the same answer.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// Jobs in one answer.
+/// The largest number of jobs in one answer.
 const MOST: u32 = 100;
 
-/// Orders of one answer that are built at once.
+/// The number of orders built in parallel for one answer.
 const BUILDERS: usize = 4;
 
 fn lease_end(now: Timestamp) -> Timestamp {
@@ -54,14 +56,14 @@ pub(super) fn stale() -> Error {
     Error::conflict("stale_attempt", "Another attempt of this job is current.")
 }
 
-/// The orders that an agent declares to read, from its header.
+/// The formats of orders the agent can read, as declared in its header.
 fn declared_orders(headers: &HeaderMap) -> Option<&str> {
     headers
         .get(ORDERS)
         .map(|value| value.to_str().unwrap_or_default())
 }
 
-/// The steps whose orders the agent can read.
+/// The steps with an order the agent can read.
 fn readable_steps(declared: Option<&str>) -> Vec<String> {
     let steps = Step::ALL
         .iter()
@@ -86,7 +88,7 @@ pub(super) async fn lease(
             return Ok(Json(LeasedJobs { jobs }));
         }
         tokio::select! {
-            // What becomes ready together is leased together.
+            // Jobs becoming ready together are leased together.
             () = woken => tokio::time::sleep(GATHER).await,
             () = tokio::time::sleep(LOOK) => {}
             () = tokio::time::sleep_until(deadline) => {}
@@ -94,7 +96,7 @@ pub(super) async fn lease(
     }
 }
 
-/// Leases the jobs that are ready, and builds their orders.
+/// Leases the ready jobs, and builds their orders.
 async fn lease_now(
     app: &App,
     agent: &Agent,
@@ -124,7 +126,8 @@ async fn lease_now(
     .await?;
     db::jobs::show_leased(&mut tx, &rows, now).await?;
     tx.commit().await?;
-    // The orders are built without a lock. Where the answer is lost, the lease runs out and the job is leased again.
+    // Build the orders without a lock. Where the answer is lost, the lease expires and the job is
+    // leased again.
     let orders = stream::iter(rows)
         .map(|row| build_order(app, row, declared, now))
         .buffered(BUILDERS);
@@ -132,7 +135,8 @@ async fn lease_now(
     Ok(orders.into_iter().flatten().collect())
 }
 
-/// What the site's agent cannot read waits for one that can, and says so once.
+/// Records a wait condition on jobs with an order too new for the agent, and emits one event for
+/// each job. The jobs wait for an updated agent.
 async fn hold_back(
     conn: &mut PgConnection,
     agent: &Agent,
@@ -156,7 +160,8 @@ async fn hold_back(
     Ok(())
 }
 
-/// Builds the order for a leased row, in the form that its agent can read. Returns `None` where the order cannot be built, which ends the step.
+/// Builds the order for a leased row, in the format of the agent. Returns `None` where the order
+/// cannot be built; the step then fails.
 async fn build_order(
     app: &App,
     row: LeasedRow,
@@ -169,20 +174,21 @@ async fn build_order(
             spec: wire::orders::readable(declared, job.spec),
             ..job
         })),
-        // The database was unavailable, and the order is correct: the lease runs out, and the job is leased again.
+        // The database was unavailable, and the order is correct. The lease expires, and the job is
+        // leased again.
         Err(error)
             if error
                 .chain()
                 .any(|cause| matches!(cause.downcast_ref(), Some(Error::Unavailable(_)))) =>
         {
-            tracing::warn!(job = %row.id, error = format!("{error:#}"), "the database left while an order was built");
+            tracing::warn!(job = %row.id, error = format!("{error:#}"), "the database became unavailable while an order was built");
             Ok(None)
         }
         Err(error) => refuse(app, &row, &error, now).await.map(|()| None),
     }
 }
 
-/// An order that cannot be built fails its step, with the sentence that says what to declare.
+/// Fails the step of an order that cannot be built. The failure names the missing declaration.
 async fn refuse(
     app: &App,
     row: &LeasedRow,
@@ -195,7 +201,7 @@ async fn refuse(
         retryable: false,
     };
     let mut tx = app.pool.begin().await?;
-    // The node first, as everywhere.
+    // Lock the node first, as every transaction does.
     db::lifecycle::make_due(&mut tx, row.node, now).await?;
     if !db::jobs::refuse(&mut tx, row.id, row.attempt, &failure, now).await? {
         return Ok(());
@@ -297,7 +303,7 @@ pub(super) async fn renew(
     }))
 }
 
-/// How far a moving step is, in words.
+/// The progress of a running step, in words.
 fn sentence(progress: &Progress) -> String {
     match (progress.done, progress.total) {
         (Some(done), Some(total)) if total > 0 => {
@@ -311,8 +317,9 @@ fn sentence(progress: &Progress) -> String {
     }
 }
 
-/// Ends a job, and gives its node its turn with it. What was done was done: where the turn goes wrong, the outcome counts alone, and the
-/// engine takes the turn again.
+/// Ends a job, and runs a reconcile pass of its node in the same transaction. Where the pass fails,
+/// only the outcome is committed, because the step on the machine is done. The engine then repeats
+/// the pass.
 pub(super) async fn outcome(
     State(app): State<App>,
     agent: Agent,
@@ -322,17 +329,17 @@ pub(super) async fn outcome(
     match end(&app, &agent, job, &report, true).await? {
         Ended::Well => {}
         Ended::TurnWentWrong(error) => {
-            tracing::warn!(%job, error = ?error, "a node's turn went wrong after a job; the engine takes it again");
+            tracing::warn!(%job, error = ?error, "the reconcile pass of a node failed after a job; the engine repeats the pass");
             end(&app, &agent, job, &report, false).await?;
         }
     }
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What became of an outcome and the turn after it.
+/// The result of an outcome and of the following reconcile pass.
 enum Ended {
     Well,
-    /// Nothing is committed.
+    /// The pass failed, and the transaction is not committed.
     TurnWentWrong(Error),
 }
 
@@ -372,9 +379,9 @@ async fn end(
         }
     };
     tx.commit().await?;
-    // The outcome stands: an agent that heard otherwise would send it again.
+    // The outcome is committed. An error here would make the agent send the outcome again.
     if let Err(error) = taken.tell(app).await {
-        tracing::warn!(%job, error = ?error, "those who wait for a node's power are not woken; they look again by themselves");
+        tracing::warn!(%job, error = ?error, "passes waiting for a node's power were not woken; they retry on their own timer");
     }
     Ok(Ended::Well)
 }

@@ -1,5 +1,6 @@
-//! What an agent is to remember: the event of each act it was allowed. It shows the latest one with every call, and a database that does not
-//! know it is not the one that allowed it.
+//! Marks for agents: the event of each permitted act. The agent keeps the latest mark and shows the
+//! mark with every call. A database without the event is older than the agent's memory, for example
+//! after a restore.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,7 +18,7 @@ use crate::app::wake;
 use crate::engine::caution;
 use crate::error::Error;
 
-/// Set by whoever answers a call, sent as a header of the answer.
+/// The mark of an answer, set by the handler and sent as a header.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mark(Arc<Mutex<Option<EventId>>>);
 
@@ -27,13 +28,14 @@ impl Mark {
         parts.extensions.get::<Self>().cloned().unwrap_or_default()
     }
 
-    /// The agent is to remember this event from now on: one that is committed, for nobody may remember what never was.
+    /// Sets the event for the agent to remember. The event must be committed, because an agent must
+    /// not remember an event missing from the database.
     pub(super) fn set(&self, event: Option<EventId>) {
         let mut mark = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *mark = event.or(*mark);
     }
 
-    /// Begins a caution: the agent remembers an event that the database does not have.
+    /// Begins a caution: the agent remembers an event missing from the database.
     pub(super) async fn miss(
         &self,
         conn: &mut PgConnection,
@@ -53,7 +55,7 @@ impl Mark {
     }
 }
 
-/// The event that an agent remembers, if it does.
+/// The event remembered by the agent, where the header is present.
 pub(super) fn heard(parts: &Parts) -> Result<Option<EventId>, Error> {
     let Some(value) = parts.headers.get(HEARD) else {
         return Ok(None);
@@ -64,7 +66,7 @@ pub(super) fn heard(parts: &Parts) -> Result<Option<EventId>, Error> {
         .ok_or_else(|| Error::invalid(HEARD, "invalid_value", "The id of an event."))
 }
 
-/// Gives each request its mark, and the answer what became of it and the time.
+/// Gives each request an empty mark. Adds the mark and the server's time to the answer.
 pub(super) async fn carry(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let mark = Mark::default();
     request.extensions_mut().insert(mark.clone());

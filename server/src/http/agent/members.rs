@@ -1,4 +1,4 @@
-//! The members of a cluster, for the job that puts its node into it or takes it out.
+//! The members of a cluster, for the job adding or removing a node.
 
 use axum::extract::State;
 use muster_core::ids::JobId;
@@ -12,7 +12,7 @@ use crate::engine::orders;
 use crate::error::Error;
 use crate::http::extract::{Json, Path};
 
-/// Nobody is told of a cluster but who has such a job, at the attempt that is current.
+/// Returns the members only to the holder of such a job, at the current attempt.
 pub(super) async fn list(
     State(app): State<App>,
     agent: Agent,

@@ -1,18 +1,19 @@
-//! The agents' own listener: other port, other types than the operator API. Every call but the enrolment comes under the agent's certificate; every call
-//! after hello carries its epoch, and an older one is refused.
+//! The listener of the agents, with its own port and its own types. Every call except the enrolment
+//! needs the agent's certificate. Every call after hello carries the agent's epoch, and an older
+//! epoch is rejected.
 
 mod blobs; // Blobs by digest
-mod certificates; // The first one, and each later one
-mod clocks; // What the clock of an agent's machine says
-mod consoles; // What nodes wrote on their consoles
+mod certificates; // The first certificate, and each renewal
+mod clocks; // The clock of an agent's machine
+mod consoles; // Serial consoles of nodes
 mod jobs; // Lease, act, renew, outcome, permits
-mod marks; // What an agent is to remember, and what it remembers
-mod members; // Who is in a cluster
-mod scheduler; // What schedulers say of nodes that take no jobs
-mod sightings; // What the boot services saw
-mod site; // What the boot services answer from
+mod marks; // Marks, and the memory of agents
+mod members; // The members of a cluster
+mod scheduler; // Drained nodes in schedulers
+mod sightings; // Sightings of the boot services
+mod site; // Configuration of the boot services
 pub mod tls; // The listener's TLS
-mod told; // What agents pass on from nodes
+mod told; // JSON bodies with text from nodes
 
 use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequestParts, State};
 use axum::routing::{get, post};
@@ -37,25 +38,30 @@ use crate::http::extract::Json;
 use crate::request_id;
 use crate::tasks::leases::LEASE_S;
 
-/// A site's lease, from the latest answer that its agent has: one that is heard and not answered lets it lapse.
+/// The length of a site's lease, from the latest answer received by its agent. An agent that sends
+/// calls but receives no answers therefore loses the lease.
 const SITE_LEASE: SignedDuration = SignedDuration::from_secs(SITE_LEASE_S as i64);
 
-/// A lease is written again when that prolongs it by this.
+/// The lease is written again only for an extension of at least this much, to save writes.
 const PROLONGED: SignedDuration = SignedDuration::from_secs(10);
 
-/// How long after the end of a lease nobody takes it: the last call to a BMC that its holder began may still be under way.
+/// The wait between the end of a lease and the takeover by another agent. The last BMC call of the
+/// former holder may still be running.
 const LAST_CALL: SignedDuration = SignedDuration::from_secs(45);
 
-/// That an agent was heard is written down this often: every call would write the same row.
+/// The interval for recording an agent's contact. Otherwise every call would write the same row.
 const SEEN_EVERY: SignedDuration = SignedDuration::from_secs(1);
 
-/// Log lines and evidence of a whole gate run fit; an image never goes this way.
+/// The largest body, in bytes: enough for the log lines and the evidence of a whole gate run.
+/// Images never use this listener.
 const BODY_LIMIT: usize = 32 << 20;
 
-/// A certificate request is small, and whoever enrols is nobody yet.
+/// The largest certificate request, in bytes. A request is small, and its sender is not yet
+/// authenticated.
 const REQUEST_LIMIT: usize = 16 << 10;
 
-/// Routes of the agents' listener. Who calls is the connection's [`Peer`]: without one, nobody.
+/// The routes of the agents' listener. The caller is identified by the connection's [`Peer`].
+/// Without a [`Peer`], calls are rejected.
 pub fn router(app: App) -> Router {
     Router::new()
         .route(
@@ -81,21 +87,21 @@ pub fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// An agent that showed its certificate.
+/// An agent, authenticated by certificate.
 #[derive(Clone, Debug)]
 pub struct Agent {
     pub id: AgentId,
     pub name: String,
     pub site: ObjectId,
     pub site_name: String,
-    /// Of its current process.
+    /// The epoch of the agent's current process.
     epoch: i64,
-    /// Its site's, as the call found it.
+    /// The lease of the agent's site, as read at the begin of the call.
     lease: SiteLease,
     last_seen: Option<Timestamp>,
-    /// The time of the latest answer that it has; `None` of one that does not say.
+    /// The time of the latest answer received by the agent; `None` for an agent without the header.
     answered_at: Option<Timestamp>,
-    /// What the answer asks it to remember.
+    /// The event for the agent to remember.
     mark: Mark,
 }
 
@@ -184,16 +190,16 @@ fn not_admitted(code: &'static str, what: &str) -> Error {
     }
 }
 
-/// A header's milliseconds since the epoch; what is none was not said.
+/// Parses a header with milliseconds since the Unix epoch. An invalid header counts as absent.
 fn time_in(parts: &Parts, name: &str) -> Option<Timestamp> {
     let ms = parts.headers.get(name)?.to_str().ok()?.parse().ok()?;
     Timestamp::from_millisecond(ms).ok()
 }
 
 impl Agent {
-    /// Refuses a process that another one replaced; notes that this one was heard, and whether it acts for its site or stands by. What the
-    /// process may do to a job is fenced by the job's attempt, so that the calls of one agent need not wait for each other, nor ask a second
-    /// time who it is.
+    /// Rejects a replaced process, records the contact, and returns the agent's standing for its
+    /// site. Changes to a job are protected by the job's attempt number. Calls of one agent
+    /// therefore run in parallel, without a second read of the agent's row.
     async fn fence(
         &self,
         conn: &mut PgConnection,
@@ -203,7 +209,7 @@ impl Agent {
         self.admit(conn, epoch, self.epoch, self.lease, app).await
     }
 
-    /// The same in a call that has waited: what it found is old.
+    /// Repeats [`Self::fence`] with fresh rows, for a call after a wait.
     async fn fence_again(
         &self,
         conn: &mut PgConnection,
@@ -217,7 +223,8 @@ impl Agent {
             .await
     }
 
-    /// The same, one call after the other, and none beside a hello: for what no attempt fences.
+    /// Repeats [`Self::fence`] under the lock of the agent's row, for writes without an attempt
+    /// number. Calls of one agent are then serialised, also with a hello.
     async fn fence_alone(
         &self,
         conn: &mut PgConnection,
@@ -229,7 +236,8 @@ impl Agent {
         self.admit(conn, epoch, current, lease, app).await
     }
 
-    /// Compares the epoch of the call with the current epoch of the agent, renews the lease of the site, and returns what the agent may do.
+    /// Compares the epoch of the call with the current epoch of the agent, renews the lease of the
+    /// site, and returns the agent's standing.
     async fn admit(
         &self,
         conn: &mut PgConnection,
@@ -250,7 +258,7 @@ impl Agent {
         {
             db::agents::seen(conn, self.id, now).await?;
         }
-        // A time in the future means that the clock of the server was set back.
+        // A time in the future means a step back of the server's clock.
         let until = self.answered_at.unwrap_or(now).min(now) + SITE_LEASE;
         let times = LeaseTimes {
             now,
@@ -266,7 +274,7 @@ impl Agent {
         };
         db::jobs::requeue_of(conn, former).await?;
         let summary = format!(
-            "{} acts for {} from now on: the agent before was not heard of",
+            "{} takes over {}: the former agent stopped renewing its lease",
             self.name, self.site_name
         );
         let event = NewEvent::new(
@@ -282,13 +290,15 @@ impl Agent {
     }
 }
 
-/// What an agent may do for its site.
+/// The standing of an agent for its site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Acts,
-    /// It acts, and does not hear: its lease runs out, and what it would be given would be lost on the way.
+    /// The agent acts, but receives no answers. Its lease expires, and a job in the answer would be
+    /// lost.
     Unheard,
-    /// Another agent of the site acts: this one gets no jobs, and answers nothing on the wire.
+    /// Another agent of the site acts. The standby agent gets no jobs, and its boot services do not
+    /// answer.
     StandsBy,
 }
 
@@ -311,7 +321,7 @@ async fn hello(
         .ok_or_else(removed)?;
     let epoch = db::agents::hello(&mut tx, agent.id, &hello.instance, &hello.version, now).await?;
     if epoch != before {
-        // The process before is gone or fenced: what it held is taken up at once.
+        // The previous process is gone or fenced, so its jobs return to the queue immediately.
         db::jobs::requeue_of(&mut tx, agent.id).await?;
     }
     tx.commit().await?;

@@ -1,5 +1,7 @@
-//! What schedulers say of nodes that take no jobs: marked on the node, told once when it begins and once when it is over. A node in service that the
-//! health check on it had drained is handed to its lifecycle, once it was seen so twice; whoever else drained one has done so for a reason of their own.
+//! Nodes out of service in their scheduler. The state is stored on the node, with one event at the
+//! begin and one at the end. A node in service, drained by Muster's health check and seen drained
+//! twice, is handled by its lifecycle. Drains by other people or programs are left alone, because
+//! their reason is unknown.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +21,9 @@ use crate::db::scheduler::{ClusterRow, MemberOut};
 use crate::error::Error;
 use crate::http::extract::Json;
 
-/// Seconds between two reports.
+/// The interval between two reports, in seconds.
 const EVERY_S: u64 = 60;
-/// Characters of a state and of a reason that are kept.
+/// The largest stored state, in characters; below, the largest reason.
 const STATE_CHARS: usize = 60;
 const REASON_CHARS: usize = 300;
 
@@ -34,13 +36,13 @@ pub(super) async fn report(
     let standing = agent.fence_alone(&mut tx, report.epoch, &app).await?;
     let clusters = match standing {
         Standing::Acts => db::scheduler::list_clusters(&mut tx, &agent.site_name).await?,
-        // What it says may be as old as what it has heard.
+        // An agent without a valid lease may report an old view of its cluster.
         Standing::Unheard | Standing::StandsBy => Vec::new(),
     };
     let now = app.clock.now();
     let mut changed = false;
     for look in &report.looks {
-        // Of no cluster of another site.
+        // Ignore clusters of another site.
         if let Some(cluster) = clusters.iter().find(|cluster| cluster.id == look.cluster) {
             changed |= compare(&mut tx, &agent, cluster, &look.out, now).await?;
         }
@@ -62,7 +64,8 @@ pub(super) async fn report(
     }))
 }
 
-/// One cluster's members against what its scheduler said just now; whether anything is new.
+/// Compares the members of one cluster with the scheduler's latest report. Returns whether anything
+/// changed.
 async fn compare(
     conn: &mut PgConnection,
     agent: &Agent,
@@ -73,7 +76,8 @@ async fn compare(
     let out: BTreeMap<&str, &NodeOut> = out.iter().map(|node| (node.name.as_str(), node)).collect();
     let (mut again, mut back, mut changed) = (Vec::new(), Vec::new(), false);
     for member in db::scheduler::list_members(conn, &cluster.name).await? {
-        // While it is measured, that drain is Muster's own doing. Another, asked for before or meanwhile, is not.
+        // During a pair measurement, the drain with the reason `MEASURED` is Muster's own. A drain
+        // with another reason is not.
         let own = |node: &&&NodeOut| member.held && node.reason.as_deref() == Some(MEASURED);
         let said = out
             .get(member.name.as_str())
@@ -81,7 +85,8 @@ async fn compare(
             .map(|node| kept(node));
         match (&member.state, said) {
             (None, None) => {}
-            // The reason it is drained for stays that of the drain, whatever word it has just now: draining, then drained.
+            // Keep the first state while the reason is unchanged: a drain reports `draining`, then
+            // `drained`.
             (Some(_), Some((_, reason))) if member.reason == reason => again.push(member.id),
             (_, Some((state, reason))) => {
                 changed = true;
@@ -91,7 +96,7 @@ async fn compare(
             (Some(_), None) => {
                 changed = true;
                 tell(conn, agent, &member, None, now).await?;
-                // What it waited for, where it did, is there.
+                // The node is back in the scheduler: wake a pass waiting for the return.
                 db::lifecycle::make_due(conn, member.id, now).await?;
                 back.push(member.id);
             }
@@ -102,7 +107,7 @@ async fn compare(
     Ok(changed)
 }
 
-/// As it is kept: nothing of it is trusted to be short.
+/// Shortens a reported state and reason, because reports are untrusted.
 fn kept(node: &NodeOut) -> (String, Option<String>) {
     let short = |text: &str, most| {
         text.chars()
@@ -125,7 +130,7 @@ fn kept(node: &NodeOut) -> (String, Option<String>) {
     )
 }
 
-/// Only of nodes in service: those that come or go are drained because they do.
+/// Emits an event for a node in service only. Joining and leaving nodes are drained by Muster.
 async fn tell(
     conn: &mut PgConnection,
     agent: &Agent,

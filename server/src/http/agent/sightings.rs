@@ -1,4 +1,5 @@
-//! What the boot services saw: known machines get it on their timeline, unknown ones become discovered nodes. Nothing here is trusted.
+//! Sightings of the boot services. Known machines get an event on their timeline, and unknown
+//! machines become discovered nodes. Reports are untrusted, so sizes are bounded.
 
 use axum::extract::State;
 use http::StatusCode;
@@ -13,7 +14,7 @@ use crate::db;
 use crate::db::events::NewEvent;
 use crate::error::Error;
 
-/// Sightings taken from one call; the agent batches below this.
+/// The largest number of sightings stored from one call. Agents send smaller batches.
 const MAX_BATCH: usize = 500;
 
 pub(super) async fn report(
@@ -41,7 +42,7 @@ async fn take(
     let actor = format!("agent:{}", agent.name);
     let node = match db::agents::find_node_by_mac(conn, sighting.mac).await? {
         Some((node, site)) if site == agent.site => Some(node),
-        // A machine of another site on this one's wire: its own history is not this agent's to write.
+        // The machine belongs to another site, so the agent must not write the history of the node.
         Some(_) => None,
         None if sighting.what == Seen::Dhcp => {
             let node = db::agents::insert_discovered(conn, agent.site, sighting.mac, now).await?;

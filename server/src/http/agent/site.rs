@@ -1,4 +1,5 @@
-//! What a site's boot services answer from, by long poll: the answer comes when it differs from what the agent has.
+//! The configuration of a site's boot services, by long poll. The answer is sent when the
+//! configuration differs from the agent's copy.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -43,7 +44,8 @@ pub(super) async fn poll(
             return Ok(Json(config));
         }
         tokio::select! {
-            // Who declares a thousand nodes makes a thousand changes: they are read together.
+            // A bulk declaration of a thousand nodes makes a thousand changes; the delay reads many
+            // of them together.
             () = woken => tokio::time::sleep(GATHER).await,
             () = tokio::time::sleep(LOOK) => {}
             () = tokio::time::sleep_until(deadline) => {}
@@ -51,7 +53,7 @@ pub(super) async fn poll(
     }
 }
 
-/// A subnet's spec, as far as boot services need it.
+/// The members of a subnet's spec used by boot services.
 #[derive(Deserialize)]
 struct SubnetDocument {
     network: ipnet::Ipv4Net,
@@ -73,13 +75,13 @@ struct Range {
     last: Ipv4Addr,
 }
 
-/// A site's configuration, and the subnets whose stored spec cannot be read.
+/// A site's configuration, and the subnets with an unreadable stored spec.
 struct Loaded {
     config: SiteConfig,
     left_out: Vec<LeftOut>,
 }
 
-/// A subnet that no agent answers on until its spec is written again.
+/// A subnet left out of the configuration until its spec is written again.
 struct LeftOut {
     subnet: String,
     why: String,
@@ -90,7 +92,8 @@ async fn load(app: &App, agent: &Agent, epoch: i64) -> Result<Loaded, Error> {
     let standing = agent.fence_again(&mut conn, epoch, app).await?;
     if standing == Standing::StandsBy {
         conn.commit().await?;
-        // Two that answered the same machines would take turns: one says what to boot, and the other to boot from disk.
+        // Two boot services must not answer the same machines: one would send a boot script, and
+        // the other would send the machine to its disk.
         let (site, revision) = (agent.site_name.clone(), "standby".to_owned());
         let config = SiteConfig {
             revision,

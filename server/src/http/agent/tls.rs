@@ -1,5 +1,6 @@
-//! The TLS of the agents' listener: version 1.3, the server certified by the installation's own authority, the caller by the same one or by nobody yet.
-//! A handshake finds out whose certificate it is; whether it still counts, each call asks.
+//! The TLS of the agents' listener: version 1.3 only. The installation's own authority certifies
+//! the server and the agents. An agent without a certificate may connect to enrol. The handshake
+//! identifies the certificate, and each call checks for revocation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,22 +18,22 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::keys::authority::{self, Authority, Certified};
 
-/// Whose certificate a connection showed; `None` where it showed none.
+/// The certificate of a connection; `None` for a connection without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub Option<Certified>);
 
 impl Peer {
-    /// The certificate that a connection showed in its handshake.
+    /// Reads the certificate shown in the handshake.
     pub fn of(connection: &ServerConnection) -> Self {
         let shown = connection
             .peer_certificates()
             .and_then(|chain| chain.first());
-        // The verifier has read it before.
+        // The verifier has already parsed the certificate.
         Self(shown.and_then(|certificate| authority::read(certificate).ok()))
     }
 }
 
-/// What accepts handshakes on the agents' listener.
+/// Builds the acceptor of TLS handshakes for the agents' listener.
 ///
 /// # Errors
 /// When the server cannot be certified.
@@ -58,8 +59,9 @@ fn config(authority: &Authority) -> anyhow::Result<ServerConfig> {
     Ok(config)
 }
 
-/// Verifies all but the time: a certificate that ended gets an answer which says so and what to do, where a refused handshake would say nothing. What is
-/// asked is whether it was good when it began.
+/// Verifies a certificate at the begin of its validity instead of now. An expired certificate
+/// therefore passes the handshake, and the call is answered with an error and the next step. A
+/// refused handshake would give no explanation.
 #[derive(Debug)]
 struct AtItsOwnTime(Arc<dyn ClientCertVerifier>);
 

@@ -1,5 +1,6 @@
-//! What agents pass on from nodes, BMCs and the wire: taken without the one character Postgres cannot hold. To refuse it would let a machine
-//! with garbage in a serial or an error text keep its own job from ever ending.
+//! Bodies with text from nodes, BMCs and the network, stored without U+0000, because Postgres
+//! cannot store the character. Rejecting such a body would keep a job open for ever when a machine
+//! has garbage in a serial or an error text.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
@@ -28,7 +29,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Told<T> {
     }
 }
 
-/// As deep as the parser went, which is 128 levels at most.
+/// Recursion is bounded by the parser: at most 128 levels.
 fn strip(value: &mut Value) {
     match value {
         Value::String(text) => text.retain(|c| c != '\0'),

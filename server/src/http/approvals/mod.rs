@@ -1,4 +1,5 @@
-//! Approvals: a request that one person may not carry out alone waits for a second person. Limited are erasures in an hour, and waivers of gates.
+//! Approvals: a request beyond the limits of one person waits for a second person. Limits apply to
+//! erasures in an hour, and to waivers of gates.
 
 use axum::extract::State;
 use muster_api::approvals::Approval;
@@ -28,10 +29,12 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(deny_approval))
 }
 
-/// What waits for a second person, oldest first unless `-created_at` is asked for. It is filtered by `node`, `claim`, `requested_by` and `action`, which is
-/// `release`, `wipe`, `reinstall` or `waive`.
+/// Lists requests waiting for a second person.
+///
+/// Sorted oldest first unless `-created_at` is requested. Filter fields: `node`, `claim`,
+/// `requested_by` and `action` (`release`, `wipe`, `reinstall` or `waive`).
 #[utoipa::path(get, path = "/v1/approvals", tag = "approvals", params(ListQuery), responses(
-    (status = 200, description = "The page", body = CountedPage<Approval>),
+    (status = 200, description = "One page of approvals", body = CountedPage<Approval>),
 ))]
 async fn list_approvals(
     State(app): State<App>,
@@ -60,10 +63,12 @@ async fn list_approvals(
     .await
 }
 
-/// One of them, also once it is decided: what a refused request links to.
+/// Returns one approval, also after the decision.
+///
+/// A refusal with the code `second_person` links to the approval.
 #[utoipa::path(get, path = "/v1/approvals/{approval}", tag = "approvals", params(("approval", description = "Id")), responses(
-    (status = 200, description = "It", body = Approval),
-    (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The approval", body = Approval),
+    (status = 404, description = "No such approval", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn get_approval(
     State(app): State<App>,
@@ -77,12 +82,12 @@ async fn get_approval(
     )?)
 }
 
-/// Agrees to what another person asked for, and begins it.
+/// Approves the request of another person, and begins the requested work.
 #[utoipa::path(post, path = "/v1/approvals/{approval}/approve", tag = "approvals",
     params(("approval", description = "Id"), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 200, description = "It has begun, or counts from now on", body = Approval),
-    (status = 403, description = "Asked for by the same person", body = Problem, content_type = "application/problem+json"),
-    (status = 409, description = "It is decided, or too old", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The approval; the work has begun, or the waiver is active", body = Approval),
+    (status = 403, description = "The same person made the request", body = Problem, content_type = "application/problem+json"),
+    (status = 409, description = "The request is already decided, or has expired", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn grant_approval(
     State(app): State<App>,
@@ -93,11 +98,11 @@ async fn grant_approval(
     decide(&app, &actor, id, Decision::Approve, idempotency).await
 }
 
-/// Turns down what was asked for.
+/// Denies a request.
 #[utoipa::path(post, path = "/v1/approvals/{approval}/deny", tag = "approvals",
     params(("approval", description = "Id"), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 200, description = "It will not be done", body = Approval),
-    (status = 409, description = "It is decided, or too old", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The approval, now denied", body = Approval),
+    (status = 409, description = "The request is already decided, or has expired", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn deny_approval(
     State(app): State<App>,

@@ -1,4 +1,4 @@
-//! The route that changes a claim.
+//! The route for changing a claim.
 
 use axum::extract::State;
 use muster_api::claims::PatchClaim;
@@ -12,12 +12,14 @@ use crate::intents::answer::Answer;
 use crate::intents::claims::change;
 use crate::intents::preconditions::Preconditions;
 
-/// Applies a JSON merge patch to `spec.hold` and `spec.wait_for`; all else of a claim is as it was made. Nothing is done to its node.
+/// Applies a JSON merge patch (RFC 7396) to `spec.hold` and `spec.wait_for`.
+///
+/// All other members of a claim are fixed. The node is not changed.
 #[utoipa::path(patch, path = "/v1/claims/{claim}", tag = "claims", params(("claim", description = "Name or id"), ("If-Match" = Option<String>, Header)),
     request_body(content = PatchClaim, content_type = "application/merge-patch+json"), responses(
-    (status = 200, description = "Changed, or as it was", body = ref("#/components/schemas/Claim")),
-    (status = 409, description = "It is over, or something else of it is to change", body = Problem, content_type = "application/problem+json"),
-    (status = 412, description = "The precondition does not hold", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The claim, changed or already as requested", body = ref("#/components/schemas/Claim")),
+    (status = 409, description = "The claim has ended, or the patch changes another member", body = Problem, content_type = "application/problem+json"),
+    (status = 412, description = "The precondition failed", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn patch_claim(
     State(app): State<App>,

@@ -1,4 +1,4 @@
-//! The route that creates a claim.
+//! The route for creating a claim.
 
 use axum::extract::State;
 use muster_api::claims::CreateClaim;
@@ -12,12 +12,12 @@ use crate::intents::answer::Answer;
 use crate::intents::claims::create;
 use crate::intents::idempotency::IdempotencyKey;
 
-/// Binds a node to a pool: the one that is named, or any available one that fits.
+/// Binds a node to a pool: the named node, or any available and fitting node.
 #[utoipa::path(post, path = "/v1/claims", tag = "claims", params(("Idempotency-Key" = Option<String>, Header)),
     request_body = CreateClaim, responses(
-    (status = 201, description = "Bound; the work is the operation in its status", body = ref("#/components/schemas/Claim")),
-    (status = 409, description = "No such node is available, or the pool's stack cannot go onto the one that is named", body = Problem, content_type = "application/problem+json"),
-    (status = 422, description = "It cannot be meant: pointers say where", body = Problem, content_type = "application/problem+json"),
+    (status = 201, description = "The claim is bound; `status.operation` is the operation of the installation", body = ref("#/components/schemas/Claim")),
+    (status = 409, description = "No fitting node is available, or the pool's stack is incompatible with the named node", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "The request is well-formed but invalid; `errors` lists each problem", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn create_claim(
     State(app): State<App>,

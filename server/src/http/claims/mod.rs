@@ -1,4 +1,4 @@
-//! Claims: a claim binds a node to a pool until it is released.
+//! Claims. A claim binds a node to a pool until the release.
 
 mod change; // Change of hold and wait_for
 mod create; // Binding of a node to a pool
@@ -42,30 +42,34 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(undo::undo_release))
 }
 
-/// Which claims to list.
+/// Selection of claims.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ClaimsQuery {
-    /// 1 to 1000, 100 when absent.
+    /// The page size: 1 to 1000, 100 when absent.
     limit: Option<u32>,
-    /// Of the page before.
+    /// The token from the previous page.
     page_token: Option<String>,
-    /// By `name`, `state`, `pool`, `node` and `replica`, which is `true` of what pools make by themselves: `pool=gpu AND node~"r1*"`.
+    /// Filter fields: `name`, `state`, `pool`, `node` and `replica`, for example
+    /// `pool=gpu AND node~"r1*"`. `replica` is `true` for claims created for a pool's `replicas`.
     filter: Option<String>,
-    /// `name`, `-name`, `created_at` or `-created_at`.
+    /// `name` (the default), `-name`, `created_at` or `-created_at`.
     sort: Option<String>,
-    /// Parts of each item, as `status.node,spec.pool`; `id`, `name` and `self` are always there. All of it when absent.
+    /// Members of each item, for example `status.node,spec.pool`; `id`, `name` and `self` are
+    /// always included. All members when absent.
     fields: Option<String>,
-    /// `exact`, `estimate` or `none`: how many fit in all. `none` when absent.
+    /// `exact`, `estimate` or `none`: the method to count all matching items. `none` when absent.
     count: Option<String>,
     /// The name of a pool: short for `filter=pool=NAME`.
     pool: Option<String>,
 }
 
-/// Claims that hold a node, by name unless another sort is asked for. They are filtered by `name`, `state`, `pool`, `node` and `replica`.
+/// Lists claims with a node, by name unless another sort is requested.
+///
+/// Filter fields: `name`, `state`, `pool`, `node` and `replica`.
 #[utoipa::path(get, path = "/v1/claims", tag = "claims", params(ClaimsQuery), responses(
-    (status = 200, description = "The page", body = ref("#/components/schemas/ClaimPage")),
+    (status = 200, description = "One page of claims", body = ref("#/components/schemas/ClaimPage")),
     (status = 422, description = "The filter names a field or value that does not exist", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn list_claims(
@@ -107,19 +111,23 @@ async fn list_claims(
     .await
 }
 
-/// How long to wait.
+/// The longest wait.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct WaitQuery {
-    /// Waits for what `spec.wait_for` says up to this long, at most `55s`. A claim that is stuck is not waited for.
+    /// The longest wait for the condition in `spec.wait_for`, at most `55s`. A stuck claim ends the
+    /// wait.
     wait: Option<String>,
 }
 
-/// One claim: by name while it holds a node, by id for ever; `?wait=55s` answers when it is ready or stuck, or as it stands then.
+/// Returns one claim: by name while the claim holds a node, by id at any time.
+///
+/// With `?wait=55s` the answer is sent when the claim is ready or stuck, or at the end of the wait
+/// with the current state.
 #[utoipa::path(get, path = "/v1/claims/{claim}", tag = "claims", params(("claim", description = "Name or id"), WaitQuery), responses(
     (status = 200, description = "The claim; its generation is the ETag", body = ref("#/components/schemas/Claim")),
-    (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+    (status = 404, description = "No such claim", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn get_claim(
     State(app): State<App>,
@@ -139,7 +147,7 @@ async fn get_claim(
         if object.status.ready || object.status.stuck || Instant::now() >= deadline {
             return Ok(Answer::ok(&object)?.etag(object.generation));
         }
-        // This one, whoever has its name by then.
+        // Continue by id, because another claim may get the name meanwhile.
         key = object.id.to_string();
         waiting::change(&mut changes, deadline).await;
     }

@@ -1,4 +1,4 @@
-//! The route that deletes a claim, which releases its node.
+//! The route for deleting a claim, which releases its node.
 
 use axum::extract::State;
 use muster_api::operations::Operation;
@@ -15,20 +15,23 @@ use crate::intents::claims::disks::Disks;
 use crate::intents::claims::release::submit;
 use crate::intents::preconditions::Preconditions;
 
-/// How to release.
+/// Options of a release.
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ReleaseQuery {
-    /// Erase the disks without the time in which the release can be undone.
+    /// Erases the disks immediately, without the window for undoing the release.
     erase_now: bool,
 }
 
-/// Releases a node. The same call again leads to the same operation; with `erase_now` it ends the time in which it can be undone.
+/// Releases the node of a claim.
+///
+/// A repeated call leads to the same operation. With `erase_now`, a repeated call ends the undo
+/// window.
 #[utoipa::path(delete, path = "/v1/claims/{claim}", tag = "claims",
     params(("claim", description = "Name or id"), ("If-Match" = String, Header), ReleaseQuery), responses(
-    (status = 202, description = "The release is the operation", body = Operation),
-    (status = 409, description = "The node is protected, the claim is over, or a second person must agree: `second_person`, and Link leads to the approval",
+    (status = 202, description = "The operation of the release", body = Operation),
+    (status = 409, description = "The node is protected, or the claim has ended. With the code `second_person`, a second person must approve, and Link leads to the approval",
         body = Problem, content_type = "application/problem+json"),
     (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
 ))]

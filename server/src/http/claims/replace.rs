@@ -1,4 +1,4 @@
-//! The route that replaces the node of a claim.
+//! The route for replacing the node of a claim.
 
 use axum::extract::State;
 use muster_api::claims::ReplaceClaim;
@@ -14,17 +14,20 @@ use crate::intents::claims::replace::replace;
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::preconditions::Preconditions;
 
-/// Gives a claim another node: an available one of its pool and selector, or the one that is named, is installed and passes its gates; only once it serves
-/// does the claim take it, and the node it had is released. Until then the claim keeps that node, and cancelling the operation leaves it so. The same call
-/// again leads to the same operation.
+/// Replaces the node of a claim.
+///
+/// The new node is the named node, or any available node fitting the pool and the selector. The new
+/// node is installed and passes the gates first. When the new node serves, the claim takes it and
+/// releases the old node. Until then the claim keeps the old node, and cancelling the operation
+/// keeps the old node too. A repeated call leads to the same operation.
 #[utoipa::path(post, path = "/v1/claims/{claim}/actions/replace", tag = "claims",
     params(("claim", description = "Name or id"), ("If-Match" = String, Header), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = ReplaceClaim), responses(
-    (status = 202, description = "The node that comes is the operation's; it is over once the claim has it", body = Operation),
-    (status = 409, description = "No node is to spare, the node is protected, the claim is over, or a second person must agree: `second_person`, and Link leads to the approval",
+    (status = 202, description = "The operation of the new node; it is done when the claim has the new node", body = Operation),
+    (status = 409, description = "No spare node fits, the node is protected, or the claim has ended. With the code `second_person`, a second person must approve, and Link leads to the approval",
         body = Problem, content_type = "application/problem+json"),
-    (status = 412, description = "The claim was changed since it was read", body = Problem, content_type = "application/problem+json"),
-    (status = 422, description = "There is no such node", body = Problem, content_type = "application/problem+json"),
+    (status = 412, description = "The claim has changed since the read", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "No such node", body = Problem, content_type = "application/problem+json"),
     (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn replace_claim(

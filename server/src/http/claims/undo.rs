@@ -1,4 +1,4 @@
-//! The route that undoes a release.
+//! The route for undoing a release.
 
 use axum::extract::State;
 use muster_api::operations::Operation;
@@ -12,11 +12,11 @@ use crate::intents::answer::Answer;
 use crate::intents::claims::undo::undo;
 use crate::intents::idempotency::IdempotencyKey;
 
-/// Takes a release back. The same call again leads to the same operation.
+/// Undoes a release while the disks are kept. A repeated call leads to the same operation.
 #[utoipa::path(post, path = "/v1/claims/{claim}/undo", tag = "claims",
     params(("claim", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 202, description = "The way back is the operation", body = Operation),
-    (status = 409, description = "It is not being released, or its disks are not kept any more", body = Problem, content_type = "application/problem+json"),
+    (status = 202, description = "The operation of the node's return", body = Operation),
+    (status = 409, description = "The claim is not being released, or the undo window has ended", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn undo_release(
     State(app): State<App>,

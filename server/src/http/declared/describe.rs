@@ -1,4 +1,5 @@
-//! The OpenAPI description of a declared kind, built for the generic handlers: the derive works for handlers that are not generic.
+//! The OpenAPI description of a declared kind, built in code because the derive macro does not
+//! support generic handlers.
 
 use muster_api::kind::Kind;
 use muster_api::object::{Draft, Object};
@@ -15,7 +16,7 @@ use crate::http::paging::ListQuery;
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
 
-/// The schemas of a kind: its object, what a client writes, a page, and everything they are made of.
+/// The schemas of a kind: the object, the draft for writes, a page, and all inner schemas.
 pub(in crate::http) fn schemas<K: Kind>() -> Schemas {
     let mut schemas = vec![
         (K::name().into_owned(), K::schema()),
@@ -32,7 +33,7 @@ pub(in crate::http) fn schemas<K: Kind>() -> Schemas {
         .required("items")
         .property("next_page_token", text())
         .property("count", Plain::with_type(SchemaType::Type(Type::Integer)))
-        .description(Some("One page. The token is absent on the last one, the count where none was asked for; with `fields`, items have only those."));
+        .description(Some("One page of a list. The token is absent on the last page, and `count` is absent unless requested. With `fields`, items have only the requested members."));
     schemas.push((named("Page"), page.into()));
     schemas
 }
@@ -52,40 +53,57 @@ pub(super) fn kind<K: Declared>() -> (Schemas, [Paths; 2]) {
 }
 
 fn list<K: Kind>() -> Operation {
-    let mut operation = operation::<K>("list", K::COLLECTION, "A page, by name");
+    let mut operation = operation::<K>(
+        "list",
+        K::COLLECTION,
+        "Lists objects, by name unless another sort is requested",
+    );
     for parameter in ListQuery::into_params(|| Some(ParameterIn::Query)) {
         operation = operation.parameter(parameter);
     }
     operation
-        .response("200", json("The page", &format!("{}Page", K::SCHEMA)))
+        .response(
+            "200",
+            json("One page of the list", &format!("{}Page", K::SCHEMA)),
+        )
         .build()
 }
 
 fn get<K: Kind>() -> Operation {
-    operation::<K>("get", K::KIND, "One, by name or id")
+    operation::<K>("get", K::KIND, "Returns one object by name or id")
         .parameter(name())
         .response(
             "200",
             json("The object; its generation is the ETag", K::SCHEMA),
         )
-        .response("404", problem("There is none"))
+        .response("404", problem("No such object"))
         .build()
 }
 
 fn put<K: Kind>() -> Operation {
-    operation::<K>("put", K::KIND, "Creates or replaces; idempotent by name")
-        .parameter(name())
-        .parameter(header("If-Match", "The ETag that is replaced"))
-        .parameter(header("If-None-Match", "`*`: create only"))
-        .request_body(Some(body(
-            "application/json",
-            &format!("{}Draft", K::SCHEMA),
-        )))
-        .response("200", json("Replaced, or as it was", K::SCHEMA))
-        .response("201", json("Created", K::SCHEMA))
-        .response("412", problem("The precondition does not hold"))
-        .response("422", problem("It cannot be meant: pointers say where"))
-        .build()
+    operation::<K>(
+        "put",
+        K::KIND,
+        "Creates or replaces an object; idempotent by name",
+    )
+    .parameter(name())
+    .parameter(header("If-Match", "The ETag of the object to replace"))
+    .parameter(header("If-None-Match", "`*`: create only, never replace"))
+    .request_body(Some(body(
+        "application/json",
+        &format!("{}Draft", K::SCHEMA),
+    )))
+    .response(
+        "200",
+        json("The object, replaced or already as requested", K::SCHEMA),
+    )
+    .response("201", json("The object is created", K::SCHEMA))
+    .response("412", problem("The precondition failed"))
+    .response(
+        "422",
+        problem("The request is well-formed but invalid; `errors` lists each problem"),
+    )
+    .build()
 }
 
 fn patch<K: Kind>() -> Operation {
@@ -95,16 +113,22 @@ fn patch<K: Kind>() -> Operation {
         "Applies a JSON merge patch (RFC 7396) to labels, annotations and spec",
     )
     .parameter(name())
-    .parameter(header("If-Match", "The ETag that is changed"))
+    .parameter(header("If-Match", "The ETag of the object to change"))
     .request_body(Some(
         RequestBodyBuilder::new()
             .content("application/merge-patch+json", Content::new(Some(any())))
             .required(Some(Required::True))
             .build(),
     ))
-    .response("200", json("Changed, or as it was", K::SCHEMA))
-    .response("412", problem("The precondition does not hold"))
-    .response("422", problem("It cannot be meant: pointers say where"))
+    .response(
+        "200",
+        json("The object, changed or already as requested", K::SCHEMA),
+    )
+    .response("412", problem("The precondition failed"))
+    .response(
+        "422",
+        problem("The request is well-formed but invalid; `errors` lists each problem"),
+    )
     .build()
 }
 
@@ -112,13 +136,21 @@ fn delete<K: Kind>() -> Operation {
     operation::<K>(
         "delete",
         K::KIND,
-        "Removes it, unless something refers to it",
+        "Removes an object without references to it",
     )
     .parameter(name())
-    .parameter(header("If-Match", "Required: the ETag that is removed"))
-    .response("204", ResponseBuilder::new().description("Removed").build())
-    .response("409", problem("Something refers to it"))
-    .response("412", problem("The precondition does not hold"))
+    .parameter(header(
+        "If-Match",
+        "Required: the ETag of the object to remove",
+    ))
+    .response(
+        "204",
+        ResponseBuilder::new()
+            .description("The object is removed")
+            .build(),
+    )
+    .response("409", problem("Another object refers to the object"))
+    .response("412", problem("The precondition failed"))
     .response("428", problem("If-Match is missing"))
     .build()
 }
@@ -128,9 +160,15 @@ fn operation<K: Kind>(verb: &str, noun: &str, summary: &str) -> OperationBuilder
         .operation_id(Some(format!("{verb}_{noun}")))
         .tag(K::COLLECTION)
         .summary(Some(summary))
-        .response("400", problem("Not well formed: pointers say where"))
-        .response("401", problem("Not signed in"))
-        .response("403", problem("The role is too low"))
+        .response(
+            "400",
+            problem("The request is malformed; `errors` names each place"),
+        )
+        .response("401", problem("The credential is missing or invalid"))
+        .response(
+            "403",
+            problem("The caller's role does not allow the request"),
+        )
 }
 
 fn name() -> Parameter {

@@ -1,5 +1,6 @@
-//! Declared kinds: documents that people write and the engine reads. One contract holds for all of them, so one set of handlers serves them;
-//! what differs (references, rules, secrets, status) is said by the kind in `http/kinds/`.
+//! Declared kinds: documents written by people and read by the engine. All kinds share one
+//! contract, so one set of handlers serves all. References, rules, secrets and status of each kind
+//! are in `http/kinds/`.
 
 pub(in crate::http) mod describe;
 pub(in crate::http) mod read;
@@ -24,56 +25,58 @@ use crate::db::objects::ObjectRow;
 use crate::document;
 use crate::error::{Error, Fault};
 
-/// Bodies of most kinds, in bytes.
+/// The largest body of most kinds, in bytes.
 pub const SMALL_BODY: usize = 1 << 20;
-/// Bodies of kinds that list packages.
+/// The largest body of kinds with a list of packages, in bytes.
 pub const LARGE_BODY: usize = 8 << 20;
 
-/// The member of a spec that is sealed, and never stored or answered in the clear.
+/// The member of a spec with a secret. The member is sealed, and never stored or returned in the
+/// clear.
 pub const SECRET: &str = "secret";
 
-/// What a kind adds to the contract that all declared kinds share.
+/// The additions of a kind to the contract of all declared kinds.
 pub trait Declared: Kind {
     /// The largest body, in bytes.
     const BODY_LIMIT: usize = SMALL_BODY;
-    /// Whether a spec may bring a secret, as the member [`SECRET`].
+    /// Whether a spec may have a secret, in the member [`SECRET`].
     const HAS_SECRET: bool = false;
 
-    /// Every reference in the spec: where it stands, and what it must name.
+    /// Lists the references of the spec, each with its pointer and the required kind.
     fn references(&self) -> Vec<Reference<'_>> {
         Vec::new()
     }
 
-    /// What is wrong with the spec in itself.
+    /// Checks the spec alone.
     fn faults(&self) -> Vec<Fault> {
         Vec::new()
     }
 
-    /// What is wrong with the spec beside what it refers to.
+    /// Checks the spec together with the objects it refers to.
     ///
     /// # Errors
-    /// When a target cannot be read any more.
+    /// When the stored spec of a target is unreadable.
     fn faults_beside(&self, _targets: &Targets) -> Result<Vec<Fault>, Error> {
         Ok(Vec::new())
     }
 
-    /// Whether the spec may become this one.
+    /// Checks whether the spec may change to `new`.
     ///
     /// # Errors
-    /// A conflict that says why not.
+    /// A conflict with the reason.
     fn allow_change(&self, _new: &Self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// The verb that becoming this one needs beside that of writing: where a limit on mistakes is loosened.
+    /// The additional permission for a change to `new`, where the change loosens a safety limit.
     fn loosened(&self, _new: &Self) -> Option<&'static str> {
         None
     }
 
-    /// Whether this actor may have begun what the spec begins by itself. Without a former spec it is new.
+    /// Checks whether the actor could start the work implied by the spec, for example the claims of
+    /// a pool. `before` is `None` for a new object.
     ///
     /// # Errors
-    /// [`Error::Forbidden`], or when a target cannot be read any more.
+    /// [`Error::Forbidden`]; when the stored spec of a target is unreadable.
     fn allow_actor(
         &self,
         _actor: &Actor,
@@ -83,17 +86,19 @@ pub trait Declared: Kind {
         Ok(())
     }
 
-    /// What its events say beside kind, name and generation: an object.
+    /// The details of the kind's events beside kind, name and generation: a JSON object.
     fn noted(&self) -> Value {
         Value::Null
     }
 
-    /// The part of the spec that is stored sealed and never answered: the member [`SECRET`]. Such a kind sets [`Self::HAS_SECRET`].
+    /// The secret of the spec, stored sealed and never returned: the member [`SECRET`]. A kind with
+    /// a secret sets [`Self::HAS_SECRET`].
     fn secret(&self) -> Option<&Secret> {
         None
     }
 
-    /// Whether it may stand, as it was just written, beside what it refers to and what refers to it. Without a former one it is new.
+    /// Checks a newly written object together with its references in both directions. `before` is
+    /// `None` for a new object.
     fn allow_beside(
         _conn: &mut PgConnection,
         _before: Option<&ObjectRow>,
@@ -102,7 +107,7 @@ pub trait Declared: Kind {
         ready(Ok(()))
     }
 
-    /// What else is written with it, after its secret and before its event.
+    /// Writes further rows of the kind, after the secret and before the event.
     fn written(
         _app: &App,
         _conn: &mut PgConnection,
@@ -111,7 +116,7 @@ pub trait Declared: Kind {
         ready(Ok(()))
     }
 
-    /// What the server observed or chose.
+    /// Builds the status: the observations and choices of the server.
     fn status(
         _app: &App,
         _conn: &mut PgConnection,
@@ -124,14 +129,14 @@ pub trait Declared: Kind {
 /// A reference by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference<'spec> {
-    /// RFC 6901, from the document's root.
+    /// JSON pointer (RFC 6901), from the root of the document.
     pub pointer: String,
     pub kind: &'static str,
     pub name: &'spec str,
 }
 
 impl<'spec> Reference<'spec> {
-    /// A reference at `pointer` to the object of `kind` called `name`.
+    /// Builds a reference at `pointer` to the object of `kind` called `name`.
     pub fn new(pointer: impl Into<String>, kind: &'static str, name: &'spec str) -> Self {
         Self {
             pointer: pointer.into(),
@@ -141,21 +146,21 @@ impl<'spec> Reference<'spec> {
     }
 }
 
-/// What the references of a spec name, by pointer.
+/// The objects named by the references of a spec, by pointer.
 #[derive(Clone, Debug, Default)]
 pub struct Targets(pub BTreeMap<String, ObjectRow>);
 
 impl Targets {
-    /// The spec of a target.
+    /// Reads the spec of a target.
     ///
     /// # Errors
-    /// 409 with the target's name when its stored spec cannot be read.
+    /// 409 with the target's name when the stored spec is unreadable.
     pub fn spec<T: DeserializeOwned>(&self, pointer: &str) -> Result<Option<T>, Error> {
         self.0.get(pointer).map(document::stored).transpose()
     }
 }
 
-/// Somebody who may write objects of the kind.
+/// An actor with the permission to write objects of the kind.
 pub struct Writer<K>(pub Actor, std::marker::PhantomData<K>);
 
 impl<K: Declared> FromRequestParts<App> for Writer<K> {
@@ -168,7 +173,7 @@ impl<K: Declared> FromRequestParts<App> for Writer<K> {
     }
 }
 
-/// The routes of a kind, with their description.
+/// The routes of a kind, with their OpenAPI description.
 pub fn routes<K: Declared>() -> OpenApiRouter<App> {
     let (schemas, [list_paths, one_paths]) = describe::kind::<K>();
     let one = get(read::get_one::<K>)

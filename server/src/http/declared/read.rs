@@ -24,7 +24,7 @@ pub(super) async fn list<K: Declared>(
     actor: Actor,
     Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
-    // What lies nowhere is everybody's who may read anything.
+    // A kind without a place in the fleet is visible to every actor with a read permission.
     let sight = if routes::lies(K::KIND) {
         actor.sight()
     } else {
@@ -58,12 +58,12 @@ pub(super) async fn get_one<K: Declared>(
     answer::<K>(&app, &mut conn, row).await
 }
 
-/// 404 for an object of the kind.
+/// The 404 of a missing object of the kind.
 pub(super) fn missing<K: Declared>(name: &str) -> Error {
     Error::NotFound(format!("{} {name:?}", K::KIND))
 }
 
-/// An object with its ETag.
+/// Answers with an object and its ETag.
 pub(in crate::http) async fn answer<K: Declared>(
     app: &App,
     conn: &mut PgConnection,
@@ -73,7 +73,8 @@ pub(in crate::http) async fn answer<K: Declared>(
     Ok(Answer::ok(&object)?.etag(object.generation))
 }
 
-/// The row as it is answered: the spec stays the document that the client wrote. The status of a spec that cannot be read is empty.
+/// Renders a row. The spec stays the document of the client. The status of an unreadable spec is
+/// empty.
 async fn object<K: Declared>(
     app: &App,
     conn: &mut PgConnection,
@@ -100,7 +101,8 @@ async fn object<K: Declared>(
     })
 }
 
-/// A stored spec as it may be shown: without a secret. A version before this one stored an array with the secret in it, of which nothing is shown.
+/// Removes the secret from a stored spec. An earlier version of Muster stored an array with the
+/// secret inside; such a spec is returned as null.
 pub(in crate::http) fn shown<K: Declared>(mut spec: Value) -> Value {
     if !K::HAS_SECRET {
         return spec;

@@ -1,4 +1,5 @@
-//! Writing declared objects. Everything is checked before the first row changes, and everything changes in one transaction.
+//! Writes of declared objects. All checks without side effects run before the first row changes,
+//! and all changes are in one transaction.
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
@@ -23,7 +24,7 @@ use crate::intents::answer::Answer;
 use crate::intents::preconditions::Preconditions;
 use crate::intents::writing;
 
-/// How many of those who refer to an object are named in a refusal.
+/// The largest number of referring objects named in a refusal.
 const REFERRERS: i64 = 5;
 
 pub(super) async fn put<K: Declared>(
@@ -93,7 +94,7 @@ struct Change<K> {
     targets: Targets,
 }
 
-/// Creates or replaces inside the caller's transaction.
+/// Creates or replaces an object inside the caller's transaction.
 pub(in crate::http) async fn write<K: Declared>(
     app: &App,
     conn: &mut PgConnection,
@@ -121,7 +122,7 @@ pub(in crate::http) async fn write<K: Declared>(
     Ok(answer::<K>(app, conn, row).await?.location(location))
 }
 
-/// Checks everything that needs no look at the object itself.
+/// Runs the checks independent of the stored object.
 async fn check_change<K: Declared>(
     conn: &mut PgConnection,
     actor: &Actor,
@@ -158,7 +159,8 @@ async fn create<K: Declared>(
     db::objects::insert(conn, K::KIND, name.as_str(), &change.content, now).await
 }
 
-/// Replaces the content. A former spec that cannot be read is repaired by the write: the rules for a new object hold.
+/// Replaces the content. An unreadable former spec is repaired by the write: the rules for a new
+/// object then apply.
 async fn replace<K: Declared>(
     app: &App,
     conn: &mut PgConnection,
@@ -181,7 +183,8 @@ async fn replace<K: Declared>(
     db::objects::set_content(conn, former.id, &change.content, app.clock.now()).await
 }
 
-/// Writes what belongs to the object: references, secret, rows of its kind and the event. Refuses where the object as written must not stand.
+/// Writes the rows of an object: references, secret, rows of its kind and the event. Rejects an
+/// object in conflict with the objects around it.
 async fn complete<K: Declared>(
     app: &App,
     conn: &mut PgConnection,
@@ -211,7 +214,8 @@ async fn complete<K: Declared>(
     record(app, conn, actor, done, row, change.spec.noted()).await
 }
 
-/// The object as it is now must be theirs to write as well: what it refers to lies where they may.
+/// Checks that the actor may write the object in its new state, including the places of its
+/// references.
 async fn allow(
     conn: &mut PgConnection,
     actor: &Actor,
@@ -219,17 +223,17 @@ async fn allow(
     object: Named<'_>,
 ) -> Result<(), Error> {
     match actor.need(conn, verb, object).await {
-        // No word on whether it exists.
+        // The answer must not reveal whether the target exists.
         Err(Error::NotFound(_)) => Err(Error::unprocessable(
             "/spec",
             "not_found",
-            "It refers to what does not exist.",
+            "The object refers to a missing object.",
         )),
         other => other,
     }
 }
 
-/// What is stored: the client's own words, less the secret.
+/// The stored content: the client's document without the secret.
 fn content<K: Declared>(draft: &Draft<K>, mut raw: Value) -> Content {
     let mut spec = raw.get_mut("spec").map(Value::take).unwrap_or_default();
     if let (Some(_), Some(members)) = (draft.spec.secret(), spec.as_object_mut()) {
@@ -248,7 +252,7 @@ fn same(row: &ObjectRow, content: &Content) -> bool {
         && row.spec == content.spec
 }
 
-/// Whether a write brings no other secret than the one that is stored.
+/// Whether the secret of a write equals the stored one, or is absent.
 async fn same_secret(
     app: &App,
     conn: &mut PgConnection,
@@ -272,7 +276,7 @@ async fn same_secret(
     )
 }
 
-/// Finds what every reference names; each that names nothing is a fault of its own.
+/// Finds the object of every reference. Each missing object adds a fault.
 async fn resolve<K: Declared>(conn: &mut PgConnection, spec: &K) -> Result<Targets, Error> {
     let mut targets = Targets::default();
     let mut faults = Vec::new();
@@ -303,7 +307,7 @@ fn check_labels<S>(draft: &Draft<S>) -> Result<(), Error> {
     refuse_faults(label_faults(&draft.labels, &draft.annotations))
 }
 
-/// What was done to an object.
+/// The effect of a write on an object.
 #[derive(Clone, Copy, Debug)]
 enum Done {
     Created,
@@ -312,7 +316,7 @@ enum Done {
 }
 
 impl Done {
-    /// The event's kind, and the verb of its summary.
+    /// The kind of the event, and the verb of its summary.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Created => ("object.created", "created"),

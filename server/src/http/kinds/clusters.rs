@@ -1,4 +1,5 @@
-//! Clusters. What is written here ends in paths and configuration on the agent's host.
+//! Clusters. The spec of a cluster becomes paths and configuration on the agent's host, so values
+//! are checked strictly.
 
 use muster_core::clusters::ClusterSpec;
 

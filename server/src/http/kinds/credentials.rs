@@ -1,4 +1,4 @@
-//! Credentials: the secret goes in, is sealed, and never comes back.
+//! Credentials. The secret is sealed at the write and never returned.
 
 use muster_api::credentials::{CredentialPurpose, CredentialSpec, CredentialStatus};
 use muster_core::values::Secret;
@@ -12,7 +12,7 @@ use crate::engine::orders::secret_place;
 use crate::error::{Error, Fault};
 use crate::http::declared::Declared;
 
-/// A munge key is 1 KiB, a TLS key 4 KiB; nothing real is longer. Bytes.
+/// The longest secret, in bytes. A munge key has 1 KiB and a TLS key 4 KiB.
 const LONGEST: usize = 64 << 10;
 
 impl Declared for CredentialSpec {

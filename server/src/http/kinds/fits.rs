@@ -1,5 +1,7 @@
-//! Whether the suites of a pool say anything on nodes of its profile. A profile may require what a suite leaves open: then it must have the threshold, and
-//! the parser must have read the real tool. What did not fit before keeps nobody from changing something else: only what is made worse is refused.
+//! Checks that the suites of a pool measure a result on nodes of the pool's hardware profile. A
+//! suite may leave a threshold to the profile. The profile must then have the threshold, and the
+//! parser must have been tested with the output of the real tool. Existing faults do not block
+//! other changes; only new faults are rejected.
 
 use muster_api::pools::PoolSpec;
 use muster_core::gates::{Suite, lint_with};
@@ -14,16 +16,17 @@ use crate::document::fault;
 use crate::error::{Error, Fault};
 use crate::http::declared::{Declared as _, Targets};
 
-/// Where a pool names its suites.
+/// The members of a pool with a suite.
 const SUITES: [&str; 3] = ["/spec/suite", "/spec/health/smoke", "/spec/health/sweep"];
 const PROFILE: &str = "/spec/profile";
-/// Faults that are told of one suite: who mends these sees the others next.
+/// The largest number of faults reported for a suite. Further faults appear after the first are
+/// fixed.
 const MOST: usize = 10;
 
-/// Refuses a pool, as it was just written, whose suites do not fit its profile.
+/// Rejects a newly written pool whose suites do not fit its profile.
 ///
 /// # Errors
-/// 422 with the suites; when the database fails.
+/// 422 naming each suite; when the database fails.
 pub(super) async fn check_pool(
     conn: &mut PgConnection,
     before: Option<&ObjectRow>,
@@ -36,16 +39,16 @@ pub(super) async fn check_pool(
     refuse(faults(&named(conn, pool).await?, &former))
 }
 
-/// Refuses a suite or a profile, as it was just written, that does not fit a pool which names it.
+/// Rejects a newly written suite or profile that does not fit a pool with a reference to it.
 ///
 /// # Errors
-/// 422 with the pool; when the database fails.
+/// 422 naming each pool; when the database fails.
 pub(super) async fn check_pools(
     conn: &mut PgConnection,
     before: Option<&ObjectRow>,
     written: &ObjectRow,
 ) -> Result<(), Error> {
-    // Nobody names what is new.
+    // A new object has no references to it yet.
     let Some(before) = before else { return Ok(()) };
     let mut wrong = Vec::new();
     for pool in db::objects::list_referring_pools(conn, written.id).await? {
@@ -68,7 +71,7 @@ pub(super) async fn check_pools(
     refuse(wrong)
 }
 
-/// What a pool names of suites and profiles; nothing where the pool's stored spec cannot be read.
+/// Loads the suites and the profile of a pool. Empty where the pool's stored spec is unreadable.
 async fn named(conn: &mut PgConnection, pool: &ObjectRow) -> Result<Targets, Error> {
     let mut targets = Targets::default();
     let Ok(spec) = document::stored::<PoolSpec>(pool) else {
@@ -85,12 +88,14 @@ async fn named(conn: &mut PgConnection, pool: &ObjectRow) -> Result<Targets, Err
     Ok(targets)
 }
 
-/// A target's spec; nothing where it cannot be read: a wrong stored row keeps nobody from repairing another one.
+/// The spec of a target; `None` for an unreadable one, because an invalid stored row must not block
+/// the repair of another.
 fn readable<T: DeserializeOwned>(targets: &Targets, pointer: &str) -> Option<T> {
     targets.spec(pointer).ok().flatten()
 }
 
-/// What is wrong with a pool's suites on its profile that was not before, each where the pool names the suite.
+/// Lists new faults of a pool's suites on its profile, each with the pointer to the suite in the
+/// pool. Faults of the former state are left out.
 fn faults(targets: &Targets, former: &Targets) -> Vec<Fault> {
     let Some(profile) = readable::<HardwareProfile>(targets, PROFILE) else {
         return Vec::new();

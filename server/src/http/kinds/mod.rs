@@ -1,4 +1,4 @@
-//! What each declared kind adds to the shared contract: references, rules, secrets, status.
+//! Rules of each declared kind beside the shared contract: references, checks, secrets, status.
 
 mod clusters;
 mod credentials;

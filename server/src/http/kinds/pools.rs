@@ -1,4 +1,5 @@
-//! Pools. Refused when what they name does not fit together: that is cheaper to hear now than from a half-installed node.
+//! Pools. A pool with references that do not fit together is rejected at the write, because a
+//! half-installed node costs far more.
 
 use muster_api::pools::{LONGEST_UNDO_WINDOW_S, MOST_REPLICAS, PoolSpec, PoolStatus};
 use muster_core::clusters::ClusterSpec;
@@ -77,14 +78,16 @@ impl Declared for PoolSpec {
         faults
     }
 
-    /// Whoever may let a release pass may let more of them pass, or shorten the time in which they can be undone.
+    /// Needs `approval.decide` for a higher release limit or a shorter undo window. An actor with
+    /// this permission may approve each release anyway.
     fn loosened(&self, new: &Self) -> Option<&'static str> {
         let most = |limit: Option<u32>| limit.unwrap_or(u32::MAX);
         let more = most(new.releases_per_hour) > most(self.releases_per_hour);
         (more || new.undo_window_s < self.undo_window_s).then_some("approval.decide")
     }
 
-    /// Whoever has a pool claim more nodes, or those of another site, could claim each of them.
+    /// Needs the permission to claim every node of the cluster's site, when the pool would claim
+    /// more nodes or nodes of another site.
     fn allow_actor(
         &self,
         actor: &Actor,
@@ -120,7 +123,7 @@ impl Declared for PoolSpec {
         };
         if stack.image != self.image {
             let detail = format!(
-                "The stack {:?} lies over the image {:?}.",
+                "The stack {:?} is built for the image {:?}.",
                 self.stack, stack.image
             );
             faults.push(fault("/spec/stack", "other_image", detail));

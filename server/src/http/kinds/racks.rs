@@ -7,7 +7,8 @@ use crate::document::fault;
 use crate::error::Fault;
 use crate::http::declared::{Declared, Reference};
 
-/// Faults of one plan that are told; the rest show when these are mended.
+/// The largest number of faults reported for a plan. Further faults appear after the first are
+/// fixed.
 const FAULTS_MAX: usize = 20;
 
 impl Declared for RackSpec {

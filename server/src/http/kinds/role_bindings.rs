@@ -1,4 +1,4 @@
-//! Role bindings: who has which role where, beside their own.
+//! Role bindings: additional roles of people, each with a scope.
 
 use muster_api::access::RoleBindingSpec;
 

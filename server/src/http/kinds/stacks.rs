@@ -1,4 +1,4 @@
-//! Stacks. A locked stack is what nodes were promised: under the same version it never changes.
+//! Stacks. Nodes rely on a locked stack, so a locked stack never changes under the same version.
 
 use muster_api::stacks::StackStatus;
 use muster_core::images::ImageManifest;
@@ -17,7 +17,8 @@ use crate::error::{Error, Fault};
 use crate::http::blobs;
 use crate::http::declared::{Declared, LARGE_BODY, Reference, Targets};
 
-/// Of all that a locked stack says. What is empty is left out: a member that a later version adds changes no stack that does without it.
+/// The digest of a locked stack. Empty members are left out, so that a member added by a later
+/// version of Muster does not change the digest of older stacks.
 fn promised(stack: &StackSpec) -> Digest {
     let document = serde_json::to_value(stack).expect("a stack is JSON");
     Digest::of(
@@ -28,7 +29,8 @@ fn promised(stack: &StackSpec) -> Digest {
     )
 }
 
-/// Nothing where nothing is left. Places in a list are kept.
+/// Removes empty members from a document. Returns `None` for an empty document. Items of a list
+/// keep their places.
 fn document_without_empties(document: Value) -> Option<Value> {
     match document {
         Value::Null | Value::Bool(false) => None,
@@ -51,7 +53,8 @@ fn document_without_empties(document: Value) -> Option<Value> {
     }
 }
 
-/// A finding of the rules where it stands in the document.
+/// Renders a finding of the rules as a fault, with the pointer to the package where the finding
+/// names one.
 fn refusal(stack: &StackSpec, finding: &Finding) -> Fault {
     let pointer = match stack.packages.contains_key(&finding.about) {
         true => format!("/spec/packages/{}", document::escape(&finding.about)),
@@ -136,7 +139,7 @@ impl Declared for StackSpec {
             true => Err(Error::conflict(
                 "immutable",
                 format!(
-                    "Version {} is locked and stays as it is; publish another version.",
+                    "Version {} is locked and cannot change; publish another version.",
                     self.version
                 ),
             )),
@@ -144,7 +147,8 @@ impl Declared for StackSpec {
         }
     }
 
-    /// What was promised under a version is held against whatever comes under it later, with other versions between.
+    /// Records version and digest of a locked stack in the event. A later write under the same
+    /// version is compared with the digest, also after other versions in between.
     fn noted(&self) -> Value {
         match self.lock {
             Some(_) => json!({ "version": self.version, "digest": promised(self) }),
@@ -161,7 +165,7 @@ impl Declared for StackSpec {
             Some(digest) if digest != promised(&spec).to_string() => Err(Error::conflict(
                 "immutable",
                 format!(
-                    "Version {} was published before as {digest} and stays that; publish another version.",
+                    "Version {} was published before as {digest}; publish another version.",
                     spec.version
                 ),
             )),

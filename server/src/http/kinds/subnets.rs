@@ -1,4 +1,5 @@
-//! Subnets. DHCP answers from what is written here, so an address outside of the network is refused before it can reach a wire.
+//! Subnets. DHCP answers come from the subnet's spec, so an address outside of the network is
+//! rejected before any machine can receive it.
 
 use std::net::Ipv4Addr;
 
@@ -37,7 +38,7 @@ impl Declared for SubnetSpec {
                 faults.push(fault(
                     pointer,
                     "outside_network",
-                    format!("{address} is no host of {network}."),
+                    format!("{address} is not a host address of {network}."),
                 ));
             }
         };
@@ -52,7 +53,7 @@ impl Declared for SubnetSpec {
                 faults.push(fault(
                     "/spec/dynamic_range",
                     "reversed",
-                    "The first address is behind the last.",
+                    "The first address is greater than the last.",
                 ));
             }
         }
@@ -64,7 +65,8 @@ impl Declared for SubnetSpec {
         faults
     }
 
-    /// Whose an address is must be one subnet's to say: a site has one wire to provision by.
+    /// Rejects a network overlapping another subnet of the site. A site has one provisioning
+    /// network, and each address must belong to a single subnet.
     async fn written(_: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
         let Some(other) = db::taken::find_overlapping(conn, row.id).await? else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Suites: refused when a gate could pass without having measured anything.
+//! Suites. A suite is rejected when a gate could pass without a measurement.
 
 use muster_core::gates::{Suite, lint};
 use sqlx::PgConnection;

@@ -1,4 +1,4 @@
-//! Webhooks: where they may lead, what they are told, and how they stand.
+//! Webhooks: allowed URLs, delivered events, and status.
 
 use muster_api::kind::Kind as _;
 use muster_api::webhooks::{WebhookSpec, WebhookState, WebhookStatus};
@@ -73,7 +73,8 @@ impl Declared for WebhookSpec {
         self.secret.as_ref()
     }
 
-    /// It goes on from the end of the history, or where it was; whatever stopped it may be mended by the change.
+    /// Starts deliveries at the end of the history, or resumes at the former position, because the
+    /// change may have repaired the cause of a stop.
     async fn written(app: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
         let spec: Self = document::stored(row)?;
         let url =
@@ -84,14 +85,14 @@ impl Declared for WebhookSpec {
             return Err(Error::unprocessable(
                 "/spec/secret",
                 "required",
-                "Without one nobody can tell who sends.",
+                "The receiver needs the secret to verify the sender.",
             ));
         }
         let most = i64::try_from(MOST).unwrap_or(i64::MAX);
         if db::objects::count(conn, Self::KIND).await? > most {
             return Err(Error::conflict(
                 "too_many",
-                format!("There may be {MOST} webhooks; each has its own sender."),
+                format!("At most {MOST} webhooks are possible, because each has its own sender."),
             ));
         }
         db::webhooks::start(conn, row.id, app.clock.now()).await
@@ -138,7 +139,8 @@ impl Declared for WebhookSpec {
     }
 }
 
-/// A URL that can be called, in form; whether it may be is for the policy to say.
+/// Parses the URL of a webhook. The outbound policy decides later whether the address may be
+/// called.
 fn url(text: &str) -> Result<Url, String> {
     if text.len() > LONGEST_URL {
         return Err(format!("At most {LONGEST_URL} bytes."));
@@ -152,7 +154,7 @@ fn url(text: &str) -> Result<Url, String> {
     ) {
         ("http" | "https", true, true) => Ok(url),
         ("http" | "https", true, false) => {
-            Err("No user, password or fragment: the secret is what signs.".into())
+            Err("No user, password or fragment: deliveries are signed with the secret.".into())
         }
         _ => Err("https://HOST/PATH".into()),
     }

@@ -1,4 +1,5 @@
-//! Buckets of one replica: what each credential and each source may still send, and what the replica remembers of it.
+//! Buckets of one replica: the remaining requests of each credential and each source, and the
+//! history of each with the replica.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,42 +10,45 @@ use muster_core::clock::Clock;
 use super::{Rate, Rates};
 use crate::http::source::Source;
 
-/// A full table keeps the bucket of a proven credential or source for this long after its last request.
+/// The time for which a full table keeps the bucket of a proven credential or source after the last
+/// request.
 const REMEMBERED: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// After this many refusals in a row, a credential is the mistake of a program and no longer a guess.
+/// After this many refusals in a row, a wrong credential is the mistake of a program and no longer
+/// a guess.
 const REPEATS: u32 = 10;
 
 /// The owner of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Who {
-    /// The start of the hash of the text that was sent as a credential.
+    /// The first 16 bytes of the hash of the credential, as sent by the client.
     Credential([u8; 16]),
     /// A source of requests.
     Address(Source),
-    /// A source that asks whether this replica is up: refusals at the same source do not count here.
+    /// A source probing whether the replica is up. Refusals at the same source do not count against
+    /// the probe.
     Probe(Source),
 }
 
-/// The history of a credential or source with this replica.
+/// The history of a credential or source with the replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record {
-    /// First seen, or no request was accepted or refused yet.
+    /// First seen, or without an accepted or refused request so far.
     New,
-    /// Accepted by its last request. For a source: a credential was accepted from there.
+    /// Accepted at the last request. For a source: a request from there was accepted.
     Proven,
-    /// Accepted before, refused by its last request: the session ended, or the token was revoked.
+    /// Accepted before, refused at the last request: the session ended, or the token was revoked.
     Former,
-    /// Refused each time, this many times.
+    /// Refused at each request, with the number of refusals.
     Refused(u32),
 }
 
 impl Record {
-    /// Whether a person or program was known by it before.
+    /// Whether an earlier request was accepted.
     pub(super) fn was_proven(self) -> bool {
         matches!(self, Self::Proven | Self::Former)
     }
 
-    /// Whether the same wrong credential was refused so often that one more refusal is no guess.
+    /// Whether the same wrong credential was refused so often that another refusal is not a guess.
     pub(super) fn is_repeated(self) -> bool {
         matches!(self, Self::Refused(times) if times >= REPEATS)
     }
@@ -60,7 +64,8 @@ impl Record {
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    /// Below zero the owner owes: requests are refused until the bucket has filled up to one.
+    /// The remaining requests. Below zero the owner is in debt: requests are refused until the
+    /// bucket has refilled to one.
     left: f64,
     at: Timestamp,
     record: Record,
@@ -75,7 +80,7 @@ pub(super) struct Buckets {
 }
 
 impl Buckets {
-    /// A full bucket for each owner.
+    /// Builds an empty table; every owner begins with a full bucket.
     pub(super) fn new(rates: Rates, clock: Clock) -> Self {
         Self {
             rates,
@@ -91,13 +96,14 @@ impl Buckets {
         }
     }
 
-    /// Takes an amount from a bucket that holds at least one. The bucket may owe afterwards, so that each amount is paid in full.
-    /// Returns what is left, or the seconds until the bucket holds one.
+    /// Takes an amount from a bucket with at least one request left. The bucket may go into debt,
+    /// so that each amount is paid in full. Returns the remainder, or the seconds until the bucket
+    /// holds one request.
     pub(super) fn take(&self, who: Who, amount: f64) -> Result<f64, f64> {
         let (now, rate) = (self.clock.now(), self.rate(who));
         let mut held = self.lock();
         let Some(bucket) = self.find(&mut held, who, now) else {
-            // The table is full of owners that sent something a moment ago: invented names.
+            // The table is full of recently active owners: invented credentials.
             return Err(1.0);
         };
         let filled = fill(*bucket, rate, now);
@@ -108,7 +114,8 @@ impl Buckets {
         Ok(bucket.left)
     }
 
-    /// Charges an amount for a request that was answered already. A bucket owes at most one burst this way.
+    /// Charges an amount for an already answered request. Such a charge leaves at most one burst of
+    /// debt.
     pub(super) fn charge(&self, who: Who, amount: f64) {
         let (now, rate) = (self.clock.now(), self.rate(who));
         if let Some(bucket) = self.find(&mut self.lock(), who, now) {
@@ -117,12 +124,12 @@ impl Buckets {
         }
     }
 
-    /// Gives an amount back that was taken in advance.
+    /// Refunds an amount taken in advance.
     pub(super) fn give_back(&self, who: Who, amount: f64) {
         self.charge(who, -amount);
     }
 
-    /// What is left in a bucket, never below zero.
+    /// The remainder of a bucket, never below zero.
     pub(super) fn left(&self, who: Who) -> f64 {
         let (now, rate) = (self.clock.now(), self.rate(who));
         let held = self.lock();
@@ -136,7 +143,7 @@ impl Buckets {
             .map_or(Record::New, |bucket| bucket.record)
     }
 
-    /// Notes that a credential was accepted, or that one was accepted from a source.
+    /// Records the acceptance of a credential, or of a credential from a source.
     pub(super) fn prove(&self, who: Who) {
         let now = self.clock.now();
         if let Some(bucket) = self.find(&mut self.lock(), who, now) {
@@ -144,7 +151,7 @@ impl Buckets {
         }
     }
 
-    /// Notes that a credential was refused.
+    /// Records the refusal of a credential.
     pub(super) fn refuse(&self, who: Who) {
         let now = self.clock.now();
         if let Some(bucket) = self.find(&mut self.lock(), who, now) {
@@ -156,7 +163,7 @@ impl Buckets {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bucket of an owner, a new one where the table has room for it.
+    /// The bucket of an owner. A new owner gets a bucket only where the table has room.
     fn find<'a>(
         &self,
         held: &'a mut HashMap<Who, Bucket>,
@@ -176,7 +183,8 @@ impl Buckets {
         }))
     }
 
-    /// Removes full buckets, which are the same as none: first those without a record to keep, then all of them.
+    /// Removes full buckets, because a full bucket equals a missing one: first those without a
+    /// record worth keeping, then all full ones.
     fn make_room(&self, held: &mut HashMap<Who, Bucket>, now: Timestamp) {
         let is_full = |who: &Who, bucket: &Bucket| {
             let rate = self.rate(*who);
@@ -193,7 +201,7 @@ impl Buckets {
     }
 }
 
-/// What a bucket holds by now.
+/// The content of a bucket at the time `now`.
 fn fill(bucket: Bucket, rate: Rate, now: Timestamp) -> f64 {
     let passed = now.duration_since(bucket.at).as_secs_f64().max(0.0);
     (bucket.left + passed * rate.per_s).min(rate.burst)

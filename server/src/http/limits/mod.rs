@@ -1,7 +1,9 @@
-//! How many requests a caller may send: a bucket for each credential, and one for each source. A refused credential takes a hundred times as much
-//! from the bucket of its source. Each replica counts for itself and forgets at a restart: the limit holds off loops and guesses, not a flood.
+//! Rate limits of callers: a bucket for each credential, and a bucket for each source. A refused
+//! credential costs a hundred requests from the bucket of its source. Each replica counts
+//! separately, and a restart resets the counts. The limits stop runaway loops and password
+//! guessing, not a flood.
 
-mod buckets; // What each credential and each source may still send
+mod buckets; // Remaining requests of each credential and source
 
 use std::net::SocketAddr;
 
@@ -22,25 +24,27 @@ use crate::error::Error;
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const LEFT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// A bucket's size, and how fast it fills.
+/// The size of a bucket, and its refill rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     /// Requests at once.
     pub burst: f64,
-    /// Requests per second for ever.
+    /// Sustained requests per second.
     pub per_s: f64,
 }
 
-/// What callers may send.
+/// The limits of all callers.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
     /// By one credential: a token or a session.
     pub credential: Rate,
-    /// From one source: an IPv4 address or an IPv6 /64. Callers behind a proxy share the proxy's address.
+    /// From one source: an IPv4 address or an IPv6 /64. Callers behind a proxy share the proxy's
+    /// address.
     pub address: Rate,
-    /// What a request with a wrong credential, or without one, takes beside its one, and what a login takes that failed.
+    /// The extra price of a request with a wrong credential or without any, and of a failed login.
+    /// Unit: requests.
     pub refused: f64,
-    /// Buckets that are kept at most.
+    /// The largest number of buckets kept.
     pub most: usize,
 }
 
@@ -69,7 +73,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A full bucket for each caller.
+    /// Builds the limits with a full bucket for each caller.
     pub fn new(rates: Rates, clock: Clock) -> Self {
         Self {
             refused: rates.refused,
@@ -77,7 +81,7 @@ impl Limits {
         }
     }
 
-    /// Who pays for a request.
+    /// Chooses the buckets to charge for a request.
     fn bill(&self, call: Call) -> Bill {
         let credential = call.credential.map(|who| (who, self.buckets.record(who)));
         let paid_by = match (call.purpose, credential) {
@@ -111,7 +115,8 @@ impl Limits {
         }
     }
 
-    /// Takes one for the request, and in advance what a refusal costs; the seconds to wait where a bucket is empty.
+    /// Takes one request, and in advance the price of a refusal. Returns the seconds to wait where
+    /// a bucket is empty.
     fn admit(&self, bill: Bill) -> Result<(), f64> {
         if let Some(who) = bill.first {
             self.buckets.take(who, 1.0 + bill.held)?;
@@ -131,7 +136,7 @@ impl Limits {
         }
     }
 
-    /// Charges a refusal, or gives back what was taken for it.
+    /// Charges a refusal, or refunds the amount taken in advance.
     fn settle(&self, bill: Bill, is_refused: bool) {
         match (is_refused, bill.first) {
             (false, _) => self.give_back(bill),
@@ -140,7 +145,7 @@ impl Limits {
         }
     }
 
-    /// Where a login waits for its turn: a browser and a source that signed in before have places of their own.
+    /// The queue of a login. A browser and a source with an earlier sign-in have separate places.
     fn lane(&self, call: Call) -> Lane {
         let was_proven = |who| self.buckets.record(who).was_proven();
         match call {
@@ -157,7 +162,7 @@ impl Limits {
     }
 }
 
-/// What the limits look at in a request.
+/// The parts of a request relevant to the limits.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     /// Absent where a router is called without a socket.
@@ -168,7 +173,7 @@ struct Call {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// Whether the replica is up.
+    /// A probe of the replica's health.
     Probe,
     SignIn,
     Request,
@@ -190,19 +195,21 @@ impl Call {
     }
 }
 
-/// The buckets that pay for a request.
+/// The buckets to charge for a request.
 #[derive(Clone, Copy, Debug)]
 struct Bill {
-    /// Pays for the request and for its refusal.
+    /// Pays for the request and for the refusal.
     first: Option<Who>,
     /// Pays for the request only.
     second: Option<Who>,
-    /// The price of a refusal, taken in advance: many guesses at once cost as much as one after the other.
+    /// The price of a refusal, taken in advance, so that many parallel guesses cost as much as
+    /// sequential ones.
     held: f64,
 }
 
-/// Middleware: answers 429 and how long to wait where a bucket is empty; other answers say what is left. A credential that was accepted before pays from
-/// its own bucket alone, so that guesses of others at the same address, as behind a proxy, do not keep its owner out.
+/// Middleware: answers 429 with the seconds to wait where a bucket is empty. Other answers carry
+/// the remainder. A credential with an accepted request pays from its own bucket only. Guesses by
+/// others behind the same proxy therefore do not lock out the owner of a valid credential.
 pub async fn hold(State(limits): State<Limits>, mut request: Request, next: Next) -> Response {
     let call = Call::of(&request);
     let bill = limits.bill(call);
@@ -215,7 +222,7 @@ pub async fn hold(State(limits): State<Limits>, mut request: Request, next: Next
         request.extensions_mut().insert(limits.lane(call));
     }
     let mut response = next.run(request).await;
-    // A failed login is an event: a caller may not fill the history with them.
+    // A failed login writes an event, so a caller must not flood the history with failed logins.
     let is_refused = match response.status() {
         StatusCode::UNPROCESSABLE_ENTITY => call.purpose == Purpose::SignIn,
         status => status == StatusCode::UNAUTHORIZED,
@@ -241,7 +248,8 @@ pub async fn hold(State(limits): State<Limits>, mut request: Request, next: Next
     response
 }
 
-/// As draft-ietf-httpapi-ratelimit-headers-10 has it: the quota and its window in seconds, and what is left of it.
+/// Writes the headers of draft-ietf-httpapi-ratelimit-headers-10: the quota, its window in seconds,
+/// and the remainder.
 fn tell(headers: &mut HeaderMap, rate: Rate, rest: f64) {
     let window = (rate.burst / rate.per_s).ceil();
     for (name, text) in [
@@ -260,7 +268,7 @@ fn tell(headers: &mut HeaderMap, rate: Rate, rest: f64) {
     }
 }
 
-/// What was sent as a credential, valid or not.
+/// The credential of a request, valid or not.
 fn credential(headers: &HeaderMap) -> Option<Who> {
     match headers.get(header::AUTHORIZATION) {
         Some(value) => Some(named(value.as_bytes())),

@@ -1,4 +1,4 @@
-//! Bodies of requests and answers. Waits and ends are reported to the connection's pace.
+//! Bodies of requests and answers, with reports of waits and ends to the connection's pace.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use tokio::time::{Instant, Sleep};
 
 use super::pace::Pace;
 
-/// The body of a request. Reading fails when the peer sends nothing for the bound of a stall.
+/// The body of a request. Reading fails when the peer sends no data for the `stall` time of the
+/// listener's bounds.
 pub(super) struct Received {
     body: Incoming,
     pace: Arc<Pace>,
@@ -50,7 +51,7 @@ impl HttpBody for Received {
         }
         match self.stall.as_mut().map(|stall| stall.as_mut().poll(cx)) {
             Some(Poll::Ready(())) => {
-                let why = format!("nothing was sent for {} s", bound.as_secs());
+                let why = format!("the client sent no data for {} s", bound.as_secs());
                 Poll::Ready(Some(Err(axum::Error::new(why))))
             }
             Some(Poll::Pending) | None => Poll::Pending,
@@ -66,7 +67,7 @@ impl HttpBody for Received {
     }
 }
 
-/// The body of an answer: idle time begins when it is gone.
+/// The body of an answer. Idle time begins when the body is dropped.
 pub(super) struct Sent {
     body: Body,
     pace: Arc<Pace>,

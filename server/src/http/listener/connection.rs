@@ -29,10 +29,10 @@ use super::stream::Paced;
 use super::{Bounds, Door, Shared};
 use crate::http::agent::tls::Peer;
 
-/// Request line and headers together, in bytes.
+/// The largest request line and headers together, in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
-/// Why a connection ended.
+/// The reason for the end of a connection.
 #[derive(Debug, thiserror::Error)]
 enum End {
     #[error(transparent)]
@@ -97,7 +97,7 @@ async fn talk(
     }
 }
 
-/// A peer that acknowledges nothing for the bound of a stall is gone (TCP_USER_TIMEOUT).
+/// Sets TCP_USER_TIMEOUT: a peer without acknowledgements for the time of a stall is gone.
 fn prepare(stream: &TcpStream, bounds: Bounds) -> io::Result<()> {
     let silence = u32::try_from(bounds.stall.as_millis()).unwrap_or(u32::MAX);
     setsockopt(stream, sockopt::TcpUserTimeout, &silence)?;
@@ -117,7 +117,8 @@ where
 {
     let stream = TokioIo::new(Paced::new(stream, Arc::clone(&pace)));
     let service = service(shared.router.clone(), info, &pace);
-    // The pace has the deadlines. The timer of hyper for headers runs between requests too, so its 15 s would end idle connections.
+    // The pace has the deadlines. hyper's own timer for headers also runs between requests, so its
+    // 15 s would end idle connections.
     let mut http = http1::Builder::new();
     http.header_read_timeout(None).max_buf_size(MAX_HEAD);
     let mut connection = pin!(http.serve_connection(stream, TowerToHyperService::new(service)));
@@ -146,7 +147,7 @@ where
     .await
 }
 
-/// The routes: each request carries the connection's peer, and bodies report to the pace.
+/// Wraps the routes: each request carries the connection's peer, and bodies report to the pace.
 fn service<T: Clone + Send + Sync + 'static>(
     router: Router,
     info: T,

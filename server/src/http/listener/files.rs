@@ -1,18 +1,20 @@
-//! How many files this process may open, and which share of them each listener has.
+//! The limit of open files of the process, and the share of each listener.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::Bounds;
 use super::places::Share;
 
-/// Where the limit cannot be read: the soft limit of most systems.
+/// The assumed limit where reading fails: the soft limit of most systems.
 const ASSUMED: u64 = 1024;
-/// More connections do not make a replica faster; each may hold 64 KiB of a request's head.
+/// The largest share of the public listener. More connections do not make a replica faster, and
+/// each may hold 64 KiB of a request's head.
 const MOST_PUBLIC: u64 = 8192;
-/// An agent holds a few connections, and one for each of its jobs.
+/// The largest share of the agents' listener. An agent holds a few connections, and one for each of
+/// its jobs.
 const MOST_AGENTS: u64 = 4096;
 
-/// Raises the limit of open files (RLIMIT_NOFILE) to the most that this process may have, and returns it.
+/// Raises the soft limit of open files (RLIMIT_NOFILE) to the hard limit, and returns the limit.
 pub fn raise_limit() -> u64 {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).map(|(soft, hard)| {
         match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
@@ -29,8 +31,9 @@ pub fn raise_limit() -> u64 {
     })
 }
 
-/// The bounds of both listeners. Half of the files belong to the public one and a quarter to the agents', so that neither can starve the other; the rest
-/// is for the database, blobs, webhooks and the log.
+/// The bounds of both listeners. Half of the files belong to the public listener and a quarter to
+/// the agents' listener, so that neither can starve the other. The rest is for the database, blobs,
+/// webhooks and the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
     pub public: Bounds,
@@ -38,11 +41,11 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// The shares of a process that may open so many files.
+    /// The shares of a process with a limit of `files` open files.
     pub fn of(files: u64) -> Self {
         let public = (files / 2).clamp(1, MOST_PUBLIC);
         let agents = (files / 4).clamp(1, MOST_AGENTS);
-        // A proxy or an office is one source, and so is a site's network address translation.
+        // A proxy or an office is one source, and so is a site behind network address translation.
         Self {
             public: Bounds::of(share(public, public / 4)),
             agents: Bounds::of(share(agents, agents / 2)),

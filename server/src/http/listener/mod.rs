@@ -1,13 +1,14 @@
-//! Accepts connections for both listeners of the server. Each connection is bounded in number, size and time, because its peer is a stranger until a
-//! request shows a credential. Routes and rights are the router's.
+//! Accepts connections for both listeners of the server. Connections are bounded in number, size
+//! and time, because a peer is untrusted until a request shows a credential. Routes and permissions
+//! belong to the router.
 
-pub mod files; // How many files this process may open
-pub mod places; // Who holds the connections, and which one ends for a newcomer
+pub mod files; // Limit of open files
+pub mod places; // Connections of each source, and eviction for newcomers
 
-mod body; // Bodies, with the time of their peer
+mod body; // Bodies, with waits of the peer
 mod connection; // One connection, from accept to close
-mod pace; // What a connection waits for, and for how long
-mod stream; // Bytes, with the time of their peer
+mod pace; // The deadlines of a connection
+mod stream; // Bytes, with waits of the peer
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,28 +24,32 @@ use tokio_util::sync::CancellationToken;
 use self::places::{Places, Share};
 use super::source::Source;
 
-/// The wait after an error of `accept`: no more files, no more memory.
+/// The wait after an error of `accept`, for example no free file descriptor or no memory.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Connections that a full listener ends are logged this often, as a number.
+/// The interval of log lines about evicted connections; each line gives their number.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
 
-/// What one listener bears. A streaming answer, a long poll and an event stream are bounded by their routes, not here.
+/// The bounds of one listener. Streaming answers, long polls and event streams are bounded by their
+/// routes, not here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Connections at once, and of one source. Both follow from the limit of open files ([`files::Shares`]).
+    /// The largest number of connections, in total and of one source. Both follow from the limit of
+    /// open files ([`files::Shares`]).
     pub share: Share,
     /// From accept to the end of the TLS handshake. 10 s.
     pub handshake: Duration,
-    /// From the first byte of a request to the end of its headers; for the first request, from accept. 15 s.
+    /// From the first byte of a request to the end of its headers; for the first request, from
+    /// accept. 15 s.
     pub head: Duration,
     /// From the end of an answer to the first byte of the next request. 60 s.
     pub idle: Duration,
-    /// Without a byte of a request's body, or without a byte of an answer taken. 60 s.
+    /// The longest time without a byte of a request's body, or without an accepted byte of an
+    /// answer. 60 s.
     pub stall: Duration,
 }
 
 impl Bounds {
-    /// The defaults, for so many connections.
+    /// The default times, with the given share of connections.
     pub fn of(share: Share) -> Self {
         Self {
             share,
@@ -56,7 +61,7 @@ impl Bounds {
     }
 }
 
-/// How a listener's callers come in.
+/// The transport of a listener.
 #[derive(Clone)]
 pub enum Door {
     /// Plain HTTP. Requests carry the peer's address as `ConnectInfo<SocketAddr>`.
@@ -65,7 +70,7 @@ pub enum Door {
     Tls(TlsAcceptor),
 }
 
-/// What the connections of one listener share.
+/// The state shared by the connections of one listener.
 struct Shared {
     door: Door,
     router: Router,
@@ -73,7 +78,8 @@ struct Shared {
     stop: CancellationToken,
 }
 
-/// Serves until stopped. Requests under way are then answered, and no connection outlives this future.
+/// Serves until stopped. Requests in progress are then answered, and no connection outlives this
+/// future.
 pub async fn serve(
     socket: TcpListener,
     door: Door,
@@ -124,12 +130,12 @@ pub async fn serve(
             ));
         }
     }
-    // The kernel refuses callers from here on.
+    // Close the socket, so that the kernel rejects new connections.
     drop(socket);
     while connections.join_next().await.is_some() {}
 }
 
-/// The log of a full listener: a line every few seconds, however many connections come.
+/// The log of a full listener: at most one line per [`LOGGED_EVERY`].
 #[derive(Default)]
 struct Ended {
     connections: u64,

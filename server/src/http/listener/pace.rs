@@ -1,4 +1,5 @@
-//! What a connection waits for, and until when. Idle time counts between requests and never within an answer.
+//! The present wait of a connection, with its deadline. Idle time counts between requests only,
+//! never within an answer.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +8,7 @@ use tokio::time::Instant;
 use super::Bounds;
 use super::places::Place;
 
-/// The time of one connection.
+/// The timing of one connection.
 #[derive(Debug)]
 pub(super) struct Pace {
     place: Place,
@@ -18,23 +19,24 @@ pub(super) struct Pace {
 #[derive(Clone, Copy, Debug)]
 struct Now {
     phase: Phase,
-    /// The peer takes nothing of an answer, or of its end, which the server still holds in the phase after it.
+    /// The peer accepts no bytes of an answer. The server may still hold the end of an answer in
+    /// the next phase.
     stuck: bool,
     since: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The peer sends a request's line and headers.
+    /// The peer sends the request line and headers.
     Head,
-    /// The last answer was given; no byte of a next request came.
+    /// The last answer is complete, and no byte of the next request has come.
     Idle,
-    /// The server answers.
+    /// The server is answering.
     Answer,
 }
 
 impl Pace {
-    /// A connection whose first request is awaited from now on.
+    /// Starts the timing of a connection, waiting for the first request.
     pub(super) fn new(place: Place, bounds: Bounds) -> Self {
         Self {
             place,
@@ -47,7 +49,7 @@ impl Pace {
         }
     }
 
-    /// When the connection ends, unless its peer does something before; `None` while the server answers.
+    /// The time at which the connection ends unless the peer acts; `None` while the server answers.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let Now {
             phase,
@@ -66,7 +68,7 @@ impl Pace {
         self.bounds
     }
 
-    /// Bytes came.
+    /// Records received bytes.
     pub(super) fn read(&self) {
         let mut now = self.lock();
         if now.phase == Phase::Idle {
@@ -74,19 +76,19 @@ impl Pace {
         }
     }
 
-    /// A request's headers are complete.
+    /// Records complete headers of a request: the server begins to answer.
     pub(super) fn begin_answer(&self) {
         self.lock().enter(Phase::Answer);
         self.place.work();
     }
 
-    /// The answer's body was read to its end, or given up.
+    /// Records the end of an answer: its body was read completely, or dropped.
     pub(super) fn end_answer(&self) {
         self.lock().enter(Phase::Idle);
         self.place.wait();
     }
 
-    /// The peer takes no more bytes for now.
+    /// Records a peer without room for more bytes.
     pub(super) fn block(&self) {
         let mut now = self.lock();
         if !now.stuck && now.phase != Phase::Head {
@@ -95,7 +97,7 @@ impl Pace {
         }
     }
 
-    /// The peer took bytes.
+    /// Records bytes accepted by the peer.
     pub(super) fn write(&self) {
         let mut now = self.lock();
         if now.stuck && now.phase == Phase::Answer {
@@ -107,12 +109,12 @@ impl Pace {
         }
     }
 
-    /// The request's body waits for the peer.
+    /// Records a wait of the request's body for the peer.
     pub(super) fn await_body(&self) {
         self.place.wait();
     }
 
-    /// A piece of the request's body came.
+    /// Records a received piece of the request's body.
     pub(super) fn take_body(&self) {
         self.place.work();
     }

@@ -1,5 +1,6 @@
-//! Who holds the connections of a listener. A full listener ends a connection for a newcomer: the longest wait of the
-//! source with the most connections. A connection whose request is being answered stays.
+//! The connections of a listener, by source. A full listener ends a connection for a newcomer: the
+//! longest-waiting connection of the source with the most connections. A connection with a request
+//! in progress stays.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
@@ -9,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::http::source::Source;
 
-/// How many connections a listener holds.
+/// The largest number of connections of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Of all sources.
@@ -25,17 +26,17 @@ pub struct Places {
     table: Mutex<Table>,
 }
 
-/// A newcomer that has a place.
+/// A newcomer with a place.
 #[derive(Debug)]
 pub struct Admitted {
     pub place: Place,
-    /// Resolves when the place is taken away: the connection must end.
+    /// Resolves when the place is revoked: the connection must end.
     pub end: oneshot::Receiver<Infallible>,
-    /// Whether another connection had to end.
+    /// Whether another connection was ended for the newcomer.
     pub ended_another: bool,
 }
 
-/// The place of a connection, until this is dropped. A new connection waits for its peer.
+/// The place of a connection, released on drop. A new connection waits for its peer.
 #[derive(Debug)]
 pub struct Place {
     places: Arc<Places>,
@@ -44,11 +45,11 @@ pub struct Place {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// The last number that was given to a connection or to a wait.
+    /// The last number assigned to a connection or to a wait.
     last: u64,
     held: HashMap<u64, Held>,
     sources: HashMap<Source, Connections>,
-    /// Sources with a connection that may end for another, by how many connections they hold.
+    /// Sources with an evictable connection, ordered by their number of connections.
     yielding: BTreeSet<(usize, Source)>,
 }
 
@@ -57,7 +58,7 @@ struct Held {
     source: Source,
     /// The number of the wait, while the connection waits for its peer.
     waits: Option<u64>,
-    /// A vouched connection never ends for another.
+    /// A vouched connection is never evicted.
     vouched: bool,
     /// Dropped to end the connection.
     _end: oneshot::Sender<Infallible>,
@@ -67,7 +68,7 @@ struct Held {
 #[derive(Debug, Default)]
 struct Connections {
     count: usize,
-    /// Those that may end for another, the longest wait first.
+    /// Evictable connections, the longest wait first.
     yielding: BTreeMap<u64, u64>,
 }
 
@@ -79,7 +80,7 @@ impl Places {
         })
     }
 
-    /// A place for a newcomer, or `None` where no connection may end for it.
+    /// Returns a place for a newcomer, or `None` where no connection can be evicted.
     pub fn admit(self: &Arc<Self>, source: Source) -> Option<Admitted> {
         let mut table = self.lock();
         let own = table.sources.get(&source).map_or(0, |own| own.count);
@@ -87,7 +88,7 @@ impl Places {
             Some(table.longest_wait(source)?)
         } else if table.held.len() >= self.share.most {
             let (count, largest) = *table.yielding.last()?;
-            // A source does not take places from smaller ones.
+            // A source must not evict connections of a smaller source.
             Some(table.longest_wait(largest).filter(|_| count >= own)?)
         } else {
             None
@@ -114,17 +115,19 @@ impl Places {
 }
 
 impl Place {
-    /// The connection waits for its peer from now on: for a request, for the rest of a body, or until an answer is taken.
+    /// Records a wait of the connection for its peer: for a request, for the rest of a body, or for
+    /// room to send an answer.
     pub fn wait(&self) {
         self.places.lock().wait(self.id);
     }
 
-    /// The server works on a request of the connection.
+    /// Records work of the server on a request of the connection.
     pub fn work(&self) {
         self.places.lock().work(self.id);
     }
 
-    /// The peer showed a certificate of this installation: the connection ends for no other one.
+    /// Marks the connection as vouched, because the peer showed a certificate of this installation.
+    /// The connection is then never evicted.
     pub fn vouch(&self) {
         let mut table = self.places.lock();
         table.work(self.id);
@@ -198,7 +201,7 @@ impl Table {
         }
     }
 
-    /// Changes the connections of a source, and its rank with them.
+    /// Changes the connections of a source, and updates the source's rank.
     fn change(&mut self, source: Source, change: impl FnOnce(&mut Connections)) {
         let connections = self.sources.entry(source).or_default();
         self.yielding.remove(&(connections.count, source));

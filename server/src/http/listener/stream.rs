@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::pace::Pace;
 
-/// A stream that reports to its pace.
+/// A stream with reports to its pace.
 pub(super) struct Paced<S> {
     stream: S,
     pace: Arc<Pace>,

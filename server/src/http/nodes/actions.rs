@@ -15,18 +15,24 @@ use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::nodes::actions::request_action;
 use crate::intents::preconditions::Preconditions;
 
-/// Asks a node for an action: accept, reject, inspect, retry, quarantine, recover, wipe, drain, undrain, maintain, resume, retire, reinstate, check-drift,
-/// sweep, power-on, power-off, power-cycle, run-gates, converge, reinstall, rotate-bmc. Sent with If-Match, it is asked of the node as it was read; what erases a disk
-/// (wipe, reinstall) must be, and beyond the hourly limit waits for a second person.
+/// Requests an action on a node.
+///
+/// The actions are accept, reject, inspect, retry, quarantine, recover, wipe, drain, undrain,
+/// maintain, resume, retire, reinstate, check-drift, sweep, power-on, power-off, power-cycle,
+/// run-gates, converge, reinstall and rotate-bmc.
+///
+/// With If-Match, the action is rejected when the node has changed since the read. Actions that
+/// erase a disk (wipe, reinstall) require If-Match. Beyond the hourly limit they wait for a second
+/// person.
 #[utoipa::path(post, path = "/v1/nodes/{node}/actions/{action}", tag = "nodes",
     params(("node", description = "Name or id"), ("action", description = "The action"), ("If-Match" = Option<String>, Header),
         ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = NodeAction), responses(
-    (status = 202, description = "Asked; Location leads to the operation", body = Operation),
-    (status = 409, description = "The node's state does not allow it, it is protected, or busy; or a second person must agree: `second_person`, and Link leads to the approval",
+    (status = 202, description = "The action is requested; Location leads to the operation", body = Operation),
+    (status = 409, description = "The node's state does not allow the action, or the node is protected or busy. With the code `second_person`, a second person must approve, and Link leads to the approval",
         body = Problem, content_type = "application/problem+json"),
-    (status = 412, description = "The node was changed since it was read", body = Problem, content_type = "application/problem+json"),
-    (status = 428, description = "To wipe or reinstall, If-Match is missing", body = Problem, content_type = "application/problem+json"),
+    (status = 412, description = "The node has changed since the read", body = Problem, content_type = "application/problem+json"),
+    (status = 428, description = "If-Match is missing for wipe or reinstall", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn act_on_node(
     State(app): State<App>,

@@ -1,4 +1,4 @@
-//! The route that adopts a machine which runs already.
+//! The route for the adoption of a running machine.
 
 use axum::extract::State;
 use muster_api::nodes::{AdoptNode, NodePlan};
@@ -14,14 +14,16 @@ use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::nodes::adopt::adopt;
 use crate::intents::nodes::place::DryRun;
 
-/// Takes a discovered node that runs already into service for a pool, as it is.
+/// Adopts a discovered and running node into a pool, without changing its system.
+///
+/// The node comes into service without a reboot, an installation or a drain.
 #[utoipa::path(post, path = "/v1/nodes/{node}/actions/adopt", tag = "nodes",
     params(("node", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = AdoptNode), responses(
     (status = 200, description = "The plan", body = NodePlan),
-    (status = 202, description = "Asked; Location leads to the operation", body = Operation),
-    (status = 409, description = "The node's state does not allow it, or it is busy", body = Problem, content_type = "application/problem+json"),
-    (status = 422, description = "It cannot be meant: pointers say where", body = Problem, content_type = "application/problem+json"),
+    (status = 202, description = "The adoption is requested; Location leads to the operation", body = Operation),
+    (status = 409, description = "The node's state does not allow adoption, or the node is busy", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "The request is well-formed but invalid; `errors` lists each problem", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn adopt_node(
     State(app): State<App>,

@@ -1,4 +1,4 @@
-//! What a node wrote on its serial console.
+//! The serial console of a node.
 
 use axum::extract::State;
 use muster_api::nodes::{ConsoleChunk, ConsoleLog};
@@ -13,24 +13,25 @@ use crate::error::Error;
 use crate::http::extract::{Path, Query};
 use crate::intents::answer::Answer;
 
-/// Small chunks; all that is kept of a node is about 512 KiB.
+/// The largest number of chunks in one answer. Chunks are small: the server keeps about 512 KiB for
+/// each node.
 const MOST: u32 = 1000;
 
-/// Which part to read.
+/// The part of the console to read.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ConsoleQuery {
-    /// The id of the last chunk seen; without it the latest chunks are answered.
+    /// The id of the last chunk seen. When absent, the latest chunks are returned.
     after: Option<i64>,
-    /// Chunks, at most 1000.
+    /// The largest number of chunks, at most 1000.
     limit: Option<u32>,
 }
 
-/// What is kept of a node's serial console, oldest first.
+/// Returns the stored output of a node's serial console, oldest first.
 #[utoipa::path(get, path = "/v1/nodes/{node}/console", tag = "nodes", params(("node", description = "Name or id"), ConsoleQuery), responses(
-    (status = 200, description = "The chunks, as the node wrote them", body = ConsoleLog),
-    (status = 404, description = "There is no such node", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The chunks, as written by the node", body = ConsoleLog),
+    (status = 404, description = "No such node", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn get_node_console(
     State(app): State<App>,

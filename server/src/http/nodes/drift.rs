@@ -18,10 +18,12 @@ use crate::error::Error;
 use crate::http::extract::Path;
 use crate::intents::answer::Answer;
 
-/// What the newest look found that differs from the node's stack. `check-drift` asks for another look.
+/// Returns the differences of a node from its stack, as of the latest check.
+///
+/// The action `check-drift` requests another check.
 #[utoipa::path(get, path = "/v1/nodes/{node}/drift", tag = "nodes", params(("node", description = "Name or id")), responses(
-    (status = 200, description = "What differs, the dearest first", body = NodeDrift),
-    (status = 404, description = "No such node, or it was never held against a stack", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The differing items, the most expensive class first", body = NodeDrift),
+    (status = 404, description = "No such node, or the node was never checked against a stack", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn get_node_drift(
     State(app): State<App>,
@@ -33,7 +35,7 @@ pub(super) async fn get_node_drift(
         .await?
         .ok_or_else(|| Error::NotFound(format!("node {node:?}")))?;
     let look = db::drift::find_look(&mut conn, id).await?;
-    let look = look.ok_or_else(|| Error::NotFound(format!("a look at node {node:?}")))?;
+    let look = look.ok_or_else(|| Error::NotFound(format!("a drift check of node {node:?}")))?;
     let spec = db::specs::find_node(&mut conn, id).await?;
     let firmware = compare_firmware(&mut conn, &spec).await?;
     let findings = list_findings(&mut conn, &spec, &firmware).await?;
@@ -61,7 +63,7 @@ pub(super) async fn get_node_drift(
     })
 }
 
-/// Compares the firmware that the stack names with the last inventory of the BMC.
+/// Compares the firmware required by the stack with the last inventory of the BMC.
 async fn compare_firmware(
     conn: &mut PgConnection,
     spec: &OrderNode,
@@ -76,7 +78,8 @@ async fn compare_firmware(
     Ok(wanted.compare(seen.as_ref().map(|seen| &seen.inventory)))
 }
 
-/// The findings of the rules: compatibility, expectations of the stack, and firmware of unknown version.
+/// The findings of the rules: compatibility, expectations of the stack, and firmware without a
+/// known version.
 async fn list_findings(
     conn: &mut PgConnection,
     spec: &OrderNode,
@@ -95,7 +98,7 @@ async fn list_findings(
     Ok(findings)
 }
 
-/// The items that differ, the most expensive class first.
+/// The differing items, the most expensive class first.
 fn list_items(
     reports: &[ItemReport],
     firmware: &[Compared],
@@ -113,7 +116,7 @@ fn list_items(
     items
 }
 
-/// The finding for firmware that the BMC does not report.
+/// The finding for firmware without a version in the BMC's report.
 fn describe_unknown(one: &Compared) -> Finding {
     Finding {
         rule: "firmware".into(),
@@ -124,7 +127,7 @@ fn describe_unknown(one: &Compared) -> Finding {
     }
 }
 
-/// The items of the last check that differ from the stack.
+/// The items of the last check with a difference from the stack.
 fn list_drifted(reports: &[ItemReport], stack: Option<&StackSpec>) -> Vec<DriftItem> {
     let class = |item: &str| stack.map_or(Class::None, |stack| class_of(item, [stack, stack]));
     let differs = reports

@@ -1,4 +1,4 @@
-//! What is known of a node: facts, gate runs, events, timeline.
+//! Observations of a node: facts, gate runs, events, timeline.
 
 use axum::extract::State;
 use muster_api::events::Events;
@@ -24,7 +24,7 @@ use crate::http::paging::{self, CountedPage, ListQuery};
 use crate::intents::answer::Answer;
 use crate::intents::events::event;
 
-/// Runs with all their results are large: so many are a page where nobody says how many.
+/// The default page size of gate runs, because runs with all results are large.
 const RUNS: u32 = 20;
 const EVENTS: i64 = 500;
 const STEPS: i64 = 500;
@@ -35,10 +35,10 @@ async fn find(conn: &mut PgConnection, key: &str) -> Result<NodeId, Error> {
         .ok_or_else(|| Error::NotFound(format!("node {key:?}")))
 }
 
-/// What inspection saw last.
+/// Returns the facts from the latest inspection of a node.
 #[utoipa::path(get, path = "/v1/nodes/{node}/facts", tag = "nodes", params(("node", description = "Name or id")), responses(
-    (status = 200, description = "Facts with the time and place they were seen", body = NodeFacts),
-    (status = 404, description = "No such node, or nothing was observed yet", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The facts, with the time and the source of the observation", body = NodeFacts),
+    (status = 404, description = "No such node, or no inspection has reported so far", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn get_node_facts(
     State(app): State<App>,
@@ -64,10 +64,12 @@ pub(super) async fn get_node_facts(
     })
 }
 
-/// Runs of suites on a node, with what each gate measured; newest first unless `created_at` is asked for, 20 where no limit is. They are filtered by
-/// `suite`, `verdict` and `voided`.
+/// Lists runs of suites on a node, with the results of each gate.
+///
+/// Sorted newest first unless `created_at` is requested; 20 runs when `limit` is absent. Filter
+/// fields: `suite`, `verdict` and `voided`.
 #[utoipa::path(get, path = "/v1/nodes/{node}/gate-runs", tag = "nodes", params(("node", description = "Name or id"), ListQuery), responses(
-    (status = 200, description = "The page", body = CountedPage<GateRun>),
+    (status = 200, description = "One page of gate runs", body = CountedPage<GateRun>),
 ))]
 pub(super) async fn list_node_gate_runs(
     State(app): State<App>,
@@ -110,20 +112,20 @@ pub(super) async fn list_node_gate_runs(
     .await
 }
 
-/// Where to read on.
+/// The position to read from.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct NodeEventsQuery {
-    /// The sequence number of the last event seen; 0 from the beginning.
+    /// The sequence number of the last event seen; 0 for the beginning.
     #[serde(default)]
     after: i64,
 }
 
-/// The history of a node, oldest first.
+/// Lists the events of a node, oldest first.
 #[utoipa::path(get, path = "/v1/nodes/{node}/events", tag = "nodes", params(("node", description = "Name or id"), NodeEventsQuery), responses(
-    (status = 200, description = "At most 500 events", body = Events),
-    (status = 410, description = "The history ends before this number: begin again", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The events, at most 500", body = Events),
+    (status = 410, description = "The history ends before this number, for example after a restore; start again from 0", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn list_node_events(
     State(app): State<App>,
@@ -144,7 +146,8 @@ pub(super) async fn list_node_events(
     })
 }
 
-/// What led a node to where it is: its newest events and the steps of its work with the time each took, oldest first.
+/// Returns the timeline of a node: its newest events, and the steps of its operations with the
+/// duration of each, oldest first.
 #[utoipa::path(get, path = "/v1/nodes/{node}/timeline", tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "The timeline", body = Timeline),
 ))]
@@ -160,7 +163,7 @@ pub(super) async fn get_node_timeline(
         .and_then(|timeline| Answer::ok(&timeline))
 }
 
-/// The timeline of a node; pages show the same.
+/// Builds the timeline of a node, also for the pages.
 ///
 /// # Errors
 /// When the database fails.
@@ -191,7 +194,7 @@ pub(in crate::http) async fn timeline(
     Ok(Timeline { items })
 }
 
-/// A step that was begun.
+/// Renders a started step; `None` for a step not yet started.
 fn step(row: StepRow) -> Option<TimelineEntry> {
     let started = row.started_at?.to_jiff();
     let finished = row.finished_at.map(|at| at.to_jiff());

@@ -1,4 +1,4 @@
-//! The route that matches a discovered machine with a declared node.
+//! The route for matching a discovered machine with a declared node.
 
 use axum::extract::State;
 use muster_api::nodes::{MatchNode, NodePlan};
@@ -14,16 +14,19 @@ use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::nodes::matching;
 use crate::intents::preconditions::Preconditions;
 
-/// Binds a discovered machine to the node that was declared for it: its MACs, facts and components are that node's from now on, and the record under which
-/// it was discovered is gone. Nothing happens to the machine. The node is then accepted, retried or recovered, as its state asks for.
+/// Matches a discovered machine with a declared node.
+///
+/// The MACs, facts and components of the machine move to the declared node, and the record of the
+/// discovered machine is deleted. The machine itself is not touched. The declared node is then
+/// accepted, retried or recovered, depending on its state.
 #[utoipa::path(post, path = "/v1/nodes/{node}/actions/match", tag = "nodes",
     params(("node", description = "Name or id of the discovered machine"), ("If-Match" = String, Header), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = MatchNode), responses(
     (status = 200, description = "The plan", body = NodePlan),
-    (status = 202, description = "Done; Location leads to the operation, which is the declared node's", body = Operation),
-    (status = 409, description = "One of the two is claimed, protected, in service or being worked on, or they are not such a pair: `blocked`", body = Problem, content_type = "application/problem+json"),
-    (status = 412, description = "The discovered machine was changed since it was read", body = Problem, content_type = "application/problem+json"),
-    (status = 422, description = "It cannot be meant: pointers say where", body = Problem, content_type = "application/problem+json"),
+    (status = 202, description = "The match is done; Location leads to the operation of the declared node", body = Operation),
+    (status = 409, description = "One of the two nodes is claimed, protected, in service or busy, or the two do not form a pair; the code is `blocked`", body = Problem, content_type = "application/problem+json"),
+    (status = 412, description = "The discovered machine has changed since the read", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "The request is well-formed but invalid; `errors` lists each problem", body = Problem, content_type = "application/problem+json"),
     (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn match_node(

@@ -1,7 +1,7 @@
-//! Nodes: registration, reading, actions, and what is known of each.
+//! Nodes: registration, reading, actions, and observations.
 
 mod actions; // Requests of actions
-mod adopt; // Adoption of a machine that runs already
+mod adopt; // Adoption of a running machine
 mod console; // The serial console
 mod drift; // Differences from the stack
 mod history; // Facts, gate runs, events and timeline

@@ -19,13 +19,16 @@ use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::nodes::parts::{load, replace};
 
-/// Says which parts were replaced, old serials against new. The node is inspected, and quarantined when it is not so; earlier gate runs are void.
+/// Records replaced parts of a node, by old and new serial.
+///
+/// The node is then inspected, and quarantined when the inspection does not find the new serials.
+/// Earlier gate runs become void.
 #[utoipa::path(post, path = "/v1/nodes/{node}/actions/replace-parts", tag = "nodes",
     params(("node", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = ReplaceParts), responses(
-    (status = 202, description = "Asked; Location leads to the operation", body = Operation),
-    (status = 409, description = "The node's state does not allow it, it is protected, or busy", body = Problem, content_type = "application/problem+json"),
-    (status = 422, description = "The node never had such a part", body = Problem, content_type = "application/problem+json"),
+    (status = 202, description = "The replacement is recorded; Location leads to the operation of the inspection", body = Operation),
+    (status = 409, description = "The node's state does not allow the action, or the node is protected or busy", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "The node never had a part with the old serial", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn replace_parts(
     State(app): State<App>,
@@ -37,10 +40,12 @@ pub(super) async fn replace_parts(
     replace(&app, &actor, &key, idempotency, &body).await
 }
 
-/// The parts of a node: those that are in it, and those that were; the one it got last first, unless `created_at` is asked for. They are filtered as
-/// those of all nodes are.
+/// Lists the present and former parts of a node.
+///
+/// Sorted by the time of the first sighting, newest first, unless `created_at` is requested. The
+/// filter fields are the same as for the components of all nodes.
 #[utoipa::path(get, path = "/v1/nodes/{node}/components", tag = "nodes", params(("node", description = "Name or id"), ListQuery), responses(
-    (status = 200, description = "The page", body = CountedPage<Component>),
+    (status = 200, description = "One page of components", body = CountedPage<Component>),
 ))]
 pub(super) async fn list_node_components(
     State(app): State<App>,
@@ -65,30 +70,34 @@ pub(super) async fn list_node_components(
     .await
 }
 
-/// Which parts to list.
+/// Selection of components.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ComponentsQuery {
-    /// 1 to 1000, 100 when absent.
+    /// The page size: 1 to 1000, 100 when absent.
     limit: Option<u32>,
-    /// Of the page before.
+    /// The token from the previous page.
     page_token: Option<String>,
-    /// By `serial`, `kind`, `model`, `node` and `replaced`: `kind=gpu AND replaced=false AND node~"r1*"`.
+    /// Filter fields: `serial`, `kind`, `model`, `node` and `replaced`, for example
+    /// `kind=gpu AND replaced=false AND node~"r1*"`.
     filter: Option<String>,
-    /// `-created_at` or `created_at`: by when they were first seen where they are or were.
+    /// `-created_at` (the default) or `created_at`: the time of the first sighting in the node.
     sort: Option<String>,
-    /// Parts of each item, as `serial,node`; `id` is always there. All of it when absent.
+    /// Members of each item, for example `serial,node`; `id` is always included. All members when
+    /// absent.
     fields: Option<String>,
-    /// `exact`, `estimate` or `none`: how many fit in all. `none` when absent.
+    /// `exact`, `estimate` or `none`: the method to count all matching items. `none` when absent.
     count: Option<String>,
-    /// Everywhere this one was seen: short for `filter=serial=TEXT`.
+    /// The serial of a part, to list all its places: short for `filter=serial=TEXT`.
     serial: Option<String>,
 }
 
-/// Parts by serial, where they are and where they were; what was seen last somewhere first, unless `created_at` is asked for.
+/// Lists parts by serial, with their present and former nodes.
+///
+/// Sorted by the time of the first sighting, newest first, unless `created_at` is requested.
 #[utoipa::path(get, path = "/v1/components", tag = "nodes", params(ComponentsQuery), responses(
-    (status = 200, description = "The page", body = CountedPage<Component>),
+    (status = 200, description = "One page of components", body = CountedPage<Component>),
 ))]
 pub(super) async fn list_components(
     State(app): State<App>,

@@ -1,4 +1,4 @@
-//! Routes that rename and move a node.
+//! Routes for renaming and moving a node.
 
 use axum::extract::State;
 use muster_api::nodes::{MoveNode, NodePlan, RenameNode};
@@ -13,13 +13,15 @@ use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::nodes::place::{self, DryRun};
 
-/// Gives a node another name. The id stays, and so does everything known under it.
+/// Renames a node.
+///
+/// The id and all observations stay with the node.
 #[utoipa::path(post, path = "/v1/nodes/{node}/actions/rename", tag = "nodes",
     params(("node", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = RenameNode), responses(
     (status = 200, description = "The plan", body = NodePlan),
-    (status = 202, description = "Done; Location leads to the operation", body = Operation),
-    (status = 409, description = "It is claimed, or the name is taken", body = Problem, content_type = "application/problem+json"),
+    (status = 202, description = "The change is done; Location leads to the operation", body = Operation),
+    (status = 409, description = "The node is claimed, or the name is taken", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn rename_node(
     State(app): State<App>,
@@ -32,14 +34,16 @@ pub(super) async fn rename_node(
     place::rename(&app, &actor, &key, idempotency, how, &body).await
 }
 
-/// Puts a node into another rack or unit. Its power goes with it: a rack that cannot feed it is refused.
+/// Moves a node to another site, rack or rack unit.
+///
+/// The reserved power of the node moves too. A rack without enough power budget rejects the move.
 #[utoipa::path(post, path = "/v1/nodes/{node}/actions/move", tag = "nodes",
     params(("node", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = MoveNode), responses(
     (status = 200, description = "The plan", body = NodePlan),
-    (status = 202, description = "Done; Location leads to the operation", body = Operation),
-    (status = 409, description = "The rack cannot feed it, or it is claimed and would leave its site", body = Problem, content_type = "application/problem+json"),
-    (status = 422, description = "It cannot be meant: pointers say where", body = Problem, content_type = "application/problem+json"),
+    (status = 202, description = "The change is done; Location leads to the operation", body = Operation),
+    (status = 409, description = "The rack's power budget is too small, or the node is claimed and would leave its site", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "The request is well-formed but invalid; `errors` lists each problem", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn move_node(
     State(app): State<App>,

@@ -16,9 +16,9 @@ use crate::http::paging::{self, ListQuery};
 use crate::intents::answer::Answer;
 use crate::intents::nodes::view;
 
-/// A page of the nodes that the caller may read, by name unless another sort is asked for.
+/// Lists the nodes inside the caller's read scope, by name unless another sort is requested.
 #[utoipa::path(get, path = "/v1/nodes", tag = "nodes", params(ListQuery), responses(
-    (status = 200, description = "The page", body = ref("#/components/schemas/NodePage")),
+    (status = 200, description = "One page of nodes", body = ref("#/components/schemas/NodePage")),
     (status = 422, description = "The filter names a field or value that does not exist", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn list_nodes(
@@ -45,10 +45,10 @@ pub(super) async fn list_nodes(
     .await
 }
 
-/// One node, by name or id.
+/// Returns one node by name or id.
 #[utoipa::path(get, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "The node; its generation is the ETag", body = ref("#/components/schemas/Node")),
-    (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+    (status = 404, description = "No such node", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn get_node(
     State(app): State<App>,
@@ -60,9 +60,9 @@ pub(super) async fn get_node(
     Ok(Answer::ok(&object)?.etag(object.generation))
 }
 
-/// Why a node is not moving.
+/// Returns the reason why a node is not moving.
 #[utoipa::path(get, path = "/v1/nodes/{node}/why", tag = "nodes", params(("node", description = "Name or id")), responses(
-    (status = 200, description = "In one sentence, and as data", body = Why),
+    (status = 200, description = "The reason in one sentence, and as data", body = Why),
 ))]
 pub(super) async fn get_node_why(
     State(app): State<App>,

@@ -1,4 +1,4 @@
-//! What was tried on a node that failed.
+//! Recovery attempts on failed nodes.
 
 use axum::extract::State;
 use muster_api::recoveries::Recovery;
@@ -17,13 +17,15 @@ use crate::http::extract::{Path, Query};
 use crate::http::paging::{self, CountedPage, ListQuery};
 use crate::intents::answer::Answer;
 
-/// More than anybody reads at once.
+/// The largest number of recoveries shown at once.
 pub const NEWEST: i64 = 50;
 
-/// Recoveries of a node, newest first unless `created_at` is asked for; one may be under way. They are filtered by `signature`, `asked` and `ended`, which is
-/// `no` of one that is under way.
+/// Lists the recoveries of a node, newest first unless `created_at` is requested.
+///
+/// The first recovery may be in progress. Filter fields: `signature`, `asked` and `ended`;
+/// `ended=no` selects a recovery in progress.
 #[utoipa::path(get, path = "/v1/nodes/{node}/recoveries", tag = "nodes", params(("node", description = "Name or id"), ListQuery), responses(
-    (status = 200, description = "The page", body = CountedPage<Recovery>),
+    (status = 200, description = "One page of recoveries", body = CountedPage<Recovery>),
 ))]
 pub(super) async fn list_node_recoveries(
     State(app): State<App>,
@@ -55,7 +57,7 @@ pub(super) async fn list_node_recoveries(
     .await
 }
 
-/// As the API and the pages show it.
+/// Renders a recovery for the API and the pages.
 pub fn object(node: NodeId, row: RecoveryRow) -> Recovery {
     Recovery {
         id: row.id,

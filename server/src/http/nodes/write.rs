@@ -1,4 +1,4 @@
-//! Routes that register, change and remove a node.
+//! Routes for registering, changing and removing a node.
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
@@ -16,14 +16,14 @@ use crate::intents::answer::Answer;
 use crate::intents::nodes::write;
 use crate::intents::preconditions::Preconditions;
 
-/// Registers a node, or replaces what is wanted of it.
+/// Registers a node, or replaces the spec.
 #[utoipa::path(put, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name, or the id of an existing node")),
     request_body = ref("#/components/schemas/NodeDraft"), responses(
-    (status = 200, description = "Replaced, or as it was", body = ref("#/components/schemas/Node")),
-    (status = 201, description = "Registered", body = ref("#/components/schemas/Node")),
+    (status = 200, description = "The node, replaced or already as requested", body = ref("#/components/schemas/Node")),
+    (status = 201, description = "The node is registered", body = ref("#/components/schemas/Node")),
     (status = 409, description = "A serial, MAC or address is taken, or the node is claimed", body = Problem, content_type = "application/problem+json"),
-    (status = 412, description = "The precondition does not hold", body = Problem, content_type = "application/problem+json"),
-    (status = 422, description = "It cannot be meant: pointers say where", body = Problem, content_type = "application/problem+json"),
+    (status = 412, description = "The precondition failed", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "The request is well-formed but invalid; `errors` lists each problem", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn put_node(
     State(app): State<App>,
@@ -38,9 +38,9 @@ pub(super) async fn put_node(
 /// Applies a JSON merge patch (RFC 7396) to labels, annotations and spec.
 #[utoipa::path(patch, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name or id")),
     request_body(content = Value, content_type = "application/merge-patch+json"), responses(
-    (status = 200, description = "Changed, or as it was", body = ref("#/components/schemas/Node")),
-    (status = 412, description = "The precondition does not hold", body = Problem, content_type = "application/problem+json"),
-    (status = 422, description = "It cannot be meant: pointers say where", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The node, changed or already as requested", body = ref("#/components/schemas/Node")),
+    (status = 412, description = "The precondition failed", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "The request is well-formed but invalid; `errors` lists each problem", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn patch_node(
     State(app): State<App>,
@@ -52,10 +52,10 @@ pub(super) async fn patch_node(
     write::patch(&app, &actor, &key, preconditions, &patch).await
 }
 
-/// Unregisters a node. Nothing happens to the machine.
+/// Unregisters a node. The machine is not touched.
 #[utoipa::path(delete, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name or id"), ("If-Match" = String, Header)), responses(
-    (status = 204, description = "Unregistered"),
-    (status = 409, description = "Claimed, protected, or being worked on", body = Problem, content_type = "application/problem+json"),
+    (status = 204, description = "The node is unregistered"),
+    (status = 409, description = "The node is claimed, protected or busy", body = Problem, content_type = "application/problem+json"),
     (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn delete_node(

@@ -23,7 +23,7 @@ use crate::intents::claims::disks::Disks;
 use crate::intents::claims::locked::LockedClaim;
 use crate::intents::claims::release;
 
-/// Plans a claim: a new claim binds a node; a change of a claim touches no node.
+/// Plans a claim. A new claim binds a node, and a change of a claim affects no node.
 pub(super) async fn plan_claim(
     app: &App,
     conn: &mut PgConnection,
@@ -38,8 +38,8 @@ pub(super) async fn plan_claim(
     }
 }
 
-/// Plans the change of an existing claim. The permissions are checked under the name that was sent, because a refusal must not reveal the id of a claim
-/// that the actor may not read.
+/// Plans the change of an existing claim. The permissions are checked under the name in the
+/// request, because a refusal must not reveal the id of a claim outside the actor's read scope.
 async fn plan_change(
     app: &App,
     conn: &mut PgConnection,
@@ -69,7 +69,7 @@ async fn plan_change(
     Ok(planned(object, change, differences))
 }
 
-/// Plans a new claim, with the node that the claim would bind.
+/// Plans a new claim, with the node to be bound.
 async fn plan_creation(
     app: &App,
     conn: &mut PgConnection,
@@ -91,7 +91,7 @@ async fn plan_creation(
     let planned = planned(object, Change::Created, differences);
     let gates = reach::list_gates(conn, &pools).await?;
     let nodes = vec![bound.node];
-    // The claim exists inside this transaction, so that its node counts as held.
+    // The claim exists inside this transaction, so its node counts as held.
     let findings = fit::check_held(conn, &nodes, Onto::Image).await?;
     Ok(PlannedObject {
         effect: Effect::Reinstall.to_string(),
@@ -104,7 +104,8 @@ async fn plan_creation(
     })
 }
 
-/// Plans the release of a claim. The release itself is begun and rolled back, so that its limits and its refusals apply.
+/// Plans the release of a claim. The release is begun and rolled back, so that limits and refusals
+/// apply.
 pub(super) async fn plan_release(
     app: &App,
     conn: &mut PgConnection,
@@ -121,7 +122,7 @@ pub(super) async fn plan_release(
         key: &object.name,
     };
     match actor.need(conn, "claim.release", named).await {
-        // A claim that the actor may not read is planned as a missing claim.
+        // A claim outside the actor's read scope is planned as a missing claim.
         Err(Error::NotFound(_)) => return Ok(nothing),
         allowed => allowed?,
     }

@@ -49,7 +49,8 @@ pub(super) async fn plan_declared<K: Declared>(
         &object.spec,
     );
     let document = Document::<Draft<K>>::read(raw)?;
-    // Read before the write: the references of the former spec are replaced by the write.
+    // Read the reach before the write, because the write replaces the references of the former
+    // spec.
     let reach = Reach::of(conn, K::KIND, spec.as_ref(), &object.spec).await?;
     let answer = declared::write::write(app, conn, actor, &object.name, before, document).await?;
     let written = &answer.body;

@@ -1,14 +1,14 @@
-//! What differs between two documents, by pointer.
+//! Differences between two documents, by JSON pointer.
 
 use muster_api::plans::Difference;
 use serde_json::Value;
 
 use crate::document::escape;
 
-/// More are not shown: a person reads them.
+/// The largest number of differences shown, because people read them.
 const MOST: usize = 200;
 
-/// Every value that differs; a list differs as a whole. At most 200.
+/// Lists every differing value, at most 200. Two lists are compared as a whole.
 pub(super) fn of(before: Option<&Value>, after: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     compare(String::new(), before, Some(after), &mut found);
@@ -42,7 +42,7 @@ fn compare(
                 );
             }
         }
-        // Each member on its own line: that is how it is read.
+        // List each member of a new object separately, one line for each.
         (None, Some(Value::Object(new))) if !new.is_empty() => {
             for (key, value) in new {
                 compare(

@@ -1,4 +1,5 @@
-//! Compatibility of a stack with the nodes that a change reaches. A stack that fits in general may be wrong for a single node.
+//! Compatibility of a stack with the nodes affected by a change. A valid stack may still be wrong
+//! for a single node.
 
 use muster_api::plans::NodesFinding;
 use muster_core::stacks::rules::{Finding, Level};
@@ -13,7 +14,7 @@ use crate::intents::claims::stack;
 /// The largest number of checked nodes. The findings list the other nodes as unchecked.
 const MOST: usize = 500;
 
-/// Checks held nodes against the stack and the image that their pools name after the change.
+/// Checks held nodes against the stack and the image of their pools after the change.
 pub(super) async fn check_held(
     conn: &mut PgConnection,
     nodes: &[String],
@@ -34,7 +35,7 @@ pub(super) async fn check_held(
     Ok(found.finish(nodes))
 }
 
-/// Checks nodes that a pool is about to claim.
+/// Checks the nodes a pool is about to claim.
 pub(super) async fn check_coming(
     conn: &mut PgConnection,
     nodes: &[String],
@@ -81,7 +82,7 @@ impl Found {
     fn finish(mut self, nodes: &[String]) -> Vec<NodesFinding> {
         if let Some(others) = nodes.get(MOST..).filter(|others| !others.is_empty()) {
             let sentence = format!(
-                "of {} more nodes the rules were not asked: more than {MOST} are reached",
+                "{} more nodes were not checked: the change affects more than {MOST}",
                 others.len()
             );
             let finding = Finding {

@@ -1,12 +1,12 @@
-//! `POST /v1/plan`: writes a set of objects as their own routes write them, in one transaction that is rolled back. A plan therefore fails where the write
-//! would fail.
+//! `POST /v1/plan`: writes a set of objects like their own routes, in one transaction, and rolls
+//! back. A plan therefore fails where the write would fail.
 
 mod claim; // Plans of claims and releases
 mod declared; // Plans of declared kinds
 mod diff; // Differences between two documents
-mod fit; // Compatibility of a stack with the nodes that a change reaches
+mod fit; // Compatibility of a stack with affected nodes
 mod node; // Plans of nodes
-mod reach; // The nodes that a change reaches, and its cost
+mod reach; // Affected nodes, and the cost of a change
 
 use axum::extract::{DefaultBodyLimit, State};
 use muster_api::access::RoleBindingSpec;
@@ -45,7 +45,7 @@ use crate::intents::answer::Answer;
 use crate::intents::{taken, writing};
 
 const MOST: usize = 1000;
-/// Images and stacks list their packages. Bytes.
+/// The largest body, in bytes. Images and stacks list their packages.
 const BODY_LIMIT: usize = 32 << 20;
 
 /// The route of plans.
@@ -55,10 +55,13 @@ pub fn router() -> OpenApiRouter<App> {
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
 }
 
-/// What writing these objects would do: what differs, what it costs which nodes, what is in the way. Nothing is written.
+/// Plans the write of a set of objects, without any stored effect.
+///
+/// The plan lists the differences, the affected nodes with the cost for each object, and the
+/// blockers.
 #[utoipa::path(post, path = "/v1/plan", tag = "plans", request_body = MakePlan, responses(
-    (status = 200, description = "The plan; what is in the way is part of it", body = Plan),
-    (status = 422, description = "There is no such kind, or one object is there twice", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The plan, including the blockers", body = Plan),
+    (status = 422, description = "A kind is unknown, or an object is listed twice", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn make_plan(
     State(app): State<App>,
@@ -85,7 +88,7 @@ async fn make_plan(
     })
 }
 
-/// Sorts the objects so that an object follows the kinds that it refers to.
+/// Sorts the objects by kind, so that each object follows the kinds it refers to.
 fn sort_by_kind(mut objects: Vec<Desired>) -> Result<Vec<Desired>, Error> {
     if objects.len() > MOST {
         return Err(Error::unprocessable(
@@ -110,7 +113,7 @@ fn sort_by_kind(mut objects: Vec<Desired>) -> Result<Vec<Desired>, Error> {
             ));
         }
         if !seen.insert((object.kind.as_str(), object.name.as_str())) {
-            let detail = format!("{} {} is there twice.", object.kind, object.name);
+            let detail = format!("{} {} is listed twice.", object.kind, object.name);
             return Err(Error::unprocessable(pointer, "twice", detail));
         }
     }
@@ -118,14 +121,15 @@ fn sort_by_kind(mut objects: Vec<Desired>) -> Result<Vec<Desired>, Error> {
     Ok(objects)
 }
 
-/// Plans one object. A refusal becomes part of its plan, and the other objects are planned without it.
+/// Plans one object. A refusal becomes part of the object's plan, and the other objects are planned
+/// without that object.
 async fn plan_object(
     app: &App,
     conn: &mut PgConnection,
     actor: &Actor,
     object: &Desired,
 ) -> Result<PlannedObject, Error> {
-    // A savepoint: a refusal by the database ends the plan of this object only.
+    // A savepoint: an error of the database ends the plan of this object only.
     let mut alone = conn.begin().await?;
     match plan_kind(app, &mut alone, actor, object).await {
         Ok(planned) => {
@@ -154,7 +158,7 @@ async fn plan_kind(
         _ if object.absent => Err(Error::unprocessable(
             "/absent",
             "not_planned",
-            "Only a claim touches a machine as it goes.",
+            "Only the removal of a claim affects a machine.",
         )),
         SiteSpec::KIND => plan_declared::<SiteSpec>(app, conn, actor, object).await,
         RackSpec::KIND => plan_declared::<RackSpec>(app, conn, actor, object).await,
@@ -191,7 +195,7 @@ enum Change {
     Unchanged,
 }
 
-/// The plan of an object that affects no node.
+/// The plan of an object without affected nodes.
 fn planned(object: &Desired, change: Change, diff: Vec<Difference>) -> PlannedObject {
     let (word, diff) = match change {
         Change::Created => ("create", diff),
@@ -215,7 +219,7 @@ fn planned(object: &Desired, change: Change, diff: Vec<Difference>) -> PlannedOb
     }
 }
 
-/// The plan of an object that the write refuses.
+/// The plan of an object with a refused write.
 fn blocked(object: &Desired, error: &Error) -> PlannedObject {
     let (code, detail, faults) = error.public();
     let fault = |pointer: &str, code: &str, detail: String| problem::Fault {

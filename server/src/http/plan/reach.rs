@@ -1,4 +1,4 @@
-//! The nodes that a changed object reaches, and the cost of the change.
+//! Nodes affected by a changed object, and the cost of the change.
 
 use muster_api::kind::Kind as _;
 use muster_api::plans::PlannedObject;
@@ -20,18 +20,18 @@ use crate::error::Error;
 use crate::http::plan::fit;
 use crate::intents::claims::replicas;
 
-/// The largest number of nodes that a plan names.
+/// The largest number of nodes named in a plan.
 const NAMED: i64 = 10_000;
 
-/// The effect of a change on the nodes that use the object.
+/// The effect of a change on the nodes with a reference to the object.
 pub(super) struct Reach {
     effect: Effect,
-    /// Whether the nodes must pass their gates for the change.
+    /// Whether the nodes must pass their gates after the change.
     gated: bool,
 }
 
 impl Reach {
-    /// The reach of a change from one spec to another. Both specs are as clients wrote them.
+    /// The reach of a change from one spec to another. Both specs are in the form of the API.
     pub(super) async fn of(
         conn: &mut PgConnection,
         kind: &str,
@@ -56,7 +56,8 @@ impl Reach {
                 Some((before, after)) => of_pool(conn, &before, &after).await?,
                 None => nothing,
             },
-            // A running node keeps its network until its next installation, which ends with the gates.
+            // A running node keeps the network until the next installation, which ends with the
+            // gates.
             "network_profile" if before != after => Self {
                 effect: Effect::Reinstall,
                 gated: true,
@@ -85,7 +86,7 @@ impl Reach {
         }
     }
 
-    /// Completes the plan of the object with this id: the nodes that the change reaches, their gates and their findings.
+    /// Completes the plan of the object with this id: affected nodes, gates and findings.
     pub(super) async fn complete(
         self,
         conn: &mut PgConnection,
@@ -161,7 +162,8 @@ async fn of_pool(
     })
 }
 
-/// Adds the nodes that the pool then claims by itself to its plan. The plan names only nodes that the actor may read.
+/// Adds the nodes the pool would then claim for its `replicas`. The plan names only nodes inside
+/// the actor's read scope.
 pub(super) async fn add_new_claims(
     conn: &mut PgConnection,
     actor: &Actor,
@@ -210,14 +212,14 @@ pub(super) async fn add_new_claims(
     })
 }
 
-/// The gates of the suites that the pools name.
+/// Lists the gates of the suites named by the pools.
 pub(super) async fn list_gates(
     conn: &mut PgConnection,
     pools: &[muster_core::ids::ObjectId],
 ) -> Result<Vec<String>, Error> {
     let mut gates = Vec::new();
     for suite in db::plans::list_suites(conn, pools).await? {
-        // A suite that cannot be read says so where it is read.
+        // Skip an unreadable suite; reading the suite itself reports the error.
         let Ok(suite) = document::stored_spec::<Suite>(&suite) else {
             continue;
         };
@@ -233,7 +235,7 @@ pub(super) async fn list_gates(
     Ok(gates)
 }
 
-/// Parses both specs. Returns `None` where one is malformed, because the write reports that.
+/// Parses both specs. Returns `None` for a malformed spec, because the write reports the error.
 fn parse_both<T: DeserializeOwned>(before: &Value, after: &Value) -> Option<(T, T)> {
     T::deserialize(before).ok().zip(T::deserialize(after).ok())
 }

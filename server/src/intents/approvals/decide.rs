@@ -1,4 +1,5 @@
-//! The decision of a second person on a request: approve, which begins what was requested, or deny.
+//! The decision of a second person on a request. An approval begins the requested work, a denial
+//! ends the request.
 
 use jiff::Timestamp;
 use muster_api::claims::ReplaceClaim;
@@ -31,10 +32,11 @@ pub enum Decision {
     Deny,
 }
 
-/// Decides a request, as the API and the pages do. The person who requested may deny, but not approve.
+/// Decides a request, for the API and the pages. The requesting person may deny, but not approve.
 ///
 /// # Errors
-/// 403 to the person who requested, 404, 409 when the request is decided or too old; the refusals of what was requested.
+/// 403 for an approval by the requesting person, 404, 409 when the request is decided or expired;
+/// the errors of the requested work.
 pub async fn decide(
     app: &App,
     actor: &Actor,
@@ -63,7 +65,7 @@ pub async fn decide(
     .await
 }
 
-/// Locks an open request that the actor may decide so.
+/// Locks an open request, and checks whether the actor may make this decision.
 async fn lock_open(
     conn: &mut PgConnection,
     actor: &Actor,
@@ -77,7 +79,7 @@ async fn lock_open(
     if row.state != "open" || row.expires_at <= now {
         return Err(Error::conflict(
             "decided",
-            "It was decided, or waited too long; look again.",
+            "The request is already decided or has expired. Read the approval again.",
         ));
     }
     if decision == Decision::Approve && actor.person == row.person {
@@ -124,7 +126,7 @@ async fn decide_release(
     db::events::insert(conn, event).await
 }
 
-/// Begins the release or the replacement that was approved.
+/// Begins the approved release or replacement.
 async fn begin_approved(
     conn: &mut PgConnection,
     app: &App,
@@ -190,7 +192,7 @@ async fn decide_waiver(
     if waived.state != "asked" {
         return Err(Error::conflict(
             "decided",
-            "The waiver was ended meanwhile; look again.",
+            "The waiver has ended meanwhile. Read the waiver again.",
         ));
     }
     let (state, by, kind, word) = match decision {

@@ -1,5 +1,5 @@
-//! The limits of what one person may do alone: releases, wipes and installations in an hour, for a person and for a pool. Beyond a limit, a request waits
-//! for a second person.
+//! Limits of the work one person may do alone: releases, wipes and installations in an hour, for a
+//! person and for a pool. Beyond a limit, a request waits for a second person.
 
 use jiff::SignedDuration;
 use muster_api::plans::ReleaseLimit;
@@ -26,24 +26,24 @@ pub(crate) const WAITS: SignedDuration = SignedDuration::from_hours(24);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'claim> {
     pub claim: &'claim ClaimRow,
-    /// For a replacement: the node that the request names, or none.
+    /// For a replacement: the node named by the request, or none.
     pub replacement: Option<Option<&'claim str>>,
-    /// For a release: what happens to the disks.
+    /// For a release: the treatment of the disks.
     pub disks: Disks,
-    /// The reason that the request gives.
+    /// The reason given by the request.
     pub reason: Option<&'claim str>,
 }
 
-/// A request that waits for a second person.
+/// A request waiting for a second person.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingApproval {
     pub id: Uuid,
-    /// The limit that the request exceeds.
+    /// The limit exceeded by the request.
     pub because: String,
 }
 
 impl PendingApproval {
-    /// The refusal, which names the request that waits.
+    /// The refusal, naming the pending request.
     pub(crate) fn refusal(self) -> Error {
         Error::SecondPerson {
             id: self.id,
@@ -52,8 +52,8 @@ impl PendingApproval {
     }
 }
 
-/// Requests an approval where a release exceeds the hourly limit of the person or of the pool; `None` where the person may release alone. The
-/// caller holds the node's lock.
+/// Requests an approval where a release exceeds the hourly limit of the person or of the pool.
+/// Returns `None` where the person may release alone. The caller holds the node's lock.
 ///
 /// # Errors
 /// 409 when another request for this claim waits for a second person; when the database fails.
@@ -95,7 +95,7 @@ pub(crate) async fn request_approval(
     let (id, same) = db::approvals::ask(conn, &request).await?;
     if !same {
         let detail = format!(
-            "{because} Something else waits for a second person for {}: `muster approval list`.",
+            "{because} Another request for {} waits for a second person: `muster approval list`.",
             claim.name
         );
         return Err(Error::conflict("approval_open", detail));
@@ -110,7 +110,7 @@ pub(crate) async fn request_approval(
     Ok(Some(PendingApproval { id, because }))
 }
 
-/// A pool that may limit the releases of its nodes.
+/// A pool with its spec, and so with an hourly limit of releases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LimitedPool<'pool> {
     pub id: ObjectId,
@@ -118,8 +118,9 @@ pub(crate) struct LimitedPool<'pool> {
     pub spec: &'pool PoolSpec,
 }
 
-/// The limits of the person and of the pool, with the number of nodes that each still allows within the hour. Where a limit exists, other
-/// transactions that count for the same limit wait until this transaction ends.
+/// The limits of the person and of the pool, with the number of nodes each still allows within the
+/// hour. Where a limit exists, other transactions counting for the same limit wait until this
+/// transaction ends.
 ///
 /// # Errors
 /// When the database fails.
@@ -159,28 +160,28 @@ pub(crate) async fn list(
     Ok(person.into_iter().chain(pool).collect())
 }
 
-/// The sentence that names the exceeded limit; `None` while every limit allows another node.
+/// The sentence naming the exceeded limit; `None` while every limit allows another node.
 pub(crate) fn describe_exceeded(limits: &[ReleaseLimit]) -> Option<String> {
     let spent = limits.iter().find(|limit| limit.left == 0)?;
     let count = spent.per_hour;
     Some(match &spent.pool {
         Some(pool) => {
             format!(
-                "{count} nodes of the pool {pool} may be released or installed anew in an hour, and were."
+                "The limit of {count} released or reinstalled nodes per hour in pool {pool} is reached."
             )
         }
         None => format!(
-            "{} may release, wipe or install anew {count} nodes in an hour, and has.",
+            "{} has reached the limit of {count} released, wiped or reinstalled nodes per hour.",
             spent.of
         ),
     })
 }
 
-/// The refusal of a plan or dry run, which requests no approval.
+/// The refusal of a plan or dry run, because neither requests an approval.
 pub(crate) fn would_need_approval(because: &str) -> Error {
     Error::conflict(
         "second_person",
-        format!("{because} Somebody else would be asked to agree."),
+        format!("{because} Another person would have to approve."),
     )
 }
 

@@ -1,5 +1,5 @@
-//! Approvals: what one person may not do alone.
+//! Approvals: requests beyond the limits of a single person.
 
-pub mod decide; // The decision of the second person
-pub(crate) mod limits; // What one person may do alone
-pub(crate) mod view; // An approval as readers get it
+pub mod decide; // Decisions of the second person
+pub(crate) mod limits; // Limits of a single person
+pub(crate) mod view; // Approvals as returned to readers

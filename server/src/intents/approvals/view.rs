@@ -1,4 +1,4 @@
-//! An approval as readers get it.
+//! An approval as returned to readers.
 
 use muster_api::approvals::{Approval, ApprovalState};
 

@@ -1,4 +1,5 @@
-//! Changes a claim while the claim holds its node: `spec.hold` and `spec.wait_for`. The node does not change.
+//! Changes a claim while the claim holds its node: `spec.hold` and `spec.wait_for`. The node does
+//! not change.
 
 use muster_api::claims::ClaimSpec;
 use serde::{Deserialize, Serialize};
@@ -17,14 +18,15 @@ use crate::intents::claims::view;
 use crate::intents::preconditions::Preconditions;
 use crate::intents::writing;
 
-/// The part of a claim that clients own.
+/// The part of a claim owned by clients.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Content {
     spec: ClaimSpec,
 }
 
-/// Whether a spec keeps what is fixed. A stored spec that cannot be read is repaired by one that names the claim's pool, and no other node.
+/// Whether a spec keeps the fixed members: pool, node and selector. An unreadable stored spec can
+/// be repaired by a spec with the claim's pool and with no other node.
 fn keeps_node(claim: &ClaimRow, wanted: &ClaimSpec) -> bool {
     let fixed = |spec: &ClaimSpec| (spec.pool.clone(), spec.node.clone(), spec.selector.clone());
     match document::stored_spec::<ClaimSpec>(&claim.spec) {
@@ -36,10 +38,11 @@ fn keeps_node(claim: &ClaimRow, wanted: &ClaimSpec) -> bool {
     }
 }
 
-/// Changes a claim inside the caller's transaction, which has locked the node. Returns whether the spec differs.
+/// Changes a claim inside the caller's transaction. The caller has locked the node. Returns whether
+/// the spec differs.
 ///
 /// # Errors
-/// As the route `patch_claim` answers.
+/// The errors of the route `patch_claim`.
 pub(crate) async fn change(
     conn: &mut PgConnection,
     app: &App,
@@ -67,8 +70,8 @@ pub(crate) async fn change(
         return Err(over(claim));
     }
     let what = match (claim.hold, hold) {
-        (false, true) => "is held: nothing that happens by itself changes what its node runs",
-        (true, false) => "is not held any more",
+        (false, true) => "is on hold: automation does not change the software of its node",
+        (true, false) => "is no longer on hold",
         _ => "was changed",
     };
     let event = actor.event(
@@ -85,7 +88,7 @@ pub(crate) async fn change(
     Ok(true)
 }
 
-/// Changes the hold of a claim, and whether its node waits.
+/// Changes the hold of a claim, and `wait_for`.
 ///
 /// # Errors
 /// 404, 409, 412, 422.

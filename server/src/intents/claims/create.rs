@@ -1,4 +1,5 @@
-//! Binds a node to a pool: the node, its new assignment epoch, the claim, the operation and the event in one transaction.
+//! Binds a node to a pool. The node, its new assignment epoch, the claim, the operation and the
+//! event are written in one transaction.
 
 use http::StatusCode;
 use muster_api::claims::CreateClaim;
@@ -23,10 +24,11 @@ use crate::intents::claims::stack;
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::writing::{self, Effect};
 
-/// How often a free node is looked up and locked. Another transaction may claim the node in between; beyond this number the caller must retry.
+/// How often a free node is looked up and locked. Another transaction may claim the node in
+/// between; beyond this number the caller must retry.
 const ROUNDS: usize = 20;
 
-/// A claim that was created, and the name of its node.
+/// A new claim, and the name of its node.
 #[derive(Clone, Debug)]
 pub(crate) struct Bound {
     pub claim: ClaimId,
@@ -36,7 +38,7 @@ pub(crate) struct Bound {
 /// Creates a claim inside the caller's transaction.
 ///
 /// # Errors
-/// As the route `create_claim` answers.
+/// The errors of the route `create_claim`.
 pub(crate) async fn create(
     conn: &mut PgConnection,
     app: &App,
@@ -72,9 +74,10 @@ pub(crate) async fn create(
             ));
         }
     };
-    let missing = || "No node of yours fits.".to_owned();
+    let missing = || "No available node in your read scope fits.".to_owned();
     allow_claiming(conn, actor, "node", &node.name, missing).await?;
-    // A selector may get another node; the plan of that node names what is incompatible, and its disk is not written.
+    // Only for a named node: with a selector the claim may get another node. The plan of the chosen
+    // node lists each incompatibility, and its disk stays unwritten.
     if request.spec.node.is_some() {
         allow_stack(conn, &node, &pool).await?;
     }
@@ -98,7 +101,7 @@ pub(crate) async fn create(
     })
 }
 
-/// Refuses a node that is incompatible with the pool's stack.
+/// Rejects a node incompatible with the pool's stack.
 async fn allow_stack(
     conn: &mut PgConnection,
     node: &LockedNode,
@@ -115,7 +118,8 @@ async fn allow_stack(
     }
 }
 
-/// Checks that the actor may claim this pool or node. An object that the actor may not read is answered as missing.
+/// Checks whether the actor may claim this pool or node. An object outside the actor's read scope
+/// is answered as missing.
 pub(crate) async fn allow_claiming(
     conn: &mut PgConnection,
     actor: &Actor,
@@ -140,7 +144,7 @@ pub(crate) fn generate_name(pool: &str, id: ClaimId) -> String {
     format!("{}-{}", pool.trim_end_matches('-'), &id[id.len() - 12..])
 }
 
-/// The hardware profile that the pool requires of its nodes.
+/// The hardware profile required by the pool.
 pub(crate) async fn find_profile(
     conn: &mut PgConnection,
     pool: ObjectId,
@@ -150,7 +154,10 @@ pub(crate) async fn find_profile(
         .map(|row| row.id))
 }
 
-/// Locks the named node; an error at `pointer` where the node does not exist, and a conflict where the node cannot be claimed now.
+/// Locks the named node.
+///
+/// # Errors
+/// 422 at `pointer` where the node does not exist; 409 where the node cannot be claimed now.
 pub(crate) async fn lock_named(
     conn: &mut PgConnection,
     pointer: &'static str,
@@ -166,7 +173,7 @@ pub(crate) async fn lock_named(
         )
     };
     let node = node.ok_or_else(missing)?;
-    // Read again under the lock: the transaction that held the lock may have claimed the node.
+    // Read again under the lock: an earlier holder of the lock may have claimed the node.
     let node = db::nodes::find_for_update(conn, &node.id.to_string())
         .await?
         .ok_or_else(missing)?;
@@ -192,16 +199,16 @@ pub(crate) async fn lock_named(
     match (node.profile_id, profile) {
         (None, _) => refuse(
             "no_profile",
-            "has no hardware profile, so its root disk cannot be told.".into(),
+            "has no hardware profile, so its root disk is unknown.".into(),
         ),
         (Some(has), Some(wants)) if has != wants => {
-            refuse("other_profile", "is of another hardware profile.".into())
+            refuse("other_profile", "has another hardware profile.".into())
         }
         _ => Ok(node),
     }
 }
 
-/// Locks any available node that fits.
+/// Locks any available and fitting node.
 pub(crate) async fn lock_any(
     conn: &mut PgConnection,
     fits: &Fits<'_>,
@@ -226,11 +233,12 @@ pub(crate) struct Draft<'claim> {
     pub spec: Value,
     pub wait_for: WaitFor,
     pub hold: bool,
-    /// Whether the pool creates the claim by itself.
+    /// Whether the pool created the claim for its `replicas`.
     pub replica: bool,
 }
 
-/// Binds a node that the caller has locked: writes the claim, its operation, the new epoch of the node and the event.
+/// Binds a node locked by the caller: writes the claim, its operation, the new epoch of the node
+/// and the event.
 ///
 /// # Errors
 /// When the database fails or a constraint refuses.
@@ -317,7 +325,7 @@ pub(crate) async fn record(
 /// Claims a node, once per idempotency key.
 ///
 /// # Errors
-/// 404, 409 when no node is free or the named node is not, 422.
+/// 404, 409 when no node is free or the named node is not available, 422.
 pub(crate) async fn submit(
     app: &App,
     actor: &Actor,

@@ -3,7 +3,8 @@
 /// The treatment of the disks by a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disks {
-    /// The disks stay readable for the pool's undo window, in which the release can be undone.
+    /// The disks stay readable for the pool's undo window. Within the window the release can be
+    /// undone.
     Kept,
     ErasedNow,
 }

@@ -8,7 +8,8 @@ use crate::db::claims::ClaimRow;
 use crate::db::nodes::LockedNode;
 use crate::error::Error;
 
-/// How often the lock is tried while the claim changes nodes. Beyond this number the caller must retry.
+/// How often the lock is tried while the claim changes nodes. Beyond this number the caller must
+/// retry.
 const ROUNDS: usize = 5;
 
 /// A claim, read while its node's row is locked.
@@ -19,8 +20,9 @@ pub(crate) struct LockedClaim {
 }
 
 impl LockedClaim {
-    /// Locks the claim's node, which orders releases, and the node of a replacement that is on its way. A replacement can change both nodes
-    /// until the locks are held, so the claim is read again under the locks.
+    /// Locks the claim's node, and so orders releases, and the node of an arriving replacement. A
+    /// replacement can change both nodes before the locks are held, so the claim is read again
+    /// under the locks.
     ///
     /// # Errors
     /// 404 where no claim has this name or id; 409 where the claim keeps changing nodes.
@@ -33,7 +35,8 @@ impl LockedClaim {
                 .into_iter()
                 .chain(coming.map(|(_, node)| node))
                 .collect();
-            // Every caller that locks two nodes locks them by id, so that no deadlock is possible.
+            // Every caller locks two nodes in the order of their ids, so that no deadlock is
+            // possible.
             nodes.sort_by_key(|node| node.0);
             let mut own = None;
             for id in nodes {
@@ -59,7 +62,7 @@ impl LockedClaim {
     }
 }
 
-/// The refusal where the claim's node is protected.
+/// The refusal for a claim with a protected node.
 pub(crate) fn protected(node: &LockedNode) -> Error {
     Error::conflict(
         "protected",
@@ -67,7 +70,7 @@ pub(crate) fn protected(node: &LockedNode) -> Error {
     )
 }
 
-/// The refusal where the claim holds no node any more.
+/// The refusal for a claim without a node.
 pub(crate) fn over(claim: &ClaimRow) -> Error {
     Error::conflict("released", format!("The claim {} is over.", claim.name))
 }

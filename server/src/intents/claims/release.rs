@@ -1,4 +1,5 @@
-//! Releases a node: drain, removal from the scheduler, wipe, inspection. Deleting the claim begins the release; the claim ends when the node is clean.
+//! Releases a node: drain, removal from the scheduler, wipe, inspection. Deleting the claim begins
+//! the release, and the claim ends when the node is clean.
 
 use jiff::SignedDuration;
 use muster_api::plans::ReleaseLimit;
@@ -23,10 +24,10 @@ use crate::intents::claims::locked::{LockedClaim, over, protected};
 use crate::intents::preconditions::Preconditions;
 use crate::intents::{dry_run, writing};
 
-/// Releases as a page does, which sends the generation that the page showed.
+/// Releases for a page, with the generation shown on the page.
 ///
 /// # Errors
-/// As the route `delete_claim` answers.
+/// The errors of the route `delete_claim`.
 pub async fn release_claim(
     app: &App,
     actor: &Actor,
@@ -45,7 +46,7 @@ pub async fn release_claim(
     .map(|(operation, _)| operation)
 }
 
-/// Requests the release in one transaction, and answers with its operation.
+/// Requests the release in one transaction. Returns the operation and the answer.
 pub(crate) async fn submit(
     app: &App,
     actor: &Actor,
@@ -61,7 +62,8 @@ pub(crate) async fn submit(
                 let answer = writing::accepted(conn, operation).await?;
                 Ok(Ok((operation, answer)))
             }
-            // The transaction commits the request for an approval; the answer is a refusal that names the request.
+            // The transaction commits the request for an approval. The answer is a refusal naming
+            // the request.
             Requested::NeedsApproval(pending) => Ok(Err(pending.refusal())),
         }
     });
@@ -72,7 +74,7 @@ pub(crate) async fn submit(
 enum Requested {
     /// The operation of the release.
     Begun(OperationId),
-    /// A second person must approve; the request for the approval is written.
+    /// A second person must approve. The request for the approval is written.
     NeedsApproval(PendingApproval),
 }
 
@@ -103,8 +105,9 @@ fn next_step(locked: &LockedClaim, disks: Disks) -> Result<Step, Error> {
     }
 }
 
-/// Begins what the actor may do alone; where the release exceeds a limit, requests an approval instead. Ending the undo window counts as a
-/// release of its own, because another person may have released the claim with its disks kept.
+/// Begins a release within the actor's limits, or requests an approval beyond a limit. Ending the
+/// undo window counts as a separate release, because another person may have released the claim
+/// with its disks kept.
 async fn request(
     conn: &mut PgConnection,
     app: &App,
@@ -143,16 +146,17 @@ async fn request(
 /// The effect of a planned release.
 #[derive(Clone, Debug)]
 pub(crate) struct ReleasePlan {
-    /// The releases that each limit still allows, before this release.
+    /// The releases each limit still allows, before this release.
     pub limits: Vec<ReleaseLimit>,
-    /// The names of the nodes that are released: the claim's node, and the node of a replacement that is on its way.
+    /// The names of the released nodes: the claim's node, and the node of an arriving replacement.
     pub nodes: Vec<String>,
 }
 
-/// Releases inside a transaction that the caller rolls back. Returns `None` where the claim is not bound.
+/// Plans a release inside a transaction; the caller rolls the transaction back. Returns `None`
+/// where the claim is not bound.
 ///
 /// # Errors
-/// The refusals of the release, as the route `delete_claim` answers.
+/// The errors of the release, as listed for the route `delete_claim`.
 pub(crate) async fn plan(
     app: &App,
     conn: &mut PgConnection,
@@ -186,7 +190,8 @@ pub(crate) async fn plan(
     Ok(Some(ReleasePlan { limits, nodes }))
 }
 
-/// Begins a release that a second person approved. The operation and the events name the person who requested the release.
+/// Begins a release approved by a second person. The operation and the events name the requesting
+/// person.
 ///
 /// # Errors
 /// 409 when the node is protected or the claim is over.
@@ -206,7 +211,7 @@ pub(crate) async fn begin_approved(
             let pool = limits::load_pool(conn, claim.pool_id).await?;
             begin_release(conn, app, &requester, locked, &pool, disks).await
         }
-        // The claim was being released already when a person requested that its disks be erased now.
+        // The release was already under way; the request was to erase the disks now.
         ("releasing", Some(operation)) if disks == Disks::ErasedNow => {
             erase_now(conn, app, &requester, claim, operation).await?;
             Ok(operation)
@@ -215,7 +220,7 @@ pub(crate) async fn begin_approved(
     }
 }
 
-/// The replacement that is on its way for a claim.
+/// Finds the arriving replacement of a claim.
 pub(crate) async fn find_coming(
     conn: &mut PgConnection,
     claim: ClaimId,
@@ -238,7 +243,7 @@ async fn erase_now(
     db::claims::end_undo(conn, claim.id).await?;
     db::lifecycle::make_due(conn, claim.node, now).await?;
     let summary = format!(
-        "the disks of {} are kept no longer: the claim {} is erased at once",
+        "the undo window of {} ends: the disks of the claim {} are erased now",
         claim.node_name, claim.name
     );
     let event = actor
@@ -247,7 +252,8 @@ async fn erase_now(
     db::events::insert(conn, event.with(json!({ "claim": claim.name }))).await
 }
 
-/// Writes a release: its operation and its event. A replacement that is on its way is released with the claim.
+/// Writes a release: the operation and the event. An arriving replacement is released with the
+/// claim.
 async fn begin_release(
     conn: &mut PgConnection,
     app: &App,

@@ -1,5 +1,7 @@
-//! Replaces the node of a claim. An available node is bound first and brought to service beside the current node; then the claim takes the new node
-//! and releases the old one (`engine/replacements.rs`). The limits of that release are checked here, before the replacement begins.
+//! Replaces the node of a claim. An available node is bound first and brought to service beside the
+//! current node. Then the claim takes the new node and releases the old one
+//! (`engine/replacements.rs`). The limits of the release are checked here, before the replacement
+//! begins.
 
 use muster_api::claims::{ClaimSpec, ReplaceClaim};
 use muster_api::nodes::NodePlan;
@@ -34,7 +36,7 @@ const REASON: usize = 1000;
 
 /// The result of a request to replace a node.
 enum Requested {
-    /// The operation that brings the node.
+    /// The operation bringing the new node to service, and the node's name.
     Begun {
         operation: OperationId,
         node: String,
@@ -46,10 +48,10 @@ enum Requested {
     },
 }
 
-/// Replaces, as the API and the pages do.
+/// Replaces the node of a claim, for the API and the pages.
 ///
 /// # Errors
-/// As the route `replace_claim` answers.
+/// The errors of the route `replace_claim`.
 pub async fn replace(
     app: &App,
     actor: &Actor,
@@ -70,17 +72,19 @@ pub async fn replace(
             Requested::NeedsApproval { pending, .. } if dry_run::asked() => {
                 Err(limits::would_need_approval(&pending.because))
             }
-            // The transaction commits the request for an approval. The refusal is not stored under the idempotency key.
+            // The transaction commits the request for an approval. The refusal is not stored under
+            // the idempotency key.
             Requested::NeedsApproval { pending, .. } => Ok(Effect::Held(pending.refusal())),
         }
     })
     .await
 }
 
-/// The plan of a replacement, for a page. The transaction is rolled back.
+/// Returns the plan of a replacement, for a page. The transaction is rolled back. Where a second
+/// person must approve, the plan says so.
 ///
 /// # Errors
-/// The refusals of the replacement, as the route `replace_claim` answers. Where a second person must approve, the plan says so.
+/// The errors of the replacement, as listed for the route `replace_claim`.
 pub async fn plan(
     app: &App,
     actor: &Actor,
@@ -95,8 +99,7 @@ pub async fn plan(
                 Requested::Begun { node, .. } => describe_plan(&locked.claim, &pool, &node),
                 Requested::NeedsApproval { pending, node } => {
                     let because = pending.because;
-                    let blockers =
-                        vec![format!("{because} Somebody else is asked to agree first.")];
+                    let blockers = vec![format!("{because} Another person must approve first.")];
                     NodePlan {
                         blockers,
                         ..describe_plan(&locked.claim, &pool, &node)
@@ -108,10 +111,11 @@ pub async fn plan(
     .await
 }
 
-/// Begins a replacement that a second person approved. The operation and the events name the person who requested the replacement.
+/// Begins a replacement approved by a second person. The operation and the events name the
+/// requesting person.
 ///
 /// # Errors
-/// As the route `replace_claim` answers, without the check of the limits.
+/// The errors of the route `replace_claim`, without the check of the limits.
 pub(crate) async fn begin_approved(
     conn: &mut PgConnection,
     app: &App,
@@ -129,7 +133,8 @@ pub(crate) async fn begin_approved(
     bind(conn, app, &requester, locked, &spare, reason).await
 }
 
-/// Begins the replacement, returns the one that is under way, or requests an approval. The caller holds the lock.
+/// Begins the replacement, returns the replacement already under way, or requests an approval. The
+/// caller holds the lock.
 async fn request(
     conn: &mut PgConnection,
     app: &App,
@@ -176,8 +181,11 @@ async fn request(
     })
 }
 
-/// The replacement that is under way already; an error where the claim cannot get another node, or where a node other than the requested one is
-/// on its way.
+/// Finds the replacement already under way.
+///
+/// # Errors
+/// 409 where the claim cannot get another node, or where another node than the requested one is
+/// arriving.
 async fn find_under_way(
     conn: &mut PgConnection,
     locked: &LockedClaim,
@@ -198,7 +206,7 @@ async fn find_under_way(
     }
     if let Some(other) = &claim.replaces {
         let detail = format!(
-            "{} is on its way for the claim {other}: it is not replaced itself.",
+            "{} is the replacement for the claim {other}, so it cannot be replaced.",
             claim.node_name
         );
         return Err(Error::conflict("replacing", detail));
@@ -214,13 +222,14 @@ async fn find_under_way(
         return Ok(Some(one));
     }
     let detail = format!(
-        "{} is on its way for {} already; `muster operation cancel {}` gives it back.",
+        "{} is already the replacement for {}; `muster operation cancel {}` releases the node.",
         one.coming_node_name, claim.name, one.operation
     );
     Err(Error::conflict("replacing", detail))
 }
 
-/// An available node for the claim, locked: the named node, or any node that fits the pool and the selector.
+/// Locks an available node for the claim: the named node, or any node fitting the pool and the
+/// selector.
 async fn find_spare(
     conn: &mut PgConnection,
     actor: &Actor,
@@ -259,14 +268,14 @@ async fn find_spare(
             found.ok_or_else(|| Error::conflict("no_spare", no_spare(claim, &json!(labels))))?
         }
     };
-    let missing = || "No node of yours fits.".to_owned();
+    let missing = || "No available node in your read scope fits.".to_owned();
     match create::allow_claiming(conn, actor, "node", &spare.name, missing).await {
         Err(Error::Unprocessable(_)) => Err(Error::unprocessable("/node", "not_found", missing())),
         other => other.map(|()| spare),
     }
 }
 
-/// The refusal where no available node fits, with the ways to get one.
+/// The refusal where no available node fits, with the ways to get a node.
 fn no_spare(claim: &ClaimRow, labels: &Value) -> String {
     let fits = match labels.as_object().filter(|labels| !labels.is_empty()) {
         Some(_) => format!(
@@ -282,7 +291,7 @@ fn no_spare(claim: &ClaimRow, labels: &Value) -> String {
     )
 }
 
-/// Binds the spare node to a claim of its own, which names the claim that the node is for.
+/// Binds the spare node to a separate claim, with a reference to the claim receiving the node.
 async fn bind(
     conn: &mut PgConnection,
     app: &App,
@@ -348,7 +357,9 @@ async fn bind(
 fn describe_plan(claim: &ClaimRow, pool: &PoolSpec, spare: &str) -> NodePlan {
     let kept = match pool.undo_window_s {
         0 => String::new(),
-        seconds => format!("its disks are kept for {seconds} s, in which that can be undone, and "),
+        seconds => {
+            format!("its disks are kept for {seconds} s, so that the release can be undone, and ")
+        }
     };
     let (name, node) = (&claim.name, &claim.node_name);
     NodePlan {

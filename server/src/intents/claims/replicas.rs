@@ -1,5 +1,6 @@
-//! Claims that a pool creates by itself, up to the number in `spec.replicas`. Such a claim works as a claim that a person creates. Lowering the number
-//! releases no claim: people release the surplus.
+//! Claims created by the server for a pool, up to the number in `spec.replicas`. Such a claim works
+//! like a claim created by a person. Lowering the number releases no claim: people release the
+//! surplus.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +23,8 @@ use crate::{db, document};
 /// Claims created in one transaction; later transactions create the rest.
 const BATCH: i64 = 20;
 
-/// Creates the claims that a pool lacks, as far as nodes are available. Returns the number of new claims. The caller holds the pool's lock, so that no
-/// other transaction fills the pool.
+/// Creates the pool's missing claims, as far as nodes are available. Returns the number of new
+/// claims. The caller holds the pool's lock, so that no other transaction fills the pool.
 ///
 /// # Errors
 /// When the database fails.
@@ -57,13 +58,14 @@ pub(crate) async fn fill(
     if made >= missing {
         end_shortage(conn, pool, now).await?;
     } else if db::claims::list_available(conn, &fits, 1).await?.is_empty() {
-        // A node that another transaction has locked is still listed: the shortage begins only when no available node is left.
+        // A node locked by another transaction is still listed: the shortage begins only when no
+        // available node is left.
         begin_shortage(conn, pool, missing - made, now).await?;
     }
     Ok(made)
 }
 
-/// How many replicas a pool has and lacks; `None` where the pool asks for no replicas.
+/// Counts the present and missing replicas of a pool; `None` for a pool without `replicas`.
 ///
 /// # Errors
 /// When the database fails.
@@ -82,12 +84,12 @@ pub async fn describe(
     let surplus = (made.claimed - i64::from(wanted)).max(0);
     let because = match (coming, short, surplus) {
         (1.., _, _) if db::cautions::find_open(conn).await?.is_some() => Some(
-            "The database was put back: nothing is claimed until `muster caution confirm`."
+            "The database was restored: the server creates no claims until `muster caution confirm`."
                 .to_owned(),
         ),
         (_, 1.., _) => Some(no_nodes(&spec, short, made.leaving)),
         (_, _, 1..) => Some(format!(
-            "{surplus} more than it asks for, and nothing is released because a number was lowered: `muster claim delete` those that are to go."
+            "{surplus} more than requested. Lowering the number releases no claim: run `muster claim delete` for each surplus claim."
         )),
         _ => None,
     };
@@ -108,7 +110,7 @@ pub async fn describe(
     }))
 }
 
-/// The nodes that a pool would claim now, for as many claims as it lacks.
+/// The nodes a pool would claim now, at most one for each missing claim.
 ///
 /// # Errors
 /// When the database fails.
@@ -131,8 +133,9 @@ fn requested_count(pool: &ObjectRow) -> Result<i64, Error> {
         .map_or(0, i64::from))
 }
 
-/// The filter for available nodes: the pool's hardware profile, and the site of its cluster. The cluster admits only nodes of its site, and an actor who may
-/// set `replicas` may claim every node there.
+/// The filter for available nodes: the pool's hardware profile, and the site of the pool's cluster.
+/// The cluster admits only nodes of its site. An actor with the permission to set `replicas` may
+/// claim every node there.
 async fn fits<'labels>(
     conn: &mut PgConnection,
     pool: &ObjectRow,
@@ -183,7 +186,7 @@ async fn begin_shortage(
         return Ok(());
     }
     let summary = format!(
-        "{} finds no node for {short} of the {} claims it asks for",
+        "{} has no node for {short} of its {} requested claims",
         pool.name,
         requested_count(pool)?
     );
@@ -198,7 +201,7 @@ async fn end_shortage(
     if !db::replicas::end_shortage(conn, pool.id).await? {
         return Ok(());
     }
-    let summary = format!("{} lacks no node any more", pool.name);
+    let summary = format!("{} has all requested nodes again", pool.name);
     record(conn, pool, "pool.filled", summary, now).await
 }
 

@@ -1,5 +1,5 @@
-//! Undoes a release while the disks are kept: the claim is bound again, and the node returns to service. A node that has left its scheduler already passes
-//! the gates first.
+//! Undoes a release while the disks are kept: the claim is bound again, and the node returns to
+//! service. A node already removed from its scheduler passes the gates first.
 
 use muster_core::ids::OperationId;
 use sqlx::PgConnection;
@@ -17,10 +17,10 @@ use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::operations::view;
 use crate::intents::writing::{self, Effect};
 
-/// Undoes a release, as the API and the pages do.
+/// Undoes a release, for the API and the pages.
 ///
 /// # Errors
-/// As the route `undo_release` answers.
+/// The errors of the route `undo_release`.
 pub async fn undo(
     app: &App,
     actor: &Actor,
@@ -74,7 +74,7 @@ async fn write_undo(
     db::lifecycle::drop_wish(conn, claim.node).await?;
     let stays = match claim.node_state.as_str() {
         "draining" | "wiping" => None,
-        "in_service" => Some("it had not left service yet".to_owned()),
+        "in_service" => Some("the node was still in service".to_owned()),
         state => Some(format!("it is the claim's again, and {state} as it was")),
     };
     if let Some(stays) = stays {

@@ -1,4 +1,5 @@
-//! Claims as they are answered: what the client wrote, and beside it what the server chose and saw.
+//! Claims as returned to readers: the client's spec, and the status with the server's choices and
+//! observations.
 
 use std::collections::BTreeMap;
 
@@ -16,20 +17,20 @@ use crate::db::replacements::ChangeRow;
 use crate::error::Error;
 use crate::{db, document};
 
-/// A claim as it is answered.
+/// A claim as returned by the API: the spec as stored JSON, and the status.
 pub(crate) type ClaimObject = Object<Value, ClaimStatus>;
 
-/// One claim by name or id.
+/// Loads one claim by name or id.
 ///
 /// # Errors
-/// 404, or the database's.
+/// 404, or the error of the database.
 pub(crate) async fn load(conn: &mut PgConnection, key: &str) -> Result<ClaimObject, Error> {
     let missing = || Error::NotFound(format!("claim {key:?}"));
     let row = db::claims::find(conn, key).await?.ok_or_else(missing)?;
     objects(conn, vec![row]).await?.pop().ok_or_else(missing)
 }
 
-/// Claims as they are answered, with the nodes that come and go for them.
+/// Renders claims, each with its arriving replacement and its leaving nodes.
 ///
 /// # Errors
 /// When the database fails or a row is impossible.
@@ -74,7 +75,7 @@ fn object(row: ClaimRow, changes: Vec<ChangeRow>) -> Result<ClaimObject, Error> 
             .undo_until
             .filter(|_| state == ClaimState::Releasing)
             .map(|at| at.to_jiff()),
-        // Once released, the node is busy with somebody else's.
+        // After the release, the node's operation belongs to another claim.
         operation: row
             .operation
             .filter(|_| state != ClaimState::Released)

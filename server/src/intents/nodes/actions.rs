@@ -1,4 +1,5 @@
-//! Requests of actions on nodes, by the API and by pages, with the preconditions and the second person.
+//! Requests of actions on nodes, by the API and by pages, with the preconditions and the second
+//! person.
 
 use muster_api::nodes::NodeAction;
 use muster_core::effects::erases;
@@ -15,10 +16,11 @@ use crate::intents::nodes::{erasures, write};
 use crate::intents::preconditions::Preconditions;
 use crate::intents::writing::{self, Effect};
 
-/// Requests an action, as the API and the pages do.
+/// Requests an action, for the API and the pages.
 ///
 /// # Errors
-/// As the route `act_on_node` answers; 422 for an action that takes more than a reason and has a route of its own.
+/// The errors of the route `act_on_node`; 422 for an action with members beyond the reason, because
+/// such an action has its own route.
 pub async fn request_action(
     app: &App,
     actor: &Actor,
@@ -30,7 +32,7 @@ pub async fn request_action(
 ) -> Result<Answer, Error> {
     let more = match wish {
         Wish::Adopt => Some("a pool, a credential and the machine's host key"),
-        Wish::ReplaceParts => Some("the serials of the part that is out and of the one that is in"),
+        Wish::ReplaceParts => Some("the serials of the old part and of the new part"),
         Wish::Release => Some("the claim that ends"),
         _ => None,
     };
@@ -38,7 +40,7 @@ pub async fn request_action(
         return Err(Error::unprocessable(
             "action",
             "incomplete",
-            format!("To {wish} takes {more}; use its own form."),
+            format!("The action {wish} needs {more}; use its own route."),
         ));
     }
     let request = ActionRequest {

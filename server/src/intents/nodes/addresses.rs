@@ -1,4 +1,4 @@
-//! Addresses of boot MACs: as the client wants them, or the lowest free one of the subnet.
+//! Addresses of boot MACs: the requested address, or the lowest free one of the subnet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,19 +14,20 @@ use crate::db::macs::MacRow;
 use crate::document::{self, fault};
 use crate::error::{Error, Fault};
 
-/// More interfaces than any server boots from.
+/// The largest number of boot interfaces of a node; servers have fewer.
 const MOST: usize = 32;
 
-/// A subnet under its lock, with what is taken on it.
+/// A locked subnet, with the taken addresses.
 struct Held {
     id: ObjectId,
     spec: SubnetSpec,
     taken: BTreeMap<Mac, IpAddr>,
-    /// Of this very request.
+    /// Addresses reserved by this request.
     given: BTreeSet<Ipv4Addr>,
 }
 
-/// The boot MACs of a node with their addresses. A subnet stays locked until the transaction ends, so that two nodes never get the same.
+/// Reserves an address for each boot MAC of a node. A subnet stays locked until the transaction
+/// ends, so that two nodes never get the same address. Problems are added to `faults`.
 pub(crate) async fn reserve(
     conn: &mut PgConnection,
     faults: &mut Vec<Fault>,
@@ -47,7 +48,7 @@ pub(crate) async fn reserve(
         .iter()
         .filter_map(|mac| mac.subnet.as_deref())
         .collect();
-    // In one order everywhere: two registrations never wait for each other in a circle.
+    // Lock subnets in the order of the names, so that two registrations cannot deadlock.
     names.sort_unstable();
     names.dedup();
     for name in names {
@@ -139,23 +140,28 @@ fn lease(
     Ok(Some((held.id, address)))
 }
 
-/// The address that the client wants, unless no node can have it. That another node has it, the database says when it is written, and whose it is.
+/// Checks the requested address against the subnet and against the same request. A conflict with
+/// another node fails at the write, by a constraint of the database; the error then names the
+/// holder.
 fn wanted(held: &Held, address: Ipv4Addr) -> Result<Ipv4Addr, String> {
     if !is_host(&held.spec, address) {
-        return Err(format!("{address} is no host of {}.", held.spec.network));
+        return Err(format!(
+            "{address} is not a host address of {}.",
+            held.spec.network
+        ));
     }
     if reserved(&held.spec, address) {
         return Err(format!(
-            "{address} is the agent's, the gateway's, or lent to unknown machines."
+            "{address} belongs to the agent, the gateway or the dynamic range."
         ));
     }
     match held.given.contains(&address) {
-        true => Err(format!("{address} is there twice.")),
+        true => Err(format!("{address} is listed twice.")),
         false => Ok(address),
     }
 }
 
-/// The address it had, or the lowest free one.
+/// Picks the MAC's earlier address, or the lowest free one.
 fn pick(held: &Held, mac: Mac) -> Option<Ipv4Addr> {
     if let Some(IpAddr::V4(had)) = held.taken.get(&mac) {
         return Some(*had);
@@ -174,7 +180,8 @@ fn reserved(subnet: &SubnetSpec, address: Ipv4Addr) -> bool {
     lent || address == subnet.agent_address || subnet.gateway == Some(address)
 }
 
-/// Whether an address can be a machine's on the subnet: neither the network's own nor its broadcast address.
+/// Whether a machine may have the address: inside the network, and neither the network address nor
+/// the broadcast address.
 pub(crate) fn is_host(subnet: &SubnetSpec, address: Ipv4Addr) -> bool {
     let network = subnet.network;
     network.contains(&address) && address != network.network() && address != network.broadcast()

@@ -1,5 +1,5 @@
-//! Adoption of a machine that runs already: the node comes into service as the machine is, without a reboot, an installation or a drain. The plan lists
-//! each file that the adoption writes.
+//! Adoption of a running machine: the node comes into service with its present system, without a
+//! reboot, an installation or a drain. The plan lists each file the adoption writes.
 
 use muster_api::nodes::{AdoptNode, NodePlan};
 use muster_core::ids::{ClaimId, OperationId};
@@ -24,10 +24,10 @@ use crate::intents::nodes::wishes::{self, ActionRequest};
 use crate::intents::nodes::write;
 use crate::intents::writing::{self, Effect};
 
-/// Adopts, or returns the plan, as the API and the pages do.
+/// Adopts a machine or returns the plan, for the API and the pages.
 ///
 /// # Errors
-/// As the route `adopt_node` answers.
+/// The errors of the route `adopt_node`.
 pub async fn adopt(
     app: &App,
     actor: &Actor,
@@ -72,7 +72,10 @@ async fn begin(
     Ok(operation)
 }
 
-/// Resolves the request: the pool, the credential and the name of the claim. The error lists every fault of the request.
+/// Resolves the request: the pool, the credential and the name of the claim.
+///
+/// # Errors
+/// 422 with every fault of the request.
 async fn resolve(
     conn: &mut PgConnection,
     actor: &Actor,
@@ -85,7 +88,7 @@ async fn resolve(
     check_host_key(&mut faults, body.host_key.as_deref());
     let claim_name = name_claim(&mut faults, node, body.claim.as_deref());
     if node.profile_id.is_none() {
-        let detail = format!("{} has no hardware profile to be held against.", node.name);
+        let detail = format!("{} has no hardware profile to compare with.", node.name);
         faults.push(fault("/pool", "no_profile", detail));
     }
     allow(conn, actor, pool.as_ref()).await?;
@@ -104,7 +107,8 @@ async fn resolve(
     }
 }
 
-/// The credential that logs in to the machine; a fault where its purpose differs.
+/// Finds the credential for the login at the machine. A credential with another purpose adds a
+/// fault.
 async fn find_credential(
     conn: &mut PgConnection,
     faults: &mut Vec<Fault>,
@@ -124,7 +128,7 @@ async fn find_credential(
     Ok(row)
 }
 
-/// Checks that a given host key has the form of a fingerprint.
+/// Checks the form of a given host key: `SHA256:` and 43 characters, as printed by `ssh-keygen -l`.
 fn check_host_key(faults: &mut Vec<Fault>, host_key: Option<&str>) {
     let fingerprint = |text: &str| {
         text.strip_prefix("SHA256:")
@@ -151,7 +155,7 @@ fn name_claim(faults: &mut Vec<Fault>, node: &LockedNode, requested: Option<&str
     }
 }
 
-/// Checks that the actor may claim for the pool and may use credentials.
+/// Checks whether the actor may claim for the pool and may use credentials.
 async fn allow(
     conn: &mut PgConnection,
     actor: &Actor,
@@ -167,7 +171,7 @@ async fn allow(
     actor.need_everywhere("credential.use")
 }
 
-/// The plan: the files that are written on the machine, and the new state of the node.
+/// Builds the plan: the files written on the machine, and the new state of the node.
 fn plan(node: &LockedNode, adoption: &Adoption, body: &AdoptNode) -> NodePlan {
     let mut blockers = Vec::new();
     if node.state != "discovered" {
@@ -177,20 +181,26 @@ fn plan(node: &LockedNode, adoption: &Adoption, body: &AdoptNode) -> NodePlan {
         ));
     }
     if body.host_key.is_none() {
-        blockers
-            .push("No host key was confirmed: adopting shows which one the machine has, and goes no further.".into());
+        blockers.push(
+            "No host key was confirmed: the adoption shows the key of the machine and stops."
+                .into(),
+        );
     }
     NodePlan {
         effect: "in_place".into(),
         changes: vec![
-            format!("/root/.ssh/authorized_keys: one line that trusts Muster's CA for assignment {}", node.epoch + 1),
-            "/etc/muster/marker.json: whose the machine is".into(),
-            "/usr/local/sbin/muster-node: the program that reads the inventory; it listens to nobody".into(),
+            format!(
+                "/root/.ssh/authorized_keys: one line that trusts Muster's CA for assignment {}",
+                node.epoch + 1
+            ),
+            "/etc/muster/marker.json: the assignment of the machine".into(),
+            "/usr/local/sbin/muster-node: the program that reads the inventory; it opens no port"
+                .into(),
             format!(
                 "{} is claimed for {} by {} and in service, protected",
                 node.name, adoption.pool_name, adoption.claim_name
             ),
-            "the credential's secret is forgotten".into(),
+            "the secret of the credential is deleted".into(),
         ],
         blockers,
     }

@@ -1,4 +1,5 @@
-//! Actions that erase a node's disks: wipe and reinstall. Beyond the hourly limit such an action waits for a second person, as a release does.
+//! Actions erasing a node's disks: wipe and reinstall. Beyond the hourly limit such an action waits
+//! for a second person, as a release does.
 
 use muster_core::ids::OperationId;
 use muster_core::lifecycle::state::Wish;
@@ -15,11 +16,11 @@ use crate::intents::approvals::limits::{self, LimitedPool, PendingApproval};
 use crate::intents::dry_run;
 use crate::intents::nodes::wishes::{self, ActionRequest};
 
-/// Requests an approval where the action exceeds the hourly limit of the person or of the pool. Returns the request that waits. The caller holds the
-/// node's lock.
+/// Requests an approval where the action exceeds the hourly limit of the person or of the pool.
+/// Returns the pending request. The caller holds the node's lock.
 ///
 /// # Errors
-/// When the database fails; 409 in a dry run, which requests no approval.
+/// When the database fails; 409 in a dry run, because a dry run requests no approval.
 pub(crate) async fn request_approval(
     conn: &mut PgConnection,
     app: &App,
@@ -73,10 +74,11 @@ pub(crate) async fn request_approval(
     Ok(Some(PendingApproval { id, because }))
 }
 
-/// Begins an action that a second person approved, in the name of the person who requested the action.
+/// Begins an action approved by a second person, in the name of the requesting person.
 ///
 /// # Errors
-/// 409 when the node was claimed or released since the request, or when its state does not allow the action any more.
+/// 409 when the node was claimed or released since the request, or when its state no longer allows
+/// the action.
 pub(crate) async fn begin_approved(
     conn: &mut PgConnection,
     app: &App,
@@ -86,7 +88,7 @@ pub(crate) async fn begin_approved(
 ) -> Result<OperationId, Error> {
     if row.epoch != Some(node.epoch) {
         let detail = format!(
-            "{} was claimed or released since this was asked for; ask again.",
+            "{} was claimed or released since the request; request the action again.",
             node.name
         );
         return Err(Error::conflict("decided", detail));
@@ -101,7 +103,7 @@ pub(crate) async fn begin_approved(
     wishes::write_wish(conn, app, &requester, node, request).await
 }
 
-/// The action that a row requests.
+/// The action requested by a row.
 pub(crate) fn requested_wish(row: &ApprovalRow) -> Result<Wish, Error> {
     let word = row.wish.as_deref().unwrap_or_default();
     word.parse()

@@ -1,5 +1,6 @@
-//! Match of a discovered machine with a declared node. The machine was discovered under a record of its own, because the node declares other MACs. The
-//! observations move to the declared node, and the record of the machine is deleted.
+//! Match of a discovered machine with a declared node. The machine was discovered under a separate
+//! record, because the node declares other MACs. The observations move to the declared node, and
+//! the record of the machine is deleted.
 
 use muster_api::nodes::{MatchNode, NodePlan};
 use muster_core::effects::Effect as Cost;
@@ -30,7 +31,8 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Locks both nodes in the order of their ids, as every transaction that locks two nodes. The actor must be allowed to match both.
+    /// Locks both nodes in the order of their ids, as every transaction with two nodes does. The
+    /// actor needs the permission to match both.
     async fn lock(
         conn: &mut PgConnection,
         actor: &Actor,
@@ -87,7 +89,7 @@ impl Pair {
         }
     }
 
-    /// Why the two cannot be matched.
+    /// The reasons against the match.
     fn find_blockers(&self) -> Vec<String> {
         let Self { machine, node } = self;
         let mut blockers: Vec<String> = [machine, node]
@@ -98,7 +100,7 @@ impl Pair {
             machine.spec["power"].get("manual").is_none() || machine.profile_id.is_some();
         if was_declared {
             blockers.push(format!(
-                "{} was declared itself; only a machine that was discovered is matched.",
+                "{} is a declared node; only a discovered machine can be matched.",
                 machine.name
             ));
         }
@@ -141,14 +143,14 @@ impl Pair {
         };
         changes.push(format!("macs: {} → {}", macs(&node.spec), macs(spec)));
         changes.push(format!(
-            "{} is gone, and what was observed of it is {}'s",
+            "the record of {} is deleted, and its observations move to {}",
             machine.name, node.name
         ));
         changes
     }
 }
 
-/// Why one of the nodes cannot change now.
+/// The reason why a node cannot change now; `None` when a change is possible.
 fn describe_hold(node: &LockedNode) -> Option<String> {
     let name = &node.name;
     let resting = node.state.parse().is_ok_and(NodeState::is_resting) && node.wish.is_none();
@@ -171,7 +173,8 @@ fn describe_hold(node: &LockedNode) -> Option<String> {
     }
 }
 
-/// The declared spec with the machine's MACs in the places of the replaced MACs. A declared serial or UUID is corrected where the machine reports another.
+/// Merges the machine's MACs into the declared spec, in the places of the replaced MACs. A declared
+/// serial or UUID is corrected where the machine reports another.
 fn merge_spec(
     declared: &Value,
     seen: &[Mac],
@@ -189,7 +192,7 @@ fn merge_spec(
         (None, [only]) => of(only).into_iter().collect(),
         (None, all) => {
             let detail = format!(
-                "{} MACs are declared: name those that the machine's take the place of, or none, `[]`, to add them.",
+                "{} MACs are declared: name the MACs to replace by those of the machine, or `[]` to add the machine's MACs.",
                 all.len()
             );
             return Err(Error::unprocessable("/replaces", "required", detail));
@@ -237,7 +240,8 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or("none").to_owned()
 }
 
-/// Moves the observations to the declared node, deletes the record of the machine, and writes the merged spec.
+/// Moves the observations to the declared node, deletes the record of the machine, and writes the
+/// merged spec.
 async fn bind(
     conn: &mut PgConnection,
     app: &App,
@@ -287,7 +291,7 @@ async fn record_done(
 /// Matches a discovered machine with a declared node.
 ///
 /// # Errors
-/// 404, 409 that names each blocker, 412, 428.
+/// 404, 409 naming each blocker, 412, 428.
 pub(crate) async fn match_machine(
     app: &App,
     actor: &Actor,

@@ -2,12 +2,12 @@
 
 pub mod actions; // Requests of actions
 pub(crate) mod addresses; // Reservation of addresses
-pub mod adopt; // Adoption of a machine that runs already
-pub(crate) mod erasures; // Actions that erase disks, beyond the hourly limit
+pub mod adopt; // Adoption of a running machine
+pub(crate) mod erasures; // Actions erasing disks, beyond the hourly limit
 pub(crate) mod matching; // Match of a discovered machine with a declared node
 pub mod parts; // Components and their replacement
 pub mod place; // Rename and move
 mod resolve; // The spec as rows
-pub mod view; // A node as readers get it
-pub mod wishes; // Which actions a node allows, and their record
+pub mod view; // A node as returned to readers
+pub mod wishes; // Allowed actions, and the record of a request
 pub(crate) mod write; // Registration, change and removal

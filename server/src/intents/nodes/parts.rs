@@ -1,4 +1,5 @@
-//! Components by serial, and their replacement: the id of the node stays, what passed and what was pinned does not.
+//! Components by serial, and their replacement. The node keeps its id; earlier gate results are
+//! void, and a new board or chassis is pinned in place of the old.
 
 use muster_api::nodes::{Component, ReplaceParts, ReplacedPart};
 use muster_core::ids::OperationId;
@@ -20,13 +21,13 @@ use crate::intents::nodes::wishes::{self, ActionRequest};
 use crate::intents::nodes::write;
 use crate::intents::writing::{self, Effect};
 
-/// More parts than anybody replaces at once.
+/// The largest number of parts in one request.
 const MOST: usize = 64;
 
-/// Records replaced parts, as the API and the pages do.
+/// Records replaced parts, for the API and the pages.
 ///
 /// # Errors
-/// As the route `replace_parts` answers.
+/// The errors of the route `replace_parts`.
 pub async fn replace(
     app: &App,
     actor: &Actor,
@@ -44,6 +45,9 @@ pub async fn replace(
 }
 
 /// Requests the inspection of the node, and marks each old part as replaced.
+///
+/// # Errors
+/// 422 for an old serial the node never had; 409 when the node does not allow the action.
 async fn record_parts(
     conn: &mut PgConnection,
     app: &App,
@@ -100,7 +104,7 @@ async fn record_parts(
     }
     db::gates::void(conn, node.id, now).await?;
     let summary = format!(
-        "{}: every disk it had is out of it; none is left to wipe",
+        "{}: every earlier disk was replaced; no disk is left to wipe",
         node.name
     );
     if disks_gone(conn, node).await? {
@@ -118,15 +122,18 @@ fn check(at: usize, part: &ReplacedPart) -> Result<(), Error> {
     match (fits(&part.old), fits(&part.new)) {
         (false, _) => Err(fault("old", "out_of_range", "1 to 128 bytes")),
         (_, false) => Err(fault("new", "out_of_range", "1 to 128 bytes")),
-        _ if part.old.trim() == part.new.trim() => {
-            Err(fault("new", "same", "It is the part that is out."))
-        }
+        _ if part.old.trim() == part.new.trim() => Err(fault(
+            "new",
+            "same",
+            "The new part has the serial of the old part.",
+        )),
         _ => Ok(()),
     }
 }
 
-/// Whether no disk of before is left in a node that nobody holds: then nothing of anybody's is left to wipe either. Disks that no serial tells
-/// apart cannot be said to be out.
+/// Marks the node as sanitised where an unclaimed node holds none of its earlier disks, because no
+/// data is left to wipe. Disks without a serial cannot be distinguished, so a node with such a disk
+/// stays marked. Returns whether the mark changed.
 async fn disks_gone(conn: &mut PgConnection, node: &LockedNode) -> Result<bool, Error> {
     let facts = db::facts::latest_live(conn, node.id).await?;
     let all_named = facts.is_some_and(|facts| facts.disks.iter().all(|disk| disk.serial.is_some()));

@@ -1,4 +1,5 @@
-//! Rename and move: actions with a plan. The host name and the name in the scheduler are fixed while a node is claimed.
+//! Rename and move: actions with a plan. The host name and the name in the scheduler are fixed
+//! while a node is claimed.
 
 use muster_api::nodes::{MoveNode, NodePlan, RenameNode};
 use muster_core::values::{InvalidValue, Name};
@@ -17,14 +18,14 @@ use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::nodes::write;
 use crate::intents::writing::{self, Effect};
 
-/// Whether to carry out the action or to return its plan.
+/// Whether to carry out the action or to return the plan.
 #[derive(Clone, Copy, Debug)]
 pub struct DryRun {
     pub dry_run: bool,
 }
 
 impl DryRun {
-    /// As the request asks with `dry_run`.
+    /// Reads `dry_run` of the request in progress.
     pub(crate) fn asked() -> Self {
         Self {
             dry_run: dry_run::asked(),
@@ -36,7 +37,7 @@ fn answer_plan(plan: &NodePlan) -> Result<Effect, Error> {
     Answer::ok(plan).map(Effect::Told)
 }
 
-/// The members that differ, one sentence for each.
+/// The differing members, one sentence for each.
 fn describe_changes(before: &Value, after: &Value) -> Vec<String> {
     let text = |value: &Value| match value {
         Value::Null => "none".to_owned(),
@@ -56,7 +57,8 @@ fn describe_changes(before: &Value, after: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The blocker where the power budget of another rack cannot take the node's reserved power. The rack stays locked until the transaction ends.
+/// Returns a blocker where the power budget of another rack cannot take the node's reserved power.
+/// The rack stays locked until the transaction ends.
 async fn find_power_blockers(
     conn: &mut PgConnection,
     node: &LockedNode,
@@ -65,7 +67,7 @@ async fn find_power_blockers(
     if node.power_reserved_w == 0 || node.spec["rack"] == rack {
         return Ok(Vec::new());
     }
-    // The write of the spec reports a rack that does not exist, with every other fault.
+    // The write of the spec reports a missing rack, together with every other fault.
     let Some(row) = db::objects::find_for_reference(conn, "rack", rack).await? else {
         return Ok(Vec::new());
     };
@@ -80,7 +82,7 @@ async fn find_power_blockers(
     })
 }
 
-/// Refuses the action where anything blocks it.
+/// Rejects the action where any blocker exists.
 pub(crate) fn refuse(blockers: &[String]) -> Result<(), Error> {
     match blockers.is_empty() {
         true => Ok(()),
@@ -168,7 +170,7 @@ pub async fn rename(
 /// Moves a node to another site, rack or rack unit.
 ///
 /// # Errors
-/// 404, 409 that names each blocker, 422.
+/// 404, 409 naming each blocker, 422.
 pub async fn relocate(
     app: &App,
     actor: &Actor,

@@ -1,4 +1,4 @@
-//! The spec of a node as rows: the objects that the spec names, its power control and its addresses.
+//! The spec of a node as rows: the named objects, the power control and the addresses.
 
 use muster_api::nodes::{NodeConsole, NodePower, NodeSpec};
 use muster_api::object::Draft;
@@ -16,7 +16,10 @@ use crate::intents::nodes::addresses;
 /// Longest user name of IPMI 2.0 (section 22.28).
 const IPMI_USER_BYTES: usize = 16;
 
-/// Finds the objects that the spec names and reserves the addresses. The error lists every fault of the spec.
+/// Finds the objects named by the spec and reserves the addresses.
+///
+/// # Errors
+/// 422 with every fault of the spec.
 pub(crate) async fn resolve(
     conn: &mut PgConnection,
     draft: Draft<NodeSpec>,
@@ -66,7 +69,8 @@ pub(crate) async fn resolve(
     Ok((content, macs))
 }
 
-/// The object that a member names. A name without an object is a fault; an absent member is `None`.
+/// Finds the object named by a member. A name without an object adds a fault; an absent member
+/// returns `None`.
 pub(crate) async fn find_target(
     conn: &mut PgConnection,
     faults: &mut Vec<Fault>,
@@ -92,7 +96,7 @@ fn check_place(faults: &mut Vec<Fault>, spec: &NodeSpec, rack: Option<&ObjectRow
             faults.push(fault(
                 "/spec/rack",
                 "other_site",
-                format!("{} stands in another site.", rack.name),
+                format!("{} is in another site.", rack.name),
             ));
         }
         let units = rack.spec["units"].as_u64().unwrap_or(0);
@@ -129,7 +133,7 @@ fn check_place(faults: &mut Vec<Fault>, spec: &NodeSpec, rack: Option<&ObjectRow
     }
 }
 
-/// The power control of the node, with the credential of its BMC.
+/// Resolves the power control of the node, with the credential of the BMC.
 async fn resolve_power(
     conn: &mut PgConnection,
     faults: &mut Vec<Fault>,
@@ -197,7 +201,7 @@ async fn resolve_power(
     }
 }
 
-/// The credential that logs in to the BMC; a fault where its purpose differs.
+/// Finds the credential for the login at the BMC. A credential with another purpose adds a fault.
 async fn find_bmc_credential(
     conn: &mut PgConnection,
     faults: &mut Vec<Fault>,

@@ -1,4 +1,4 @@
-//! A node as readers get it: the document as it was written, and beside it where the node is on its way.
+//! A node as returned to readers: the document as written, and the status of the node.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::db::nodes::NodeRow;
 use crate::error::Error;
 use crate::{db, document};
 
-/// An agent that was not heard for this long counts as away. Seconds.
+/// The time without contact after which an agent counts as disconnected, in seconds.
 const AGENT_AWAY_S: i64 = 60;
 
-/// A node as it is answered.
+/// A node as returned by the API: the spec as stored JSON, and the status.
 pub type NodeObject = Object<Value, NodeStatus>;
 
 /// Loads nodes by id, in the order of their names.
@@ -43,10 +43,10 @@ pub async fn load(
         .collect()
 }
 
-/// Loads one node.
+/// Loads one node by name or id.
 ///
 /// # Errors
-/// 404, or the database's.
+/// 404, or the error of the database.
 pub async fn load_one(
     conn: &mut PgConnection,
     key: &str,
@@ -119,7 +119,8 @@ fn status(row: &NodeRow, addresses: Vec<AddressRow>, now: Timestamp) -> NodeStat
     }
 }
 
-/// The port of its BMC: what the spec says, or the usual one.
+/// The port of the node's BMC: from the spec, or the default of the protocol (Redfish 443, IPMI
+/// 623).
 fn bmc_port(spec: &Value) -> Option<u16> {
     let of = |way: &str, usual: u16| {
         let bmc = spec.pointer(&format!("/power/{way}/bmc"))?;
@@ -132,7 +133,7 @@ fn bmc_port(spec: &Value) -> Option<u16> {
     of("redfish", 443).or_else(|| of("ipmi", 623))
 }
 
-/// What is true of a node beside its state, and since when where that is known.
+/// The conditions of a node beside the state, each with the time of its begin where known.
 fn conditions(row: &NodeRow, now: Timestamp) -> Vec<Condition> {
     let condition = |name: &str, holds: bool, since| {
         let value = if holds { "true" } else { "false" };
@@ -159,7 +160,7 @@ fn conditions(row: &NodeRow, now: Timestamp) -> Vec<Condition> {
         condition("protected", row.protected, None),
         condition("unsanitised", row.unsanitised, None),
     ];
-    // Told while they hold: of most nodes they are nothing to read.
+    // Listed only while true, because most nodes have neither.
     let serves = row.state == "in_service";
     let drifted = (serves && row.drift_items.is_some_and(|items| items > 0))
         .then(|| condition("drifted", true, None));
@@ -175,7 +176,8 @@ fn conditions(row: &NodeRow, now: Timestamp) -> Vec<Condition> {
         .collect()
 }
 
-/// "Why is this node not moving?"
+/// Builds the answer to "why is this node not moving?": one sentence, and the same facts as
+/// members.
 fn why(row: &NodeRow) -> Why {
     let mut sentence = format!("{} is {}", row.name, row.state.replace('_', " "));
     let mut add = |text: String| sentence.push_str(&text);

@@ -1,4 +1,5 @@
-//! Wishes: which actions a node allows, and the record of a requested action. The wish, its operation and its event are written in one transaction.
+//! Requests of actions: the actions a node allows, and the record of a request. The wish (the
+//! stored request), its operation and its event are written in one transaction.
 
 use jiff::Timestamp;
 use muster_core::effects::erases;
@@ -20,18 +21,21 @@ use crate::error::Error;
 /// The longest reason, in bytes.
 const REASON: usize = 1000;
 
-/// An action that is requested of a node.
+/// An action requested of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct ActionRequest<'text> {
     pub wish: Wish,
     pub reason: Option<&'text str>,
-    /// For maintain: when the maintenance ends by itself.
+    /// For maintain: the end of the maintenance. The engine then ends the maintenance.
     pub until: Option<Timestamp>,
     /// For run-gates: the suite's name.
     pub suite: Option<&'text str>,
 }
 
 /// Checks the members of a request against each other.
+///
+/// # Errors
+/// 422 for a member the action does not take, and for a value out of range.
 pub(crate) fn check(request: ActionRequest<'_>, now: Timestamp) -> Result<(), Error> {
     let ActionRequest {
         wish,
@@ -43,21 +47,21 @@ pub(crate) fn check(request: ActionRequest<'_>, now: Timestamp) -> Result<(), Er
         return Err(Error::unprocessable(
             "/suite",
             "out_of_range",
-            "A suite is of run-gates only.",
+            "Only run-gates takes a suite.",
         ));
     }
     if until.is_some_and(|until| wish != Wish::Maintain || until <= now) {
         return Err(Error::unprocessable(
             "/until",
             "out_of_range",
-            "A time to come, and of a maintenance only.",
+            "Only maintain takes an end, and the time must be in the future.",
         ));
     }
     match reason.map(str::trim) {
         None | Some("") if needs_reason(wish) => Err(Error::unprocessable(
             "/reason",
             "required",
-            format!("To {wish}, say why: the next person will ask."),
+            format!("The action {wish} needs a reason for the next reader."),
         )),
         Some(reason) if reason.len() > REASON => Err(Error::unprocessable(
             "/reason",
@@ -68,10 +72,12 @@ pub(crate) fn check(request: ActionRequest<'_>, now: Timestamp) -> Result<(), Er
     }
 }
 
-/// Writes a wish, its operation and its event. The caller holds the node's lock. The engine carries out the wish.
+/// Writes a wish, its operation and its event. The caller holds the node's lock. The engine carries
+/// out the wish.
 ///
 /// # Errors
-/// 409 when the node's state does not allow the action, the node is protected, or another wish waits.
+/// 409 when the node's state does not allow the action, when the node is protected, or when another
+/// wish is pending.
 pub(crate) async fn write_wish(
     conn: &mut PgConnection,
     app: &App,
@@ -111,8 +117,8 @@ pub(crate) async fn write_wish(
     };
     let operation = new.id;
     if let Some(former) = node.operation_id {
-        // The wish replaces the operation that the node works on: that operation ends as cancelled.
-        let message = format!("overtaken by {wish} (operation {operation})");
+        // The wish replaces the node's current operation: end the former operation as cancelled.
+        let message = format!("replaced by {wish} (operation {operation})");
         db::operations::end(conn, former, "cancelled", &message, now).await?;
     }
     db::operations::insert(conn, &new).await?;
@@ -138,7 +144,7 @@ pub(crate) async fn write_wish(
     Ok(operation)
 }
 
-/// The suite to run: the named suite, or the suite of the pool that holds the node.
+/// The suite to run: the named suite, or the suite of the node's pool.
 async fn find_suite(
     conn: &mut PgConnection,
     node: &LockedNode,
@@ -151,7 +157,7 @@ async fn find_suite(
             wrong(
                 "required",
                 format!(
-                    "Nothing holds {}, so no pool names one: name it.",
+                    "{} has no claim, so no pool names one: name a suite.",
                     node.name
                 ),
             )
@@ -163,10 +169,10 @@ async fn find_suite(
         .ok_or_else(|| wrong("not_found", format!("There is no suite called {key:?}.")))
 }
 
-/// Checks that the node allows the action.
+/// Checks whether the node allows the action.
 ///
 /// # Errors
-/// 409 that names the blocker.
+/// 409 naming the blocker.
 pub(crate) fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
     let state: NodeState = node.state.parse().map_err(Error::internal)?;
     let pending = node.wish.as_deref().zip(node.operation_id);
@@ -199,13 +205,12 @@ pub(crate) fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
             Error::conflict("state", detail)
         }
         (Blocker::NotClaimed, _) => {
-            let detail =
-                format!("Nothing holds {name}: there is no pool that says what to install.");
+            let detail = format!("{name} has no claim, so no pool names an image to install.");
             Error::conflict("node_not_claimed", detail)
         }
         (Blocker::Releasing, _) => Error::conflict(
             "releasing",
-            format!("{name} is being released, and only that goes on."),
+            format!("{name} is being released; no other action is possible."),
         ),
         (Blocker::Protected, _) => Error::conflict(
             "protected",

@@ -1,4 +1,5 @@
-//! Registration, change and removal of nodes. A write resolves the spec, checks what the actor may do, and writes the rows.
+//! Registration, change and removal of nodes. A write resolves the spec, checks the actor's
+//! permissions, and writes the rows.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -68,13 +69,13 @@ pub(crate) struct Written {
 /// The effect of a write on the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The node was as requested already.
+    /// The node already matches the request.
     None,
     Replaced,
     Registered,
 }
 
-/// The node as the answer to the write.
+/// Answers a write with the node.
 async fn answer(
     conn: &mut PgConnection,
     written: &Written,
@@ -89,10 +90,11 @@ async fn answer(
     })
 }
 
-/// Registers or replaces a node inside the caller's transaction, which has locked `current`. The node is registered under the name `key`.
+/// Registers or replaces a node inside the caller's transaction. The caller has locked `current`. A
+/// new node is registered under the name `key`.
 ///
 /// # Errors
-/// As the route `put_node` answers.
+/// The errors of the route `put_node`.
 pub(crate) async fn write(
     app: &App,
     conn: &mut PgConnection,
@@ -128,13 +130,13 @@ pub(crate) async fn write(
     Ok(Written { name, change })
 }
 
-/// Whether the node has this spec, these labels and these annotations already.
+/// Whether spec, labels and annotations already equal the stored ones.
 fn is_same(node: &LockedNode, draft: &Draft<NodeSpec>, spec: &Value) -> bool {
     node.spec == *spec && node.labels.0 == draft.labels && node.annotations.0 == draft.annotations
 }
 
-/// Checks the change of a node before the rows are written. An actor who writes many nodes needs a permission of its own to lift the protection of a
-/// node, so that no protection is lifted by mistake.
+/// Checks the change of a node before the rows are written. Lifting the protection of a node needs
+/// a separate permission, so that a bulk write cannot lift protection by mistake.
 async fn allow_replacing(
     conn: &mut PgConnection,
     actor: &Actor,
@@ -154,7 +156,8 @@ async fn allow_replacing(
     Ok(())
 }
 
-/// Refuses a change of what the installed system of a claimed node was written for.
+/// Rejects a change of site, MACs, addresses or profile of a claimed node, because the installed
+/// system depends on these.
 async fn allow_change(
     conn: &mut PgConnection,
     node: &LockedNode,
@@ -171,7 +174,8 @@ async fn allow_change(
     Err(Error::conflict("node_claimed", detail))
 }
 
-/// Whether site, MACs, addresses and profile stay. Where the stored spec cannot be read, the node's own rows are compared.
+/// Whether site, MACs, addresses and profile stay. Where the stored spec is unreadable, the node's
+/// own rows are compared.
 async fn keeps_place(
     conn: &mut PgConnection,
     node: &LockedNode,
@@ -219,8 +223,8 @@ async fn persist(
     Ok((id, name))
 }
 
-/// Checks the node as it is written. The actor must be allowed to write the node in its new place. A new BMC is given a credential, so the actor must be
-/// allowed to use credentials.
+/// Checks the node as written. The actor needs the permission to write the node in its new place. A
+/// new BMC receives a credential, so the actor also needs the permission to use credentials.
 async fn allow_result(
     conn: &mut PgConnection,
     actor: &Actor,
@@ -243,7 +247,7 @@ async fn allow_result(
     Ok(())
 }
 
-/// Requests the acceptance of a node that was registered just now.
+/// Requests the acceptance of a newly registered node.
 async fn request_accept(
     conn: &mut PgConnection,
     app: &App,

@@ -1,6 +1,6 @@
 //! Operations: their cancellation.
 
-pub mod view; // An operation as readers get it
+pub mod view; // An operation as returned to readers
 
 use http::StatusCode;
 use jiff::Timestamp;
@@ -19,7 +19,8 @@ use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::writing::{self, Effect};
 
-/// Requests the stop of an operation. A step that runs may finish first; nothing is undone.
+/// Requests the stop of an operation. A running step may finish first. Completed steps are not
+/// undone.
 ///
 /// # Errors
 /// 404, 409 when the operation is done.
@@ -30,7 +31,8 @@ pub async fn cancel(
     idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {
     writing::once(app, actor, idempotency, &(), async |conn| {
-        // The node first, as everybody locks: what was read before is read again under its lock.
+        // Lock the node first, as every transaction does, then read the operation again under the
+        // lock.
         let node = match find(conn, id).await?.node {
             Some(node) => db::nodes::find_for_update(conn, &node.to_string()).await?,
             None => None,
@@ -50,8 +52,10 @@ pub async fn cancel(
     .await
 }
 
-/// Nothing more of it is begun, and what runs is told to stop, but for a rung of a ladder: cut short it may leave a machine off. What was only asked for and
-/// not begun is taken back; a release is the claim's to remember.
+/// Stops an operation: no further step begins, and running jobs are asked to stop. A step of the
+/// repair runbook continues, because a node could stay powered off when the step is cut short. A
+/// request not yet begun is withdrawn. A release stays requested, because the claim records the
+/// release.
 async fn stop(
     conn: &mut PgConnection,
     actor: &Actor,
@@ -70,14 +74,15 @@ async fn stop(
     };
     let Some(node) = node else { return Ok(()) };
     let what = if climbs {
-        "once its rung is done".to_owned()
+        "after its current step".to_owned()
     } else {
         format!("({jobs} open steps)")
     };
     let summary = format!("{} was asked to stop {what}", row.kind);
     let event = actor.event(now, "operation.cancel_requested", Some(node.id), summary);
     db::events::insert(conn, event.under(Some(row.id))).await?;
-    // Between two steps of a run of gates no job is open, and the machine is on: the engine ends that one.
+    // Between two steps of a gate run no job is open and the machine is on; the engine ends such a
+    // run.
     let kept = |wish: &str| wish == "release" || (wish == "run-gates" && row.state != "queued");
     let only_asked =
         node.operation_id == Some(row.id) && node.wish.as_deref().is_some_and(|wish| !kept(wish));

@@ -1,4 +1,4 @@
-//! An operation as readers get it: state, steps, progress.
+//! An operation as returned to readers: state, steps, progress.
 
 use std::collections::BTreeMap;
 
@@ -19,17 +19,17 @@ pub(crate) async fn find(conn: &mut PgConnection, id: OperationId) -> Result<Ope
         .ok_or_else(|| Error::NotFound(format!("operation {id}")))
 }
 
-/// One operation as it is answered.
+/// Loads one operation.
 ///
 /// # Errors
-/// 404, or the database's.
+/// 404, or the error of the database.
 pub async fn load(conn: &mut PgConnection, id: OperationId) -> Result<Operation, Error> {
     let row = find(conn, id).await?;
     let missing = || Error::NotFound(format!("operation {id}"));
     views(conn, vec![row]).await?.pop().ok_or_else(missing)
 }
 
-/// Operations as they are answered, with their steps.
+/// Renders operations with their steps.
 ///
 /// # Errors
 /// When the database fails.
@@ -129,7 +129,8 @@ fn step(row: StepRow) -> Step {
     }
 }
 
-/// How far it is: the step at work says it best, then what the node waits for, then the operation's own word.
+/// The progress of an operation. The message comes from the step at work, else from the node's
+/// blocker, else from the operation's own row.
 fn progress(row: &OperationRow, steps: &[Step], state: OperationState) -> OperationProgress {
     let current = steps
         .iter()
@@ -168,7 +169,8 @@ fn percent(report: &Progress) -> Option<f64> {
     (total > 0).then(|| (done as f64 / total as f64 * 100.0).min(100.0))
 }
 
-/// A stored failure; what an agent left out is filled in rather than refused: it is shown, not decided on.
+/// Reads a stored failure. Missing members are filled with defaults instead of failing the read,
+/// because the failure is only displayed.
 fn failure(stored: &Value) -> Failure {
     let text = |member: &str| stored[member].as_str().map(str::to_owned);
     Failure {

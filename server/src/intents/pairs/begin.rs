@@ -1,4 +1,5 @@
-//! The record of a requested run: its operation, its nodes and its event, written in one transaction.
+//! The record of a requested run: the operation, the nodes and the event, written in one
+//! transaction.
 
 use jiff::{SignedDuration, Timestamp};
 use muster_api::pairs::{DEFAULT_MOST, DEFAULT_WITHIN_S, RunPairs};
@@ -17,13 +18,13 @@ use crate::error::Error;
 use crate::intents::pairs::rules::{self, Selection};
 use crate::{db, document};
 
-/// The largest number of a pool's nodes that a run considers.
+/// The largest number of a pool's nodes considered by a run.
 const CONSIDERED: i64 = 4096;
 
 /// Begins a run inside the caller's transaction.
 ///
 /// # Errors
-/// As `run_pairs` answers.
+/// The errors of the route `run_pairs`.
 pub(crate) async fn begin(
     conn: &mut PgConnection,
     app: &App,
@@ -80,7 +81,11 @@ async fn find_suite(conn: &mut PgConnection, name: &str) -> Result<Suite, Error>
     rules::keep_pair_gates(suite, name)
 }
 
-/// The nodes of the pool that a run may measure: the named nodes, or all nodes where the request names none.
+/// The nodes of the pool to choose from: the named nodes, or all nodes where the request names
+/// none.
+///
+/// # Errors
+/// 422 for a name outside the pool.
 async fn list_candidates(
     conn: &mut PgConnection,
     pool: &ObjectRow,
@@ -98,7 +103,10 @@ async fn list_candidates(
     }
 }
 
-/// Selects the nodes of the run. Fails where fewer than two nodes are idle, and names the first five nodes that are left out.
+/// Selects the nodes of the run.
+///
+/// # Errors
+/// 409 where fewer than two nodes are idle; the sentence names the first five left-out nodes.
 fn select<'a>(
     pool: &ObjectRow,
     candidates: &'a [Candidate],
@@ -122,7 +130,7 @@ fn select<'a>(
     Err(Error::conflict("too_few", detail.trim().to_owned()))
 }
 
-/// The operation of a run, which has no node and no claim.
+/// The operation of a run, without a node and without a claim.
 fn new_operation(actor: &Actor, message: String, now: Timestamp) -> NewOperation {
     NewOperation {
         id: OperationId::new(),

@@ -1,8 +1,9 @@
-//! Pairs of a pool's nodes, measured against each other. A request writes the run and its nodes; the engine carries the run out.
+//! Pairs of a pool's nodes, measured against each other. A request writes the run and its nodes,
+//! and the engine carries the run out.
 
 mod begin; // The record of a requested run
-mod rules; // What can be requested, and which nodes take part
-pub(crate) mod view; // A run as readers get it
+mod rules; // Valid requests, and the choice of nodes
+pub(crate) mod view; // A run as returned to readers
 
 use muster_api::pairs::{PairRun, RunPairs};
 use muster_core::ids::OperationId;
@@ -17,7 +18,7 @@ use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::writing::{self, Effect};
 
-/// Begins a run as the route does, for the page.
+/// Begins a run for the page, with the checks and errors of the route.
 pub(crate) async fn begin_run(
     app: &App,
     actor: &Actor,
@@ -32,8 +33,8 @@ pub(crate) async fn begin_run(
     .await
 }
 
-/// The run that a request would begin, for the page: the nodes that take part, and the nodes that are left out with the reason. The transaction is
-/// rolled back.
+/// Returns the run a request would begin, for the page: the nodes taking part, and the left-out
+/// nodes with the reason. The transaction is rolled back.
 pub(crate) async fn preview_run(
     app: &App,
     actor: &Actor,

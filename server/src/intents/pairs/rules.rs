@@ -1,4 +1,5 @@
-//! The rules of a run of pairs: what can be requested, which suite can be measured, and which nodes take part. The rules read no database.
+//! The rules of a run of pairs: valid requests, measurable suites, and the choice of nodes. The
+//! rules read no database.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +12,15 @@ use muster_core::lifecycle::steps::Step;
 use crate::db::pairs::ends::Candidate;
 use crate::error::Error;
 
-/// The number of left-out nodes that a run lists.
+/// The number of left-out nodes listed by a run.
 const LISTED: usize = 200;
 const WITHIN_S: std::ops::RangeInclusive<u32> = 300..=43_200;
-/// The variables of gates that a request may set. The order sets all others.
+/// The variables of gates a request may set. The order sets all others.
 const VARIABLES: [&str; 1] = ["rdma_device"];
 /// The longest value of a variable, in bytes.
 const LONGEST_VALUE: usize = 64;
 /// The time of a pair beside its gates, in each direction: two log-ins, and the start of the tools.
+/// Seconds.
 const MARGIN_S: u64 = 300;
 
 /// Checks the members of a request.
@@ -46,7 +48,8 @@ pub(crate) fn check_request(body: &RunPairs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks a variable of a gate's command. The value becomes an argument of a tool, which must not take the value for an option.
+/// Checks a variable of a gate's command. The value becomes an argument of a tool, so the first
+/// character must not make the argument an option.
 fn check_variable(word: &str, value: &str) -> Result<(), Error> {
     let wrong = |detail: String| {
         let pointer = format!("/variables/{word}");
@@ -66,14 +69,17 @@ fn check_variable(word: &str, value: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Keeps the pair gates of a suite. Fails where the suite has none, or where both directions take longer than one step.
+/// Keeps the pair gates of a suite.
+///
+/// # Errors
+/// 422 where the suite has no pair gate, or where both directions take longer than one step.
 pub(crate) fn keep_pair_gates(mut suite: Suite, name: &str) -> Result<Suite, Error> {
     let wrong = |code, detail: String| Error::unprocessable("/suite", code, detail);
     suite.gates.retain(|gate| gate.peer.is_some());
     if suite.gates.is_empty() {
         return Err(wrong(
             "no_pair_gate",
-            format!("{name} has no gate with a peer: nothing in it is measured between two nodes."),
+            format!("{name} has no gate with a peer: the suite measures no pair of nodes."),
         ));
     }
     let runs = |gate: &Gate| u64::from(gate.retries) + 1;
@@ -92,7 +98,7 @@ pub(crate) fn keep_pair_gates(mut suite: Suite, name: &str) -> Result<Suite, Err
     Ok(suite)
 }
 
-/// The nodes that take part in a run, and the nodes that are left out with the reason.
+/// The nodes taking part in a run, and the left-out nodes with the reason.
 #[derive(Debug, Default)]
 pub(crate) struct Selection<'a> {
     pub taken: Vec<(NodeId, &'a str)>,
@@ -102,7 +108,8 @@ pub(crate) struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// Selects idle nodes of one site, because an agent reaches only its own site: the site with the most idle nodes, or the first of several such sites.
+    /// Selects idle nodes of one site, because an agent reaches only its own site. The chosen site
+    /// has the most idle nodes; among equal sites the first wins.
     pub(crate) fn of(candidates: &'a [Candidate], most: usize) -> Self {
         let mut sites: BTreeMap<ObjectId, usize> = BTreeMap::new();
         for one in candidates.iter().filter(|one| describe_busy(one).is_none()) {
@@ -136,14 +143,16 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// Why a node is not idle.
+/// Describes why a node is not idle; `None` for an idle node.
 fn describe_busy(one: &Candidate) -> Option<String> {
     match one {
         _ if one.releasing => Some("it is being released".to_owned()),
         _ if one.state != NodeState::InService.as_str() => Some(format!("it is {}", one.state)),
-        _ if one.protected => Some("it is protected: nothing is drained of it".to_owned()),
-        _ if one.held => Some("another run has not given it back yet".to_owned()),
-        // The person or program that drained the node decides when the drain ends.
+        _ if one.protected => Some("it is protected: no jobs are drained".to_owned()),
+        _ if one.held => {
+            Some("another run has not returned the node to the scheduler yet".to_owned())
+        }
+        // The drain belongs to another person or program, and ends by their decision.
         Candidate { out: Some(out), .. } => Some(format!("its scheduler shows it {out}")),
         Candidate {
             wish: Some(wish), ..
@@ -184,7 +193,7 @@ mod tests {
             ("released", |one| one.releasing = true),
             ("it is draining", |one| one.state = "draining".into()),
             ("protected", |one| one.protected = true),
-            ("given it back", |one| one.held = true),
+            ("returned the node", |one| one.held = true),
             ("shows it drained: fan 3", |one| {
                 one.out = Some("drained: fan 3".into())
             }),

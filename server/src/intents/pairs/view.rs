@@ -1,4 +1,5 @@
-//! A run of pairs as readers get it: its nodes with their verdicts, and the results of each pair.
+//! A run of pairs as returned to readers: the nodes with their verdicts, and the results of each
+//! pair.
 
 use muster_api::pairs::{MeasuredPair, MeasuredWay, PairEnd, PairRun};
 use muster_core::fabric::{EdgeVerdict, EndVerdict, Verdicts};
@@ -11,7 +12,7 @@ use crate::db::pairs::runs::RunRow;
 use crate::db::pairs::trials::MeasuredRow;
 use crate::error::Error;
 
-/// A run, without the results of its pairs.
+/// Loads a run, without the results of each pair.
 pub(crate) async fn load_run(
     conn: &mut PgConnection,
     pool: &str,
@@ -61,7 +62,7 @@ fn describe_end(end: EndRow, found: Option<&Verdicts>) -> PairEnd {
     }
 }
 
-/// The results of each pair of a run.
+/// Loads the results of each pair of a run.
 pub(crate) async fn load_pairs(
     conn: &mut PgConnection,
     run: &PairRun,
@@ -75,7 +76,8 @@ pub(crate) async fn load_pairs(
         .collect())
 }
 
-/// The results of a pair. `ends` lists the measured nodes first, in the order of `db::pairs::ends::list`.
+/// Renders the results of a pair. `ends` lists the measured nodes first, in the order of
+/// `db::pairs::ends::list`.
 fn describe_pair(row: MeasuredRow, found: Option<&Verdicts>, ends: &[&str]) -> MeasuredPair {
     let is = |at: usize, name: &str| ends.get(at) == Some(&name);
     let edge = found

@@ -1,5 +1,6 @@
-//! What a node's BMC said of itself and of the machine: firmware and BIOS as they were read last, and the lines of its event log and sensors that agents
-//! brought when a job failed. From what is kept; nobody asks the BMC for it.
+//! BMC data for the archive: firmware and BIOS as last read, and the lines of event log and sensors
+//! collected by agents after a failed job. All data comes from the database. The BMC is not read
+//! for the archive.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,10 +13,10 @@ use crate::db;
 use crate::db::pages::nodes::BmcLine;
 use crate::error::Error;
 
-/// Lines of the log, newest kept.
+/// The largest number of log lines; the newest are kept.
 const LINES: i64 = 2000;
 
-/// `bmc.json` and `bmc-log.txt`. What nobody read is said to be unknown.
+/// Builds `bmc.json` and `bmc-log.txt`. Unread values are marked as unknown.
 pub(super) async fn files(conn: &mut PgConnection, node: NodeId) -> Result<[File; 2], Error> {
     let lines = db::pages::nodes::list_bmc_lines(conn, node, LINES).await?;
     let document = match db::firmware::latest(conn, node).await? {
@@ -48,12 +49,14 @@ fn line(line: &BmcLine) -> String {
     )
 }
 
-/// Logs of BMCs name who logged in, and from where: that is nothing to a maker.
+/// Replaces IP addresses in a text. Event logs of BMCs name the addresses of logins, and a maker
+/// has no need for these.
 fn without_addresses(text: &str) -> String {
     let plain = |word: &str| {
         let bare = word.trim_matches(|c: char| c.is_ascii_punctuation());
         let address = bare.parse::<IpAddr>().is_ok() || bare.parse::<SocketAddr>().is_ok();
-        // A single number with punctuation around it is none, though IPv6 has short ones.
+        // A short number between punctuation is not an address, although short IPv6 addresses
+        // exist.
         if address && bare.len() > 3 {
             word.replace(bare, "[address]")
         } else {

@@ -1,5 +1,6 @@
-//! The archive that the maker of a part needs for a return: identity of the node, measurements, recoveries, timeline and console. The archive is bounded, and
-//! holds no secrets and no addresses for access.
+//! The archive for the return of a part to its maker: identity of the node, measurements,
+//! recoveries, timeline and console. The archive is bounded, and holds no secrets and no addresses
+//! for access.
 
 mod bmc; // Firmware, event log and sensors of the BMC
 mod tar; // The archive format
@@ -27,21 +28,24 @@ use crate::http::extract::Path;
 use crate::intents::nodes::view::NodeObject;
 use crate::intents::nodes::{parts, view};
 
-/// The largest archive before compression, in bytes. The manifest lists the files that are left out.
+/// The largest archive before compression, in bytes. The manifest lists the left-out files.
 const MOST: usize = 64 << 20;
 /// The largest file, in bytes. The end of a larger file is kept.
 const FILE_MAX: usize = 8 << 20;
 /// The number of gate runs, with their evidence.
 const RUNS: i64 = 20;
-/// The number of console chunks, which is all that the database keeps.
+/// The number of console chunks; the database keeps no more.
 const CONSOLE: i64 = 1000;
 const FAST: i32 = 3;
 
-/// Everything about a node in one archive (tar, zstd): identity, parts by serial, facts, what its BMC said of firmware, BIOS, events and sensors, gate runs
-/// with evidence, recoveries, timeline, console, and a manifest with digests. What looks like a secret is removed.
+/// Returns an archive about a node for the return of a part (RMA): tar, compressed with zstd.
+///
+/// The archive holds identity, parts by serial, facts and BMC data: firmware, BIOS, events and
+/// sensors. Gate runs with evidence, recoveries, timeline, console, and a manifest with digests are
+/// included too. Texts similar to secrets are removed.
 #[utoipa::path(get, path = "/v1/nodes/{node}/rma", tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "The archive", body = String, content_type = "application/zstd"),
-    (status = 404, description = "There is no such node", body = Problem, content_type = "application/problem+json"),
+    (status = 404, description = "No such node", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(in crate::http) async fn get_node_rma(
     State(app): State<App>,
@@ -83,7 +87,7 @@ fn json(name: &str, document: &impl Serialize) -> Result<File, Error> {
     ))
 }
 
-/// Packs the redacted files with a manifest: `sha256:…  name`, or why a file is left out.
+/// Packs the redacted files with a manifest: `sha256:…  name`, or the reason for a left-out file.
 fn pack(files: &[File], now: Timestamp) -> Vec<u8> {
     let (mut archive, mut manifest) = (Archive::new(now), String::new());
     for (name, text) in files {
@@ -107,7 +111,7 @@ fn pack(files: &[File], now: Timestamp) -> Vec<u8> {
     archive.finish()
 }
 
-/// Collects the files of the archive. Returns the name of the node with them.
+/// Collects the files of the archive. Returns the name of the node, and the files.
 async fn collect_files(
     conn: &mut PgConnection,
     key: &str,
@@ -161,7 +165,7 @@ async fn facts(conn: &mut PgConnection, node: NodeId) -> Result<Option<File>, Er
     json("facts.json", &document).map(Some)
 }
 
-/// `recoveries.json`: the newest recoveries with their rungs.
+/// `recoveries.json`: the newest recoveries with their runbook steps.
 async fn tried(conn: &mut PgConnection, node: NodeId) -> Result<File, Error> {
     let rows = db::recoveries::list(conn, node, recoveries::NEWEST).await?;
     let recoveries: Vec<_> = rows

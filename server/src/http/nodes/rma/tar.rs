@@ -1,12 +1,12 @@
-//! A tar archive of a few texts, as POSIX.1-1988 has it (ustar): what every tool opens.
+//! A tar archive of a few texts in the format of POSIX.1-1988 (ustar), readable by every tool.
 
 use jiff::Timestamp;
 
 const BLOCK: usize = 512;
-/// What the header has room for without a prefix.
+/// The size of the header's name field without a prefix, in bytes.
 const NAME_MAX: usize = 100;
 
-/// An archive that grows.
+/// A growing archive in memory.
 #[derive(Debug)]
 pub(super) struct Archive {
     bytes: Vec<u8>,
@@ -14,7 +14,7 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    /// An empty one; its files are of this time.
+    /// Builds an empty archive. All files get the modification time `at`.
     pub(super) fn new(at: Timestamp) -> Self {
         Self {
             bytes: Vec::new(),
@@ -22,12 +22,12 @@ impl Archive {
         }
     }
 
-    /// Bytes so far.
+    /// The number of bytes so far.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Adds a file. Its name is ours: short, and without anything above its folder.
+    /// Adds a file. The name must be short, relative, and without `..`.
     pub(super) fn add(&mut self, name: &str, content: &[u8]) {
         debug_assert!(name.len() < NAME_MAX && !name.starts_with('/') && !name.contains(".."));
         let mut header = [0_u8; BLOCK];
@@ -39,7 +39,7 @@ impl Archive {
         put(116, "0000000\0");
         put(124, &format!("{:011o}\0", content.len()));
         put(136, &format!("{:011o}\0", self.at.as_second().max(0)));
-        // The sum counts itself as blanks.
+        // The checksum is computed with blanks in the checksum field.
         put(148, "        ");
         put(156, "0");
         put(257, "ustar\0");
@@ -52,7 +52,7 @@ impl Archive {
             .resize(self.bytes.len().next_multiple_of(BLOCK), 0);
     }
 
-    /// The archive, with its end.
+    /// Ends the archive with two empty blocks, and returns the bytes.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.bytes.resize(self.bytes.len() + 2 * BLOCK, 0);
         self.bytes
