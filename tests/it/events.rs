@@ -29,7 +29,7 @@ async fn a_renamed_kind_finds_older_events_and_the_former_kind_names_it() {
     let admin = server.admin().await;
     let add = "INSERT INTO events (id, at, actor, kind, summary, detail)
                VALUES (gen_random_uuid(), now(), 'muster', 'drift.mended', 'it fits again', '{}')";
-    sqlx::query(add).execute(&server.pool).await.unwrap();
+    sqlx::query(add).execute(&server.app.pool).await.unwrap();
     for topics in ["drift.resolved", "drift.*"] {
         let page = admin
             .get(&format!("/v1/events?topics={topics}"))
@@ -38,10 +38,10 @@ async fn a_renamed_kind_finds_older_events_and_the_former_kind_names_it() {
         assert_eq!(kinds(&page), words(&["drift.mended"]), "{topics}");
     }
     let refused = admin.get("/v1/events?topics=drift.mended").await;
-    assert_eq!(refused.problem(), (400, "invalid_topic"));
+    assert_eq!(refused.status, 400);
     assert!(
         refused
-            .text()
+            .text
             .contains("drift.mended is named drift.resolved now")
     );
     let webhook =
@@ -54,14 +54,14 @@ async fn a_renamed_kind_finds_older_events_and_the_former_kind_names_it() {
     let old = "INSERT INTO objects (id, kind, name, spec) VALUES (gen_random_uuid(), 'webhook', 'old', $1)";
     sqlx::query(old)
         .bind(stored)
-        .execute(&server.pool)
+        .execute(&server.app.pool)
         .await
         .unwrap();
     let upgrade = include_str!("../../migrations/0045_event_kinds.sql");
-    sqlx::raw_sql(upgrade).execute(&server.pool).await.unwrap();
+    sqlx::raw_sql(upgrade).execute(&server.app.pool).await.unwrap();
     let topics: Value =
         sqlx::query_scalar("SELECT spec -> 'topics' FROM objects WHERE name = 'old'")
-            .fetch_one(&server.pool)
+            .fetch_one(&server.app.pool)
             .await
             .unwrap();
     assert_eq!(topics, json!(["drift.resolved", "node.*"]));
