@@ -20,10 +20,10 @@ pub(super) struct Rack {
     pub name: String,
     pub href: String,
     pub cells: Vec<Cell>,
-    /// Where the map shows no single nodes: bars, in percent of the rack's nodes.
+    /// Bars for a map without single nodes, in percent of the rack's nodes.
     pub bars: Vec<Bar>,
     pub told: String,
-    /// How many need a person; empty for none.
+    /// Count of nodes in need of a person. Empty for zero.
     pub bad: String,
 }
 

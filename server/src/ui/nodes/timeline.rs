@@ -1,4 +1,4 @@
-//! Events and steps in one timeline. A step is placed at its start, with its duration and an
+//! Events and steps in one timeline. A step is placed at its start, with the step's duration and an
 //! unfolding log.
 
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use crate::ui::chips::{self, Chip};
 use crate::ui::format::{self, Moment, member};
 use crate::ui::operations::step::{self, Step};
 
-/// Most events and steps shown on a page. Older events are on the events page.
+/// Most events and steps shown on a page. Older events are listed on the events page.
 pub(super) const EVENTS: i64 = 150;
 pub(super) const STEPS: i64 = 100;
 
@@ -60,7 +60,7 @@ pub(super) fn merge(
     let mut items: Vec<(Timestamp, Item)> = events
         .into_iter()
         // A step's own row records the queueing and the end. Failures are kept, because a later
-        // attempt overwrites them in the step's row.
+        // attempt overwrites the failure in the step's row.
         .filter(|row| !matches!(row.kind.as_str(), "step.queued" | "step.succeeded"))
         .map(|row| (row.at, event(row, name, now)))
         .collect();
