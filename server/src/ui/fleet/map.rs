@@ -20,7 +20,7 @@ pub(super) struct Rack {
     pub name: String,
     pub href: String,
     pub cells: Vec<Cell>,
-    /// Bars for a map without single nodes, in percent of the rack's nodes.
+    /// Bars for a map without single nodes. Position and width count the rack's nodes.
     pub bars: Vec<Bar>,
     pub told: String,
     /// Count of nodes in need of a person. Empty for zero.
@@ -142,7 +142,8 @@ async fn draw_bars(
                 .map(|count| count.count)
                 .sum();
             if nodes > 0 {
-                // The picture is as wide as the rack has nodes, so nothing is rounded away.
+                // The width of the picture is the rack's node count, so a small count is never
+                // rounded away.
                 bars.push(Bar {
                     x,
                     width: nodes,

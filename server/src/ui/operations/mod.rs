@@ -192,7 +192,7 @@ pub(super) struct Page {
     created: Moment,
     duration: String,
     deadline: String,
-    /// The awaited condition, and the blocking objects.
+    /// Kind of the blocking object or person, such as `rack power` or `agent`. Empty when free.
     blocked: String,
     /// Results of the operation, as sentences.
     results: Vec<String>,
