@@ -1,4 +1,5 @@
-//! Values of access control: roles within scopes, the place of an object, and the read scope of a reader.
+//! Values of access control: roles within scopes, the place of an object, and the read scope of a
+//! reader.
 
 use std::collections::BTreeMap;
 

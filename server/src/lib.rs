@@ -8,13 +8,13 @@ pub mod auth; // Authentication and access control
 pub mod db; // All SQL
 pub mod document; // JSON from callers
 pub mod engine; // Reconciles due nodes: runs the lifecycle, stores the result
-pub mod error; // One error type, rendered in one place
+pub mod error; // The error type, rendered in one place
 pub mod http; // REST for people and machines, and the listener for agents
 pub mod intents; // Use cases: requests, each in one transaction
 pub mod keys; // Signing keys, and envelope encryption of secrets
 pub mod oidc; // The protocol of an OpenID provider
 pub mod outbound; // Calls to addresses configured by people
-pub mod request_id; // One id per request
+pub mod request_id; // An id for each request
 pub mod router; // REST and pages on one listener
 pub mod schema; // Migrations, including those of newer versions
 pub mod sealed; // Sealed secrets, and hashes of tokens

@@ -1,4 +1,4 @@
-//! One id per request: taken from the caller or generated here. The id is written to the answer, to
+//! An id for each request: taken from the caller or generated here. The id is written to the answer, to
 //! events and to every log line.
 
 use axum::extract::Request;

@@ -1,4 +1,5 @@
-//! Events of cables that differ from the rack's plan, when an inspection finds the difference for the first time.
+//! Events of cables that differ from the rack's plan, when an inspection finds the difference for
+//! the first time.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,8 @@ use crate::db;
 use crate::db::events::NewEvent;
 use crate::error::Error;
 
-/// Writes an event for each wrong cable of a node after the facts were stored, unless the neighbours are the same as before.
+/// Writes an event for each wrong cable of a node after the facts were stored, unless the
+/// neighbours are the same as before.
 ///
 /// # Errors
 /// When the database fails.

@@ -1,5 +1,5 @@
-//! The decision of a turn. The lifecycle decides from a snapshot. Questions that lock other rows are asked only where the decision depends on
-//! the answer; then the lifecycle decides again.
+//! The decision of a turn. The lifecycle decides from a snapshot. Questions that lock other rows
+//! are asked only where the decision depends on the answer; then the lifecycle decides again.
 
 use jiff::Timestamp;
 use muster_core::ids::ClaimId;
@@ -17,7 +17,8 @@ use crate::db::lifecycle::EngineNode;
 use crate::db::stays::StayStep;
 use crate::error::Error;
 
-/// The lifecycle's decision within the rack's power, the pool's room, the bounds of recoveries and caution mode.
+/// The lifecycle's decision within the rack's power, the pool's room, the bounds of recoveries and
+/// caution mode.
 ///
 /// # Errors
 /// When the database fails.

@@ -1,5 +1,5 @@
 //! Claims moving to another node. The replacement node goes into service like any claimed node.
-//! This module does the rest: the claim takes the new node and releases the old node, or keeps the
+//! The module does the rest: the claim takes the new node and releases the old node, or keeps the
 //! old node. Each change is one transaction with locks on both nodes, so a claim has exactly one
 //! node at every moment.
 

@@ -1,4 +1,5 @@
-//! The lifecycle's view of a node: the node, the stay, and further rows where the state asks for them.
+//! The lifecycle's view of a node: the node, the stay, and further rows where the state asks for
+//! them.
 
 use jiff::Timestamp;
 use muster_core::facts::Facts;
@@ -17,7 +18,8 @@ use crate::db::lifecycle::EngineNode;
 use crate::db::stays::StayStep;
 use crate::error::Error;
 
-/// Builds the snapshot. Power, room and hold need locks; the caller adds all three where the decision depends on the answer.
+/// Builds the snapshot. Power, room and hold need locks; the caller adds all three where the
+/// decision depends on the answer.
 ///
 /// # Errors
 /// When the database fails.
@@ -135,7 +137,8 @@ async fn find_pairing(
     }
 }
 
-/// Gate results with the waivers of now. On the way into service a reboot lies between a run and the decision, so waivers may have ended.
+/// Gate results with the waivers of now. On the way into service a reboot lies between a run and
+/// the decision, so waivers may have ended.
 async fn still_waived(
     conn: &mut PgConnection,
     node: &EngineNode,

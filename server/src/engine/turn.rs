@@ -19,7 +19,8 @@ use crate::error::Error;
 /// The pause after a failed turn.
 const AFTER_ERROR: SignedDuration = SignedDuration::from_secs(10);
 
-/// The most moves in a turn. A node begins the work of a new state in the same turn; no way without work has as many moves.
+/// The most moves in a turn. A node begins the work of a new state in the same turn; no way without
+/// work has as many moves.
 const MOVES: usize = 8;
 
 /// The result of a turn.
@@ -57,7 +58,8 @@ pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
             tracing::info!(%node, error = ?error, "a node's turn is taken again");
             Ok(Some(Turn::Other))
         }
-        // The longest due node comes first, so a failing node is postponed, or all other nodes would wait.
+        // The longest due node comes first, so a failing node is postponed, or all other nodes
+        // would wait.
         Err(error) => {
             tx.rollback().await?;
             tracing::error!(%node, error = ?error, "a node's turn went wrong");
@@ -73,7 +75,8 @@ pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
     }
 }
 
-/// Reconciles the node inside the caller's transaction under the node's row lock: the reaction commits with the cause.
+/// Reconciles the node inside the caller's transaction under the node's row lock: the reaction
+/// commits with the cause.
 ///
 /// # Errors
 /// When the turn fails; the caller must then roll the transaction back.
@@ -114,8 +117,9 @@ impl Taken {
     }
 }
 
-/// Wakes nodes waiting for the rack's power, in a separate transaction: the rack's lock blocks turns of the rack's nodes, so the
-/// transaction must hold no node. After a failure the nodes check again within [`LOOK_AGAIN`].
+/// Wakes nodes waiting for the rack's power, in a separate transaction: the rack's lock blocks
+/// turns of the rack's nodes, so the transaction must hold no node. After a failure the nodes check
+/// again within [`LOOK_AGAIN`].
 async fn wake_rack(
     app: &App,
     freed: Option<ObjectId>,
@@ -228,7 +232,8 @@ fn has_begun(step: &StayStep) -> bool {
     open || step.view.current
 }
 
-/// Cancels the job of a step. A queued job is cancelled at once, a running job at the next renewal of the lease: the node is due again soon.
+/// Cancels the job of a step. A queued job is cancelled at once, a running job at the next renewal
+/// of the lease: the node is due again soon.
 async fn persist_cancel(
     conn: &mut PgConnection,
     node: &EngineNode,

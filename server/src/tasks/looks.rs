@@ -1,5 +1,5 @@
 //! Requests periodic work on nodes in service: drift checks and pool sweeps, a few nodes at a time.
-//! The work runs beside the nodes' jobs. This task only writes the request, and the engine does the
+//! The work runs beside the nodes' jobs. The task only writes the request, and the engine does the
 //! rest.
 
 use std::time::Duration;

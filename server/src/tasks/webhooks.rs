@@ -306,7 +306,8 @@ async fn stretch(app: &App, webhook: ObjectId, lease: Uuid) -> Result<bool, Erro
     Ok(full && goes_on)
 }
 
-/// Sends one event. `true`: the receiver took the event, and the sender still holds the unchanged webhook.
+/// Sends one event. `true`: the receiver took the event, and the sender still holds the unchanged
+/// webhook.
 async fn send_event(
     app: &App,
     held: &Held,
@@ -322,7 +323,8 @@ async fn send_event(
     };
     let (tried, later) = receiver.send(app, &message, planned).await;
     let mut tx = app.pool.begin().await?;
-    // The delivery comes first: the insert locks the webhook, as a change of the webhook does before reading the progress.
+    // The delivery comes first: the insert locks the webhook, as a change of the webhook does
+    // before reading the progress.
     db::webhooks::insert_delivery(&mut tx, held.webhook, &tried, KEPT).await?;
     let goes_on = match &tried.error {
         None => db::webhooks::set_taken(&mut tx, held, seq, app.clock.now() + LEASE).await?,

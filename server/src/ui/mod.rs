@@ -17,7 +17,7 @@ mod live; // The stream of changes that makes pages reload
 mod nodes; // The list of nodes, and one node
 mod operations; // Operations: requested work
 mod pairs; // The form for pair measurements of a pool
-mod pools; // One pool, and the pool's pair measurements
+mod pools; // A pool, and the pool's pair measurements
 pub mod problems; // Errors as pages with advice
 mod racks; // Elevations and power
 mod replace; // The form for moving a claim to another node

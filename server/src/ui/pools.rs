@@ -1,4 +1,4 @@
-//! One pool: the claims made automatically, and the last pair run, as a matrix of node pairs with
+//! A pool: the claims made automatically, and the last pair run, as a matrix of node pairs with
 //! the blamed parts.
 
 use askama::Template;
@@ -60,7 +60,7 @@ struct Run {
     beyond: u32,
     findings: Vec<String>,
     ends: Vec<End>,
-    /// One row for each measured node, with one cell for each other measured node.
+    /// A row for each measured node, with one cell for each other measured node.
     picture: Vec<Vec<Cell>>,
     pairs: Vec<Pair>,
 }

@@ -52,7 +52,7 @@ struct Rack {
     cabling: Vec<String>,
 }
 
-/// One rack unit of the picture, with its number.
+/// A rack unit of the picture, with the number of the unit.
 struct Unit {
     y: i64,
     number: i64,

@@ -1,4 +1,5 @@
-//! Builds the order of a job when an agent leases the job. Secrets are opened here, go to the agent, and are stored nowhere else.
+//! Builds the order of a job when an agent leases the job. Secrets are opened here, go to the
+//! agent, and are stored nowhere else.
 
 mod adopt; // The first login to a running machine
 mod bmc; // BMCs and BMC passwords

@@ -1,8 +1,9 @@
-//! Runs of pairs. Each round of the engine advances every open run by a step: hold idle nodes, measure pairs, end with verdicts, give the nodes
-//! back. `core/fabric` chooses the pairs and reads the failures. A node is given back, or leaves service, in its own turn.
+//! Runs of pairs. Each round of the engine advances every open run by a step: hold idle nodes,
+//! measure pairs, end with verdicts, give the nodes back. `core/fabric` chooses the pairs and reads
+//! the failures. A node is given back, or leaves service, in its own turn.
 //!
-//! A step of a run locks the run's row, and locks nodes before other rows of the nodes. A node's turn locks the node; the turn only reads the
-//! run, and writes the run's rows of that node.
+//! A step of a run locks the run's row, and locks nodes before other rows of the nodes. A node's
+//! turn locks the node; the turn only reads the run, and writes the run's rows of that node.
 
 mod findings; // The result of a run, and the blamed nodes
 mod run; // A run with its nodes and measurements

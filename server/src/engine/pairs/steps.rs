@@ -1,4 +1,5 @@
-//! The steps of a run: gather, measure, stop, finish, give back. Each returns whether there was a step to take.
+//! The steps of a run: gather, measure, stop, finish, give back. Each returns whether there was a
+//! step to take.
 
 use jiff::SignedDuration;
 use muster_core::fabric::{Limits, Next, next, verdicts};
@@ -15,7 +16,8 @@ use crate::db::pairs::runs::{Ended, Ending};
 use crate::db::pairs::trials::TrialRow;
 use crate::error::Error;
 
-/// The longest time that an ended run waits for schedulers. Schedulers that have not taken a node back are asked on.
+/// The longest time that an ended run waits for schedulers. Schedulers that have not taken a node
+/// back are asked on.
 const GIVEN_BACK_WITHIN: SignedDuration = SignedDuration::from_mins(10);
 /// Names of nodes in the last message of such an operation.
 const NAMED: usize = 8;
@@ -59,7 +61,8 @@ pub(super) async fn measure(conn: &mut PgConnection, run: &Run<'_>) -> Result<bo
     }
 }
 
-/// Ends the measurements under way, then the run: no node gets jobs again while it is still measured.
+/// Ends the measurements under way, then the run: no node gets jobs again while it is still
+/// measured.
 pub(super) async fn stop(
     conn: &mut PgConnection,
     run: &Run<'_>,
@@ -119,8 +122,8 @@ async fn finish(conn: &mut PgConnection, run: &Run<'_>, how: Ending) -> Result<b
     Ok(true)
 }
 
-/// Ends the operation once no node is held: the next run may then be requested. A scheduler that does not take a node back keeps the operation
-/// open for [`GIVEN_BACK_WITHIN`].
+/// Ends the operation once no node is held: the next run may then be requested. A scheduler that
+/// does not take a node back keeps the operation open for [`GIVEN_BACK_WITHIN`].
 pub(super) async fn give_back(
     conn: &mut PgConnection,
     run: &Run<'_>,

@@ -35,7 +35,8 @@ pub(super) fn unknown(why: &str) -> Settled {
     }
 }
 
-/// The result of a measurement; `None` while the job is under way. A lost, stopped or partly answered measurement is an error.
+/// The result of a measurement; `None` while the job is under way. A lost, stopped or partly
+/// answered measurement is an error.
 fn find_result(run: &Run<'_>, trial: &TrialRow) -> Option<Settled> {
     let left = [trial.a, trial.b].into_iter().find_map(|at| {
         let end = run.end(at)?;
@@ -48,7 +49,8 @@ fn find_result(run: &Run<'_>, trial: &TrialRow) -> Option<Settled> {
         (None, _, _) => left.and_then(error),
         (Some(_), Some("succeeded"), Some(result)) => {
             if let Some(why) = left {
-                // A node that left had other work meanwhile: the result is no measurement of the path.
+                // A node that left had other work meanwhile: the result is no measurement of the
+                // path.
                 error(why)
             } else if let JobResult::Paired { ways } = &result.0 {
                 Some(judge(run, trial, ways))
@@ -98,7 +100,8 @@ fn judge(run: &Run<'_>, trial: &TrialRow, ways: &[PairWay]) -> Settled {
     }
 }
 
-/// The results of requested gates. A waiver in the answer is dropped: only the server waives, and gates of pairs have no waivers.
+/// The results of requested gates. A waiver in the answer is dropped: only the server waives, and
+/// gates of pairs have no waivers.
 fn keep_requested(run: &Run<'_>, way: &PairWay) -> PairWay {
     let gates = &run.row.suite.gates;
     let result = |id: &str| way.results.iter().find(|result| result.gate == id);

@@ -1,4 +1,5 @@
-//! The map of the fleet: the racks with a cell for each node, or with a bar for the states of their nodes.
+//! The map of the fleet: the racks with a cell for each node, or with a bar for the states of their
+//! nodes.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -12,7 +13,8 @@ use crate::error::Error;
 use crate::ui::chips::{self, Chip};
 
 const RACKS: i64 = 64;
-/// The largest fleet whose map shows each node. The map of a larger fleet shows the states of each rack.
+/// The largest fleet whose map shows each node. The map of a larger fleet shows the states of each
+/// rack.
 const NODES_ON_MAP: i64 = 640;
 
 /// A rack on the map.

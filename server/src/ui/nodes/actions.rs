@@ -1,4 +1,5 @@
-//! The actions on a node's page. Each button posts a form, which calls the API's own function. A button that does not apply shows the reason instead.
+//! The actions on a node's page. Each button posts a form, which calls the API's own function. A
+//! button that does not apply shows the reason instead.
 
 use axum::extract::State;
 use axum::response::Redirect;
@@ -293,7 +294,8 @@ pub(in crate::ui) async fn act_on_node(
                 until: end(asked.hours.trim(), app.clock.now())?,
                 suite,
             };
-            // An erasure applies only to the node as the page showed it. Other actions can be undone, and apply to the node as it is.
+            // An erasure applies only to the node as the page showed it. Other actions can be
+            // undone, and apply to the node as it is.
             let seen = asked.generation.filter(|_| erases(wish));
             let seen = seen.map(Preconditions::generation).unwrap_or_default();
             let key = IdempotencyKey::none();
