@@ -148,8 +148,8 @@ async fn record_rotation(
     Ok(())
 }
 
-/// The gates of a step: after a reboot the gates marked `after_reboot`, otherwise the whole suite,
-/// as an empty list.
+/// Returns the gates of a step: after a reboot only the gates marked `after_reboot`, otherwise the
+/// whole suite, written as an empty list.
 pub(super) fn select_gates(suite: &Suite, step: &str) -> Vec<String> {
     match step {
         "gates_after_reboot" => suite

@@ -92,7 +92,7 @@ fn find_gates(stay: &[StayStep], step: Step) -> Vec<GateResult> {
     }
 }
 
-/// The newer report: a recheck follows a converge.
+/// The newer report is used: a recheck follows a converge.
 fn find_converged(stay: &[StayStep]) -> Option<ConvergeReport> {
     let result = find_result(stay, Step::Recheck).or_else(|| find_result(stay, Step::Converge))?;
     if let JobResult::Converged(report) = result {
@@ -137,7 +137,7 @@ async fn find_pairing(
     }
 }
 
-/// Gate results with the waivers of now. On the way into service a reboot lies between a run and
+/// Gate results with the present waivers. On the way into service a reboot lies between a run and
 /// the decision, so waivers may have ended.
 async fn still_waived(
     conn: &mut PgConnection,
@@ -151,7 +151,7 @@ async fn still_waived(
     Ok(results)
 }
 
-/// Whether the stack's firmware matters for the decision.
+/// Returns whether the stack's firmware matters for the decision.
 fn asks_for_firmware(node: &EngineNode) -> bool {
     let compares = node.state == State::InService && node.wish == Some(Wish::CheckDrift);
     compares || matches!(node.state, State::Imaging | State::Installing)
