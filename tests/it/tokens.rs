@@ -301,7 +301,7 @@ async fn the_page_of_people_keeps_one_out_once_their_name_was_typed() {
             .await
             .expect(200)
             .text
-            .contains("Type <code>ada</code> to mean it")
+            .contains("Type <code>ada</code> to confirm")
     );
     assert!(
         post("disable", "typed=adam")
