@@ -39,7 +39,7 @@ struct Passwords {
     /// The password last accepted by the BMC, kept after a person changed the credential. The
     /// person's password is tried first.
     kept: Option<Secret>,
-    /// SHA-256 of the credential's stored secret, in sealed form.
+    /// SHA-256 of the credential's ciphertext. A changed credential has another hash.
     based_on: Vec<u8>,
 }
 

@@ -151,8 +151,8 @@ fn line(row: OperationRow, now: Timestamp) -> Row {
     }
 }
 
-/// Returns one sentence about an operation: the awaited condition of a running operation, the error
-/// of a failed operation.
+/// Returns one sentence about an operation: the error of a failed operation, the awaited condition of
+/// a running operation, or the last message.
 fn told(row: &OperationRow) -> String {
     let running = matches!(row.state.as_str(), "queued" | "running" | "unknown");
     let error = row
@@ -262,7 +262,7 @@ pub(super) async fn show_operation(
     })
 }
 
-/// Returns the results not yet shown elsewhere on the page.
+/// Returns the results as sentences. A link without a text is skipped.
 fn results(result: OperationResult) -> Vec<String> {
     let told = |link: ResultLink| {
         link.told
