@@ -33,8 +33,8 @@ pub async fn findings(
     onto: Onto,
 ) -> Result<Vec<Finding>, Error> {
     let seen = db::facts::latest(conn, node.id).await?;
-    // Only an image written by Muster tells the disk of the system, so the pool's image is ignored
-    // here.
+    // The disk of the system is known only for an image written by Muster. For other systems the
+    // pool's image is ignored.
     let strange =
         onto == Onto::System && node.os_host_key.is_some() && node.root_disk_serial.is_none();
     let facts = seen.map(|seen| {

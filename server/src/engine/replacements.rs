@@ -180,7 +180,7 @@ async fn release(
 
 /// Ends a replacement after the new node failed on the way, or another action was requested for the
 /// new node. The claim keeps the old node. The new node stays held by a claim of its own, and an
-/// operator must look at the node.
+/// operator must check the node.
 async fn part(conn: &mut PgConnection, one: &Replacement, now: Timestamp) -> Result<(), Error> {
     db::replacements::let_go(conn, one.coming, now).await?;
     let summary = format!(
