@@ -1,5 +1,5 @@
-//! An id for each request: taken from the caller or generated here. The id is written to the answer, to
-//! events and to every log line.
+//! An id for each request: taken from the caller or generated here. The id is written to the
+//! answer, to events and to every log line.
 
 use axum::extract::Request;
 use axum::middleware::Next;

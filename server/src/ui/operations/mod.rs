@@ -151,8 +151,8 @@ fn line(row: OperationRow, now: Timestamp) -> Row {
     }
 }
 
-/// Returns one sentence about an operation: the error of a failed operation, the awaited condition of
-/// a running operation, or the last message.
+/// Returns one sentence about an operation: the error of a failed operation, the awaited condition
+/// of a running operation, or the last message.
 fn told(row: &OperationRow) -> String {
     let running = matches!(row.state.as_str(), "queued" | "running" | "unknown");
     let error = row
