@@ -1,4 +1,5 @@
-//! Values of access control: roles within scopes, the place of an object, and the read scope of a reader.
+//! Values of access control: roles within scopes, the place of an object, and the read scope of a
+//! reader.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ pub struct Grant {
     pub scope: Scope,
 }
 
-/// Where an object lies.
+/// The place of an object: site, rack, pool and labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     pub site: Option<String>,
@@ -22,10 +23,10 @@ pub struct Place {
     pub labels: BTreeMap<String, String>,
 }
 
-/// What a reader may see: an object lies in one scope of each list.
+/// Read scope of a reader: an object must be within one scope of each list.
 pub type Sight = Vec<Vec<Scope>>;
 
-/// That it was armed: by whom, why, and from when until when.
+/// An arming of the local administrator: the person, the reason, and the time range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Armed {
     pub armed_at: Timestamp,

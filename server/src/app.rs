@@ -1,4 +1,4 @@
-//! What every handler and task is given.
+//! Shared state of all handlers and tasks.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::keys::Keys;
 
-/// Shared by every request and task of one replica. Cheap to clone.
+/// State shared by every request and task of one replica. Cheap to clone.
 #[derive(Clone)]
 pub struct App {
     pub pool: PgPool,
@@ -16,23 +16,24 @@ pub struct App {
     pub keys: Arc<Keys>,
     /// Directory of content-addressed blobs.
     pub blobs: Arc<std::path::PathBuf>,
-    /// Where the newest seals of the history are written down, outside of the database.
+    /// File with the newest seals of the history, outside the database.
     pub anchors: Arc<std::path::PathBuf>,
-    /// The way to receivers of webhooks.
+    /// HTTP client for the receivers of webhooks.
     pub outbound: Arc<crate::outbound::Outbound>,
-    /// Who vouches for people, where a provider is named.
+    /// The identity provider, if configured.
     pub oidc: Option<Arc<crate::oidc::Provider>>,
-    /// Wakes the engine of this replica; the poll is the truth.
+    /// Wakes the engine of this replica early. Correctness depends only on the engine's poll.
     pub wake_engine: Arc<Notify>,
-    /// Wakes agents that wait for jobs.
+    /// Wakes agents waiting for jobs.
     pub wake_agents: Arc<Notify>,
-    /// Wakes agents that wait for another site configuration.
+    /// Wakes agents waiting for a changed site configuration.
     pub wake_sites: Arc<Notify>,
-    /// Wakes pages and streams that follow events.
+    /// Wakes pages and streams following the events.
     pub wake_readers: Arc<tokio::sync::watch::Sender<i64>>,
 }
 
-/// Wakes whoever may care about what was just committed. The polls are the truth; this only makes them early.
+/// Wakes every waiter with a possible interest in the committed change. Correctness depends only on
+/// the polls. Waking makes the polls happen earlier.
 pub fn wake(app: &App) {
     app.wake_engine.notify_one();
     app.wake_sites.notify_waiters();

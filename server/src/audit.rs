@@ -1,5 +1,6 @@
-//! Whether the history is what was sealed: reads every seal and every event under it, and holds the seals against the anchors that were
-//! written outside of the database. It changes nothing and trusts nothing that it reads.
+//! Verifies the history against the seals. Reads every seal and every sealed event, and compares
+//! the seals with the anchors written outside the database. The check writes no rows and trusts no
+//! stored value.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,68 +17,71 @@ use crate::error::Error;
 
 /// Seals of one read.
 const PAGE: i64 = 50;
-/// Findings that are told; the rest is counted.
+/// Most findings listed in a report. Further findings are only counted.
 const TOLD: usize = 100;
 
-/// A seal as it is written down outside of the database, a line of JSON each.
+/// A seal as written outside the database, one line of JSON each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Anchor {
     pub number: i64,
-    /// The last event under it.
+    /// The last event covered by the seal.
     pub last_seq: i64,
     /// 64 hex digits.
     pub hash: String,
-    /// When it was written down.
+    /// Time of writing the anchor.
     pub at: Timestamp,
 }
 
-/// What was found wrong.
+/// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// The event is not the one that was sealed.
+    /// The stored event differs from the sealed event.
     EventChanged,
-    /// The event was sealed and is not there.
+    /// A sealed event is missing.
     EventRemoved,
-    /// The event is there and was not sealed, though all before and after it were.
+    /// An unsealed event lies between sealed events.
     EventAdded,
-    /// The seal is not there, though a later one is.
+    /// A seal is missing, though a later seal exists.
     SealRemoved,
-    /// The seal does not say what its hash covers, or does not follow the one before.
+    /// The hash of the seal does not match the seal's content, or the link to the previous seal is
+    /// broken.
     SealChanged,
-    /// The seal was written down outside of the database, which ends before it.
+    /// An anchored seal is missing, and the database ends before the seal: the history was
+    /// truncated.
     Truncated,
-    /// The seal is not the one that was written down.
+    /// The stored seal differs from the anchored seal.
     AnchorDiffers,
-    /// A line of the anchors cannot be read.
+    /// A line of the anchors cannot be parsed.
     AnchorUnreadable,
 }
 
-/// One thing found wrong.
+/// A difference found by the check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub fault: Fault,
-    /// The seal it concerns; of anchors, where the line cannot be read, its number in the file.
+    /// Number of the seal. For an unreadable anchor, the line number in the file.
     pub seal: i64,
-    /// The event it concerns.
+    /// Number of the event, for findings about an event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seq: Option<i64>,
 }
 
-/// What a look at the whole history came to.
+/// Result of a check of the whole history.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// Whether everything is as it was sealed.
+    /// Whether the check found no fault.
     pub whole: bool,
     pub seals: i64,
-    /// Events under the seals.
+    /// Events covered by the seals.
     pub events: i64,
-    /// Events that are too new for a seal, and when the first of them happened: minutes ago means that nobody seals.
+    /// Count of events too new for a seal, and the time of the first such event. An age of minutes
+    /// means that sealing has stopped.
     pub unsealed: i64,
     pub unsealed_since: Option<Timestamp>,
     /// The hash of the newest seal.
     pub head: Option<String>,
-    /// Anchors that were compared.
+    /// Count of the compared anchors.
     pub anchors: i64,
     pub found: i64,
     /// The first hundred findings.
@@ -93,9 +97,11 @@ impl Report {
     }
 }
 
-/// Reads the anchors of a file, in which a seal may stand more than once. The last line may be cut: a replica died while it wrote.
+/// Reads the anchors of a file. A seal may occur more than once. A last line without a newline is
+/// skipped, because a replica may have died while writing.
 ///
 /// # Errors
+///
 /// When the file cannot be read.
 pub fn read_anchors(path: &Path) -> anyhow::Result<Vec<Result<Anchor, i64>>> {
     let text = std::fs::read_to_string(path)
@@ -109,9 +115,11 @@ pub fn read_anchors(path: &Path) -> anyhow::Result<Vec<Result<Anchor, i64>>> {
         .collect())
 }
 
-/// Reads the whole history and holds it against its seals and their anchors. The anchors are read before: what is sealed meanwhile is no fault.
+/// Reads the whole history and compares the events with the seals and the anchors. The caller reads
+/// the anchors first, so a seal added during the check is not a fault.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn verify(
     conn: &mut PgConnection,
@@ -125,7 +133,8 @@ pub async fn verify(
             Err(number) => report.add(Fault::AnchorUnreadable, *number, None),
         }
     }
-    // Nothing of ours has a number below one: what has is slipped in.
+    // Muster numbers from one. The range starts at the smallest number, so an inserted row with a
+    // smaller number is found.
     let (mut number, mut previous, mut after) = (0, BEGINNING.to_vec(), i64::MIN);
     loop {
         let rows = db::seals::list(conn, number, PAGE).await?;
@@ -172,7 +181,7 @@ pub async fn verify(
     Ok(report)
 }
 
-/// Holds the events since the seal before against what this one says of them.
+/// Compares the events since the previous seal with the digests in this seal.
 async fn events(
     conn: &mut PgConnection,
     report: &mut Report,

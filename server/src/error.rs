@@ -1,4 +1,5 @@
-//! One error below HTTP: what a caller may see is apart from what a maintainer needs. Rendered as RFC 9457 problem+json in one place.
+//! The error type of the server, independent of HTTP. Text for the caller is kept apart from
+//! details for maintainers. Rendered as RFC 9457 problem+json in one place.
 
 use http::StatusCode;
 use muster_api::problem::Existing;
@@ -7,71 +8,75 @@ use serde::Serialize;
 use sqlx::error::DatabaseError;
 use sqlx::postgres::PgDatabaseError;
 
-/// Everything a handler, task or database function can end with. `public` texts reach the caller; sources are logged.
+/// Every error of a handler, task or database function. The text of `public` is sent to the caller,
+/// and the source is only logged.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A schema could have refused it (400).
+    /// The request breaks the schema (400).
     #[error("invalid request")]
     Invalid(Vec<Fault>),
-    /// It reads well but means nothing here (422).
+    /// The request is well-formed but invalid in the present state of the fleet (422).
     #[error("unprocessable request")]
     Unprocessable(Vec<Fault>),
     #[error("not signed in")]
     Unauthenticated,
-    /// What an agent shows is not accepted (401): a stable code, and a sentence that says what to do.
+    /// The agent's credential is rejected (401): a stable code, and a sentence with advice.
     #[error("{code}: {detail}")]
     NotAdmitted { code: &'static str, detail: String },
     #[error("forbidden: {0}")]
     Forbidden(String),
-    /// The kind and name that were not found.
+    /// The kind and name of the missing object.
     #[error("{0} not found")]
     NotFound(String),
-    /// The state of things does not allow it (409): a stable code and a sentence.
+    /// The present state does not allow the request (409): a stable code and a sentence.
     #[error("{code}: {detail}")]
     Conflict { code: &'static str, detail: String },
-    /// Something else has what was wanted (409): a serial, an address, a name.
+    /// Another object holds the requested serial, address or name (409).
     #[error("{}: {}", .0.code, .0.detail)]
     Taken(Box<Taken>),
-    /// Another operation is under way (409), and trying again after it may help.
+    /// Another operation is under way (409). A retry after the operation may succeed.
     #[error("busy: {detail}")]
     Busy {
         detail: String,
         operation: OperationId,
     },
-    /// One person may not do this alone (409): the approval that another one can give.
+    /// The request needs a second person (409): the id of the approval to be decided.
     #[error("a second person must agree: {because}")]
     SecondPerson { id: uuid::Uuid, because: String },
-    /// `If-None-Match: *` met an object (412); its generation.
+    /// `If-None-Match: *` met an existing object (412): the generation of the object.
     #[error("exists, generation {0}")]
     Exists(i64),
-    /// `If-Match` named another generation (412); the current one, 0 when there is no such object.
+    /// `If-Match` named another generation (412): the current generation, or 0 for a missing
+    /// object.
     #[error("stale generation, now {0}")]
     Stale(i64),
     /// A destructive call without `If-Match` (428).
     #[error("If-Match required")]
     PreconditionRequired,
-    /// The cursor is of a history that is not this one (410): read again from the beginning.
+    /// The cursor belongs to another history (410). The client must read again from the beginning.
     #[error("cursor expired")]
     CursorExpired,
-    /// The caller sent too many requests (429); the seconds until the next one is taken.
+    /// The caller sent too many requests (429): seconds until the next request is accepted.
     #[error("too many requests")]
     TooMany { wait_s: f64 },
-    /// The body is larger than the route takes (413).
+    /// The body is larger than the route's limit (413).
     #[error("body too large")]
     TooLarge,
-    /// The body is not JSON by its own words (415).
+    /// The content type of the body is not JSON (415).
     #[error("unsupported media type")]
     UnsupportedMediaType,
-    /// The path exists, the method does not (405).
+    /// The path exists but does not support the method (405).
     #[error("method not allowed")]
     MethodNotAllowed,
-    /// Two changes were in each other's way and the database ended this one (503): the same again will do.
+    /// Two transactions blocked each other and the database ended this one (503). A retry of the
+    /// same request will work.
     #[error("contended")]
     Contended(#[source] sqlx::Error),
-    /// The database is older than what others remember (503): nothing is powered or written until an administrator confirms.
+    /// The database is older than other systems remember (503). Power and disk writes stay blocked
+    /// until an administrator confirms.
     #[error("caution: {0}")]
     Caution(String),
-    /// The database is away (503).
+    /// The database is unavailable (503).
     #[error("dependency unavailable")]
     Unavailable(#[source] sqlx::Error),
     /// A bug (500).
@@ -79,29 +84,30 @@ pub enum Error {
     Internal(#[source] anyhow::Error),
 }
 
-/// A natural key that names something already.
+/// A natural key already held by another object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
     pub code: &'static str,
     pub detail: String,
-    /// Which key, and its values as Postgres tells them.
+    /// Name of the constraint, and the values of the key as reported by Postgres.
     pub constraint: String,
     pub key: String,
-    /// What has it, once that was looked up, for who may see it ([`crate::intents::taken`]).
+    /// The object holding the key, after a lookup. Filled only for callers with read access
+    /// ([`crate::intents::taken`]).
     pub existing: Option<Existing>,
 }
 
-/// One thing wrong with a request.
+/// A problem in a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fault {
-    /// RFC 6901 pointer into the body, or a parameter's name.
+    /// RFC 6901 pointer into the body, or the name of a parameter.
     pub pointer: String,
     pub code: &'static str,
     pub detail: String,
 }
 
 impl Error {
-    /// A single fault that a schema could have refused.
+    /// Returns an error with one fault against the schema.
     pub fn invalid(
         pointer: impl Into<String>,
         code: &'static str,
@@ -114,7 +120,7 @@ impl Error {
         }])
     }
 
-    /// A single fault of meaning.
+    /// Returns an error with one fault of a well-formed request.
     pub fn unprocessable(
         pointer: impl Into<String>,
         code: &'static str,
@@ -127,7 +133,7 @@ impl Error {
         }])
     }
 
-    /// A conflict with the state of things.
+    /// Returns a conflict with the present state.
     pub fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
         Self::Conflict {
             code,
@@ -135,7 +141,7 @@ impl Error {
         }
     }
 
-    /// What another object has already, by the key that names it.
+    /// Returns the error for a key already held by another object.
     pub fn taken(
         constraint: &str,
         key: impl Into<String>,
@@ -152,12 +158,12 @@ impl Error {
         }))
     }
 
-    /// A bug, with what a maintainer needs.
+    /// Returns the error for a bug, with the source for a maintainer.
     pub fn internal(source: impl Into<anyhow::Error>) -> Self {
         Self::Internal(source.into())
     }
 
-    /// Whether the same request may succeed later without being changed.
+    /// Returns whether the unchanged request may succeed later.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Unavailable(_)
@@ -210,7 +216,7 @@ impl Error {
         }
     }
 
-    /// The stable word, the sentence and the list of faults that the caller sees.
+    /// Returns the stable code, the sentence and the list of faults for the caller.
     pub fn public(&self) -> (&'static str, String, &[Fault]) {
         match self {
             Self::Invalid(faults) => ("invalid_request", "The request is not well formed.".into(), faults),
@@ -285,7 +291,7 @@ impl From<sqlx::Error> for Error {
             | sqlx::Error::PoolTimedOut
             | sqlx::Error::PoolClosed
             | sqlx::Error::Tls(_) => Self::Unavailable(error),
-            // Deadlock and serialization failure: one of those who waited for each other had to go.
+            // Deadlock or serialization failure: Postgres ended one of the waiting transactions.
             sqlx::Error::Database(database)
                 if database
                     .code()
@@ -300,7 +306,7 @@ impl From<sqlx::Error> for Error {
                     }
                     None => Self::conflict(code, detail),
                 },
-                // A row that others refer to, by a constraint that has no words of its own.
+                // A row still referenced by other rows, for a constraint without a text of its own.
                 None if database.code().as_deref() == Some("23503") => {
                     Self::conflict("in_use", "Something else refers to it; remove that first.")
                 }
@@ -312,8 +318,9 @@ impl From<sqlx::Error> for Error {
     }
 }
 
-/// Whether a code of Postgres means that the same may work later: a connection that broke (08), a lack of resources (53), an operator's
-/// intervention (57), a server that takes no writes (25006), a transaction that was idle for too long (25P03) or lost a race (40).
+/// Returns whether the same statement may work later, by the code of Postgres: a broken connection
+/// (08), a lack of resources (53), an operator's intervention (57), a read-only server (25006), a
+/// transaction idle for too long (25P03) or a lost race (40).
 fn away(code: &str) -> bool {
     ["08", "40", "53", "57"]
         .iter()
@@ -321,7 +328,7 @@ fn away(code: &str) -> bool {
         || matches!(code, "25006" | "25P03")
 }
 
-/// Whether Postgres found no room for what it was to write.
+/// Returns whether Postgres failed because the disk is full.
 pub(crate) fn is_full(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
@@ -330,7 +337,8 @@ pub(crate) fn is_full(error: &sqlx::Error) -> bool {
         == Some("53100")
 }
 
-/// The values that something else has: what stands in `Key (serial)=(S1) already exists.`, in whichever language.
+/// Returns the values of the violated key. The values are parsed from `Key (serial)=(S1) already
+/// exists.`, independent of the language of the server.
 fn key(error: &(dyn DatabaseError + 'static)) -> Option<String> {
     let detail = error
         .try_downcast_ref::<PgDatabaseError>()
@@ -340,7 +348,7 @@ fn key(error: &(dyn DatabaseError + 'static)) -> Option<String> {
     values.rsplit_once(')').map(|(values, _)| values.to_owned())
 }
 
-/// What a violated constraint means to a caller.
+/// Returns the code and sentence for a violated constraint.
 fn constraint(name: Option<&str>) -> Option<(&'static str, &'static str)> {
     Some(match name? {
         "objects_name_key" | "nodes_name_key" | "claims_name_key" | "agents_name_key"

@@ -1,22 +1,23 @@
-//! The server decides. It never opens a connection to a node, a BMC or a cluster, and holds no truth in memory: Postgres does.
+//! The server makes all decisions. The server never opens a connection to a node, a BMC or a
+//! cluster. All state is in Postgres, and memory holds only caches.
 
 pub mod access; // Roles within scopes, places of objects, read scopes
-pub mod app; // What every handler and task is given
-pub mod audit; // Whether the history is what was sealed
-pub mod auth; // Who is asking, and what they may do
+pub mod app; // Shared state of handlers and tasks
+pub mod audit; // Check of the history against the seals
+pub mod auth; // Authentication and access control
 pub mod db; // All SQL
 pub mod document; // JSON from callers
-pub mod engine; // Takes due nodes, asks the lifecycle, persists the answer
-pub mod error; // One transport-free error, rendered once
-pub mod http; // REST for people and machines, and the agents' own listener
-pub mod intents; // Use cases: what is requested, in one transaction
-pub mod keys; // The signing keys and the envelope around every secret
+pub mod engine; // Reconciles due nodes: runs the lifecycle, stores the result
+pub mod error; // The error type, rendered in one place
+pub mod http; // REST for people and machines, and the listener for agents
+pub mod intents; // Use cases: requests, each in one transaction
+pub mod keys; // Signing keys, and envelope encryption of secrets
 pub mod oidc; // The protocol of an OpenID provider
-pub mod outbound; // Calls to addresses that people wrote
-pub mod request_id; // One id per request
+pub mod outbound; // Calls to addresses configured by people
+pub mod request_id; // An id for each request
 pub mod router; // REST and pages on one listener
-pub mod schema; // Migrations, also of newer versions
+pub mod schema; // Migrations, including those of newer versions
 pub mod sealed; // Sealed secrets, and hashes of tokens
-pub mod tasks; // Background work with an owner
+pub mod tasks; // Background tasks
 pub mod ui; // Pages
-pub mod webhooks; // What a webhook is sent, and how it is signed
+pub mod webhooks; // Content and signature of webhook messages

@@ -1,5 +1,6 @@
-//! The protocol of an OpenID provider: authorization code with PKCE, state and nonce. The provider's metadata and keys are fetched for each login: a
-//! key that the provider rotated in counts at once, and a key that was withdrawn counts no more.
+//! The protocol of an OpenID provider: authorization code with PKCE, state and nonce. The
+//! provider's metadata and keys are fetched for each login. A newly rotated key is therefore
+//! accepted immediately, and a withdrawn key is rejected immediately.
 
 use std::time::Duration;
 
@@ -22,24 +23,25 @@ use openidconnect::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
-/// Answers of the provider, in bytes.
+/// Largest answer of the provider, in bytes.
 const LONGEST: usize = 1 << 20;
-/// Logins that talk to the provider at once: a storm of them must not become one there.
+/// Logins calling the provider at once. A storm of logins must not become a storm at the provider.
 const TURNS: usize = 4;
 
-/// Which provider, and what its groups are here.
+/// The provider's address and credentials, and the roles of the provider's groups.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub issuer: String,
     pub client_id: String,
     pub client_secret: Secret,
-    /// Where browsers reach this server: `https://muster.example`.
+    /// Public address of this server for browsers: `https://muster.example`.
     pub public_url: String,
-    /// A group of the provider, and the role of its members. Who is in none is a guest.
+    /// Groups of the provider, with the role of the members. A person in none of the groups is a
+    /// guest.
     pub roles: Vec<(String, Role)>,
 }
 
-/// The provider, as a replica talks to it.
+/// A client of the provider, one per replica.
 pub struct Provider {
     settings: Settings,
     http: reqwest::Client,
@@ -47,7 +49,7 @@ pub struct Provider {
     host: String,
 }
 
-/// What the provider says of a person beside the standard claims.
+/// Claims about a person, beside the standard claims.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Claims {
     #[serde(default)]
@@ -87,14 +89,14 @@ type Relying = Client<
     EndpointMaybeSet,
 >;
 
-/// The secrets of one login: the nonce of its ID token and the PKCE verifier of its code.
+/// The secrets of one login: the nonce of the ID token and the PKCE verifier of the code.
 pub struct Secrets {
     nonce: Nonce,
     verifier: PkceCodeVerifier,
 }
 
 impl Secrets {
-    /// Secrets that the caller derived.
+    /// Wraps secrets derived by the caller.
     pub fn new(nonce: String, verifier: String) -> Self {
         Self {
             nonce: Nonce::new(nonce),
@@ -103,7 +105,7 @@ impl Secrets {
     }
 }
 
-/// A person whom the provider vouches for.
+/// A person authenticated by the provider.
 #[derive(Clone, Debug)]
 pub struct Person {
     /// The provider's own id of the person.
@@ -111,15 +113,17 @@ pub struct Person {
     /// The name at the provider, with the provider's host.
     pub name: String,
     pub role: Role,
-    /// Groups as the provider names them.
+    /// Names of the person's groups at the provider.
     pub groups: Vec<String>,
 }
 
 impl Provider {
-    /// Nothing is asked of the provider yet: a server starts without it.
+    /// Builds the client without a call to the provider, so the server starts even when the
+    /// provider is down.
     ///
     /// # Errors
-    /// When a URL is none, or would carry secrets in the clear beyond this machine.
+    ///
+    /// When a URL is invalid, or would carry secrets unencrypted beyond this machine.
     pub fn new(settings: Settings) -> anyhow::Result<Self> {
         let issuer = reqwest::Url::parse(&settings.issuer).context("the issuer is no URL")?;
         let public = reqwest::Url::parse(&settings.public_url).context("the public URL is none")?;
@@ -141,20 +145,21 @@ impl Provider {
         })
     }
 
-    /// How people know it: the host of its address.
+    /// Returns the host of the provider's address, the name shown to people.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The issuer's address, as settings write it.
+    /// Returns the issuer's address, as written in the settings.
     pub fn issuer(&self) -> &str {
         &self.settings.issuer
     }
 
-    /// Returns the address where the browser logs in.
+    /// Returns the provider's login address for the browser.
     ///
     /// # Errors
-    /// When the provider does not answer as one.
+    ///
+    /// When the provider's answer is missing or invalid.
     pub async fn authorize(&self, state: String, secrets: Secrets) -> anyhow::Result<String> {
         let Secrets { nonce, verifier } = secrets;
         let challenge = PkceCodeChallenge::from_code_verifier_sha256(&verifier);
@@ -171,10 +176,11 @@ impl Provider {
         Ok(url.to_string())
     }
 
-    /// Exchanges the code of a login for the person that the provider vouches for.
+    /// Exchanges the code of a login for the authenticated person.
     ///
     /// # Errors
-    /// When the provider does not vouch for anybody.
+    ///
+    /// When the provider does not confirm a person.
     pub async fn exchange(&self, code: String, secrets: Secrets) -> anyhow::Result<Person> {
         let Secrets { nonce, verifier } = secrets;
         let client = self.discover().await?;
@@ -201,7 +207,7 @@ impl Provider {
         })
     }
 
-    /// A name that no local person has: those have no @.
+    /// Returns a name distinct from every local name, because local names contain no `@`.
     fn name(&self, shown: &str) -> anyhow::Result<String> {
         let fits = (1..=200).contains(&shown.len()) && !shown.chars().any(char::is_control);
         ensure!(fits, "the provider's name for them cannot be shown");
@@ -234,7 +240,7 @@ impl Provider {
 
 type Fetched = BoxFuture<'static, Result<HttpResponse, HttpClientError<reqwest::Error>>>;
 
-/// What the library asks the provider with.
+/// Returns the HTTP function used by the library.
 fn fetcher(http: reqwest::Client) -> impl Fn(HttpRequest) -> Fetched + Send + Sync {
     move |request| Box::pin(fetch(http.clone(), request))
 }
@@ -266,7 +272,7 @@ async fn fetch(
     answer.body(bytes).map_err(HttpClientError::Http)
 }
 
-/// The most that any of the groups gives.
+/// Returns the highest role given by any of the groups.
 fn role(roles: &[(String, Role)], groups: &[String]) -> Role {
     let best = [Role::Admin, Role::Operator, Role::Automation, Role::Viewer];
     let has = |role: &Role| {

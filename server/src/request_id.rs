@@ -1,4 +1,5 @@
-//! One id per request: taken from the caller or made here, in the answer, in events and in every log line.
+//! An id for each request: taken from the caller or generated here. The id is written to the
+//! answer, to events and to every log line.
 
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -14,12 +15,12 @@ tokio::task_local! {
     static CURRENT: String;
 }
 
-/// The id of the request that is being answered; `None` outside of one.
+/// Returns the id of the request under way. Outside a request, returns `None`.
 pub fn current() -> Option<String> {
     CURRENT.try_with(Clone::clone).ok()
 }
 
-/// The id that [`assign`] left in a request's headers.
+/// Returns the id set by [`assign`] in a request's headers.
 pub fn of(headers: &HeaderMap) -> Option<String> {
     headers
         .get(HEADER)
@@ -27,7 +28,7 @@ pub fn of(headers: &HeaderMap) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Middleware, outermost: gives every request an id and every answer the id of its request.
+/// Outermost middleware: assigns an id to every request and copies the id to the answer.
 pub async fn assign(mut request: Request, next: Next) -> Response {
     let given = of(request.headers()).filter(|id| fits(id));
     let id = given.unwrap_or_else(|| Uuid::now_v7().to_string());
@@ -41,7 +42,8 @@ pub async fn assign(mut request: Request, next: Next) -> Response {
     response
 }
 
-/// An id ends in logs and headers: nothing but plain characters, and not many.
+/// Checks an id from a caller. Ids are written to logs and headers, so only a few plain characters
+/// are allowed.
 fn fits(id: &str) -> bool {
     (1..=LONGEST).contains(&id.len())
         && id

@@ -18,16 +18,16 @@ use crate::http::limits::{self, Limits, Rates};
 use crate::http::{openapi, rest};
 use crate::{request_id, ui};
 
-/// Everything is from here and nothing is inline.
+/// Content security policy: all content comes from this server, and inline content is blocked.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Everything that people, browsers and machines reach on the public listener.
+/// Returns all routes for people, browsers and machines on the public listener.
 pub fn router(app: App) -> Router {
     limited(app, Rates::default())
 }
 
-/// The same, for callers who may send so much.
+/// Returns the same routes, with the given rate limits.
 pub fn limited(app: App, rates: Rates) -> Router {
     let (rest, description) = rest().split_for_parts();
     let description = openapi::complete(&description);

@@ -1,4 +1,4 @@
-//! The schema: its migrations, and databases that a newer version has migrated.
+//! The schema: migrations, and databases already migrated by a newer version.
 
 use sqlx::PgPool;
 use sqlx::migrate::{Migrate as _, MigrateError, Migrator};
@@ -9,15 +9,17 @@ pub static MIGRATOR: Migrator = sqlx::migrate!("../migrations");
 /// The schema after a run of the migrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Migrated {
-    /// Migrations that ran before, and that this version does not have. During a rolling upgrade a
-    /// newer replica migrates first: the former version serves its schema until the upgrade ends.
+    /// Count of applied migrations unknown to this version. During a rolling upgrade a newer
+    /// replica migrates first. The former version works with the newer schema until the upgrade
+    /// ends.
     pub newer: usize,
 }
 
-/// Runs every migration that has not run. Migrations of a newer version stay as they are.
+/// Applies every pending migration. Migrations of a newer version stay unchanged.
 ///
 /// # Errors
-/// When a migration fails, or ran in another form than this version has.
+///
+/// When a migration fails, or an applied migration differs from this version's.
 pub async fn migrate(pool: &PgPool) -> Result<Migrated, MigrateError> {
     let mut migrator = Migrator::with_migrations(MIGRATOR.iter().cloned().collect());
     migrator.set_ignore_missing(true);
@@ -31,7 +33,7 @@ pub async fn migrate(pool: &PgPool) -> Result<Migrated, MigrateError> {
     Ok(Migrated { newer })
 }
 
-/// The way out of a failed migration, for a person.
+/// Returns advice for repairing a failed migration.
 pub fn explain(error: &MigrateError) -> String {
     match error {
         MigrateError::VersionMismatch(version) => format!(

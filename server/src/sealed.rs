@@ -1,11 +1,11 @@
-//! Values of the database that the server's keys made: sealed secrets, and the hashes of tokens.
+//! Database values produced with the server's keys: sealed secrets, and hashes of tokens.
 
 use muster_core::values::Digest;
 
 /// A secret as stored in the database.
 #[derive(Clone, Debug)]
 pub struct Sealed {
-    /// Names the master key, so that a rotation knows what is left to do.
+    /// Id of the master key. A rotation uses the id to find the remaining secrets.
     pub key_id: String,
     pub wrapped_key: Vec<u8>,
     pub ciphertext: Vec<u8>,

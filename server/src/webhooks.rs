@@ -1,4 +1,5 @@
-//! What a webhook is sent and how it is signed: CloudEvents 1.0 in structured JSON mode, signed as Standard Webhooks say. Pure.
+//! Content and signature of webhook messages: CloudEvents 1.0 in structured JSON mode, signed as
+//! Standard Webhooks require. Pure functions.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -11,19 +12,19 @@ use muster_core::event_kinds;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// What the type of every event begins with: whose they are.
+/// Prefix of the type of every event, naming the producer.
 const WHOSE: &str = "muster.";
-/// The kind of what is sent to try a webhook out.
+/// Type of the message for testing a webhook.
 pub const PING: &str = "webhook.ping";
-/// A larger body is sent without the event's document. Bytes.
+/// Largest body with the event's document, in bytes. A larger body is sent without the document.
 const LARGEST: usize = 256 << 10;
 const SECRET: &str = "whsec_";
-/// As Standard Webhooks ask. Bytes.
+/// Length of a secret in bytes, as Standard Webhooks require.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
-/// While one secret replaces another there are two.
+/// Most secrets of a webhook. Two secrets are valid during a rotation.
 const SECRETS: usize = 2;
 
-/// Something that is told, the same however often it is.
+/// A message to a webhook, identical in every attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     pub id: Uuid,
@@ -31,7 +32,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// An event.
+    /// Builds the message of an event.
     pub fn event(event: &Event) -> Self {
         let whole = document(event, &event.detail);
         let body = match whole.len() {
@@ -44,7 +45,7 @@ impl Message {
         Self { id: event.id, body }
     }
 
-    /// What shows that a webhook works.
+    /// Builds the message for testing a webhook.
     pub fn ping(id: Uuid, webhook: &str, at: Timestamp) -> Self {
         let body = json!({
             "specversion": "1.0", "id": id, "source": "/v1/webhooks", "type": format!("{WHOSE}{PING}"), "time": at,
@@ -56,7 +57,7 @@ impl Message {
         }
     }
 
-    /// The headers of one attempt: what it is, and a signature with each secret.
+    /// Returns the headers of one attempt: the id, the time, and a signature with each secret.
     pub fn headers(&self, secrets: &[hmac::Key], now: Timestamp) -> HeaderMap {
         let second = now.as_second();
         let signed = [format!("{}.{second}.", self.id).as_bytes(), &self.body].concat();
@@ -94,7 +95,7 @@ fn document(event: &Event, detail: &Value) -> Vec<u8> {
     let mut document = json!({
         "specversion": "1.0", "id": event.id, "source": "/v1/events", "type": format!("{WHOSE}{}", event.kind),
         "time": event.at, "datacontenttype": "application/json",
-        // The extension of that name: a text that sorts as the numbers do.
+        // The `sequence` extension of CloudEvents: a text in the same sort order as the numbers.
         "sequence": format!("{:020}", event.seq),
         "data": Event { detail: detail.clone(), ..event.clone() },
     });
@@ -104,10 +105,11 @@ fn document(event: &Event, detail: &Value) -> Vec<u8> {
     document.to_string().into_bytes()
 }
 
-/// The keys of a secret as it is declared: one, or two during a change.
+/// Parses the keys of a declared secret: one key, or two keys during a rotation.
 ///
 /// # Errors
-/// What is wrong with it, without it.
+///
+/// The problem of the text. The secret is left out of the message.
 pub fn secrets(text: &str) -> Result<Vec<hmac::Key>, String> {
     let words: Vec<&str> = text.split(' ').collect();
     if words.len() > SECRETS {
@@ -132,7 +134,7 @@ pub fn secrets(text: &str) -> Result<Vec<hmac::Key>, String> {
     words.iter().map(key).collect()
 }
 
-/// Whether a text says which kinds of events are meant.
+/// Returns whether a text is a valid topic pattern for event types.
 fn is_topic(text: &str) -> bool {
     let word = |word: &str| {
         !word.is_empty()
@@ -154,7 +156,7 @@ pub fn topic_fault(text: &str) -> Option<String> {
     })
 }
 
-/// Whether a webhook is told of an event of this kind that lies in this site, or in none.
+/// Returns whether a webhook subscribes to an event of this type in this site, or without a site.
 pub fn wants(spec: &WebhookSpec, kind: &str, site: Option<&str>) -> bool {
     // During a rolling upgrade, a replica of the version before writes the former kinds.
     let kind = event_kinds::present(kind).unwrap_or(kind);

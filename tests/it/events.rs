@@ -58,7 +58,10 @@ async fn a_renamed_kind_finds_older_events_and_the_former_kind_names_it() {
         .await
         .unwrap();
     let upgrade = include_str!("../../migrations/0045_event_kinds.sql");
-    sqlx::raw_sql(upgrade).execute(&server.app.pool).await.unwrap();
+    sqlx::raw_sql(upgrade)
+        .execute(&server.app.pool)
+        .await
+        .unwrap();
     let topics: Value =
         sqlx::query_scalar("SELECT spec -> 'topics' FROM objects WHERE name = 'old'")
             .fetch_one(&server.app.pool)

@@ -247,7 +247,11 @@ async fn only_the_browser_that_began_a_login_ends_it_and_only_once() {
             "{}",
             reply.text
         );
-        assert!(reply.text.contains("did not vouch"), "{}", reply.text);
+        assert!(
+            reply.text.contains("identity provider failed"),
+            "{}",
+            reply.text
+        );
     }
     let stolen = back.replace("state=", "state=0");
     assert_eq!(come_back(&server, &jar, &stolen).await.1.status, 422);

@@ -315,7 +315,7 @@ async fn beyond_the_limit_of_an_hour_a_second_person_decides() {
     let other = server.caller(Role::Operator).await;
     let page = other.get("/claims").await.expect(200).text;
     assert!(
-        page.contains("Waiting for a second person") && page.contains("Agree to the release"),
+        page.contains("Waiting for a second person") && page.contains("Approve the release"),
         "{page}"
     );
     assert!(
@@ -413,10 +413,10 @@ async fn a_second_person_agrees_to_the_disks_being_erased_at_once_where_that_is_
     let other = server.caller(Role::Operator).await;
     let page = other.get("/claims").await.expect(200).text;
     assert!(
-        page.contains("Agree to the release and the erasing of its disks at once"),
+        page.contains("Approve the release and the erasing of its disks at once"),
         "{page}"
     );
-    assert!(page.contains("Agree to the release<"), "{page}");
+    assert!(page.contains("Approve the release<"), "{page}");
     for (one, claim, undone) in [(kept, "c2", 202), (erased, "c1", 409)] {
         other
             .post(&path(one, "approve"), &json!({}))
@@ -734,7 +734,7 @@ async fn a_second_person_begins_it_for_whoever_asked_and_not_after_the_node_is_a
             .await
             .expect(200)
             .text
-            .contains("Agree to the new installation")
+            .contains("Approve the new installation")
     );
     let decide =
         |one: &Value, word: &str| format!("/v1/approvals/{}/{word}", one["id"].as_str().unwrap());

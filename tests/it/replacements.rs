@@ -492,7 +492,7 @@ async fn it_counts_as_the_release_that_it_will_be() {
             .await
             .expect(200)
             .text
-            .contains("Agree to the replacement")
+            .contains("Approve the replacement")
     );
     let path = format!("/v1/approvals/{}/approve", asked["id"].as_str().unwrap());
     other.post(&path, &json!({})).await.expect(200);

@@ -120,7 +120,7 @@ async fn two_servers_at_once_make_exactly_as_many_as_are_asked_for() {
     assert_eq!(by_muster, 6);
     let page = admin.get("/pools/gpu").await.expect(200).text;
     assert!(
-        page.contains("complete") && page.contains("The pool claims nodes by itself"),
+        page.contains("complete") && page.contains("The pool claims nodes automatically"),
         "{page}"
     );
     assert!(

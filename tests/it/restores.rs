@@ -78,7 +78,7 @@ async fn an_agent_that_knows_more_stops_what_would_destroy() {
     );
     let page = world.admin.get("/nodes").await.expect(200).text;
     assert!(
-        page.contains("the database is older than what others remember") && page.contains(&id),
+        page.contains("the database is older than other systems remember") && page.contains(&id),
         "{page}"
     );
     let viewer = world

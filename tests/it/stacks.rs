@@ -352,7 +352,7 @@ async fn a_node_in_service_is_held_against_its_stack_on_demand() {
     );
     let page = world.admin.get("/nodes/n1").await.expect(200).text;
     assert!(
-        page.contains("What differs") && page.contains("package chrony"),
+        page.contains("Differences") && page.contains("package chrony"),
         "{page}"
     );
     assert_eq!(world.state("n1").await, "in_service");

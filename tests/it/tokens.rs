@@ -301,14 +301,14 @@ async fn the_page_of_people_keeps_one_out_once_their_name_was_typed() {
             .await
             .expect(200)
             .text
-            .contains("Type <code>ada</code> to mean it")
+            .contains("Type <code>ada</code> to confirm")
     );
     assert!(
         post("disable", "typed=adam")
             .await
             .expect(422)
             .text
-            .contains("Type ada to mean it.")
+            .contains("Type ada to confirm.")
     );
     assert!(!page().await.contains("/enable"), "nothing was done yet");
     post("disable", "typed=ada").await.expect(303);

@@ -144,7 +144,7 @@ async fn a_waived_gate_admits_its_node_and_says_so_everywhere_and_no_other_node(
     assert!(!finding.is_empty(), "{failed}");
     let shown = world.admin.get("/nodes/n2").await.expect(200).text;
     assert!(
-        shown.contains("What it means:") && shown.contains(finding),
+        shown.contains("Meaning:") && shown.contains(finding),
         "{shown}"
     );
     let told = world
@@ -345,7 +345,7 @@ async fn nobody_agrees_to_what_they_asked_for_themselves() {
     let other = server.caller(Role::Operator).await;
     let open = other.get("/claims").await.expect(200).text;
     assert!(
-        open.contains("Agree to the waiver") && open.contains("a spare disk arrives on Friday"),
+        open.contains("Approve the waiver") && open.contains("a spare disk arrives on Friday"),
         "{open}"
     );
     let listed = other.get("/v1/approvals").await.expect(200).body;

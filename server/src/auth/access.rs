@@ -1,4 +1,5 @@
-//! What an actor may do, and where. What they hold is a list of roles within scopes; what they ask to touch lies at a place.
+//! Access checks: verbs allowed to an actor, and the scopes of each right. An actor holds a list of
+//! roles within scopes. Every requested object has a place.
 
 use muster_api::access::{self, Scope};
 use muster_api::tokens::Role;
@@ -12,7 +13,7 @@ use crate::db;
 use crate::error::Error;
 
 impl Grant {
-    /// Whether it lets its holder do this there.
+    /// Returns whether the grant allows the verb at the place.
     fn covers(&self, verb: &str, place: &Place) -> bool {
         let Place {
             site,
@@ -31,11 +32,12 @@ impl Grant {
     }
 }
 
-/// What somebody holds, and what bounds it.
+/// The grants of an actor, and their upper limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
     pub grants: Vec<Grant>,
-    /// A person's token may no more than the person may today.
+    /// For a person's token: the present grants of the person. The token's rights never exceed the
+    /// person's rights of today.
     pub owner: Option<Vec<Grant>>,
 }
 
@@ -48,22 +50,23 @@ impl Holding {
                 .is_none_or(|grants| grants.iter().any(&allows))
     }
 
-    /// Whether it lets its holder do this everywhere.
+    /// Returns whether the verb is allowed over the whole fleet.
     pub fn everywhere(&self, verb: &str) -> bool {
         self.all(|grant| access::has(grant.role, verb) && grant.scope.is_everywhere())
     }
 
-    /// Whether there is a place where it lets its holder do this.
+    /// Returns whether the verb is allowed in at least one place.
     pub fn somewhere(&self, verb: &str) -> bool {
         self.all(|grant| access::has(grant.role, verb))
     }
 
-    /// Whether it lets its holder do this there.
+    /// Returns whether the verb is allowed at the place.
     pub fn there(&self, verb: &str, place: &Place) -> bool {
         self.all(|grant| grant.covers(verb, place))
     }
 
-    /// Within what it lets its holder do this: an object must lie in one of each of these lists. Empty for everywhere.
+    /// Returns the scopes in which the verb is allowed. An object must match one scope of each
+    /// list. Empty means everywhere.
     pub fn sight(&self, verb: &str) -> Sight {
         let lists = [Some(&self.grants), self.owner.as_ref()]
             .into_iter()
@@ -81,13 +84,13 @@ impl Holding {
             .collect()
     }
 
-    /// Whether a role within a scope is no more than this.
+    /// Returns whether the holder's grants include the role within the scope.
     pub fn includes(&self, role: Role, scope: &Scope) -> bool {
         self.all(|grant| access::within(role, grant.role) && scope.within(&grant.scope))
     }
 }
 
-/// An object that a request names.
+/// An object named by a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'request> {
     pub kind: &'request str,
@@ -96,9 +99,10 @@ pub struct Named<'request> {
 }
 
 impl Actor {
-    /// Refuses what needs a right over the whole fleet.
+    /// Rejects an actor without the right over the whole fleet.
     ///
     /// # Errors
+    ///
     /// [`Error::Forbidden`].
     pub fn need_everywhere(&self, verb: &str) -> Result<(), Error> {
         match self.holding.everywhere(verb) {
@@ -107,9 +111,10 @@ impl Actor {
         }
     }
 
-    /// Refuses what they may nowhere.
+    /// Rejects an actor without the right in any place.
     ///
     /// # Errors
+    ///
     /// [`Error::Forbidden`].
     pub fn need_somewhere(&self, verb: &str) -> Result<(), Error> {
         match self.holding.somewhere(verb) {
@@ -118,10 +123,12 @@ impl Actor {
         }
     }
 
-    /// Refuses what they may not do to an object: the other end of a relation, or the object as this transaction made it. What they may not even
-    /// read does not exist for them; what does not exist is for the caller to tell.
+    /// Rejects an actor without the right to an object: the other end of a relation, or the object
+    /// as written by this transaction. An unreadable object is reported as missing. The caller
+    /// reports an object missing from the database.
     ///
     /// # Errors
+    ///
     /// [`Error::Forbidden`], [`Error::NotFound`], the database's.
     pub async fn need(
         &self,
@@ -147,14 +154,15 @@ impl Actor {
         }
     }
 
-    /// What they may read, for lists.
+    /// Returns the actor's read scope, for lists.
     pub fn sight(&self) -> Sight {
         self.holding.sight("fleet.read")
     }
 
-    /// The node of this name or id, where there is one and they may read it.
+    /// Returns the node of the name or id, if the node exists and the actor may read the node.
     ///
     /// # Errors
+    ///
     /// The database's.
     pub async fn find_node(
         &self,
@@ -178,9 +186,10 @@ impl Actor {
         ))
     }
 
-    /// Looks at one request, as its route says what it needs.
+    /// Checks one request against the needs of the route.
     ///
     /// # Errors
+    ///
     /// As [`Actor::need`].
     pub(super) async fn need_for(
         &self,

@@ -1,5 +1,6 @@
-//! The local administrator where an identity provider vouches for people: off, until somebody on a server's host arms it, for a time and for a reason. Who
-//! arms needs the database and the master key; a row that somebody wrote into the database alone counts for nothing.
+//! The local administrator of a fleet with an identity provider. The account is off until armed on
+//! a server's host, for a limited time and with a reason. Arming needs the database and the master
+//! key, so a row written into the database alone has no effect.
 
 use jiff::{SignedDuration, Timestamp};
 use muster_api::tokens::Role;
@@ -14,9 +15,9 @@ use crate::db::users::UserRow;
 use crate::error::Error;
 use crate::keys::MasterKey;
 
-/// The longest it is armed for at once.
+/// Longest time for which the account can be armed at once.
 pub const LONGEST: SignedDuration = SignedDuration::from_hours(12);
-/// The longest reason, in bytes.
+/// Longest reason, in bytes.
 pub const REASON: usize = 400;
 
 impl Armed {
@@ -36,9 +37,10 @@ impl Armed {
     }
 }
 
-/// Arms it, and writes down who did and why.
+/// Arms the local administrator, and records the actor and the reason as an event.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn arm(conn: &mut PgConnection, key: &MasterKey, armed: &Armed) -> Result<(), Error> {
     db::break_glass::set(conn, armed, &armed.seal(key)).await?;
@@ -53,9 +55,11 @@ pub async fn arm(conn: &mut PgConnection, key: &MasterKey, armed: &Armed) -> Res
     .await
 }
 
-/// Disarms it before its time. Sessions that were opened under it are worth nothing from then on.
+/// Disarms the local administrator early. Sessions opened under the arming become invalid
+/// immediately. Returns whether the account was armed.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn disarm(conn: &mut PgConnection, by: &str, now: Timestamp) -> Result<bool, Error> {
     let done = db::break_glass::delete(conn).await?;
@@ -72,9 +76,10 @@ pub async fn disarm(conn: &mut PgConnection, by: &str, now: Timestamp) -> Result
     Ok(done)
 }
 
-/// Whether it is armed now.
+/// Returns the present arming, if the time has not ended and the seal is valid.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn find(conn: &mut PgConnection, app: &App) -> Result<Option<Armed>, Error> {
     let now = app.clock.now();
@@ -86,10 +91,11 @@ pub async fn find(conn: &mut PgConnection, app: &App) -> Result<Option<Armed>, E
         .map(|(armed, _)| armed))
 }
 
-/// Whether somebody may sign in, and may be what they are, now: everybody but an administrator by password, where a provider vouches for people and
-/// nobody has armed that one.
+/// Returns whether a user may sign in and act now. With an identity provider, an administrator with
+/// a password is admitted only while armed. A disabled user is never admitted.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn admits(conn: &mut PgConnection, app: &App, user: &UserRow) -> Result<bool, Error> {
     if user.disabled {

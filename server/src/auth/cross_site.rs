@@ -1,5 +1,6 @@
-//! Refuses what another site makes a browser send. Browsers say where a request comes from (Fetch Metadata, `Origin`); a request that
-//! carries a token instead of a cookie is nobody's browser and passes.
+//! Rejects requests sent by a browser on behalf of another site. Browsers state the origin of a
+//! request (Fetch Metadata, `Origin`). A request with a token instead of a cookie does not come
+//! from a browser and passes.
 
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -8,7 +9,7 @@ use http::{HeaderMap, Method, header};
 
 use crate::error::Error;
 
-/// Middleware over everything that a browser can reach.
+/// Middleware over every route reachable by a browser.
 pub async fn refuse(request: Request, next: Next) -> Response {
     let safe = matches!(
         *request.method(),
@@ -21,8 +22,8 @@ pub async fn refuse(request: Request, next: Next) -> Response {
     }
 }
 
-/// Whether a browser says that its own page of this origin sent the request. Neither header: not a browser of this decade, and so
-/// without the cookie that SameSite guards.
+/// Returns whether the browser reports a request from a page of the same origin. Without either
+/// header, the client is no current browser, and so has no cookie guarded by SameSite.
 fn same_site(headers: &HeaderMap) -> bool {
     let text = |name| {
         headers

@@ -1,5 +1,5 @@
-//! Logins by an OpenID provider. What is secret about a login under way is derived from a random value in the browser's own cookie, so the server
-//! stores nothing of the login.
+//! Logins by an OpenID provider. The secrets of a pending login are derived from a random value in
+//! the browser's own cookie, so the server stores no data about the login.
 
 use anyhow::{Context as _, ensure};
 use axum_extra::extract::CookieJar;
@@ -15,10 +15,10 @@ use crate::db::users::Vouched;
 use crate::oidc::{Person, Provider, Secrets};
 use crate::{db, request_id};
 
-/// Of a login under way.
+/// The cookie of a pending login.
 const COOKIE: &str = "muster_sign_in";
 
-/// Where the provider sent the browser back to.
+/// The query of the provider's redirect back to the server.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Answered {
@@ -27,10 +27,12 @@ pub struct Answered {
     error: Option<String>,
 }
 
-/// Returns the address where the browser logs in, and the cookie that ties the way back to this browser. `next` is the page that was wanted.
+/// Returns the provider's login address, and a cookie binding the way back to the same browser.
+/// `next` is the page requested before the login.
 ///
 /// # Errors
-/// When the provider does not answer as one.
+///
+/// When the provider's answer is missing or invalid.
 pub async fn begin(
     provider: &Provider,
     app: &App,
@@ -44,10 +46,13 @@ pub async fn begin(
     Ok((url, cookie(value, headers)))
 }
 
-/// Opens the session of a person who comes back. Returns the session's cookie, the removal of the login's cookie, and the page that was wanted.
+/// Opens the session of a person after the provider's redirect. Returns the session's cookie, the
+/// removal of the login's cookie, and the requested page.
 ///
 /// # Errors
-/// When this browser did not begin the login, or the provider does not vouch for anybody. For the log, not for the page.
+///
+/// When this browser did not begin the login, or the provider does not confirm a person. The error
+/// is for the log, not for the page.
 pub async fn finish(
     provider: &Provider,
     app: &App,
@@ -102,7 +107,8 @@ pub async fn finish(
     Ok((session, gone, String::from_utf8(hex::decode(next)?)?))
 }
 
-/// Nonce and PKCE verifier of a login: only this fleet's servers, and only for the browser that holds the state, can tell them.
+/// Returns the nonce and the PKCE verifier of a login. Only this fleet's servers can derive the
+/// two, and only for the browser holding the state.
 fn secrets(app: &App, state: &str) -> Secrets {
     let derived = |use_: &str| {
         app.keys

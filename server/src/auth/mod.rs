@@ -1,15 +1,16 @@
-//! Who is asking, and what they may do. A handler takes whoever asks as an argument, an `Actor`, so that none can forget to
-//! ask; what its route needs is said once, in `routes.rs`, and a route that is not there is nobody's.
+//! Authentication and access control. A handler takes the caller as an argument, an `Actor`, so a
+//! handler cannot forget the check. The needs of each route are listed once, in `routes.rs`. A
+//! route missing from the list is rejected for every caller.
 
-pub mod access; // What an actor may do, and where
+pub mod access; // Access checks: verbs and scopes
 pub mod break_glass; // The local administrator, off until armed
-pub mod cross_site; // Refuses what another site makes a browser send
+pub mod cross_site; // Rejects requests from other sites
 pub mod known; // Whether a request's credential is accepted
 pub mod login; // Logins by an identity provider
 pub mod passwords; // Argon2id
-pub mod routes; // What each route needs
-pub mod sessions; // Browsers
-pub mod tokens; // Machines
+pub mod routes; // Needs of each route
+pub mod sessions; // Sessions of browsers
+pub mod tokens; // Tokens of machines
 
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams};
 use http::request::Parts;
@@ -26,21 +27,22 @@ use crate::db::operations::NewOperation;
 use crate::error::Error;
 use crate::request_id;
 
-/// Whoever made a request.
+/// The caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
-    /// `user:alice` or `token:ci`, as events name them.
+    /// `user:alice` or `token:ci`, as written in events.
     pub name: String,
-    /// Their own role, as pages show it; what they may is `holding`.
+    /// The caller's own role, for display. Access is decided by `holding`.
     pub role: Role,
     pub holding: Holding,
-    /// Who stands behind it: a person's tokens are the person.
+    /// The person behind the caller. A person's token acts as the person.
     pub person: String,
-    /// The token that they showed, if it was one.
+    /// The token of the request, if a token was sent.
     pub token: Option<TokenId>,
-    /// How many nodes they may release in an hour alone; any number when absent.
+    /// Most nodes the caller may release in an hour without a second person. `None` means
+    /// unlimited.
     pub releases_per_hour: Option<u32>,
-    /// The request that is being answered.
+    /// Id of the request under way.
     pub request_id: Option<String>,
     /// The requester whose request this actor approved: records name the requester, rights are the
     /// approver's.
@@ -48,7 +50,8 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Muster itself, for what it does unasked. It holds nothing: no check lets it pass.
+    /// Returns the actor for Muster's automatic work. The actor holds no grants, so every access
+    /// check fails.
     pub fn muster() -> Self {
         Self {
             name: "muster".into(),
@@ -75,12 +78,12 @@ impl Actor {
         self.on_behalf_of.as_deref().unwrap_or(&self.name)
     }
 
-    /// Whether it is a person who signed in, and no token of theirs.
+    /// Returns whether the caller is a signed-in person, rather than a token.
     pub fn is_person(&self) -> bool {
         self.name == self.person
     }
 
-    /// That they did something, as the history has it.
+    /// Returns a new event of the history with the caller as actor.
     pub fn event(
         &self,
         at: Timestamp,
@@ -94,7 +97,7 @@ impl Actor {
         }
     }
 
-    /// Something long that they ask of a node.
+    /// Returns a new operation: long work on a node, requested by the caller.
     pub fn operation(
         &self,
         now: Timestamp,
@@ -123,10 +126,12 @@ impl FromRequestParts<App> for Actor {
     }
 }
 
-/// The actor of a request, if they may do what its route needs.
+/// Returns the caller of a request, after checking the needs of the route.
 ///
 /// # Errors
-/// [`Error::Unauthenticated`], [`Error::Forbidden`], [`Error::NotFound`] for what they may not know of, or the database's.
+///
+/// [`Error::Unauthenticated`], [`Error::Forbidden`], [`Error::NotFound`] for an object hidden from
+/// the caller, or the database's.
 pub async fn authorise(parts: &mut Parts, app: &App) -> Result<Actor, Error> {
     let actor = authenticate(&parts.headers, app).await?;
     if let Some(known) = parts.extensions.get::<Known>() {
@@ -151,9 +156,10 @@ pub async fn authorise(parts: &mut Parts, app: &App) -> Result<Actor, Error> {
     Ok(actor)
 }
 
-/// The actor of a request, whatever they may do.
+/// Returns the caller of a request, without an access check.
 ///
 /// # Errors
+///
 /// [`Error::Unauthenticated`], or the database's.
 pub async fn authenticate(headers: &HeaderMap, app: &App) -> Result<Actor, Error> {
     let found = match headers.get(header::AUTHORIZATION) {
@@ -173,9 +179,11 @@ pub async fn authenticate(headers: &HeaderMap, app: &App) -> Result<Actor, Error
     })
 }
 
-/// The actor behind a session cookie, for pages that look different when nobody is signed in.
+/// Returns the caller behind a session cookie, or `None`. For pages with a different form for
+/// visitors without a session.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn signed_in(app: &App, headers: &HeaderMap) -> Result<Option<Actor>, Error> {
     match sessions::authenticate(app, headers).await {

@@ -1,25 +1,27 @@
-//! What each route needs: a verb, and where. A route that is not here is refused to everybody; `tests/it/access/expected.rs` walks them all.
+//! Needs of each route: a verb and a place. A route missing here is rejected for every caller.
+//! `tests/it/access/expected.rs` checks all routes.
 
 use http::Method;
 
 use self::Where::{At, Everywhere, Somewhere};
 
-/// Where the verb must be held.
+/// The place at which the verb must be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
     /// Over the whole fleet.
     Everywhere,
-    /// Anywhere: the handler looks closer, or what it gives lies nowhere. A list holds what lies within its reader's scopes.
+    /// In any scope. The handler checks each object, or the result has no place. A list contains
+    /// only objects in the reader's scope.
     Somewhere,
-    /// Where the object lies: its kind, and the path's parameter that names it.
+    /// At the object's place: the kind, and the path parameter with the object's name.
     At(&'static str, &'static str),
 }
 
 const NODE: Where = At("node", "node");
 
-/// Method, path, verb, where. Methods: `R` GET and HEAD, `W` the others.
+/// Method, path, verb, place. Methods: `R` for GET and HEAD, `W` for the others.
 const ROUTES: [(char, &str, &str, Where); 98] = [
-    // Of each node that an alert is about.
+    // The verb is checked for each node of an alert.
     ('W', "/v1/alerts", "node.quarantine", Somewhere),
     ('R', "/v1/approvals", "fleet.read", Somewhere),
     (
@@ -53,7 +55,7 @@ const ROUTES: [(char, &str, &str, Where); 98] = [
     ('R', "/v1/caution", "fleet.read", Somewhere),
     ('W', "/v1/caution/confirm", "caution.confirm", Everywhere),
     ('R', "/v1/claims", "fleet.read", Somewhere),
-    // Of both ends, the node and the pool.
+    // The verb is checked for both ends, the node and the pool.
     ('W', "/v1/claims", "claim.create", Somewhere),
     (
         'R',
@@ -67,7 +69,7 @@ const ROUTES: [(char, &str, &str, Where); 98] = [
         "claim.release",
         At("claim", "claim"),
     ),
-    // And claim.create at the node that comes.
+    // The handler also checks `claim.create` at the replacement node.
     (
         'W',
         "/v1/claims/{claim}/actions/replace",
@@ -86,7 +88,7 @@ const ROUTES: [(char, &str, &str, Where); 98] = [
     ('R', "/v1/nodes/{node}", "fleet.read", NODE),
     ('W', "/v1/nodes/{node}", "node.write", NODE),
     ('W', "/v1/nodes/{node}/actions/adopt", "node.adopt", NODE),
-    // And at the node that was declared.
+    // The handler also checks the declared node.
     ('W', "/v1/nodes/{node}/actions/match", "node.match", NODE),
     ('W', "/v1/nodes/{node}/actions/move", "node.move", NODE),
     ('W', "/v1/nodes/{node}/actions/rename", "node.rename", NODE),
@@ -182,7 +184,7 @@ const ROUTES: [(char, &str, &str, Where); 98] = [
         "agent.remove",
         At("site", "site"),
     ),
-    // Those of others need token.read and token.revoke.
+    // Tokens of other people need `token.read` and `token.revoke`.
     ('R', "/v1/tokens", "token.create", Somewhere),
     ('W', "/v1/tokens", "token.create", Somewhere),
     ('R', "/v1/tokens/{token}", "token.create", Somewhere),
@@ -203,7 +205,7 @@ const ROUTES: [(char, &str, &str, Where); 98] = [
     ),
     ('R', "/v1/audit", "audit.read", Everywhere),
     ('R', "/v1/waivers", "fleet.read", Everywhere),
-    // At the node, rack or pool that it is for.
+    // The verb is checked at the waiver's node, rack or pool.
     ('W', "/v1/waivers", "waiver.create", Somewhere),
     (
         'R',
@@ -243,7 +245,7 @@ const ROUTES: [(char, &str, &str, Where); 98] = [
         "webhook.write",
         Everywhere,
     ),
-    // It writes nothing; each object in it is looked at as if it were written.
+    // A plan writes no rows. Each object of a plan is checked like a write of the object.
     ('W', "/v1/plan", "fleet.read", Somewhere),
     // Pages.
     ('R', "/", "fleet.read", Somewhere),
@@ -302,8 +304,8 @@ const ROUTES: [(char, &str, &str, Where); 98] = [
     ('R', "/ui/events", "fleet.read", Somewhere),
 ];
 
-/// The kinds that are declared: collection, kind, and whether they lie somewhere. The others are everybody's who may read anything, and written
-/// by those who may everywhere.
+/// The declared kinds: collection, kind, and whether objects have a place. Objects without a place
+/// are readable by every reader, and written by callers with the right over the whole fleet.
 const DECLARED: [(&str, &str, bool); 13] = [
     ("sites", "site", true),
     ("racks", "rack", true),
@@ -320,14 +322,14 @@ const DECLARED: [(&str, &str, bool); 13] = [
     ("webhooks", "webhook", false),
 ];
 
-/// Whether objects of a declared kind lie somewhere.
+/// Returns whether objects of a declared kind have a place.
 pub fn lies(kind: &str) -> bool {
     DECLARED
         .iter()
         .any(|(_, known, lies)| *known == kind && *lies)
 }
 
-/// What a request to a route needs; nothing for a route that nobody thought of.
+/// Returns the needs of a request to a route. `None` for a route missing from the tables.
 pub fn need(
     method: &Method,
     route: &str,
@@ -350,7 +352,7 @@ pub fn need(
             "node.{wish}" => format!("node.{}", value("wish")?),
             fixed => fixed.to_owned(),
         };
-        // An action that there is not is for the handler to tell.
+        // The handler reports an unknown action.
         let known = muster_api::access::VERBS
             .iter()
             .any(|(known, _)| *known == verb);

@@ -1,4 +1,5 @@
-//! Sessions of browsers: a random cookie, of which Postgres holds the hash. A new one at each login; all end with a new password.
+//! Sessions of browsers: a random cookie, stored in Postgres as a hash. Each login makes a new
+//! cookie. A new password ends all sessions of the person.
 
 use axum_extra::extract::CookieJar;
 use axum_extra::extract::cookie::{Cookie, SameSite};
@@ -22,14 +23,16 @@ use crate::error::Error;
 use crate::request_id;
 
 const COOKIE: &str = "muster_session";
-/// How often it is noted that somebody was seen.
+/// Shortest time between two writes of a person's last activity.
 const SEEN_EVERY: SignedDuration = SignedDuration::from_secs(60);
-/// A working day.
+/// Life of a session: a working day.
 const LASTS: SignedDuration = SignedDuration::from_hours(12);
 
-/// Checks a password and opens a session; its cookie, or `None` when name or password are wrong. The lane says where the login waits for its turn.
+/// Checks a password and opens a session. Returns the cookie, or `None` when the name or the
+/// password is wrong. The lane decides where the login waits for a turn.
 ///
 /// # Errors
+///
 /// [`Error::TooMany`] when too many logins wait, or when the database fails.
 pub async fn sign_in(
     app: &App,
@@ -38,14 +41,15 @@ pub async fn sign_in(
     password: Secret,
     lane: Lane,
 ) -> Result<Option<Cookie<'static>>, Error> {
-    // The turn comes first: a login that is sent away costs the database nothing.
+    // The turn comes before the query, so a rejected login costs the database nothing.
     let turn = passwords::turn(lane).await?;
     let user = db::users::find(&mut *app.pool.acquire().await?, name).await?;
     let hash = user.as_ref().and_then(|user| user.password_hash.clone());
     let right = passwords::verify(turn, password, hash).await?;
     let mut tx = app.pool.begin().await?;
     let refused = match &user {
-        // What was typed as a name may be a password: only a hash tells whether it was the same again.
+        // People sometimes type a password into the name field. Only a hash is recorded, enough to
+        // recognize a repeated value.
         None => Some(format!(
             "unknown name, of hash {}",
             app.keys.master.keyed_hash("sign_in", name.as_bytes())
@@ -106,9 +110,11 @@ async fn record_login(
     db::events::insert(conn, event).await
 }
 
-/// Opens a session for a person, in place of the one that the browser had: a cookie of before the login is worth nothing after it.
+/// Opens a session for a person and deletes the browser's former session. A cookie from before the
+/// login is worthless afterwards.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn open(
     conn: &mut PgConnection,
@@ -125,9 +131,11 @@ pub async fn open(
     Ok(cookie(token, headers))
 }
 
-/// Ends the session of a request; the cookie that makes the browser forget it.
+/// Ends the session of a request. Returns a cookie that removes the session's cookie from the
+/// browser.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn sign_out(app: &App, headers: &HeaderMap) -> Result<Cookie<'static>, Error> {
     if let Some(token) = CookieJar::from_headers(headers).get(COOKIE) {
@@ -138,14 +146,14 @@ pub async fn sign_out(app: &App, headers: &HeaderMap) -> Result<Cookie<'static>,
     Ok(gone)
 }
 
-/// What a request brings as a session, whether it is one or not.
+/// Returns the session cookie of a request, valid or not.
 pub fn sent(headers: &HeaderMap) -> Option<String> {
     CookieJar::from_headers(headers)
         .get(COOKIE)
         .map(|cookie| cookie.value().to_owned())
 }
 
-/// The session that an answer opens in the browser.
+/// Returns the session cookie set by an answer.
 pub fn opened(headers: &HeaderMap) -> Option<String> {
     headers
         .get_all(header::SET_COOKIE)
@@ -157,9 +165,10 @@ pub fn opened(headers: &HeaderMap) -> Option<String> {
         })
 }
 
-/// Whose session the request's cookie is.
+/// Returns the person behind the request's session cookie.
 ///
 /// # Errors
+///
 /// [`Error::Unauthenticated`], or the database's.
 pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Actor, Error> {
     let jar = CookieJar::from_headers(headers);
@@ -197,9 +206,11 @@ pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Actor, Error
     })
 }
 
-/// What a person holds: their own role everywhere, and what bindings give them and their groups. Nobody holds nothing.
+/// Returns the grants of a person: the person's own role everywhere, and the bindings of the person
+/// and the person's groups. A missing person gets no grants.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn grants(conn: &mut PgConnection, user: Option<&UserRow>) -> Result<Vec<Grant>, Error> {
     let Some(user) = user else {
@@ -225,7 +236,8 @@ fn hash_of(token: &str) -> [u8; 32] {
     Digest::of(token.as_bytes()).0
 }
 
-/// `Secure` wherever the browser came by TLS. Only a lab on a loopback address does not.
+/// Builds the session cookie. `Secure` is set for every browser connected by TLS. Only a lab on a
+/// loopback address works without TLS.
 fn cookie(token: String, headers: &HeaderMap) -> Cookie<'static> {
     let cookie = Cookie::build((COOKIE, token))
         .path("/")
@@ -234,7 +246,9 @@ fn cookie(token: String, headers: &HeaderMap) -> Cookie<'static> {
     cookie.secure(came_by_tls(headers)).build()
 }
 
-/// Whoever ends TLS in front of us says so; without its word, the browser's own does: it names the scheme of the page that sent a form.
+/// Returns whether the browser used TLS. A proxy ending TLS in front of the server says so in a
+/// header. Without such a header, the browser's own `Origin` gives the scheme of the page with the
+/// form.
 pub fn came_by_tls(headers: &HeaderMap) -> bool {
     let text = |name: &str| {
         headers

@@ -1,5 +1,6 @@
-//! Tokens of machines: `mst_<id>_<secret><crc>`. The id finds the row, the secret is 256 random bits of which only what a key makes is stored, and
-//! the checksum lets a scanner tell a leaked token from noise and a caller tell a cut one from a wrong one.
+//! Tokens of machines: `mst_<id>_<secret><crc>`. The id finds the row. The secret is 256 random
+//! bits, stored only as a keyed MAC. The checksum lets a scanner recognize a leaked token, and a
+//! caller tell a cut token from a wrong token.
 
 use jiff::Timestamp;
 use muster_api::tokens::Role;
@@ -18,22 +19,22 @@ use crate::error::Error;
 use crate::keys::{Fit, TokenKeys};
 use crate::sealed::TokenMac;
 
-/// Prefix of API tokens; agents' tokens have their own, so that one is never taken for the other.
+/// Prefix of API tokens. Agents' tokens have another prefix, so the two kinds cannot be confused.
 const PREFIX: &str = "mst";
 const AGENT_PREFIX: &str = "msa";
 const SECRET_BYTES: usize = 32;
 const CRC_HEX: usize = 8;
 
-/// A token just made: the only time its text exists.
+/// A new token. The text of the token exists only here.
 #[derive(Clone, Debug)]
 pub struct Minted {
     pub id: TokenId,
     pub secret: Secret,
-    /// What is stored of it.
+    /// The stored form of the token.
     pub mac: TokenMac,
 }
 
-/// Makes an API token; without the key, one that is kept by a plain hash until it is first used.
+/// Makes an API token. Without the key, the token is stored as a plain hash until the first use.
 pub fn mint(keys: Option<&TokenKeys>) -> Minted {
     let id = TokenId::new();
     let secret = minted(PREFIX, id, "");
@@ -44,15 +45,16 @@ pub fn mint(keys: Option<&TokenKeys>) -> Minted {
     Minted { id, secret, mac }
 }
 
-/// An enrolment token just made. It is good for a day, and once: a plain hash of its 256 random bits is enough.
+/// A new enrolment token, valid once and for one day. A plain hash of the 256 random bits is a
+/// sufficient stored form.
 #[derive(Clone, Debug)]
 pub struct MintedAgent {
     pub secret: Secret,
     pub hash: [u8; 32],
 }
 
-/// Makes the token that an agent enrols with; it carries the authority's digest, by which the agent knows the server. The id in it is only there for scanners
-/// and logs.
+/// Makes the enrolment token of an agent. The token contains the authority's digest, so the agent
+/// can authenticate the server. The id in the token serves only scanners and logs.
 pub fn mint_agent(authority: Digest) -> MintedAgent {
     let secret = minted(
         AGENT_PREFIX,
@@ -72,12 +74,12 @@ fn minted(prefix: &str, id: TokenId, rest: &str) -> Secret {
     Secret::new(text)
 }
 
-/// What is stored of an enrolment token.
+/// Returns the stored form of an enrolment token.
 pub fn hash(token: &str) -> [u8; 32] {
     Digest::of(token.as_bytes()).0
 }
 
-/// The id in a well-formed API token.
+/// Returns the id in a well-formed API token.
 fn id(token: &str) -> Option<TokenId> {
     let body = token
         .len()
@@ -95,9 +97,11 @@ fn id(token: &str) -> Option<TokenId> {
     Uuid::try_parse(id).ok().map(TokenId)
 }
 
-/// Whose token this is. Read from the database each time, so that a revocation holds at once.
+/// Returns the actor of a token. The row is read from the database for every request, so a
+/// revocation takes effect immediately.
 ///
 /// # Errors
+///
 /// [`Error::Unauthenticated`], or the database's.
 pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
     let id = id(token).ok_or(Error::Unauthenticated)?;
@@ -126,7 +130,8 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
         .as_deref()
         .and_then(|person| person.strip_prefix("user:"))
     {
-        // Nobody of that name any more: nothing is left to bound it by, and nothing is left of it.
+        // Without a person of the stored name, the token has no rights, because the person's rights
+        // are the limit.
         Some(person) => {
             let person = db::users::find(&mut conn, person).await?;
             let admitted = match &person {
@@ -161,7 +166,8 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
     })
 }
 
-/// How what is stored stands to a token. A key that is not known here was made since this process began; without it the token is nobody's.
+/// Compares the stored form with a token. An unknown key was created after the start of this
+/// process, so the keys are read again. Without the key, the token is rejected.
 async fn fit(
     app: &App,
     conn: &mut PgConnection,
@@ -182,7 +188,7 @@ async fn fit(
     }
 }
 
-/// Whether the time of last use is worth a write.
+/// Returns whether the recorded last use is old enough for another write: 60 s.
 fn stale(used: Timestamp, now: Timestamp) -> bool {
     now.duration_since(used).as_secs() >= 60
 }

@@ -1,11 +1,11 @@
-//! Faults of meaning in a document.
+//! Faults of well-formed documents.
 
 use std::collections::BTreeMap;
 
 use super::escape;
 use crate::error::Fault;
 
-/// A single fault of meaning.
+/// Returns a single fault of a well-formed document.
 pub fn fault(pointer: impl Into<String>, code: &'static str, detail: impl Into<String>) -> Fault {
     Fault {
         pointer: pointer.into(),
@@ -14,7 +14,7 @@ pub fn fault(pointer: impl Into<String>, code: &'static str, detail: impl Into<S
     }
 }
 
-/// What is wrong with labels and annotations: they end in filters, metrics and pages.
+/// Returns the faults of labels and annotations. Both are used in filters, metrics and pages.
 pub fn label_faults(
     labels: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,

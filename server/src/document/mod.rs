@@ -1,8 +1,9 @@
-//! JSON from callers: bounded, free of what the database cannot hold, and refused with a pointer to what is wrong.
+//! JSON from callers: bounded in size and free of values the database cannot store. A wrong value
+//! is rejected with a pointer to the place.
 
-mod faults; // Faults of meaning
-mod shape; // The JSON that is stored against the value that was checked
-mod strict; // Only an object is read as a struct
+mod faults; // Faults of well-formed documents
+mod shape; // Comparison of the stored JSON with the checked value
+mod strict; // Structs are read only from objects
 
 use muster_api::problem;
 use serde::Serialize;
@@ -16,7 +17,8 @@ use crate::error::{Error, Fault};
 
 pub use self::faults::{fault, label_faults};
 
-/// A client's document: the value that is checked, and the JSON that is stored. [`Document::read`] alone makes one, so both say the same.
+/// A client's document: the checked value and the stored JSON. Only [`Document::read`] makes a
+/// document, so both have the same content.
 #[derive(Clone, Debug)]
 pub struct Document<T> {
     typed: T,
@@ -27,6 +29,7 @@ impl<T: Serialize + DeserializeOwned> Document<T> {
     /// Reads a document.
     ///
     /// # Errors
+    ///
     /// [`Error::Invalid`] with the pointer.
     pub fn read(raw: Value) -> Result<Self, Error> {
         check(&raw).map(|typed| Self { typed, raw })
@@ -34,18 +37,19 @@ impl<T: Serialize + DeserializeOwned> Document<T> {
 }
 
 impl<T> Document<T> {
-    /// The value that is checked.
+    /// Returns the checked value.
     pub fn typed(&self) -> &T {
         &self.typed
     }
 
-    /// The value that is checked, and the JSON that is stored.
+    /// Returns the checked value and the stored JSON.
     pub fn into_parts(self) -> (T, Value) {
         (self.typed, self.raw)
     }
 }
 
-/// Reads a value and compares its shape with the JSON: serde reads some enums from arrays too, which [`typed`] cannot see.
+/// Reads a value and compares the shape with the JSON. serde also reads some enums from arrays, and
+/// [`typed`] cannot detect such an array.
 fn check<T: Serialize + DeserializeOwned>(raw: &Value) -> Result<T, Error> {
     let typed: T = typed(raw)?;
     let read = serde_json::to_value(&typed).map_err(Error::internal)?;
@@ -58,7 +62,8 @@ fn check<T: Serialize + DeserializeOwned>(raw: &Value) -> Result<T, Error> {
     }
 }
 
-/// What is wrong with a stored spec, with pointers as a client sees them. Empty for a spec that this version would store.
+/// Returns the faults of a stored spec, with pointers as seen by a client. Empty for a spec
+/// accepted by this version.
 pub fn spec_faults<T: Serialize + DeserializeOwned>(spec: &Value) -> Vec<problem::Fault> {
     let faults = match check::<T>(spec) {
         Err(Error::Invalid(faults)) => faults,
@@ -72,11 +77,12 @@ pub fn spec_faults<T: Serialize + DeserializeOwned>(spec: &Value) -> Vec<problem
     faults.collect()
 }
 
-/// The spec of a stored object. A version before this one also stored arrays in the place of objects: inside of a spec they are read as that version
-/// read them; a whole spec that is an array is not read.
+/// Reads the spec of a stored object. An earlier version also stored arrays in place of objects.
+/// Such an array inside a spec is read as before. A whole spec stored as an array is rejected.
 ///
 /// # Errors
-/// 409 `unreadable` with the object's name and what to do.
+///
+/// 409 `unreadable` with the object's name and advice.
 pub fn stored<T: DeserializeOwned>(row: &ObjectRow) -> Result<T, Error> {
     stored_spec(&row.spec).map_err(|why| {
         let kind = row.kind.replace('_', " ");
@@ -88,9 +94,10 @@ pub fn stored<T: DeserializeOwned>(row: &ObjectRow) -> Result<T, Error> {
     })
 }
 
-/// A stored spec.
+/// Reads a stored spec.
 ///
 /// # Errors
+///
 /// The reason, without any value of the spec.
 pub fn stored_spec<T: DeserializeOwned>(spec: &Value) -> Result<T, String> {
     if !spec.is_object() {
@@ -100,9 +107,10 @@ pub fn stored_spec<T: DeserializeOwned>(spec: &Value) -> Result<T, String> {
         .map_err(|error| format!("wrong at /spec{}", pointer(error.path())))
 }
 
-/// Reads JSON. `serde_json` itself refuses nesting beyond 128 levels.
+/// Parses JSON. `serde_json` itself rejects nesting deeper than 128 levels.
 ///
 /// # Errors
+///
 /// [`Error::Invalid`].
 pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
     let value = serde_json::from_slice(bytes)
@@ -117,9 +125,11 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
     }
 }
 
-/// A document as the type it must be. Unknown fields, and arrays in the place of objects, are refused where they stand.
+/// Reads a document as the given type. Unknown fields, and arrays in place of objects, are rejected
+/// with a pointer.
 ///
 /// # Errors
+///
 /// [`Error::Invalid`] with the pointer.
 pub fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, Error> {
     serde_path_to_error::deserialize(Strict(value)).map_err(|error| {
@@ -128,7 +138,8 @@ pub fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, Error> {
         let code = match detail.as_str() {
             text if text.starts_with("unknown field") => "unknown_field",
             text if text.starts_with("missing field") => {
-                // The path ends at the object that misses it; the field's name is between backticks.
+                // The path ends at the object with the missing field. The field's name is between
+                // backticks in the message.
                 pointer.extend(text.split('`').nth(1).map(|field| format!("/{field}")));
                 "required"
             }
@@ -142,7 +153,7 @@ pub fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, Error> {
     })
 }
 
-/// RFC 6901.
+/// Returns the path as an RFC 6901 pointer.
 fn pointer(path: &Path) -> String {
     let mut pointer = String::new();
     for segment in path {
@@ -158,12 +169,13 @@ fn pointer(path: &Path) -> String {
     pointer
 }
 
-/// A member's name as a pointer's segment.
+/// Escapes a member's name as a segment of a pointer.
 pub fn escape(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// Postgres refuses U+0000 in text and jsonb alike. Depth is bounded by the parser.
+/// Finds a U+0000 in a text or a name. Postgres rejects U+0000 in text and jsonb. The parser bounds
+/// the depth.
 fn find_nul(value: &Value, pointer: &mut String) -> Option<String> {
     match value {
         Value::String(text) => text.contains('\0').then(|| pointer.clone()),
@@ -183,7 +195,7 @@ fn find_nul(value: &Value, pointer: &mut String) -> Option<String> {
     }
 }
 
-/// Looks one level deeper: `find` gets the pointer with one more segment.
+/// Searches one level deeper. `find` receives the pointer with one more segment.
 fn nested(
     segment: &str,
     pointer: &mut String,

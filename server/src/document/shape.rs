@@ -1,11 +1,12 @@
-//! Compares a client's JSON with the value that was read from it: what was checked is what is stored.
+//! Compares a client's JSON with the value read from the JSON, so the checked content equals the
+//! stored content.
 
 use serde_json::Value;
 
 use super::nested;
 
-/// The pointer to the first place where the JSON has another shape than the value that was read from it. A member that the value leaves out is a
-/// default; `null` is a member that is absent.
+/// Returns the pointer to the first place where the JSON and the value read from the JSON differ in
+/// shape. A member missing in the value is a default. A `null` counts as an absent member.
 pub(super) fn find_difference(raw: &Value, read: &Value, pointer: &mut String) -> Option<String> {
     match (raw, read) {
         (Value::Object(raw), Value::Object(read)) => raw.iter().find_map(|(name, member)| {

@@ -1,5 +1,6 @@
-//! Reads JSON as a type, and takes only an object for a struct. `serde_json` by itself also reads a struct from an array of its values, and a
-//! variant without content from `{"variant": null}`: the value is right, and the JSON that is stored has another shape.
+//! Reads JSON as a type, and accepts only an object for a struct. Plain `serde_json` also reads a
+//! struct from an array of values, and a variant without content from `{"variant": null}`. The
+//! value would be right, but the stored JSON would have another shape.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{
@@ -41,13 +42,14 @@ fn visit_members<'de, V: Visitor<'de>>(
     access.end().map(|()| value)
 }
 
-/// Whether an enum is read whose variant is named by a member (`#[serde(tag = "…")]`). serde also reads such an enum from an array that begins with
-/// the variant's name, and says in no other way what it reads.
+/// Returns whether serde is reading an enum with the variant named by a member (`#[serde(tag =
+/// "…")]`). serde also reads such an enum from an array beginning with the variant's name. The text
+/// of `expected` is the only available hint.
 fn is_tagged(expected: &dyn Expected) -> bool {
     expected.to_string().starts_with("internally tagged enum")
 }
 
-/// The members of a struct, or the refusal of anything but an object.
+/// Visits the members of a struct. Anything but an object is rejected.
 fn visit_object<'de, V: Visitor<'de>>(value: &'de Value, visitor: V) -> Result<V::Value, Error> {
     match value {
         Value::Object(members) => visit_members(members, visitor),
@@ -128,7 +130,7 @@ impl<'de> Deserializer<'de> for Strict<'de> {
     }
 }
 
-/// A variant of an enum: its name alone, or with its content.
+/// A variant of an enum: the name alone, or the name with content.
 struct Variant<'value> {
     name: &'value str,
     content: Option<&'value Value>,

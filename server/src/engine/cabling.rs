@@ -1,4 +1,5 @@
-//! Events of cables that differ from the rack's plan, when an inspection finds the difference for the first time.
+//! Events about cables with a difference from the rack's plan. Emitted when an inspection finds the
+//! difference for the first time.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +14,11 @@ use crate::db;
 use crate::db::events::NewEvent;
 use crate::error::Error;
 
-/// Writes an event for each wrong cable of a node after the facts were stored, unless the neighbours are the same as before.
+/// Emits an event for each wrong cable of a node after the facts were stored. When the neighbours
+/// are the same as before, events are skipped.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub(super) async fn record_faults(
     conn: &mut PgConnection,
@@ -38,7 +41,7 @@ pub(super) async fn record_faults(
         .into_iter()
         .map(|row| (row.node, row.neighbours))
         .collect();
-    // An installed system sees no neighbours; such facts are not compared with cables.
+    // An installed system observes no neighbours, so the facts are not compared with cables.
     if heard.get(&name) != Some(&facts.neighbours) {
         return Ok(());
     }

@@ -1,8 +1,11 @@
-//! Caution: the database knows less than somebody remembers, so it was put back to an earlier state, or a failover lost its last commits.
-//! What it says about nodes may be old. Nothing is powered or written until an administrator has looked and confirmed.
+//! Caution mode. The database lacks an event remembered elsewhere, so the database was restored to
+//! an earlier state, or a failover lost the last commits. The recorded state of nodes may be old.
+//! Power and disk writes stay blocked until an administrator has checked and confirmed.
 //!
-//! Events are never removed, and their ids are random. Whoever was told of one (an agent with each act it is allowed, a replica in its data
-//! directory) can tell a database that has it from one that has not, whatever the backup's kind and however far it has gone on since.
+//! Events are never removed, and event ids are random. A witness stores the id of an event: an
+//! agent with each permitted act, or a replica in the data directory. A witness can therefore
+//! distinguish a database with the event from one without. The test works for every kind of backup,
+//! even after the restored database has written new events.
 
 use jiff::Timestamp;
 use muster_core::ids::EventId;
@@ -15,10 +18,11 @@ use crate::db;
 use crate::db::events::NewEvent;
 use crate::error::Error;
 
-/// Writes down who remembers more than the database does; the first one begins the caution. The event is one that the witness may
-/// remember from now on.
+/// Records a witness with a newer memory than the database. The first witness opens the caution.
+/// Returns the id of the new event, which the witness may store from now on.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn notice(
     conn: &mut PgConnection,
@@ -38,10 +42,11 @@ pub async fn notice(
     db::events::insert_noted(conn, NewEvent::new(now, "muster", kind, because.to_owned())).await
 }
 
-/// Ends the caution that an administrator looked into. What was about to be done is begun anew, under new permits.
+/// Closes the caution checked by an administrator. Pending work begins again, under new permits.
 ///
 /// # Errors
-/// 409 when it is not the one that holds.
+///
+/// 409 when another caution is open, or none.
 pub async fn confirm(
     conn: &mut PgConnection,
     actor: &Actor,

@@ -1,5 +1,5 @@
-//! Stacks held against the nodes that they are to go onto, by the rules of today and by what was seen of each: asked by every plan and before every order
-//! that puts one on a node.
+//! Compatibility of stacks with nodes, by the current rules and the observed facts of each node.
+//! Checked by every plan, and before every order that installs a stack on a node.
 
 use muster_core::ids::NodeId;
 use muster_core::images::ImageManifest;
@@ -11,18 +11,19 @@ use crate::db;
 use crate::db::specs::OrderNode;
 use crate::error::Error;
 
-/// What the stack is put onto.
+/// The target of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Onto {
-    /// The image, which is written first.
+    /// The pool's image, written to the disk first.
     Image,
-    /// What runs there.
+    /// The running system.
     System,
 }
 
-/// What the rules say of a stack over its image, on this node.
+/// Returns the findings of the rules for a stack and its image on this node.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn findings(
     conn: &mut PgConnection,
@@ -32,13 +33,14 @@ pub async fn findings(
     onto: Onto,
 ) -> Result<Vec<Finding>, Error> {
     let seen = db::facts::latest(conn, node.id).await?;
-    // Only Muster's own writing of an image tells on which disk the system lies.
+    // The disk of the system is known only for an image written by Muster. For other systems the
+    // pool's image is ignored.
     let strange =
         onto == Onto::System && node.os_host_key.is_some() && node.root_disk_serial.is_none();
     let facts = seen.map(|seen| {
         let mut facts = seen.facts;
         if seen.source != "installed" {
-            // The live image's kernel, which the system does not run.
+            // The facts name the live image's kernel, not the installed system's kernel.
             facts.kernel.clear();
         }
         facts
@@ -51,9 +53,11 @@ pub async fn findings(
     }))
 }
 
-/// Why the stack that a node's pool asks for cannot go onto it; nothing where no rule refuses it, or it has no stack.
+/// Returns why the stack of a node's pool cannot be installed on the node. Returns `None` without a
+/// refusing rule or without a stack.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn refusal(
     conn: &mut PgConnection,
@@ -67,9 +71,10 @@ pub async fn refusal(
     Ok(told(&node.name, &found))
 }
 
-/// Refuses to begin what would end at the stack: the node stays as it is.
+/// Rejects work leading to an incompatible stack. The node stays unchanged.
 ///
 /// # Errors
+///
 /// 409 with the sentences of the rules.
 pub async fn allow(conn: &mut PgConnection, node: NodeId, onto: Onto) -> Result<(), Error> {
     let node = db::specs::find_node(conn, node).await?;
@@ -79,7 +84,7 @@ pub async fn allow(conn: &mut PgConnection, node: NodeId, onto: Onto) -> Result<
     }
 }
 
-/// What refuses, as one sentence.
+/// Joins the refusing findings into one sentence.
 pub fn told(node: &str, found: &[Finding]) -> Option<String> {
     let refused = found
         .iter()

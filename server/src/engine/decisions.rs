@@ -1,5 +1,6 @@
-//! The decision of a turn. The lifecycle decides from a snapshot. Questions that lock other rows are asked only where the decision depends on
-//! the answer; then the lifecycle decides again.
+//! The decision of a reconcile pass. The lifecycle decides from a snapshot. A question with a lock
+//! on other rows is asked only when the decision depends on the answer. Then the lifecycle decides
+//! again.
 
 use jiff::Timestamp;
 use muster_core::ids::ClaimId;
@@ -17,9 +18,11 @@ use crate::db::lifecycle::EngineNode;
 use crate::db::stays::StayStep;
 use crate::error::Error;
 
-/// The lifecycle's decision within the rack's power, the pool's room, the bounds of recoveries and caution mode.
+/// Returns the lifecycle's decision within the rack's power, the pool's room, the limits of
+/// recoveries and caution mode.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub(super) async fn decide_node(
     conn: &mut PgConnection,
@@ -50,7 +53,7 @@ pub(super) async fn decide_node(
     }
 }
 
-/// Whether the decision switches power on without a share of the rack's power.
+/// Returns whether the decision switches power on without a reservation of the rack's power.
 fn needs_power(node: &EngineNode, decision: &Decision) -> bool {
     match decision {
         Decision::Start(step) | Decision::Retry(step, _) => {
@@ -74,7 +77,7 @@ fn needs_room(node: &EngineNode, decision: &Decision) -> Option<ClaimId> {
         .map(|(claim, _)| claim)
 }
 
-/// The wait of caution mode, where the node's next step needs a permit.
+/// Returns the wait of caution mode, when the node's next step needs a permit.
 async fn find_caution(
     conn: &mut PgConnection,
     snapshot: &Snapshot,
@@ -82,7 +85,7 @@ async fn find_caution(
 ) -> Result<Option<Wait>, Error> {
     let next = match decision {
         Decision::Start(step) | Decision::Retry(step, _) => Some(*step),
-        // A queued step; in caution mode no agent gets its job.
+        // A queued step. In caution mode agents do not lease the step's job.
         Decision::Wait(_) => snapshot
             .active()
             .filter(|view| view.status == StepStatus::Queued)

@@ -1,5 +1,6 @@
-//! A node that differs from its stack, told when that begins, when it becomes another number of items, and when it is mended: what nobody asked to look at
-//! must not wait until somebody does.
+//! Drift of a node from the stack. Events are emitted when drift begins, when the number of
+//! differing items changes, and when drift ends. An operator therefore need not open the node's
+//! page to notice drift.
 
 use jiff::Timestamp;
 use muster_core::stacks::{ConvergeReport, ItemOutcome};
@@ -11,12 +12,13 @@ use crate::db::events::NewEvent;
 use crate::db::jobs::CurrentJob;
 use crate::error::Error;
 
-/// Items that an event names; its node's page has all.
+/// Most items named in an event. The node's page lists all items.
 const NAMED: usize = 5;
 
-/// Stores the number of different items, and writes an event where the number changed.
+/// Stores the number of differing items. Emits an event when the number has changed.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub(super) async fn record_items(
     conn: &mut PgConnection,

@@ -1,4 +1,5 @@
-//! What a BMC said of firmware and BIOS: kept within bounds, for a BMC is a stranger's computer, and told when something was changed.
+//! Firmware and BIOS as reported by a BMC. Stored values are bounded, because a BMC is an untrusted
+//! computer. Changes are emitted as events.
 
 use jiff::Timestamp;
 use muster_core::firmware::{BiosValue, BmcInventory, SeenFirmware, is_secret};
@@ -13,14 +14,16 @@ use crate::error::Error;
 
 const FIRMWARE: usize = 256;
 const ATTRIBUTES: usize = 4096;
-/// Sentences of what could not be read, and of what was changed.
+/// Most sentences kept about unread parts and about changes.
 const SENTENCES: usize = 64;
 const CHARS: usize = 300;
 
-/// Stores an inventory. Parts without a reading beside the node's work keep the former values: a BMC may be busy for a minute, and the next
-/// reading may come after the gates of firmware.
+/// Stores an inventory. A part without a reading keeps the former value when the reading ran beside
+/// the node's work. A BMC may be busy for a minute, and the next reading may come after the
+/// firmware gates.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub(super) async fn record_inventory(
     conn: &mut PgConnection,
@@ -36,9 +39,10 @@ pub(super) async fn record_inventory(
     db::firmware::see(conn, job.node, &kept, now).await
 }
 
-/// Writes an event of a job's changes.
+/// Emits an event with a job's changes.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub(super) async fn record_changes(
     conn: &mut PgConnection,
@@ -107,7 +111,8 @@ fn bounded(inventory: &BmcInventory) -> BmcInventory {
     }
 }
 
-/// Without what no column takes and no terminal should.
+/// Removes control characters, which a database column or a terminal cannot take, and cuts the text
+/// to `CHARS`.
 fn plain(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control())

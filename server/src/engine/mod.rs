@@ -1,26 +1,27 @@
-//! Takes due nodes, asks the lifecycle, persists the answer. Never calls the outside world: what must act is a job.
+//! Reconciles due nodes: reads a node, asks the lifecycle for a decision, and stores the result.
+//! The engine never calls external systems. Every external action is a job.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
-mod cabling; // Cables that are not where they should be
-pub mod caution; // When the database is older than what others remember
-pub mod compatibility; // Stacks held against the nodes they go onto
-mod decisions; // The decision of a turn
-mod drift; // Nodes that differ from their stack
-mod firmware; // What BMCs said of firmware and BIOS
-mod moves; // From one state to the next
+mod cabling; // Misplaced cables
+pub mod caution; // A database older than other systems remember
+pub mod compatibility; // Compatibility of stacks with nodes
+mod decisions; // The decision of a pass
+mod drift; // Nodes with drift
+mod firmware; // Firmware and BIOS reported by BMCs
+mod moves; // State transitions
 mod observations; // Records the observations of a successful job
 pub mod orders; // Builds the order of a job when an agent leases the job
 pub mod outcomes; // Applies the outcomes reported by agents
-mod pairs; // Nodes measured against each other
+mod pairs; // Measurements between two nodes
 pub mod permits; // Decides whether a permit may be redeemed
-mod recoveries; // What is tried on nodes that fail
-pub mod releases; // A claim is given up
-pub mod replacements; // Claims that get another node
+mod recoveries; // Recoveries of failed nodes
+pub mod releases; // The beginning of a release
+pub mod replacements; // Claims moving to another node
 mod snapshot; // The lifecycle's view of a node
-mod turn; // A node's turn, in one transaction
-mod waivers; // Gates that count as passed all the same
-mod work; // Jobs and their permits
+mod turn; // A reconcile pass over a node, in one transaction
+mod waivers; // Gates counted as passed by a waiver
+mod work; // Jobs and permits
 
 use std::time::Duration;
 
@@ -34,19 +35,20 @@ pub use self::turn::{Taken, take_at_once};
 use crate::app::App;
 use crate::error::Error;
 
-/// The poll is the truth; being woken only shortens the wait.
+/// Interval of the poll. Correctness depends only on the poll. Waking the engine shortens the wait.
 const POLL: Duration = Duration::from_secs(1);
 
-/// A waiting node is looked at again after this time even if nothing woke it.
+/// Time after which a waiting node is checked again without a wake-up.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
-/// Turns under way at once in one process: most of a turn is waiting for the database.
+/// Concurrent passes of one process. Most of a pass is waiting for the database.
 pub const WORKERS: usize = 8;
 
-/// Readers are told of changes this often while there is no end of them.
+/// Shortest time between two notices to readers during continuous work.
 const TELL_READERS: Duration = Duration::from_millis(200);
 
-/// Works until cancelled. Several may run, in one process or many: due nodes are shared out by row locks.
+/// Works until cancelled. Several engines may run, in one process or many. Row locks share the due
+/// nodes among the engines.
 pub async fn run(app: App, cancel: CancellationToken) {
     let mut workers = JoinSet::new();
     for _ in 0..WORKERS {
@@ -73,9 +75,11 @@ async fn work(app: App, cancel: CancellationToken) {
     }
 }
 
-/// Gives every due node its turn; returns how many turns that took. Tests drive the engine with it.
+/// Runs a pass for every due node, and returns the number of passes. Tests drive the engine with
+/// this function.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn run_until_idle(app: &App) -> Result<u64, Error> {
     let mut turns = 0;
@@ -91,7 +95,7 @@ pub async fn run_until_idle(app: &App) -> Result<u64, Error> {
                 app.wake_readers.send_modify(|revision| *revision += 1);
             }
         }
-        // Nodes that changed owners have their turn, and what a run of pairs decides, its nodes do in theirs.
+        // Settling a replacement or a pair run can make nodes due, so the loop starts again.
         if !(replacements::take(app).await? || pairs::advance_runs(app).await?) {
             break;
         }

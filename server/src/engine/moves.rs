@@ -1,4 +1,5 @@
-//! The moves of a turn: from one state to the next, and what becomes of the wishes and operations that asked for it.
+//! State transitions of a reconcile pass, and the end of the requests and operations behind the
+//! transitions.
 
 use jiff::Timestamp;
 use muster_core::lifecycle::decision::{Effect, Move};
@@ -14,7 +15,7 @@ use crate::db::events::NewEvent;
 use crate::db::lifecycle::EngineNode;
 use crate::error::Error;
 
-/// Moves a node on, and does what comes with the move.
+/// Moves a node to the next state, and applies all effects of the move.
 pub(super) async fn advance(
     conn: &mut PgConnection,
     node: &EngineNode,
@@ -71,7 +72,7 @@ pub(super) async fn advance(
     end_operation(conn, node, to, now).await
 }
 
-/// The claim under which an adopted node serves begins with it.
+/// Creates the claim of an adopted node together with the move into service.
 async fn record_adoption(
     conn: &mut PgConnection,
     node: &EngineNode,
@@ -86,7 +87,7 @@ async fn record_adoption(
     let claim = db::adoptions::finish(conn, node.id, &node.name, node.epoch, now)
         .await?
         .ok_or_else(missing)?;
-    // It draws its power already, whether its rack was asked or not.
+    // The node already draws power, so the watts are reserved without asking the rack's budget.
     let watts = node
         .profile
         .as_ref()
@@ -98,7 +99,8 @@ async fn record_adoption(
     db::events::insert(conn, event.with(json!({ "claim": claim }))).await
 }
 
-/// An operation is over when its node rests: well when it rests where the operation was going.
+/// Ends the operation when the node reaches a resting state. The result is success only in the
+/// operation's target state.
 async fn end_operation(
     conn: &mut PgConnection,
     node: &EngineNode,
@@ -113,7 +115,8 @@ async fn end_operation(
         None => None,
     };
     if replaced.is_some() && to.to == State::InService {
-        // It is over when the claim has the node (`engine/replacements.rs`).
+        // The operation of a replacement ends later, when the claim takes the node
+        // (`engine/replacements.rs`).
         return Ok(());
     }
     let wished = to.effects.contains(&Effect::WishTaken);
@@ -149,14 +152,15 @@ async fn end_operation(
     db::operations::end(conn, operation, state, &message, now).await
 }
 
-/// A wish that a resting node does not take is over: it would keep every other from being asked. A release is the claim's to remember.
+/// Drops a requested action refused by a resting node, because a pending request would block every
+/// other request. Releases are skipped: the claim stores a release.
 pub(super) async fn refuse_wish(
     conn: &mut PgConnection,
     node: &EngineNode,
     wait: &Wait,
     now: Timestamp,
 ) -> Result<(), Error> {
-    // A sweep that waits for its turn is taken.
+    // A sweep waiting for a free slot is accepted.
     let goes_on =
         |wish: Wish| wish == Wish::Release || (wish == Wish::Sweep && wait.until.is_some());
     let Some(wish) = node

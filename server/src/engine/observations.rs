@@ -1,4 +1,5 @@
-//! Records the observations of a successful job: power, facts, firmware, installed systems, gates, drift.
+//! Records the observations of a successful job: power, facts, firmware, installed systems, gates,
+//! drift.
 
 use jiff::Timestamp;
 use muster_core::facts::Facts;
@@ -127,7 +128,8 @@ async fn record_gates(
     Ok(())
 }
 
-/// Records a change of the BMC's password: the next password becomes current, and the former password is deleted.
+/// Records a change of the BMC's password: the next password becomes current, and the former
+/// password is deleted.
 async fn record_rotation(
     conn: &mut PgConnection,
     job: &CurrentJob,
@@ -146,7 +148,8 @@ async fn record_rotation(
     Ok(())
 }
 
-/// The gates of a step: after a reboot the gates marked `after_reboot`, otherwise the whole suite, as an empty list.
+/// Returns the gates of a step: after a reboot only the gates marked `after_reboot`, otherwise the
+/// whole suite, written as an empty list.
 pub(super) fn select_gates(suite: &Suite, step: &str) -> Vec<String> {
     match step {
         "gates_after_reboot" => suite

@@ -1,4 +1,5 @@
-//! Applies the outcomes reported by agents: ends the job, records the observations of the node. The lifecycle decides the consequences.
+//! Applies the outcomes reported by agents: ends the job, records the observations of the node. The
+//! lifecycle decides the consequences.
 
 use jiff::Timestamp;
 use muster_core::gates::GateResult;
@@ -95,8 +96,9 @@ pub async fn apply(
     Ok(Applied::Committed(current.node))
 }
 
-/// Begins caution mode where a node has worked for a later epoch: the current attempt is behind the node only after a restore of the
-/// database. Only steps of the live image count: the live image is Muster's own, and the owner of an installed system could stop the fleet.
+/// Opens caution mode when a node has worked for a later epoch. The current attempt is behind the
+/// node only after a restore of the database. Only steps of the live image count, because the live
+/// image is Muster's own. The owner of an installed system could otherwise stop the fleet.
 async fn notice_older_database(
     conn: &mut PgConnection,
     job: &CurrentJob,
@@ -117,7 +119,8 @@ async fn notice_older_database(
     Ok(())
 }
 
-/// The outcome to store. A wipe succeeds when every permitted disk was read back. Gate results get waivers; an error text is cut.
+/// Returns the outcome to store. A wipe succeeds only when every permitted disk was read back. Gate
+/// results get waivers, and an error text is cut.
 async fn verify(
     conn: &mut PgConnection,
     job: &CurrentJob,
@@ -168,7 +171,7 @@ fn failed(failure: Failure) -> Outcome {
     Outcome::Failed { failure }
 }
 
-/// The failure of a wipe without a block read back from a permitted disk.
+/// Returns the failure of a wipe when a permitted disk was not read back.
 async fn find_unverified(
     conn: &mut PgConnection,
     permit: PermitId,
@@ -187,7 +190,8 @@ async fn find_unverified(
     }))
 }
 
-/// Gate results with the suite's explanations and the waivers of now; a failure where the suite was removed.
+/// Adds the suite's explanations and the present waivers to gate results. Returns a failure when
+/// the suite was removed.
 async fn explain_gates(
     conn: &mut PgConnection,
     job: &CurrentJob,
@@ -212,7 +216,8 @@ async fn explain_gates(
     Ok(Ok(results))
 }
 
-/// Writes an event for the outcome of a replaced attempt: the outcome is never applied, and the event is the only trace.
+/// Emits an event for the outcome of a replaced attempt. The outcome is never applied, and the
+/// event is the only trace.
 async fn record_stale(
     conn: &mut PgConnection,
     reporter: Reporter<'_>,
@@ -242,7 +247,7 @@ fn short(text: &str) -> String {
     text.chars().take(300).collect()
 }
 
-/// Whether a result belongs to a step.
+/// Returns whether a result belongs to a step.
 fn answers(step: &str, result: &JobResult) -> bool {
     let Ok(step) = step.parse::<Step>() else {
         return false;

@@ -1,4 +1,5 @@
-//! Decides whether a permit may be redeemed now. Everything must fit: job, attempt, node, epoch, operation, disks, time.
+//! Decides whether a permit may be redeemed now. Job, attempt, node, epoch, operation, disks and
+//! time must all match.
 
 use ed25519_dalek::SigningKey;
 use jiff::Timestamp;
@@ -14,11 +15,13 @@ use crate::db::events::NewEvent;
 use crate::db::permits::PermitRow;
 use crate::error::Error;
 
-/// Redeems a permit for the job that holds it. The same operation, epoch and disks may redeem again until the operation is over; a refusal
-/// says why and is an event, which whoever asked is to remember.
+/// Redeems a permit for the job holding the permit. The same operation, epoch and disks may redeem
+/// again until the operation is over. A refusal gives the reason and emits an event. The caller
+/// stores the id of the event.
 ///
 /// # Errors
-/// When the attempt is stale, while there is a caution, or when the database fails.
+///
+/// When the attempt is stale, while a caution is open, or when the database fails.
 pub async fn redeem(
     conn: &mut PgConnection,
     key: &SigningKey,
@@ -36,7 +39,8 @@ pub async fn redeem(
     let row = db::permits::lock(conn, request.permit).await?;
     let verdict = match &row {
         None => Err("there is no such permit".to_owned()),
-        // Its agent has not heard of it yet. Power is left to it: what is begun there is brought to an end.
+        // The agent has not yet received the stop. Power permits are still granted, because a
+        // started power change must be completed.
         Some(row) if (job.cancel || row.stop) && row.kind != "power" => {
             Err("its job is to stop".to_owned())
         }

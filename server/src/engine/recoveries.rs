@@ -1,4 +1,5 @@
-//! Recoveries as they are begun, climbed and ended with their node's moves; and the bounds, looked at once a decision depends on them.
+//! Begins, advances and ends recoveries together with the moves of the node. Checks the limits on
+//! recoveries when a decision depends on the limits.
 
 use jiff::Timestamp;
 use muster_core::lifecycle::decision::{Decision, Effect, Ladder, Move};
@@ -15,9 +16,11 @@ use crate::db::events::NewEvent;
 use crate::db::lifecycle::EngineNode;
 use crate::error::Error;
 
-/// The reason against another rung on the node, where the decision is a rung. Beginning recoveries wait for a common lock.
+/// Returns the reason against another rung on the node, if the decision is a rung. Beginning
+/// recoveries wait for a common lock.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub(super) async fn find_hold(
     conn: &mut PgConnection,
@@ -73,7 +76,7 @@ pub(super) async fn find_hold(
     Ok(Some(held))
 }
 
-/// What a decision begins a recovery for.
+/// Returns the cause of the recovery begun by a decision, if any.
 fn begun(decision: &Decision) -> Option<&Cause> {
     if let Decision::Advance(Move {
         ladder: Some(Ladder::Begin(cause)),
@@ -86,10 +89,11 @@ fn begun(decision: &Decision) -> Option<&Cause> {
     }
 }
 
-/// Records a held-back recovery of a node that moves on to a person. Breakers count the failure. Without the record any number of failing
-/// nodes could leave service in turn.
+/// Records a held-back recovery of a node moving to a state for an operator. Circuit breakers count
+/// the failure. Without the record, any number of failing nodes could leave service in turn.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub(super) async fn record_held_back(
     conn: &mut PgConnection,
@@ -106,9 +110,10 @@ pub(super) async fn record_held_back(
     end(conn, node, id, Ended::HeldBack, &[], now).await
 }
 
-/// What a move does to the recovery of its node.
+/// Applies a move to the recovery of the node.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub(super) async fn follow(
     conn: &mut PgConnection,
@@ -135,7 +140,8 @@ pub(super) async fn follow(
     }
 }
 
-/// How a recovery ended whose node went where no ladder leads; nothing while it goes on.
+/// Returns how a recovery ended, for a node moved to a state without a runbook step. `None` while
+/// the recovery goes on.
 fn rests(node: &EngineNode, to: &Move) -> Option<Ended> {
     if to.to == State::InService && node.state == State::Admitting {
         Some(Ended::Recovered)
@@ -189,7 +195,7 @@ async fn begin(
     db::events::insert(conn, event.with(detail)).await
 }
 
-/// Writes an event for each tried rung.
+/// Emits an event for each tried rung.
 async fn record_rungs(
     conn: &mut PgConnection,
     node: &EngineNode,

@@ -1,4 +1,5 @@
-//! The beginning of a release, as whoever asks for it has it written: a person who deletes a claim, or a replacement whose new node serves.
+//! The beginning of a release, used by both callers: the deletion of a claim by a person, and a
+//! replacement with the new node in service.
 
 use jiff::Timestamp;
 use muster_core::ids::{ClaimId, NodeId, OperationId};
@@ -11,24 +12,26 @@ use crate::db::events::NewEvent;
 use crate::db::operations::NewOperation;
 use crate::error::Error;
 
-/// A claim that is given up, and its node.
+/// A claim to release, with the claim's node.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'text> {
     pub claim: ClaimId,
     pub claim_name: &'text str,
     pub node: NodeId,
-    /// Of the node, before.
+    /// The node's epoch before the release.
     pub epoch: i64,
-    /// What the node is busy with: that is over.
+    /// The node's present operation, to be cancelled by the release.
     pub former: Option<OperationId>,
-    /// Until then it can be undone.
+    /// End of the time for an undo.
     pub undo_until: Option<Timestamp>,
 }
 
-/// Gives a claim up: its node has another epoch and is asked to go, by an operation of its own. The caller holds the node's lock. `false`: the claim was
-/// not bound any more, and the transaction must not be committed.
+/// Releases a claim. The node gets a new epoch and a release request, with an operation of its own.
+/// The caller holds the lock on the node. Returns `false` when the claim is no longer bound. The
+/// caller must then roll back the transaction.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn begin(
     conn: &mut PgConnection,

@@ -1,5 +1,7 @@
-//! Claims that get another node. The node that comes is brought to service as any claimed node is; here is what follows: the claim takes it and lets the
-//! other go, or keeps what it has. Each is one transaction that holds both nodes, so that a claim has a node at every moment, and one alone.
+//! Claims moving to another node. The replacement node goes into service like any claimed node.
+//! The module does the rest: the claim takes the new node and releases the old node, or keeps the
+//! old node. Each change is one transaction with locks on both nodes, so a claim has exactly one
+//! node at every moment.
 
 use jiff::{SignedDuration, Timestamp};
 use muster_api::pools::DEFAULT_UNDO_WINDOW_S;
@@ -15,14 +17,14 @@ use crate::db::operations::NewOperation;
 use crate::db::replacements::Replacement;
 use crate::error::Error;
 
-/// Whose word a release is.
+/// The actor and request behind a release.
 #[derive(Clone, Copy, Debug)]
 pub struct By<'text> {
     pub actor: &'text str,
     pub request_id: Option<&'text str>,
 }
 
-/// Settles one replacement that is to go on; `false` when there is none.
+/// Settles one replacement with pending work. Returns `false` without such a replacement.
 pub(super) async fn take(app: &App) -> Result<bool, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
@@ -35,7 +37,7 @@ pub(super) async fn take(app: &App) -> Result<bool, Error> {
             Ok(settled)
         }
         Err(error @ Error::Unavailable(_)) => Err(error),
-        // It is still there at the next poll; another one may come first then.
+        // The replacement is still pending at the next poll, when another one may come first.
         Err(error) => {
             tx.rollback().await?;
             tracing::error!(%coming, error = ?error, "a replacement could not be settled");
@@ -69,8 +71,9 @@ async fn settle(conn: &mut PgConnection, coming: ClaimId, now: Timestamp) -> Res
     Ok(true)
 }
 
-/// The claim takes the node that serves, and the one it had is released: as if whoever asked deleted a claim of it now. What that needed was asked for and
-/// counted when the replacement began.
+/// Binds the claim to the new node in service, and releases the old node. The release works as if
+/// the requester had deleted a claim of the old node now. Permissions and limits of the release
+/// were checked and counted when the replacement began.
 async fn take_over(
     conn: &mut PgConnection,
     one: &Replacement,
@@ -115,9 +118,11 @@ async fn take_over(
     release(conn, one, &given, by, summary, now).await
 }
 
-/// The claim keeps its node; the one that was to come was nobody's yet and goes back.
+/// Cancels a replacement: the claim keeps the old node, and the new node is released. The new node
+/// was not yet in use.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn give_back(
     conn: &mut PgConnection,
@@ -173,8 +178,9 @@ async fn release(
     }
 }
 
-/// The node that was to come did not get there, or somebody wanted something else of it. The claim keeps the node it has, and the other is for a person to
-/// look at: it is held by a claim of its own from now on, as by anybody's.
+/// Ends a replacement after the new node failed on the way, or another action was requested for the
+/// new node. The claim keeps the old node. The new node stays held by a claim of its own, and an
+/// operator must check the node.
 async fn part(conn: &mut PgConnection, one: &Replacement, now: Timestamp) -> Result<(), Error> {
     db::replacements::let_go(conn, one.coming, now).await?;
     let summary = format!(

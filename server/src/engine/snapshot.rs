@@ -1,4 +1,5 @@
-//! The lifecycle's view of a node: the node, the stay, and further rows where the state asks for them.
+//! The lifecycle's view of a node: the node, the stay, and further rows where the state asks for
+//! them.
 
 use jiff::Timestamp;
 use muster_core::facts::Facts;
@@ -17,7 +18,8 @@ use crate::db::lifecycle::EngineNode;
 use crate::db::stays::StayStep;
 use crate::error::Error;
 
-/// Builds the snapshot. Power, room and hold need locks; the caller adds all three where the decision depends on the answer.
+/// Builds the snapshot. Power, room and hold need locks; the caller adds all three where the
+/// decision depends on the answer.
 ///
 /// # Errors
 /// When the database fails.
@@ -90,7 +92,7 @@ fn find_gates(stay: &[StayStep], step: Step) -> Vec<GateResult> {
     }
 }
 
-/// The newer report: a recheck follows a converge.
+/// The newer report is used: a recheck follows a converge.
 fn find_converged(stay: &[StayStep]) -> Option<ConvergeReport> {
     let result = find_result(stay, Step::Recheck).or_else(|| find_result(stay, Step::Converge))?;
     if let JobResult::Converged(report) = result {
@@ -135,7 +137,8 @@ async fn find_pairing(
     }
 }
 
-/// Gate results with the waivers of now. On the way into service a reboot lies between a run and the decision, so waivers may have ended.
+/// Gate results with the present waivers. On the way into service a reboot lies between a run and
+/// the decision, so waivers may have ended.
 async fn still_waived(
     conn: &mut PgConnection,
     node: &EngineNode,
@@ -148,7 +151,7 @@ async fn still_waived(
     Ok(results)
 }
 
-/// Whether the stack's firmware matters for the decision.
+/// Returns whether the stack's firmware matters for the decision.
 fn asks_for_firmware(node: &EngineNode) -> bool {
     let compares = node.state == State::InService && node.wish == Some(Wish::CheckDrift);
     compares || matches!(node.state, State::Imaging | State::Installing)

@@ -1,4 +1,5 @@
-//! A node's turn: load the locked node, decide, persist the decision with an event, commit.
+//! A reconcile pass over a node: load and lock the node, decide, store the decision with an event,
+//! commit.
 
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::{NodeId, ObjectId};
@@ -16,13 +17,14 @@ use crate::db::lifecycle::EngineNode;
 use crate::db::stays::StayStep;
 use crate::error::Error;
 
-/// The pause after a failed turn.
+/// The pause after a failed pass.
 const AFTER_ERROR: SignedDuration = SignedDuration::from_secs(10);
 
-/// The most moves in a turn. A node begins the work of a new state in the same turn; no way without work has as many moves.
+/// Most moves in one pass. A node begins the work of a new state in the same pass. Every path of
+/// the state table without work has fewer moves.
 const MOVES: usize = 8;
 
-/// The result of a turn.
+/// The result of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// A job waits for an agent.
@@ -37,7 +39,7 @@ enum Done {
     Waits,
 }
 
-/// Reconciles one due node; `None` when no node is due.
+/// Reconciles one due node. Returns `None` when no node is due.
 pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
@@ -51,13 +53,15 @@ pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
             Ok(Some(turn))
         }
         Err(error @ Error::Unavailable(_)) => Err(error),
-        // The database preferred another transaction: the node is still due and gets another turn.
+        // The database ended this transaction in favour of another. The node is still due and gets
+        // another pass.
         Err(error @ Error::Contended(_)) => {
             tx.rollback().await?;
             tracing::info!(%node, error = ?error, "a node's turn is taken again");
             Ok(Some(Turn::Other))
         }
-        // The longest due node comes first, so a failing node is postponed, or all other nodes would wait.
+        // The node due for the longest time is read first. A failing node is therefore postponed,
+        // or all other nodes would wait.
         Err(error) => {
             tx.rollback().await?;
             tracing::error!(%node, error = ?error, "a node's turn went wrong");
@@ -73,10 +77,12 @@ pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
     }
 }
 
-/// Reconciles the node inside the caller's transaction under the node's row lock: the reaction commits with the cause.
+/// Reconciles the node inside the caller's transaction under the node's row lock, so the reaction
+/// commits together with the cause.
 ///
 /// # Errors
-/// When the turn fails; the caller must then roll the transaction back.
+///
+/// When the pass fails. The caller must then roll the transaction back.
 pub async fn take_at_once(
     conn: &mut PgConnection,
     node: NodeId,
@@ -91,7 +97,7 @@ pub async fn take_at_once(
     })
 }
 
-/// A turn with readers to wake after the commit.
+/// A pass with the readers to wake after the commit.
 #[must_use]
 pub struct Taken {
     node: NodeId,
@@ -101,9 +107,10 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Wakes the agents, readers and nodes waiting for the turn.
+    /// Wakes the agents, readers and nodes waiting for the pass.
     ///
     /// # Errors
+    ///
     /// When the database fails.
     pub async fn tell(self, app: &App) -> Result<(), Error> {
         if self.turn == Turn::QueuedJob {
@@ -114,8 +121,9 @@ impl Taken {
     }
 }
 
-/// Wakes nodes waiting for the rack's power, in a separate transaction: the rack's lock blocks turns of the rack's nodes, so the
-/// transaction must hold no node. After a failure the nodes check again within [`LOOK_AGAIN`].
+/// Wakes nodes waiting for the rack's power, in a separate transaction. The rack's lock blocks
+/// passes of the rack's nodes, so the transaction must hold no node. After a failure the nodes
+/// check again within [`LOOK_AGAIN`].
 async fn wake_rack(
     app: &App,
     freed: Option<ObjectId>,
@@ -130,7 +138,7 @@ async fn wake_rack(
     Ok(())
 }
 
-/// Decides and persists until the node waits. Returns the rack with freed power.
+/// Decides and stores the decision until the node waits. Returns the rack with freed power.
 async fn reconcile(
     conn: &mut PgConnection,
     id: NodeId,
@@ -147,7 +155,7 @@ async fn reconcile(
             Done::Waits => return Ok((Turn::Other, freed)),
         }
     }
-    // The node is still due and goes on in the next turn.
+    // The node is still due and goes on in the next pass.
     Ok((Turn::Other, freed))
 }
 
@@ -219,7 +227,7 @@ async fn persist_wait(
     Ok(Done::Waits)
 }
 
-/// Whether a step of the stay belongs to the current operation or is still open.
+/// Returns whether a step of the stay belongs to the current operation or is still open.
 fn has_begun(step: &StayStep) -> bool {
     let open = matches!(
         step.view.status,
@@ -228,7 +236,8 @@ fn has_begun(step: &StayStep) -> bool {
     open || step.view.current
 }
 
-/// Cancels the job of a step. A queued job is cancelled at once, a running job at the next renewal of the lease: the node is due again soon.
+/// Cancels the job of a step. A queued job is cancelled immediately. A running job is cancelled at
+/// the next renewal of the lease, so the node is due again soon.
 async fn persist_cancel(
     conn: &mut PgConnection,
     node: &EngineNode,
@@ -251,7 +260,7 @@ async fn persist_cancel(
     Ok(Done::Waits)
 }
 
-/// Whether a granted or refused request may have switched a resting node off.
+/// Returns whether a granted or refused request may have switched a resting node off.
 fn may_have_freed(wish: Option<Wish>) -> bool {
     matches!(wish, Some(Wish::PowerOff | Wish::RunGates))
 }

@@ -1,5 +1,5 @@
-//! Waivers as gates are judged: which count for a node at this moment, and what is told where one was used. Whatever a node says of waivers itself
-//! counts for nothing.
+//! Waivers during the evaluation of gates: the waivers in force for a node now, and the event for a
+//! used waiver. Waiver data reported by a node is ignored.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,11 @@ use crate::db::jobs::CurrentJob;
 use crate::db::waivers::ActiveWaiver;
 use crate::error::Error;
 
-/// The gates that are waived on a node, and until when: they keep no later stage from being run.
+/// Returns the waived gates of a node, each with the end of the waiver. A waived gate does not
+/// block later stages.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub(super) async fn gates(
     conn: &mut PgConnection,
@@ -26,7 +28,7 @@ pub(super) async fn gates(
     now: Timestamp,
 ) -> Result<BTreeMap<String, Timestamp>, Error> {
     let mut active = db::waivers::list_active(conn, node, now).await?;
-    // Of several for one gate, the one that ends last counts.
+    // When several waivers cover one gate, the latest end applies.
     active.sort_by_key(|waiver| waiver.until);
     Ok(active
         .into_iter()
@@ -34,9 +36,10 @@ pub(super) async fn gates(
         .collect())
 }
 
-/// Results as they count: each that does not pass, with the waiver that counts in its place.
+/// Adds the waiver in force to each result without a pass.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub(super) async fn stamp(
     conn: &mut PgConnection,
@@ -51,10 +54,11 @@ pub(super) async fn stamp(
     Ok(())
 }
 
-/// The same of results that were judged before and count for what comes next: a waiver that was ended since counts no more. None is added to what was told
-/// without one.
+/// Updates results evaluated before and used again for a later step. A waiver ended in the meantime
+/// is removed. A result without a waiver stays unchanged.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub(super) async fn stamp_again(
     conn: &mut PgConnection,
@@ -72,7 +76,7 @@ pub(super) async fn stamp_again(
     Ok(())
 }
 
-/// The waiver that counts in place of a result, where it does not pass.
+/// Returns the waiver in force for a result. `None` for a passed result.
 fn counting(active: &[ActiveWaiver], result: &GateResult) -> Option<Waived> {
     let waiver = active
         .iter()
@@ -86,9 +90,10 @@ fn counting(active: &[ActiveWaiver], result: &GateResult) -> Option<Waived> {
     })
 }
 
-/// Writes an event for each gate that would block without a waiver.
+/// Emits an event for each gate that would block without a waiver.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub(super) async fn record_use(
     conn: &mut PgConnection,

@@ -1,4 +1,4 @@
-//! The work of a turn: a job of its own for each step, and the permit it needs.
+//! The work of a reconcile pass: a separate job for each step, and the permit of the step.
 
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::{JobId, OperationId, PermitId};
@@ -19,10 +19,11 @@ use crate::db::permits::NewPermit;
 use crate::db::stays::StayStep;
 use crate::error::Error;
 
-/// A permit outlives its step's timeout by this: redemption happens at the start of an attempt.
+/// Seconds by which a permit outlives the timeout of its step. A permit is redeemed at the start of
+/// an attempt.
 const PERMIT_GRACE_S: i64 = 60;
 
-/// Begins a step: a job of its own, with the permit it needs.
+/// Begins a step: queues a separate job, with the permit required by the step.
 pub(super) async fn start(
     conn: &mut PgConnection,
     node: &EngineNode,
@@ -55,7 +56,7 @@ pub(super) async fn start(
     .await
 }
 
-/// A job of its own, with the permit it needs.
+/// Queues a separate job, with the permit required by the step.
 async fn queue(
     conn: &mut PgConnection,
     node: &EngineNode,
@@ -97,7 +98,8 @@ async fn record_pairs_job(
     }
 }
 
-/// Watts of its rack's power that a step needs, where its node holds none.
+/// Returns the watts of the rack's budget to reserve for a step. `None` when the step needs no
+/// power, or the node already holds a reservation.
 fn reserves(node: &EngineNode, step: Step) -> Option<i32> {
     let watts = node
         .profile
@@ -107,12 +109,14 @@ fn reserves(node: &EngineNode, step: Step) -> Option<i32> {
         .then(|| i32::try_from(watts).unwrap_or(i32::MAX))
 }
 
-/// Whether its scheduler is asked to start no job there for a sweep: a run of pairs remembers its own nodes.
+/// Returns whether the scheduler must start no job on the node because of a sweep. A run of pairs
+/// keeps track of the run's own nodes.
 fn holds_back(node: &EngineNode, step: Step) -> bool {
     step == Step::Hold && node.wish == Some(Wish::Sweep)
 }
 
-/// Begins another round of a step. After one that ended well it is another job: a machine gives a job the result that it has.
+/// Begins another round of a step. After a successful round a new job is queued, because a machine
+/// answers a repeated job with the stored result.
 pub(super) async fn retry(
     conn: &mut PgConnection,
     node: &EngineNode,
@@ -132,7 +136,7 @@ pub(super) async fn retry(
     };
     db::lifecycle::begin(conn, node.id, &begun, &waits(step), now + LOOK_AGAIN, now).await?;
     let ended_well = job.view.status == StepStatus::Succeeded;
-    // What was asked for anew has its rounds anew.
+    // A new request starts to count rounds from 1.
     let round = if ended_well && !job.view.current {
         1
     } else {
@@ -168,7 +172,8 @@ fn waits(step: Step) -> Wait {
     }
 }
 
-/// The operation this work belongs to, under way with this step; opened by Muster itself where nobody's is open.
+/// Returns the operation of this work, and marks the step as under way. Without an open operation
+/// of a person, Muster opens an operation.
 async fn operation(
     conn: &mut PgConnection,
     node: &EngineNode,
@@ -182,7 +187,7 @@ async fn operation(
     db::operations::open(conn, node, step, now).await
 }
 
-/// What a step must be permitted to do, if anything.
+/// Returns the kind of the permit required by a step. `None` for a step without a permit.
 pub(super) fn permit_kind(step: Step) -> Option<PermitKind> {
     match step {
         Step::BootLive
@@ -221,7 +226,7 @@ fn nonce() -> String {
     hex::encode(rand::random::<[u8; 16]>())
 }
 
-/// Mints the permit a step needs, for exactly this node, operation, epoch and these disks.
+/// Mints the permit required by a step, for exactly this node, operation, epoch and these disks.
 async fn mint(
     conn: &mut PgConnection,
     node: &EngineNode,
@@ -241,7 +246,8 @@ async fn mint(
     let disk_serials = match (kind, &node.profile, facts) {
         (PermitKind::Power, _, _) => None,
         (PermitKind::Image, Some(profile), Some(facts)) => {
-            // The rule held at inspection; should it not any more, the permit names no disk and nothing can be written.
+            // The disk rule matched at inspection. If the rule no longer matches, the permit names
+            // no disk and every write is rejected.
             Some(
                 profile
                     .root_disk(&facts)

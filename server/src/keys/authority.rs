@@ -1,5 +1,6 @@
-//! The authority that server and agents trust, and no others: it certifies the server for its agents' listener, and each agent for its site. Its key
-//! lies sealed in the database and is the same for all replicas.
+//! The certificate authority trusted by server and agents, to the exclusion of all others. The
+//! authority certifies the server for the agents' listener, and each agent for a site. The key is
+//! stored sealed in the database and is the same for all replicas.
 
 use std::str::FromStr as _;
 use std::time::Duration;
@@ -19,13 +20,14 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use uuid::Uuid;
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
-/// How long a certificate of an agent lasts where nothing else is asked for.
+/// Default lifetime of an agent's certificate.
 pub const LASTS: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// A certificate begins a little before it is made: replicas' clocks follow the database's to within seconds.
+/// Time by which a certificate's start lies before the signing. Replicas' clocks follow the
+/// database's within seconds.
 const EARLIER: SignedDuration = SignedDuration::from_mins(1);
 
-/// No honest request is longer, in bytes.
+/// Longest certificate request accepted, in bytes. An honest request is shorter.
 const LONGEST_REQUEST: usize = 4096;
 
 /// The authority of one installation.
@@ -36,7 +38,7 @@ pub struct Authority {
     lasts: SignedDuration,
 }
 
-/// Whose a certificate is, and until when it says so.
+/// The agent and site named by a certificate, and the certificate's validity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Certified {
     pub agent: AgentId,
@@ -45,7 +47,7 @@ pub struct Certified {
     pub not_after: Timestamp,
 }
 
-/// A certificate just made.
+/// A new certificate.
 #[derive(Clone, Debug)]
 pub struct Certificate {
     pub pem: String,
@@ -53,15 +55,17 @@ pub struct Certificate {
     pub not_after: Timestamp,
 }
 
-/// The key that a request is for; its holder signed the request with it.
+/// The public key of a certificate request. The holder of the key has signed the request.
 #[derive(Clone, Debug)]
 pub struct Requested(rcgen::PublicKey);
 
 impl Requested {
-    /// Reads a PKCS#10 request of an Ed25519 key. All else that it asks for is ignored.
+    /// Reads a PKCS#10 request of an Ed25519 key. Every other attribute of the request is ignored.
     ///
     /// # Errors
-    /// When it is none, is too long, is of another kind of key, or was not signed by that key.
+    ///
+    /// When the text is not a request, is too long, is of another kind of key, or was not signed by
+    /// the key.
     pub fn read(pem: &str) -> anyhow::Result<Self> {
         ensure!(
             pem.len() <= LONGEST_REQUEST,
@@ -75,17 +79,19 @@ impl Requested {
         Ok(Self(request.public_key))
     }
 
-    /// Names the key.
+    /// Returns the digest that identifies the key.
     pub fn digest(&self) -> Digest {
         Digest::of(&self.0.subject_public_key_info())
     }
 }
 
 impl Authority {
-    /// A new authority, as it is sealed: its key and its certificate, PEM. Its times are as wide as the format allows: a machine with a dead clock
-    /// must still be able to enrol; what ends is certificates of agents, by the server's time.
+    /// Makes a new authority in the form to be sealed: key and certificate as PEM. The validity is
+    /// as wide as the format allows, because a machine with a dead clock must still be able to
+    /// enrol. Only agents' certificates end, by the server's time.
     ///
     /// # Errors
+    ///
     /// When the system has no randomness.
     pub fn make() -> anyhow::Result<String> {
         let key = KeyPair::generate_for(&PKCS_ED25519)?;
@@ -96,10 +102,11 @@ impl Authority {
         Ok(key.serialize_pem() + &certificate.pem())
     }
 
-    /// The authority that [`Authority::make`] made.
+    /// Opens an authority made by [`Authority::make`].
     ///
     /// # Errors
-    /// When it is something else.
+    ///
+    /// When the text has another form.
     pub fn open(sealed: &str) -> anyhow::Result<Self> {
         let certificate = CertificateDer::from_pem_slice(sealed.as_bytes())
             .context("the authority's certificate")?;
@@ -120,30 +127,32 @@ impl Authority {
         })
     }
 
-    /// The same, whose certificates for agents last so long.
+    /// Returns the same authority with another lifetime for agents' certificates.
     pub fn lasting(self, lasts: SignedDuration) -> Self {
         Self { lasts, ..self }
     }
 
-    /// Its certificate.
+    /// Returns the authority's certificate.
     pub fn certificate(&self) -> &CertificateDer<'static> {
         &self.certificate
     }
 
-    /// The same, PEM.
+    /// Returns the authority's certificate as PEM.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// What a token carries, so that the first contact knows the server.
+    /// Returns the digest of the certificate. Enrolment tokens contain the digest, so an agent can
+    /// authenticate the server at first contact.
     pub fn digest(&self) -> Digest {
         Digest::of(&self.certificate)
     }
 
-    /// Certifies an agent's key for its site.
+    /// Certifies an agent's key for a site.
     ///
     /// # Errors
-    /// When the time is beyond what a certificate can say.
+    ///
+    /// When the time is outside the range of a certificate.
     pub fn certify(
         &self,
         key: &Requested,
@@ -151,7 +160,7 @@ impl Authority {
         site: ObjectId,
         now: Timestamp,
     ) -> anyhow::Result<Certificate> {
-        // Certificates count whole seconds.
+        // Certificates have a resolution of whole seconds.
         let not_before = Timestamp::from_second((now - EARLIER).as_second())?;
         let not_after = Timestamp::from_second((now + self.lasts).as_second())?;
         let mut params = named(&format!("agent {agent}"));
@@ -170,9 +179,11 @@ impl Authority {
         })
     }
 
-    /// A key that lives as long as the process, certified for the agents' listener, and the chain that proves it.
+    /// Generates a key for the agents' listener, valid for the life of the process. Returns the
+    /// certificate chain and the key.
     ///
     /// # Errors
+    ///
     /// When the system has no randomness.
     pub fn certify_server(
         &self,
@@ -190,10 +201,12 @@ impl Authority {
     }
 }
 
-/// What a certificate of this authority says. Whether it is of this authority, the handshake has found out.
+/// Reads the agent, site and validity from a certificate. The TLS handshake has already verified
+/// the issuer.
 ///
 /// # Errors
-/// When it is not an agent's.
+///
+/// When the certificate is not an agent's.
 pub fn read(certificate: &CertificateDer<'_>) -> anyhow::Result<Certified> {
     let (_, certificate) =
         X509Certificate::from_der(certificate).map_err(|error| anyhow!("{error}"))?;
@@ -216,13 +229,14 @@ pub fn read(certificate: &CertificateDer<'_>) -> anyhow::Result<Certified> {
     })
 }
 
-/// A certificate of no use yet, for all times, with a number that nobody can guess.
+/// Returns parameters for a certificate without a purpose, valid for all times. The serial number
+/// is random and cannot be guessed.
 fn named(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
     let mut serial = rand::random::<[u8; 16]>();
-    // A positive number.
+    // Clears the top bit, because a serial number must be positive.
     serial[0] &= 0x7f;
     params.serial_number = Some(SerialNumber::from_slice(&serial));
     params.not_before = date_time_ymd(1970, 1, 1);

@@ -3,7 +3,7 @@
 //! certificates and tokens. A missing or wrong master key fails closed.
 
 pub mod authority; // Certificates of agents
-mod tokens; // What is stored of tokens
+mod tokens; // Stored MACs of tokens
 
 pub use self::tokens::{Fit, Forget, TokenKeys, rotate};
 

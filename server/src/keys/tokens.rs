@@ -21,7 +21,7 @@ const CURRENT: &str = "token_mac";
 /// token's next use, and are then replaced.
 const BEFORE: &str = "token_mac_before";
 
-/// How a stored one stands to a token.
+/// Result of comparing a stored MAC with a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// The MAC belongs to the token.

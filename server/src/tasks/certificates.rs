@@ -1,4 +1,5 @@
-//! Tells of an agent that has not renewed its certificate although it should have, while there is time to do something about it.
+//! Warns about an agent with an overdue certificate renewal, while an operator still has time to
+//! act.
 
 use std::time::Duration;
 
@@ -24,9 +25,11 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
     }
 }
 
-/// One event for each certificate that is past three quarters of its life and is still an agent's newest: it should have been renewed at half.
+/// Emits one event for each certificate past three quarters of its lifetime and still the agent's
+/// newest. The agent should have renewed the certificate at half of the lifetime.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn tell_late(app: &App) -> Result<(), Error> {
     let now = app.clock.now();

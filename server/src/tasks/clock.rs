@@ -1,5 +1,6 @@
-//! Keeps this replica's time the database's: all replicas agree on what is due and which lease is over, whatever their machines' clocks say, and
-//! setting one of those neither stalls nor hastens anything.
+//! Keeps the clock of this replica equal to the database's clock. All replicas then agree on due
+//! work and expired leases, even when the clocks of the machines differ. Setting a machine's clock
+//! neither delays nor hastens work.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,8 @@ use crate::db;
 use crate::error::Error;
 
 const EVERY: Duration = Duration::from_secs(1);
-/// The database's answer is as old as the way it took: within this it says nothing new.
+/// Smallest difference taken over. The database's answer is as old as the network delay, so smaller
+/// differences carry no information.
 const TOLERANCE: SignedDuration = SignedDuration::from_millis(100);
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {
@@ -30,7 +32,7 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
                 }
             }
             Ok(_) => {}
-            // Until the database is back, time goes on by the monotonic clock.
+            // Until the database answers again, time advances by the monotonic clock.
             Err(error) => {
                 tracing::debug!(error = ?error, "the database was not asked for the time")
             }
@@ -42,9 +44,11 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
     }
 }
 
-/// Goes on from the database's time; tells how far this machine's clock is ahead of it.
+/// Sets the clock to the database's time. Returns how far this machine's clock is ahead of the
+/// database.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn follow(app: &App) -> Result<SignedDuration, Error> {
     let mut conn = app.pool.acquire().await?;

@@ -1,4 +1,4 @@
-//! Holds every node in service against its stack once a day.
+//! Compares every node in service with its stack once a day.
 
 use jiff::SignedDuration;
 use muster_core::ids::NodeId;
@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::db;
 use crate::error::Error;
 
-/// A node is looked at again after this time.
+/// Time between two drift checks of a node.
 const PERIOD: SignedDuration = SignedDuration::from_hours(24);
 const REASON: &str = "the daily look";
 
@@ -21,9 +21,10 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
     .await;
 }
 
-/// Asks the next nodes for a look; where the next round begins.
+/// Requests a drift check for the next due nodes. Returns the node to start the next round from.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn round(app: &App, after: NodeId) -> Result<NodeId, Error> {
     let before = app.clock.now() - PERIOD;

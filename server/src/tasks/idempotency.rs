@@ -1,4 +1,5 @@
-//! Forgets the answers under idempotency keys once nobody can still be repeating the request.
+//! Deletes the answers stored under idempotency keys after 7 days, when clients no longer repeat
+//! the request.
 
 use std::time::Duration;
 
@@ -10,9 +11,9 @@ use crate::db;
 use crate::error::Error;
 
 const EVERY: Duration = Duration::from_mins(10);
-/// How long the same request again has the same effect once.
+/// Time during which a repeated request has a single effect.
 const KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// Rows of one transaction.
+/// Rows deleted in one transaction.
 const BATCH: u64 = 5000;
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {
@@ -27,9 +28,10 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
     }
 }
 
-/// Forgets what is old; answers how many.
+/// Deletes the old answers. Returns the number of deleted rows.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn forget(app: &App) -> Result<u64, Error> {
     let before = app.clock.now() - KEPT;

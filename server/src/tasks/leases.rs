@@ -1,4 +1,5 @@
-//! A worker that went silent loses its jobs: they are queued again, and only a newer attempt may commit.
+//! Expires the leases of silent agents. The jobs are queued again, and only a newer attempt may
+//! commit a result.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +13,12 @@ use crate::db;
 use crate::db::events::NewEvent;
 use crate::error::Error;
 
-/// A job's lease. An agent renews at a third of it.
+/// Length of a job's lease, in seconds. An agent renews after a third of the lease.
 pub const LEASE_S: u64 = 30;
 const EVERY: Duration = Duration::from_secs(2);
 
-/// A database that takes longer than this to say that it is there keeps agents from renewing their leases.
+/// Longest healthy answer time of the database. A slower database keeps agents from renewing
+/// leases.
 const SLOW: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {
@@ -32,18 +34,21 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
     }
 }
 
-/// Round after round of looking for leases that are over.
+/// Successive rounds of checks for expired leases.
 #[derive(Debug, Default)]
 pub struct Rounds {
-    /// Until then the silence of agents says nothing about them.
+    /// Time until which leases do not expire, because the database was away or slow and agents had
+    /// no way to renew.
     excused_until: Option<Timestamp>,
 }
 
 impl Rounds {
-    /// Puts back what has expired, unless the database was away or slow within the time of a lease: then the agents could not renew, and to give their
-    /// work to others would only begin it anew.
+    /// Expires overdue leases. The round is skipped when the database was away or slow within the
+    /// last lease time. Agents could not renew then, and giving jobs to other agents would start
+    /// the work again.
     ///
     /// # Errors
+    ///
     /// When the database fails.
     pub async fn next(&mut self, app: &App) -> Result<(), Error> {
         let asked = Instant::now();
@@ -65,9 +70,10 @@ impl Rounds {
     }
 }
 
-/// Puts back what has expired.
+/// Expires overdue leases and queues the jobs again.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn expire(app: &App) -> Result<(), Error> {
     let now = app.clock.now();
@@ -75,7 +81,8 @@ pub async fn expire(app: &App) -> Result<(), Error> {
     let expired = db::jobs::expire_leases(&mut tx, now).await?;
     let some = !expired.is_empty();
     for job in expired {
-        // Neither done nor failed: the next worker looks first, and until then it is said that nobody knows.
+        // The result of the job is unknown. The next agent observes the node first, and until then
+        // the operation's state is `unknown`.
         let told = job
             .step
             .parse::<Step>()

@@ -1,5 +1,6 @@
-//! Asks nodes in service, a few at a time, for what is done beside their jobs: a look at their drift, their pool's sweep. It only asks: the engine does
-//! the rest, and nothing is changed by asking.
+//! Requests periodic work on nodes in service: drift checks and pool sweeps, a few nodes at a time.
+//! The work runs beside the nodes' jobs. The task only writes the request, and the engine does the
+//! rest.
 
 use std::time::Duration;
 
@@ -17,14 +18,15 @@ use crate::db::operations::NewOperation;
 use crate::error::Error;
 
 const EVERY: Duration = Duration::from_secs(60);
-/// Nodes considered in a round. 200 a minute come past 100,000 nodes in a third of a day.
+/// Nodes considered in one round. At 200 a minute, 100,000 nodes take a third of a day.
 pub(super) const ROUND: i64 = 200;
-/// Looks begun in a round, so that a fleet that was installed in one hour is not looked at in one minute.
+/// Most requests of one round. A fleet installed within one hour is therefore not checked within
+/// one minute.
 const BEGUN: usize = 100;
-/// Before every node.
+/// An id smaller than every node's id.
 const FIRST: NodeId = NodeId(Uuid::nil());
 
-/// Runs rounds until cancelled, each from where the one before ended.
+/// Runs rounds until cancelled. Each round starts where the round before ended.
 pub(super) async fn run<R: Future<Output = Result<NodeId, Error>>>(
     app: App,
     what: Wish,
@@ -46,9 +48,10 @@ pub(super) async fn run<R: Future<Output = Result<NodeId, Error>>>(
     }
 }
 
-/// Asks those that are due; where the next round begins.
+/// Requests the action for the due candidates. Returns the node to start the next round from.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub(super) async fn begin(
     app: &App,
@@ -75,9 +78,11 @@ pub(super) async fn begin(
         .map_or(FIRST, |last| last.id))
 }
 
-/// Writes a wish for a node in service down as for a person, unless one of theirs came first.
+/// Records a requested action for a node in service, as for a person. A pending request of a person
+/// has priority, and the node is skipped.
 ///
 /// # Errors
+///
 /// When the database fails.
 async fn ask(app: &App, name: &str, wish: Wish, reason: &str) -> Result<bool, Error> {
     let now = app.clock.now();

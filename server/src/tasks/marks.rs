@@ -1,5 +1,6 @@
-//! Remembers the latest event outside of the database, beside the blobs: a database that does not know it is not the one it was. Agents
-//! remember as well; this is for what nobody had told them yet.
+//! Stores the id of the latest event outside the database, in a file beside the blobs. A database
+//! without the stored event was restored from an older copy. Agents store the latest event as well.
+//! The file also covers events not yet sent to an agent.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,9 +27,11 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
     }
 }
 
-/// Looks whether the database knows what was remembered, and remembers its latest event. Before anything else of a replica's work.
+/// Checks whether the database contains the stored event, then stores the latest event. Runs before
+/// all other work of a replica.
 ///
 /// # Errors
+///
 /// When the database fails, or the file cannot be read or written.
 pub async fn compare(app: &App) -> anyhow::Result<()> {
     let path = app.blobs.join("latest-event");
@@ -57,7 +60,8 @@ pub async fn compare(app: &App) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Replaced in one step; replicas that share the directory each write a file of their own first.
+/// Replaces the file atomically. Replicas sharing the directory each write a draft file of their
+/// own first.
 async fn write(path: PathBuf, event: EventId) -> anyhow::Result<()> {
     let draft = path.with_extension(format!("{:016x}", rand::random::<u64>()));
     let place = format!("write {}", draft.display());

@@ -1,23 +1,25 @@
-//! Background work with an owner. Each task is bounded per round and may run on every replica at once.
+//! Background tasks of the server. Each task has bounded work per round and may run on every
+//! replica at once.
 
-pub mod certificates; // Tells of agents' certificates that are late
-pub mod clock; // Keeps the time the database's
-pub mod drift; // Holds nodes against their stacks, once a day
-pub mod idempotency; // Forgets old answers
-pub mod leases; // Puts back jobs whose worker went silent
-mod looks; // What nodes in service are asked for, a few at a time
-pub mod marks; // Remembers outside the database what was in it
-pub mod replicas; // Has pools claim the nodes that they ask for
-pub mod seals; // Seals the history, and writes down the seals outside the database
-pub mod sweeps; // Has nodes in service run their pools' sweeps
-pub mod webhooks; // Tells others what happened
+pub mod certificates; // Warns about overdue agent certificates
+pub mod clock; // Keeps the clock equal to the database's
+pub mod drift; // Checks nodes against stacks, once a day
+pub mod idempotency; // Deletes old answers
+pub mod leases; // Queues jobs of silent agents again
+mod looks; // Requests periodic work of nodes, a few at a time
+pub mod marks; // Stores the latest event outside the database
+pub mod replicas; // Creates claims until each pool has its replicas
+pub mod seals; // Seals the history, and anchors the seals outside the database
+pub mod sweeps; // Requests the pools' sweeps of nodes in service
+pub mod webhooks; // Sends events to webhooks
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 
-/// Runs every task until cancelled; a task that panics ends the process, which is restarted whole.
+/// Runs every task until cancelled. A panic in a task ends the process, and the supervisor restarts
+/// the whole process.
 pub async fn run(app: App, cancel: CancellationToken) {
     let mut tasks = JoinSet::new();
     tasks.spawn(certificates::run(app.clone(), cancel.clone()));

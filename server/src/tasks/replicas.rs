@@ -1,5 +1,5 @@
-//! Has pools claim nodes by themselves, as many as their specs ask for. Each pool is held while it is decided on, so that replicas of the server make no
-//! more than that between them.
+//! Creates claims automatically, as many as each pool's spec asks for. Each pool's row is locked
+//! during the decision, so concurrent replicas of the server never create more claims than asked.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::error::Error;
 use crate::intents::claims::replicas;
 
 const EVERY: Duration = Duration::from_secs(2);
-/// Pools considered in a round.
+/// Pools considered in one round.
 const POOLS: usize = 100;
-/// Before every pool.
+/// An id smaller than every pool's id.
 pub const FIRST: ObjectId = ObjectId(Uuid::nil());
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {
@@ -34,10 +34,12 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
     }
 }
 
-/// Makes what the next pools behind `after` lack; where the next round begins. A database that was put back may have lost claims: what it says is free may
-/// be at work, so nothing is claimed until an administrator has looked.
+/// Creates the missing claims of the next pools behind `after`. Returns the pool to start the next
+/// round from. While a caution is open, claims are not created. A restored database may have lost
+/// claims, so a node recorded as free may be at work. An administrator must check first.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn round(app: &App, mut after: ObjectId) -> Result<ObjectId, Error> {
     for _ in 0..POOLS {
@@ -57,7 +59,8 @@ pub async fn round(app: &App, mut after: ObjectId) -> Result<ObjectId, Error> {
                 }
             }
             Err(error @ Error::Unavailable(_)) => return Err(error),
-            // One pool that goes wrong keeps no other waiting; it is tried again in a later round.
+            // A failing pool does not block the other pools. The pool is tried again in a later
+            // round.
             Err(error) => {
                 tracing::error!(pool = pool.name, error = ?error, "a pool could not claim what it asks for")
             }

@@ -1,5 +1,5 @@
-//! Seals the history behind those who write it, and writes down the newest seal outside of the database: whoever can change every row
-//! cannot change that line as well.
+//! Seals the history after the writers, and anchors the newest seal in a file outside the database.
+//! An attacker with write access to every row cannot change the anchor as well.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,11 +17,12 @@ use crate::db::events::NewEvent;
 use crate::error::Error;
 
 const EVERY: Duration = Duration::from_secs(5);
-/// Events of one seal.
+/// Most events of one seal.
 const BATCH: i64 = 2000;
-/// Seals of one round: what a fleet at work writes in half a minute on one core. The rest waits for the next.
+/// Most seals of one round: a busy fleet's events of half a minute, on one core. Further events
+/// wait for the next round.
 const SEALS: usize = 50;
-/// The event that takes a seal out of the database.
+/// Type of the event that takes a seal out of the database.
 const SEALED: &str = "audit.sealed";
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {
@@ -40,9 +41,11 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
     }
 }
 
-/// Seals what is whole, and anchors the newest seal unless it is the one that was anchored before; its number.
+/// Seals the complete part of the history. Anchors the newest seal unless the seal's number equals
+/// `anchored`. Returns the number of the newest seal.
 ///
 /// # Errors
+///
 /// When the database fails, or the anchors cannot be written.
 pub async fn round(app: &App, anchored: i64) -> anyhow::Result<i64> {
     for _ in 0..SEALS {
@@ -65,9 +68,11 @@ pub async fn round(app: &App, anchored: i64) -> anyhow::Result<i64> {
     Ok(row.number)
 }
 
-/// Seals one batch. `false`: nothing more is whole, or another replica is at it.
+/// Seals one batch of events. Returns `false` when no complete events remain, or another replica
+/// holds the lock.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn seal(app: &App) -> Result<bool, Error> {
     let mut tx = app.pool.begin().await?;
@@ -86,7 +91,7 @@ pub async fn seal(app: &App) -> Result<bool, Error> {
             )
         }
     };
-    // Asked before the events are, as `db::events::whole` says.
+    // The limit is read before the events, as `db::events::whole` requires.
     let whole = db::events::whole(&mut tx).await?;
     let events = db::seals::digests(&mut tx, after, whole, BATCH).await?;
     let full = i64::try_from(events.len()).unwrap_or(BATCH) == BATCH;
@@ -104,8 +109,9 @@ pub async fn seal(app: &App) -> Result<bool, Error> {
     Ok(full)
 }
 
-/// Tells webhooks of a seal, where one wants to hear of it: what is told has left the database. A seal over nothing but such events is told to nobody,
-/// or there would be no end of them.
+/// Emits an event about a seal when a webhook subscribes to the topic. A delivered seal has left
+/// the database. A seal covering only such events emits none, because each event would cause a
+/// further seal forever.
 async fn announce(app: &App, conn: &mut PgConnection, seal: &Seal) -> Result<(), Error> {
     let (Some((first, _)), Some((last, _))) = (seal.events.first(), seal.events.last()) else {
         return Ok(());
@@ -133,12 +139,13 @@ async fn announce(app: &App, conn: &mut PgConnection, seal: &Seal) -> Result<(),
     db::events::insert(conn, event).await
 }
 
-/// The time as Postgres keeps it.
+/// Truncates a time to microseconds, the precision of Postgres.
 fn microseconds(at: jiff::Timestamp) -> Result<jiff::Timestamp, Error> {
     jiff::Timestamp::from_microsecond(at.as_microsecond()).map_err(Error::internal)
 }
 
-/// One line more, on the disk before this returns. Replicas that share the file may write the same seal twice.
+/// Appends one line. The line is synced to disk before the function returns. Replicas sharing the
+/// file may write the same seal twice.
 async fn append(path: &Path, anchor: &Anchor) -> anyhow::Result<()> {
     let line = serde_json::to_string(anchor)? + "\n";
     let write = async {

@@ -1,4 +1,5 @@
-//! Sweeps nodes in service as often as their pools say. The engine runs the suite beside the node's jobs, and decides about what it finds.
+//! Requests sweeps of nodes in service, as often as the pools' specs say. The engine runs the suite
+//! beside the node's jobs and acts on the findings.
 
 use muster_core::ids::NodeId;
 use muster_core::lifecycle::state::Wish;
@@ -18,9 +19,10 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
     .await;
 }
 
-/// Asks the next nodes for their sweep; where the next round begins.
+/// Requests the sweep of the next due nodes. Returns the node to start the next round from.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn round(app: &App, after: NodeId) -> Result<NodeId, Error> {
     let now = app.clock.now();

@@ -1,5 +1,6 @@
-//! Tells webhooks what happened: every event that is for them, in order, each until it is taken, at least once. A replica that has taken a webhook
-//! is its only sender until its lease is over; each has a sender of its own, so that none waits for another one's receiver.
+//! Sends events to webhooks: every matching event, in order, repeated until accepted, at least
+//! once. The replica with the lease of a webhook is the only sender until the lease ends. Each
+//! webhook has a sender task of its own, so a slow receiver does not delay other webhooks.
 
 use std::time::{Duration, Instant};
 
@@ -26,18 +27,18 @@ use crate::outbound::later::Later;
 use crate::webhooks::{self, Message};
 
 const EVERY: Duration = Duration::from_secs(1);
-/// Webhooks there may be, and senders of a replica.
+/// Most webhooks of a fleet, and most sender tasks of a replica.
 pub const MOST: usize = 100;
-/// Longer than one call, and what is written down after it.
+/// Length of a sender's lease. Longer than one HTTP call and the writes after the call.
 const LEASE: SignedDuration = SignedDuration::from_secs(60);
-/// Events of one look.
+/// Most events of one read.
 const BATCH: i64 = 200;
-/// Attempts that are kept of each webhook.
+/// Attempts kept for each webhook.
 pub const KEPT: i64 = 200;
-/// Pause after the first failure; it doubles with each.
+/// Pause after the first failure. Each further failure doubles the pause.
 const FIRST: SignedDuration = SignedDuration::from_secs(5);
 const LONGEST: SignedDuration = SignedDuration::from_hours(1);
-/// An event that was not taken for so long stops its webhook.
+/// Time after which a webhook stops, when the receiver has not accepted an event.
 const PATIENCE: SignedDuration = SignedDuration::from_hours(24);
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {
@@ -64,9 +65,11 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
     while senders.join_next().await.is_some() {}
 }
 
-/// Takes every webhook that has something to be sent, and sends all of it that is taken: how many there were. What `run` does, once.
+/// Leases every webhook with pending deliveries and sends all deliveries of the leased webhooks.
+/// Returns the number of webhooks. Does one round of the work of `run`.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn round(app: &App) -> Result<usize, Error> {
     let mut senders = JoinSet::new();
@@ -76,7 +79,7 @@ pub async fn round(app: &App) -> Result<usize, Error> {
     Ok(senders.join_all().await.len())
 }
 
-/// Takes what has something to be sent and nobody who sends it.
+/// Leases webhooks with pending deliveries and without a sender.
 async fn take(app: &App, limit: usize) -> Result<Vec<(ObjectId, Uuid)>, Error> {
     let (now, lease) = (app.clock.now(), Uuid::new_v4());
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -91,7 +94,8 @@ async fn take(app: &App, limit: usize) -> Result<Vec<(ObjectId, Uuid)>, Error> {
     Ok(taken.into_iter().map(|webhook| (webhook, lease)).collect())
 }
 
-/// Sends to one webhook until it has all, or fails, or the replica stops: what is under way then is sent again by another one.
+/// Sends to one webhook until all events are sent, an attempt fails, or the replica stops. An
+/// interrupted delivery is sent again by another replica.
 async fn serve(app: App, webhook: ObjectId, lease: Uuid, cancel: CancellationToken) {
     let sent = async {
         send_requested(&app, webhook, lease).await?;
@@ -106,7 +110,7 @@ async fn serve(app: App, webhook: ObjectId, lease: Uuid, cancel: CancellationTok
     }
 }
 
-/// Where deliveries go.
+/// The destination of deliveries: address, spec and signing secrets.
 struct Receiver {
     url: Url,
     spec: WebhookSpec,
@@ -136,7 +140,7 @@ impl Receiver {
         })
     }
 
-    /// One attempt, as it is written down, and when the receiver wants the next one.
+    /// Makes one attempt. Returns the row to record, and the receiver's requested retry time.
     async fn send(
         &self,
         app: &App,
@@ -167,7 +171,7 @@ impl Receiver {
             Ok(Answered { status, .. }) => (Some(*status), Some(format!("answered {status}"))),
             Err(why) => (None, Some(why.clone())),
         };
-        // Of these it means that the same may be taken later.
+        // Only these statuses announce that the receiver may accept the same request later.
         let later = answer
             .ok()
             .filter(|answered| matches!(answered.status, 429 | 503))
@@ -260,7 +264,7 @@ async fn send_requested(app: &App, webhook: ObjectId, lease: Uuid) -> Result<(),
     Ok(())
 }
 
-/// Sends a stretch of the history. `true`: there is more.
+/// Sends one batch of the history. Returns `true` when more events follow.
 async fn stretch(app: &App, webhook: ObjectId, lease: Uuid) -> Result<bool, Error> {
     let mut conn = app.pool.acquire().await?;
     let Some(held) = db::webhooks::find_held(&mut conn, webhook, lease).await? else {
@@ -274,7 +278,7 @@ async fn stretch(app: &App, webhook: ObjectId, lease: Uuid) -> Result<bool, Erro
     if receiver.spec.enabled == Some(false) {
         return Ok(false);
     }
-    // Asked before the events are, as `db::events::whole` says.
+    // The limit is read before the events, as `db::events::whole` requires.
     let whole = db::events::whole(&mut conn).await?;
     let rows = db::webhooks::list_events(&mut conn, state.seq, whole, BATCH).await?;
     drop(conn);
@@ -295,13 +299,15 @@ async fn stretch(app: &App, webhook: ObjectId, lease: Uuid) -> Result<bool, Erro
         tried = 0;
     }
     let until = app.clock.now() + LEASE;
-    // What was not for it is not read once more.
+    // Events for other webhooks are marked as read, so the next round does not read the same events
+    // again.
     let goes_on = end <= state.seq
         || db::webhooks::set_taken(&mut *app.pool.acquire().await?, &held, end, until).await?;
     Ok(full && goes_on)
 }
 
-/// Sends one event. `true`: the receiver took the event, and the sender still holds the unchanged webhook.
+/// Sends one event. `true`: the receiver took the event, and the sender still holds the unchanged
+/// webhook.
 async fn send_event(
     app: &App,
     held: &Held,
@@ -317,7 +323,8 @@ async fn send_event(
     };
     let (tried, later) = receiver.send(app, &message, planned).await;
     let mut tx = app.pool.begin().await?;
-    // The delivery comes first: the insert locks the webhook, as a change of the webhook does before reading the progress.
+    // The delivery comes first: the insert locks the webhook, as a change of the webhook does
+    // before reading the progress.
     db::webhooks::insert_delivery(&mut tx, held.webhook, &tried, KEPT).await?;
     let goes_on = match &tried.error {
         None => db::webhooks::set_taken(&mut tx, held, seq, app.clock.now() + LEASE).await?,
@@ -374,7 +381,8 @@ async fn record_failure(
     db::events::insert(conn, told).await
 }
 
-/// How long to wait after so many attempts: 5 s, 10 s, 20 s… up to an hour, a fifth more or less, so that not all come back at once.
+/// Returns the pause before the next attempt: 5 s, 10 s, 20 s, up to an hour. The jitter varies the
+/// pause by a fifth, so failed webhooks do not all retry at once.
 fn pause(attempts: i32, jitter: f64) -> SignedDuration {
     let doubled = 2_i32.saturating_pow(u32::try_from(attempts - 1).unwrap_or(0).min(20));
     FIRST.saturating_mul(doubled).min(LONGEST).mul_f64(jitter)

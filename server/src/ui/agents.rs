@@ -1,4 +1,4 @@
-//! The processes that act for sites.
+//! The page of agents, the processes acting for sites.
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -16,9 +16,11 @@ use crate::db::agents::AgentRow;
 use crate::db::filter;
 use crate::error::Error;
 
-/// Polls come every second or so; beyond this something is in the way. Seconds.
+/// Seconds without a poll until an agent counts as late. Polls arrive about every second, so a
+/// longer gap means trouble.
 const LATE_S: i64 = 60;
-/// Beyond this its leases are over and nobody acts for the site. Seconds.
+/// Seconds without a poll until an agent counts as away. By then all leases of the agent have
+/// expired.
 const AWAY_S: i64 = 300;
 
 #[derive(Template, WebTemplate)]
@@ -26,25 +28,25 @@ const AWAY_S: i64 = 300;
 pub(super) struct Page {
     frame: Frame,
     agents: Vec<AgentLine>,
-    /// Whether the list of people is theirs to see.
+    /// Whether the reader may open the list of people.
     people: bool,
 }
 
-/// An agent as a line.
+/// An agent as one line of a table.
 pub(super) struct AgentLine {
     pub name: String,
     pub site: String,
     pub chip: Chip,
     pub seen: Option<Moment>,
     pub clock: String,
-    /// Until when its newest certificate counts.
+    /// End of the newest certificate's validity.
     pub certificate: Option<Moment>,
     pub version: String,
     pub instance: String,
     pub epoch: i64,
 }
 
-/// Every agent.
+/// Lists every agent in the reader's scope.
 pub(super) async fn list_agents(
     State(app): State<App>,
     actor: Actor,
@@ -86,7 +88,7 @@ pub(super) fn line(row: AgentRow, now: Timestamp) -> AgentLine {
     }
 }
 
-/// How a machine's clock is, in words.
+/// Returns the clock offset of an agent's machine in words. Offsets below 2 s are `right`.
 fn clock(offset_ms: i64) -> String {
     let offset = SignedDuration::from_millis(offset_ms);
     let way = if offset.is_negative() {

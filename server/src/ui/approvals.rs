@@ -1,4 +1,4 @@
-//! What waits for a second person, and the way back of a release: forms of the page of claims.
+//! Requests waiting for a second person, and the undo of a release: forms of the page of claims.
 
 use axum::extract::State;
 use axum::response::Redirect;
@@ -15,17 +15,18 @@ use crate::intents::approvals::decide::{Decision, decide};
 use crate::intents::claims::undo;
 use crate::intents::idempotency::IdempotencyKey;
 
-/// A release, a wipe, a new installation or a waiver that waits.
+/// A release, wipe, new installation, replacement or waiver waiting for approval.
 pub(super) struct Pending {
     pub id: String,
     pub node: String,
     pub claim: String,
-    /// What is agreed to: `the release`, `the release and the erasing of its disks at once`, `the replacement`, `the wipe`, `the new installation`, `the waiver`.
+    /// The requested act: `the release`, `the release and the erasing of its disks at once`, `the
+    /// replacement`, `the wipe`, `the new installation`, `the waiver`.
     pub what: &'static str,
     pub by: String,
     pub because: String,
     pub asked: Moment,
-    /// Why the one who looks cannot agree; empty when they can.
+    /// Why the reader cannot approve. Empty when the reader can.
     pub refused: &'static str,
     pub may_deny: bool,
 }
@@ -58,7 +59,7 @@ pub(super) fn pending(row: ApprovalRow, actor: &Actor, now: Timestamp) -> Pendin
     }
 }
 
-/// Agrees or turns down, as `POST /v1/approvals/{approval}/…` does.
+/// Approves or denies a request, as `POST /v1/approvals/{approval}/…` does.
 pub(super) async fn decide_approval(
     State(app): State<App>,
     actor: Actor,
@@ -73,7 +74,7 @@ pub(super) async fn decide_approval(
     Ok(Redirect::to("/claims"))
 }
 
-/// Takes a release back, as `POST /v1/claims/{claim}/undo` does.
+/// Undoes a release, as `POST /v1/claims/{claim}/undo` does.
 pub(super) async fn undo_release(
     State(app): State<App>,
     actor: Actor,

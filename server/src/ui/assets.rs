@@ -1,4 +1,5 @@
-//! Style, script, icon: embedded in the binary, named by their content, so that browsers keep them for good and never mix versions.
+//! Style, scripts and icon, embedded in the binary. Each URL contains a hash of the content, so
+//! browsers cache the files for a year and never mix versions.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -14,7 +15,7 @@ use crate::http::extract::Path;
 #[folder = "$CARGO_MANIFEST_DIR/../web"]
 struct Web;
 
-/// URLs of what every page loads.
+/// URLs of the assets loaded by every page.
 #[derive(Debug)]
 pub(super) struct Urls {
     pub style: String,
@@ -24,7 +25,7 @@ pub(super) struct Urls {
     pub icon: String,
 }
 
-/// Made once per process; a development build picks changed files up at its next start.
+/// Computed once per process. A development build reads changed files again at its next start.
 pub(super) static URLS: LazyLock<Urls> = LazyLock::new(|| Urls {
     style: url("app.css"),
     script: url("app.js"),
@@ -49,7 +50,8 @@ static TYPES: LazyLock<BTreeMap<&'static str, &'static str>> = LazyLock::new(|| 
     ])
 });
 
-/// One file. Anything that is not style, script or picture is not served, nor is another version than this binary's.
+/// Serves one asset. Returns `NotFound` for other types than style, script and picture, and for
+/// another version than the binary's.
 pub(super) async fn get_asset(
     Path((version, path)): Path<(String, String)>,
 ) -> Result<Response, Error> {

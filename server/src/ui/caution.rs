@@ -1,4 +1,6 @@
-//! What stands above every page: caution mode, why nothing is powered or written, and the form that ends it; and that the local administrator is armed.
+//! The banners above every page. The first banner shows caution mode: why power and disk writes are
+//! blocked, with the form to end the mode. The second banner warns that the local administrator is
+//! armed.
 
 use axum::Form;
 use axum::extract::State;
@@ -15,7 +17,7 @@ use crate::error::Error;
 use crate::http::extract::Path;
 use crate::intents::idempotency::IdempotencyKey;
 
-/// What stands above every page while a caution holds.
+/// The banner shown above every page while a caution is open.
 #[derive(Clone, Debug)]
 pub(super) struct Banner {
     pub id: String,
@@ -23,7 +25,8 @@ pub(super) struct Banner {
     pub since: Moment,
 }
 
-/// The banner, if there is one to show. A page is not refused because this could not be read.
+/// Returns the banner of the open caution, if any. A failed read returns no banner, because a page
+/// must not fail for a banner.
 pub(super) async fn banner(app: &App) -> Option<Banner> {
     let row = db::cautions::find_open(&mut *app.pool.acquire().await.ok()?)
         .await
@@ -35,7 +38,8 @@ pub(super) async fn banner(app: &App) -> Option<Banner> {
     })
 }
 
-/// That the local administrator is armed, as a sentence. A page is not refused because this could not be read.
+/// Returns a sentence about the armed local administrator, if any. A failed read returns no
+/// sentence, because a page must not fail for a banner.
 pub(super) async fn armed(app: &App) -> Option<String> {
     let armed = break_glass::find(&mut *app.pool.acquire().await.ok()?, app)
         .await
@@ -50,7 +54,7 @@ pub(super) struct Confirmed {
     note: String,
 }
 
-/// Ends it, as `POST /v1/caution/confirm` does.
+/// Ends the caution mode, as `POST /v1/caution/confirm` does.
 pub(super) async fn confirm(
     State(app): State<App>,
     actor: Actor,

@@ -2,7 +2,7 @@
 
 use muster_core::lifecycle::state::State;
 
-/// A word with its mark.
+/// A word with a mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Chip {
     pub word: String,
@@ -22,11 +22,11 @@ const DOWN: &str = "M1 2.5h10l-5 8z";
 const DIAMOND: &str = "M6 .5l5.5 5.5l-5.5 5.5L.5 6z";
 const SQUARE: &str = "M1.5 1.5h9v9h-9z";
 const CROSS: &str = "M2.6 1L6 4.4L9.4 1L11 2.6L7.6 6L11 9.4L9.4 11L6 7.6L2.6 11L1 9.4L4.4 6L1 2.6z";
-/// With a bar across, or it reads as a disc where it is small.
+/// With a bar across, because a small plain octagon looks like a disc.
 const OCTAGON: &str = "M3.6.4h4.8l3.2 3.2v4.8l-3.2 3.2H3.6L.4 8.4V3.6zM2.8 4.9v2.2h6.4V4.9z";
 const DASH: &str = "M1.5 4.8h9v2.4h-9z";
 
-/// A node's state.
+/// Returns the chip for a node's state.
 pub(super) fn state(text: &str) -> Chip {
     let (tone, shape, letter) = match text.parse::<State>() {
         Ok(State::Discovered) => ("off", RING, "?"),
@@ -54,7 +54,7 @@ pub(super) fn state(text: &str) -> Chip {
     }
 }
 
-/// How an operation, a job or a gate stands.
+/// Returns the chip for the state of an operation, a job or a gate.
 pub(super) fn outcome(text: &str) -> Chip {
     let (word, tone, shape) = match text {
         "succeeded" | "done" | "recovered" | "pass" | "bound" | "connected" | "active"

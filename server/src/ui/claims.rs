@@ -1,4 +1,4 @@
-//! Pools, and the nodes that are bound to them.
+//! The page of pools and of the nodes bound to pools.
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -60,16 +60,16 @@ struct Claim {
     chip: Chip,
     created: Moment,
     epoch: i64,
-    /// Nothing that happens by itself changes what its node runs.
+    /// The claim is on hold: automation must not change the node's software.
     held: Option<Chip>,
-    /// The node that is on its way to take the place of its own; empty when none is.
+    /// Name of the replacement node on its way. Empty without a replacement.
     coming: String,
-    /// The claim that it was made for; empty when it is one of its own.
+    /// Name of the claim replaced by this claim. Empty for other claims.
     replaces: String,
-    /// Its pool made it.
+    /// Whether the pool created the claim to fill its replica count.
     replica: bool,
     may_replace: bool,
-    /// Until then its release can be undone.
+    /// Last time at which the release can be undone.
     undo: Option<Moment>,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct ClaimsQuery {
     after: String,
 }
 
-/// Pools, and claims by name.
+/// Lists the pools, and a page of claims by name.
 pub(super) async fn list_claims(
     State(app): State<App>,
     actor: Actor,
@@ -148,7 +148,8 @@ pub(super) async fn list_claims(
 
 fn pool(row: ObjectRow, counts: &[PoolCount]) -> Pool {
     let mut own: Vec<&PoolCount> = counts.iter().filter(|count| count.pool == row.id).collect();
-    // Most nodes first; the rest in the order of the words, so that the line does not jump about.
+    // The largest count comes first. Equal counts are ordered by state name, so the order stays
+    // stable between refreshes.
     own.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.state.cmp(&b.state)));
     let text = |name| format::cut(member(&row.spec, name), 63);
     Pool {

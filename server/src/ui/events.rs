@@ -48,7 +48,7 @@ struct Row {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct EventsQuery {
     node: String,
-    /// As the API's.
+    /// Topics, as in the API.
     topics: String,
     before: Option<i64>,
 }

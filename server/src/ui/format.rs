@@ -1,4 +1,5 @@
-//! Times, durations, sizes, as people read them. What comes from nodes is cut here: no page grows with what a machine sends.
+//! Times, durations and sizes as text for people. Text from nodes is cut to a fixed length, so a
+//! machine cannot make a page grow.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -14,7 +15,7 @@ pub(super) struct Moment {
     pub relative: String,
 }
 
-/// A point in time as seen at `now`.
+/// Returns a point in time as seen at `now`.
 pub(super) fn moment(at: Timestamp, now: Timestamp) -> Moment {
     let apart = now.duration_since(at);
     let relative = match apart.as_secs() {
@@ -29,7 +30,8 @@ pub(super) fn moment(at: Timestamp, now: Timestamp) -> Moment {
     }
 }
 
-/// Two units at most: `850 ms`, `12 s`, `3 min 5 s`, `2 h 5 min`, `3 d 4 h`.
+/// Formats a duration with at most two units: `850 ms`, `12 s`, `3 min 5 s`, `2 h 5 min`, `3 d 4
+/// h`.
 pub(super) fn duration(length: SignedDuration) -> String {
     let seconds = length.as_secs();
     let pair = |big: i64, big_unit: &str, small: i64, small_unit: &str| match small {
@@ -45,7 +47,7 @@ pub(super) fn duration(length: SignedDuration) -> String {
     }
 }
 
-/// `1.5 TiB`, `64 GiB`, `512 B`.
+/// Formats a size in bytes: `1.5 TiB`, `64 GiB`, `512 B`.
 pub(super) fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut unit = 0;
@@ -62,7 +64,7 @@ pub(super) fn bytes(count: u64) -> String {
     }
 }
 
-/// `12,345`.
+/// Formats a count with separators: `12,345`.
 pub(super) fn count(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut text = String::from(if number < 0 { "-" } else { "" });
@@ -75,7 +77,7 @@ pub(super) fn count(number: i64) -> String {
     text
 }
 
-/// At most `most` characters, with a mark where it was cut.
+/// Returns the first `most` characters. A cut text ends with `…`.
 pub(super) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),
@@ -83,7 +85,7 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// The end of a text, at most `most` characters of it, with a mark where more came before.
+/// Returns the last `most` characters. A cut text begins with `…`.
 pub(super) fn tail(text: &str, most: usize) -> String {
     match text.char_indices().nth_back(most.saturating_sub(1)) {
         Some((at, _)) if at > 0 => format!("…{}", &text[at..]),
@@ -91,7 +93,7 @@ pub(super) fn tail(text: &str, most: usize) -> String {
     }
 }
 
-/// Quoted for a POSIX shell.
+/// Quotes a text for a POSIX shell.
 pub(super) fn shell(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     match !text.is_empty() && text.chars().all(plain) {
@@ -100,7 +102,7 @@ pub(super) fn shell(text: &str) -> String {
     }
 }
 
-/// A value for a query string.
+/// Escapes a value for a query string.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -112,7 +114,7 @@ pub(super) fn escape(text: &str) -> String {
     out
 }
 
-/// A text member of a JSON document; empty where there is none.
+/// Returns a text member of a JSON document. A missing member gives an empty text.
 pub(super) fn member<'value>(value: &'value Value, name: &str) -> &'value str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,4 +1,5 @@
-//! What surrounds every page: who is signed in, where in the console it is, when it was true, and how to do the same without a browser.
+//! The frame of every page: the signed-in user, the place in the console, the time of the data, and
+//! commands for the same task without a browser.
 
 use std::convert::Infallible;
 
@@ -14,16 +15,16 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::request_id;
 
-/// The longest address that a page repeats in its own links.
+/// Longest address repeated in the page's own links, in bytes.
 const LONGEST_ADDRESS: usize = 2000;
 
-/// What a page needs of its request.
+/// The parts of a request needed by a page.
 #[derive(Clone, Debug)]
 pub(super) struct Visit {
     /// Path and query.
     pub here: String,
     pub request_id: String,
-    /// Whether htmx asks, which takes a part where there is one.
+    /// Whether htmx sent the request and accepts a fragment.
     pub part: bool,
     theme: &'static str,
     pub now: Timestamp,
@@ -61,7 +62,7 @@ fn theme(cookie: Option<&str>) -> &'static str {
     }
 }
 
-/// A part of the console.
+/// A section of the console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
     Fleet,
@@ -72,7 +73,7 @@ pub(super) enum Section {
     Events,
     Agents,
     Webhooks,
-    /// Sign-in and errors.
+    /// Pages outside the navigation: sign-in and errors.
     None,
 }
 
@@ -95,23 +96,23 @@ pub(super) struct Link {
     pub current: bool,
 }
 
-/// When a page fetches itself anew.
+/// When a page reloads by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Live {
-    /// When anything changes.
+    /// After any change.
     Any,
-    /// When a node that it shows changes.
+    /// After a change of a node shown on the page.
     Shown,
-    /// Never: a person reads or types.
+    /// Never, because a person reads or types on the page.
     Never,
 }
 
-/// Everything around a page's own content.
+/// All parts of a page around the page's own content.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     pub title: String,
     pub links: Vec<Link>,
-    /// Empty where nobody is signed in.
+    /// Name of the signed-in user. Empty without a session.
     pub user: String,
     pub role: &'static str,
     pub as_of: Moment,
@@ -120,18 +121,18 @@ pub(super) struct Frame {
     pub request_id: String,
     pub theme: &'static str,
     pub live: &'static str,
-    /// The same by hand.
+    /// The equivalent `muster` command.
     pub cli: String,
     pub curl: String,
-    /// Why nothing is powered or written.
+    /// The caution banner: why power and disk writes are blocked.
     pub caution: Option<Banner>,
-    /// That the local administrator may sign in.
+    /// Warning about the armed local administrator.
     pub armed: Option<String>,
     pub urls: &'static Urls,
 }
 
 impl Frame {
-    /// The frame of a page for somebody who is signed in.
+    /// Returns the frame of a page for a signed-in user.
     pub(super) fn new(
         visit: &Visit,
         actor: &Actor,
@@ -159,7 +160,7 @@ impl Frame {
         }
     }
 
-    /// The frame of a page for whoever is there.
+    /// Returns the frame of a page for any visitor, without a session.
     pub(super) fn anonymous(visit: &Visit, title: impl Into<String>) -> Self {
         Self::bare(
             &visit.here,
@@ -203,7 +204,8 @@ impl Frame {
         }
     }
 
-    /// With the commands that give the same: `muster` and its arguments, and the path below the server's address.
+    /// Adds the equivalent commands: `muster` with its arguments, and `curl` with the path below
+    /// the server's address.
     pub(super) fn by_hand(self, cli: impl Into<String>, path: &str) -> Self {
         let address = format!("\"$MUSTER_URL{}\"", path.replace(['"', '$', '`', '\\'], ""));
         let curl = format!("curl -sS -H \"Authorization: Bearer $MUSTER_TOKEN\" {address}");
@@ -214,7 +216,7 @@ impl Frame {
         }
     }
 
-    /// Fetched anew when something of this kind changes.
+    /// Sets the changes after which the page reloads.
     pub(super) fn live(self, live: Live) -> Self {
         let live = match live {
             Live::Any => "any",

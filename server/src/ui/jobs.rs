@@ -1,4 +1,4 @@
-//! Logs of steps: unfolded inside a timeline, or a page of their own.
+//! Logs of job steps: unfolded inside a timeline, or as a separate page.
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -16,9 +16,9 @@ use crate::db;
 use crate::error::Error;
 use crate::http::extract::{Path, Query};
 
-/// Lines of one answer.
+/// Most lines of one answer.
 const LINES: i64 = 500;
-/// Characters of a line that are shown.
+/// Most characters shown of a line.
 const LINE: usize = 2000;
 
 #[derive(Template, WebTemplate)]
@@ -32,7 +32,7 @@ struct Page {
     log: Log,
 }
 
-/// The part that htmx puts into a page.
+/// The fragment inserted into a page by htmx.
 #[derive(Template, WebTemplate)]
 #[template(path = "log_part.html")]
 struct Part {
@@ -41,10 +41,10 @@ struct Part {
 
 struct Log {
     lines: Vec<Line>,
-    /// Where the part that follows is.
+    /// URL of the next part of the log.
     more: String,
     running: bool,
-    /// Whether this is the beginning of what is shown.
+    /// Whether this part is the first one shown, so earlier lines may exist.
     first: bool,
     earlier: String,
 }
@@ -57,11 +57,11 @@ struct Line {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct LogQuery {
-    /// The id of the last line that is there already; the newest lines without it.
+    /// Id of the last line already shown. Without an id, the newest lines are returned.
     after: Option<i64>,
 }
 
-/// The log of a job.
+/// Shows the log of a job, as a page or as an htmx fragment.
 pub(super) async fn show_log(
     State(app): State<App>,
     actor: Actor,

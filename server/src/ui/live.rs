@@ -1,5 +1,5 @@
-//! Says what changed, so that pages fetch themselves anew. One stream per tab; it carries ids and numbers, never content, so that what a
-//! person may see is decided where pages are made.
+//! The stream of changes that makes open pages reload. Each tab opens one stream. A message carries
+//! ids and numbers but never content, so read access is decided only where pages are rendered.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -21,19 +21,21 @@ use crate::auth::{self, Actor};
 use crate::db;
 use crate::error::Error;
 
-/// A batch of changes is one message.
+/// Most changes of one message.
 const BATCH: i64 = 500;
-/// Changes closer together than this go out together: a page cannot be read faster.
+/// Changes within this time are sent in one message. A person cannot read a page faster.
 const GATHER: Duration = Duration::from_millis(500);
-/// Another replica may have made the change: look at least this often.
+/// Longest pause between two reads of the database, because another replica may have made the
+/// change.
 const LOOK: Duration = Duration::from_secs(2);
-/// The browser opens the stream again by itself; until then a session that ended is noticed at the next message.
+/// Life of one stream. The browser opens a new stream automatically. A session ended before then is
+/// noticed at the next message.
 const LASTS: Duration = Duration::from_secs(10 * 60);
 
 struct Follower {
     app: App,
     headers: HeaderMap,
-    /// What the reader may see.
+    /// Read scope of the reader.
     sight: Sight,
     changes: watch::Receiver<i64>,
     after: i64,
@@ -41,7 +43,7 @@ struct Follower {
     greeted: bool,
 }
 
-/// The stream of changes.
+/// Streams changes as server-sent events.
 pub(super) async fn stream_changes(
     State(app): State<App>,
     actor: Actor,
@@ -62,10 +64,10 @@ pub(super) async fn stream_changes(
     Ok(Sse::new(stream::unfold(follower, next)).keep_alive(KeepAlive::default()))
 }
 
-/// The next message; `None` ends the stream.
+/// Returns the next message. `None` ends the stream.
 async fn next(mut follower: Follower) -> Option<(Result<Event, Infallible>, Follower)> {
     if !follower.greeted {
-        // Tells the page that it is connected, and the browser when to come back.
+        // The first message says the page is connected, and sets the browser's reconnect delay.
         follower.greeted = true;
         let hello = Event::default()
             .event("hello")
@@ -102,10 +104,12 @@ async fn next(mut follower: Follower) -> Option<(Result<Event, Infallible>, Foll
             ));
         }
         if on {
-            // What was looked at and is not the reader's may not have been all there is.
+            // The batch held only changes outside the reader's scope. Further changes may follow,
+            // so the next read starts immediately.
             continue;
         }
-        // A closed channel means the server is going down; the look's length still bounds the loop.
+        // A closed channel means the server is shutting down. The pause still limits the rate of
+        // the loop.
         if let Ok(Err(_)) = tokio::time::timeout(LOOK, follower.changes.changed()).await {
             tokio::time::sleep(LOOK).await;
         }
@@ -121,7 +125,8 @@ async fn look(follower: &Follower) -> Result<(Vec<(i64, Option<NodeId>)>, i64), 
             .await?
             .ok_or(Error::Unauthenticated)?;
         if actor.sight() != follower.sight {
-            // The page comes back at once, with what it may see now.
+            // The error ends the stream. The page reconnects immediately, with the present read
+            // scope.
             return Err(Error::Forbidden(
                 "What the reader may see is not what it was.".into(),
             ));

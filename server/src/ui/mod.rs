@@ -1,38 +1,40 @@
-//! The console: pages rendered here, readable and usable without script. A page is a struct beside its handler with ready strings;
-//! templates loop and match, never compute. Whatever a page can do, the REST handlers do for it.
+//! The console: pages rendered by the server, readable and usable without scripts. A page is a
+//! struct next to its handler, with strings ready for display. Templates loop and match but never
+//! compute. Every action of a page calls the same function as the REST handlers.
 
-mod agents; // The processes that act for sites
-mod approvals; // A second person, and the way back
-mod assets; // Style, script, icon: embedded, named by their content
+mod agents; // Agents of the sites
+mod approvals; // Approvals by a second person, and the undo of a release
+mod assets; // Style, scripts and icon: embedded, named by content hash
 mod caution; // Caution mode, above every page
 mod chips; // Shape, colour and word of states and verdicts
-mod claims; // Pools, and the nodes bound to them
+mod claims; // Pools, and the nodes bound to pools
 mod events; // The history
 mod fleet; // The first page
-mod format; // Times, durations, sizes, as people read them
-mod frame; // What surrounds every page
+mod format; // Times, durations and sizes as text for people
+mod frame; // The frame of every page
 mod jobs; // Logs of steps
-mod live; // Says what changed, so that pages fetch themselves anew
-mod nodes; // The list, and one node
-mod operations; // What was asked for
-mod pairs; // The form by which nodes of a pool measure each other
-mod pools; // One pool, and how its nodes measure each other
-pub mod problems; // Errors as pages that say what to do
+mod live; // The stream of changes that makes pages reload
+mod nodes; // The list of nodes, and one node
+mod operations; // Operations: requested work
+mod pairs; // The form for pair measurements of a pool
+mod pools; // A pool, and the pool's pair measurements
+pub mod problems; // Errors as pages with advice
 mod racks; // Elevations and power
-mod replace; // Another node for a claim
+mod replace; // The form for moving a claim to another node
 mod sign_in; // Sessions
-mod users; // People, and whom an administrator keeps out
-mod webhooks; // Who is told what happens
+mod users; // People, and the form for disabling a person
+mod webhooks; // Webhooks and deliveries
 
 use axum::Router;
 use axum::routing::{get, post};
 
 use crate::app::App;
 
-/// A form has a reason in it, nothing large.
+/// Largest body of a form, in bytes. A form contains a few short fields.
 const FORM_BODY: usize = 16 * 1024;
 
-/// Every page, with its state applied; merged by the HTTP router, which adds the headers that hold for all answers.
+/// Returns the routes of all pages, with the state applied. The HTTP router merges these routes and
+/// adds the common headers.
 pub fn router(app: App) -> Router {
     Router::new()
         .route("/", get(fleet::show_fleet))

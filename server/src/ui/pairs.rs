@@ -1,4 +1,5 @@
-//! The form by which a pool's nodes measure each other: first who would take part, then the word. What is wrong stands above it, and what was typed stays.
+//! The form for pair measurements of a pool: first a preview of the nodes, then the run. An error
+//! is shown above the form, and the typed values are kept.
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -19,9 +20,9 @@ use crate::error::Error;
 use crate::http::extract::Path;
 use crate::intents::pairs::{begin_run, preview_run};
 
-/// Suites that can be chosen from.
+/// Most suites offered in the form.
 const SUITES: i64 = 100;
-/// Names of each kind that are shown.
+/// Most names shown of each list.
 const SHOWN: usize = MOST as usize;
 
 #[derive(Template, WebTemplate)]
@@ -29,12 +30,12 @@ const SHOWN: usize = MOST as usize;
 struct Page {
     frame: Frame,
     pool: String,
-    /// Those with a gate that is measured between two nodes.
+    /// Suites with at least one gate measured between two nodes.
     suites: Vec<Suite>,
     most: String,
     most_there_is: u32,
     rdma_device: String,
-    /// Why it is refused; empty when it is not.
+    /// Why the request was rejected. Empty when accepted.
     refused: String,
     plan: Option<Foreseen>,
 }
@@ -46,23 +47,24 @@ struct Suite {
 
 struct Foreseen {
     taken: Vec<String>,
-    /// Idle ones that are more than the run takes.
+    /// Idle nodes beyond the limit of the run.
     beyond: u32,
     left: Vec<String>,
 }
 
-/// What was typed.
+/// The typed values of the form.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Answers {
     suite: String,
     most: String,
     rdma_device: String,
-    /// `measure` means it; anything else asks who would take part.
+    /// `measure` starts the run. Any other value asks for the preview.
     step: String,
 }
 
-/// Shows who would take part, or begins, as `POST /v1/pools/{pool}/actions/run-pairs` does. What is refused comes back with the form.
+/// Shows the preview, or starts the run, as `POST /v1/pools/{pool}/actions/run-pairs` does. A
+/// rejected request returns the form with the error.
 pub(super) async fn measure_pairs(
     State(app): State<App>,
     actor: Actor,
@@ -121,7 +123,7 @@ pub(super) async fn measure_pairs(
     Ok((status, page).into_response())
 }
 
-/// The names of the suites that have a gate between two nodes.
+/// Returns the names of the suites with a gate between two nodes.
 async fn list_suites(conn: &mut PgConnection, actor: &Actor) -> Result<Vec<String>, Error> {
     let rows = db::objects::list(conn, "suite", &actor.sight(), SUITES).await?;
     let has_pair_gate = |spec: &serde_json::Value| {
@@ -136,7 +138,7 @@ async fn list_suites(conn: &mut PgConnection, actor: &Actor) -> Result<Vec<Strin
         .collect())
 }
 
-/// The nodes that a run would measure, and the nodes that it would leave out.
+/// Splits the ends of a run into the nodes to measure and the nodes left out, each with a reason.
 fn foreseen(run: PairRun) -> Foreseen {
     let (left, taken): (Vec<_>, Vec<_>) = run
         .ends
@@ -153,7 +155,8 @@ fn foreseen(run: PairRun) -> Foreseen {
     }
 }
 
-/// The request of the form. Where no suite is chosen yet, the request names the shipped suite, or the first suite.
+/// Parses the form. Without a chosen suite, the request names the shipped suite `pairs`, or else
+/// the first suite.
 fn parse(given: &Answers, suites: &[String]) -> Result<RunPairs, Error> {
     let typed = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
     let own = || {

@@ -1,4 +1,5 @@
-//! One pool: what it claims by itself, and the last run of its pairs, as a picture of who measured whom, and what failures blame.
+//! A pool: the claims made automatically, and the last pair run, as a matrix of node pairs with
+//! the blamed parts.
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -20,11 +21,11 @@ use crate::http::extract::{Path, Query};
 use crate::intents::claims::replicas;
 use crate::intents::pairs;
 
-/// Runs that can be chosen.
+/// Most runs offered for choice.
 const RUNS: i64 = 10;
-/// Nodes of the picture: more of them are only in the tables.
+/// Most nodes of the picture. A larger run is shown only in tables.
 const PICTURED: usize = 32;
-/// Rows of a table.
+/// Most rows of a table.
 const ROWS: usize = 600;
 
 #[derive(Template, WebTemplate)]
@@ -35,18 +36,18 @@ pub(super) struct Page {
     replicas: Option<Replicas>,
     run: Option<Run>,
     runs: Vec<Earlier>,
-    /// Whether this person may have pairs measured, and none are.
+    /// Whether the reader may start a pair run, and no run is under way.
     may_measure: bool,
 }
 
-/// What the pool claims by itself.
+/// The claims made automatically to fill the pool's replica count.
 struct Replicas {
     chip: Chip,
     wanted: u32,
     claimed: u32,
     in_service: u32,
     because: String,
-    /// Since when it finds no nodes.
+    /// Since when the pool finds no free nodes.
     since: Option<Moment>,
 }
 
@@ -59,13 +60,13 @@ struct Run {
     beyond: u32,
     findings: Vec<String>,
     ends: Vec<End>,
-    /// A row for each node that was measured, a cell for each other one.
+    /// A row for each measured node, with one cell for each other measured node.
     picture: Vec<Vec<Cell>>,
     pairs: Vec<Pair>,
 }
 
 struct End {
-    /// Its place in the picture, from 1; empty where it was not measured.
+    /// Position in the picture, from 1. Empty for a node without a measurement.
     number: String,
     node: String,
     chip: Chip,
@@ -73,7 +74,7 @@ struct End {
 }
 
 struct Cell {
-    /// Class of the colour; empty where nothing was measured.
+    /// CSS class of the colour. Empty without a measurement.
     tone: &'static str,
     letter: &'static str,
     title: String,
@@ -84,7 +85,7 @@ struct Pair {
     a: String,
     b: String,
     chip: Chip,
-    /// What it says of the path between the two, where it failed.
+    /// Finding about the path between the two nodes, for a failed pair.
     edge: String,
     why: String,
     values: Vec<String>,
@@ -103,7 +104,7 @@ pub(super) struct PoolQuery {
     run: Option<Uuid>,
 }
 
-/// A pool, with one run of its pairs: the newest where none is named.
+/// Shows a pool with one pair run: the run named by the query, or the newest run.
 pub(super) async fn show_pool(
     State(app): State<App>,
     actor: Actor,
@@ -224,7 +225,8 @@ fn has(pair: &MeasuredPair, node: &str) -> bool {
     pair.a == node || pair.b == node
 }
 
-/// What each node measured with each other one, the last time that they met.
+/// Returns the matrix of measured pairs. A cell shows the latest measurement of the two nodes. More
+/// than `PICTURED` nodes give an empty matrix.
 fn picture(ends: &[&str], measured: &[MeasuredPair]) -> Vec<Vec<Cell>> {
     if ends.len() > PICTURED {
         return Vec::new();

@@ -1,4 +1,5 @@
-//! Errors as pages that say what to do. Handlers end with the same error as everywhere; what it says is turned into a page here, once.
+//! Error pages for browsers, with advice. Handlers return the same `Error` as the API does. The
+//! middleware here renders the error as HTML.
 
 use askama::Template;
 use axum::body::{Body, to_bytes};
@@ -11,10 +12,10 @@ use serde::Deserialize;
 use super::assets::{URLS, Urls};
 use super::format;
 
-/// Larger than any problem that we write.
+/// Larger than any problem document of the server, in bytes.
 const LARGEST: usize = 64 * 1024;
 
-/// What `Error` writes.
+/// The problem document written by `Error`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Problem {
@@ -45,7 +46,8 @@ struct Page {
     request_id: String,
 }
 
-/// Middleware: for whoever takes HTML an error becomes a page, or a way to sign in. Paths of the API keep their JSON.
+/// Middleware: turns an error into an HTML page, or into a redirect to the sign-in, when the client
+/// accepts HTML. Paths of the API keep their JSON.
 pub async fn as_pages(request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let here = request
@@ -118,7 +120,8 @@ async fn page(response: Response, here: &str, reading: bool, part: bool) -> Resp
     response
 }
 
-/// Where a form came from: its action's path names the node.
+/// Returns the page of the submitted form: the path of the action names the node. Other paths
+/// return to `/`.
 fn referring(here: &str) -> String {
     let node = here
         .strip_prefix("/ui")
@@ -128,7 +131,8 @@ fn referring(here: &str) -> String {
         .to_owned()
 }
 
-/// htmx follows redirects inside its request; a whole page must be loaded instead.
+/// Redirects to the sign-in. htmx follows redirects inside its own request, so a partial request
+/// gets the `hx-redirect` header and the browser loads a whole page.
 fn sign_in_first(target: &str, part: bool) -> Response {
     let name = if part {
         header::HeaderName::from_static("hx-redirect")
@@ -148,7 +152,7 @@ fn sign_in_first(target: &str, part: bool) -> Response {
     response
 }
 
-/// A title, and what to do.
+/// Returns the title of the error page, and advice for the reader.
 fn words(status: StatusCode, code: &str) -> (&'static str, &'static str) {
     match (status.as_u16(), code) {
         (400 | 422, _) => (

@@ -1,4 +1,4 @@
-//! Racks from the front, and their power.
+//! The page of racks: front views and power.
 
 use std::collections::BTreeMap;
 
@@ -24,9 +24,9 @@ use crate::http::extract::Query;
 const ROWS: usize = 12;
 /// A rack has at most 60 U; machines of less than 1 U share one.
 const NODES: i64 = 12 * 120;
-/// Sentences on cables of one rack.
+/// Most cabling sentences shown for a rack.
 const CABLES: usize = 20;
-/// Of a unit in the picture, in its own units.
+/// Height of one rack unit in the picture, in SVG units.
 const UNIT_HEIGHT: i64 = 16;
 
 #[derive(Template, WebTemplate)]
@@ -48,11 +48,11 @@ struct Rack {
     unplaced: Vec<Placed>,
     power: Power,
     told: String,
-    /// What is wrong with its cables, a sentence each.
+    /// Differences between planned and observed cables, one sentence each.
     cabling: Vec<String>,
 }
 
-/// An empty slot with its number.
+/// A rack unit of the picture, with the number of the unit.
 struct Unit {
     y: i64,
     number: i64,
@@ -70,7 +70,7 @@ struct Power {
     committed: i64,
     budget: i64,
     told: String,
-    /// Class of the meter.
+    /// CSS class of the power meter: `off`, `ok`, `warn` or `bad`.
     tone: &'static str,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct RacksQuery {
     after: String,
 }
 
-/// Racks by name, some at a time.
+/// Lists the racks by name, `ROWS` on a page.
 pub(super) async fn list_racks(
     State(app): State<App>,
     actor: Actor,
@@ -174,7 +174,7 @@ fn rack(row: RackRow, placed: &[PlacedRow], heard: &[HeardRow]) -> Rack {
     }
 }
 
-/// What is wrong with the cables of the nodes that the reader sees.
+/// Returns the cabling findings of a rack. Cables of nodes outside the reader's scope are skipped.
 fn cabling(row: &RackRow, heard: &[HeardRow]) -> Vec<String> {
     let cables = row.spec.get("cables").cloned().unwrap_or_default();
     let mut plan: Vec<Cable> = serde_json::from_value(cables).unwrap_or_default();
@@ -191,7 +191,8 @@ fn cabling(row: &RackRow, heard: &[HeardRow]) -> Vec<String> {
         .collect()
 }
 
-/// Where a node stands; above the picture when it names no unit of this rack.
+/// Returns the position of a node in the picture. A node without a unit of the rack gets a negative
+/// `y` and is listed above the picture.
 fn stands(node: &PlacedRow, units: i64) -> Placed {
     let unit = node
         .unit
@@ -226,7 +227,7 @@ fn power(committed: i64, budget: i64) -> Power {
     let tone = match budget {
         0 => "off",
         _ if committed > budget => "bad",
-        // Less than a tenth left: the next power-on will wait.
+        // Less than 10 % of the budget is left: the next power-on will wait.
         _ if committed * 10 > budget * 9 => "warn",
         _ => "ok",
     };

@@ -1,4 +1,5 @@
-//! The form by which a claim gets another node: first the plan, then the word. What is wrong stands above it, and what was typed stays.
+//! The form for moving a claim to another node: first the plan, then the confirmation. An error is
+//! shown above the form, and the typed values are kept.
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -25,18 +26,19 @@ use crate::intents::preconditions::Preconditions;
 struct Page {
     frame: Frame,
     claim: String,
-    /// The node that it has.
+    /// Name of the claim's present node.
     node: String,
-    /// Of the claim as it is shown: what is asked is asked of that one.
+    /// Generation of the claim as shown. The replacement is rejected when the claim has changed
+    /// since.
     generation: i64,
     spare: String,
     reason: String,
-    /// Why it is refused; empty when it is not.
+    /// Why the request was rejected. Empty when accepted.
     refused: String,
     plan: Option<NodePlan>,
 }
 
-/// What was typed.
+/// The typed values of the form.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Answers {
@@ -44,11 +46,12 @@ pub(super) struct Answers {
     reason: String,
     typed: String,
     generation: Option<i64>,
-    /// `replace` means it; anything else asks for the plan.
+    /// `replace` confirms the replacement. Any other value asks for the plan.
     step: String,
 }
 
-/// Shows the plan, or replaces, as `POST /v1/claims/{claim}/actions/replace` does. What is refused comes back with the form.
+/// Shows the plan, or replaces the node, as `POST /v1/claims/{claim}/actions/replace` does. A
+/// rejected request returns the form with the error.
 pub(super) async fn replace_claim(
     State(app): State<App>,
     actor: Actor,
@@ -73,10 +76,11 @@ pub(super) async fn replace_claim(
         };
         return Ok((status, page(&visit, &actor, claim, given, refused, plan)).into_response());
     }
-    // An old page replaces nothing that it did not show.
+    // The typed name and the generation must match the claim as shown: a stale page must not
+    // replace a newer node.
     let (true, Some(generation)) = (given.typed.trim() == claim.node_name, given.generation) else {
         let why = format!(
-            "Type the name of the node that goes, {}, to mean it.",
+            "Type the name of the node that goes, {}, to confirm.",
             claim.node_name
         );
         let shown = plan(&app, &actor, &id, &body).await.ok();
@@ -87,7 +91,7 @@ pub(super) async fn replace_claim(
     let preconditions = Preconditions::generation(generation);
     match replace(&app, &actor, &id, key, preconditions, &body).await {
         Ok(_) => Ok(Redirect::to("/claims").into_response()),
-        // What waits for a second person stands on the page of claims.
+        // A replacement waiting for a second person is listed on the page of claims.
         Err(Error::SecondPerson { .. }) => Ok(Redirect::to("/claims").into_response()),
         Err(error) => {
             let (status, why) = refusal(error)?;
@@ -96,7 +100,8 @@ pub(super) async fn replace_claim(
     }
 }
 
-/// What a person can do something about stands with the form; all else is a page of its own.
+/// Returns the status and the sentence for errors the user can correct in the form. Other errors
+/// are returned unchanged and get a page of their own.
 pub(super) fn refusal(error: Error) -> Result<(StatusCode, String), Error> {
     let (_, sentence, faults) = error.public();
     let told = faults

@@ -1,4 +1,4 @@
-//! Sessions.
+//! The sign-in page, and the start and end of sessions.
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -25,9 +25,9 @@ struct Page {
     next: String,
     name: String,
     refused: bool,
-    /// The provider that can vouch for them; empty without one.
+    /// Host of the identity provider. Empty without a provider.
     provider: String,
-    /// That it did not.
+    /// The login by the identity provider failed.
     not_vouched: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Target {
     next: String,
 }
 
-/// The form; somebody who is signed in is led on.
+/// Shows the sign-in form. A signed-in visitor is redirected to the target page.
 pub(super) async fn show_sign_in(
     State(app): State<App>,
     visit: Visit,
@@ -59,7 +59,8 @@ pub(super) struct Credentials {
     next: String,
 }
 
-/// Opens a session. One answer for a wrong name and a wrong password.
+/// Opens a session. A wrong name and a wrong password get the same answer, so names cannot be
+/// guessed.
 pub(super) async fn sign_in(
     State(app): State<App>,
     visit: Visit,
@@ -102,7 +103,7 @@ fn page(app: &App, visit: &Visit, next: String) -> Page {
     }
 }
 
-/// Sends the browser to the provider that vouches for people.
+/// Redirects the browser to the identity provider.
 pub(super) async fn begin_vouched(
     State(app): State<App>,
     visit: Visit,
@@ -121,7 +122,7 @@ pub(super) async fn begin_vouched(
     })
 }
 
-/// Opens a session for whom the provider vouches for.
+/// Opens a session for a person authenticated by the identity provider.
 pub(super) async fn finish_vouched(
     State(app): State<App>,
     visit: Visit,
@@ -143,7 +144,7 @@ pub(super) async fn finish_vouched(
     )
 }
 
-/// One answer for whatever went wrong: the log says what.
+/// Returns the same page for every failure. The reason is written to the log only.
 fn not_vouched(app: &App, visit: &Visit, next: String, error: &anyhow::Error) -> Response {
     tracing::warn!(
         error = format!("{error:#}"),
@@ -166,7 +167,8 @@ pub(super) async fn sign_out(
     Ok((jar.add(gone), Redirect::to("/sign-in")).into_response())
 }
 
-/// A path of ours, never another host's.
+/// Returns `next` when the path is local to this server, else `/`. Redirects to other hosts are
+/// rejected.
 fn local(next: &str) -> String {
     let ours = next.starts_with('/')
         && !next.starts_with("//")

@@ -1,4 +1,5 @@
-//! People who have signed in, and the form by which an administrator keeps one of them out, or lets them in again.
+//! People with at least one sign-in, and the form by which an administrator disables or enables a
+//! person.
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -23,7 +24,7 @@ use crate::http::extract::{Path, Query};
 use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::users::{disable, enable};
 
-/// People of one page.
+/// Most people of one page.
 const ROWS: usize = 100;
 
 #[derive(Template, WebTemplate)]
@@ -44,7 +45,7 @@ struct Person {
     groups: String,
     seen: Option<Moment>,
     since: Moment,
-    /// Since when they are kept out, and by whom.
+    /// Since when the person is disabled, and by whom.
     out: Option<Moment>,
     by: String,
     oneself: bool,
@@ -56,7 +57,7 @@ pub(super) struct UsersQuery {
     after: String,
 }
 
-/// People by name.
+/// Lists people by name.
 pub(super) async fn list_users(
     State(app): State<App>,
     actor: Actor,
@@ -124,19 +125,20 @@ struct Asking {
     name: String,
     /// `disable` or `enable`.
     word: &'static str,
-    /// Why it is not done; empty when it was not asked yet.
+    /// Why the request was rejected. Empty before the first submission.
     refused: String,
 }
 
-/// What was typed.
+/// The typed values of the form.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Answers {
-    /// The person's name: that one means it. Absent where the form is only asked for.
+    /// The person's name, typed as confirmation. Absent when the form is only opened.
     typed: Option<String>,
 }
 
-/// Asks for the person's name, and then does as `POST /v1/users/{user}/actions/…` does.
+/// Asks for the person's name first. A confirmed request then acts as `POST
+/// /v1/users/{user}/actions/…` does.
 pub(super) async fn decide_user(
     State(app): State<App>,
     actor: Actor,
@@ -168,7 +170,7 @@ pub(super) async fn decide_user(
         }
         Some(_) => (
             StatusCode::UNPROCESSABLE_ENTITY,
-            format!("Type {} to mean it.", person.name),
+            format!("Type {} to confirm.", person.name),
         ),
         None => (StatusCode::OK, String::new()),
     };

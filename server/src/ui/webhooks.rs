@@ -1,4 +1,4 @@
-//! Who is told what happens, and what was sent to one of them.
+//! The webhooks, and the deliveries of one chosen webhook.
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -22,7 +22,7 @@ use crate::http::declared::Declared as _;
 use crate::http::extract::Query;
 use crate::tasks::webhooks::MOST;
 
-/// Deliveries of one page.
+/// Most deliveries of one page.
 const ROWS: i64 = 50;
 
 #[derive(Template, WebTemplate)]
@@ -30,7 +30,7 @@ const ROWS: i64 = 50;
 pub(super) struct Page {
     frame: Frame,
     webhooks: Vec<Webhook>,
-    /// Whose deliveries are shown; empty where nobody's are.
+    /// Name of the chosen webhook. Empty when deliveries are not shown.
     name: String,
     deliveries: Vec<Delivery>,
 }
@@ -65,7 +65,7 @@ pub(super) struct WebhooksQuery {
     name: String,
 }
 
-/// Every webhook, and the deliveries of the one that is chosen.
+/// Lists every webhook, and the deliveries of the chosen webhook.
 pub(super) async fn list_webhooks(
     State(app): State<App>,
     actor: Actor,
@@ -93,7 +93,7 @@ pub(super) async fn list_webhooks(
             Err(error) => unreadable(&row, &error),
         });
     }
-    // A name that there is not chooses nobody.
+    // An unknown name chooses no webhook, so deliveries are left out.
     let name = webhooks
         .iter()
         .find(|one| one.name == query.name)
@@ -117,7 +117,7 @@ pub(super) async fn list_webhooks(
     })
 }
 
-/// A webhook whose stored spec cannot be read: its name, and what to do.
+/// Returns a line for a webhook with an unreadable stored spec: the name, and advice for a repair.
 fn unreadable(row: &ObjectRow, error: &Error) -> Webhook {
     let (_, because, _) = error.public();
     Webhook {

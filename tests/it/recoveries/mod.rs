@@ -172,7 +172,7 @@ async fn a_ladder_that_does_not_help_ends_in_quarantine_with_what_was_tried() {
     let page = world.admin.get("/nodes/n1").await.expect(200).text;
     assert!(
         page.contains(&format!(
-            "href=\"{}#gates\">The gate run that led here",
+            "href=\"{}#gates\">Gate run behind this state",
             path(&runs["items"][0])
         )),
         "{page}"

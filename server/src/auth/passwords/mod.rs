@@ -1,5 +1,6 @@
-//! Passwords: Argon2id with the crate's parameters (19 MiB, 2 passes: OWASP's first recommendation). A hash is slow by design, so it runs on the
-//! blocking pool, and only a few run at once: a storm of wrong passwords must not eat the server's memory, nor the time of those who know theirs.
+//! Passwords: Argon2id with the crate's parameters (19 MiB, 2 passes: OWASP's first
+//! recommendation). A hash is slow by design. Hashes run on the blocking pool, and only a few run
+//! at once: a storm of wrong passwords must not exhaust the server's memory or delay other users.
 
 use std::convert::Infallible;
 use std::sync::{Arc, LazyLock};
@@ -17,31 +18,32 @@ use crate::error::Error;
 
 mod queue; // Turns at the hash
 
-/// The longest password that is looked at, in bytes.
+/// Longest password checked, in bytes.
 const LONGEST: usize = 1024;
-/// Hashes that run at once.
+/// Hashes running at once.
 const TURNS: usize = 2;
-/// Logins of one lane that wait for a turn; the next one gets 429.
+/// Most logins waiting in one lane. A further login gets status 429.
 const WAITING: usize = 8;
-/// A login that waits for longer gets 429.
+/// Longest wait of a login. After a longer wait the login gets status 429.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// `Retry-After` of that answer, in seconds: by then the waiting logins have their answers.
+/// `Retry-After` of the 429 answer, in seconds. The waiting logins are answered within this time.
 const RETRY_S: f64 = 2.0;
 
 static QUEUE: LazyLock<Arc<Queue>> = LazyLock::new(|| Queue::new(TURNS, WAITING));
 
-/// Where a login waits for its turn. Lanes are served in this order, and each has its own places: strangers never fill the places of the others.
+/// The lane in which a login waits for a turn. Lanes are served in this order, and each lane has
+/// its own places, so strangers never fill the places of other lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lane {
-    /// A browser with the cookie of a session, which may have ended.
+    /// A browser with a session cookie, valid or expired.
     Browser,
-    /// A source from which a credential was accepted before.
+    /// A source address with an accepted credential in the past.
     Source,
     #[default]
     Stranger,
 }
 
-/// The lane that the limits found for the request.
+/// The lane assigned to the request by the rate limits.
 impl<S: Sync> FromRequestParts<S> for Lane {
     type Rejection = Infallible;
 
@@ -53,6 +55,7 @@ impl<S: Sync> FromRequestParts<S> for Lane {
 /// Waits for a turn at the hash.
 ///
 /// # Errors
+///
 /// [`Error::TooMany`] when the lane is full, or the wait was too long.
 pub async fn turn(lane: Lane) -> Result<Turn, Error> {
     let turn = tokio::time::timeout(PATIENCE, QUEUE.turn(lane)).await;
@@ -61,9 +64,10 @@ pub async fn turn(lane: Lane) -> Result<Turn, Error> {
         .ok_or(Error::TooMany { wait_s: RETRY_S })
 }
 
-/// The PHC string of a password.
+/// Returns the PHC string of a password.
 ///
 /// # Errors
+///
 /// When the system has no randomness for the salt.
 pub async fn hash(password: Secret) -> Result<String, Error> {
     let turn = turn(Lane::Browser).await?;
@@ -75,9 +79,11 @@ pub async fn hash(password: Secret) -> Result<String, Error> {
     .await?
 }
 
-/// Whether a password is the one that was hashed. Without a hash the same work is done: an unknown name must not answer faster.
+/// Returns whether a password matches the hash. Without a hash the same work is done, because an
+/// unknown name must not answer faster.
 ///
 /// # Errors
+///
 /// When the work could not be run.
 pub async fn verify(turn: Turn, password: Secret, hash: Option<String>) -> Result<bool, Error> {
     slowly(turn, move || {
@@ -97,7 +103,8 @@ pub async fn verify(turn: Turn, password: Secret, hash: Option<String>) -> Resul
     .await
 }
 
-/// Runs the work on the blocking pool. The turn ends with the work, not with the caller: a browser that left does not free a place early.
+/// Runs the work on the blocking pool. The turn ends with the work, not with the caller: a
+/// disconnected browser does not free a place early.
 async fn slowly<T: Send + 'static>(
     turn: Turn,
     work: impl FnOnce() -> T + Send + 'static,

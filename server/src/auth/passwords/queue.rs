@@ -1,4 +1,4 @@
-//! Turns at something slow: a few run at once, the others wait in lanes with a bound.
+//! Turns at slow work. A few callers run at once, and the others wait in bounded lanes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::Lane;
 
-/// The turns, and the logins that wait for them.
+/// The running turns, and the waiting logins.
 #[derive(Debug)]
 pub(super) struct Queue {
     turns: usize,
@@ -19,11 +19,12 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     running: usize,
-    /// In the order in which they are served.
+    /// Lanes in the order of service.
     lanes: [VecDeque<oneshot::Sender<Turn>>; 3],
 }
 
-/// The right to do the slow work once; the next in line has it when this is dropped.
+/// The right to do the slow work once. Dropping the turn gives the right to the next waiting
+/// caller.
 #[derive(Debug)]
 pub struct Turn(Arc<Queue>);
 
@@ -36,7 +37,7 @@ impl Queue {
         })
     }
 
-    /// Waits for a turn; `None` when the lane is full.
+    /// Waits for a turn. Returns `None` when the lane is full.
     pub(super) async fn turn(self: &Arc<Self>, lane: Lane) -> Option<Turn> {
         let turn = {
             let mut state = self.lock();
@@ -45,7 +46,7 @@ impl Queue {
                 return Some(Turn(Arc::clone(self)));
             }
             let lane = &mut state.lanes[lane as usize];
-            // A caller that left has no place.
+            // A disconnected caller loses the place.
             lane.retain(|place| !place.is_closed());
             if lane.len() >= self.waiting {
                 return None;
@@ -61,7 +62,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next in line; without one, a turn is free.
+    /// Returns the next waiting caller. Without a waiting caller, the turn becomes free.
     fn next(&self) -> Option<oneshot::Sender<Turn>> {
         let mut state = self.lock();
         let next = state.lanes.iter_mut().find_map(VecDeque::pop_front);
@@ -75,7 +76,8 @@ impl Queue {
 impl Drop for Turn {
     fn drop(&mut self) {
         if let Some(place) = self.0.next() {
-            // A turn that its caller does not take any more is dropped here, and goes to the next one.
+            // When the caller has disconnected, the unsent turn is dropped here and passes to the
+            // next caller.
             place.send(Self(Arc::clone(&self.0))).ok();
         }
     }

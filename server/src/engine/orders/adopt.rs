@@ -12,7 +12,7 @@ use super::logins::{SSH_PORT, principal};
 use super::sources::Sources;
 use crate::db;
 
-/// Comment of the line in authorized_keys: the next adoption finds and replaces the line.
+/// Comment of the line in authorized_keys. The next adoption finds and replaces the line.
 const COMMENT: &str = "muster-adopted";
 
 pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Adopt> {
@@ -44,7 +44,7 @@ pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::R
             node: s.node.id,
             claim: adoption.claim,
             epoch: s.node.epoch,
-            // Another party installed the machine: the image is unknown.
+            // Another party installed the machine, so the image is unknown.
             image: Digest([0; 32]),
         },
         user_key: s.keys.certify(&principal, &s.row.id.to_string())?,

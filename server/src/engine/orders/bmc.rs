@@ -1,5 +1,6 @@
-//! How an order talks to a BMC, and the password that it is to have next. A password is stored, sealed, before any agent is told it; the former is kept
-//! until the BMC was seen to take the other.
+//! Access of an order to a BMC, and the rotation of the BMC's password. The new password is stored,
+//! sealed, before an agent receives the password. The old password is kept until the BMC was
+//! observed to accept the new password.
 
 use anyhow::{Context, bail, ensure};
 use muster_core::facts::Firmware;
@@ -16,9 +17,11 @@ use crate::db::bmc_passwords::{Account, Prepared};
 use crate::keys::MasterKey;
 use crate::sealed::Sealed;
 
-/// Characters of a password: as many as the oldest IPMI takes (2.0, section 22.30), from about 95 bits.
+/// Length of a password in characters: the limit of the oldest IPMI (2.0, section 22.30), with
+/// about 95 bits of entropy.
 const LENGTH: usize = 16;
-/// Of each of these there is one at least, for BMCs that insist. None of them means anything to a command line.
+/// A password has at least one character of each class, because some BMCs require all classes. No
+/// character has a special meaning on a command line.
 const CLASSES: [&[u8]; 4] = [
     b"ABCDEFGHJKLMNPQRSTUVWXYZ",
     b"abcdefghijkmnopqrstuvwxyz",
@@ -26,20 +29,21 @@ const CLASSES: [&[u8]; 4] = [
     b"-_.",
 ];
 
-/// What an account is logged in to with.
+/// The passwords of a BMC account.
 struct Passwords {
     account: Account,
-    /// The one that it has, as far as is known.
+    /// The current password, as far as known.
     current: Secret,
-    /// One that was sent to it and may have been taken.
+    /// A password already sent to the BMC, and possibly accepted.
     next: Option<Secret>,
-    /// What it took last, where a person has written another one into the credential since: theirs is tried first.
+    /// The password last accepted by the BMC, kept after a person changed the credential. The
+    /// person's password is tried first.
     kept: Option<Secret>,
-    /// SHA-256 of what the credential holds, as it lies there.
+    /// SHA-256 of the credential's ciphertext. A changed credential has another hash.
     based_on: Vec<u8>,
 }
 
-/// The power control of a node: its BMC with passwords, or a person.
+/// Returns the power control of a node: the BMC with passwords, or a person.
 pub(super) async fn resolve_power(
     conn: &mut PgConnection,
     s: &Sources<'_>,
@@ -61,7 +65,8 @@ pub(super) async fn resolve_power(
     )
 }
 
-/// Another password for it. Asked again, it is the same one until the BMC was seen to take it.
+/// Builds the order for a new BMC password. A repeated call returns the same password until the BMC
+/// was observed to accept the password.
 pub(super) async fn rotate(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<RotateBmc> {
     ensure!(
         s.node.bmc_address.is_some(),
@@ -77,7 +82,8 @@ pub(super) async fn rotate(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::
     } = passwords(conn, s).await?;
     let (master, place) = (&s.keys.master, place(&account));
     let fresh = master.seal(&place, make().reveal().as_bytes())?;
-    // The one it has is kept beside it, whatever becomes of the credential.
+    // The current password is also stored in the row, so a later change of the credential cannot
+    // lose the password.
     let before = master.seal(&place, current.reveal().as_bytes())?;
     let prepared = Prepared {
         based_on: &based_on,
@@ -191,12 +197,13 @@ fn target(
     }
 }
 
-/// Where a credential's secret lies: bound into its ciphertext.
+/// Returns the place of a credential's secret. The place is bound into the ciphertext, so a secret
+/// cannot be moved to another credential.
 pub fn secret_place(credential: ObjectId) -> String {
     format!("secrets/{credential}")
 }
 
-/// Where an account's passwords lie, the one that it has and the one that it is to have.
+/// Returns the place of an account's passwords, for both the current and the next password.
 fn place(account: &Account) -> String {
     format!("bmc_passwords/{account}")
 }
@@ -208,7 +215,7 @@ fn open(master: &MasterKey, place: &str, sealed: &Sealed) -> anyhow::Result<Secr
     ))
 }
 
-/// A password that nobody has had.
+/// Generates a new random password.
 fn make() -> Secret {
     let rng = &mut rand::rng();
     let all = CLASSES.concat();

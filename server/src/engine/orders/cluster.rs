@@ -1,4 +1,5 @@
-//! Members of a cluster for the scheduler: from the hardware profile, never from facts. The orders admit, drain and remove a member.
+//! Members of a cluster for the scheduler: from the hardware profile, never from facts. The orders
+//! admit, drain and remove a member.
 
 use std::collections::HashMap;
 
@@ -16,9 +17,11 @@ use super::sources::Sources;
 use crate::db;
 use crate::error::Error;
 
-/// A cluster's members, without members in removal. The transaction locks the lists: two lists are never made at the same time.
+/// Returns a cluster's members, without members in removal. The transaction locks the lists, so two
+/// lists are never made at the same time.
 ///
 /// # Errors
+///
 /// When the database fails.
 pub async fn members(conn: &mut PgConnection, cluster: &str) -> Result<ClusterMembers, Error> {
     let (revision, rows) = db::specs::list_members(conn, cluster).await?;
@@ -90,7 +93,8 @@ pub(super) async fn order_remove(
     })
 }
 
-/// The reason of the drain to lift; `None` lifts every drain, for a node that passed the gates. A drain by the node's health check stays.
+/// Returns the reason of the drain to lift. `None` lifts every drain, for a node with passed gates.
+/// A drain by the node's health check stays.
 fn lifted_drain(state: State) -> Option<&'static str> {
     match state {
         State::InService => Some(MEASURED),

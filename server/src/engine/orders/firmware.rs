@@ -1,4 +1,4 @@
-//! Firmware and BIOS that the stack of a node's claim wants of a machine of this product.
+//! Firmware and BIOS required by the stack of a node's claim, for a machine of this product.
 
 use muster_core::firmware::{Compared, Wanted};
 use muster_core::lifecycle::steps::Step;
@@ -11,7 +11,7 @@ use super::{logins, stack};
 use crate::db;
 use crate::engine::compatibility::Onto;
 
-/// The firmware that the stack wants of the inspected machine.
+/// Returns the firmware required by the stack for the inspected machine.
 async fn find_wanted(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Wanted> {
     let facts = db::facts::latest_live(conn, s.row.node).await?;
     Ok(s.node
@@ -21,7 +21,7 @@ async fn find_wanted(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result
         .unwrap_or_default())
 }
 
-/// `Step::Firmware` has a permit and sets the firmware; `Step::FirmwareLook` only reads.
+/// `Step::Firmware` has a permit and sets the firmware. `Step::FirmwareLook` only reads.
 pub(super) async fn order(
     conn: &mut PgConnection,
     s: &Sources<'_>,
@@ -42,7 +42,7 @@ pub(super) async fn order(
             images,
         });
     }
-    // The running system, live image or installed, is asked to shut down first.
+    // The running system, live image or installed, must first shut down.
     let login = logins::running(conn, s).await?;
     Ok(SetFirmware {
         power,
@@ -53,7 +53,7 @@ pub(super) async fn order(
     })
 }
 
-/// The wanted firmware beside the BMC's latest report, for gates; `None` without a claim.
+/// Returns the required firmware with the BMC's latest report, for gates. `None` without a claim.
 pub(super) async fn compared(
     conn: &mut PgConnection,
     s: &Sources<'_>,

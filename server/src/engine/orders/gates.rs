@@ -51,7 +51,8 @@ pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Re
             .profile
             .clone()
             .context("the node has no hardware profile")?,
-        // Gates compare pins and settings. Files go without content, because contents may hold secrets.
+        // Gates compare pins and settings. Files go without content, because contents may hold
+        // secrets.
         stack: match s.node.claim {
             Some(_) => Some(stack::without_contents(stack::plan(conn, s).await?)),
             None => None,
@@ -75,7 +76,8 @@ pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Re
     })
 }
 
-/// A sweep runs beside the node's jobs and skips gates for drained nodes. A node held by the scheduler, without a job, runs every gate.
+/// A sweep runs beside the node's jobs and skips gates for drained nodes. A node held by the
+/// scheduler, without a job, runs every gate.
 async fn plan_sweep(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GatePlan> {
     let suite = db::sweeps::find_suite(conn, s.row.node, "sweep")
         .await?

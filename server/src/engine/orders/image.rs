@@ -1,4 +1,4 @@
-//! The image for the root disk.
+//! The order to write the image to the root disk.
 
 use anyhow::Context;
 use muster_core::wire::job::JobSpec;
@@ -9,7 +9,7 @@ use super::sources::{Sources, SubnetDocument, boot_url, find_facts, operation, p
 use super::{logins, network, stack};
 use crate::engine::compatibility::Onto;
 
-/// A stack against the rules is refused before the disk is written.
+/// Builds the order. A stack that breaks the rules is rejected before the disk is written.
 pub(super) async fn order(
     conn: &mut PgConnection,
     s: &Sources<'_>,
@@ -49,7 +49,7 @@ async fn plan(
         hostname: s.node.name.clone(),
         network: network::build(conn, s, subnet, &facts).await?,
         user_ca: s.keys.user_ca_line()?,
-        // The new system has the epoch of this job, whatever system the disk holds now.
+        // The new system gets the epoch of this job, independent of the system now on the disk.
         principal: logins::installed_principal(s, s.row.epoch),
     })
 }

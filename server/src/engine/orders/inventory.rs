@@ -1,4 +1,5 @@
-//! The facts of a machine, and in the live image the switch ports at the other ends of its declared cables.
+//! The order to collect the facts of a machine. In the live image the order also asks for the
+//! switch ports at the other ends of the declared cables.
 
 use muster_core::wire::job::JobSpec;
 use sqlx::PgConnection;
@@ -7,8 +8,9 @@ use super::logins;
 use super::sources::Sources;
 use crate::db;
 
-/// Without a live image the installed system is inspected: a node in service is not rebooted for a look. An installed system does not listen
-/// to switches, so the order names no cables.
+/// Without a live image the installed system is inspected, because a node in service is not
+/// rebooted for an inspection. An installed system does not listen to switches, so the order names
+/// no cables.
 pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<JobSpec> {
     let Some(login) = logins::live(conn, s).await? else {
         return Ok(JobSpec::Inventory {

@@ -1,4 +1,5 @@
-//! Logins to a node: the live image by the nonce of its boot, the installed system by node and assignment epoch.
+//! Logins to a node: the live image by the nonce of its boot, the installed system by node and
+//! assignment epoch.
 
 use anyhow::Context;
 use muster_core::wire::login::Login;

@@ -1,16 +1,17 @@
-//! Builds the order of a job when an agent leases the job. Secrets are opened here, go to the agent, and are stored nowhere else.
+//! Builds the order of a job when an agent leases the job. Secrets are opened here, go to the
+//! agent, and are stored nowhere else.
 
-mod adopt; // The first login to a machine that runs already
-mod bmc; // BMCs, and their passwords
+mod adopt; // The first login to a running machine
+mod bmc; // BMCs and BMC passwords
 mod boot; // Boots of the live image and of the installed system
 mod cluster; // Members: entry, drain and removal
-mod firmware; // Firmware and BIOS, as the stack wants them of this machine
+mod firmware; // Firmware and BIOS, as required by the stack
 mod gates; // The gates of a suite, and the sweep of a pool
 mod image; // The image for the root disk
 mod inventory; // The facts of a machine
 mod logins; // Logins to the live image and to the installed system
-mod network; // The network that a node is installed with
-mod pair; // Two nodes that measure each other
+mod network; // The network configuration of an installation
+mod pair; // Measurements between two nodes
 mod power; // Power on, off and cycle
 mod sources; // The data behind an order
 mod stack; // The stack, resolved for one node
@@ -30,13 +31,15 @@ use crate::db::jobs::LeasedRow;
 pub use self::bmc::secret_place;
 pub use self::cluster::members;
 
-/// Added to the times of a suite's gates: logins, and the start and end of the tools.
+/// Seconds added to the time of a suite's gates, for logins and for the start and end of the tools.
 const GATES_MARGIN_S: u64 = 15 * 60;
 
-/// Builds the job an agent gets for a leased row.
+/// Builds the job for a leased row.
 ///
 /// # Errors
-/// When something the step needs is not declared or a secret cannot be opened: a sentence for the person who declared it.
+///
+/// When a declared object required by the step is missing, or a secret cannot be opened. The text
+/// is a sentence for the author of the declaration.
 pub async fn build(
     app: &App,
     conn: &mut PgConnection,
@@ -66,7 +69,8 @@ pub async fn build(
     })
 }
 
-/// The time allowed by an order: a suite with hours of load runs longer than the usual time of its step.
+/// Returns the time allowed by an order, in seconds. A suite with hours of load runs longer than
+/// the usual time of the step.
 fn longest_s(spec: &JobSpec) -> u64 {
     if let JobSpec::Gates { plan, .. } = spec {
         plan.suite.longest_s(&plan.only) + GATES_MARGIN_S
@@ -75,7 +79,8 @@ fn longest_s(spec: &JobSpec) -> u64 {
     }
 }
 
-/// The kind of a step's order. Before building the order, the server checks that the agent can read the kind.
+/// Returns the kind of a step's order. Before building the order, the server checks that the agent
+/// can read the kind.
 pub fn kind(step: Step) -> &'static str {
     match step {
         Step::BootLive => "boot_live",

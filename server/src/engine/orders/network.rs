@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 use super::sources::{Sources, SubnetDocument};
 use crate::db;
 
-/// Fails before any write where the profile does not fit the node.
+/// Fails before any write when the profile does not fit the node.
 pub(super) async fn build(
     conn: &mut PgConnection,
     s: &Sources<'_>,

@@ -1,4 +1,5 @@
-//! Two nodes that measure each other: a login to each, and its pool's pair gates with the way to the other.
+//! The order for two nodes to measure each other: a login to each node, and the pool's pair gates
+//! with the address of the other node.
 
 use anyhow::Context as _;
 use muster_core::wire::node::GatePlan;
@@ -29,7 +30,8 @@ pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::R
     })
 }
 
-/// The scheduler holds the node, so no job runs there: gates that need a drained node may run.
+/// Builds one end of the pair. The scheduler holds the node and starts no jobs, so gates for
+/// drained nodes may run.
 async fn end(
     conn: &mut PgConnection,
     s: &Sources<'_>,
@@ -42,7 +44,8 @@ async fn end(
         health: None,
         ..gates::plan(conn, s).await?
     };
-    // The variables of the request, and the way to the other end. The server's own variables take precedence.
+    // Joins the variables of the request with the address of the other end. The server's own
+    // variables take precedence.
     let asked = trial
         .variables
         .0

@@ -7,7 +7,7 @@ use super::bmc::resolve_power;
 use super::logins;
 use super::sources::{Sources, permit};
 
-/// The running system, live image or installed, is asked to shut down first.
+/// The running system, live image or installed, must first shut down.
 pub(super) async fn order_off(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<JobSpec> {
     let login = logins::running(conn, s).await?;
     Ok(JobSpec::PowerOff {

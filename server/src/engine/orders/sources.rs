@@ -1,4 +1,5 @@
-//! The data behind an order: the leased row, the node with related declarations, the wiring, and the server's keys.
+//! The data behind an order: the leased row, the node with related declarations, the wiring, and
+//! the server's keys.
 
 use anyhow::{Context, anyhow};
 use jiff::Timestamp;

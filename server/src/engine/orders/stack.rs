@@ -1,4 +1,5 @@
-//! The stack of a pool, resolved for one node: typed values and secrets filled in, the bundle's address known.
+//! The stack of a pool, resolved for one node: typed values and secrets are filled in, and the
+//! bundle's address is known.
 
 use anyhow::{Context, anyhow, bail};
 use base64::Engine as _;
@@ -28,7 +29,7 @@ pub(super) async fn order_converge(
     })
 }
 
-/// Compares the node with the stack, without a change.
+/// Builds the order for a dry run: compares the node with the stack, without changes.
 pub(super) async fn order_drift(
     conn: &mut PgConnection,
     s: &Sources<'_>,
@@ -43,7 +44,8 @@ pub(super) async fn order_drift(
     })
 }
 
-/// Refuses a stack that cannot work on the node: rules may be newer than the stack, and the hardware is known only now.
+/// Rejects a stack incompatible with the node. Rules may be newer than the stack, and the hardware
+/// is known only now.
 pub(super) async fn allow(
     conn: &mut PgConnection,
     s: &Sources<'_>,
@@ -56,7 +58,7 @@ pub(super) async fn allow(
     }
 }
 
-/// The plan a node converges to.
+/// Builds the converge plan of a node.
 pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<ConvergePlan> {
     let stack = s.node.stack.as_ref().context("the pool names no stack")?;
     let lock = stack
@@ -99,7 +101,7 @@ pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Re
     })
 }
 
-/// The plan as gates get it: what is installed and set, without what is in the files.
+/// Returns the plan for gates: installed packages and settings, without the contents of files.
 pub(super) fn without_contents(plan: ConvergePlan) -> ConvergePlan {
     ConvergePlan {
         files: Vec::new(),
@@ -134,17 +136,20 @@ async fn file(
     })
 }
 
-/// Besides letters and digits: enough for `10.0.0.5:/export` and `10.0.0.5@o2ib:/fs`.
+/// Characters allowed besides letters and digits: enough for `10.0.0.5:/export` and
+/// `10.0.0.5@o2ib:/fs`.
 const LABEL_MARKS: &str = "._:/@,=+-[]";
 
-/// Whoever may label a node does not write its stack. In a unit, a script or a table a space, a quote, `;`, `%` or `$` would make more of a label
-/// than the word that the stack's author meant, and a dash before it an option.
+/// Returns whether a label is one harmless word. A person with the right to label a node may have
+/// no right to write the stack. In a unit, a script or a table, a space, a quote, `;`, `%` or `$`
+/// could inject more than the author's intended word. A leading dash could inject an option.
 fn is_one_word(label: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || LABEL_MARKS.contains(c);
     !label.starts_with('-') && label.chars().all(plain)
 }
 
-/// A value of the node. One that it lacks is refused: an empty word in a configuration file means something else than what was meant.
+/// Returns a value of the node. A missing value is an error, because an empty word in a
+/// configuration file has another meaning.
 async fn value(conn: &mut PgConnection, s: &Sources<'_>, name: &str) -> anyhow::Result<String> {
     let text = match name {
         "node_id" => s.node.id.to_string(),

@@ -30,7 +30,8 @@ pub(super) fn describe_result(run: &Run<'_>, how: Ending, found: &Verdicts) -> S
     })
 }
 
-/// Stores the gate and the sentence of each blamed node for the node's next turn. A blamed path is only shown.
+/// Stores the gate and the sentence of each blamed node for the node's next pass. A blamed path is
+/// only shown.
 pub(super) async fn blame_ends(
     conn: &mut PgConnection,
     run: &Run<'_>,

@@ -1,12 +1,14 @@
-//! Runs of pairs. Each round of the engine advances every open run by a step: hold idle nodes, measure pairs, end with verdicts, give the nodes
-//! back. `core/fabric` chooses the pairs and reads the failures. A node is given back, or leaves service, in its own turn.
+//! Runs of pairs. Each round of the engine advances every open run by a step: hold idle nodes,
+//! measure pairs, end with verdicts, return the nodes to the scheduler. `core/fabric` chooses the
+//! pairs and evaluates the failures. A node returns to the scheduler, or leaves service, in the
+//! node's own reconcile pass.
 //!
-//! A step of a run locks the run's row, and locks nodes before other rows of the nodes. A node's turn locks the node; the turn only reads the
-//! run, and writes the run's rows of that node.
+//! A step of a run locks the run's row, and locks nodes before other rows of the nodes. A node's
+//! pass locks the node. The pass only reads the run, and writes the run's rows of the locked node.
 
 mod findings; // The result of a run, and the blamed nodes
 mod run; // A run with its nodes and measurements
-mod steps; // The steps of a run: gather, measure, stop, finish, give back
+mod steps; // The steps of a run: gather, measure, stop, finish, return
 mod trials; // The results of measurements
 
 use jiff::{SignedDuration, Timestamp};
@@ -24,7 +26,7 @@ use crate::db::pairs::ends::EndRow;
 use crate::db::pairs::runs::{Ending, OpenRun};
 use crate::error::Error;
 
-/// The pause before a scheduler that did not take a node back is asked again.
+/// The pause before a scheduler is asked again to take a node back.
 const GIVE_BACK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// The request of a run of pairs to a node in service.
@@ -65,9 +67,10 @@ pub(super) async fn find_pairing(
     ))
 }
 
-/// Advances every open run that no other replica has locked; returns whether a run advanced.
+/// Advances every open run not locked by another replica. Returns whether a run advanced.
 ///
 /// # Errors
+///
 /// When the database is unavailable.
 pub(super) async fn advance_runs(app: &App) -> Result<bool, Error> {
     let (mut after, mut moved) = (OperationId(Uuid::nil()), false);
@@ -92,7 +95,7 @@ pub(super) async fn advance_runs(app: &App) -> Result<bool, Error> {
     }
 }
 
-/// Takes one step of a run; returns whether there was a step to take.
+/// Takes one step of a run. Returns whether there was a step to take.
 async fn advance(conn: &mut PgConnection, run: &OpenRun, now: Timestamp) -> Result<bool, Error> {
     let run = Run {
         row: run,
@@ -125,7 +128,7 @@ async fn advance(conn: &mut PgConnection, run: &OpenRun, now: Timestamp) -> Resu
     }
 }
 
-/// The name of a node that leaves the run now, and the reason.
+/// The name of a node leaving the run now, and the reason.
 fn find_departure(end: &EndRow) -> Option<(&str, String)> {
     let why = match (&end.left_out, end.node, end.hold.as_deref()) {
         (Some(_), _, _) => return None,

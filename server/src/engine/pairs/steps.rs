@@ -1,4 +1,5 @@
-//! The steps of a run: gather, measure, stop, finish, give back. Each returns whether there was a step to take.
+//! The steps of a run: gather, measure, stop, finish, return the nodes. Each function returns
+//! whether there was a step to take.
 
 use jiff::SignedDuration;
 use muster_core::fabric::{Limits, Next, next, verdicts};
@@ -15,9 +16,10 @@ use crate::db::pairs::runs::{Ended, Ending};
 use crate::db::pairs::trials::TrialRow;
 use crate::error::Error;
 
-/// The longest time that an ended run waits for schedulers. Schedulers that have not taken a node back are asked on.
+/// Longest time for which an ended run waits for schedulers. Afterwards the requests to the
+/// schedulers go on without the run.
 const GIVEN_BACK_WITHIN: SignedDuration = SignedDuration::from_mins(10);
-/// Names of nodes in the last message of such an operation.
+/// Most names of nodes in the last message of such an operation.
 const NAMED: usize = 8;
 
 /// Waits until every node is held or left out, and numbers the held nodes.
@@ -59,7 +61,8 @@ pub(super) async fn measure(conn: &mut PgConnection, run: &Run<'_>) -> Result<bo
     }
 }
 
-/// Ends the measurements under way, then the run: no node gets jobs again while it is still measured.
+/// Ends the measurements under way, then the run, because a node under measurement must not get
+/// jobs again.
 pub(super) async fn stop(
     conn: &mut PgConnection,
     run: &Run<'_>,
@@ -73,7 +76,7 @@ pub(super) async fn stop(
     if open.is_empty() {
         return finish(conn, run, how).await;
     }
-    // The job of a silent worker is queued again, and is cancelled at once.
+    // The job of a silent agent is queued again, and is cancelled immediately.
     let queued = |trial: &TrialRow| trial.state.as_deref() == Some("queued");
     let running: Vec<&TrialRow> = open
         .into_iter()
@@ -100,7 +103,7 @@ async fn finish(conn: &mut PgConnection, run: &Run<'_>, how: Ending) -> Result<b
     let (row, now, names) = (run.row, run.now, run.names());
     let found = verdicts(names.len(), &Limits::of(names.len()), &run.rounds());
     db::pairs::ends::wake(conn, row.id, now).await?;
-    // The findings of a run that a person stopped are shown; no node is blamed.
+    // The findings of a run stopped by a person are shown, but nodes are not blamed.
     if how != Ending::Stopped {
         blame_ends(conn, run, &found, &names).await?;
     }
@@ -119,8 +122,8 @@ async fn finish(conn: &mut PgConnection, run: &Run<'_>, how: Ending) -> Result<b
     Ok(true)
 }
 
-/// Ends the operation once no node is held: the next run may then be requested. A scheduler that does not take a node back keeps the operation
-/// open for [`GIVEN_BACK_WITHIN`].
+/// Ends the operation once no node is held. The next run may then be requested. A scheduler still
+/// without the node keeps the operation open for [`GIVEN_BACK_WITHIN`].
 pub(super) async fn give_back(
     conn: &mut PgConnection,
     run: &Run<'_>,

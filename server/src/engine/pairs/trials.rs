@@ -12,7 +12,7 @@ use crate::db::pairs::ends::EndRow;
 use crate::db::pairs::trials::{Settled, TrialRow};
 use crate::error::Error;
 
-/// Stores the results of finished measurements; returns whether there was a result.
+/// Stores the results of finished measurements. Returns whether there was a result.
 pub(super) async fn settle(conn: &mut PgConnection, run: &Run<'_>) -> Result<bool, Error> {
     let mut any = false;
     for trial in run.trials.iter().filter(|trial| trial.verdict.is_none()) {
@@ -25,7 +25,7 @@ pub(super) async fn settle(conn: &mut PgConnection, run: &Run<'_>) -> Result<boo
     Ok(any)
 }
 
-/// A measurement without an answer: no node is blamed.
+/// A measurement without an answer blames no node.
 pub(super) fn unknown(why: &str) -> Settled {
     Settled {
         verdict: Verdict::Error,
@@ -35,7 +35,8 @@ pub(super) fn unknown(why: &str) -> Settled {
     }
 }
 
-/// The result of a measurement; `None` while the job is under way. A lost, stopped or partly answered measurement is an error.
+/// Returns the result of a measurement. `None` while the job is under way. A lost, stopped or
+/// partly answered measurement is an error.
 fn find_result(run: &Run<'_>, trial: &TrialRow) -> Option<Settled> {
     let left = [trial.a, trial.b].into_iter().find_map(|at| {
         let end = run.end(at)?;
@@ -48,7 +49,8 @@ fn find_result(run: &Run<'_>, trial: &TrialRow) -> Option<Settled> {
         (None, _, _) => left.and_then(error),
         (Some(_), Some("succeeded"), Some(result)) => {
             if let Some(why) = left {
-                // A node that left had other work meanwhile: the result is no measurement of the path.
+                // A node that left the run had other work in the meantime, so the result does not
+                // measure the path.
                 error(why)
             } else if let JobResult::Paired { ways } = &result.0 {
                 Some(judge(run, trial, ways))
@@ -98,7 +100,8 @@ fn judge(run: &Run<'_>, trial: &TrialRow, ways: &[PairWay]) -> Settled {
     }
 }
 
-/// The results of requested gates. A waiver in the answer is dropped: only the server waives, and gates of pairs have no waivers.
+/// Returns the results of requested gates. A waiver in the answer is dropped, because only the
+/// server waives, and gates of pairs have no waivers.
 fn keep_requested(run: &Run<'_>, way: &PairWay) -> PairWay {
     let gates = &run.row.suite.gates;
     let result = |id: &str| way.results.iter().find(|result| result.gate == id);
@@ -119,7 +122,7 @@ fn counts(result: &GateResult) -> bool {
     !result.shadow
 }
 
-/// A sentence for each failed gate of a way.
+/// Returns a sentence for each failed gate of a direction.
 fn describe_failures(from: &EndRow, to: &EndRow, way: &PairWay) -> Vec<String> {
     let wrong = way
         .results

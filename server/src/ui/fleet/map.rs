@@ -1,4 +1,5 @@
-//! The map of the fleet: the racks with a cell for each node, or with a bar for the states of their nodes.
+//! The map of the fleet: the racks with a cell for each node, or with a bar for the states of their
+//! nodes.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -12,7 +13,8 @@ use crate::error::Error;
 use crate::ui::chips::{self, Chip};
 
 const RACKS: i64 = 64;
-/// The largest fleet whose map shows each node. The map of a larger fleet shows the states of each rack.
+/// The largest fleet whose map shows each node. The map of a larger fleet shows the states of each
+/// rack.
 const NODES_ON_MAP: i64 = 640;
 
 /// A rack on the map.
@@ -20,10 +22,10 @@ pub(super) struct Rack {
     pub name: String,
     pub href: String,
     pub cells: Vec<Cell>,
-    /// Where the map shows no single nodes: bars, in percent of the rack's nodes.
+    /// Bars for a map without single nodes. Position and width count the rack's nodes.
     pub bars: Vec<Bar>,
     pub told: String,
-    /// How many need a person; empty for none.
+    /// Count of nodes in need of a person. Empty for zero.
     pub bad: String,
 }
 
@@ -142,7 +144,8 @@ async fn draw_bars(
                 .map(|count| count.count)
                 .sum();
             if nodes > 0 {
-                // The picture is as wide as the rack has nodes, so nothing is rounded away.
+                // The width of the picture is the rack's node count, so a small count is never
+                // rounded away.
                 bars.push(Bar {
                     x,
                     width: nodes,

@@ -1,4 +1,5 @@
-//! The first page: who is stuck, who needs a person, what fails, where, and what moved.
+//! The first page: nodes stuck or in need of a person, failing gates, the map of racks, and recent
+//! transitions.
 
 mod map; // The map of racks and nodes
 
@@ -27,7 +28,7 @@ use crate::db::filter::{self, Term};
 use crate::db::pages::fleet::{AttentionRow, FailingGate, TransitionRow};
 use crate::error::Error;
 
-/// Rows of a list before "and N more".
+/// Most rows of a list, before "and N more".
 const ROWS: i64 = 8;
 const TRANSITIONS: i64 = 30;
 const GATES: i64 = 8;
@@ -39,14 +40,15 @@ pub(super) struct Page {
     frame: Frame,
     total: String,
     tiles: Vec<Tile>,
-    /// How many serve and differ from their stack; empty for none.
+    /// Count of nodes in service with drift. Empty for zero.
     drifted: String,
     stuck: Vec<Attention>,
     stuck_more: bool,
     helpless: Vec<Attention>,
     helpless_more: String,
     gates: Vec<Gate>,
-    /// What nothing is done about by itself until somebody has looked.
+    /// Open circuit breakers. Automatic recovery stays blocked until a person has checked the
+    /// cause.
     breakers: Vec<Breaker>,
     racks: Vec<Rack>,
     racks_more: bool,
@@ -65,7 +67,7 @@ struct Attention {
     name: String,
     id: String,
     chip: Chip,
-    /// `overdue by 12 min`, or since when.
+    /// Age in the state, such as `overdue by 12 min`, or the time of entry.
     age: String,
     why: String,
     next: String,
@@ -82,7 +84,7 @@ struct Breaker {
     signature: String,
     because: String,
     opened: Moment,
-    /// When it closes by itself; none where a person must say so.
+    /// When the breaker closes automatically. `None` for a breaker closed only by a person.
     closes: Option<Moment>,
 }
 
@@ -94,7 +96,7 @@ struct Transition {
     reason: String,
 }
 
-/// The fleet.
+/// Shows the state of the fleet.
 pub(super) async fn show_fleet(
     State(app): State<App>,
     actor: Actor,
@@ -183,7 +185,7 @@ async fn list_helpless(
     Ok((helpless, more))
 }
 
-/// The gates that failed most within a week.
+/// Returns the gates with the most failures in the last 7 days.
 async fn list_failing_gates(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -194,7 +196,7 @@ async fn list_failing_gates(
     Ok(rows.into_iter().map(gate).collect())
 }
 
-/// The newest changes of state within a day.
+/// Returns the newest state transitions of the last 24 hours.
 async fn list_transitions(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
@@ -248,7 +250,7 @@ async fn list_breakers(
     Ok(rows.into_iter().map(one).collect())
 }
 
-/// Shortens a list that was read with one row more than is shown. Returns whether there are more rows.
+/// Shortens a list read with one row more than the limit. Returns whether more rows exist.
 fn cut<T>(rows: &mut Vec<T>, most: i64) -> bool {
     let most = usize::try_from(most).unwrap_or(0);
     let more = rows.len() > most;
@@ -256,7 +258,8 @@ fn cut<T>(rows: &mut Vec<T>, most: i64) -> bool {
     more
 }
 
-/// A tile for every state that has nodes, and always for those that a fleet is asked for first.
+/// Returns a tile for every state with nodes. `available` and `in_service` always get a tile,
+/// because operators check both counts first.
 fn tiles(counts: &BTreeMap<String, i64>) -> Vec<Tile> {
     let always = [NodeState::Available, NodeState::InService];
     let shown = NodeState::ALL

@@ -1,4 +1,5 @@
-//! The actions on a node's page. Each button posts a form, which calls the API's own function. A button that does not apply shows the reason instead.
+//! The actions on a node's page. Each button posts a form, which calls the API's own function. A
+//! button that does not apply shows the reason instead.
 
 use axum::extract::State;
 use axum::response::Redirect;
@@ -23,40 +24,40 @@ use crate::intents::nodes::actions::request_action;
 use crate::intents::nodes::view::NodeObject;
 use crate::intents::preconditions::Preconditions;
 
-/// A year: a maintenance that lasts longer is a retirement.
+/// Longest maintenance, in hours: one year. A longer maintenance is a retirement.
 const MOST_HOURS: i64 = 366 * 24;
 
-/// A button, or why there is none.
+/// A button, or the reason for a missing button.
 pub(in crate::ui) struct Action {
     pub wish: &'static str,
     pub title: &'static str,
     pub tells: &'static str,
-    /// Why it cannot be asked now; empty when it can.
+    /// Why the action is refused now. Empty when allowed.
     pub refused: String,
     pub reason_needed: bool,
-    /// Whether it may be given an end.
+    /// Whether the form offers an end time.
     pub timed: bool,
-    /// Whether it may name a suite.
+    /// Whether the form offers a suite.
     pub suited: bool,
-    /// Of the node as it is shown: what is asked of it is asked of that one.
+    /// Generation of the node as shown. A request from an old page is rejected.
     pub generation: i64,
-    /// What must be typed to mean it; empty where a button is enough.
+    /// Text to type as confirmation. Empty where a button is enough.
     pub typed: String,
     pub danger: bool,
-    /// Id and generation of the claim that is shown, so that an old page never releases another one.
+    /// Id and generation of the claim shown, so that an old page never releases another claim.
     pub claim: Option<(String, i64)>,
-    /// Its own form, where a reason is not enough.
+    /// The form for an adoption, where a reason is not enough.
     pub adopt: Option<Form>,
 }
 
-/// Every action, those that apply first.
+/// Returns every action. Allowed actions come first.
 pub(super) fn offered(
     node: &NodeObject,
     machine: &MachineRow,
     actor: &Actor,
 ) -> Result<Vec<Action>, Error> {
     let state: NodeState = node.status.state.parse().map_err(Error::internal)?;
-    // The form for replaced parts stands beside the parts.
+    // The form for replaced parts is shown next to the parts.
     let wishes = Wish::ALL.iter().filter(|wish| **wish != Wish::ReplaceParts);
     let mut actions: Vec<Action> = wishes
         .map(|&wish| action(node, machine, actor, state, wish))
@@ -65,7 +66,7 @@ pub(super) fn offered(
     Ok(actions)
 }
 
-/// Why a wish cannot be asked now; empty when it can.
+/// Returns why a requested action is refused now. Empty when allowed.
 pub(super) fn refused(
     node: &NodeObject,
     machine: &MachineRow,
@@ -236,25 +237,26 @@ fn describe(wish: Wish) -> &'static str {
     }
 }
 
-/// A button's form.
+/// The fields of a button's form.
 #[derive(Debug, Deserialize)]
 pub(in crate::ui) struct Fields {
     #[serde(default)]
     reason: String,
     #[serde(default)]
     typed: String,
-    /// Of a maintenance: hours until it ends by itself.
+    /// For maintenance: hours until the end of the maintenance.
     #[serde(default)]
     hours: String,
-    /// Of a run of gates: the suite's name; that of the pool where there is none.
+    /// For a run of gates: the name of the suite. Empty for the pool's suite.
     #[serde(default)]
     suite: String,
     claim: Option<String>,
-    /// What was shown: the claim's, of a release; else the node's.
+    /// Generation shown on the page: the claim's for a release, else the node's.
     generation: Option<i64>,
 }
 
-/// Asks a node for an action, as `POST /v1/nodes/{node}/actions/{action}` does; a release, as `DELETE /v1/claims/{claim}` does.
+/// Requests an action on a node, as `POST /v1/nodes/{node}/actions/{action}` does. A release works
+/// as `DELETE /v1/claims/{claim}` does.
 pub(in crate::ui) async fn act_on_node(
     State(app): State<App>,
     actor: Actor,
@@ -268,7 +270,7 @@ pub(in crate::ui) async fn act_on_node(
         return Err(Error::unprocessable(
             "typed",
             "not_confirmed",
-            format!("Type the node's name, {node}, to mean it."),
+            format!("Type the node's name, {node}, to confirm."),
         ));
     }
     let reason = Some(asked.reason.trim().to_owned()).filter(|reason| !reason.is_empty());
@@ -292,7 +294,8 @@ pub(in crate::ui) async fn act_on_node(
                 until: end(asked.hours.trim(), app.clock.now())?,
                 suite,
             };
-            // An erasure applies only to the node as the page showed it. Other actions can be undone, and apply to the node as it is.
+            // An erasure applies only to the node as the page showed it. Other actions can be
+            // undone, and apply to the node as it is.
             let seen = asked.generation.filter(|_| erases(wish));
             let seen = seen.map(Preconditions::generation).unwrap_or_default();
             let key = IdempotencyKey::none();
@@ -304,7 +307,7 @@ pub(in crate::ui) async fn act_on_node(
     Ok(Redirect::to(&format!("/nodes/{node}")))
 }
 
-/// So many hours from now; nothing typed is no end.
+/// Returns the time `hours` hours from `now`. An empty field means a maintenance without an end.
 fn end(hours: &str, now: Timestamp) -> Result<Option<Timestamp>, Error> {
     let wrong = || {
         Error::unprocessable(

@@ -1,5 +1,5 @@
-//! The form by which a machine that runs already is adopted: first the plan, then the word. What is wrong stands beside the field it is about,
-//! and what was typed stays.
+//! The form for adopting a running machine: first the plan, then the confirmation. Each error is
+//! shown beside its field, and the typed values are kept.
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -21,7 +21,7 @@ use crate::intents::nodes::adopt::adopt;
 use crate::intents::nodes::place::DryRun;
 use crate::ui::frame::{Frame, Section, Visit};
 
-/// More than a person looks through; the others are adopted into by the API.
+/// Most names offered in a list of choices. Other names are available by the API.
 const MOST: i64 = 200;
 
 #[derive(Template, WebTemplate)]
@@ -32,7 +32,7 @@ struct Page {
     form: Form,
 }
 
-/// What is asked, what was answered so far, and what is wrong with it.
+/// The fields of the form, the typed values and their errors.
 #[derive(Clone, Debug, Default)]
 pub(in crate::ui) struct Form {
     pub node: String,
@@ -41,12 +41,13 @@ pub(in crate::ui) struct Form {
     pub host_key: Field,
     pub claim: Field,
     pub reason: Field,
-    /// Why it is refused as a whole; empty where a field says it, or nothing is wrong.
+    /// Why the request was rejected as a whole. Empty when an error belongs to a field, or without
+    /// an error.
     pub refused: String,
     pub plan: Option<Plan>,
 }
 
-/// One of several names.
+/// A choice of one name from a list.
 #[derive(Clone, Debug, Default)]
 pub(in crate::ui) struct Choice {
     pub names: Vec<String>,
@@ -54,14 +55,14 @@ pub(in crate::ui) struct Choice {
     pub wrong: String,
 }
 
-/// A line of text.
+/// A line of text, with its error.
 #[derive(Clone, Debug, Default)]
 pub(in crate::ui) struct Field {
     pub value: String,
     pub wrong: String,
 }
 
-/// What it would do, and the button that does it.
+/// The changes planned by the adoption, the blockers, and the label of the button.
 #[derive(Clone, Debug)]
 pub(in crate::ui) struct Plan {
     pub changes: Vec<String>,
@@ -70,7 +71,7 @@ pub(in crate::ui) struct Plan {
 }
 
 impl Form {
-    /// Nothing answered yet.
+    /// Returns an empty form with the pools and credentials to choose from.
     pub(super) async fn empty(
         conn: &mut PgConnection,
         sight: &Sight,
@@ -100,7 +101,7 @@ impl Form {
         self
     }
 
-    /// Puts what is wrong where it is wrong.
+    /// Puts each error beside its field. Errors without a field go to `refused`.
     fn refused(mut self, error: &Error) -> Self {
         let (_, sentence, faults) = error.public();
         for fault in faults {
@@ -134,7 +135,7 @@ impl Form {
     }
 }
 
-/// What was typed.
+/// The typed values of the form.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(in crate::ui) struct Answers {
@@ -143,7 +144,7 @@ pub(in crate::ui) struct Answers {
     host_key: String,
     claim: String,
     reason: String,
-    /// `adopt` means it; anything else asks for the plan.
+    /// `adopt` confirms the adoption. Any other value asks for the plan.
     step: String,
 }
 
@@ -160,7 +161,8 @@ impl Answers {
     }
 }
 
-/// Shows the plan, or adopts, as `POST /v1/nodes/{node}/actions/adopt` does. What is refused comes back with the form.
+/// Shows the plan, or adopts, as `POST /v1/nodes/{node}/actions/adopt` does. A rejected request
+/// returns the form with the errors.
 pub(in crate::ui) async fn adopt_node(
     State(app): State<App>,
     actor: Actor,

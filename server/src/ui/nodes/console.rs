@@ -1,4 +1,4 @@
-//! What a node wrote on its serial console: the end of it, followed while somebody looks.
+//! The end of a node's serial console output. New output is appended while the page is open.
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -16,9 +16,10 @@ use crate::http::extract::{Path, Query};
 use crate::ui::format;
 use crate::ui::frame::{Frame, Live, Section, Visit};
 
-/// Pieces of one answer.
+/// Most chunks of one answer.
 const CHUNKS: i64 = 200;
-/// Characters of one answer; the end is what matters.
+/// Most characters of one answer. Longer output is cut at the beginning, because the end matters
+/// most.
 const LONGEST: usize = 64 * 1024;
 
 #[derive(Template, WebTemplate)]
@@ -29,7 +30,7 @@ struct Page {
     tail: Tail,
 }
 
-/// The part that htmx puts into a page.
+/// The fragment inserted into a page by htmx.
 #[derive(Template, WebTemplate)]
 #[template(path = "console_part.html")]
 struct Part {
@@ -38,20 +39,20 @@ struct Part {
 
 struct Tail {
     text: String,
-    /// Where the part that follows is.
+    /// URL of the next part of the output.
     more: String,
-    /// Whether nothing is shown before this.
+    /// Whether this part is the first one shown.
     first: bool,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::ui) struct ConsoleQuery {
-    /// The id of the last piece that is there already; the newest pieces without it.
+    /// Id of the last chunk already shown. Without an id, the newest chunks are returned.
     after: Option<i64>,
 }
 
-/// The end of a console.
+/// Shows the end of a console, as a page or as an htmx fragment.
 pub(in crate::ui) async fn show_console(
     State(app): State<App>,
     actor: Actor,
@@ -88,7 +89,7 @@ pub(in crate::ui) async fn show_console(
     .into_response())
 }
 
-/// Plain text: what would move a cursor, colour or ring is left out.
+/// Returns plain text. Escape sequences for cursor, colour and bell are removed.
 fn text(chunks: &[ChunkRow]) -> String {
     let all: String = chunks.iter().map(|chunk| chunk.text.as_str()).collect();
     let plain = Plain::default().feed(&all);

@@ -1,4 +1,4 @@
-//! What inspection saw, with its age and source.
+//! The facts observed by inspection, with age and source.
 
 use jiff::Timestamp;
 use muster_core::facts::{Cpu, Firmware};
@@ -9,11 +9,11 @@ use crate::db::facts::SeenFacts;
 use crate::db::firmware::SeenInventory;
 use crate::ui::format::{self, Moment};
 
-/// Rows of a table of parts.
+/// Most rows of a table of parts.
 const MOST: usize = 64;
-/// Facts older than this are shown as old. Hours.
+/// Age in hours after which facts are shown as old.
 const STALE_H: i64 = 24 * 7;
-/// Rows of the table of BIOS settings.
+/// Most rows of the table of BIOS settings.
 const ATTRIBUTES: usize = 2000;
 
 pub(super) struct Facts {
@@ -24,7 +24,7 @@ pub(super) struct Facts {
     pub tables: Vec<Table>,
 }
 
-/// Parts of one kind.
+/// A table of the parts of one kind.
 pub(super) struct Table {
     pub title: String,
     pub heads: Vec<&'static str>,
@@ -91,7 +91,7 @@ pub(super) fn table(seen: SeenFacts, said: Option<SeenInventory>, now: Timestamp
     }
 }
 
-/// What the BMC lists, with what it could not tell.
+/// Returns the firmware reported by the BMC, and the sources the BMC failed to read.
 fn firmware_table(said: &SeenInventory, now: Timestamp) -> Table {
     let BmcInventory {
         firmware, unread, ..
@@ -125,7 +125,8 @@ fn bios_table(said: &SeenInventory) -> Table {
         .iter()
         .map(|(name, value)| vec![format::cut(name, 80), format::cut(&value.to_string(), 80)]);
     let all = bios.len();
-    // They are looked up by name, and there may be a thousand.
+    // The table is shown whole, because settings are searched by name. A machine may have a
+    // thousand settings.
     Table {
         title: format!("BIOS settings: {all}"),
         heads: vec!["Attribute", "Value"],

@@ -1,4 +1,4 @@
-//! What was measured on a node: the newest run in full, older ones as a line.
+//! Gate results of a node: the newest run in full, older runs as one line each.
 
 use jiff::{SignedDuration, Timestamp};
 use muster_api::waivers::{Waiver as Waived, WaiverState};
@@ -14,21 +14,21 @@ use crate::intents::waivers;
 use crate::ui::chips::{self, Chip};
 use crate::ui::format::{self, Moment};
 
-/// Runs that are listed.
+/// Most runs listed on the page.
 const RUNS: usize = 10;
-/// Runs, newest first, among which one can be opened.
+/// Newest runs searched for the run to open.
 const SEARCHED: i64 = 200;
-/// Characters of a tool's output that a page shows; the API has all that was kept.
+/// Most characters of a tool's output shown on the page. The API returns all the kept output.
 const EVIDENCE: usize = 4000;
-/// Files of one gate that a page shows: one for each disk, of a gate that asks every disk.
+/// Most files shown of one gate: a gate for every disk has one file per disk.
 const FILES: usize = 64;
 
 pub(super) struct Gates {
     pub runs: Vec<Run>,
-    /// The one whose results are shown: the newest, unless another was asked for.
+    /// The run with its results shown: the newest run, unless the request names another run.
     pub shown: Option<Run>,
     pub results: Vec<Gate>,
-    /// Those that count here, or wait for a second person.
+    /// Waivers in force for this node, or waiting for a second person.
     pub waivers: Vec<Waiver>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Waiver {
     pub gate: String,
     pub chip: Chip,
     pub until: Moment,
-    /// Who asked, who agreed, and why.
+    /// A sentence with the requester, the approver and the reason.
     pub told: String,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Run {
     pub suite: String,
     pub step: String,
     pub chip: Chip,
-    /// Since when it says nothing of the node any more: parts were replaced.
+    /// Since when the run is void, because parts were replaced.
     pub voided: Option<Moment>,
 }
 
@@ -54,27 +54,27 @@ pub(super) struct Gate {
     pub id: String,
     pub title: String,
     pub chip: Chip,
-    /// ` · shadow`, ` · optional`; empty where it must pass.
+    /// ` · shadow` or ` · optional`. Empty for a required gate.
     pub counts: &'static str,
-    /// Why it counts as passed all the same; empty where it does not.
+    /// Why a failed gate counts as passed. Empty without a waiver.
     pub waived: String,
     pub reason: String,
-    /// What it means, by its suite; empty where it passed.
+    /// Meaning of the failure, from the suite. Empty for a passed gate.
     pub finding: String,
     pub duration: String,
     pub measured: Vec<Value>,
     pub command: String,
     pub exit: String,
-    /// What the tool said, each stream and file by itself.
+    /// Output of the tool, one block per stream and file.
     pub blocks: Vec<Block>,
     pub versions: String,
-    /// Whether it opens by itself: somebody came to see this.
+    /// Whether the gate is unfolded when the page opens, because failures matter most.
     pub open: bool,
 }
 
 pub(super) struct Block {
     pub name: String,
-    /// Its end: that is where a tool says how it went.
+    /// The end of the output, where a tool prints its result.
     pub text: String,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct Value {
     pub chip: Chip,
 }
 
-/// The runs of a node, with the results of one of them.
+/// Loads the runs of a node, with the results of one run.
 pub(super) async fn load(
     conn: &mut PgConnection,
     node: NodeId,
@@ -96,7 +96,8 @@ pub(super) async fn load(
     let mut runs = db::gates::list(conn, node, SEARCHED).await?;
     let shown = match asked {
         None => runs.first().cloned(),
-        // Of this node's alone: whoever may see it may not see every other one.
+        // Only runs of this node are searched, because the reader may have no access to other
+        // nodes.
         Some(id) => {
             let found = runs.iter().find(|run| run.id.0 == id).cloned();
             Some(found.ok_or_else(|| {
@@ -127,8 +128,8 @@ pub(super) async fn load(
     })
 }
 
-/// The gate run that led to the state since `entered`: the last failed run before it, where the run
-/// moved the node itself or began the recovery that is under way.
+/// Returns the gate run that led to the state since `entered`. The result is the last failed run
+/// before `entered`, if the run moved the node or began the present recovery.
 pub(super) async fn cause(
     conn: &mut PgConnection,
     node: NodeId,
@@ -160,7 +161,7 @@ pub(super) async fn cause(
     Ok(named.then(|| run.id.to_string()))
 }
 
-/// A waiver that counts, or may soon.
+/// Returns a waiver in force, or one waiting for approval.
 fn waived(waiver: Waived, now: Timestamp) -> Option<Waiver> {
     let state = match waiver.state {
         WaiverState::Active => "waived",
@@ -240,7 +241,7 @@ fn gate(result: GateResult) -> Gate {
     }
 }
 
-/// What is shown of the evidence; the kernel's log only where something is wrong.
+/// Returns the evidence to show. The kernel log is included only for a failed gate.
 fn blocks(evidence: &Evidence, passed: bool) -> Vec<Block> {
     let kernel = if passed {
         ""

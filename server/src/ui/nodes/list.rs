@@ -1,4 +1,4 @@
-//! The list of nodes. Its filter is the API's grammar, so what is copied from here works there.
+//! The list of nodes. The filter uses the API's grammar, so a copied filter works in the API.
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -62,14 +62,14 @@ struct Row {
 pub(in crate::ui) struct NodesQuery {
     state: String,
     rack: String,
-    /// A part of a name, or exactly a serial, MAC, address or UUID.
+    /// Part of a name, or an exact serial, MAC, address or UUID.
     q: String,
-    /// The grammar itself.
+    /// A filter in the API's grammar.
     filter: String,
     after: String,
 }
 
-/// A page of nodes, by name.
+/// Lists the nodes by name, one page at a time.
 pub(in crate::ui) async fn list_nodes(
     State(app): State<App>,
     actor: Actor,
@@ -148,7 +148,7 @@ fn states(chosen: &str) -> Vec<Choice> {
 }
 
 impl NodesQuery {
-    /// The bar and the grammar together.
+    /// Returns the terms of the bar and of the grammar together.
     fn terms(&self) -> Result<Vec<Term>, Error> {
         let mut terms = filter::parse(&self.filter)?;
         let mut add = |field: &str, op, value: String| {
@@ -173,7 +173,7 @@ impl NodesQuery {
         Ok(terms)
     }
 
-    /// What the API takes for the same.
+    /// Returns the terms as a filter in the API's grammar.
     fn grammar(&self, terms: &[Term]) -> String {
         let one = |term: &Term| {
             let op = match term.op {
@@ -186,7 +186,7 @@ impl NodesQuery {
         terms.iter().map(one).collect::<Vec<_>>().join(" AND ")
     }
 
-    /// The same list after a name.
+    /// Returns the URL of the same list, after a name.
     fn page(&self, after: &str) -> String {
         let members = [
             ("state", &*self.state),

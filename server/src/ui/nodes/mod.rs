@@ -1,15 +1,16 @@
-//! The list of nodes, and the page of one: where it is, why, what led there, what was measured, what can be done.
+//! The list of nodes, and the page of one node: state, reason, history, gate results and available
+//! actions.
 
-pub(super) mod actions; // Buttons, and the forms behind them
-pub(super) mod adopt; // The form for a machine that runs already
-pub(super) mod console; // What it wrote on its serial line
-mod facts; // What inspection saw
-mod gates; // What was measured
+pub(super) mod actions; // Buttons and their forms
+pub(super) mod adopt; // The form for a running machine
+pub(super) mod console; // Output of the serial console
+mod facts; // Facts observed by inspection
+mod gates; // Gate results
 pub(super) mod list; // The list
 pub(super) mod parts; // Components by serial, and their replacement
-mod recoveries; // What was tried on it
-mod stack; // Claim, pool, and what was installed
-mod timeline; // Events and steps, one line of time
+mod recoveries; // Recoveries of the node
+mod stack; // Claim, pool, and installed software
+mod timeline; // Events and steps in order of time
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -52,18 +53,18 @@ pub(super) struct Page {
     recoveries: Vec<recoveries::Recovery>,
     facts: Option<facts::Facts>,
     components: facts::Table,
-    /// Those that are in it now.
+    /// Parts now installed in the node.
     parts_in: Vec<parts::PartIn>,
     parts_refused: String,
     machine: Vec<Pair>,
     network: Vec<Address>,
     stack: stack::Stack,
-    /// When its console was heard last.
+    /// Time of the last console output.
     console: Option<Moment>,
     actions: Vec<actions::Action>,
 }
 
-/// A name and a value.
+/// A label and a value.
 pub(super) struct Pair {
     pub name: &'static str,
     pub value: String,
@@ -78,10 +79,11 @@ pub(super) fn pair(name: &'static str, value: impl Into<String>) -> Pair {
 
 struct Head {
     chip: Chip,
-    /// `for upgrade`, `in imaging`.
+    /// Detail of the state, such as `for upgrade` or `in imaging`.
     detail: String,
     since: Moment,
-    /// `37 min left of its time`, `overdue by 5 min`; empty in steady states.
+    /// Time until the deadline, such as `37 min left of its time` or `overdue by 5 min`. Empty in
+    /// steady states.
     deadline: String,
     overdue: bool,
     why: String,
@@ -91,7 +93,7 @@ struct Head {
     progress: Option<progress::Progress>,
     operation: Option<String>,
     asked: String,
-    /// The gate run that led here, of a node that a gate took out.
+    /// The gate run that took the node out of service, if any.
     cause: Option<String>,
 }
 
@@ -110,13 +112,13 @@ struct Address {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct NodeQuery {
-    /// `oldest` turns the timeline round.
+    /// `oldest` sorts the timeline from the oldest event.
     order: String,
-    /// The gate run whose results are shown; the newest without one.
+    /// Id of the gate run to show. Without an id, the newest run is shown.
     run: Option<Uuid>,
 }
 
-/// One node, by name or id.
+/// Shows a node, found by name or id.
 pub(super) async fn show_node(
     State(app): State<App>,
     actor: Actor,
@@ -221,7 +223,7 @@ fn head(
     }
 }
 
-/// The gate run that took a node out, where one did.
+/// Returns the gate run that took a node out of service, if any.
 async fn cause(
     conn: &mut PgConnection,
     node: NodeId,
@@ -234,7 +236,8 @@ async fn cause(
     }
 }
 
-/// Why it is where it is, without the times that stand beside it.
+/// Returns the reason of the node's state and the awaited condition. Times are left out, because
+/// the page shows the times next to the sentence.
 fn sentence(status: &NodeStatus) -> String {
     let reason = status
         .reason
@@ -290,7 +293,7 @@ fn network(node: &NodeObject) -> Vec<Address> {
     declared.iter().take(32).map(one).collect()
 }
 
-/// Where the BMC is and how it is known again.
+/// Returns the address of the BMC, and the identity by which Muster recognizes the BMC.
 fn bmc_pairs(machine: &MachineRow, address: IpAddr) -> Vec<Pair> {
     let place = SocketAddr::new(address, u16::try_from(machine.bmc_port).unwrap_or(0));
     match (&machine.bmc_firmware, &machine.bmc_system) {

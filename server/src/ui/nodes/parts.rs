@@ -1,4 +1,4 @@
-//! Components by serial, with what took their place.
+//! Components by serial, with their replacements.
 
 use axum::Form;
 use axum::extract::State;
@@ -17,10 +17,10 @@ use crate::intents::idempotency::IdempotencyKey;
 use crate::intents::nodes::parts;
 use crate::ui::format;
 
-/// Rows of the table; the rest is in the API.
+/// Most rows of the table. Further components are available by the API.
 const MOST: usize = 256;
 
-/// A part that is in the node.
+/// A part installed in the node.
 pub(super) struct PartIn {
     pub kind: String,
     pub serial: String,
@@ -85,16 +85,16 @@ pub(super) fn table(rows: &[ComponentRow]) -> Table {
     }
 }
 
-/// The form's fields.
+/// The fields of the form.
 #[derive(Debug, Deserialize)]
 pub(in crate::ui) struct Replaced {
-    /// Kind and serial.
+    /// Kind and serial of the old part.
     part: String,
     new: String,
     reason: String,
 }
 
-/// Says that a part was replaced, as `POST /v1/nodes/{node}/actions/replace-parts` does.
+/// Records a replaced part, as `POST /v1/nodes/{node}/actions/replace-parts` does.
 pub(in crate::ui) async fn replace_part(
     State(app): State<App>,
     actor: Actor,

@@ -1,4 +1,5 @@
-//! What was tried on a node that failed: the newest recovery with its rungs, older ones as a line.
+//! Recoveries of a failed node: the newest recovery with its runbook steps, older recoveries as one
+//! line each.
 
 use jiff::Timestamp;
 use muster_core::ids::NodeId;
@@ -19,7 +20,7 @@ pub(super) struct Recovery {
     pub signature: String,
     pub at: Moment,
     pub under_way: bool,
-    /// By the fleet's breaker, or because too much was tried.
+    /// Whether the fleet's circuit breaker or the limit of attempts holds the recovery back.
     pub held_back: bool,
     pub rungs: Vec<Step>,
 }
@@ -30,7 +31,7 @@ pub(super) struct Step {
     pub why: String,
 }
 
-/// The newest of a node, newest first.
+/// Loads the newest recoveries of a node, newest first.
 pub(super) async fn load(
     conn: &mut PgConnection,
     node: NodeId,

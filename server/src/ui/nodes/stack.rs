@@ -1,4 +1,5 @@
-//! The claim on a node, what its pool wants, and what the newest converge or comparison found.
+//! The claim on a node, the pool's desired stack, and the result of the newest converge or
+//! comparison.
 
 use jiff::Timestamp;
 use muster_core::stacks::{ItemOutcome, ItemReport};
@@ -20,7 +21,7 @@ pub(super) struct Stack {
 pub(super) struct Converged {
     pub at: Moment,
     pub told: String,
-    /// Whether something was left that differs: drift.
+    /// Whether an item still differs from the stack (drift).
     pub differs: bool,
     pub items: Vec<Item>,
 }
@@ -66,7 +67,7 @@ fn report(look: Look, now: Timestamp) -> Converged {
         .iter()
         .filter(|item| item.outcome != ItemOutcome::Unchanged)
         .collect();
-    // What is wrong now comes first.
+    // Items that differ now come first.
     items.sort_by_key(|item| item.outcome != ItemOutcome::Differs);
     let differ = items
         .iter()

@@ -1,4 +1,5 @@
-//! Events and steps as one line of time. A step stands where it began, with the time it took and its log unfolding inside it.
+//! Events and steps in one timeline. A step is placed at its start, with the step's duration and an
+//! unfolding log.
 
 use jiff::Timestamp;
 
@@ -8,16 +9,16 @@ use crate::ui::chips::{self, Chip};
 use crate::ui::format::{self, Moment, member};
 use crate::ui::operations::step::{self, Step};
 
-/// How much history a page shows; the rest is on the events page.
+/// Most events and steps shown on a page. Older events are listed on the events page.
 pub(super) const EVENTS: i64 = 150;
 pub(super) const STEPS: i64 = 100;
 
 pub(in crate::ui) struct Timeline {
     pub items: Vec<Item>,
     pub newest_first: bool,
-    /// The same page the other way round.
+    /// URL of the same page in the opposite order.
     pub turn: String,
-    /// Where older events are; empty when all are here.
+    /// URL of the older events. Empty when all events are shown.
     pub older: String,
 }
 
@@ -41,7 +42,7 @@ pub(in crate::ui) enum What {
     Step(Box<Step>),
 }
 
-/// One line of time out of both.
+/// Merges events and steps into one timeline.
 pub(super) fn merge(
     name: &str,
     events: Vec<EventRow>,
@@ -58,7 +59,8 @@ pub(super) fn merge(
         .unwrap_or_default();
     let mut items: Vec<(Timestamp, Item)> = events
         .into_iter()
-        // A step's own row says it was queued and how it ended; its failures stay, because a later round overwrites them there.
+        // A step's own row records the queueing and the end. Failures are kept, because a later
+        // attempt overwrites the failure in the step's row.
         .filter(|row| !matches!(row.kind.as_str(), "step.queued" | "step.succeeded"))
         .map(|row| (row.at, event(row, name, now)))
         .collect();

@@ -1,7 +1,7 @@
-//! What was asked for: the list, and one operation with its steps and their logs.
+//! Operations: the list, and one operation with steps and logs.
 
-pub(super) mod progress; // How far a step is
-pub(super) mod step; // A job as a person reads it
+pub(super) mod progress; // Progress of a step
+pub(super) mod step; // A job in readable form
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -60,7 +60,7 @@ pub(super) struct OperationsQuery {
     before: Option<OperationId>,
 }
 
-/// Operations, newest first.
+/// Lists operations, newest first.
 pub(super) async fn list_operations(
     State(app): State<App>,
     actor: Actor,
@@ -151,7 +151,8 @@ fn line(row: OperationRow, now: Timestamp) -> Row {
     }
 }
 
-/// What an operation says of itself: what it waits for while it runs, its error when it failed.
+/// Returns one sentence about an operation: the error of a failed operation, the awaited condition
+/// of a running operation, or the last message.
 fn told(row: &OperationRow) -> String {
     let running = matches!(row.state.as_str(), "queued" | "running" | "unknown");
     let error = row
@@ -191,14 +192,14 @@ pub(super) struct Page {
     created: Moment,
     duration: String,
     deadline: String,
-    /// What it waits for, and for whose sake.
+    /// Kind of the blocking object or person, such as `rack power` or `agent`. Empty when free.
     blocked: String,
-    /// What came of it, as sentences.
+    /// Results of the operation, as sentences.
     results: Vec<String>,
     steps: Vec<step::Step>,
 }
 
-/// One operation.
+/// Shows one operation with all steps.
 pub(super) async fn show_operation(
     State(app): State<App>,
     actor: Actor,
@@ -261,7 +262,7 @@ pub(super) async fn show_operation(
     })
 }
 
-/// What a person has not seen on the page already.
+/// Returns the results as sentences. A link without a text is skipped.
 fn results(result: OperationResult) -> Vec<String> {
     let told = |link: ResultLink| {
         link.told

@@ -1,4 +1,4 @@
-//! How far a step is.
+//! Progress of a step, as reported by the agent.
 
 use jiff::Timestamp;
 use muster_core::wire::node::Progress as Reported;
@@ -6,7 +6,7 @@ use muster_core::wire::node::Progress as Reported;
 use crate::db::operations::StepRow;
 use crate::ui::format::{self, Moment};
 
-/// A bar, or a message alone.
+/// A progress message, with an optional bar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::ui) struct Progress {
     pub message: String,
@@ -14,17 +14,17 @@ pub(in crate::ui) struct Progress {
     pub at: Moment,
 }
 
-/// `done` of `total`, as a bar wants it.
+/// Progress as `done` of `total` units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::ui) struct Bar {
     pub done: u64,
     pub total: u64,
-    /// Truncated: 999 of 1000 never reads 100 %.
+    /// Percentage, rounded down: 999 of 1000 never reads 100 %.
     pub percent: u64,
     pub told: String,
 }
 
-/// What the agent reported last of a step.
+/// Returns the agent's latest progress report of a step.
 pub(in crate::ui) fn of(step: &StepRow, now: Timestamp) -> Option<Progress> {
     let reported: Reported = serde_json::from_value(step.progress.clone()?).ok()?;
     let unit = reported.unit.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A job as a person reads it.
+//! A job in readable form.
 
 use jiff::Timestamp;
 
@@ -12,15 +12,16 @@ pub(in crate::ui) struct Step {
     pub title: String,
     pub chip: Chip,
     pub at: Moment,
-    /// How long it took, or has been at it.
+    /// Duration of the step. A running step counts up to now.
     pub duration: String,
-    /// `attempt 2, round 3`; empty for the first of both.
+    /// Attempt and round, such as `attempt 2, round 3`. Empty for the first attempt of the first
+    /// round.
     pub tries: String,
     pub running: bool,
     pub waiting: String,
     pub progress: Option<Progress>,
     pub failure: String,
-    /// A step that nobody has taken has no log.
+    /// Whether a log exists. A step never taken by an agent has no log.
     pub has_log: bool,
 }
 
