@@ -257,7 +257,7 @@ async fn a_release_is_planned_with_its_effect_its_limits_and_what_refuses_it() {
         );
         assert_eq!(
             one["limits"],
-            json!([{ "of": "pool gpu", "per_hour": 2, "left": left }])
+            json!([{ "of": "pool gpu", "pool": "gpu", "per_hour": 2, "left": left }])
         );
     }
     assert_eq!(

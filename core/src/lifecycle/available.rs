@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 
 use super::asked;
-use super::decision::{Decision, Effect, Move, leave_cluster};
+use super::decision::{Decision, Effect, Move, leave_cluster, rest};
 use super::snapshot::{Snapshot, StepStatus, StepView};
 use super::state::{State, Wish};
 use super::steps::Step;
-use super::wait::{Wait, WaitReason};
+use super::wait::WaitReason;
 use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
@@ -34,7 +34,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         (_, Some(Wish::PowerOff)) => asked::power_off(node, now),
         (_, Some(Wish::RotateBmc)) => asked::rotate_bmc(node, now),
         (_, Some(Wish::RunGates)) => claimable(asked::run_gates(node, now), node),
-        _ => Wait::rest(
+        _ => rest(
             WaitReason::Claim,
             "a claim",
             "nobody",

@@ -124,6 +124,22 @@ impl Move {
     }
 }
 
+/// A wait that ends with a change, at no known time.
+pub(super) fn rest(
+    reason: WaitReason,
+    condition: &str,
+    owner: &str,
+    next_action: &str,
+) -> Decision {
+    Decision::Wait(Wait {
+        reason,
+        condition: condition.into(),
+        owner: owner.into(),
+        next_action: next_action.into(),
+        until: None,
+    })
+}
+
 /// Works through `steps` in order. After all steps succeeded, `then` decides.
 pub(super) fn follow(
     node: &Snapshot,
@@ -258,7 +274,7 @@ fn start(node: &Snapshot, now: Timestamp, step: Step) -> Decision {
 }
 
 fn protected(step: Step) -> Decision {
-    Wait::rest(
+    rest(
         WaitReason::Protection,
         "its protection to be cleared",
         "operator",

@@ -3,11 +3,11 @@
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Effect, Move, on_the_spot};
+use super::decision::{Decision, Effect, Move, on_the_spot, rest};
 use super::snapshot::Snapshot;
 use super::state::{State, Wish};
 use super::steps::Step;
-use super::wait::{Wait, WaitReason};
+use super::wait::WaitReason;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     match node.wish {
@@ -22,7 +22,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
             },
         ),
         Some(Wish::Reject) => Decision::Advance(Move::to(State::Retired).as_wished(node)),
-        _ => Wait::rest(
+        _ => rest(
             WaitReason::Person,
             "a person to accept, adopt or reject it",
             "operator",

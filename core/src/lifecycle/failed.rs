@@ -3,10 +3,10 @@
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Effect, Move, leave_cluster};
+use super::decision::{Decision, Effect, Move, leave_cluster, rest};
 use super::snapshot::Snapshot;
 use super::state::{Purpose, State, Wish};
-use super::wait::{Wait, WaitReason};
+use super::wait::WaitReason;
 use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
@@ -45,7 +45,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         false => wished(to),
     };
     match node.wish {
-        _ if node.releasing() && node.wish != Some(Wish::Retry) => Wait::rest(
+        _ if node.releasing() && node.wish != Some(Wish::Retry) => rest(
             WaitReason::Person,
             "a person to retry its release",
             "operator",
@@ -71,7 +71,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         Some(Wish::ReplaceParts) if phase != State::Draining || !node.in_cluster => {
             wished(State::Inspecting)
         }
-        _ => Wait::rest(
+        _ => rest(
             WaitReason::Person,
             "a person to retry, release or quarantine it",
             "operator",

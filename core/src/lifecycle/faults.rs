@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Effect, Ladder, Move, on_the_spot};
+use super::decision::{Decision, Effect, Ladder, Move, on_the_spot, rest};
 use super::hold;
 use super::snapshot::{Room, SchedulerOut, Snapshot, StepStatus};
 use super::state::{Purpose, State};
@@ -123,7 +123,7 @@ pub(super) fn unfit(node: &Snapshot, now: Timestamp, out: &SchedulerOut) -> Opti
         .trim_start();
     let cause = Cause::health(&Unfit::parse(said)?);
     match taken_out(node, now, cause) {
-        Decision::Granted(left) => Some(Wait::rest(
+        Decision::Granted(left) => Some(rest(
             WaitReason::Person,
             &format!("a person: {left}"),
             "operator",

@@ -4,14 +4,14 @@
 use jiff::Timestamp;
 
 use super::asked;
-use super::decision::{Decision, Move, on_the_spot};
+use super::decision::{Decision, Move, on_the_spot, rest};
 use super::faults;
 use super::hold;
 use super::pairing;
 use super::snapshot::Snapshot;
 use super::state::{Purpose, State, Wish};
 use super::steps::Step;
-use super::wait::{Wait, WaitReason};
+use super::wait::WaitReason;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     match chosen(node, now) {
@@ -77,7 +77,7 @@ fn serve(node: &Snapshot, now: Timestamp) -> Decision {
         return Decision::Granted("it takes jobs again after its sweep".into());
     }
     let Some(out) = &node.scheduler else {
-        return Wait::rest(WaitReason::AtRest, "nothing: it serves", "nobody", "none");
+        return rest(WaitReason::AtRest, "nothing: it serves", "nobody", "none");
     };
     if let Some(unfit) = faults::unfit(node, now, out) {
         return unfit;
@@ -91,7 +91,7 @@ fn serve(node: &Snapshot, now: Timestamp) -> Decision {
         "its scheduler to give it jobs again, which shows it {}{because}",
         out.state
     );
-    Wait::rest(
+    rest(
         WaitReason::Scheduler,
         &condition,
         "whoever drained it there",

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 
 use super::asked;
-use super::decision::{Decision, Effect, Move, leave_cluster, stop_first};
+use super::decision::{Decision, Effect, Move, leave_cluster, rest, stop_first};
 use super::snapshot::Snapshot;
 use super::state::{State, Wish};
 use super::wait::{Wait, WaitReason};
@@ -47,7 +47,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
                 .with(Effect::ForgetLive),
         ),
         Some(Wish::Maintain) => Decision::Granted("its maintenance goes on".into()),
-        Some(_) => Wait::rest(
+        Some(_) => rest(
             WaitReason::Person,
             "a person to resume it",
             "operator",
@@ -64,7 +64,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
                 next_action: "resume by itself".into(),
                 until: Some(until),
             }),
-            None => Wait::rest(
+            None => rest(
                 WaitReason::Person,
                 "a person to resume it",
                 "operator",

@@ -4,10 +4,10 @@
 use jiff::Timestamp;
 
 use super::asked;
-use super::decision::{Decision, Effect, Move, leave_cluster, stop_first};
+use super::decision::{Decision, Effect, Move, leave_cluster, rest, stop_first};
 use super::snapshot::Snapshot;
 use super::state::{State, Wish};
-use super::wait::{Wait, WaitReason};
+use super::wait::WaitReason;
 
 /// The end of a ladder whose last rung is `rma`.
 pub(super) const TO_MAKER: &str = "its parts go back to their maker";
@@ -49,7 +49,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         Some(Wish::RunGates) => asked::run_gates(node, now),
         _ => {
             let (condition, commands) = awaited(node, unsanitised);
-            Wait::rest(WaitReason::Person, condition, "operator", &commands)
+            rest(WaitReason::Person, condition, "operator", &commands)
         }
     }
 }

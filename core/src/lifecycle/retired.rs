@@ -1,9 +1,9 @@
 //! Removed from the fleet, kept in the history.
 
-use super::decision::{Decision, Effect, Move};
+use super::decision::{Decision, Effect, Move, rest};
 use super::snapshot::Snapshot;
 use super::state::{State, Wish};
-use super::wait::{Wait, WaitReason};
+use super::wait::WaitReason;
 
 pub(super) fn decide(node: &Snapshot) -> Decision {
     match node.wish {
@@ -12,7 +12,7 @@ pub(super) fn decide(node: &Snapshot) -> Decision {
                 .as_wished(node)
                 .with(Effect::ForgetLive),
         ),
-        _ => Wait::rest(
+        _ => rest(
             WaitReason::AtRest,
             "nothing: it is retired",
             "nobody",

@@ -2,8 +2,6 @@
 
 use jiff::Timestamp;
 
-use super::decision::Decision;
-
 macro_rules! wait_reasons {
     ($($(#[$doc:meta])* $variant:ident = $word:literal,)*) => {
         /// The reason why a node does not move. The database and the API store the word, in snake
@@ -84,26 +82,6 @@ pub struct Wait {
     pub until: Option<Timestamp>,
 }
 
-impl Wait {
-    /// Builds a wait without a known end; a change ends the wait.
-    pub(super) fn rest(
-        reason: WaitReason,
-        condition: &str,
-        owner: &str,
-        next_action: &str,
-    ) -> Decision {
-        Decision::Wait(Self {
-            reason,
-            condition: condition.into(),
-            owner: owner.into(),
-            next_action: next_action.into(),
-            until: None,
-        })
-    }
-}
-
-/// Describes a stored wait as a phrase: `waits for SSH on n1`. Returns `None` for a node at rest or
-/// without a wait.
 pub fn describe_wait(reason: Option<&str>, condition: Option<&str>) -> Option<String> {
     let rests = reason == Some(WaitReason::AtRest.as_str());
     condition
