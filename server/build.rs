@@ -1,4 +1,4 @@
-//! Without this line a new migration file would silently stay out of the binary.
+//! Rebuilds the crate for a new migration file, which Cargo would otherwise miss.
 fn main() {
     println!("cargo:rerun-if-changed=../migrations");
 }

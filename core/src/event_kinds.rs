@@ -1,5 +1,5 @@
-//! Kinds of events that were renamed. Events keep the kind that they were written with; a filter for
-//! the present kind finds events of the former kind as well.
+//! Renamed kinds of events. A stored event keeps the kind of its time. A filter for the present kind
+//! also finds events of the former kind.
 
 /// Former kind, present kind. CHANGELOG.md lists them for users.
 pub const RENAMED: [(&str, &str); 14] = [
@@ -19,13 +19,13 @@ pub const RENAMED: [(&str, &str); 14] = [
     ("waiver.asked", "waiver.requested"),
 ];
 
-/// The present kind of a former one; `None` where the kind was not renamed.
+/// Returns the present kind of a former kind; `None` for a kind without a new name.
 pub fn present(former: &str) -> Option<&'static str> {
     let found = RENAMED.iter().find(|(old, _)| *old == former);
     found.map(|(_, new)| *new)
 }
 
-/// The former kind of a present one.
+/// Returns the former kind of a present kind.
 pub fn former(present: &str) -> Option<&'static str> {
     let found = RENAMED.iter().find(|(_, new)| *new == present);
     found.map(|(old, _)| *old)

@@ -1,9 +1,9 @@
-//! Rules of requested actions: which of them need a reason, and what blocks them.
+//! Rules of requested actions: mandatory reasons, and blockers.
 
 use super::state::{State as NodeState, Wish};
 use super::table::wish_allowed;
 
-/// Whether the action must carry a reason, because the next person will need it.
+/// Returns whether the action must carry a reason, because the next person on call needs the reason.
 pub fn needs_reason(wish: Wish) -> bool {
     matches!(
         wish,
@@ -22,14 +22,14 @@ pub fn needs_reason(wish: Wish) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub struct RequestContext<'text> {
     pub state: NodeState,
-    /// The wish that was requested before and is not carried out yet.
+    /// An earlier requested action, not carried out yet.
     pub pending: Option<&'text str>,
     pub claimed: bool,
     pub releasing: bool,
     pub protected: bool,
 }
 
-/// Why an action is refused.
+/// The cause of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocker {
     Pending,
@@ -39,10 +39,11 @@ pub enum Blocker {
     Protected,
 }
 
-/// The reason why an action is refused, `None` where the action is allowed.
+/// Returns the cause of a refusal; `None` for an allowed action.
 pub fn find_blocker(node: RequestContext<'_>, wish: Wish) -> Option<Blocker> {
-    // A pending inspection of a node in service blocks no other action. A pending sweep blocks the actions that leave the node in service: its result would
-    // decide nothing, and its loads would run beside the jobs of a node that has returned to its scheduler.
+    // A pending inspection of a node in service blocks no other action. A pending sweep blocks the
+    // actions that leave the node in service: the sweep's result would have no effect, and the loads
+    // would run beside jobs, after the node's return to the scheduler.
     let looks = [Wish::Inspect, Wish::CheckDrift, Wish::Sweep];
     let serves_on = looks.contains(&wish) || wish == Wish::RotateBmc;
     let gives_way =
