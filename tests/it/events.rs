@@ -51,7 +51,10 @@ async fn a_renamed_kind_finds_older_events_and_the_former_kind_names_it() {
 
     let stored =
         json!({ "url": "https://hooks.example.org/", "topics": ["drift.mended", "node.*"] });
-    let present = json!({ "spec": { "url": "https://hooks.example.org/", "topics": ["node.*"] } });
+    let present = json!({ "spec": {
+        "url": "https://hooks.example.org/", "topics": ["node.*"],
+        "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+    } });
     admin.put("/v1/webhooks/old", &present).await.expect(201);
     let old = "UPDATE objects SET spec = $1 WHERE name = 'old'";
     sqlx::query(old)
