@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use muster_core::clusters::{SlurmNode, render_nodes};
+use muster_core::clusters::Member;
+use muster_core::clusters::slurm::render_nodes;
 use muster_lab::Rack;
 use muster_lab::plan::{AccelPlan, GATEWAY, RackPlan};
 use muster_lab::slurm::{Slurm, spawn_local_slurmd};
@@ -18,7 +19,7 @@ async fn a_node_joins_runs_a_job_and_leaves() {
     let slurm = Slurm::start(&rack).await.unwrap();
     assert_eq!(slurm.sinfo().await.unwrap(), "", "no node yet");
 
-    let node = SlurmNode {
+    let node = Member {
         name: "local".to_owned(),
         address: GATEWAY.into(),
         sockets: 1,

@@ -640,7 +640,7 @@ async fn one_list_serves_all_that_are_admitted_together() {
     }
     let admits = world.agent.lease(100, 0).await.unwrap();
     let kinds: Vec<_> = admits.iter().map(|job| job.spec.kind()).collect();
-    assert_eq!(kinds, ["slurm_admit"; 10]);
+    assert_eq!(kinds, ["admit"; 10]);
     world.agent.work(&admits[0]).await.unwrap();
     let listed = world.rack().scheduler.clone();
     assert_eq!(listed.members.len(), 10, "{listed:?}");

@@ -2,7 +2,7 @@
 //! that was lost, stopped or refused blames anybody.
 
 use muster_api::tokens::Role;
-use muster_core::clusters::MEASURED;
+use muster_core::clusters::DrainReason;
 use muster_core::wire::scheduler::{ClusterLook, NodeOut, SchedulerReport, SchedulerWatch};
 use muster_server::db;
 use serde_json::{Value, json};
@@ -290,7 +290,7 @@ async fn an_agent_that_dies_in_the_middle_of_pairs_changes_no_verdict() {
 #[tokio::test]
 async fn a_node_that_keeps_its_jobs_is_left_out_and_serves_on() {
     let mut world = serving().await;
-    world.fail("n3", "slurm_drain", true, 1);
+    world.fail("n3", "drain", true, 1);
     world.ask("n5", "drain").await.expect(202);
     let id = begin(&world).await;
     world.settle().await;
@@ -440,7 +440,7 @@ async fn a_run_is_over_when_everybody_is_given_back() {
     let mut world = serving().await;
     let id = begin(&world).await;
     let job = loop {
-        let job = world.until_leased("n1", "slurm_admit").await;
+        let job = world.until_leased("n1", "admit").await;
         if found(&world, &id).await["state"] == "done" {
             break job;
         }
@@ -484,7 +484,7 @@ async fn a_run_is_over_when_everybody_is_given_back() {
 async fn a_scheduler_that_takes_no_node_back_keeps_no_run_open_for_ever() {
     let mut world = serving().await;
     // Asked once a minute, and the run's operation waits for ten.
-    world.fail("n3", "slurm_admit", false, 15);
+    world.fail("n3", "admit", false, 15);
     let id = begin(&world).await;
     world.settle().await;
     let told = operation(&world, &id).await;
@@ -636,7 +636,10 @@ async fn that_a_scheduler_shows_a_held_node_drained_is_no_news() {
     };
     let _watch: SchedulerWatch = world
         .agent
-        .call("/agent/v1/scheduler", &shown(MEASURED))
+        .call(
+            "/agent/v1/scheduler",
+            &shown(DrainReason::Measurement.as_str()),
+        )
         .await
         .unwrap();
     assert_eq!(told(&world, "scheduler.out").await, 0);

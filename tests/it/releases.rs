@@ -122,7 +122,7 @@ async fn undone_before_and_while_it_drains_it_stays_in_the_scheduler() {
     world.release("n1").await.expect(202);
     world.undo("n1").await.expect(202);
     world.release("n2").await.expect(202);
-    world.until_leased("n2", "slurm_drain").await;
+    world.until_leased("n2", "drain").await;
     world.undo("n2").await.expect(202);
     world.engine().await;
     world.advance(31);

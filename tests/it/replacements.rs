@@ -383,7 +383,7 @@ async fn killed_at_every_step_it_comes_to_the_same_end() {
 async fn a_server_that_dies_between_service_and_the_change_makes_it_when_it_is_back() {
     let mut world = serving(2).await;
     let replace = world.replace("n1").await.expect(202);
-    let admit = world.until_leased("n2", "slurm_admit").await;
+    let admit = world.until_leased("n2", "admit").await;
     // The answer brings it to service in the transaction of the report; the change is another one.
     world.agent.work(&admit).await.unwrap();
     assert_eq!(
@@ -407,7 +407,7 @@ async fn a_server_that_dies_between_service_and_the_change_makes_it_when_it_is_b
     // Stopped in that moment, it is stopped.
     world.settle().await;
     let back = world.replace("n1").await.expect(202);
-    let admit = world.until_leased("n1", "slurm_admit").await;
+    let admit = world.until_leased("n1", "admit").await;
     world.agent.work(&admit).await.unwrap();
     world.cancel(&back).await.expect(202);
     world.settle().await;

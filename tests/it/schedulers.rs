@@ -280,7 +280,7 @@ async fn a_report_of_a_cluster_of_nobodys_is_of_no_node() {
 async fn a_node_that_is_on_its_way_out_is_drained_there_and_that_is_no_news() {
     let mut world = serving(2).await;
     world.ask("n2", "drain").await.expect(202);
-    let job = world.until_leased("n2", "slurm_drain").await;
+    let job = world.until_leased("n2", "drain").await;
     let out = [
         ("n1", "drained", Some("broken fan")),
         ("n2", "draining", Some("muster: a test")),

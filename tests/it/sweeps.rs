@@ -100,7 +100,7 @@ async fn an_idle_node_is_held_back_for_the_gates_that_load_it_and_given_back() {
 async fn a_node_with_jobs_or_of_which_nobody_knows_is_swept_beside_them() {
     let mut world = serving(1).await;
     // Its scheduler still sees a job when the time to hold it is over.
-    world.fail("n1", "slurm_drain", true, 1);
+    world.fail("n1", "drain", true, 1);
     world.ask("n1", "sweep").await.expect(202);
     let job = world.until_leased("n1", "gates").await;
     assert!(in_use(&job), "jobs may run there");

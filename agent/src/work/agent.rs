@@ -12,7 +12,7 @@ use super::reports::Reports;
 use crate::blobs::BlobCache;
 use crate::bmc::Bmcs;
 use crate::boot::arm::ArmedBoots;
-use crate::cluster::slurm::Controllers;
+use crate::cluster::Clusters;
 use crate::ssh::kept::KeptSessions;
 
 /// Time after which an unreachable system is treated as down. Two attempts of this length take as
@@ -34,7 +34,7 @@ pub struct Agent {
     /// The armed boots, shared with the boot services.
     pub boots: ArmedBoots,
     pub bmcs: Bmcs,
-    pub controllers: Controllers,
+    pub clusters: Clusters,
     pub blobs: BlobCache,
     /// Reports of live images, saved for a restart.
     pub reports: Reports,

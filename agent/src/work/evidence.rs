@@ -111,9 +111,9 @@ fn power_of(spec: &JobSpec) -> Option<&Power> {
         | JobSpec::WriteImage { .. }
         | JobSpec::Converge { .. }
         | JobSpec::Gates { .. }
-        | JobSpec::SlurmAdmit { .. }
-        | JobSpec::SlurmDrain { .. }
-        | JobSpec::SlurmRemove { .. }
+        | JobSpec::Admit { .. }
+        | JobSpec::Drain { .. }
+        | JobSpec::Remove { .. }
         | JobSpec::Adopt(_)
         // The job changes the password, so the valid password is unknown after a failure.
         | JobSpec::RotateBmc(_)

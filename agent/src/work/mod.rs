@@ -49,7 +49,7 @@ use crate::bmc::Bmcs;
 use crate::boot::arm::ArmedBoots;
 use crate::boot::loaders::IpxeBinaries;
 use crate::boot::{BootOptions, BootPorts, BootServices};
-use crate::cluster::slurm::Controllers;
+use crate::cluster::Clusters;
 use crate::consoles;
 use crate::ssh::kept::KeptSessions;
 
@@ -155,7 +155,7 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
         node,
         boots,
         bmcs: Bmcs::default(),
-        controllers: Controllers::default(),
+        clusters: Clusters::default(),
         blobs,
         reports,
         silent: SILENT,

@@ -21,12 +21,12 @@ pub(super) async fn watch(agent: Arc<Agent>) {
     let mut clusters: Vec<WatchedCluster> = Vec::new();
     loop {
         let mut looks = Vec::with_capacity(clusters.len());
-        for WatchedCluster { id, slurm } in &clusters {
-            match agent.controllers.open(slurm).nodes_out().await {
+        for WatchedCluster { id, cluster } in &clusters {
+            match agent.clusters.open(cluster).list_out().await {
                 Ok(out) => looks.push(ClusterLook { cluster: *id, out }),
                 // The state of the nodes is unknown, so no report is sent for this cluster.
                 Err(error) => {
-                    tracing::debug!(%error, conf = slurm.conf, "sinfo failed; nodes out of service are unknown for this cluster")
+                    tracing::debug!(%error, cluster = %id, "the scheduler gave no list; nodes out of service are unknown for this cluster")
                 }
             }
         }

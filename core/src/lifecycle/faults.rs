@@ -9,9 +9,9 @@ use super::snapshot::{Room, SchedulerOut, Snapshot, StepStatus};
 use super::state::{Purpose, State};
 use super::steps::Step;
 use super::wait::{Wait, WaitReason};
-use crate::clusters::OUR_REASON;
+use crate::clusters::DrainedBy;
 use crate::gates::{GateResult, Judged, Need, Suite, SuiteVerdict, Verdict, judge};
-use crate::recovery::{Cause, Ended, Hold, Unfit};
+use crate::recovery::{Cause, Ended, Hold};
 use crate::wire::node::Failure;
 
 /// Seconds between two checks of a recovery waiting for its turn.
@@ -115,14 +115,13 @@ fn hold(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
 /// Handles a node drained by its own health check, like a node with a failed gate. Returns `None`
 /// if another person or program drained the node, or if the drain was seen only once.
 pub(super) fn unfit(node: &Snapshot, now: Timestamp, out: &SchedulerOut) -> Option<Decision> {
-    let said = out
-        .reason
-        .as_deref()
-        .filter(|_| out.steady)?
-        .strip_prefix(OUR_REASON)?
-        .trim_start();
-    let cause = Cause::health(&Unfit::parse(said)?);
-    match taken_out(node, now, cause) {
+    let DrainedBy::HealthCheck(finding) = &out.by else {
+        return None;
+    };
+    if !out.steady {
+        return None;
+    }
+    match taken_out(node, now, Cause::health(finding)) {
         Decision::Granted(left) => Some(rest(
             WaitReason::Person,
             &format!("a person: {left}"),
@@ -168,7 +167,7 @@ pub(super) fn taken_out(node: &Snapshot, now: Timestamp, cause: Cause) -> Decisi
     let theirs = node
         .scheduler
         .as_ref()
-        .and_then(SchedulerOut::by_somebody_else);
+        .and_then(SchedulerOut::others_reason);
     match (&node.hold, theirs) {
         _ if node.protected => left("it is protected"),
         (_, Some(theirs)) => left(&format!(

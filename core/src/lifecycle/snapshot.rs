@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::state::{Purpose, State, Wish};
 use super::steps::Step;
 use crate::claims::ClaimState;
-use crate::clusters::{LOST_SIGHT, OUR_REASON};
+use crate::clusters::DrainedBy;
 use crate::facts::Facts;
 use crate::gates::{GateResult, Suite};
 use crate::profiles::HardwareProfile;
@@ -120,6 +120,9 @@ pub enum Room {
 pub struct SchedulerOut {
     /// The state in the scheduler's words: `drained`, `down`.
     pub state: String,
+    /// The owner of the drain, read from the reason.
+    pub by: DrainedBy,
+    /// The reason in the scheduler's words, for display.
     pub reason: Option<String>,
     /// The state was seen twice since the node entered service. A single observation may be older
     /// than the entry.
@@ -127,11 +130,25 @@ pub struct SchedulerOut {
 }
 
 impl SchedulerOut {
-    /// Returns the drain reason set by somebody else. Reasons of Muster, and the scheduler's own
-    /// reasons for lost contact, are excluded.
-    pub fn by_somebody_else(&self) -> Option<&str> {
-        let reason = self.reason.as_deref()?;
-        (!reason.starts_with(OUR_REASON) && !LOST_SIGHT.contains(&reason)).then_some(reason)
+    /// Builds the view of a node out of service; the reason names the owner of the drain.
+    pub fn new(state: String, reason: Option<String>, steady: bool) -> Self {
+        Self {
+            by: DrainedBy::read(reason.as_deref()),
+            state,
+            reason,
+            steady,
+        }
+    }
+
+    /// Returns the reason of a drain by a person or another program.
+    pub fn others_reason(&self) -> Option<&str> {
+        match self.by {
+            DrainedBy::Others => self.reason.as_deref(),
+            DrainedBy::Muster(_)
+            | DrainedBy::HealthCheck(_)
+            | DrainedBy::Scheduler
+            | DrainedBy::Unknown => None,
+        }
     }
 }
 

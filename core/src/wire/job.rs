@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::clusters::SlurmCluster;
+use crate::clusters::{ClusterSpec, DrainReason, read_ordered};
 use crate::ids::{JobId, NodeId, PermitId};
 use crate::stacks::ConvergePlan;
 use crate::values::{Digest, Mac};
@@ -81,10 +81,11 @@ pub enum JobSpec {
     },
     /// `muster-node run gate`.
     Gates { login: Login, plan: GatePlan },
-    /// Write the included files, reconfigure, wait until the controller's own view of the node is
-    /// clean.
-    SlurmAdmit {
-        cluster: SlurmCluster,
+    /// Add the node to its cluster, wait until the scheduler's own view of the node is clean.
+    #[serde(alias = "slurm_admit")]
+    Admit {
+        #[serde(deserialize_with = "read_ordered")]
+        cluster: ClusterSpec,
         /// The [`ClusterMembers`](super::members::ClusterMembers) of this revision and of every
         /// later revision contain the node.
         revision: i64,
@@ -93,17 +94,21 @@ pub enum JobSpec {
         /// For a member returning without gates: lift only the drain with this reason. None: lift
         /// any drain of Muster.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        lifts: Option<String>,
+        lifts: Option<DrainReason>,
     },
     /// Drain with our reason, then wait until no job runs on the node.
-    SlurmDrain {
-        cluster: SlurmCluster,
+    #[serde(alias = "slurm_drain")]
+    Drain {
+        #[serde(deserialize_with = "read_ordered")]
+        cluster: ClusterSpec,
         name: String,
-        reason: String,
+        reason: DrainReason,
     },
-    /// Write the included files without the node, reconfigure, observe that the node is gone.
-    SlurmRemove {
-        cluster: SlurmCluster,
+    /// Remove the node from its cluster, observe that the scheduler no longer lists the node.
+    #[serde(alias = "slurm_remove")]
+    Remove {
+        #[serde(deserialize_with = "read_ordered")]
+        cluster: ClusterSpec,
         /// The [`ClusterMembers`](super::members::ClusterMembers) of this revision and of every
         /// later revision do not contain the node.
         revision: i64,
@@ -142,9 +147,9 @@ impl JobSpec {
             Self::Converge { .. } => "converge",
             Self::Reboot { .. } => "reboot",
             Self::Gates { .. } => "gates",
-            Self::SlurmAdmit { .. } => "slurm_admit",
-            Self::SlurmDrain { .. } => "slurm_drain",
-            Self::SlurmRemove { .. } => "slurm_remove",
+            Self::Admit { .. } => "admit",
+            Self::Drain { .. } => "drain",
+            Self::Remove { .. } => "remove",
             Self::Wipe { .. } => "wipe",
             Self::Adopt(_) => "adopt",
             Self::PowerOn { .. } => "power_on",

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::clusters::SlurmNode;
+use crate::clusters::Member;
 
 /// `POST /agent/v1/jobs/{job}/members`: requests all members of the cluster changed by the job. The
 /// agent asks when its list is older than the job's revision. One list serves all jobs queued
@@ -20,5 +20,5 @@ pub struct AskMembers {
 pub struct ClusterMembers {
     /// Order of the lists: an agent never replaces a list by a list with a lower revision.
     pub revision: i64,
-    pub nodes: Vec<SlurmNode>,
+    pub nodes: Vec<Member>,
 }

@@ -2,7 +2,10 @@
 //! other kinds. An agent of the previous version continues with all known kinds; other jobs wait
 //! for a newer agent. Fields added later to a known kind are removed for an older agent.
 
+use serde_json::Value;
+
 use super::bmc::Power;
+use super::calls::LeasedJobs;
 use super::job::JobSpec;
 
 /// Header of a call for jobs: the supported kinds of orders, separated by commas. A server ignoring
@@ -20,9 +23,9 @@ pub const KINDS: &[&str] = &[
     "converge",
     "reboot",
     "gates",
-    "slurm_admit",
-    "slurm_drain",
-    "slurm_remove",
+    "admit",
+    "drain",
+    "remove",
     "wipe",
     "adopt",
     "power_on",
@@ -30,6 +33,14 @@ pub const KINDS: &[&str] = &[
     "rotate_bmc",
     "pair",
     "firmware",
+];
+
+/// Kinds renamed since the previous version, with the former name. The former order had a Slurm
+/// cluster without `kind`. Removed with the next version.
+pub const FORMER: [(&str, &str); 3] = [
+    ("admit", "slurm_admit"),
+    ("drain", "slurm_drain"),
+    ("remove", "slurm_remove"),
 ];
 
 /// The expected machine behind a BMC, in every order with a BMC.
@@ -46,7 +57,8 @@ pub const MEMBERS: &[&str] = &[MACHINE, LIFTS, WAIVED_UNTIL];
 
 /// Returns the header value of this build.
 pub fn said() -> String {
-    [KINDS, MEMBERS].concat().join(",")
+    let former = FORMER.map(|(_, former)| former);
+    [KINDS, MEMBERS, &former].concat().join(",")
 }
 
 /// Kinds supported by an agent without the header: the last version without the header had the
@@ -57,9 +69,42 @@ pub const UNSAID: &[&str] = KINDS.split_at(15).0;
 /// order.
 pub fn reads(header: Option<&str>, kind: &str) -> bool {
     match header {
-        Some(said) => names(said, kind),
+        Some(said) => names(said, kind) || former(kind).is_some_and(|former| names(said, former)),
         None => UNSAID.contains(&kind),
     }
+}
+
+fn former(kind: &str) -> Option<&'static str> {
+    let renamed = FORMER.iter().find(|(today, _)| *today == kind);
+    renamed.map(|(_, former)| *former)
+}
+
+/// Returns the current name of a listed kind; `None` for a word of another meaning.
+pub fn current_kind(word: &str) -> Option<&'static str> {
+    let renamed = FORMER.iter().find(|(_, former)| *former == word);
+    let today = renamed.map_or(word, |(today, _)| today);
+    KINDS.iter().find(|kind| **kind == today).copied()
+}
+
+/// Returns the jobs as JSON. An agent that does not list a renamed kind receives the order in its
+/// former form.
+///
+/// # Errors
+/// When a job cannot be written as JSON.
+pub fn write(header: Option<&str>, jobs: &LeasedJobs) -> serde_json::Result<Value> {
+    let mut written = serde_json::to_value(jobs)?;
+    let listed = written["jobs"].as_array_mut().into_iter().flatten();
+    for order in listed.map(|job| &mut job["spec"]) {
+        let kind = order["kind"].as_str().unwrap_or_default();
+        let known = header.is_some_and(|said| names(said, kind));
+        if let Some(former) = former(kind).filter(|_| !known) {
+            order["kind"] = former.into();
+            order["cluster"]
+                .as_object_mut()
+                .map(|cluster| cluster.remove("kind"));
+        }
+    }
+    Ok(written)
 }
 
 fn names(said: &str, word: &str) -> bool {
@@ -77,7 +122,7 @@ pub fn readable(header: Option<&str>, mut spec: JobSpec) -> JobSpec {
             Some(Power::Manual { .. }) | None => {}
         }
     }
-    if let JobSpec::SlurmAdmit { lifts, .. } = &mut spec
+    if let JobSpec::Admit { lifts, .. } = &mut spec
         && lacks(LIFTS)
     {
         *lifts = None;
@@ -110,9 +155,9 @@ fn power(spec: &mut JobSpec) -> Option<&mut Power> {
         | JobSpec::WriteImage { .. }
         | JobSpec::Converge { .. }
         | JobSpec::Gates { .. }
-        | JobSpec::SlurmAdmit { .. }
-        | JobSpec::SlurmDrain { .. }
-        | JobSpec::SlurmRemove { .. }
+        | JobSpec::Admit { .. }
+        | JobSpec::Drain { .. }
+        | JobSpec::Remove { .. }
         | JobSpec::Wipe { .. }
         | JobSpec::Adopt(_)
         | JobSpec::Pair(_) => None,
@@ -145,6 +190,22 @@ mod tests {
         assert!(reads(None, "wipe") && !reads(None, "rotate_bmc"));
         assert_eq!(UNSAID.last(), Some(&"power_cycle"));
         assert!(KINDS.iter().all(|kind| reads(Some(&said()), kind)));
+    }
+
+    #[test]
+    fn a_renamed_order_has_its_former_form_for_an_older_agent() {
+        let golden = |name: &str| -> Value {
+            let path = format!("{}/golden/{name}.json", env!("CARGO_MANIFEST_DIR"));
+            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+        };
+        let (today, former) = (golden("job-admit-back"), golden("job-admit-former"));
+        let job: crate::wire::job::Job = serde_json::from_value(former.clone()).unwrap();
+        let jobs = LeasedJobs { jobs: vec![job] };
+        for (header, order) in [("slurm_admit,lifts", former), (&said(), today)] {
+            let written = write(Some(header), &jobs).unwrap();
+            assert_eq!(written, serde_json::json!({ "jobs": [order] }), "{header}");
+        }
+        assert!(reads(Some("slurm_admit"), "admit") && !reads(Some("slurm_drain"), "admit"));
     }
 
     #[test]

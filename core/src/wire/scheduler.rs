@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::clusters::SlurmCluster;
+use crate::clusters::{ClusterSpec, SlurmCluster};
 use crate::ids::ObjectId;
 
 /// `POST /agent/v1/scheduler`: the current answers of the schedulers at the agent's site. The first
@@ -48,8 +48,32 @@ pub struct SchedulerWatch {
 
 /// A cluster of the agent's site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(from = "Watched", into = "Watched")]
 pub struct WatchedCluster {
     pub id: ObjectId,
-    pub slurm: SlurmCluster,
+    pub cluster: ClusterSpec,
+}
+
+/// The JSON form: the field's name is the kind of the cluster.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Watched {
+    id: ObjectId,
+    slurm: SlurmCluster,
+}
+
+impl From<Watched> for WatchedCluster {
+    fn from(Watched { id, slurm }: Watched) -> Self {
+        Self {
+            id,
+            cluster: ClusterSpec::Slurm(slurm),
+        }
+    }
+}
+
+impl From<WatchedCluster> for Watched {
+    fn from(WatchedCluster { id, cluster }: WatchedCluster) -> Self {
+        let ClusterSpec::Slurm(slurm) = cluster;
+        Self { id, slurm }
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use muster_core::clusters::{LOST_SIGHT, OUR_REASON};
+use muster_core::clusters::slurm::{LOST_CONTACT, OUR_REASON};
 use muster_core::recovery::Unfit;
 use muster_core::wire::node::Failure;
 
@@ -39,7 +39,7 @@ pub(crate) fn drain(reason: &str) -> bool {
     let gate = |reason: &str| Unfit::parse(reason).map(|unfit| unfit.gate);
     match out.strip_prefix(OUR_REASON).map(str::trim_start) {
         Some(told) if told.starts_with("gate ") => return gate(told) == gate(reason),
-        None if !out.is_empty() && !LOST_SIGHT.iter().any(|lost| out.starts_with(lost)) => {
+        None if !out.is_empty() && !LOST_CONTACT.iter().any(|lost| out.starts_with(lost)) => {
             eprintln!("muster-node: {node} is left to whoever keeps it from jobs: {out}");
             return false;
         }

@@ -238,11 +238,9 @@ impl TryFrom<Row> for EngineNode {
             site: row.site,
             rack: row.rack,
             profile: row.profile.map(|json| json.0),
-            scheduler: row.out_state.map(|state| SchedulerOut {
-                state,
-                reason: row.out_reason,
-                steady: row.out_steady,
-            }),
+            scheduler: row
+                .out_state
+                .map(|state| SchedulerOut::new(state, row.out_reason, row.out_steady)),
             suite: row
                 .suite
                 .map(|json| json.0.with_finder(row.finder.map(|json| json.0))),

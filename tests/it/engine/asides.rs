@@ -93,7 +93,7 @@ async fn out_of_maintenance_it_goes_where_it_is_asked_to() {
 async fn a_release_that_is_undone_after_the_scheduler_let_go_leads_through_the_gates() {
     let mut world = serving().await;
     world.release("n1").await.expect(202);
-    let job = world.until_leased("n1", "slurm_remove").await;
+    let job = world.until_leased("n1", "remove").await;
     world.undo("n1").await.expect(202);
     world.agent.work(&job).await.unwrap();
     world.settle().await;

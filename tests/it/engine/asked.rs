@@ -426,7 +426,7 @@ async fn a_new_installation_drains_first_and_is_admitted_through_its_gates() {
 async fn a_drain_for_a_new_installation_can_be_turned_round() {
     let mut world = serving().await;
     let asked = world.ask("n1", "reinstall").await.expect(202);
-    let job = world.until_leased("n1", "slurm_drain").await;
+    let job = world.until_leased("n1", "drain").await;
     world.cancel(&asked).await.expect(202);
     world.agent.work(&job).await.unwrap();
     world.settle().await;

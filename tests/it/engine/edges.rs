@@ -128,7 +128,7 @@ async fn a_draining_node_can_still_be_wanted_for_something_else() {
         ("n2", "quarantine", "maintain", "maintenance"),
     ] {
         world.ask(name, first).await.expect(202);
-        let job = world.until_leased(name, "slurm_drain").await;
+        let job = world.until_leased(name, "drain").await;
         let asked = world.ask(name, then).await.expect(202);
         world.engine().await;
         assert!(!world.agent.renew(&job).await.unwrap(), "the drain goes on");

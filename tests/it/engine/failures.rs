@@ -212,7 +212,7 @@ async fn a_release_that_fails_on_its_way_waits_for_a_person() {
     world.claim("n1").await.expect(201);
     world.settle().await;
     // The drain fails: the node must not be wiped under the jobs that run on it.
-    world.fail("n1", "slurm_drain", false, 1);
+    world.fail("n1", "drain", false, 1);
     world.release("n1").await.expect(202);
     world.settle().await;
     assert_eq!(
@@ -256,12 +256,12 @@ async fn a_release_that_fails_on_its_way_waits_for_a_person() {
 async fn a_scheduler_that_is_away_is_waited_for_wherever_the_node_is() {
     let mut world = World::start(2).await;
     world.settle().await;
-    world.fail("n1", "slurm_admit", false, 1);
+    world.fail("n1", "admit", false, 1);
     world.claim("n1").await.expect(201);
     world.claim("n2").await.expect(201);
     world.settle().await;
     assert_eq!(world.state("n1").await, "failed");
-    world.fail("n1", "slurm_remove", false, 7);
+    world.fail("n1", "remove", false, 7);
     world.ask("n1", "quarantine").await.expect(202);
     world.settle().await;
     assert_eq!(
@@ -269,7 +269,7 @@ async fn a_scheduler_that_is_away_is_waited_for_wherever_the_node_is() {
         "quarantined",
         "out of the scheduler first, however long that takes"
     );
-    world.fail("n1", "slurm_remove", false, 7);
+    world.fail("n1", "remove", false, 7);
     world.release("n1").await.expect(202);
     world.settle().await;
     assert_eq!(

@@ -213,13 +213,13 @@ async fn orders_name_exactly_what_they_are_for() {
     world.settle().await;
     // The lists of members come from the profile, and a node on its way out is in nobody's.
     world.claim("n2").await.expect(201);
-    let admit = world.until_leased("n2", "slurm_admit").await;
+    let admit = world.until_leased("n2", "admit").await;
     world.release("n1").await.expect(202);
-    let remove = world.until_leased("n1", "slurm_remove").await;
+    let remove = world.until_leased("n1", "remove").await;
     world.agent.work(&admit).await.unwrap();
     assert_eq!(world.state("n2").await, "in_service");
     let list = world.agent.list_members(&remove).await.unwrap();
-    let JobSpec::SlurmRemove { revision, .. } = &remove.spec else {
+    let JobSpec::Remove { revision, .. } = &remove.spec else {
         panic!("{remove:?}")
     };
     assert!(list.revision > *revision);
@@ -255,10 +255,10 @@ async fn a_list_made_while_a_node_leaves_does_not_put_it_back() {
     world.claim("n1").await.expect(201);
     world.settle().await;
     world.release("n1").await.expect(202);
-    let remove = world.until_leased("n1", "slurm_remove").await;
+    let remove = world.until_leased("n1", "remove").await;
     // The other node's list is the newer one: it is written last, whichever is done first.
     world.claim("n2").await.expect(201);
-    let admit = world.until_leased("n2", "slurm_admit").await;
+    let admit = world.until_leased("n2", "admit").await;
     let list = world.agent.list_members(&admit).await.unwrap();
     assert_eq!(
         list.nodes

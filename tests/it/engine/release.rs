@@ -34,7 +34,7 @@ async fn in_the_middle_of_every_step_on_its_way_up() {
         ("n3", "converge", "installing"),
         ("n4", "gates", "validating"),
         ("n5", "reboot", "installing"),
-        ("n6", "slurm_admit", "admitting"),
+        ("n6", "admit", "admitting"),
     ];
     for (name, kind, state) in steps {
         world.claim(name).await.expect(201);
@@ -129,7 +129,7 @@ async fn while_it_drains_for_something_else() {
     world.claim("n1").await.expect(201);
     world.settle().await;
     world.ask("n1", "drain").await.expect(202);
-    let job = world.until_leased("n1", "slurm_drain").await;
+    let job = world.until_leased("n1", "drain").await;
     let release = world.release("n1").await.expect(202);
     world.engine().await;
     world.agent.work(&job).await.unwrap();
@@ -158,7 +158,7 @@ async fn an_undrain_that_comes_too_late_is_refused_and_forgotten() {
     world.claim("n1").await.expect(201);
     world.settle().await;
     world.ask("n1", "drain").await.expect(202);
-    let job = world.until_leased("n1", "slurm_remove").await;
+    let job = world.until_leased("n1", "remove").await;
     let undrain = world.ask("n1", "undrain").await.expect(202);
     world.engine().await;
     world.agent.work(&job).await.unwrap();

@@ -1,6 +1,6 @@
 //! Stopping, turning round, and not knowing: cancel in every phase, undrain, and outcomes that nobody heard.
 
-use muster_core::clusters::LEAVING;
+use muster_core::clusters::DrainReason;
 use muster_core::wire::job::JobSpec;
 use serde_json::json;
 
@@ -13,7 +13,7 @@ const PHASES: [(&str, &str); 6] = [
     ("write_image", "imaging"),
     ("converge", "installing"),
     ("gates", "validating"),
-    ("slurm_admit", "admitting"),
+    ("admit", "admitting"),
     ("wipe", "wiping"),
 ];
 
@@ -146,7 +146,7 @@ async fn a_drain_that_is_stopped_or_undrained_puts_the_node_back() {
     world.settle().await;
     for stop in [true, false] {
         let drain = world.ask("n1", "drain").await.expect(202);
-        let job = world.until_leased("n1", "slurm_drain").await;
+        let job = world.until_leased("n1", "drain").await;
         let undrain = match stop {
             true => world.cancel(&drain).await.expect(202),
             false => world.ask("n1", "undrain").await.expect(202),
@@ -157,13 +157,13 @@ async fn a_drain_that_is_stopped_or_undrained_puts_the_node_back() {
             "the renewal brings the word"
         );
         world.agent.work(&job).await.unwrap();
-        let admit = world.until_leased("n1", "slurm_admit").await;
-        let JobSpec::SlurmAdmit { lifts, .. } = &admit.spec else {
+        let admit = world.until_leased("n1", "admit").await;
+        let JobSpec::Admit { lifts, .. } = &admit.spec else {
             panic!("{:?}", admit.spec.kind())
         };
         assert_eq!(
-            lifts.as_deref(),
-            Some(LEAVING),
+            *lifts,
+            Some(DrainReason::Leaving),
             "not what its health check had it drained for meanwhile"
         );
         world.agent.work(&admit).await.unwrap();
@@ -197,7 +197,7 @@ async fn a_stopped_release_waits_for_a_person_and_goes_nowhere_else() {
     world.claim("n1").await.expect(201);
     world.settle().await;
     let release = world.release("n1").await.expect(202);
-    let job = world.until_leased("n1", "slurm_drain").await;
+    let job = world.until_leased("n1", "drain").await;
     assert_eq!(
         world.ask("n1", "quarantine").await.problem(),
         (409, "releasing", "")

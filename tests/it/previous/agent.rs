@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use muster_core::lifecycle::steps::Step;
-use muster_core::wire::orders::{KINDS, MEMBERS};
+use muster_core::wire::orders::{MEMBERS, current_kind};
 use muster_server::engine::orders;
 use serde_json::{Value, json};
 
@@ -106,7 +106,7 @@ fn yesterdays_agent_enrols_and_takes_a_node_through_its_life() {
         let said = said().await;
         let words: Vec<&str> = said.split(',').collect();
         // An order or a member that yesterday's agent reads keeps its name.
-        let known = |word: &&&str| KINDS.contains(word) || MEMBERS.contains(word);
+        let known = |word: &&&str| current_kind(word).is_some() || MEMBERS.contains(word);
         let unknown: Vec<&&str> = words.iter().filter(|word| !known(word)).collect();
         assert!(
             unknown.is_empty(),
@@ -114,7 +114,7 @@ fn yesterdays_agent_enrols_and_takes_a_node_through_its_life() {
         );
         let kinds: Vec<&str> = words
             .into_iter()
-            .filter(|word| KINDS.contains(word))
+            .filter_map(current_kind)
             .filter(|word| ELSEWHERE.iter().all(|(kind, _)| kind != word))
             .collect();
 

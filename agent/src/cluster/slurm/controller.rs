@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
-use muster_core::clusters::SlurmNode;
+use muster_core::clusters::Member;
 use tokio::time::Instant;
 
 use super::error::SlurmError;
@@ -29,7 +29,7 @@ impl Controller {
     /// be out of use, so that an outdated list cannot remove a working node.
     pub(super) async fn load(
         &self,
-        nodes: &[SlurmNode],
+        nodes: &[Member],
         leaving: Option<&str>,
         watch: &Watch,
     ) -> Result<(), SlurmError> {
@@ -37,8 +37,8 @@ impl Controller {
         let newest = self.newest_members();
         // A newer list can still contain the leaving node, because the server made the list before
         // the node left.
-        let stays = |node: &&SlurmNode| leaving != Some(node.name.as_str());
-        let nodes: Vec<SlurmNode> = newest
+        let stays = |node: &&Member| leaving != Some(node.name.as_str());
+        let nodes: Vec<Member> = newest
             .as_deref()
             .unwrap_or(nodes)
             .iter()
@@ -73,7 +73,7 @@ impl Controller {
         self.reconfigure().await
     }
 
-    fn newest_members(&self) -> Option<Arc<[SlurmNode]>> {
+    fn newest_members(&self) -> Option<Arc<[Member]>> {
         let newest = self
             .membership
             .newest

@@ -11,14 +11,15 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 
-use muster_core::clusters::{SlurmCluster, SlurmNode, render_gres, render_nodes, render_topology};
+use muster_core::clusters::slurm::{render_gres, render_nodes, render_topology};
+use muster_core::clusters::{Member, SlurmCluster};
 
 use super::error::SlurmError;
 
 const NODES: &str = "muster-nodes.conf";
 
 /// Checks whether every field is safe in a configuration line: no blanks, no lists, no line ends.
-pub(super) fn check(cluster: &SlurmCluster, nodes: &[SlurmNode]) -> Result<(), SlurmError> {
+pub(super) fn check(cluster: &SlurmCluster, nodes: &[Member]) -> Result<(), SlurmError> {
     word("partition", &cluster.partition)?;
     for node in nodes {
         word("node name", &node.name)?;
@@ -71,7 +72,7 @@ pub(super) fn names(cluster: &SlurmCluster) -> Result<BTreeSet<String>, SlurmErr
 
 /// Writes the changed files and returns whether any file changed. The nodes file is written last,
 /// because its lines refer to the other files.
-pub(super) fn write(cluster: &SlurmCluster, nodes: &[SlurmNode]) -> Result<bool, SlurmError> {
+pub(super) fn write(cluster: &SlurmCluster, nodes: &[Member]) -> Result<bool, SlurmError> {
     let directory = Path::new(&cluster.include_dir);
     let mut changed = false;
     for (name, text) in [

@@ -18,14 +18,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use muster_core::clusters::{MEASURED, SlurmCluster, SlurmNode};
+use muster_core::clusters::{DrainReason, Member, SlurmCluster};
 
 pub use self::error::SlurmError;
-pub use self::view::{BaseState, NodeView, OUR_PREFIX};
+pub use self::view::{BaseState, NodeView};
 use crate::watch::{Stopped, Watch};
-
-/// Maximum number of characters in the reason of a drain.
-const REASON_CHARS: usize = 200;
 
 /// Time limits of Slurm operations.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +62,7 @@ struct Membership {
     asking: tokio::sync::Mutex<()>,
     /// The newest list seen, with its revision. Jobs overlap, and a slow job must not overwrite a
     /// newer list with its own older list.
-    newest: Mutex<Option<(i64, Arc<[SlurmNode]>)>>,
+    newest: Mutex<Option<(i64, Arc<[Member]>)>>,
 }
 
 impl Controllers {
@@ -103,7 +100,7 @@ pub struct Controller {
 impl Controller {
     /// Records the list of members for a revision. From now on an older list is never written, even
     /// if a caller passes one.
-    pub fn note_members(&self, revision: i64, nodes: &[SlurmNode]) {
+    pub fn note_members(&self, revision: i64, nodes: &[Member]) {
         let mut newest = self
             .membership
             .newest
@@ -121,7 +118,7 @@ impl Controller {
     }
 
     /// Returns the newest list seen, if its revision is `revision` or later.
-    pub fn members_since(&self, revision: i64) -> Option<Arc<[SlurmNode]>> {
+    pub fn members_since(&self, revision: i64) -> Option<Arc<[Member]>> {
         let newest = self
             .membership
             .newest
@@ -142,7 +139,7 @@ impl Controller {
     /// retry can fix are returned at once.
     pub async fn admit(
         &self,
-        nodes: &[SlurmNode],
+        nodes: &[Member],
         name: &str,
         watch: &Watch,
     ) -> Result<NodeView, SlurmError> {
@@ -159,20 +156,19 @@ impl Controller {
     /// As [`admit`](Self::admit).
     pub async fn give_back(
         &self,
-        nodes: &[SlurmNode],
+        nodes: &[Member],
         name: &str,
-        ours: &str,
+        ours: DrainReason,
         watch: &Watch,
     ) -> Result<NodeView, SlurmError> {
-        self.take_into_use(nodes, name, Some(&our_reason(ours)), watch)
-            .await
+        self.take_into_use(nodes, name, Some(ours), watch).await
     }
 
     async fn take_into_use(
         &self,
-        nodes: &[SlurmNode],
+        nodes: &[Member],
         name: &str,
-        lifts: Option<&str>,
+        lifts: Option<DrainReason>,
         watch: &Watch,
     ) -> Result<NodeView, SlurmError> {
         let wanted = nodes.iter().find(|node| node.name == name);
@@ -200,9 +196,9 @@ impl Controller {
     /// Returns the view of a node without problems, or a description of the remaining problems.
     async fn admit_step(
         &self,
-        nodes: &[SlurmNode],
-        wanted: &SlurmNode,
-        lifts: Option<&str>,
+        nodes: &[Member],
+        wanted: &Member,
+        lifts: Option<DrainReason>,
         reconfigured: &mut bool,
         watch: &Watch,
     ) -> Result<Result<NodeView, String>, SlurmError> {
@@ -211,8 +207,7 @@ impl Controller {
             return Ok(Err("the controller does not know it".into()));
         };
         let complaints = view.complaints(wanted);
-        let others =
-            lifts.is_some_and(|ours| view.draining() && view.reason.as_deref() != Some(ours));
+        let others = lifts.is_some_and(|ours| view.draining() && !view.drained_for(ours));
         if complaints.is_empty() || others {
             return Ok(Ok(view));
         }
@@ -236,13 +231,13 @@ impl Controller {
     async fn lift_step(
         &self,
         name: &str,
-        ours: &str,
+        ours: DrainReason,
     ) -> Result<Result<NodeView, String>, SlurmError> {
         let view = self
             .view(name)
             .await?
             .ok_or_else(|| SlurmError::NotListed { name: name.into() })?;
-        if !view.draining() || view.reason.as_deref() != Some(ours) {
+        if !view.draining() || !view.drained_for(ours) {
             return Ok(Ok(view));
         }
         self.scontrol(&["update", &format!("nodename={name}"), "state=resume"])
@@ -256,11 +251,15 @@ impl Controller {
     ///
     /// # Errors
     /// [`SlurmError::DeadlinePassed`] with the jobs still running.
-    pub async fn drain(&self, name: &str, reason: &str, watch: &Watch) -> Result<(), SlurmError> {
+    pub async fn drain(
+        &self,
+        name: &str,
+        reason: DrainReason,
+        watch: &Watch,
+    ) -> Result<(), SlurmError> {
         includes::word("node name", name)?;
-        let reason = our_reason(reason);
         loop {
-            let last = match self.drain_step(name, &reason).await {
+            let last = match self.drain_step(name, reason).await {
                 Ok(None) => return Ok(()),
                 Ok(Some(busy)) => busy,
                 Err(error) if patient(&error) => error.to_string(),
@@ -272,13 +271,20 @@ impl Controller {
     }
 
     /// Returns a description of the remaining jobs, or `None` when the node is drained.
-    async fn drain_step(&self, name: &str, reason: &str) -> Result<Option<String>, SlurmError> {
+    async fn drain_step(
+        &self,
+        name: &str,
+        reason: DrainReason,
+    ) -> Result<Option<String>, SlurmError> {
         let Some(view) = self.view(name).await? else {
             return Ok(None);
         };
-        let measured = view.reason.as_deref() == Some(MEASURED) && reason != MEASURED;
-        if !view.draining() || measured {
-            let update = [format!("nodename={name}"), format!("reason={reason}")];
+        let measured = DrainReason::Measurement;
+        if !view.draining() || (reason != measured && view.drained_for(measured)) {
+            let update = [
+                format!("nodename={name}"),
+                format!("reason={}", reason.as_str()),
+            ];
             self.scontrol(&["update", &update[0], "state=drain", &update[1]])
                 .await?;
             return Ok(Some("the drain was asked for just now".into()));
@@ -298,7 +304,7 @@ impl Controller {
     /// [`SlurmError::InUse`] unless the node is drained or down and has no jobs.
     pub async fn remove(
         &self,
-        nodes: &[SlurmNode],
+        nodes: &[Member],
         name: &str,
         watch: &Watch,
     ) -> Result<(), SlurmError> {
@@ -323,7 +329,7 @@ impl Controller {
 
     async fn remove_step(
         &self,
-        nodes: &[SlurmNode],
+        nodes: &[Member],
         name: &str,
         watch: &Watch,
     ) -> Result<bool, SlurmError> {
@@ -365,17 +371,4 @@ fn patient(error: &SlurmError) -> bool {
         error,
         SlurmError::Unreachable { .. } | SlurmError::Timeout { .. }
     )
-}
-
-/// Returns the reason as a single short line with the prefix of Muster.
-fn our_reason(reason: &str) -> String {
-    let line = reason.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line = line
-        .strip_prefix(OUR_PREFIX)
-        .map_or(line.as_str(), str::trim_start);
-    format!("{OUR_PREFIX} {line}")
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(REASON_CHARS)
-        .collect()
 }

@@ -4,12 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use muster_core::clusters::{LOST_SIGHT, SlurmNode};
+use muster_core::clusters::slurm::{LOST_CONTACT, OUR_REASON};
+use muster_core::clusters::{DrainReason, Member};
 
 use super::error::SlurmError;
 
-/// Prefix of all reasons set by Muster. Drains with another reason were set by others and stay.
-pub const OUR_PREFIX: &str = muster_core::clusters::OUR_REASON;
 /// Fields with the rest of the line as value.
 const WHOLE_LINES: [&str; 4] = ["OS=", "Reason=", "Comment=", "Extra="];
 /// Flags of a node accepting jobs normally.
@@ -130,6 +129,11 @@ impl NodeView {
         self.has("DRAIN")
     }
 
+    /// Returns whether the stored reason is the given reason of Muster.
+    pub fn drained_for(&self, reason: DrainReason) -> bool {
+        self.reason.as_deref() == Some(reason.as_str())
+    }
+
     /// Returns whether a job runs or completes on the node.
     pub fn busy(&self) -> bool {
         matches!(self.base, BaseState::Allocated | BaseState::Mixed)
@@ -158,13 +162,14 @@ impl NodeView {
     /// lifted.
     pub fn ours_to_resume(&self) -> bool {
         let reason = self.reason.as_deref().unwrap_or_default();
-        let lost = self.base == BaseState::Down && !self.draining() && LOST_SIGHT.contains(&reason);
-        self.present() && ((self.draining() && reason.starts_with(OUR_PREFIX)) || lost)
+        let lost =
+            self.base == BaseState::Down && !self.draining() && LOST_CONTACT.contains(&reason);
+        self.present() && ((self.draining() && reason.starts_with(OUR_REASON)) || lost)
     }
 
     /// Returns the differences between the configuration in the controller and the wanted
     /// configuration.
-    pub fn misconfigured(&self, wanted: &SlurmNode) -> Vec<String> {
+    pub fn misconfigured(&self, wanted: &Member) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut need = |what: &str, has: &dyn fmt::Display, wants: &dyn fmt::Display| {
             let (has, wants) = (has.to_string(), wants.to_string());
@@ -206,7 +211,7 @@ impl NodeView {
     }
 
     /// Returns the reasons why the node does not accept jobs, or an empty list.
-    pub fn complaints(&self, wanted: &SlurmNode) -> Vec<String> {
+    pub fn complaints(&self, wanted: &Member) -> Vec<String> {
         let mut complaints = self.misconfigured(wanted);
         let working = matches!(
             self.base,

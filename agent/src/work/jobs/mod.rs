@@ -8,6 +8,7 @@
 mod adopt; // Adopts a machine installed by others
 mod boot_disk; // Boots the installed OS
 mod boot_live; // Boots the live image
+mod cluster; // Membership in a cluster
 mod firmware; // Sets firmware and BIOS settings
 mod gates; // Runs gates, with a network peer
 mod identity; // Checks the identity of a machine
@@ -20,7 +21,6 @@ mod power_on; // Powers on or cycles on request
 mod reach; // Opens a session on a node
 mod reboot; // Reboots into a new boot
 mod rotate_bmc; // Changes the password of a BMC
-mod slurm; // Scheduler membership
 mod supply; // Fetches blobs before a node needs them
 #[cfg(test)]
 mod tests; // Power acts through failing BMCs
@@ -58,23 +58,23 @@ pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> 
         } => reboot::run(context, power, login, *permit).await,
         JobSpec::Gates { login, plan } => gates::run(context, login, plan).await,
         // The view of the controller decides. The gates have already checked the node.
-        JobSpec::SlurmAdmit {
+        JobSpec::Admit {
             cluster,
             revision,
             name,
             login: _,
             lifts,
-        } => slurm::admit(context, cluster, *revision, name, lifts.as_deref()).await,
-        JobSpec::SlurmDrain {
+        } => cluster::admit(context, cluster, *revision, name, *lifts).await,
+        JobSpec::Drain {
             cluster,
             name,
             reason,
-        } => slurm::drain(context, cluster, name, reason).await,
-        JobSpec::SlurmRemove {
+        } => cluster::drain(context, cluster, name, *reason).await,
+        JobSpec::Remove {
             cluster,
             revision,
             name,
-        } => slurm::remove(context, cluster, *revision, name).await,
+        } => cluster::remove(context, cluster, *revision, name).await,
         JobSpec::Wipe { login, plan } => follow(context, login, Work::Wipe(plan.clone())).await,
         JobSpec::Adopt(adopt) => adopt::run(context, adopt).await,
         JobSpec::PowerOn { power, permit } => power_on::run(context, power, *permit).await,
@@ -126,9 +126,9 @@ pub(super) fn acts_unasked(spec: &JobSpec) -> bool {
     match spec {
         JobSpec::PowerOff { .. }
         | JobSpec::Reboot { .. }
-        | JobSpec::SlurmAdmit { .. }
-        | JobSpec::SlurmDrain { .. }
-        | JobSpec::SlurmRemove { .. }
+        | JobSpec::Admit { .. }
+        | JobSpec::Drain { .. }
+        | JobSpec::Remove { .. }
         | JobSpec::Pair(_) => true,
         JobSpec::BootLive(_)
         | JobSpec::Inventory { .. }
@@ -174,10 +174,10 @@ fn node_side(spec: &JobSpec) -> Option<&Login> {
         | JobSpec::Firmware(_)
         | JobSpec::BootDisk { .. }
         | JobSpec::Reboot { .. }
-        | JobSpec::SlurmAdmit { .. }
-        | JobSpec::SlurmDrain { .. }
+        | JobSpec::Admit { .. }
+        | JobSpec::Drain { .. }
         | JobSpec::Pair(_)
-        | JobSpec::SlurmRemove { .. } => None,
+        | JobSpec::Remove { .. } => None,
     }
 }
 

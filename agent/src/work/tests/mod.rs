@@ -36,7 +36,7 @@ use super::reports::Reports;
 use crate::blobs::BlobCache;
 use crate::bmc::Bmcs;
 use crate::boot::arm::ArmedBoots;
-use crate::cluster::slurm::Controllers;
+use crate::cluster::Clusters;
 use crate::ssh::kept::KeptSessions;
 use crate::ssh::sshd::Sshd;
 
@@ -62,7 +62,7 @@ pub(super) async fn agent_with(
         },
         boots: ArmedBoots::new(),
         bmcs,
-        controllers: Controllers::default(),
+        clusters: Clusters::default(),
         blobs: BlobCache::at(dir.path().join("blobs")).await.unwrap(),
         reports: Reports::open(dir.path()).unwrap(),
         silent: SILENT,

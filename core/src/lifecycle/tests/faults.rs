@@ -520,10 +520,8 @@ fn a_person_and_the_breaker_stop_a_ladder_between_its_rungs() {
 
 #[test]
 fn what_the_health_check_had_drained_is_a_fault_and_what_somebody_else_had_is_not() {
-    let said = |reason: Option<&str>, steady| SchedulerOut {
-        state: "drained".into(),
-        reason: reason.map(str::to_owned),
-        steady,
+    let said = |reason: Option<&str>, steady| {
+        SchedulerOut::new("drained".into(), reason.map(str::to_owned), steady)
     };
     let mut one = node(State::InService);
     let ours = "muster: gate kernel.new: kernel.xid_fatal is 1 events, wanted == 0";

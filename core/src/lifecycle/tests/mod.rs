@@ -602,7 +602,7 @@ prop_compose! {
             recovery: climbs.map(|rungs| recovery(&rungs, tried)),
             policy: has_policy.then(|| RecoveryPolicy { rungs: Rung::ALL.to_vec(), ..RecoveryPolicy::none() }),
             hold: held.then(|| Hold::Fleet("it is the fleet".into())),
-            scheduler: drained.map(|steady| SchedulerOut { state: "drained".into(), reason: Some("muster: gate x: 3 errors".into()), steady }),
+            scheduler: drained.map(|steady| SchedulerOut::new("drained".into(), Some("muster: gate x: 3 errors".into()), steady)),
             wish, claim, protected, live, installed, off, unsanitised, stop, sets_firmware, has_network_profile, steps,
             in_cluster: in_cluster || state == State::InService,
             power: PowerShare { rack: None, budget_w: budget, committed_w: committed, reserved: false }, ..node

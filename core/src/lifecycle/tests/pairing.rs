@@ -110,11 +110,7 @@ fn a_blamed_end_is_taken_out_as_one_that_fails_its_gates() {
         ),
         Decision::Start(Step::Admit)
     );
-    let scheduler = SchedulerOut {
-        state: "drained".into(),
-        reason: Some("broken fan".into()),
-        steady: true,
-    };
+    let scheduler = SchedulerOut::new("drained".into(), Some("broken fan".into()), true);
     assert_eq!(
         decide(
             &Snapshot {

@@ -113,11 +113,8 @@ fn a_sweep_takes_a_node_out_only_for_what_it_measured() {
 }
 
 fn kept_out(reason: Option<&str>) -> Option<SchedulerOut> {
-    Some(SchedulerOut {
-        state: "drained".into(),
-        reason: reason.map(str::to_owned),
-        steady: true,
-    })
+    let reason = reason.map(str::to_owned);
+    Some(SchedulerOut::new("drained".into(), reason, true))
 }
 
 #[test]
@@ -164,11 +161,7 @@ fn a_sweep_that_loads_a_node_holds_it_first_and_gives_it_back_whatever_came_of_i
     idle.sweep.as_mut().unwrap().gates[0].needs = vec![crate::gates::Need::Drained];
     assert_eq!(decide(&idle, now()), Decision::Start(Step::Hold));
     // A node not known to be idle is swept beside its jobs.
-    let out = SchedulerOut {
-        state: "drained".into(),
-        reason: None,
-        steady: false,
-    };
+    let out = SchedulerOut::new("drained".into(), None, false);
     let out = Snapshot {
         scheduler: Some(out),
         ..idle.clone()

@@ -4,20 +4,20 @@
 use serde_json::json;
 
 use super::{cluster, golden, job, login};
-use crate::clusters::MEASURED;
+use crate::clusters::DrainReason;
 use crate::wire::job::JobSpec;
 
 #[test]
 fn members_that_came_later() {
-    let lifts = Some(MEASURED.to_owned());
-    let back = JobSpec::SlurmAdmit {
+    let lifts = Some(DrainReason::Measurement);
+    let back = JobSpec::Admit {
         cluster: cluster(),
         revision: 7,
         name: "n1".into(),
         login: login(),
         lifts,
     };
-    golden("job-slurm-admit-back", &job(back));
+    golden("job-admit-back", &job(back));
     let plan = json!({
         "suite": { "name": "smoke", "version": "1", "gates": [] },
         "profile": {

@@ -24,7 +24,7 @@ use super::members::ClusterMembers;
 use super::node::*;
 use super::result::*;
 use super::scheduler::{ClusterLook, NodeOut, SchedulerReport, SchedulerWatch, WatchedCluster};
-use crate::clusters::{SlurmCluster, SlurmNode};
+use crate::clusters::{ClusterSpec, Member, SlurmCluster};
 use crate::facts::Firmware;
 use crate::firmware::{BiosValue, BmcInventory, SeenFirmware, UpdateClass, Wanted, WantedFirmware};
 use crate::gates::{Evidence, GateResult, Limit, Measured, Op, Stage, Verdict};
@@ -65,14 +65,14 @@ fn at() -> Timestamp {
     Timestamp::from_second(1_770_000_000).unwrap()
 }
 
-fn cluster() -> SlurmCluster {
-    SlurmCluster {
+fn cluster() -> ClusterSpec {
+    ClusterSpec::Slurm(SlurmCluster {
         site: "lab".into(),
         conf: "/etc/slurm/slurm.conf".into(),
         include_dir: "/etc/slurm".into(),
         partition: "gpu".into(),
         address: "10.77.0.1".into(),
-    }
+    })
 }
 
 fn user_key() -> UserKey {
@@ -472,7 +472,7 @@ fn between_server_and_agent() {
     );
     let watched = WatchedCluster {
         id: ObjectId(id(9)),
-        slurm: cluster(),
+        cluster: cluster(),
     };
     golden(
         "agent-scheduler-watch",
@@ -626,7 +626,7 @@ fn orders() {
     );
     golden("job-adopt", &job(JobSpec::Adopt(adopt())));
     let cluster = cluster();
-    let node = SlurmNode {
+    let node = Member {
         name: "n1".into(),
         address: "10.77.0.11".parse().unwrap(),
         sockets: 1,
@@ -637,14 +637,14 @@ fn orders() {
         features: vec!["stack_0".into()],
         switch: Some("r1".into()),
     };
-    let admit = JobSpec::SlurmAdmit {
+    let admit = JobSpec::Admit {
         cluster,
         revision: 7,
         name: "n1".into(),
         login: login(),
         lifts: None,
     };
-    golden("job-slurm-admit", &job(admit));
+    golden("job-admit", &job(admit));
     golden(
         "cluster-members",
         &ClusterMembers {

@@ -266,7 +266,7 @@ impl Agent {
             }
             JobSpec::Reboot { permit, .. } => self.reboot(job, *permit).await,
             JobSpec::Gates { plan, .. } => self.run_on_node(job, Work::Gate(plan.clone())).await,
-            JobSpec::SlurmAdmit { revision, name, .. } => {
+            JobSpec::Admit { revision, name, .. } => {
                 self.takes(job, What::Admit).await?;
                 self.step()?;
                 match self.configure(job, *revision, name).await? {
@@ -278,11 +278,11 @@ impl Agent {
             }
             JobSpec::Adopt(adopt) => self.adopt(job, adopt),
             JobSpec::Pair(order) => self.pair(job, order).await,
-            JobSpec::SlurmDrain { .. } => {
+            JobSpec::Drain { .. } => {
                 self.takes(job, What::Drain).await?;
                 Ok(JobResult::Drained)
             }
-            JobSpec::SlurmRemove { revision, name, .. } => {
+            JobSpec::Remove { revision, name, .. } => {
                 self.takes(job, What::Remove).await?;
                 self.step()?;
                 match self.configure(job, *revision, name).await? {

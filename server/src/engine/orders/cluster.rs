@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use anyhow::Context;
-use muster_core::clusters::{ClusterSpec, LEAVING, MEASURED, SlurmCluster, SlurmNode};
+use muster_core::clusters::{ClusterSpec, DrainReason, Member};
 use muster_core::lifecycle::state::State;
 use muster_core::profiles::HardwareProfile;
 use muster_core::stacks::StackSpec;
@@ -45,7 +45,7 @@ pub async fn members(conn: &mut PgConnection, cluster: &str) -> Result<ClusterMe
             .and_then(|stack| features.get(&stack))
             .cloned()
             .unwrap_or_default();
-        Some(SlurmNode::new(
+        Some(Member::new(
             &row.name,
             row.address.into(),
             profiles.get(&row.profile)?,
@@ -64,20 +64,20 @@ pub(super) async fn order_admit(
     s: &Sources<'_>,
 ) -> anyhow::Result<JobSpec> {
     let revision = db::specs::next_revision(conn).await?;
-    Ok(JobSpec::SlurmAdmit {
-        cluster: slurm(s)?,
+    Ok(JobSpec::Admit {
+        cluster: declared(s)?,
         revision,
         name: s.node.name.clone(),
         login: logins::installed(s)?,
-        lifts: lifted_drain(s.node.state).map(str::to_owned),
+        lifts: lifted_drain(s.node.state),
     })
 }
 
-pub(super) fn order_drain(s: &Sources<'_>, reason: &str) -> anyhow::Result<JobSpec> {
-    Ok(JobSpec::SlurmDrain {
-        cluster: slurm(s)?,
+pub(super) fn order_drain(s: &Sources<'_>, reason: DrainReason) -> anyhow::Result<JobSpec> {
+    Ok(JobSpec::Drain {
+        cluster: declared(s)?,
         name: s.node.name.clone(),
-        reason: reason.to_owned(),
+        reason,
     })
 }
 
@@ -86,8 +86,8 @@ pub(super) async fn order_remove(
     s: &Sources<'_>,
 ) -> anyhow::Result<JobSpec> {
     let revision = db::specs::next_revision(conn).await?;
-    Ok(JobSpec::SlurmRemove {
-        cluster: slurm(s)?,
+    Ok(JobSpec::Remove {
+        cluster: declared(s)?,
         revision,
         name: s.node.name.clone(),
     })
@@ -95,10 +95,10 @@ pub(super) async fn order_remove(
 
 /// Returns the reason of the drain to lift. `None` lifts every drain, for a node with passed gates.
 /// A drain by the node's health check stays.
-fn lifted_drain(state: State) -> Option<&'static str> {
+fn lifted_drain(state: State) -> Option<DrainReason> {
     match state {
-        State::InService => Some(MEASURED),
-        State::Draining => Some(LEAVING),
+        State::InService => Some(DrainReason::Measurement),
+        State::Draining => Some(DrainReason::Leaving),
         State::Admitting
         | State::Discovered
         | State::Inspecting
@@ -115,13 +115,6 @@ fn lifted_drain(state: State) -> Option<&'static str> {
     }
 }
 
-fn slurm(s: &Sources<'_>) -> anyhow::Result<SlurmCluster> {
-    match s
-        .node
-        .cluster
-        .clone()
-        .context("the pool names no cluster")?
-    {
-        ClusterSpec::Slurm(cluster) => Ok(cluster),
-    }
+fn declared(s: &Sources<'_>) -> anyhow::Result<ClusterSpec> {
+    s.node.cluster.clone().context("the pool names no cluster")
 }

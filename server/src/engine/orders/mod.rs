@@ -18,7 +18,7 @@ mod stack; // The stack, resolved for one node
 mod wipe; // The disks to erase
 
 use jiff::Timestamp;
-use muster_core::clusters::{LEAVING, MEASURED};
+use muster_core::clusters::DrainReason;
 use muster_core::lifecycle::steps::Step;
 use muster_core::wire::job::{Job, JobSpec};
 use sqlx::PgConnection;
@@ -96,10 +96,10 @@ pub fn kind(step: Step) -> &'static str {
         Step::Adopt => "adopt",
         Step::Reboot | Step::RebootTest => "reboot",
         Step::Gates | Step::GatesAfterReboot | Step::Sweep => "gates",
-        Step::Admit => "slurm_admit",
-        Step::Drain | Step::Hold => "slurm_drain",
+        Step::Admit => "admit",
+        Step::Drain | Step::Hold => "drain",
         Step::Pair => "pair",
-        Step::Remove => "slurm_remove",
+        Step::Remove => "remove",
         Step::Wipe => "wipe",
     }
 }
@@ -130,8 +130,8 @@ async fn build_spec(
         Step::Sweep => gates::order_sweep(conn, s).await,
         Step::Admit => cluster::order_admit(conn, s).await,
         Step::Pair => Ok(JobSpec::Pair(Box::new(pair::order(conn, s).await?))),
-        Step::Hold => cluster::order_drain(s, MEASURED),
-        Step::Drain => cluster::order_drain(s, LEAVING),
+        Step::Hold => cluster::order_drain(s, DrainReason::Measurement),
+        Step::Drain => cluster::order_drain(s, DrainReason::Leaving),
         Step::Remove => cluster::order_remove(conn, s).await,
         Step::Wipe => wipe::order(conn, s).await,
     }

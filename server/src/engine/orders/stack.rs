@@ -4,7 +4,6 @@
 use anyhow::{Context, anyhow, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use muster_core::clusters::ClusterSpec;
 use muster_core::stacks::language;
 use muster_core::stacks::{ConvergePlan, FileItem, Part, PlannedFile};
 use muster_core::wire::PROTOCOL;
@@ -185,14 +184,13 @@ async fn value(conn: &mut PgConnection, s: &Sources<'_>, name: &str) -> anyhow::
         "hostname" => s.node.name.clone(),
         "address" => s.wiring.address.to_string(),
         "agent_address" => s.agent_address.to_string(),
-        "cluster_address" => match s
-            .node
-            .cluster
-            .as_ref()
-            .context("the pool names no cluster")?
-        {
-            ClusterSpec::Slurm(slurm) => slurm.address.clone(),
-        },
+        "cluster_address" => {
+            let cluster = s.node.cluster.as_ref();
+            cluster
+                .context("the pool names no cluster")?
+                .address()
+                .to_owned()
+        }
         other => match other
             .strip_prefix("label:")
             .map(|label| &s.node.labels[label])

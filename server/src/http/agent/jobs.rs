@@ -18,7 +18,7 @@ use muster_core::wire::calls::{
 use muster_core::wire::job::Job;
 use muster_core::wire::node::{Failure, FailureCode, Progress};
 use muster_core::wire::orders::ORDERS;
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use super::told::Told;
@@ -76,7 +76,7 @@ pub(super) async fn lease(
     agent: Agent,
     headers: HeaderMap,
     Json(request): Json<LeaseJobs>,
-) -> Result<Json<LeasedJobs>, Error> {
+) -> Result<Json<Value>, Error> {
     let declared = declared_orders(&headers);
     let steps = readable_steps(declared);
     let deadline =
@@ -85,7 +85,8 @@ pub(super) async fn lease(
         let woken = app.wake_agents.notified();
         let jobs = lease_now(&app, &agent, &request, declared, &steps).await?;
         if !jobs.is_empty() || tokio::time::Instant::now() >= deadline {
-            return Ok(Json(LeasedJobs { jobs }));
+            let written = wire::orders::write(declared, &LeasedJobs { jobs });
+            return written.map(Json).map_err(Error::internal);
         }
         tokio::select! {
             // Jobs becoming ready together are leased together.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use jiff::Timestamp;
-use muster_core::clusters::{ClusterSpec, MEASURED};
+use muster_core::clusters::{DrainReason, DrainedBy};
 use muster_core::wire::scheduler::{NodeOut, SchedulerReport, SchedulerWatch, WatchedCluster};
 use serde_json::json;
 use sqlx::PgConnection;
@@ -54,10 +54,12 @@ pub(super) async fn report(
     if !report.looks.is_empty() {
         app.wake_engine.notify_one();
     }
-    let watched = clusters.into_iter().map(|ClusterRow { id, spec, .. }| {
-        let ClusterSpec::Slurm(slurm) = spec.0;
-        WatchedCluster { id, slurm }
-    });
+    let watched = clusters
+        .into_iter()
+        .map(|ClusterRow { id, spec, .. }| WatchedCluster {
+            id,
+            cluster: spec.0,
+        });
     Ok(Json(SchedulerWatch {
         clusters: watched.collect(),
         every_s: EVERY_S,
@@ -76,9 +78,12 @@ async fn compare(
     let out: BTreeMap<&str, &NodeOut> = out.iter().map(|node| (node.name.as_str(), node)).collect();
     let (mut again, mut back, mut changed) = (Vec::new(), Vec::new(), false);
     for member in db::scheduler::list_members(conn, &cluster.name).await? {
-        // During a pair measurement, the drain with the reason `MEASURED` is Muster's own. A drain
-        // with another reason is not.
-        let own = |node: &&&NodeOut| member.held && node.reason.as_deref() == Some(MEASURED);
+        // During a pair measurement, the drain for a measurement is Muster's own. A drain with
+        // another reason is not.
+        let own = |node: &&&NodeOut| {
+            let by = DrainedBy::read(node.reason.as_deref());
+            member.held && by == DrainedBy::Muster(DrainReason::Measurement)
+        };
         let said = out
             .get(member.name.as_str())
             .filter(|node| !own(node))

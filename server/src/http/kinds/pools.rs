@@ -97,13 +97,12 @@ impl Declared for PoolSpec {
         let many = |spec: &Self| spec.replicas.unwrap_or(0);
         let more =
             before.is_none_or(|before| many(self) > many(before) || self.cluster != before.cluster);
-        let (true, Some(ClusterSpec::Slurm(cluster))) =
-            (more && many(self) > 0, targets.spec("/spec/cluster")?)
-        else {
+        let cluster: Option<ClusterSpec> = targets.spec("/spec/cluster")?;
+        let (true, Some(cluster)) = (more && many(self) > 0, cluster) else {
             return Ok(());
         };
         let whole = Place {
-            site: Some(cluster.site),
+            site: Some(cluster.site().to_owned()),
             ..Place::default()
         };
         match actor.holding.there("claim.create", &whole) {

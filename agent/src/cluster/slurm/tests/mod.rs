@@ -8,12 +8,12 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use muster_core::clusters::{LEAVING, MEASURED, SlurmCluster, SlurmNode};
+use muster_core::clusters::{DrainReason, Member, SlurmCluster};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::private::{PrivateSlurm, install_hook};
-use super::{BaseState, Controllers, Limits, NodeView, SlurmError, our_reason};
+use super::{BaseState, Controllers, Limits, NodeView, SlurmError};
 use crate::watch::Watch;
 
 /// Recorded output of `scontrol show node n1`, 22.05.8 on Debian 12.
@@ -34,8 +34,8 @@ fn held(state: &str, reason: &str) -> NodeView {
     )
 }
 
-fn wanted() -> SlurmNode {
-    SlurmNode {
+fn wanted() -> Member {
+    Member {
         name: "n1".into(),
         address: Ipv4Addr::LOCALHOST.into(),
         sockets: 2,
@@ -130,7 +130,7 @@ fn what_is_not_understood_is_an_error_and_what_is_not_clean_is_said() {
         lost_memory.complaints(&wanted()),
         ["the controller shows it IDLE+DRAIN+INVALID_REG (Low RealMemory)"]
     );
-    let gpus = SlurmNode {
+    let gpus = Member {
         gpus: Some(("h100".into(), 8)),
         ..wanted()
     };
@@ -142,13 +142,6 @@ fn what_is_not_understood_is_an_error_and_what_is_not_clean_is_said() {
             .is_empty()
     );
     assert!(with(IDLE, "State=IDLE ", "State=MIXED+COMPLETING ").busy());
-}
-
-#[test]
-fn a_reason_is_one_line_and_ours() {
-    assert_eq!(our_reason("release\n of  c1"), "muster: release of c1");
-    assert_eq!(our_reason("muster: upgrade"), "muster: upgrade");
-    assert_eq!(our_reason(&"x".repeat(999)).chars().count(), 200);
 }
 
 #[tokio::test]
@@ -163,12 +156,12 @@ async fn names_that_are_lists_or_lines_are_refused_before_anything_runs() {
     let controller = Controllers::default().open(&cluster);
     let (watch, _) = within(Duration::from_secs(1));
     for name in ["n[1-9]", "n1,n2", "ALL n2", "", "-n1", "n1\nSlurmUser=root"] {
-        let refused = controller.drain(name, "x", &watch).await;
+        let refused = controller.drain(name, DrainReason::Leaving, &watch).await;
         assert!(
             matches!(refused, Err(SlurmError::Unwritable { .. })),
             "{name:?}: {refused:?}"
         );
-        let node = SlurmNode {
+        let node = Member {
             name: name.into(),
             ..wanted()
         };
@@ -253,7 +246,7 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
         matches!(&early, Err(SlurmError::InUse { seen, .. }) if seen.starts_with("IDLE")),
         "{early:?}"
     );
-    let stale = SlurmNode {
+    let stale = Member {
         name: "n2".into(),
         address: Ipv4Addr::new(127, 0, 0, 2).into(),
         ..nodes[0].clone()
@@ -281,7 +274,7 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
         .await;
     slurm.until("squeue", &["-h", "-o", "%T"], "RUNNING").await;
     controller
-        .drain("n1", "release of claim 7", &watch)
+        .drain("n1", DrainReason::Leaving, &watch)
         .await
         .unwrap();
     assert_eq!(
@@ -296,17 +289,14 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
         .any(|sentence| sentence.starts_with("waiting for jobs to end on n1: job "));
     assert!(told, "{said:?}");
     let drained = controller.view("n1").await.unwrap().unwrap();
-    assert_eq!(
-        drained.to_string(),
-        "IDLE+DRAIN (muster: release of claim 7)"
-    );
+    assert_eq!(drained.to_string(), "IDLE+DRAIN (muster: leaving service)");
     controller
         .admit(&nodes, "n1", &watch)
         .await
         .expect("our own drain is lifted");
 
     controller
-        .drain("n1", "release of claim 8", &watch)
+        .drain("n1", DrainReason::Leaving, &watch)
         .await
         .unwrap();
     controller.remove(&[], "n1", &watch).await.unwrap();
@@ -322,7 +312,7 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
         .await
         .expect("gone is gone");
     controller
-        .drain("n1", "x", &watch)
+        .drain("n1", DrainReason::Leaving, &watch)
         .await
         .expect("no node, no jobs");
 }
@@ -356,7 +346,10 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
         said.lock().unwrap()[0]
             .starts_with("waiting for Slurm to see n1 clean: the controller shows it")
     );
-    controller.drain("n1", "ours", &watch).await.unwrap();
+    controller
+        .drain("n1", DrainReason::Leaving, &watch)
+        .await
+        .unwrap();
     assert_eq!(
         controller
             .view("n1")
@@ -386,7 +379,7 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
             )
             .await;
         let back = controller
-            .give_back(&nodes, "n1", MEASURED, &watch)
+            .give_back(&nodes, "n1", DrainReason::Measurement, &watch)
             .await
             .unwrap();
         assert_eq!(
@@ -397,15 +390,18 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
     slurm
         .run("scontrol", &["update", "nodename=n1", "state=resume"])
         .await;
-    controller.drain("n1", MEASURED, &watch).await.unwrap();
+    controller
+        .drain("n1", DrainReason::Measurement, &watch)
+        .await
+        .unwrap();
     let back = controller
-        .give_back(&nodes, "n1", MEASURED, &watch)
+        .give_back(&nodes, "n1", DrainReason::Measurement, &watch)
         .await
         .unwrap();
     assert!(!back.draining(), "{back}");
     // The later drain replaces the temporary reason of the measurement. A problem found by the
     // health check in the meantime stays.
-    for reason in [MEASURED, LEAVING] {
+    for reason in [DrainReason::Measurement, DrainReason::Leaving] {
         controller.drain("n1", reason, &watch).await.unwrap();
         assert_eq!(
             controller
@@ -415,7 +411,7 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
                 .unwrap()
                 .reason
                 .as_deref(),
-            Some(reason)
+            Some(reason.as_str())
         );
     }
     let fault = "muster: gate kernel.new: kernel.xid_fatal is 1 events";
@@ -431,7 +427,7 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
         )
         .await;
     let undone = controller
-        .give_back(&nodes, "n1", LEAVING, &watch)
+        .give_back(&nodes, "n1", DrainReason::Leaving, &watch)
         .await
         .unwrap();
     assert_eq!(
@@ -445,20 +441,23 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
                 "update",
                 "nodename=n1",
                 "state=drain",
-                &format!("reason={LEAVING}"),
+                &format!("reason={}", DrainReason::Leaving.as_str()),
             ],
         )
         .await;
     let undone = controller
-        .give_back(&nodes, "n1", LEAVING, &watch)
+        .give_back(&nodes, "n1", DrainReason::Leaving, &watch)
         .await
         .unwrap();
     assert!(!undone.draining(), "{undone}");
     // An adopted node is missing in every list of Muster. Our drain is lifted all the same, and a
     // drain set by others stays.
-    controller.drain("n1", MEASURED, &watch).await.unwrap();
+    controller
+        .drain("n1", DrainReason::Measurement, &watch)
+        .await
+        .unwrap();
     let back = controller
-        .give_back(&[], "n1", MEASURED, &watch)
+        .give_back(&[], "n1", DrainReason::Measurement, &watch)
         .await
         .unwrap();
     assert!(!back.draining(), "{back}");
@@ -469,14 +468,16 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
         )
         .await;
     let back = controller
-        .give_back(&[], "n1", MEASURED, &watch)
+        .give_back(&[], "n1", DrainReason::Measurement, &watch)
         .await
         .unwrap();
     assert_eq!(
         (back.draining(), back.reason.as_deref()),
         (true, Some("NHC: fan 3"))
     );
-    let nobodys = controller.give_back(&[], "n2", MEASURED, &watch).await;
+    let nobodys = controller
+        .give_back(&[], "n2", DrainReason::Measurement, &watch)
+        .await;
     assert!(
         matches!(nobodys, Err(SlurmError::NotListed { .. })),
         "{nobodys:?}"

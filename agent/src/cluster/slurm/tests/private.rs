@@ -12,7 +12,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_core::clusters::{SlurmCluster, SlurmNode, render_nodes};
+use muster_core::clusters::slurm::render_nodes;
+use muster_core::clusters::{Member, SlurmCluster};
 use tokio::process::{Child, Command};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -158,7 +159,7 @@ impl PrivateSlurm {
 
     /// Returns the local machine as a profile would describe the node. `slurmd -C` prints the
     /// hardware seen by slurmd.
-    pub(super) async fn this_machine(&self, name: &str) -> SlurmNode {
+    pub(super) async fn this_machine(&self, name: &str) -> Member {
         let text = self.run("slurmd", &["-C"]).await;
         let number = |field: &str| {
             let word = text
@@ -167,7 +168,7 @@ impl PrivateSlurm {
                 .expect(field);
             word.parse::<u32>().unwrap()
         };
-        SlurmNode {
+        Member {
             name: name.into(),
             address: Ipv4Addr::LOCALHOST.into(),
             sockets: number("SocketsPerBoard="),

@@ -1,35 +1,18 @@
-//! Clusters: the schedulers for admitted nodes, and the node description sent to a scheduler. The
-//! description comes from the hardware profile, never from facts: a node with a lost GPU must be
-//! refused by the scheduler, not described as smaller.
+//! Slurm: the declared controller, the configuration files of the members, and drain reasons.
 
 use std::fmt::Write as _;
-use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::profiles::HardwareProfile;
+use super::{DrainReason, DrainedBy, Member};
+use crate::recovery::Unfit;
 
 /// Prefix of every drain reason set by Muster. A node drained with another reason is under
 /// somebody's control, and Muster leaves the node alone.
 pub const OUR_REASON: &str = "muster:";
-/// Drain reason of a node in service during a measurement. The end of the measurement lifts only
-/// drains with this reason.
-pub const MEASURED: &str = "muster: measured, back in a while";
-
-/// Drain reason of a node leaving service. Undoing the departure lifts only drains with this
-/// reason.
-pub const LEAVING: &str = "muster: leaving service";
 /// Drain reasons written by slurmctld after losing contact with a node. No person set these
 /// reasons, so Muster may act on a node back in contact without overriding a person's decision.
-pub const LOST_SIGHT: [&str; 2] = ["Not responding", "Node unexpectedly rebooted"];
-
-/// A declared cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum ClusterSpec {
-    Slurm(SlurmCluster),
-}
+pub const LOST_CONTACT: [&str; 2] = ["Not responding", "Node unexpectedly rebooted"];
 
 /// A Slurm controller reached by the site's agent with `scontrol`, and the directory of the
 /// included files.
@@ -49,52 +32,19 @@ pub struct SlurmCluster {
     pub address: String,
 }
 
-/// A node as described to the scheduler.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SlurmNode {
-    pub name: String,
-    pub address: IpAddr,
-    pub sockets: u32,
-    pub cores_per_socket: u32,
-    pub threads_per_core: u32,
-    /// Memory in MiB.
-    pub real_memory: u64,
-    /// GPU model and count; `None` on CPU nodes.
-    pub gpus: Option<(String, u32)>,
-    pub features: Vec<String>,
-    /// The switch of the node's topology line: the rack.
-    pub switch: Option<String>,
-}
-
-impl SlurmNode {
-    /// Builds the scheduler's description of a node with the given profile.
-    pub fn new(
-        name: &str,
-        address: IpAddr,
-        profile: &HardwareProfile,
-        switch: Option<String>,
-        features: Vec<String>,
-    ) -> Self {
-        Self {
-            name: name.to_owned(),
-            address,
-            sockets: profile.sockets,
-            cores_per_socket: profile.cores_per_socket,
-            threads_per_core: profile.threads_per_core,
-            real_memory: profile.schedulable_memory_mib,
-            gpus: profile
-                .gpus
-                .as_ref()
-                .map(|gpus| (gpus.model.to_lowercase().replace(' ', "_"), gpus.count)),
-            features,
-            switch,
-        }
-    }
-
-    /// Returns the number of CPUs the controller must see.
-    pub fn cpus(&self) -> u32 {
-        self.sockets * self.cores_per_socket * self.threads_per_core
+/// Returns the owner of a drain with this reason, as stored by slurmctld.
+pub fn drained_by(reason: &str) -> DrainedBy {
+    let ours = DrainReason::ALL
+        .into_iter()
+        .find(|ours| ours.as_str() == reason);
+    match (ours, reason.strip_prefix(OUR_REASON)) {
+        (Some(ours), _) => DrainedBy::Muster(ours),
+        (None, Some(finding)) => match Unfit::parse(finding) {
+            Some(unfit) => DrainedBy::HealthCheck(unfit),
+            None => DrainedBy::Unknown,
+        },
+        (None, None) if LOST_CONTACT.contains(&reason) => DrainedBy::Scheduler,
+        (None, None) => DrainedBy::Others,
     }
 }
 
@@ -105,7 +55,7 @@ const HEADER: &str = "# Written by Muster from the hardware profiles of admitted
 ///
 /// slurmctld 22.05 does not start without a partition or without a node. The partition is therefore
 /// always declared, and an empty cluster gets a single `FUTURE` node, which Slurm hides from users.
-pub fn render_nodes(nodes: &[SlurmNode], partition: &str) -> String {
+pub fn render_nodes(nodes: &[Member], partition: &str) -> String {
     let mut text = HEADER.to_owned();
     for node in nodes {
         write!(
@@ -146,7 +96,7 @@ pub fn render_nodes(nodes: &[SlurmNode], partition: &str) -> String {
 
 /// Renders `muster-gres.conf`: device files per GPU node. A count alone registers no GPU and drains
 /// the node (gres.conf(5)).
-pub fn render_gres(nodes: &[SlurmNode]) -> String {
+pub fn render_gres(nodes: &[Member]) -> String {
     let mut text = HEADER.to_owned();
     for node in nodes {
         if let Some((model, count)) = &node.gpus {
@@ -163,7 +113,7 @@ pub fn render_gres(nodes: &[SlurmNode]) -> String {
 }
 
 /// Renders `muster-topology.conf`: a leaf switch per rack (topology.conf(5)).
-pub fn render_topology(nodes: &[SlurmNode]) -> String {
+pub fn render_topology(nodes: &[Member]) -> String {
     let mut switches: std::collections::BTreeMap<&str, Vec<&str>> =
         std::collections::BTreeMap::new();
     for node in nodes {
@@ -183,8 +133,27 @@ pub fn render_topology(nodes: &[SlurmNode]) -> String {
 mod tests {
     use super::*;
 
-    fn node(name: &str) -> SlurmNode {
-        SlurmNode {
+    #[test]
+    fn every_reason_of_muster_is_read_back() {
+        for reason in DrainReason::ALL {
+            assert_eq!(drained_by(reason.as_str()), DrainedBy::Muster(reason));
+            assert_eq!(serde_json::to_value(reason).unwrap(), reason.as_str());
+        }
+        let finding = Unfit {
+            gate: "kernel.new".into(),
+            action: None,
+            message: "kernel.xid_fatal is 1 events".into(),
+        };
+        let written = format!("{OUR_REASON} {finding}");
+        assert_eq!(drained_by(&written), DrainedBy::HealthCheck(finding));
+        assert_eq!(drained_by("Not responding"), DrainedBy::Scheduler);
+        assert_eq!(drained_by("NHC: fan 3"), DrainedBy::Others);
+        assert_eq!(drained_by("muster: a later version"), DrainedBy::Unknown);
+        assert_eq!(DrainedBy::read(None), DrainedBy::Unknown);
+    }
+
+    fn node(name: &str) -> Member {
+        Member {
             name: name.into(),
             address: "10.77.0.11".parse().unwrap(),
             sockets: 2,
