@@ -35,3 +35,9 @@ pub struct Armed {
     pub by: String,
     pub reason: String,
 }
+
+/// Returns whether objects of a declared kind have a place in the fleet. Objects without a place
+/// are readable by every reader, and written by callers with the right over the whole fleet.
+pub fn has_place(kind: &str) -> bool {
+    matches!(kind, "site" | "rack" | "subnet" | "cluster" | "pool")
+}

@@ -12,6 +12,7 @@ use tower_http::set_header::SetResponseHeaderLayer;
 
 use crate::app::App;
 use crate::auth::cross_site;
+use crate::auth::needs::{self, Needs};
 use crate::error::Error;
 use crate::http::extract::Json;
 use crate::http::limits::{self, Limits, Rates};
@@ -32,7 +33,9 @@ pub fn limited(app: App, rates: Rates) -> Router {
     let (rest, description) = rest().split_for_parts();
     let description = openapi::complete(&description);
     let limits = Limits::new(rates, app.clock.clone());
+    let needs = Needs::read(&description);
     let rest = rest
+        .layer(middleware::from_fn_with_state(needs, needs::attach))
         .route("/openapi.json", get(async move || Json(description)))
         .with_state(app.clone());
     let fixed =

@@ -7,7 +7,7 @@ use muster_core::ids::NodeId;
 use sqlx::PgConnection;
 
 use super::Actor;
-use super::routes::Where;
+use super::needs::{Need, Reach};
 use crate::access::{Grant, Place, Sight};
 use crate::db;
 use crate::error::Error;
@@ -194,31 +194,28 @@ impl Actor {
     pub(super) async fn need_for(
         &self,
         app: &crate::app::App,
-        verb: &str,
-        whereabouts: Where,
+        need: &Need,
         parameters: &[(String, String)],
     ) -> Result<(), Error> {
+        let verb = need.verb(parameters);
         let key = |name: &str| {
             parameters
                 .iter()
                 .find(|(known, _)| known == name)
                 .map_or("", |(_, value)| value)
         };
-        let named = |kind, parameter| {
-            Some(Named {
+        let object = match &need.place {
+            Reach::Fleet => return self.need_everywhere(&verb),
+            Reach::Any => return self.need_somewhere(&verb),
+            Reach::At { kind, parameter } => Named {
                 kind,
                 key: key(parameter),
-            })
+            },
         };
-        let object = match whereabouts {
-            Where::Everywhere => return self.need_everywhere(verb),
-            Where::Somewhere => return self.need_somewhere(verb),
-            Where::At(kind, parameter) => named(kind, parameter),
-        };
-        let (true, Some(object)) = (!self.holding.everywhere(verb), object) else {
+        if self.holding.everywhere(&verb) {
             return Ok(());
-        };
-        self.need(&mut *app.pool.acquire().await?, verb, object)
+        }
+        self.need(&mut *app.pool.acquire().await?, &verb, object)
             .await
     }
 }

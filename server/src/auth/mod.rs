@@ -1,18 +1,18 @@
 //! Authentication and access control. A handler takes the caller as an argument, an `Actor`, so a
-//! handler cannot forget the check. The needs of each route are listed once, in `routes.rs`. A
-//! route missing from the list is rejected for every caller.
+//! handler cannot forget the check. The need of a route is stated beside its handler. A route
+//! without a need is rejected for every caller.
 
 pub mod access; // Access checks: verbs and scopes
 pub mod break_glass; // The local administrator, off until armed
 pub mod cross_site; // Rejects requests from other sites
 pub mod known; // Whether a request's credential is accepted
 pub mod login; // Logins by an identity provider
+pub mod needs; // Needs of routes
 pub mod passwords; // Argon2id
-pub mod routes; // Needs of each route
 pub mod sessions; // Sessions of browsers
 pub mod tokens; // Tokens of machines
 
-use axum::extract::{FromRequestParts, MatchedPath, RawPathParams};
+use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
 use http::{HeaderMap, header};
 use jiff::Timestamp;
@@ -21,6 +21,7 @@ use muster_core::ids::{NodeId, OperationId, TokenId};
 
 use self::access::Holding;
 use self::known::Known;
+use self::needs::Need;
 use crate::app::App;
 use crate::db::events::NewEvent;
 use crate::db::operations::NewOperation;
@@ -137,11 +138,6 @@ pub async fn authorise(parts: &mut Parts, app: &App) -> Result<Actor, Error> {
     if let Some(known) = parts.extensions.get::<Known>() {
         known.note();
     }
-    let route = parts
-        .extensions
-        .get::<MatchedPath>()
-        .map(|path| path.as_str().to_owned())
-        .unwrap_or_default();
     let raw = RawPathParams::from_request_parts(parts, app).await;
     let missing = |_| Error::NotFound("What the path names".into());
     let parameters: Vec<(String, String)> = raw
@@ -149,10 +145,9 @@ pub async fn authorise(parts: &mut Parts, app: &App) -> Result<Actor, Error> {
         .iter()
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
-    let needed = routes::need(&parts.method, &route, &parameters);
-    let (verb, whereabouts) =
-        needed.ok_or_else(|| Error::Forbidden("This route is open to nobody.".into()))?;
-    actor.need_for(app, &verb, whereabouts, &parameters).await?;
+    let need = parts.extensions.get::<Need>();
+    let need = need.ok_or_else(|| Error::Forbidden("This route is open to nobody.".into()))?;
+    actor.need_for(app, need, &parameters).await?;
     Ok(actor)
 }
 

@@ -42,7 +42,9 @@ pub fn router() -> OpenApiRouter<App> {
 ///
 /// Filter fields: `name` and `version`. Sorted by `name`, unless `-name`, `created_at` or
 /// `-created_at` is requested.
-#[utoipa::path(get, path = "/v1/sites/{site}/agents", tag = "agents", params(("site", description = "Name or id"), ListQuery), responses(
+#[utoipa::path(get, path = "/v1/sites/{site}/agents",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "site={site}" }))),
+    tag = "agents", params(("site", description = "Name or id"), ListQuery), responses(
     (status = 200, description = "One page of agents", body = CountedPage<Agent>),
 ))]
 async fn list_agents(
@@ -75,7 +77,9 @@ async fn list_agents(
 }
 
 /// Returns one agent of a site, by name or id.
-#[utoipa::path(get, path = "/v1/sites/{site}/agents/{agent}", tag = "agents",
+#[utoipa::path(get, path = "/v1/sites/{site}/agents/{agent}",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "site={site}" }))),
+    tag = "agents",
     params(("site", description = "Name or id"), ("agent", description = "Name or id")), responses(
     (status = 200, description = "The agent; its generation is the ETag", body = Agent),
     (status = 404, description = "No such agent", body = Problem, content_type = "application/problem+json"),
@@ -103,7 +107,10 @@ async fn get_agent(
 /// is valid for a day and for one key; the agent exchanges both for a certificate. A repeated
 /// request with the same name creates no second agent. While the agent has no valid certificate,
 /// such a request returns a new token.
-#[utoipa::path(post, path = "/v1/sites/{site}/agents", tag = "agents",
+#[utoipa::path(post, path = "/v1/sites/{site}/agents",
+    extensions(("x-muster-access" = json!({ "verb": "agent.enrol", "place": "site={site}" })),
+        ("x-muster-links" = json!({ "agent": ["get_agent", {"site": "$request.path.site", "agent": "$response.body#/agent/name"}] }))),
+    tag = "agents",
     params(("site", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)),
     request_body = EnrolAgent, responses(
     (status = 201, description = "The enrolled agent, with its token", body = EnrolledAgent),
@@ -146,7 +153,9 @@ async fn enrol_agent(
 /// Removes an agent.
 ///
 /// Its certificates are rejected immediately. Its jobs return to the queue for another agent.
-#[utoipa::path(delete, path = "/v1/sites/{site}/agents/{agent}", tag = "agents",
+#[utoipa::path(delete, path = "/v1/sites/{site}/agents/{agent}",
+    extensions(("x-muster-access" = json!({ "verb": "agent.remove", "place": "site={site}" }))),
+    tag = "agents",
     params(("site", description = "Name or id"), ("agent", description = "Name or id"), ("If-Match" = String, Header)), responses(
     (status = 204, description = "The agent is removed"),
     (status = 404, description = "No such agent", body = Problem, content_type = "application/problem+json"),

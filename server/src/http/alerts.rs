@@ -27,7 +27,11 @@ pub fn router() -> OpenApiRouter<App> {
 /// A circuit breaker stops mass quarantine. The breaker opens when the same alert took out more
 /// than two nodes within the hour, and more than one in twenty of the nodes in service. Further
 /// nodes then stay in service, because the cause is in the fleet, and a person must decide.
-#[utoipa::path(post, path = "/v1/alerts", tag = "alerts", params(("Idempotency-Key" = Option<String>, Header)),
+// The verb is checked for each node of an alert.
+#[utoipa::path(post, path = "/v1/alerts",
+    extensions(("x-muster-access" = json!({ "verb": "node.quarantine", "place": "any" })),
+        ("x-muster-links" = json!({ "operation": ["get_operation", {"id": "$response.body#/alerts/0/operation"}] }))),
+    tag = "alerts", params(("Idempotency-Key" = Option<String>, Header)),
     request_body = AlertGroup, responses(
     (status = 200, description = "Alerts received; `outcome` gives the result of each", body = AlertsHeard),
     (status = 422, description = "The version differs from 4, or the group has too many alerts", body = Problem, content_type = "application/problem+json"),

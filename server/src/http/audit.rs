@@ -19,7 +19,9 @@ pub fn router() -> OpenApiRouter<App> {
 /// Returns the newest seal of the history.
 ///
 /// A line `{number, last_seq, hash, at}` with these values is an anchor for `muster audit verify`.
-#[utoipa::path(get, path = "/v1/audit", tag = "events", responses((status = 200, description = "The newest seal", body = AuditHead)))]
+#[utoipa::path(get, path = "/v1/audit",
+    extensions(("x-muster-access" = json!({ "verb": "audit.read", "place": "fleet" }))),
+    tag = "events", responses((status = 200, description = "The newest seal", body = AuditHead)))]
 async fn get_audit_head(State(app): State<App>, _: Actor) -> Result<Answer, Error> {
     let row = db::seals::latest(&mut *app.pool.acquire().await?).await?;
     Answer::ok(&AuditHead {

@@ -40,7 +40,9 @@ pub fn router() -> OpenApiRouter<App> {
 }
 
 /// Checks whether a blob is stored.
-#[utoipa::path(head, path = "/v1/blobs/sha256/{hex}", tag = "blobs", params(("hex", description = "64 hex digits")), responses(
+#[utoipa::path(head, path = "/v1/blobs/sha256/{hex}",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "any" }))),
+    tag = "blobs", params(("hex", description = "64 hex digits")), responses(
     (status = 200, description = "The blob is stored; Content-Length is its size in bytes"),
     (status = 404, description = "The blob is not stored"),
 ))]
@@ -65,7 +67,10 @@ async fn head_blob(
 ///
 /// The SHA-256 of the bytes must equal the digest in the path. Sending a stored blob again has no
 /// effect.
-#[utoipa::path(put, path = "/v1/blobs/sha256/{hex}", tag = "blobs", params(("hex", description = "64 hex digits")),
+#[utoipa::path(put, path = "/v1/blobs/sha256/{hex}",
+    extensions(("x-muster-access" = json!({ "verb": "blob.write", "place": "fleet" })),
+        ("x-muster-links" = json!({ "self": ["head_blob", {"hex": "$request.path.hex"}] }))),
+    tag = "blobs", params(("hex", description = "64 hex digits")),
     request_body(content = String, content_type = "application/octet-stream"), responses(
     (status = 201, description = "The blob is stored and synced to disk"),
     (status = 204, description = "The blob was already stored"),

@@ -19,7 +19,9 @@ pub fn router() -> OpenApiRouter<App> {
 ///
 /// Without an identity provider, the local administrator may always sign in. With an identity
 /// provider, sign-in is possible only while armed. Arming needs a shell on a server's host.
-#[utoipa::path(get, path = "/v1/break-glass", tag = "access", responses(
+#[utoipa::path(get, path = "/v1/break-glass",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "any" }))),
+    tag = "access", responses(
     (status = 200, description = "Whether sign-in is armed, by whom and until when", body = BreakGlass),
 ))]
 async fn get_break_glass(State(app): State<App>, _: Actor) -> Result<Answer, Error> {

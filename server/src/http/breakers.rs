@@ -35,7 +35,9 @@ pub fn router() -> OpenApiRouter<App> {
 ///
 /// Sorted newest first unless `created_at` is requested. Filter fields: `signature` and `state`,
 /// for example `state=open`.
-#[utoipa::path(get, path = "/v1/breakers", tag = "nodes", params(ListQuery), responses(
+#[utoipa::path(get, path = "/v1/breakers",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "fleet" }))),
+    tag = "nodes", params(ListQuery), responses(
     (status = 200, description = "One page of breakers", body = CountedPage<Breaker>),
 ))]
 async fn list_breakers(
@@ -68,7 +70,10 @@ async fn list_breakers(
 ///
 /// Automatic recovery resumes for nodes with the breaker's failure signature. Earlier failures no
 /// longer count. Nodes held back by the breaker keep their state until a recovery is requested.
-#[utoipa::path(post, path = "/v1/breakers/{breaker}/reset", tag = "nodes", params(("breaker", description = "Id"),
+#[utoipa::path(post, path = "/v1/breakers/{breaker}/reset",
+    extensions(("x-muster-access" = json!({ "verb": "breaker.reset", "place": "fleet" })),
+        ("x-muster-links" = json!({ "list": ["list_breakers", {}] }))),
+    tag = "nodes", params(("breaker", description = "Id"),
     ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "The breaker, now closed", body = Breaker),
     (status = 404, description = "No such breaker", body = Problem, content_type = "application/problem+json"),

@@ -32,7 +32,9 @@ pub fn router() -> OpenApiRouter<App> {
 ///
 /// Each node reports the switch ports received by LLDP on its interfaces. Two cables in each
 /// other's ports are reported as swapped. Only nodes of the rack are compared.
-#[utoipa::path(get, path = "/v1/racks/{rack}/cabling", tag = "racks", params(("rack", description = "Name or id")), responses(
+#[utoipa::path(get, path = "/v1/racks/{rack}/cabling",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "rack={rack}" }))),
+    tag = "racks", params(("rack", description = "Name or id")), responses(
     (status = 200, description = "Every declared cable; an empty list for a rack without a plan", body = Cabling),
     (status = 404, description = "No such rack", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -56,7 +58,9 @@ async fn get_rack_cabling(
 /// Compares the declared cables of a node with the observed ones.
 ///
 /// The plan comes from the node's rack.
-#[utoipa::path(get, path = "/v1/nodes/{node}/cabling", tag = "nodes", params(("node", description = "Name or id")), responses(
+#[utoipa::path(get, path = "/v1/nodes/{node}/cabling",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "node={node}" }))),
+    tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "The node's cables; an empty list for a node outside the plan", body = Cabling),
     (status = 404, description = "No such node, or the node has no rack", body = Problem, content_type = "application/problem+json"),
 ))]

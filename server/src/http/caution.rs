@@ -25,7 +25,9 @@ pub fn router() -> OpenApiRouter<App> {
 ///
 /// Caution mode begins when the database is older than the memory of an agent, a node or a replica,
 /// for example after a restore.
-#[utoipa::path(get, path = "/v1/caution", tag = "caution", responses(
+#[utoipa::path(get, path = "/v1/caution",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "any" }))),
+    tag = "caution", responses(
     (status = 200, description = "The open caution, if any, and the agents", body = CautionStatus),
 ))]
 async fn get_caution(State(app): State<App>, actor: Actor) -> Result<Answer, Error> {
@@ -35,7 +37,10 @@ async fn get_caution(State(app): State<App>, actor: Actor) -> Result<Answer, Err
 /// Ends caution mode.
 ///
 /// Every permit issued before stays void. Interrupted work begins again.
-#[utoipa::path(post, path = "/v1/caution/confirm", tag = "caution",
+#[utoipa::path(post, path = "/v1/caution/confirm",
+    extensions(("x-muster-access" = json!({ "verb": "caution.confirm", "place": "fleet" })),
+        ("x-muster-links" = json!({ "self": ["get_caution", {}] }))),
+    tag = "caution",
     params(("Idempotency-Key" = Option<String>, Header)), request_body = ConfirmCaution, responses(
     (status = 200, description = "Caution mode has ended", body = CautionStatus),
     (status = 409, description = "Another caution is open, or none is", body = Problem, content_type = "application/problem+json"),

@@ -65,7 +65,9 @@ struct EventsQuery {
 ///
 /// With `Accept: text/event-stream`, the answer is a stream. A client resumes with the header
 /// `Last-Event-ID`.
-#[utoipa::path(get, path = "/v1/events", tag = "events", params(EventsQuery), responses(
+#[utoipa::path(get, path = "/v1/events",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "any" }))),
+    tag = "events", params(EventsQuery), responses(
     (status = 200, description = "A page of events, or the stream", body = Events),
     (status = 410, description = "The history ends before this number, for example after a restore; start again from 0", body = Problem, content_type = "application/problem+json"),
 ))]

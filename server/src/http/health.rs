@@ -16,6 +16,7 @@ use utoipa_axum::routes;
 use super::extract::Query;
 use crate::app::App;
 use crate::auth::Actor;
+use crate::auth::needs::need;
 use crate::db;
 use crate::db::filter;
 use crate::error::Error;
@@ -50,7 +51,10 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(list_prometheus_targets))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
-        .route("/metrics", get(show_metrics))
+        .route(
+            "/metrics",
+            get(show_metrics).layer(need("fleet.read", "fleet")),
+        )
 }
 
 /// Readiness of the replica: the database answers within [`READY_TIMEOUT`].
@@ -115,7 +119,9 @@ struct TargetsQuery {
 }
 
 /// Lists nodes in service as scrape targets for Prometheus.
-#[utoipa::path(get, path = "/v1/prometheus/targets", tag = "metrics", params(TargetsQuery), responses(
+#[utoipa::path(get, path = "/v1/prometheus/targets",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "any" }))),
+    tag = "metrics", params(TargetsQuery), responses(
     (status = 200, description = "Target groups in the format of Prometheus's `http_sd_config`", body = serde_json::Value),
 ))]
 async fn list_prometheus_targets(

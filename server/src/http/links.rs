@@ -3,170 +3,25 @@
 
 use serde_json::{Map, Value, json};
 
-/// The operation, the name of the link, the linked operation, and its parameters.
-type Link = (
-    &'static str,
-    &'static str,
-    &'static str,
-    &'static [(&'static str, &'static str)],
-);
-
-/// Links with a target that cannot be derived from the name of the operation.
-const LINKS: [Link; 24] = [
-    (
-        "create_claim",
-        "self",
-        "get_claim",
-        &[("claim", "$response.body#/name")],
-    ),
-    (
-        "patch_claim",
-        "self",
-        "get_claim",
-        &[("claim", "$response.body#/name")],
-    ),
-    (
-        "put_node",
-        "self",
-        "get_node",
-        &[("node", "$response.body#/name")],
-    ),
-    (
-        "patch_node",
-        "self",
-        "get_node",
-        &[("node", "$response.body#/name")],
-    ),
-    (
-        "put_blob",
-        "self",
-        "head_blob",
-        &[("hex", "$request.path.hex")],
-    ),
-    (
-        "run_pairs",
-        "run",
-        "get_pair_run",
-        &[
-            ("pool", "$request.path.pool"),
-            ("run", "$response.body#/id"),
-        ],
-    ),
-    (
-        "grant_approval",
-        "self",
-        "get_approval",
-        &[("approval", "$response.body#/id")],
-    ),
-    (
-        "grant_approval",
-        "operation",
-        "get_operation",
-        &[("id", "$response.body#/operation")],
-    ),
-    (
-        "deny_approval",
-        "self",
-        "get_approval",
-        &[("approval", "$response.body#/id")],
-    ),
-    (
-        "enrol_agent",
-        "agent",
-        "get_agent",
-        &[
-            ("site", "$request.path.site"),
-            ("agent", "$response.body#/agent/name"),
-        ],
-    ),
-    (
-        "create_token",
-        "self",
-        "get_token",
-        &[("token", "$response.body#/token/id")],
-    ),
-    (
-        "create_token",
-        "revoke",
-        "revoke_token",
-        &[("token", "$response.body#/token/id")],
-    ),
-    (
-        "create_waiver",
-        "self",
-        "get_waiver",
-        &[("waiver", "$response.body#/id")],
-    ),
-    (
-        "create_waiver",
-        "approval",
-        "get_approval",
-        &[("approval", "$response.body#/approval")],
-    ),
-    (
-        "create_waiver",
-        "end",
-        "end_waiver",
-        &[("waiver", "$response.body#/id")],
-    ),
-    (
-        "end_waiver",
-        "self",
-        "get_waiver",
-        &[("waiver", "$response.body#/id")],
-    ),
-    (
-        "report_alerts",
-        "operation",
-        "get_operation",
-        &[("id", "$response.body#/alerts/0/operation")],
-    ),
-    ("reset_breaker", "list", "list_breakers", &[]),
-    ("confirm_caution", "self", "get_caution", &[]),
-    (
-        "disable_user",
-        "self",
-        "get_user",
-        &[("user", "$response.body#/id")],
-    ),
-    (
-        "enable_user",
-        "self",
-        "get_user",
-        &[("user", "$response.body#/id")],
-    ),
-    (
-        "test_webhook",
-        "list",
-        "list_webhook_deliveries",
-        &[("name", "$request.path.name")],
-    ),
-    (
-        "redeliver_event",
-        "list",
-        "list_webhook_deliveries",
-        &[("name", "$request.path.name")],
-    ),
-    (
-        "resume_webhook",
-        "self",
-        "get_webhook",
-        &[("name", "$request.path.name")],
-    ),
-];
+/// The member of an operation with its links: `{ "self": ["get_claim", { "claim": "$response.body#/name" }] }`
+/// names a link, the linked operation, and the parameters of the linked operation. [`add`] replaces
+/// the member by the links of OpenAPI.
+const EXTENSION: &str = "x-muster-links";
 
 /// Adds the links to the successful answers of an operation.
 pub(super) fn add(id: &str, operation: &mut Value) {
     let mut links = Map::new();
-    for (_, name, target, parameters) in LINKS.iter().filter(|(of, ..)| *of == id) {
-        let parameters: Map<_, _> = parameters
-            .iter()
-            .map(|(name, from)| ((*name).to_owned(), json!(from)))
-            .collect();
-        links.insert(
-            (*name).to_owned(),
-            json!({ "operationId": target, "parameters": parameters }),
-        );
+    let stated = operation
+        .as_object_mut()
+        .and_then(|members| members.remove(EXTENSION));
+    for (name, link) in stated
+        .as_ref()
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        let link = json!({ "operationId": link[0], "parameters": link[1] });
+        links.insert(name.clone(), link);
     }
     let declared = id.strip_prefix("put_").or(id.strip_prefix("patch_"));
     if let (Some(noun), true) = (declared, links.is_empty()) {

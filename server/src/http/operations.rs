@@ -66,7 +66,9 @@ struct OperationsQuery {
 }
 
 /// Lists operations, newest first unless another sort is requested.
-#[utoipa::path(get, path = "/v1/operations", tag = "operations", params(OperationsQuery), responses(
+#[utoipa::path(get, path = "/v1/operations",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "any" }))),
+    tag = "operations", params(OperationsQuery), responses(
     (status = 200, description = "One page of operations", body = CountedPage<Operation>),
     (status = 422, description = "The filter names a field or value that does not exist", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -142,7 +144,9 @@ struct WaitQuery {
 ///
 /// With `?wait=55s` the answer is sent when the operation is done, or at the end of the wait with
 /// the current state.
-#[utoipa::path(get, path = "/v1/operations/{id}", tag = "operations", params(("id", description = "Id"), WaitQuery), responses(
+#[utoipa::path(get, path = "/v1/operations/{id}",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "operation={id}" }))),
+    tag = "operations", params(("id", description = "Id"), WaitQuery), responses(
     (status = 200, description = "The operation", body = Operation),
     (status = 404, description = "No such operation", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -173,7 +177,9 @@ async fn get_operation(
 /// Requests the stop of an operation.
 ///
 /// A running step may finish first. Completed steps are not undone.
-#[utoipa::path(post, path = "/v1/operations/{id}/cancel", tag = "operations",
+#[utoipa::path(post, path = "/v1/operations/{id}/cancel",
+    extensions(("x-muster-access" = json!({ "verb": "operation.cancel", "place": "operation={id}" }))),
+    tag = "operations",
     params(("id", description = "Id"), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 202, description = "The stop is requested; the body is the operation", body = Operation),
     (status = 409, description = "The operation is already done", body = Problem, content_type = "application/problem+json"),
@@ -199,7 +205,9 @@ struct LogQuery {
 }
 
 /// Returns the log lines of an operation's steps, oldest first, at most 1000.
-#[utoipa::path(get, path = "/v1/operations/{id}/log", tag = "operations", params(("id", description = "Id"), LogQuery), responses(
+#[utoipa::path(get, path = "/v1/operations/{id}/log",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "operation={id}" }))),
+    tag = "operations", params(("id", description = "Id"), LogQuery), responses(
     (status = 200, description = "The log lines", body = OperationLog),
 ))]
 async fn get_operation_log(

@@ -36,7 +36,10 @@ pub fn router() -> OpenApiRouter<App> {
 /// nodes. The nodes stay in service, and their scheduler starts no job on them during the run.
 /// Nodes with jobs are left out, with the reason. A blamed node is recovered or quarantined like a
 /// node with a failed sweep. A blamed path is only reported.
-#[utoipa::path(post, path = "/v1/pools/{pool}/actions/run-pairs", tag = "pools", params(("pool", description = "Name or id"),
+#[utoipa::path(post, path = "/v1/pools/{pool}/actions/run-pairs",
+    extensions(("x-muster-access" = json!({ "verb": "pool.run-pairs", "place": "pool={pool}" })),
+        ("x-muster-links" = json!({ "run": ["get_pair_run", {"pool": "$request.path.pool", "run": "$response.body#/id"}] }))),
+    tag = "pools", params(("pool", description = "Name or id"),
     ("Idempotency-Key" = Option<String>, Header)), request_body = RunPairs, responses(
     (status = 202, description = "The run has begun; Location leads to the operation, which has the same id as the run", body = Operation),
     (status = 404, description = "No such pool", body = Problem, content_type = "application/problem+json"),
@@ -56,7 +59,9 @@ async fn run_pairs(
 /// Lists runs of a pool's pairs, newest first.
 ///
 /// The first run may be in progress.
-#[utoipa::path(get, path = "/v1/pools/{pool}/pair-runs", tag = "pools", params(("pool", description = "Name or id")), responses(
+#[utoipa::path(get, path = "/v1/pools/{pool}/pair-runs",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "pool={pool}" }))),
+    tag = "pools", params(("pool", description = "Name or id")), responses(
     (status = 200, description = "The newest twenty runs, without the results of each pair", body = Page<PairRun>),
     (status = 404, description = "No such pool", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -78,7 +83,9 @@ async fn list_pair_runs(
 }
 
 /// Returns one run, with the results and the evidence of each pair.
-#[utoipa::path(get, path = "/v1/pools/{pool}/pair-runs/{run}", tag = "pools", params(("pool", description = "Name or id"),
+#[utoipa::path(get, path = "/v1/pools/{pool}/pair-runs/{run}",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "pool={pool}" }))),
+    tag = "pools", params(("pool", description = "Name or id"),
     ("run", description = "Id")), responses(
     (status = 200, description = "The run", body = PairRun),
     (status = 404, description = "No such pool or run", body = Problem, content_type = "application/problem+json"),

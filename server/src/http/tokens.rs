@@ -44,7 +44,10 @@ pub fn router() -> OpenApiRouter<App> {
 /// Callers see their own tokens, and with the permission `token.read` the tokens of all people.
 /// Filter fields: `name`, `role`, `person` and `state` (`valid`, `over` or `revoked`). Sorted by
 /// `name`, unless `-name`, `created_at` or `-created_at` is requested.
-#[utoipa::path(get, path = "/v1/tokens", tag = "tokens", params(ListQuery), responses(
+// Tokens of other people need `token.read` and `token.revoke`.
+#[utoipa::path(get, path = "/v1/tokens",
+    extensions(("x-muster-access" = json!({ "verb": "token.create", "place": "any" }))),
+    tag = "tokens", params(ListQuery), responses(
     (status = 200, description = "One page of tokens", body = CountedPage<Token>),
 ))]
 async fn list_tokens(
@@ -82,7 +85,10 @@ async fn list_tokens(
 /// The secret is in this answer only, and in the answer to the same request with the same
 /// Idempotency-Key. Until that stored answer expires, the server keeps the secret sealed. A name
 /// can be used once, so a repeated request cannot create a second token.
-#[utoipa::path(post, path = "/v1/tokens", tag = "tokens", params(("Idempotency-Key" = Option<String>, Header)), request_body = CreateToken, responses(
+#[utoipa::path(post, path = "/v1/tokens",
+    extensions(("x-muster-access" = json!({ "verb": "token.create", "place": "any" })),
+        ("x-muster-links" = json!({ "self": ["get_token", {"token": "$response.body#/token/id"}], "revoke": ["revoke_token", {"token": "$response.body#/token/id"}] }))),
+    tag = "tokens", params(("Idempotency-Key" = Option<String>, Header)), request_body = CreateToken, responses(
     (status = 201, description = "The token, with its secret", body = CreatedToken),
     (status = 422, description = "The lifetime is below a minute, above a year, or longer than the lifetime of the token used for this request", body = Problem, content_type = "application/problem+json"),
     (status = 409, description = "The name is taken", body = Problem, content_type = "application/problem+json"),
@@ -197,7 +203,9 @@ fn created(actor: &Actor, row: &NewToken, request: &CreateToken) -> Token {
 ///
 /// Callers see their own tokens, and with the permission `token.read` the tokens of all people. The
 /// ETag is always `"1"`.
-#[utoipa::path(get, path = "/v1/tokens/{token}", tag = "tokens", params(("token", description = "Name or id")), responses(
+#[utoipa::path(get, path = "/v1/tokens/{token}",
+    extensions(("x-muster-access" = json!({ "verb": "token.create", "place": "any" }))),
+    tag = "tokens", params(("token", description = "Name or id")), responses(
     (status = 200, description = "The token, also after its end or revocation", body = Token),
     (status = 404, description = "No such token, or the caller may not read the token", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -220,7 +228,9 @@ async fn get_token(
 ///
 /// Tokens created by those tokens are revoked too. The ETag is always `"1"`; `If-Match: *` is
 /// accepted.
-#[utoipa::path(delete, path = "/v1/tokens/{token}", tag = "tokens", params(("token", description = "Name or id"), ("If-Match" = String, Header)), responses(
+#[utoipa::path(delete, path = "/v1/tokens/{token}",
+    extensions(("x-muster-access" = json!({ "verb": "token.create", "place": "any" }))),
+    tag = "tokens", params(("token", description = "Name or id"), ("If-Match" = String, Header)), responses(
     (status = 204, description = "The token is revoked"),
     (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
     (status = 404, description = "No such token", body = Problem, content_type = "application/problem+json"),

@@ -33,7 +33,9 @@ pub fn router() -> OpenApiRouter<App> {
 ///
 /// Filter fields: `name`, `role`, `issuer` and `disabled`. Sorted by `name`, unless `-name`,
 /// `created_at` or `-created_at` is requested.
-#[utoipa::path(get, path = "/v1/users", tag = "access", params(ListQuery), responses(
+#[utoipa::path(get, path = "/v1/users",
+    extensions(("x-muster-access" = json!({ "verb": "user.read", "place": "fleet" }))),
+    tag = "access", params(ListQuery), responses(
     (status = 200, description = "One page of people", body = CountedPage<User>),
 ))]
 async fn list_users(
@@ -63,7 +65,9 @@ async fn list_users(
 }
 
 /// Returns a person by name or id.
-#[utoipa::path(get, path = "/v1/users/{user}", tag = "access", params(("user", description = "Name or id")), responses(
+#[utoipa::path(get, path = "/v1/users/{user}",
+    extensions(("x-muster-access" = json!({ "verb": "user.read", "place": "fleet" }))),
+    tag = "access", params(("user", description = "Name or id")), responses(
     (status = 200, description = "The person", body = User),
     (status = 404, description = "No such person", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -89,7 +93,10 @@ async fn get_user(
 ///
 /// The person can no longer sign in, all sessions end, and all requests with the person's tokens
 /// are rejected.
-#[utoipa::path(post, path = "/v1/users/{user}/actions/disable", tag = "access",
+#[utoipa::path(post, path = "/v1/users/{user}/actions/disable",
+    extensions(("x-muster-access" = json!({ "verb": "user.disable", "place": "fleet" })),
+        ("x-muster-links" = json!({ "self": ["get_user", {"user": "$response.body#/id"}] }))),
+    tag = "access",
     params(("user", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "The person, now disabled", body = User),
     (status = 404, description = "No such person", body = Problem, content_type = "application/problem+json"),
@@ -107,7 +114,10 @@ async fn disable_user(
 /// Enables a disabled person again.
 ///
 /// Ended sessions stay ended. The person's tokens work again.
-#[utoipa::path(post, path = "/v1/users/{user}/actions/enable", tag = "access",
+#[utoipa::path(post, path = "/v1/users/{user}/actions/enable",
+    extensions(("x-muster-access" = json!({ "verb": "user.disable", "place": "fleet" })),
+        ("x-muster-links" = json!({ "self": ["get_user", {"user": "$response.body#/id"}] }))),
+    tag = "access",
     params(("user", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "The person, now enabled", body = User),
     (status = 404, description = "No such person", body = Problem, content_type = "application/problem+json"),

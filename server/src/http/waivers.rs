@@ -56,7 +56,9 @@ struct WaiversQuery {
 }
 
 /// Lists waivers, including ended ones, newest first unless another sort is requested.
-#[utoipa::path(get, path = "/v1/waivers", tag = "waivers", params(WaiversQuery), responses(
+#[utoipa::path(get, path = "/v1/waivers",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "fleet" }))),
+    tag = "waivers", params(WaiversQuery), responses(
     (status = 200, description = "One page of waivers", body = CountedPage<Waiver>),
     (status = 404, description = "No such node", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -112,7 +114,11 @@ async fn list_waivers(
 /// Requests a waiver: a gate then counts as passed on a node, a rack or a pool.
 ///
 /// The waiver has no effect until a second person approves the request.
-#[utoipa::path(post, path = "/v1/waivers", tag = "waivers", params(("Idempotency-Key" = Option<String>, Header)), request_body = CreateWaiver, responses(
+// The verb is checked at the waiver's node, rack or pool.
+#[utoipa::path(post, path = "/v1/waivers",
+    extensions(("x-muster-access" = json!({ "verb": "waiver.create", "place": "any" })),
+        ("x-muster-links" = json!({ "self": ["get_waiver", {"waiver": "$response.body#/id"}], "approval": ["get_approval", {"approval": "$response.body#/approval"}], "end": ["end_waiver", {"waiver": "$response.body#/id"}] }))),
+    tag = "waivers", params(("Idempotency-Key" = Option<String>, Header)), request_body = CreateWaiver, responses(
     (status = 201, description = "The requested waiver, with its approval", body = Waiver),
     (status = 404, description = "No such node, rack or pool", body = Problem, content_type = "application/problem+json"),
     (status = 422, description = "The reason or the end is missing, the request does not name exactly one place, or no suite of the pool has the gate", body = Problem, content_type = "application/problem+json"),
@@ -129,7 +135,9 @@ async fn create_waiver(
 /// Returns a waiver, also after its end.
 ///
 /// The ETag is always `"1"`.
-#[utoipa::path(get, path = "/v1/waivers/{waiver}", tag = "waivers", params(("waiver", description = "Id")), responses(
+#[utoipa::path(get, path = "/v1/waivers/{waiver}",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "waiver={waiver}" }))),
+    tag = "waivers", params(("waiver", description = "Id")), responses(
     (status = 200, description = "The waiver", body = Waiver),
     (status = 404, description = "No such waiver", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -150,7 +158,10 @@ async fn get_waiver(
 /// Ends a waiver before its time.
 ///
 /// Nodes in service stay in service. The ETag is always `"1"`; `If-Match: *` is accepted.
-#[utoipa::path(delete, path = "/v1/waivers/{waiver}", tag = "waivers", params(("waiver", description = "Id"), ("If-Match" = String, Header)), responses(
+#[utoipa::path(delete, path = "/v1/waivers/{waiver}",
+    extensions(("x-muster-access" = json!({ "verb": "waiver.create", "place": "waiver={waiver}" })),
+        ("x-muster-links" = json!({ "self": ["get_waiver", {"waiver": "$response.body#/id"}] }))),
+    tag = "waivers", params(("waiver", description = "Id"), ("If-Match" = String, Header)), responses(
     (status = 200, description = "The waiver, now ended", body = Waiver),
     (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
     (status = 404, description = "No such waiver", body = Problem, content_type = "application/problem+json"),

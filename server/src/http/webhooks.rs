@@ -46,7 +46,9 @@ pub fn router() -> OpenApiRouter<App> {
 ///
 /// Sorted newest first unless `created_at` is requested. Filter fields: `kind`, `state` and
 /// `reason`.
-#[utoipa::path(get, path = "/v1/webhooks/{name}/deliveries", tag = "webhooks",
+#[utoipa::path(get, path = "/v1/webhooks/{name}/deliveries",
+    extensions(("x-muster-access" = json!({ "verb": "webhook.read", "place": "fleet" }))),
+    tag = "webhooks",
     params(("name", description = "Name or id"), ListQuery), responses(
     (status = 200, description = "One page of deliveries", body = CountedPage<Delivery>),
 ))]
@@ -83,7 +85,10 @@ async fn list_webhook_deliveries(
 /// Sends one ping to a webhook, in any state of the webhook.
 ///
 /// The result is in the webhook's deliveries.
-#[utoipa::path(post, path = "/v1/webhooks/{name}/actions/test", tag = "webhooks",
+#[utoipa::path(post, path = "/v1/webhooks/{name}/actions/test",
+    extensions(("x-muster-access" = json!({ "verb": "webhook.write", "place": "fleet" })),
+        ("x-muster-links" = json!({ "list": ["list_webhook_deliveries", {"name": "$request.path.name"}] }))),
+    tag = "webhooks",
     params(("name", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 201, description = "The queued delivery", body = Delivery),
     (status = 409, description = "Too many requested deliveries are already queued", body = Problem, content_type = "application/problem+json"),
@@ -114,7 +119,10 @@ async fn test_webhook(
 /// Sends the event of one delivery again, with the same event id.
 ///
 /// The state of the webhook does not matter. The result is in the webhook's deliveries.
-#[utoipa::path(post, path = "/v1/webhooks/{name}/actions/redeliver", tag = "webhooks", request_body = Redeliver,
+#[utoipa::path(post, path = "/v1/webhooks/{name}/actions/redeliver",
+    extensions(("x-muster-access" = json!({ "verb": "webhook.write", "place": "fleet" })),
+        ("x-muster-links" = json!({ "list": ["list_webhook_deliveries", {"name": "$request.path.name"}] }))),
+    tag = "webhooks", request_body = Redeliver,
     params(("name", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 201, description = "The queued delivery", body = Delivery),
     (status = 409, description = "Too many requested deliveries are already queued", body = Problem, content_type = "application/problem+json"),
@@ -161,7 +169,10 @@ async fn redeliver_event(
 /// Resumes a stopped webhook at the position of its stop.
 ///
 /// A webhook waiting for its next attempt is tried now.
-#[utoipa::path(post, path = "/v1/webhooks/{name}/actions/resume", tag = "webhooks",
+#[utoipa::path(post, path = "/v1/webhooks/{name}/actions/resume",
+    extensions(("x-muster-access" = json!({ "verb": "webhook.write", "place": "fleet" })),
+        ("x-muster-links" = json!({ "self": ["get_webhook", {"name": "$request.path.name"}] }))),
+    tag = "webhooks",
     params(("name", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "The webhook, now resumed", body = ref("#/components/schemas/Webhook")),
 ))]

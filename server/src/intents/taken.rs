@@ -5,8 +5,9 @@ use muster_api::problem::Existing;
 use muster_core::ids::TokenId;
 use sqlx::PgConnection;
 
+use crate::access;
+use crate::auth::Actor;
 use crate::auth::access::Named;
-use crate::auth::{Actor, routes};
 use crate::db;
 use crate::db::taken::Holder;
 use crate::error::Error;
@@ -76,7 +77,7 @@ async fn may_see(conn: &mut PgConnection, actor: &Actor, holder: &Holder) -> Res
             kind: &holder.kind,
             key: &id,
         },
-        (kind, None) if routes::lies(kind) => Named { kind, key: &id },
+        (kind, None) if access::has_place(kind) => Named { kind, key: &id },
         _ => return Ok(actor.holding.somewhere("fleet.read")),
     };
     match actor.need(conn, "fleet.read", named).await {

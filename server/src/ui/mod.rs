@@ -29,6 +29,7 @@ use axum::Router;
 use axum::routing::{get, post};
 
 use crate::app::App;
+use crate::auth::needs::need;
 
 /// Largest body of a form, in bytes. A form contains a few short fields.
 const FORM_BODY: usize = 16 * 1024;
@@ -37,35 +38,95 @@ const FORM_BODY: usize = 16 * 1024;
 /// adds the common headers.
 pub fn router(app: App) -> Router {
     Router::new()
-        .route("/", get(fleet::show_fleet))
-        .route("/nodes", get(nodes::list::list_nodes))
-        .route("/nodes/{node}", get(nodes::show_node))
-        .route("/nodes/{node}/console", get(nodes::console::show_console))
-        .route("/ui/nodes/{node}/adopt", post(nodes::adopt::adopt_node))
-        .route("/ui/nodes/{node}/parts", post(nodes::parts::replace_part))
+        .route("/", get(fleet::show_fleet).layer(need("fleet.read", "any")))
+        .route(
+            "/nodes",
+            get(nodes::list::list_nodes).layer(need("fleet.read", "any")),
+        )
+        .route(
+            "/nodes/{node}",
+            get(nodes::show_node).layer(need("fleet.read", "node={node}")),
+        )
+        .route(
+            "/nodes/{node}/console",
+            get(nodes::console::show_console).layer(need("fleet.read", "node={node}")),
+        )
+        .route(
+            "/ui/nodes/{node}/adopt",
+            post(nodes::adopt::adopt_node).layer(need("node.adopt", "node={node}")),
+        )
+        .route(
+            "/ui/nodes/{node}/parts",
+            post(nodes::parts::replace_part).layer(need("node.replace-parts", "node={node}")),
+        )
         .route(
             "/ui/nodes/{node}/actions/{wish}",
-            post(nodes::actions::act_on_node),
+            post(nodes::actions::act_on_node).layer(need("node.{wish}", "node={node}")),
         )
-        .route("/operations", get(operations::list_operations))
-        .route("/operations/{operation}", get(operations::show_operation))
-        .route("/jobs/{job}/log", get(jobs::show_log))
-        .route("/racks", get(racks::list_racks))
-        .route("/claims", get(claims::list_claims))
-        .route("/pools/{pool}", get(pools::show_pool))
-        .route("/events", get(events::list_events))
-        .route("/agents", get(agents::list_agents))
-        .route("/users", get(users::list_users))
-        .route("/webhooks", get(webhooks::list_webhooks))
+        .route(
+            "/operations",
+            get(operations::list_operations).layer(need("fleet.read", "any")),
+        )
+        .route(
+            "/operations/{operation}",
+            get(operations::show_operation).layer(need("fleet.read", "operation={operation}")),
+        )
+        .route(
+            "/jobs/{job}/log",
+            get(jobs::show_log).layer(need("fleet.read", "job={job}")),
+        )
+        .route(
+            "/racks",
+            get(racks::list_racks).layer(need("fleet.read", "any")),
+        )
+        .route(
+            "/claims",
+            get(claims::list_claims).layer(need("fleet.read", "any")),
+        )
+        .route(
+            "/pools/{pool}",
+            get(pools::show_pool).layer(need("fleet.read", "pool={pool}")),
+        )
+        .route(
+            "/events",
+            get(events::list_events).layer(need("fleet.read", "any")),
+        )
+        .route(
+            "/agents",
+            get(agents::list_agents).layer(need("fleet.read", "any")),
+        )
+        .route(
+            "/users",
+            get(users::list_users).layer(need("user.read", "fleet")),
+        )
+        .route(
+            "/webhooks",
+            get(webhooks::list_webhooks).layer(need("webhook.read", "fleet")),
+        )
         .route(
             "/ui/approvals/{approval}/{word}",
-            post(approvals::decide_approval),
+            post(approvals::decide_approval).layer(need("approval.decide", "approval={approval}")),
         )
-        .route("/ui/claims/{claim}/replace", post(replace::replace_claim))
-        .route("/ui/pools/{pool}/pairs", post(pairs::measure_pairs))
-        .route("/ui/claims/{claim}/undo", post(approvals::undo_release))
-        .route("/ui/users/{user}/{word}", post(users::decide_user))
-        .route("/ui/caution/{id}/confirm", post(caution::confirm))
+        .route(
+            "/ui/claims/{claim}/replace",
+            post(replace::replace_claim).layer(need("claim.release", "claim={claim}")),
+        )
+        .route(
+            "/ui/pools/{pool}/pairs",
+            post(pairs::measure_pairs).layer(need("pool.run-pairs", "pool={pool}")),
+        )
+        .route(
+            "/ui/claims/{claim}/undo",
+            post(approvals::undo_release).layer(need("claim.release", "claim={claim}")),
+        )
+        .route(
+            "/ui/users/{user}/{word}",
+            post(users::decide_user).layer(need("user.disable", "fleet")),
+        )
+        .route(
+            "/ui/caution/{id}/confirm",
+            post(caution::confirm).layer(need("caution.confirm", "fleet")),
+        )
         .route(
             "/sign-in",
             get(sign_in::show_sign_in).post(sign_in::sign_in),
@@ -73,7 +134,10 @@ pub fn router(app: App) -> Router {
         .route("/sign-in/oidc", get(sign_in::begin_vouched))
         .route("/sign-in/oidc/callback", get(sign_in::finish_vouched))
         .route("/sign-out", post(sign_in::sign_out))
-        .route("/ui/events", get(live::stream_changes))
+        .route(
+            "/ui/events",
+            get(live::stream_changes).layer(need("fleet.read", "any")),
+        )
         .route("/assets/{version}/{*path}", get(assets::get_asset))
         .layer(axum::extract::DefaultBodyLimit::max(FORM_BODY))
         .with_state(app)

@@ -33,7 +33,9 @@ pub fn router() -> OpenApiRouter<App> {
 ///
 /// Sorted oldest first unless `-created_at` is requested. Filter fields: `node`, `claim`,
 /// `requested_by` and `action` (`release`, `wipe`, `reinstall` or `waive`).
-#[utoipa::path(get, path = "/v1/approvals", tag = "approvals", params(ListQuery), responses(
+#[utoipa::path(get, path = "/v1/approvals",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "any" }))),
+    tag = "approvals", params(ListQuery), responses(
     (status = 200, description = "One page of approvals", body = CountedPage<Approval>),
 ))]
 async fn list_approvals(
@@ -66,7 +68,9 @@ async fn list_approvals(
 /// Returns one approval, also after the decision.
 ///
 /// A refusal with the code `second_person` links to the approval.
-#[utoipa::path(get, path = "/v1/approvals/{approval}", tag = "approvals", params(("approval", description = "Id")), responses(
+#[utoipa::path(get, path = "/v1/approvals/{approval}",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "approval={approval}" }))),
+    tag = "approvals", params(("approval", description = "Id")), responses(
     (status = 200, description = "The approval", body = Approval),
     (status = 404, description = "No such approval", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -83,7 +87,10 @@ async fn get_approval(
 }
 
 /// Approves the request of another person, and begins the requested work.
-#[utoipa::path(post, path = "/v1/approvals/{approval}/approve", tag = "approvals",
+#[utoipa::path(post, path = "/v1/approvals/{approval}/approve",
+    extensions(("x-muster-access" = json!({ "verb": "approval.decide", "place": "approval={approval}" })),
+        ("x-muster-links" = json!({ "self": ["get_approval", {"approval": "$response.body#/id"}], "operation": ["get_operation", {"id": "$response.body#/operation"}] }))),
+    tag = "approvals",
     params(("approval", description = "Id"), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "The approval; the work has begun, or the waiver is active", body = Approval),
     (status = 403, description = "The same person made the request", body = Problem, content_type = "application/problem+json"),
@@ -99,7 +106,10 @@ async fn grant_approval(
 }
 
 /// Denies a request.
-#[utoipa::path(post, path = "/v1/approvals/{approval}/deny", tag = "approvals",
+#[utoipa::path(post, path = "/v1/approvals/{approval}/deny",
+    extensions(("x-muster-access" = json!({ "verb": "approval.decide", "place": "approval={approval}" })),
+        ("x-muster-links" = json!({ "self": ["get_approval", {"approval": "$response.body#/id"}] }))),
+    tag = "approvals",
     params(("approval", description = "Id"), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "The approval, now denied", body = Approval),
     (status = 409, description = "The request is already decided, or has expired", body = Problem, content_type = "application/problem+json"),

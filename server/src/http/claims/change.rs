@@ -15,7 +15,10 @@ use crate::intents::preconditions::Preconditions;
 /// Applies a JSON merge patch (RFC 7396) to `spec.hold` and `spec.wait_for`.
 ///
 /// All other members of a claim are fixed. The node is not changed.
-#[utoipa::path(patch, path = "/v1/claims/{claim}", tag = "claims", params(("claim", description = "Name or id"), ("If-Match" = Option<String>, Header)),
+#[utoipa::path(patch, path = "/v1/claims/{claim}",
+    extensions(("x-muster-access" = json!({ "verb": "claim.release", "place": "claim={claim}" })),
+        ("x-muster-links" = json!({ "self": ["get_claim", {"claim": "$response.body#/name"}] }))),
+    tag = "claims", params(("claim", description = "Name or id"), ("If-Match" = Option<String>, Header)),
     request_body(content = PatchClaim, content_type = "application/merge-patch+json"), responses(
     (status = 200, description = "The claim, changed or already as requested", body = ref("#/components/schemas/Claim")),
     (status = 409, description = "The claim has ended, or the patch changes another member", body = Problem, content_type = "application/problem+json"),

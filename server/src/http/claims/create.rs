@@ -13,7 +13,11 @@ use crate::intents::claims::create;
 use crate::intents::idempotency::IdempotencyKey;
 
 /// Binds a node to a pool: the named node, or any available and fitting node.
-#[utoipa::path(post, path = "/v1/claims", tag = "claims", params(("Idempotency-Key" = Option<String>, Header)),
+// The verb is checked for both ends, the node and the pool.
+#[utoipa::path(post, path = "/v1/claims",
+    extensions(("x-muster-access" = json!({ "verb": "claim.create", "place": "any" })),
+        ("x-muster-links" = json!({ "self": ["get_claim", {"claim": "$response.body#/name"}] }))),
+    tag = "claims", params(("Idempotency-Key" = Option<String>, Header)),
     request_body = CreateClaim, responses(
     (status = 201, description = "The claim is bound; `status.operation` is the operation of the installation", body = ref("#/components/schemas/Claim")),
     (status = 409, description = "No fitting node is available, or the pool's stack is incompatible with the named node", body = Problem, content_type = "application/problem+json"),

@@ -68,7 +68,9 @@ struct ClaimsQuery {
 /// Lists claims with a node, by name unless another sort is requested.
 ///
 /// Filter fields: `name`, `state`, `pool`, `node` and `replica`.
-#[utoipa::path(get, path = "/v1/claims", tag = "claims", params(ClaimsQuery), responses(
+#[utoipa::path(get, path = "/v1/claims",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "any" }))),
+    tag = "claims", params(ClaimsQuery), responses(
     (status = 200, description = "One page of claims", body = ref("#/components/schemas/ClaimPage")),
     (status = 422, description = "The filter names a field or value that does not exist", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -125,7 +127,9 @@ struct WaitQuery {
 ///
 /// With `?wait=55s` the answer is sent when the claim is ready or stuck, or at the end of the wait
 /// with the current state.
-#[utoipa::path(get, path = "/v1/claims/{claim}", tag = "claims", params(("claim", description = "Name or id"), WaitQuery), responses(
+#[utoipa::path(get, path = "/v1/claims/{claim}",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "claim={claim}" }))),
+    tag = "claims", params(("claim", description = "Name or id"), WaitQuery), responses(
     (status = 200, description = "The claim; its generation is the ETag", body = ref("#/components/schemas/Claim")),
     (status = 404, description = "No such claim", body = Problem, content_type = "application/problem+json"),
 ))]

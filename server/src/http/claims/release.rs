@@ -28,7 +28,9 @@ pub(super) struct ReleaseQuery {
 ///
 /// A repeated call leads to the same operation. With `erase_now`, a repeated call ends the undo
 /// window.
-#[utoipa::path(delete, path = "/v1/claims/{claim}", tag = "claims",
+#[utoipa::path(delete, path = "/v1/claims/{claim}",
+    extensions(("x-muster-access" = json!({ "verb": "claim.release", "place": "claim={claim}" }))),
+    tag = "claims",
     params(("claim", description = "Name or id"), ("If-Match" = String, Header), ReleaseQuery), responses(
     (status = 202, description = "The operation of the release", body = Operation),
     (status = 409, description = "The node is protected, or the claim has ended. With the code `second_person`, a second person must approve, and Link leads to the approval",

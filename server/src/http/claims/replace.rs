@@ -20,7 +20,10 @@ use crate::intents::preconditions::Preconditions;
 /// node is installed and passes the gates first. When the new node serves, the claim takes it and
 /// releases the old node. Until then the claim keeps the old node, and cancelling the operation
 /// keeps the old node too. A repeated call leads to the same operation.
-#[utoipa::path(post, path = "/v1/claims/{claim}/actions/replace", tag = "claims",
+// The handler also checks `claim.create` at the replacement node.
+#[utoipa::path(post, path = "/v1/claims/{claim}/actions/replace",
+    extensions(("x-muster-access" = json!({ "verb": "claim.release", "place": "claim={claim}" }))),
+    tag = "claims",
     params(("claim", description = "Name or id"), ("If-Match" = String, Header), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = ReplaceClaim), responses(
     (status = 202, description = "The operation of the new node; it is done when the claim has the new node", body = Operation),

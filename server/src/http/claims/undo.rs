@@ -13,7 +13,9 @@ use crate::intents::claims::undo::undo;
 use crate::intents::idempotency::IdempotencyKey;
 
 /// Undoes a release while the disks are kept. A repeated call leads to the same operation.
-#[utoipa::path(post, path = "/v1/claims/{claim}/undo", tag = "claims",
+#[utoipa::path(post, path = "/v1/claims/{claim}/undo",
+    extensions(("x-muster-access" = json!({ "verb": "claim.release", "place": "claim={claim}" }))),
+    tag = "claims",
     params(("claim", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 202, description = "The operation of the node's return", body = Operation),
     (status = 409, description = "The claim is not being released, or the undo window has ended", body = Problem, content_type = "application/problem+json"),

@@ -3,6 +3,8 @@
 
 use muster_api::kind::Kind;
 use muster_api::object::{Draft, Object};
+use serde_json::json as value;
+use utoipa::openapi::extensions::Extensions;
 use utoipa::openapi::path::{
     HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, Paths,
 };
@@ -12,6 +14,8 @@ use utoipa::openapi::{Content, Ref, RefOr, Required, ResponseBuilder};
 use utoipa::{IntoParams as _, PartialSchema, ToSchema};
 
 use super::Declared;
+use crate::access;
+use crate::auth::needs::EXTENSION;
 use crate::http::paging::ListQuery;
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -155,8 +159,27 @@ fn delete<K: Kind>() -> Operation {
     .build()
 }
 
+/// The need of an operation, as [`EXTENSION`].
+fn need<K: Kind>(verb: &str) -> Extensions {
+    let reads = matches!(verb, "list" | "get");
+    let verb_needed = match (K::KIND, reads) {
+        ("webhook", true) => "webhook.read".to_owned(),
+        (_, true) => "fleet.read".to_owned(),
+        (kind, false) => format!("{kind}.write"),
+    };
+    let place = match (access::has_place(K::KIND), verb, reads) {
+        _ if K::KIND == "webhook" => "fleet".to_owned(),
+        (true, "get" | "put" | "patch" | "delete", _) => format!("{}={{name}}", K::KIND),
+        (_, _, true) => "any".to_owned(),
+        (_, _, false) => "fleet".to_owned(),
+    };
+    let need = value!({ "verb": verb_needed, "place": place });
+    Extensions::builder().add(EXTENSION, need).build()
+}
+
 fn operation<K: Kind>(verb: &str, noun: &str, summary: &str) -> OperationBuilder {
     OperationBuilder::new()
+        .extensions(Some(need::<K>(verb)))
         .operation_id(Some(format!("{verb}_{noun}")))
         .tag(K::COLLECTION)
         .summary(Some(summary))

@@ -7,9 +7,9 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{Declared, SECRET};
-use crate::access::Sight;
+use crate::access::{self, Sight};
 use crate::app::App;
-use crate::auth::{Actor, routes};
+use crate::auth::Actor;
 use crate::db;
 use crate::db::filter;
 use crate::db::objects::ObjectRow;
@@ -25,7 +25,7 @@ pub(super) async fn list<K: Declared>(
     Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
     // A kind without a place in the fleet is visible to every actor with a read permission.
-    let sight = if routes::lies(K::KIND) {
+    let sight = if access::has_place(K::KIND) {
         actor.sight()
     } else {
         Sight::new()

@@ -24,7 +24,9 @@ use crate::intents::preconditions::Preconditions;
 /// With If-Match, the action is rejected when the node has changed since the read. Actions that
 /// erase a disk (wipe, reinstall) require If-Match. Beyond the hourly limit they wait for a second
 /// person.
-#[utoipa::path(post, path = "/v1/nodes/{node}/actions/{action}", tag = "nodes",
+#[utoipa::path(post, path = "/v1/nodes/{node}/actions/{action}",
+    extensions(("x-muster-access" = json!({ "verb": "node.{action}", "place": "node={node}" }))),
+    tag = "nodes",
     params(("node", description = "Name or id"), ("action", description = "The action"), ("If-Match" = Option<String>, Header),
         ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = NodeAction), responses(

@@ -17,7 +17,9 @@ use crate::intents::nodes::place::DryRun;
 /// Adopts a discovered and running node into a pool, without changing its system.
 ///
 /// The node comes into service without a reboot, an installation or a drain.
-#[utoipa::path(post, path = "/v1/nodes/{node}/actions/adopt", tag = "nodes",
+#[utoipa::path(post, path = "/v1/nodes/{node}/actions/adopt",
+    extensions(("x-muster-access" = json!({ "verb": "node.adopt", "place": "node={node}" }))),
+    tag = "nodes",
     params(("node", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = AdoptNode), responses(
     (status = 200, description = "The plan", body = NodePlan),

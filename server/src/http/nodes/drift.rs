@@ -21,7 +21,9 @@ use crate::intents::answer::Answer;
 /// Returns the differences of a node from its stack, as of the latest check.
 ///
 /// The action `check-drift` requests another check.
-#[utoipa::path(get, path = "/v1/nodes/{node}/drift", tag = "nodes", params(("node", description = "Name or id")), responses(
+#[utoipa::path(get, path = "/v1/nodes/{node}/drift",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "node={node}" }))),
+    tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "The differing items, the most expensive class first", body = NodeDrift),
     (status = 404, description = "No such node, or the node was never checked against a stack", body = Problem, content_type = "application/problem+json"),
 ))]

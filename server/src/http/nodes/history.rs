@@ -36,7 +36,9 @@ async fn find(conn: &mut PgConnection, key: &str) -> Result<NodeId, Error> {
 }
 
 /// Returns the facts from the latest inspection of a node.
-#[utoipa::path(get, path = "/v1/nodes/{node}/facts", tag = "nodes", params(("node", description = "Name or id")), responses(
+#[utoipa::path(get, path = "/v1/nodes/{node}/facts",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "node={node}" }))),
+    tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "The facts, with the time and the source of the observation", body = NodeFacts),
     (status = 404, description = "No such node, or no inspection has reported so far", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -68,7 +70,9 @@ pub(super) async fn get_node_facts(
 ///
 /// Sorted newest first unless `created_at` is requested; 20 runs when `limit` is absent. Filter
 /// fields: `suite`, `verdict` and `voided`.
-#[utoipa::path(get, path = "/v1/nodes/{node}/gate-runs", tag = "nodes", params(("node", description = "Name or id"), ListQuery), responses(
+#[utoipa::path(get, path = "/v1/nodes/{node}/gate-runs",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "node={node}" }))),
+    tag = "nodes", params(("node", description = "Name or id"), ListQuery), responses(
     (status = 200, description = "One page of gate runs", body = CountedPage<GateRun>),
 ))]
 pub(super) async fn list_node_gate_runs(
@@ -123,7 +127,9 @@ pub(super) struct NodeEventsQuery {
 }
 
 /// Lists the events of a node, oldest first.
-#[utoipa::path(get, path = "/v1/nodes/{node}/events", tag = "nodes", params(("node", description = "Name or id"), NodeEventsQuery), responses(
+#[utoipa::path(get, path = "/v1/nodes/{node}/events",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "node={node}" }))),
+    tag = "nodes", params(("node", description = "Name or id"), NodeEventsQuery), responses(
     (status = 200, description = "The events, at most 500", body = Events),
     (status = 410, description = "The history ends before this number, for example after a restore; start again from 0", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -148,7 +154,9 @@ pub(super) async fn list_node_events(
 
 /// Returns the timeline of a node: its newest events, and the steps of its operations with the
 /// duration of each, oldest first.
-#[utoipa::path(get, path = "/v1/nodes/{node}/timeline", tag = "nodes", params(("node", description = "Name or id")), responses(
+#[utoipa::path(get, path = "/v1/nodes/{node}/timeline",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "node={node}" }))),
+    tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "The timeline", body = Timeline),
 ))]
 pub(super) async fn get_node_timeline(

@@ -19,7 +19,10 @@ use crate::intents::preconditions::Preconditions;
 /// The MACs, facts and components of the machine move to the declared node, and the record of the
 /// discovered machine is deleted. The machine itself is not touched. The declared node is then
 /// accepted, retried or recovered, depending on its state.
-#[utoipa::path(post, path = "/v1/nodes/{node}/actions/match", tag = "nodes",
+// The handler also checks the declared node.
+#[utoipa::path(post, path = "/v1/nodes/{node}/actions/match",
+    extensions(("x-muster-access" = json!({ "verb": "node.match", "place": "node={node}" }))),
+    tag = "nodes",
     params(("node", description = "Name or id of the discovered machine"), ("If-Match" = String, Header), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = MatchNode), responses(
     (status = 200, description = "The plan", body = NodePlan),

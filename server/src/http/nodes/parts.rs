@@ -23,7 +23,9 @@ use crate::intents::nodes::parts::{load, replace};
 ///
 /// The node is then inspected, and quarantined when the inspection does not find the new serials.
 /// Earlier gate runs become void.
-#[utoipa::path(post, path = "/v1/nodes/{node}/actions/replace-parts", tag = "nodes",
+#[utoipa::path(post, path = "/v1/nodes/{node}/actions/replace-parts",
+    extensions(("x-muster-access" = json!({ "verb": "node.replace-parts", "place": "node={node}" }))),
+    tag = "nodes",
     params(("node", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = ReplaceParts), responses(
     (status = 202, description = "The replacement is recorded; Location leads to the operation of the inspection", body = Operation),
@@ -44,7 +46,9 @@ pub(super) async fn replace_parts(
 ///
 /// Sorted by the time of the first sighting, newest first, unless `created_at` is requested. The
 /// filter fields are the same as for the components of all nodes.
-#[utoipa::path(get, path = "/v1/nodes/{node}/components", tag = "nodes", params(("node", description = "Name or id"), ListQuery), responses(
+#[utoipa::path(get, path = "/v1/nodes/{node}/components",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "node={node}" }))),
+    tag = "nodes", params(("node", description = "Name or id"), ListQuery), responses(
     (status = 200, description = "One page of components", body = CountedPage<Component>),
 ))]
 pub(super) async fn list_node_components(
@@ -96,7 +100,9 @@ pub(super) struct ComponentsQuery {
 /// Lists parts by serial, with their present and former nodes.
 ///
 /// Sorted by the time of the first sighting, newest first, unless `created_at` is requested.
-#[utoipa::path(get, path = "/v1/components", tag = "nodes", params(ComponentsQuery), responses(
+#[utoipa::path(get, path = "/v1/components",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "any" }))),
+    tag = "nodes", params(ComponentsQuery), responses(
     (status = 200, description = "One page of components", body = CountedPage<Component>),
 ))]
 pub(super) async fn list_components(

@@ -16,7 +16,9 @@ use crate::intents::nodes::place::{self, DryRun};
 /// Renames a node.
 ///
 /// The id and all observations stay with the node.
-#[utoipa::path(post, path = "/v1/nodes/{node}/actions/rename", tag = "nodes",
+#[utoipa::path(post, path = "/v1/nodes/{node}/actions/rename",
+    extensions(("x-muster-access" = json!({ "verb": "node.rename", "place": "node={node}" }))),
+    tag = "nodes",
     params(("node", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = RenameNode), responses(
     (status = 200, description = "The plan", body = NodePlan),
@@ -37,7 +39,9 @@ pub(super) async fn rename_node(
 /// Moves a node to another site, rack or rack unit.
 ///
 /// The reserved power of the node moves too. A rack without enough power budget rejects the move.
-#[utoipa::path(post, path = "/v1/nodes/{node}/actions/move", tag = "nodes",
+#[utoipa::path(post, path = "/v1/nodes/{node}/actions/move",
+    extensions(("x-muster-access" = json!({ "verb": "node.move", "place": "node={node}" }))),
+    tag = "nodes",
     params(("node", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = MoveNode), responses(
     (status = 200, description = "The plan", body = NodePlan),

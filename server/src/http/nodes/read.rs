@@ -17,7 +17,9 @@ use crate::intents::answer::Answer;
 use crate::intents::nodes::view;
 
 /// Lists the nodes inside the caller's read scope, by name unless another sort is requested.
-#[utoipa::path(get, path = "/v1/nodes", tag = "nodes", params(ListQuery), responses(
+#[utoipa::path(get, path = "/v1/nodes",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "any" }))),
+    tag = "nodes", params(ListQuery), responses(
     (status = 200, description = "One page of nodes", body = ref("#/components/schemas/NodePage")),
     (status = 422, description = "The filter names a field or value that does not exist", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -46,7 +48,9 @@ pub(super) async fn list_nodes(
 }
 
 /// Returns one node by name or id.
-#[utoipa::path(get, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name or id")), responses(
+#[utoipa::path(get, path = "/v1/nodes/{node}",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "node={node}" }))),
+    tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "The node; its generation is the ETag", body = ref("#/components/schemas/Node")),
     (status = 404, description = "No such node", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -61,7 +65,9 @@ pub(super) async fn get_node(
 }
 
 /// Returns the reason why a node is not moving.
-#[utoipa::path(get, path = "/v1/nodes/{node}/why", tag = "nodes", params(("node", description = "Name or id")), responses(
+#[utoipa::path(get, path = "/v1/nodes/{node}/why",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "node={node}" }))),
+    tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "The reason in one sentence, and as data", body = Why),
 ))]
 pub(super) async fn get_node_why(

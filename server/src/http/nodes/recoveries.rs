@@ -24,7 +24,9 @@ pub const NEWEST: i64 = 50;
 ///
 /// The first recovery may be in progress. Filter fields: `signature`, `asked` and `ended`;
 /// `ended=no` selects a recovery in progress.
-#[utoipa::path(get, path = "/v1/nodes/{node}/recoveries", tag = "nodes", params(("node", description = "Name or id"), ListQuery), responses(
+#[utoipa::path(get, path = "/v1/nodes/{node}/recoveries",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "node={node}" }))),
+    tag = "nodes", params(("node", description = "Name or id"), ListQuery), responses(
     (status = 200, description = "One page of recoveries", body = CountedPage<Recovery>),
 ))]
 pub(super) async fn list_node_recoveries(

@@ -17,7 +17,10 @@ use crate::intents::nodes::write;
 use crate::intents::preconditions::Preconditions;
 
 /// Registers a node, or replaces the spec.
-#[utoipa::path(put, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name, or the id of an existing node")),
+#[utoipa::path(put, path = "/v1/nodes/{node}",
+    extensions(("x-muster-access" = json!({ "verb": "node.write", "place": "node={node}" })),
+        ("x-muster-links" = json!({ "self": ["get_node", {"node": "$response.body#/name"}] }))),
+    tag = "nodes", params(("node", description = "Name, or the id of an existing node")),
     request_body = ref("#/components/schemas/NodeDraft"), responses(
     (status = 200, description = "The node, replaced or already as requested", body = ref("#/components/schemas/Node")),
     (status = 201, description = "The node is registered", body = ref("#/components/schemas/Node")),
@@ -36,7 +39,10 @@ pub(super) async fn put_node(
 }
 
 /// Applies a JSON merge patch (RFC 7396) to labels, annotations and spec.
-#[utoipa::path(patch, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name or id")),
+#[utoipa::path(patch, path = "/v1/nodes/{node}",
+    extensions(("x-muster-access" = json!({ "verb": "node.write", "place": "node={node}" })),
+        ("x-muster-links" = json!({ "self": ["get_node", {"node": "$response.body#/name"}] }))),
+    tag = "nodes", params(("node", description = "Name or id")),
     request_body(content = Value, content_type = "application/merge-patch+json"), responses(
     (status = 200, description = "The node, changed or already as requested", body = ref("#/components/schemas/Node")),
     (status = 412, description = "The precondition failed", body = Problem, content_type = "application/problem+json"),
@@ -53,7 +59,9 @@ pub(super) async fn patch_node(
 }
 
 /// Unregisters a node. The machine is not touched.
-#[utoipa::path(delete, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name or id"), ("If-Match" = String, Header)), responses(
+#[utoipa::path(delete, path = "/v1/nodes/{node}",
+    extensions(("x-muster-access" = json!({ "verb": "node.write", "place": "node={node}" }))),
+    tag = "nodes", params(("node", description = "Name or id"), ("If-Match" = String, Header)), responses(
     (status = 204, description = "The node is unregistered"),
     (status = 409, description = "The node is claimed, protected or busy", body = Problem, content_type = "application/problem+json"),
     (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),

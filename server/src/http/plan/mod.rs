@@ -59,7 +59,10 @@ pub fn router() -> OpenApiRouter<App> {
 ///
 /// The plan lists the differences, the affected nodes with the cost for each object, and the
 /// blockers.
-#[utoipa::path(post, path = "/v1/plan", tag = "plans", request_body = MakePlan, responses(
+// A plan writes no rows. Each object of a plan is checked like a write of the object.
+#[utoipa::path(post, path = "/v1/plan",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "any" }))),
+    tag = "plans", request_body = MakePlan, responses(
     (status = 200, description = "The plan, including the blockers", body = Plan),
     (status = 422, description = "A kind is unknown, or an object is listed twice", body = Problem, content_type = "application/problem+json"),
 ))]

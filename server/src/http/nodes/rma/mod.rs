@@ -43,7 +43,9 @@ const FAST: i32 = 3;
 /// The archive holds identity, parts by serial, facts and BMC data: firmware, BIOS, events and
 /// sensors. Gate runs with evidence, recoveries, timeline, console, and a manifest with digests are
 /// included too. Texts similar to secrets are removed.
-#[utoipa::path(get, path = "/v1/nodes/{node}/rma", tag = "nodes", params(("node", description = "Name or id")), responses(
+#[utoipa::path(get, path = "/v1/nodes/{node}/rma",
+    extensions(("x-muster-access" = json!({ "verb": "fleet.read", "place": "node={node}" }))),
+    tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "The archive", body = String, content_type = "application/zstd"),
     (status = 404, description = "No such node", body = Problem, content_type = "application/problem+json"),
 ))]
