@@ -6,7 +6,7 @@ BUNDLE := $(CACHE)/stack/blobs
 NODE := target/x86_64-unknown-linux-gnu/release/muster-node
 export SQLX_OFFLINE := true
 
-.PHONY: demo test deps static build terraform images recipes prepare compile stack fleet recoveries fabric pins e2e lint previous unit strangers fuzz slow bench clean
+.PHONY: look demo test deps static build terraform images recipes prepare compile stack fleet recoveries fabric pins e2e lint previous unit strangers fuzz slow bench clean
 
 # `make test` compiles every crate once, for tests and lints: clippy's driver stands in the compiler's place, and a warning is an error. A part of it that
 # is run alone with CHECKS=1 uses what was compiled then.
@@ -15,6 +15,13 @@ export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 export CLIPPY_ARGS := -Dwarnings__CLIPPY_HACKERY__
 export CARGO_INCREMENTAL := 0
 endif
+
+# The console over 200 simulated nodes. Needs cargo, a C compiler and PostgreSQL; installs nothing.
+look:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
+		{ echo "PostgreSQL is missing. Install it with: apt install postgresql" >&2; exit 1; }
+	cargo build --locked --workspace --bin muster --bin muster-lab
+	target/debug/muster-lab look --port $(or $(PORT),8080) $(if $(NODES),--nodes $(NODES))
 
 demo: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --port $(or $(PORT),8080) $(if $(ONCE),--once)
@@ -125,4 +132,4 @@ slow:
 	CHECKS=1 .ci/slow $(or $(RUNS),5)
 
 clean:
-	$(AS_ROOT) rm -rf target .cache .demo .demo-e2e .demo-recoveries .demo-fabric .demo-pins .fleet
+	$(AS_ROOT) rm -rf target .cache .demo .demo-e2e .demo-recoveries .demo-fabric .demo-pins .look .fleet

@@ -14,6 +14,7 @@ pub mod client; // The typed client
 pub mod clusters; // Clusters admitting nodes
 pub mod credentials; // Secrets, by name
 pub mod events; // The append-only event history
+pub mod filters; // The filter grammar of lists
 pub mod gate_runs; // Runs of a suite on a node
 pub mod hardware_profiles; // Required hardware of a server model
 pub mod images; // OS disk images
@@ -22,6 +23,7 @@ pub mod network_profiles; // Network layout of installed nodes
 pub mod nodes; // One server: desired state and progress
 pub mod object; // The common shape of all objects
 pub mod operations; // Long-running requests and their progress
+pub mod page_tokens; // Positions in a list
 pub mod pairs; // Measurements between two nodes of a pool
 pub mod plans; // Effects of writing a set of objects
 pub mod pools; // Desired software of a set of nodes

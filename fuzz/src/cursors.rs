@@ -1,6 +1,6 @@
 //! Page tokens: opaque, bound to their list, and never more than a text that Postgres can hold.
 
-use muster_server::http::paging::Position;
+use muster_api::page_tokens::Position;
 
 /// The first byte chooses between a token as it is and one that was made from the input.
 pub(crate) fn run(mut data: &[u8]) {

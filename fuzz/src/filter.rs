@@ -1,6 +1,6 @@
 //! The filter grammar: whatever is accepted means the same when it is written out again.
 
-use muster_server::db::filter::{Op, Term, parse};
+use muster_api::filters::{Op, Term, parse};
 
 pub(crate) fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {

@@ -1,6 +1,6 @@
 //! `muster-lab`: a virtual rack by hand, and a simulated fleet.
 
-mod arguments; // Of the verbs that have many
+mod arguments; // Arguments of the larger subcommands
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use clap::{Parser, Subcommand};
 use muster_lab::control::{Act, DiskQuery, LabClient};
 use muster_lab::demo::{Adoption, Artifacts, DemoOptions, Disturbance, Ending, Play};
 use muster_lab::fleet::worker::WorkerOptions;
-use muster_lab::fleet::{FleetOptions, ServerOptions, worker};
+use muster_lab::fleet::{self, FleetOptions, ServerOptions, Until, worker};
 use muster_lab::simulated::habits::Habits;
 use muster_lab::{LabError, Rack, RackPlan, rack};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use arguments::{DemoArguments, FleetAgentArguments, FleetArguments};
+use arguments::{DemoArguments, FleetAgentArguments, FleetArguments, LookArguments};
 
 #[derive(Parser)]
 #[command(
@@ -31,16 +31,18 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Run the main job on real parts: three powered-off machines, one of which ends in Slurm and is released again.
+    /// Run the main job on real parts: three powered-off machines; the first enters Slurm and is released again.
     Demo(DemoArguments),
-    /// Take a fleet of simulated nodes through their whole lives, behind the real agents' protocol, engine and Postgres.
+    /// Run a fleet of simulated nodes through whole lives, behind the real agents' protocol, engine and Postgres.
     Fleet(FleetArguments),
-    /// The agent of a simulated fleet; `fleet` starts it.
+    /// Run the console over simulated nodes; the nodes enter service, fail, recover and are released, until Ctrl-C.
+    Look(LookArguments),
+    /// The agent of a simulated fleet, started by `fleet`.
     #[command(hide = true)]
     FleetAgent(FleetAgentArguments),
     /// Print the reference plan, with fresh BMC passwords.
     Plan,
-    /// Build a rack in DIR and run it until Ctrl-C or SIGTERM.
+    /// Build a rack in DIR and run the rack until Ctrl-C or SIGTERM.
     Up {
         /// The rack's directory.
         dir: PathBuf,
@@ -48,29 +50,29 @@ enum Verb {
         #[arg(long)]
         plan: Option<PathBuf>,
     },
-    /// Show the machines of the rack that runs in DIR.
+    /// Show the machines of the rack running in DIR.
     Show {
         /// The rack's directory.
         dir: PathBuf,
     },
-    /// Do something to a machine: ACT as JSON, such as '{"act":"press_button"}' or
+    /// Act on a machine: ACT as JSON, such as '{"act":"press_button"}' or
     /// '{"act":"inject_fault","fault":{"kind":{"fault":"hang"},"requests":1}}'.
     Act {
         /// The rack's directory.
         dir: PathBuf,
         /// The machine's name.
         machine: String,
-        /// What to do.
+        /// The act, as JSON.
         act: String,
     },
-    /// Show what happened to a machine, and its BMC's event log.
+    /// Show the history of a machine, and the event log of the BMC.
     Log {
         /// The rack's directory.
         dir: PathBuf,
         /// The machine's name.
         machine: String,
     },
-    /// Show how much of a disk holds anything.
+    /// Show the used part of a disk.
     Disk {
         /// The rack's directory.
         dir: PathBuf,
@@ -79,7 +81,7 @@ enum Verb {
         /// The disk's serial.
         serial: String,
     },
-    /// Remove what a killed rack left in the system.
+    /// Remove the remains of a killed rack from the system.
     Clean {
         /// The rack's directory.
         dir: PathBuf,
@@ -108,6 +110,7 @@ async fn run(verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::Demo(arguments) => demo(arguments).await,
         Verb::Fleet(arguments) => fleet(arguments).await,
+        Verb::Look(arguments) => look(arguments).await,
         Verb::FleetAgent(arguments) => {
             let FleetAgentArguments {
                 server,
@@ -275,6 +278,7 @@ async fn fleet(arguments: FleetArguments) -> anyhow::Result<()> {
         },
         _ => ServerOptions::Own {
             muster: std::path::absolute(arguments.muster)?,
+            port: 0,
         },
     };
     let options = FleetOptions {
@@ -309,6 +313,41 @@ async fn fleet(arguments: FleetArguments) -> anyhow::Result<()> {
     }
     println!("{report}");
     Ok(())
+}
+
+async fn look(arguments: LookArguments) -> anyhow::Result<()> {
+    let (mut interrupt, mut terminate) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
+    let options = FleetOptions {
+        nodes: arguments.nodes,
+        habits: Habits {
+            seed: rand::random_range(0..1_000_000),
+            speed: arguments.speed,
+            failures: arguments.failures / 100.0,
+        },
+        until: Until::Released,
+        kills: None,
+        dir: std::path::absolute(arguments.dir)?,
+        server: ServerOptions::Own {
+            muster: std::path::absolute(arguments.muster)?,
+            port: arguments.port,
+        },
+        timeout: std::time::Duration::MAX,
+        json: false,
+    };
+    let cancel = CancellationToken::new();
+    let run = fleet::look::run(&options, &cancel);
+    tokio::pin!(run);
+    tokio::select! {
+        ended = &mut run => return ended,
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    eprintln!("stopping: agent, server, database");
+    cancel.cancel();
+    run.await
 }
 
 fn print(document: &impl Serialize) -> anyhow::Result<()> {

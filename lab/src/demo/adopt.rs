@@ -1,4 +1,5 @@
-//! A machine that Muster did not build comes into service with a job on it: no reboot, no wipe, and the job ends by itself with its output whole.
+//! Adopts a machine installed without Muster while a Slurm job runs on the machine. The machine is neither
+//! rebooted nor wiped, and the job ends by itself with complete output.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -22,16 +23,15 @@ use crate::slurm::{OTHERS_PARTITION, Slurm};
 const SHORT: Duration = Duration::from_secs(5 * 60);
 const CREDENTIAL: &str = "veteran-admin";
 
-/// The whole act: the machine as it was, the job, the adoption, the end of the job.
-pub(super) async fn tell(
+/// Builds the machine's disk, lists the machine in Slurm and switches the machine on. The boot and
+/// [`Veteran::join`] take minutes of one core when emulated, so other acts can run meanwhile.
+pub(super) async fn switch_on<'rack>(
     options: &DemoOptions,
-    rack: &Rack,
+    rack: &'rack Rack,
     slurm: &Slurm,
-    programs: &Programs,
     plan: &RackPlan,
-    watch: &mut Watch,
-) -> anyhow::Result<()> {
-    let client = programs.client();
+    watch: &Watch,
+) -> anyhow::Result<Veteran<'rack>> {
     watch.say(&format!("{VETERAN}, which somebody else installed, is switched on and joins Slurm by its admin's hand"));
     let index = plan
         .machines
@@ -41,7 +41,19 @@ pub(super) async fn tell(
     let veteran = Veteran::new(options, rack, index, VETERAN, VETERAN_DISK).await?;
     veteran.build(options).await?;
     slurm.list_others(VETERAN, veteran.address).await?;
-    veteran.join(options, slurm).await?;
+    Ok(veteran)
+}
+
+/// Starts a job on the joined machine, adopts the machine, and waits until the job ended.
+pub(super) async fn tell(
+    options: &DemoOptions,
+    rack: &Rack,
+    slurm: &Slurm,
+    programs: &Programs,
+    veteran: &Veteran<'_>,
+    watch: &mut Watch,
+) -> anyhow::Result<()> {
+    let client = programs.client();
     let up = watch.until(client, "Slurm to see the veteran", SHORT, async |_| {
         Ok(slurm
             .run("sinfo", &["-h", "-n", VETERAN, "-o", "%T"])
@@ -60,7 +72,7 @@ pub(super) async fn tell(
     watch.say(&format!(
         "job {number} counts the seconds on {VETERAN}, boot {boot}"
     ));
-    adopt(client, programs, &veteran, watch).await?;
+    adopt(client, programs, veteran, watch).await?;
     ensure!(
         jobs(slurm).await? == number,
         "job {number} did not live through the adoption"
@@ -80,7 +92,7 @@ pub(super) async fn tell(
     ensure!(job.wait().await?.success(), "the job did not end well");
     let counted = whole(&said)?;
     ensure!(veteran.boot_id().await? == boot, "{VETERAN} was rebooted");
-    untouched(rack, client, &veteran).await?;
+    untouched(rack, client, veteran).await?;
     watch
         .say(&format!("job {number} ended by itself: it counted to {counted}, none missing; the boot is still {boot}"));
     Ok(())
@@ -104,7 +116,7 @@ fn start_job(slurm: &Slurm, said: &Path) -> anyhow::Result<Child> {
         .context("start srun")
 }
 
-/// The jobs that run on it, by number.
+/// Returns the numbers of the jobs running on the machine.
 async fn jobs(slurm: &Slurm) -> anyhow::Result<String> {
     Ok(slurm
         .run("squeue", &["-h", "-w", VETERAN, "-t", "R", "-o", "%i"])
@@ -113,7 +125,7 @@ async fn jobs(slurm: &Slurm) -> anyhow::Result<String> {
         .to_owned())
 }
 
-/// As a user does it: a credential for this once, the plan, and the word.
+/// Adopts the machine with the commands of a user: a temporary credential, the plan, the adoption.
 async fn adopt(
     client: &Client,
     programs: &Programs,
@@ -157,7 +169,8 @@ async fn adopt(
     adopted.await
 }
 
-/// How far it counted: no number is missing, and it ended of its own accord.
+/// Returns the last number printed by the job, after checking that no number is missing and that the
+/// job ended by itself.
 fn whole(said: &Path) -> anyhow::Result<usize> {
     let text = std::fs::read_to_string(said).with_context(|| format!("read {}", said.display()))?;
     let mut lines: Vec<&str> = text.lines().collect();
@@ -173,7 +186,8 @@ fn whole(said: &Path) -> anyhow::Result<usize> {
     Ok(counted.len())
 }
 
-/// What the machine itself, its own log and the API say: one boot, by hand; what it held is there, and what the plan named beside it.
+/// Checks the machine, the lab's log and the API: a single boot by hand, unchanged files, and the
+/// additions named by the plan.
 async fn untouched(rack: &Rack, client: &Client, veteran: &Veteran<'_>) -> anyhow::Result<()> {
     let machine = &rack.slot(VETERAN)?.machine;
     let done: Vec<Entry> = machine

@@ -1,4 +1,5 @@
-//! The acts of the main job, in order. Each has a deadline and ends only when the API, and where it matters the machine itself, agree.
+//! The acts of the main job, in order. Each act has a deadline and ends only when the API agrees, and
+//! for physical effects also the machine.
 
 use std::time::Duration;
 
@@ -48,7 +49,9 @@ pub(super) async fn tell(
     let plan = planned(rack)?;
     declare::fleet(client, options, &plan, slurm).await?;
     if options.adoption == Adoption::Alone {
-        return adopt::tell(options, rack, slurm, programs, &plan, &mut watch).await;
+        let veteran = adopt::switch_on(options, rack, slurm, &plan, &watch).await?;
+        veteran.join(options, slurm).await?;
+        return adopt::tell(options, rack, slurm, programs, &veteran, &mut watch).await;
     }
     let disturbed = options.disturbance == Disturbance::Kills;
     let mut chaos = Chaos::new(disturbed);
@@ -79,16 +82,32 @@ pub(super) async fn tell(
     if disturbed {
         hold::boots_alone(rack, programs, &watch).await?;
     }
-    release(rack, slurm, client, &mut watch).await?;
-    if disturbed {
-        hold::bad_bmc(rack, client, &mut watch).await?;
-    }
+    let veteran = match options.adoption {
+        Adoption::Also => Some(adopt::switch_on(options, rack, slurm, &plan, &watch).await?),
+        Adoption::None | Adoption::Alone => None,
+    };
+    // Each act keeps a single emulated processor busy.
+    tokio::try_join!(
+        async {
+            match &veteran {
+                Some(veteran) => veteran.join(options, slurm).await,
+                None => Ok(()),
+            }
+        },
+        async {
+            release(rack, slurm, client, &mut watch).await?;
+            match disturbed {
+                true => hold::bad_bmc(rack, client, &mut watch).await,
+                false => Ok(()),
+            }
+        },
+    )?;
     chaos.finish()?;
     if let Some(written) = written {
         written.check(&watch)?;
     }
-    if options.adoption == Adoption::Also {
-        adopt::tell(options, rack, slurm, programs, &plan, &mut watch).await?;
+    if let Some(veteran) = &veteran {
+        adopt::tell(options, rack, slurm, programs, veteran, &mut watch).await?;
     }
     oracle::check_acts(rack, client, &watch).await?;
     report::print(client, &[GOOD, FAILING, SMALL], &job, &options.dir).await
@@ -99,7 +118,7 @@ fn planned(rack: &Rack) -> anyhow::Result<RackPlan> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// Accept: every node is booted into the live image, inspected, and held against its profile.
+/// Accepts all nodes: each is booted into the live image, inspected and compared with its profile.
 async fn inspect(rack: &Rack, client: &Client, watch: &mut Watch) -> anyhow::Result<()> {
     watch.say("accept three powered-off machines");
     for node in [GOOD, FAILING, SMALL] {
@@ -137,7 +156,8 @@ async fn inspect(rack: &Rack, client: &Client, watch: &mut Watch) -> anyhow::Res
     ended.await
 }
 
-/// Claim: image, stack, gates, Slurm. One node gets there; the other's disk goes bad on the way.
+/// Claims two nodes: image, stack, gates, Slurm. One node enters service; the disk of the other node
+/// fails before.
 async fn serve(
     rack: &Rack,
     programs: &Programs,
@@ -183,7 +203,7 @@ async fn serve(
     served.await
 }
 
-/// A job runs on the admitted node.
+/// Runs a job on the admitted node.
 async fn run_a_job(slurm: &Slurm, watch: &Watch) -> anyhow::Result<String> {
     watch.say(&format!("srun on {GOOD}"));
     let said = slurm
@@ -196,7 +216,8 @@ async fn run_a_job(slurm: &Slurm, watch: &Watch) -> anyhow::Result<String> {
     ))
 }
 
-/// Release: the running job ends first, then the node leaves Slurm, is wiped, inspected, and available again.
+/// Releases a node: the running job ends first, then the node leaves Slurm, is wiped, inspected and
+/// available again.
 async fn release(
     rack: &Rack,
     slurm: &Slurm,

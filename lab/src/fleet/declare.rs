@@ -1,4 +1,5 @@
-//! The fleet, as a client declares it: everything under one site of its own, so that nothing of a running server's is touched.
+//! The fleet, declared by a client. All objects belong to a single site, so objects of a running server
+//! stay unchanged.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -14,12 +15,12 @@ use super::{FleetOptions, SITE, Until};
 use crate::simulated::machine::Machine;
 use crate::simulated::rack::Rack;
 
-/// Declarations under way at once.
+/// Concurrent declarations.
 const AT_ONCE: usize = 8;
 const NODES_IN_RACK: u32 = 40;
 const NODE_W: u32 = 10_000;
 
-/// The machines behind the nodes.
+/// Returns the machines behind the nodes.
 pub(super) fn machines(options: &FleetOptions) -> Rack {
     let machine = |number| Machine::new(name(number), mac(number)).with(options.habits);
     Rack::of((1..=options.nodes).map(machine))
@@ -29,13 +30,13 @@ fn name(number: u32) -> String {
     format!("sim-{number:05}")
 }
 
-/// Locally administered: no vendor's, nobody's real card.
+/// Returns a locally administered address, used by no vendor.
 fn mac(number: u32) -> Mac {
     let [a, b, c, d] = number.to_be_bytes();
     Mac([0x02, 0x53, a, b, c, d])
 }
 
-/// The number's place in a network of /16.
+/// Returns the number's address in a network of /16.
 fn address(network: u8, number: u32) -> Ipv4Addr {
     let [_, _, high, low] = (number + 255).to_be_bytes();
     Ipv4Addr::new(10, network, high, low)
@@ -49,7 +50,7 @@ pub(super) async fn site(client: &Client) -> anyhow::Result<()> {
         .map(drop)
 }
 
-/// Declares everything that nodes need.
+/// Declares all objects needed by nodes.
 pub(super) async fn kinds(client: &Client, options: &FleetOptions) -> anyhow::Result<()> {
     for number in 0..options.nodes.div_ceil(NODES_IN_RACK) {
         let budget = json!({ "site": SITE, "units": NODES_IN_RACK, "power_budget_w": NODES_IN_RACK * NODE_W });
@@ -87,21 +88,25 @@ pub(super) async fn kinds(client: &Client, options: &FleetOptions) -> anyhow::Re
     put(client, "stacks", SITE, stack).await?;
     put(client, "suites", SITE, suite).await?;
     put(client, "clusters", SITE, cluster).await?;
-    put(
-        client,
-        "pools",
-        SITE,
-        json!({ "image": SITE, "stack": SITE, "suite": SITE, "cluster": SITE, "undo_window_s": 0 }),
-    )
-    .await
-    .map(drop)
+    put(client, "pools", SITE, pool()).await.map(drop)
 }
 
-/// Declares the nodes; each is accepted, and on its way, from here on.
+fn pool() -> Value {
+    json!({ "image": SITE, "stack": SITE, "suite": SITE, "cluster": SITE, "undo_window_s": 0 })
+}
+
+/// Gives the pool a sweep and a recovery policy.
+pub(super) async fn health(client: &Client, health: Value) -> anyhow::Result<()> {
+    let mut pool = pool();
+    pool["health"] = health;
+    put(client, "pools", SITE, pool).await.map(drop)
+}
+
+/// Declares the nodes. Each node is accepted at once.
 pub(super) async fn nodes(client: &Client, options: &FleetOptions) -> anyhow::Result<Declared> {
     let accept = options.until > Until::Declared;
     let first = node(client, 1, accept).await?;
-    // What happened before the fleet was there is not read.
+    // Earlier events are skipped.
     let before = client
         .events(0, &[("node", &name(1)), ("limit", "1")])
         .await?
@@ -134,7 +139,7 @@ fn rack(number: u32) -> String {
     format!("{SITE}-{number:03}")
 }
 
-/// A digest that is as good as any: nothing is fetched by it.
+/// Returns a placeholder digest. No blob is fetched.
 fn digest(of: &str) -> Digest {
     Digest::of(of.as_bytes())
 }

@@ -1,17 +1,20 @@
-//! A simulated fleet: thousands of machines that exist only as files, behind the real agents' protocol, the real engine and a real Postgres.
-//! Every node is taken through its whole life: accepted, claimed, in service, released, available again. The machines' own logs say what was
-//! done to them, whatever was killed on the way.
+//! A simulated fleet: thousands of machines stored as files, with the real agents' protocol, the real engine
+//! and a real Postgres.
+//! Every node runs through a whole life: accepted, claimed, in service, released, available again. The logs of
+//! the machines are compared with the history, also after kills.
 //!
-//! Against a running server it is a rehearsal: the fleet is declared under a site of its own, and nothing real is touched.
+//! With a running server the run is a rehearsal: the fleet is declared under a separate site, and real
+//! machines stay untouched.
 
-mod declare; // The fleet, as a client declares it
-mod follow; // Where every node is, from the history
-mod identity; // How the agent shows who it is
-mod kills; // Ends programs as crashes do
-mod oracle; // What must hold at the end
-mod people; // What operators do: claim, release, mend
+mod declare; // The fleet, declared by a client
+mod follow; // The state of every node, from the history
+mod identity; // The identity of the agent
+mod kills; // Kills programs, as a crash does
+pub mod look; // Runs a fleet to look at, until stopped
+mod oracle; // Checks at the end of a run
+mod people; // The work of operators: claim, release, retry
 mod programs; // The server, its database and the agent, as processes
-mod report; // What the run measured
+mod report; // Measurements of the run
 mod usage; // Memory and load
 pub mod worker; // The agent process over simulated machines
 
@@ -30,35 +33,38 @@ use people::People;
 use programs::Programs;
 pub use report::Report;
 
-/// The site all simulated nodes stand in.
+/// The site of all simulated nodes.
 pub const SITE: &str = "simulated";
 const SHOW_EVERY: Duration = Duration::from_millis(500);
-/// In a pipe, a line after this time.
+/// The interval of progress lines in a pipe.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
-/// What a run is made of.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct FleetOptions {
     pub nodes: u32,
     pub habits: Habits,
-    /// How far each node goes.
+    /// The last act for each node.
     pub until: Until,
     pub kills: Option<Duration>,
-    /// Where the database, the machines and the logs go; emptied first.
+    /// Directory of the database, the machines and the logs; emptied first.
     pub dir: PathBuf,
     pub server: ServerOptions,
-    /// The run fails when it is not over after this.
+    /// Time limit of the run.
     pub timeout: Duration,
-    /// Print one JSON document at the end and nothing else.
+    /// Print a single JSON document at the end.
     pub json: bool,
 }
 
-/// Which server the fleet stands behind.
+/// The server behind the fleet.
 #[derive(Clone, Debug)]
 pub enum ServerOptions {
-    /// One of its own, of this `muster` binary, on a private Postgres.
-    Own { muster: PathBuf },
-    /// One that runs.
+    Own {
+        muster: PathBuf,
+        /// The port of the console; 0 for a free port.
+        port: u16,
+    },
+    /// A running server.
     Running {
         url: String,
         agent_url: String,
@@ -66,23 +72,24 @@ pub enum ServerOptions {
     },
 }
 
-/// The last thing that is done with a node.
+/// The last act for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Until {
-    /// Declared, and not accepted.
+    /// Declared, not accepted.
     Declared,
-    /// Inspected, and free to be claimed.
+    /// Inspected, and ready for a claim.
     Available,
     /// Claimed, imaged, admitted.
     InService,
-    /// Given back, wiped, available again.
+    /// Released, wiped, available again.
     Released,
 }
 
-/// Runs a fleet to its end and says what was measured. Processes it started are gone when it returns.
+/// Runs a fleet to the end and returns the measurements. All processes started by the run have ended on
+/// return.
 ///
 /// # Errors
-/// When a node is not where it should be in time, or a promise was broken; the message says which, and where the logs are.
+/// When a node misses the time limit, or a check fails. The message names the node and the logs.
 pub async fn run(options: &FleetOptions, cancel: &CancellationToken) -> anyhow::Result<Report> {
     let _dir = RunDir::take(&options.dir, || {})?;
     Keep::create(&options.dir.join("machines"), &declare::machines(options))
@@ -139,7 +146,7 @@ async fn live(options: &FleetOptions, programs: &Programs) -> anyhow::Result<Rep
     ))
 }
 
-/// Follows the history and does what people do, until every node is where it should end.
+/// Follows the history and acts as operators, until every node has reached the last act.
 async fn go_through(
     options: &FleetOptions,
     programs: &Programs,

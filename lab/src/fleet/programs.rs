@@ -1,5 +1,5 @@
-//! The programs of a run, each a process that can be killed: Postgres, the server, the agent over simulated machines. Against a server that
-//! runs already, the agent alone.
+//! The programs of a run, each a killable process: Postgres, the server, the agent over simulated machines. With a
+//! running server, only the agent.
 
 use std::path::PathBuf;
 
@@ -20,12 +20,12 @@ pub(super) struct Programs {
     agent_url: String,
     client: Client,
     parts: Parts,
-    /// Nothing is killed any more.
+    /// Cancelled at the end of all kills.
     calm: CancellationToken,
 }
 
 impl Programs {
-    /// Starts what is to be started and waits until the API answers.
+    /// Starts the programs and waits until the API answers.
     pub(super) async fn start(options: &FleetOptions) -> anyhow::Result<Self> {
         let mut programs = Self {
             muster: None,
@@ -56,8 +56,12 @@ impl Programs {
                 let token = std::fs::read_to_string(token_file);
                 token.with_context(|| format!("the token file {}", token_file.display()))?
             }
-            ServerOptions::Own { muster } => {
-                let [api, agents] = [free_port()?, free_port()?];
+            ServerOptions::Own { muster, port } => {
+                let api = match *port {
+                    0 => free_port()?,
+                    port => port,
+                };
+                let agents = free_port()?;
                 (self.url, self.agent_url) = (
                     format!("http://127.0.0.1:{api}"),
                     format!("https://127.0.0.1:{agents}"),
@@ -73,17 +77,27 @@ impl Programs {
         self.parts.wait_until_it_answers(&self.client).await
     }
 
-    /// A client with the token's permissions.
+    /// Returns a client with the token's permissions.
     pub(super) fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Whether the server is ours to kill.
+    /// Returns the address of the API and the console.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns the console's password of the user `admin`.
+    pub(super) async fn password(&self) -> anyhow::Result<String> {
+        self.parts.wait_for_file("password").await
+    }
+
+    /// Returns whether the run started the server, and may kill the server.
     pub(super) fn owns_server(&self) -> bool {
         self.muster.is_some()
     }
 
-    /// Resolves once nothing is to be killed any more.
+    /// Resolves at the end of all kills.
     pub(super) fn calmed(&self) -> &CancellationToken {
         &self.calm
     }
@@ -102,12 +116,12 @@ impl Programs {
         self.spawn(Part::Agent).await
     }
 
-    /// Ends the agent where it stands: the machines are read from here on.
+    /// Kills the agent. Afterwards the files of the machines no longer change.
     pub(super) async fn stop_agent(&self) -> anyhow::Result<()> {
         self.parts.kill(Part::Agent).await
     }
 
-    /// Kills a part by SIGKILL and starts it again at once.
+    /// Kills a part by SIGKILL and starts the part again.
     pub(super) async fn kill_and_restart(&self, part: Part) -> anyhow::Result<()> {
         self.parts.kill(part).await?;
         self.spawn(part).await?;
@@ -172,13 +186,13 @@ impl Programs {
         self.parts.pid(Part::Server).await
     }
 
-    /// Ends everything, the database last.
+    /// Ends all programs, the database last.
     pub(super) async fn close(self) {
         self.parts.close().await;
     }
 }
 
-/// A port nobody listens on now; it stays the server's when it is killed and started again.
+/// Returns an unused port. The server keeps the port across kills.
 fn free_port() -> anyhow::Result<u16> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))
         .context("a port on the loopback")?

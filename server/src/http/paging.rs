@@ -3,10 +3,8 @@
 
 use std::collections::HashMap;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use muster_api::object::Page;
-use muster_core::values::Digest;
+use muster_api::page_tokens::{InvalidPage, MOST, Position};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sqlx::PgConnection;
@@ -17,9 +15,6 @@ use crate::access::Sight;
 use crate::db::filter::{self, Count, Key, List, Sort, Term};
 use crate::error::Error;
 use crate::intents::answer::Answer;
-
-const DEFAULT: u32 = 100;
-const MOST: u32 = 1000;
 
 /// Query parameters of every list.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
@@ -134,7 +129,8 @@ pub async fn page<T: Serialize>(
     let mut terms = filter::parse(query.filter.as_deref().unwrap_or_default())?;
     terms.extend(also);
     let bound = format!("{} {terms:?}", sort.word());
-    let position = Position::of(list.name, query.limit, query.page_token.as_deref(), &bound)?;
+    let position = Position::of(list.name, query.limit, query.page_token.as_deref(), &bound)
+        .map_err(invalid_page)?;
     let after = Some(position.after.as_str()).filter(|after| !after.is_empty());
     let rows = filter::Page {
         sort,
@@ -164,6 +160,17 @@ pub async fn page<T: Serialize>(
     Ok(answer)
 }
 
+fn invalid_page(error: InvalidPage) -> Error {
+    match error {
+        InvalidPage::Limit => Error::invalid("limit", "out_of_range", format!("1 to {MOST}")),
+        InvalidPage::Token => Error::invalid(
+            "page_token",
+            "invalid_page_token",
+            "It is not a token of this list with this filter.",
+        ),
+    }
+}
+
 /// Copies the value at a path, where present.
 fn keep(from: &Value, path: &[&str], into: &mut Value) {
     let (Some((first, rest)), Some(into)) = (path.split_first(), into.as_object_mut()) else {
@@ -191,97 +198,4 @@ pub struct CountedPage<T> {
     next_page_token: Option<String>,
     /// The number of all matching items. Absent unless `count` was requested.
     count: Option<i64>,
-}
-
-/// A position in a list.
-#[derive(Clone, Debug)]
-pub struct Position {
-    pub limit: usize,
-    /// The last key of the previous page; empty at the start.
-    pub after: String,
-    list: [u8; 8],
-}
-
-impl Position {
-    /// The position of a request in the list called `list`, with the request's filter.
-    ///
-    /// # Errors
-    /// 400 for a limit out of range, or a token of another list.
-    pub fn of(
-        list: &str,
-        limit: Option<u32>,
-        token: Option<&str>,
-        filter: &str,
-    ) -> Result<Self, Error> {
-        let limit = limit.unwrap_or(DEFAULT);
-        if !(1..=MOST).contains(&limit) {
-            return Err(Error::invalid(
-                "limit",
-                "out_of_range",
-                format!("1 to {MOST}"),
-            ));
-        }
-        let mut bound = [0; 8];
-        bound.copy_from_slice(&Digest::of(format!("{list}\n{filter}").as_bytes()).0[..8]);
-        let after = match token {
-            None => String::new(),
-            Some(token) => read(token, bound).ok_or_else(|| {
-                Error::invalid(
-                    "page_token",
-                    "invalid_page_token",
-                    "It is not a token of this list with this filter.",
-                )
-            })?,
-        };
-        Ok(Self {
-            limit: limit as usize,
-            after,
-            list: bound,
-        })
-    }
-
-    /// The number of rows to read: one more than the page holds, to find out whether another page
-    /// follows.
-    pub fn rows(&self) -> i64 {
-        i64::try_from(self.limit + 1).unwrap_or(i64::MAX)
-    }
-
-    /// The token of the page after `last`.
-    pub fn token(&self, last: &str) -> String {
-        URL_SAFE_NO_PAD.encode([self.list.as_slice(), last.as_bytes()].concat())
-    }
-}
-
-fn read(token: &str, list: [u8; 8]) -> Option<String> {
-    let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
-    let (bound, after) = bytes.split_at_checked(list.len())?;
-    // Postgres cannot store a text with a zero byte, and would answer with an error similar to a
-    // server error.
-    (bound == list && !after.contains(&0)).then(|| String::from_utf8(after.to_vec()).ok())?
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_leads_on_in_its_own_list_only() {
-        let first = Position::of("racks", Some(2), None, "").unwrap();
-        let token = first.token("b");
-        assert_eq!(
-            first.rows(),
-            3,
-            "one more tells whether there is another page"
-        );
-        assert_eq!(
-            Position::of("racks", None, Some(&token), "").unwrap().after,
-            "b"
-        );
-        assert!(Position::of("racks", None, Some(&token), "label.a=b").is_err());
-        assert!(Position::of("sites", None, Some(&token), "").is_err());
-        assert!(Position::of("racks", None, Some("§"), "").is_err());
-        assert!(Position::of("racks", None, Some(&first.token("a\0")), "").is_err());
-        assert!(Position::of("racks", Some(0), None, "").is_err());
-        assert!(Position::of("racks", Some(1001), None, "").is_err());
-    }
 }

@@ -6,9 +6,9 @@ use sqlx::{PgConnection, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::List;
-use super::grammar::{Op, Term};
 use super::sight;
 use super::whitelist::Field;
+use super::{Op, Term};
 use crate::access::Sight;
 use crate::error::Error;
 

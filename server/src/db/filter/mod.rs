@@ -7,7 +7,6 @@ mod approvals; // Lists of requests for a second person
 mod claims; // Lists of claims
 mod condition; // The SQL of a filter's terms
 mod events; // The numbers of events within a reader's rights
-mod grammar; // Terms joined by AND
 mod history; // Lists of parts, gate runs, recoveries, breakers, deliveries
 mod nodes; // Lists of nodes
 mod objects; // Lists of declared objects
@@ -21,13 +20,13 @@ pub use self::access::{AGENTS, USERS, tokens};
 pub use self::approvals::approvals;
 pub use self::claims::CLAIMS;
 pub use self::events::{Stretch, event_seqs};
-pub use self::grammar::{Op, Term, parse};
 pub use self::history::{COMPONENTS, DELIVERIES, GATE_RUNS, RECOVERIES, breakers};
 pub use self::nodes::NODES;
 pub use self::objects::objects;
 pub use self::operations::OPERATIONS;
 pub use self::sort::{BY_NAME, Count, Key, OLDEST_FIRST, Order, Sort};
 pub use self::waivers::waivers;
+pub use muster_api::filters::{Op, Term};
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -98,6 +97,15 @@ const WHOLE: List = List {
     place: NOWHERE,
     twin: None,
 };
+
+/// Parses the `filter` parameter of a list.
+///
+/// # Errors
+/// 400 for a text outside the grammar.
+pub fn parse(text: &str) -> Result<Vec<Term>, Error> {
+    muster_api::filters::parse(text)
+        .map_err(|error| Error::invalid("filter", "invalid_filter", error.to_string()))
+}
 
 /// A page of a list.
 #[derive(Clone, Copy, Debug)]

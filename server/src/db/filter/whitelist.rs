@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use uuid::Uuid;
 
-use super::grammar::{Op, Term};
+use super::{Op, Term};
 use crate::error::Error;
 
 /// A field of the grammar, as SQL.

@@ -1,6 +1,4 @@
-//! The grammar: terms joined by AND. A value is unquoted or quoted.
-
-use crate::error::Error;
+//! The filter grammar of lists: terms joined by AND. A value is unquoted or quoted.
 
 const LONGEST: usize = 2000;
 const MOST_TERMS: usize = 20;
@@ -35,13 +33,18 @@ impl Term {
     }
 }
 
+/// A text outside the grammar. The message quotes the unexpected text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidFilter(String);
+
 /// Parses a filter.
 ///
 /// # Errors
-/// 400 when the text is longer than 2000 bytes, has more than 20 terms, contains a NUL byte or
-/// violates the grammar. A grammar error quotes the unexpected text.
-pub fn parse(text: &str) -> Result<Vec<Term>, Error> {
-    let wrong = |why: String| Error::invalid("filter", "invalid_filter", why);
+/// [`InvalidFilter`] when the text is longer than 2000 bytes, has more than 20 terms, contains a
+/// NUL byte or violates the grammar.
+pub fn parse(text: &str) -> Result<Vec<Term>, InvalidFilter> {
+    let wrong = InvalidFilter;
     if text.len() > LONGEST {
         return Err(wrong(format!("longer than {LONGEST} bytes")));
     }

@@ -1,0 +1,107 @@
+//! A fleet for a first look: simulated nodes enter service, serve, fail, recover and are released,
+//! until the run is stopped. The run takes no measurements and kills no program.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use muster_api::client::Client;
+use muster_api::nodes::NodeSpec;
+use rand::RngExt as _;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::follow::{Want, Wanted};
+use super::people::People;
+use super::programs::Programs;
+use super::{FleetOptions, SITE, declare};
+use crate::run_dir::RunDir;
+use crate::simulated::keep::Keep;
+
+/// The interval between two rounds of the operators.
+const ROUND: Duration = Duration::from_secs(2);
+
+/// Chances per node and round. A node in service is released after 20 minutes on average, and swept
+/// every 10 minutes.
+const CLAIM: f64 = 0.2;
+const RELEASE: f64 = 0.002;
+const SWEEP: f64 = 0.003;
+/// A person looks at a failed node after 40 seconds on average.
+const HELP: f64 = 0.05;
+
+/// The recovery of a failing node, from the mildest rung to the most severe.
+const RUNGS: [&str; 4] = ["restart_services", "reboot", "power_cycle", "reimage"];
+
+/// Runs a fleet until cancelled. All programs started by the run have ended on return.
+///
+/// # Errors
+/// When a program does not start, or the server refuses a declaration.
+pub async fn run(options: &FleetOptions, cancel: &CancellationToken) -> anyhow::Result<()> {
+    let _dir = RunDir::take(&options.dir, || {})?;
+    Keep::create(&options.dir.join("machines"), &declare::machines(options))
+        .context("create the simulated machines")?;
+    let programs = Programs::start(options).await?;
+    let ended = tokio::select! {
+        ended = live(options, &programs) => ended,
+        () = cancel.cancelled() => Ok(()),
+    };
+    programs.close().await;
+    ended.with_context(|| format!("the logs are in {}", options.dir.display()))
+}
+
+async fn live(options: &FleetOptions, programs: &Programs) -> anyhow::Result<()> {
+    let client = programs.client().clone();
+    println!(
+        "the console is at {} (user admin, password {})",
+        programs.url(),
+        programs.password().await?
+    );
+    println!(
+        "{} simulated nodes come now; Ctrl-C ends the run",
+        options.nodes
+    );
+    declare::site(&client).await?;
+    programs.start_agent().await?;
+    declare::kinds(&client, options).await?;
+    declare::health(
+        &client,
+        json!({ "sweep": SITE, "recovery": { "rungs": RUNGS } }),
+    )
+    .await?;
+    declare::nodes(&client, options).await?;
+    let people = People::new(client.clone());
+    loop {
+        people.act(choose(&client).await?).await;
+        tokio::time::sleep(ROUND).await;
+    }
+}
+
+/// Returns the actions of the operators in this round.
+async fn choose(client: &Client) -> anyhow::Result<Vec<Want>> {
+    let nodes = client.list_all::<NodeSpec>(None).await?;
+    let mut dice = rand::rng();
+    let mut by_chance = |chance: f64, what| dice.random_bool(chance).then_some(what);
+    let mut choice = |node: &str, state: &str, reason: Option<&str>| {
+        let what = match state {
+            "available" => by_chance(CLAIM, Wanted::Claim),
+            "in_service" => by_chance(RELEASE, Wanted::Release)
+                .or_else(|| by_chance(SWEEP, Wanted::Ask("sweep"))),
+            "failed" => by_chance(HELP, Wanted::Ask("retry")),
+            "quarantined" if reason.is_some_and(|reason| reason.starts_with("unsanitised")) => {
+                by_chance(HELP, Wanted::Ask("wipe"))
+            }
+            "quarantined" => by_chance(HELP, Wanted::Ask("recover")),
+            _ => None,
+        }?;
+        Some(Want {
+            node: node.to_owned(),
+            what,
+        })
+    };
+    Ok(nodes
+        .iter()
+        .filter_map(|node| {
+            let status = &node.status;
+            choice(node.name.as_str(), &status.state, status.reason.as_deref())
+        })
+        .collect())
+}
