@@ -11,6 +11,7 @@ use super::cast::{FAILING, GOOD, LONG, SMALL, state};
 use super::chaos::Chaos;
 use super::oracle::Written;
 use super::programs::Programs;
+use super::veteran::Veteran;
 use super::watch::Watch;
 use super::{
     Adoption, DemoOptions, Disturbance, adopt, cabling, declare, firmware, hold, network, oracle,
@@ -82,26 +83,7 @@ pub(super) async fn tell(
     if disturbed {
         hold::boots_alone(rack, programs, &watch).await?;
     }
-    let veteran = match options.adoption {
-        Adoption::Also => Some(adopt::switch_on(options, rack, slurm, &plan, &watch).await?),
-        Adoption::None | Adoption::Alone => None,
-    };
-    // Each act keeps a single emulated processor busy.
-    tokio::try_join!(
-        async {
-            match &veteran {
-                Some(veteran) => veteran.join(options, slurm).await,
-                None => Ok(()),
-            }
-        },
-        async {
-            release(rack, slurm, client, &mut watch).await?;
-            match disturbed {
-                true => hold::bad_bmc(rack, client, &mut watch).await,
-                false => Ok(()),
-            }
-        },
-    )?;
+    let veteran = leave(options, rack, slurm, &plan, client, &mut watch).await?;
     chaos.finish()?;
     if let Some(written) = written {
         written.check(&watch)?;
@@ -214,6 +196,37 @@ async fn run_a_job(slurm: &Slurm, watch: &Watch) -> anyhow::Result<String> {
         "{}\n$ srun -p gpu -D / -w {GOOD} uname -a\n{said}",
         slurm.sinfo().await?
     ))
+}
+
+/// Releases both nodes, and meanwhile boots the machine to adopt, if the run has an adoption. Each of the
+/// two acts keeps a single emulated processor busy.
+async fn leave<'rack>(
+    options: &DemoOptions,
+    rack: &'rack Rack,
+    slurm: &Slurm,
+    plan: &RackPlan,
+    client: &Client,
+    watch: &mut Watch,
+) -> anyhow::Result<Option<Veteran<'rack>>> {
+    let veteran = match options.adoption {
+        Adoption::Also => Some(adopt::switch_on(options, rack, slurm, plan, watch).await?),
+        Adoption::None | Adoption::Alone => None,
+    };
+    let joining = async {
+        match &veteran {
+            Some(veteran) => veteran.join(options, slurm).await,
+            None => Ok(()),
+        }
+    };
+    let leaving = async {
+        release(rack, slurm, client, watch).await?;
+        match options.disturbance {
+            Disturbance::Kills => hold::bad_bmc(rack, client, watch).await,
+            Disturbance::None => Ok(()),
+        }
+    };
+    tokio::try_join!(joining, leaving)?;
+    Ok(veteran)
 }
 
 /// Releases a node: the running job ends first, then the node leaves Slurm, is wiped, inspected and

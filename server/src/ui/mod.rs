@@ -37,6 +37,15 @@ const FORM_BODY: usize = 16 * 1024;
 /// Returns the routes of all pages, with the state applied. The HTTP router merges these routes and
 /// adds the common headers.
 pub fn router(app: App) -> Router {
+    pages()
+        .merge(forms())
+        .merge(sessions())
+        .layer(axum::extract::DefaultBodyLimit::max(FORM_BODY))
+        .with_state(app)
+}
+
+/// The pages, and the stream of changes.
+fn pages() -> Router<App> {
     Router::new()
         .route("/", get(fleet::show_fleet).layer(need("fleet.read", "any")))
         .route(
@@ -50,18 +59,6 @@ pub fn router(app: App) -> Router {
         .route(
             "/nodes/{node}/console",
             get(nodes::console::show_console).layer(need("fleet.read", "node={node}")),
-        )
-        .route(
-            "/ui/nodes/{node}/adopt",
-            post(nodes::adopt::adopt_node).layer(need("node.adopt", "node={node}")),
-        )
-        .route(
-            "/ui/nodes/{node}/parts",
-            post(nodes::parts::replace_part).layer(need("node.replace-parts", "node={node}")),
-        )
-        .route(
-            "/ui/nodes/{node}/actions/{wish}",
-            post(nodes::actions::act_on_node).layer(need("node.{wish}", "node={node}")),
         )
         .route(
             "/operations",
@@ -104,6 +101,27 @@ pub fn router(app: App) -> Router {
             get(webhooks::list_webhooks).layer(need("webhook.read", "fleet")),
         )
         .route(
+            "/ui/events",
+            get(live::stream_changes).layer(need("fleet.read", "any")),
+        )
+}
+
+/// The forms of the pages.
+fn forms() -> Router<App> {
+    Router::new()
+        .route(
+            "/ui/nodes/{node}/adopt",
+            post(nodes::adopt::adopt_node).layer(need("node.adopt", "node={node}")),
+        )
+        .route(
+            "/ui/nodes/{node}/parts",
+            post(nodes::parts::replace_part).layer(need("node.replace-parts", "node={node}")),
+        )
+        .route(
+            "/ui/nodes/{node}/actions/{wish}",
+            post(nodes::actions::act_on_node).layer(need("node.{wish}", "node={node}")),
+        )
+        .route(
             "/ui/approvals/{approval}/{word}",
             post(approvals::decide_approval).layer(need("approval.decide", "approval={approval}")),
         )
@@ -127,6 +145,11 @@ pub fn router(app: App) -> Router {
             "/ui/caution/{id}/confirm",
             post(caution::confirm).layer(need("caution.confirm", "fleet")),
         )
+}
+
+/// Sign-in, sign-out and assets, open to every visitor.
+fn sessions() -> Router<App> {
+    Router::new()
         .route(
             "/sign-in",
             get(sign_in::show_sign_in).post(sign_in::sign_in),
@@ -134,11 +157,5 @@ pub fn router(app: App) -> Router {
         .route("/sign-in/oidc", get(sign_in::begin_vouched))
         .route("/sign-in/oidc/callback", get(sign_in::finish_vouched))
         .route("/sign-out", post(sign_in::sign_out))
-        .route(
-            "/ui/events",
-            get(live::stream_changes).layer(need("fleet.read", "any")),
-        )
         .route("/assets/{version}/{*path}", get(assets::get_asset))
-        .layer(axum::extract::DefaultBodyLimit::max(FORM_BODY))
-        .with_state(app)
 }
