@@ -125,7 +125,7 @@ pub(crate) struct LookArguments {
     #[arg(long, default_value_t = 20.0)]
     pub speed: f64,
     /// Failing jobs in per cent. A fifth of the failures needs a person.
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, default_value_t = 5.0)]
     pub failures: f64,
     /// The muster binary.
     #[arg(long, default_value = "target/debug/muster")]

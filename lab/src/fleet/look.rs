@@ -20,11 +20,11 @@ use crate::simulated::keep::Keep;
 /// The interval between two rounds of the operators.
 const ROUND: Duration = Duration::from_secs(2);
 
-/// Chances per node and round. A node in service is released after 20 minutes on average, and swept
-/// every 10 minutes.
+/// Chances per node and round. A node in service is released after 17 minutes on average, and swept
+/// every 3 minutes.
 const CLAIM: f64 = 0.2;
 const RELEASE: f64 = 0.002;
-const SWEEP: f64 = 0.003;
+const SWEEP: f64 = 0.01;
 /// A person looks at a failed node after 40 seconds on average.
 const HELP: f64 = 0.05;
 
