@@ -13,7 +13,8 @@ const USAGE: &str = "usage: muster-node version | live | inventory | run JOB ATT
                      gate --help | gate parse PARSER FILE [--json] | pair --help | health --help | \
                      record DIR [--timeout SECONDS] [-- COMMAND ARGUMENT…]";
 
-/// Prints a failure as one JSON line on stderr and gives its exit code.
+/// Prints a failure as one JSON line on stderr and returns the exit code: 2 for `usage`, otherwise
+/// 1.
 pub(crate) fn report(failure: &Failure) -> ExitCode {
     eprintln!(
         "{}",
@@ -27,9 +28,10 @@ pub(crate) fn report(failure: &Failure) -> ExitCode {
 }
 
 pub(crate) fn version() -> Result<Version, Failure> {
-    let mut file = std::fs::File::open("/proc/self/exe").map_err(io("my own executable"))?;
+    let mut file =
+        std::fs::File::open("/proc/self/exe").map_err(io("reading muster-node's executable"))?;
     let mut hash = Sha256::new();
-    std::io::copy(&mut file, &mut hash).map_err(io("my own executable"))?;
+    std::io::copy(&mut file, &mut hash).map_err(io("reading muster-node's executable"))?;
     Ok(Version {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").into(),
