@@ -7,7 +7,7 @@ use crate::paths;
 
 /// Most disks listed; a larger number on a machine is not plausible.
 const DISKS_MAX: usize = 1024;
-/// Unit of sysfs sizes in bytes, whatever the disk's own sector size.
+/// Unit of sysfs sizes in bytes, independent of the disk's own sector size.
 const SECTOR: u64 = 512;
 
 /// Returns all disks of the machine, by kernel name.

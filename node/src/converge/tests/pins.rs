@@ -401,7 +401,7 @@ fn files_beyond_their_number_are_refused_before_anything_is_half_configured() {
     assert!(!database.interrupted && !database.has("many"), "{full:?}");
     assert!(
         full.code == FailureCode::DiskFull
-            && full.message.contains("files may yet be made on /opt"),
+            && full.message.contains("inodes are free on /opt"),
         "{full:?}"
     );
     drop(small);

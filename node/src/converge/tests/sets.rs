@@ -307,7 +307,7 @@ fn a_file_that_a_package_of_the_next_lock_brings_is_that_packages() {
         .iter()
         .find(|item| item.item == "file /etc/site.conf")
         .expect("it is told");
-    assert_eq!(item.after.as_deref(), Some("left: a package has it"));
+    assert_eq!(item.after.as_deref(), Some("left: a package owns the file"));
 }
 
 #[test]
@@ -395,7 +395,7 @@ fn a_packages_configuration_is_its_own_again_once_the_stack_lets_go_of_it() {
         .and_then(|told| told.after.clone());
     assert_eq!(
         told.as_deref(),
-        Some("left: what was there before a stack wrote it is not known")
+        Some("left: the content from before the stack is unknown")
     );
     assert_eq!(tree.text(path), "another\n");
 }
