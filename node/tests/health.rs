@@ -171,7 +171,8 @@ fn a_node_is_unfit_for_what_was_measured_and_for_nothing_else() {
     node.up(299);
     let (code, said) = node.health(&[]);
     assert!(
-        code == 0 && said.contains("the node booted 299 s ago, and the gate may need 300 s after a boot"),
+        code == 0
+            && said.contains("the node booted 299 s ago, and the gate may need 300 s after a boot"),
         "{code} {said}"
     );
     assert_eq!(node.health(&["--strict"]).0, 1);

@@ -400,8 +400,7 @@ fn files_beyond_their_number_are_refused_before_anything_is_half_configured() {
     let database = dpkg::Database::read(&machine).expect("a database");
     assert!(!database.interrupted && !database.has("many"), "{full:?}");
     assert!(
-        full.code == FailureCode::DiskFull
-            && full.message.contains("inodes are free on /opt"),
+        full.code == FailureCode::DiskFull && full.message.contains("inodes are free on /opt"),
         "{full:?}"
     );
     drop(small);
