@@ -14,7 +14,7 @@ use crate::inventory;
 use crate::job::JobContext;
 use crate::paths;
 
-/// Interval between two looks for the answer file.
+/// Interval between two checks for the answer file.
 const POLL: Duration = Duration::from_millis(100);
 /// Polls between two progress lines, so that a waiting job is visibly alive.
 const REMIND_EVERY: u32 = 100;

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::failure::{fatal, io};
 
-const USAGE: &str = "usage: muster-node version | live | inventory | run JOB ATTEMPT | attach JOB OFFSET | answer JOB | cancel JOB | \
+const USAGE: &str = "usage: muster-node version | live | inventory [-] | run JOB ATTEMPT | attach JOB OFFSET | answer JOB | cancel JOB | \
                      gate --help | gate parse PARSER FILE [--json] | pair --help | health --help | \
                      record DIR [--timeout SECONDS] [-- COMMAND ARGUMENT…]";
 

@@ -94,7 +94,7 @@ fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<b
     // with packages.
     if !incoming.is_empty() {
         room::check(machine, &incoming)?;
-        cx.progress("reads the bundle's index", None, None, None);
+        cx.progress("reading the bundle's index", None, None, None);
         apt(
             machine,
             cx,
@@ -118,7 +118,7 @@ fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<b
     }
     let (come, go) = (incoming.len(), removed.len());
     cx.progress(
-        &format!("installs {come} packages, removes {go}"),
+        &format!("installing {come} packages, removing {go}"),
         None,
         None,
         None,
@@ -173,7 +173,7 @@ impl Install {
     ) -> Result<(), Failure> {
         let bytes = incoming.iter().map(|package| package.size).sum();
         cx.progress(
-            &format!("downloads {} packages", incoming.len()),
+            &format!("downloading {} packages", incoming.len()),
             Some(0),
             Some(bytes),
             Some("bytes"),

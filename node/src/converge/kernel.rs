@@ -145,7 +145,7 @@ pub(super) fn apply_boot(
     cx: &JobContext,
 ) -> Result<(), Failure> {
     if pending.paths.contains(managed::GRUB) {
-        cx.progress("writes the boot menu", None, None, None);
+        cx.progress("writing the boot menu", None, None, None);
         cx.uncut(|| write_menu(machine, cx))?;
         reboot::note_written(machine, managed::GRUB)?;
     }
@@ -167,7 +167,7 @@ pub(super) fn apply_boot(
         // Skipping the rest saves minutes.
         if initramfs_holds(machine, &release, &modules, &told, cx)? {
             cx.progress(
-                &format!("writes the initramfs of {release}"),
+                &format!("writing the initramfs of {release}"),
                 None,
                 None,
                 None,

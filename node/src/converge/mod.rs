@@ -63,7 +63,7 @@ pub(crate) fn run_on(
         ));
     }
     let key = files::random()?;
-    cx.progress("compares the node with its plan", None, None, None);
+    cx.progress("comparing the node with its plan", None, None, None);
     let wanted = Wanted::of(machine, plan)?;
     wanted
         .stay
@@ -93,7 +93,7 @@ pub(crate) fn run_on(
     pending.packages.extend(wanted.owners);
     pending.store(machine)?;
     change(machine, plan, &mut pending, cx)?;
-    cx.progress("compares the node with its plan again", None, None, None);
+    cx.progress("comparing the node with its plan again", None, None, None);
     let after = observe(machine, plan, &Wanted::of(machine, plan)?, &key, cx)?;
     let report = report::conclude(plan, &before, &after)?;
     match item::held_back(&after) {

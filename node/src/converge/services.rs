@@ -289,7 +289,12 @@ pub(super) fn apply(
             (false, true, _) => "stop",
             (true, _, false) | (false, false, _) => continue,
         };
-        cx.progress(&format!("{verb}s {name}"), None, None, None);
+        cx.progress(
+            &format!("running systemctl {verb} {name}"),
+            None,
+            None,
+            None,
+        );
         if verb == "start" && unit.active == "failed" {
             // A unit that failed often may be blocked by its start limit, even after the repair of
             // the cause.

@@ -1,8 +1,8 @@
 //! Detached jobs, which outlive the SSH connection and the agent that started the job.
 //!
-//! A job is alive exactly while the job's process holds the lock; process ids are never trusted. Each
-//! lines file belongs to one process. A restart moves the old file aside, so an attach never mixes
-//! two processes.
+//! A job is alive exactly while the job's process holds the lock; process ids are never trusted.
+//! Each lines file belongs to one process. A restart moves the old file aside, so an attach never
+//! mixes two processes.
 
 pub mod attach; // Follows a job's lines
 pub mod context; // Context of a running job: lines, deadline, cancellation
