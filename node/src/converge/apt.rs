@@ -51,8 +51,8 @@ Dpkg::Use-Pty "false";
 /// Installs the packages of the plan, and removes the unwanted packages.
 ///
 /// # Errors
-/// `package_lock_held`, `disk_full`, `bundle_unreachable`, `packages_unresolvable`, `unplanned_change`, `digest_mismatch`, `packages_failed`,
-/// `package_half_installed`.
+/// `package_lock_held`, `disk_full`, `bundle_unreachable`, `packages_unresolvable`,
+/// `unplanned_change`, `digest_mismatch`, `packages_failed`, `package_half_installed`.
 pub(super) fn converge(
     machine: &Machine,
     plan: &ConvergePlan,

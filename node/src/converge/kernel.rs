@@ -215,8 +215,8 @@ fn bootable(machine: &Machine) -> BTreeSet<String> {
     releases
 }
 
-/// Returns the plan's release when the boot menu would boot a newer release by default, such as the
-/// running release or a release of the image.
+/// Returns the plan's release when the boot menu would boot a newer release by default. The newer
+/// release may be the running release, or a release of the image.
 pub(super) fn chosen(
     machine: &Machine,
     plan: &ConvergePlan,

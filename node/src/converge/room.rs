@@ -152,8 +152,8 @@ fn needs(
     Ok(needs)
 }
 
-/// Returns the bytes that package scripts will write to /boot: an image for each new kernel, and a
-/// temporary image if a present image is rewritten.
+/// Returns the bytes that package scripts will write to /boot: an image for each new kernel. A
+/// rewritten image needs the space of a temporary image, counted once.
 fn initramfs_images(machine: &Machine, incoming: &[&LockedPackage]) -> u64 {
     let comes = |package: &LockedPackage| {
         let release = kernel_facts::release_of(&package.name);

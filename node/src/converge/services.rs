@@ -540,7 +540,8 @@ mod tests {
                       Id=b.service\nTimeoutStartUSec=infinity\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\n";
         let units = parse(answer);
         assert_eq!(units.len(), 2);
-        // The form of the lines is that of systemd's own `systemctl show` (src/systemctl/systemctl-show.c).
+        // The form of the lines is taken from `systemctl show`
+        // (src/systemctl/systemctl-show.c).
         assert_eq!(units[0].environment, ["/etc/default/a", "/etc/b"]);
         assert_eq!(
             (units[0].active.as_str(), units[1].load.as_str()),

@@ -72,7 +72,7 @@ fn choose(disks: Vec<Disk>, serial: &str) -> Result<Target, Failure> {
 
 impl Target {
     /// Opens the whole disk for writing. The kernel refuses (`O_EXCL` on a block device) while the
-    /// disk, or a part of the disk, is mounted, used as swap, or part of an array.
+    /// disk or its partition is mounted, used as swap, or part of an array.
     ///
     /// # Errors
     /// `disk_in_use`, `io`.

@@ -1,5 +1,5 @@
 //! Disks: found by serial, marked, imaged, wiped. The code here destroys data, so each act first
-//! proves four facts: the disk has the named serial, the disk is unused, the marker belongs to the
+//! proves four facts. The disk has the named serial, the disk is unused, the marker belongs to the
 //! claim, and the server signed a permit.
 
 pub mod erase; // The disk's own erase methods
