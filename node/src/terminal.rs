@@ -13,8 +13,8 @@ const USAGE: &str = "usage: muster-node version | live | inventory [-] | run JOB
                      gate --help | gate parse PARSER FILE [--json] | pair --help | health --help | \
                      record DIR [--timeout SECONDS] [-- COMMAND ARGUMENT…]";
 
-/// Prints a failure as one JSON line on stderr and returns the exit code: 2 for `usage`, otherwise
-/// 1.
+/// Prints a failure as one JSON line on stderr and returns the exit code: 2 for `usage`, 1 for all
+/// other failures.
 pub(crate) fn report(failure: &Failure) -> ExitCode {
     eprintln!(
         "{}",
