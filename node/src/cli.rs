@@ -1,4 +1,4 @@
-//! The verbs, and how they end: JSON on stdout; on failure one JSON [`Failure`] line on stderr.
+//! The verbs and their output: JSON on stdout; a failure is one JSON [`Failure`] line on stderr.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,10 +11,11 @@ use crate::job::{self, JobContext, parse_job};
 use crate::terminal::{report, usage, version};
 use crate::{exec, gates, health, inventory, live, record};
 
-/// An inventory reads files; only a hung GPU driver can slow it.
+/// Longest inventory. An inventory reads files; only a hung GPU driver can slow the reading.
 const INVENTORY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs the verb named by the first argument. Exit codes: 0 done, 1 failed, 2 not understood; those of `gate` are its own.
+/// Runs the verb named by the first argument. Exit codes: 0 done, 1 failed, 2 usage error. The verb
+/// `gate` has its own exit codes.
 pub fn main(arguments: Vec<String>) -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let ended = match words[..] {
@@ -22,9 +23,9 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
         ["pair", ..] => return gates::pair_command(&arguments[1..]),
         ["health", ..] => return health::command(&arguments[1..]),
         ["record", ref arguments @ ..] => record::command(arguments).ok_or_else(usage),
-        // Not a verb for people: what `run` starts.
+        // Internal verb: `run` starts a job's process under the name `exec-job`.
         ["exec-job", job] => parse_job(job).and_then(exec::exec),
-        // Likewise, what `live` leaves behind.
+        // Internal verb: `live` starts the LLDP listener under the name `listen`.
         ["listen"] => inventory::neighbours::listen().map(|()| ExitCode::SUCCESS),
         _ => verb(&words).map(|()| ExitCode::SUCCESS),
     };

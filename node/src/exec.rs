@@ -1,4 +1,5 @@
-//! The detached process itself: takes the lock, does the work, writes the result as the last line.
+//! The detached process of a job: takes the lock, runs the work, writes the result as the last
+//! line.
 
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
@@ -14,15 +15,17 @@ use crate::job::spool::{PLAN_MAX, Spool};
 use crate::job::{JobContext, lock};
 use crate::{converge, disk, files, gates, health};
 
-/// How long work may take to notice that it was cancelled or is over its deadline, before its process ends under it. Tests say less by `MUSTER_GRACE_S`.
+/// Time for cancelled or overdue work to stop. After this time the process ends regardless. Tests
+/// set a shorter time with `MUSTER_GRACE_S` (seconds).
 const GRACE: Duration = Duration::from_secs(60);
 
-/// Runs the job whose spool was prepared. Nobody listens to this process: all it has to say goes into the spool.
+/// Runs the job with the prepared spool. The process has no reader on its streams: every message
+/// goes into the spool.
 ///
 /// # Errors
-/// When there is no plan or no lock: then there is nothing to write a result to.
+/// Fails when the plan or the lock is missing; a result cannot be written in this case.
 pub fn exec(job: JobId) -> Result<ExitCode, Failure> {
-    // Fails when we lead a group already, which is so under systemd: then there is no session to leave.
+    // Fails when the process already leads a group, as under systemd: no session is left to leave.
     let _ = nix::unistd::setsid();
     let _lock = lock::take(job)?;
     let spool = Spool::of(job);
@@ -49,7 +52,7 @@ pub fn exec(job: JobId) -> Result<ExitCode, Failure> {
     let _ending = ending.lock().unwrap_or_else(PoisonError::into_inner);
     let code = finish(&cx, &spool, result)?;
     for look in &looks {
-        // The result is on the disk, and nothing may stand behind it there. What cannot be kept is looked at again.
+        // The result must stay the last line on disk. A look that cannot be saved is taken again.
         let _looked_at_again = look.write();
     }
     Ok(code)
@@ -61,10 +64,11 @@ fn work(plan: &Plan, cx: &JobContext, looks: &mut Vec<Kept>) -> Result<WorkResul
         Work::Wipe(wipe) => disk::wipe(plan, wipe, cx).map(|disks| WorkResult::Wiped { disks }),
         Work::Converge(converge) => converge::run(converge, cx).map(WorkResult::Converged),
         Work::Gate(gate) => {
-            // A verdict on this node's gates is worth more than what it is asked by later.
+            // Continues without the saved suite: the verdict on this node's gates matters more than
+            // a later `muster-node health`.
             if let Err(failure) = health::keep(gate) {
                 cx.log(&format!(
-                    "what `muster-node health` asks by is not kept: {}",
+                    "the suite for `muster-node health` could not be saved: {}",
                     failure.message
                 ));
             }
@@ -93,8 +97,9 @@ fn finish(cx: &JobContext, spool: &Spool, result: WorkResult) -> Result<ExitCode
     })
 }
 
-/// Ends this process when its work sticks (a dead disk, a bug): a job that is over its deadline must not keep the lock for ever. It goes by the work's
-/// own context, which is not cancelled while the work does what must not be cut.
+/// Ends the process when the work hangs (a dead disk, a bug), because a job past its deadline must
+/// release the lock. The watch checks the work's own context, so work inside [`JobContext::uncut`]
+/// ignores a cancellation here too.
 fn watch(spool: &Spool, cx: Arc<JobContext>, ending: Arc<Mutex<()>>) {
     let spool = spool.clone();
     let grace = std::env::var("MUSTER_GRACE_S")
@@ -111,7 +116,7 @@ fn watch(spool: &Spool, cx: Arc<JobContext>, ending: Arc<Mutex<()>>) {
                 (Err(why), Some(since)) if since.elapsed() > grace => {
                     let _ending = ending.lock().unwrap_or_else(PoisonError::into_inner);
                     let text = format!(
-                        "{}; the work did not stop by itself within {} s",
+                        "{}; the work did not stop within {} s",
                         why.message,
                         grace.as_secs()
                     );

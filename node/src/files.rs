@@ -1,4 +1,4 @@
-//! Small files: read with a cap, written whole or not at all.
+//! Small files: reads with a size cap, and atomic writes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -12,10 +12,11 @@ use serde::de::DeserializeOwned;
 
 use crate::failure::{fatal, io};
 
-/// Reads at most `max` bytes; more is an error, for nothing we read by this is meant to be long.
+/// Reads at most `max` bytes. A longer file is an error, because all files read here are short by
+/// design.
 ///
 /// # Errors
-/// What the file system said, or `InvalidData` when the file is longer.
+/// Returns the file system's error, or `InvalidData` when the file is longer than `max`.
 pub fn read_capped(path: &Path, max: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
@@ -28,10 +29,10 @@ pub fn read_capped(path: &Path, max: u64) -> std::io::Result<Vec<u8>> {
     }
 }
 
-/// Reads a JSON document; `None` when there is no such file.
+/// Reads a JSON document; `None` when the file does not exist.
 ///
 /// # Errors
-/// `io`, or `malformed` when it is not what it should be.
+/// `io`, or `malformed` when the content is not the expected document.
 pub fn read_json<T: DeserializeOwned>(path: &Path, max: u64) -> Result<Option<T>, Failure> {
     let bytes = match read_capped(path, max) {
         Ok(bytes) => bytes,
@@ -46,7 +47,8 @@ pub fn read_json<T: DeserializeOwned>(path: &Path, max: u64) -> Result<Option<T>
     })
 }
 
-/// Writes a JSON document durably: after a power loss the old one or the new one is there, whole.
+/// Writes a JSON document durably: after a power loss the file holds either the whole old document
+/// or the whole new document.
 ///
 /// # Errors
 /// `io`.
@@ -56,10 +58,10 @@ pub fn write_json(path: &Path, mode: u32, document: &impl Serialize) -> Result<(
     write_durably(path, mode, &bytes).map_err(io(path.display()))
 }
 
-/// Writes a file under a temporary name, syncs it, renames it, and syncs the folder.
+/// Writes a file under a temporary name, syncs the file, renames the file, and syncs the folder.
 ///
 /// # Errors
-/// What the file system said.
+/// Returns the file system's error.
 pub fn write_durably(path: &Path, mode: u32, bytes: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().ok_or(std::io::ErrorKind::InvalidInput)?;
     std::fs::create_dir_all(folder)?;
@@ -88,17 +90,18 @@ pub fn write_durably(path: &Path, mode: u32, bytes: &[u8]) -> std::io::Result<()
     written
 }
 
-/// Puts a file in the place of another: after a power loss the old one or the new one is there, whole.
+/// Replaces the file `path` with the file `by`: after a power loss the whole old file or the whole
+/// new file is there.
 ///
 /// # Errors
-/// What the file system said.
+/// Returns the file system's error.
 pub fn replace_durably(path: &Path, by: &Path) -> std::io::Result<()> {
     File::open(by)?.sync_all()?;
     std::fs::rename(by, path)?;
     File::open(path.parent().ok_or(std::io::ErrorKind::InvalidInput)?)?.sync_all()
 }
 
-/// Random bytes of the kernel, for nonces and sentinels.
+/// Returns random bytes from the kernel, for nonces and sentinels.
 ///
 /// # Errors
 /// `io`.

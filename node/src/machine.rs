@@ -1,4 +1,4 @@
-//! The system that is converged: the running one, or a tree that a test unpacked and enters by chroot.
+//! The system to converge: the running system, or a tree unpacked by a test and entered by chroot.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use crate::job::JobContext;
 use crate::tool::{self, Call, Finished, ToolError};
 use crate::{files, paths};
 
-/// /etc/passwd and /etc/group with every local account of a large site.
+/// Longest /etc/passwd or /etc/group, in bytes: room for every local account of a large site.
 const ACCOUNTS_MAX: u64 = 16 << 20;
 
-/// Where it is, and how long it waits for others.
+/// The root of a system, and the time to wait for its locks.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
     root: PathBuf,
-    /// How long another package manager may hold its lock before we give up.
+    /// Longest wait for another package manager's lock before the job fails.
     pub(crate) lock_wait: Duration,
 }
 
 impl Machine {
-    /// The system muster-node runs on.
+    /// The system that muster-node runs on; tests move the root by `MUSTER_ROOT`.
     pub(crate) fn host() -> Self {
         Self::at(paths::at("/"))
     }
@@ -35,15 +35,15 @@ impl Machine {
         }
     }
 
-    /// An absolute path of that system, as we reach it.
+    /// Maps an absolute path of the system to a path of this process.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// Reads a file of that system; `None` when there is none.
+    /// Reads a file of the system; `None` when the file does not exist.
     ///
     /// # Errors
-    /// `io`, also when it is longer than `max`.
+    /// `io`, also when the file is longer than `max` bytes.
     pub(crate) fn read(&self, path: &str, max: u64) -> Result<Option<Vec<u8>>, Failure> {
         match files::read_capped(&self.path(path), max) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -52,7 +52,7 @@ impl Machine {
         }
     }
 
-    /// Runs a program in that system.
+    /// Runs a program in the system, by chroot when the root is a folder.
     ///
     /// # Errors
     /// As [`tool::run`].
@@ -74,10 +74,10 @@ impl Machine {
         )
     }
 
-    /// Runs a program that must exit 0 within `timeout`, and gives its output.
+    /// Runs a program and returns its stdout. The program must exit 0 within `timeout`.
     ///
     /// # Errors
-    /// `code` with the end of what it said, when it ends otherwise.
+    /// `code` with the last 600 bytes of output when the program exits otherwise.
     pub(crate) fn output(
         &self,
         cx: &JobContext,
@@ -105,7 +105,7 @@ impl Machine {
         }
     }
 
-    /// The id of a user (`/etc/passwd`) or group (`/etc/group`) by name.
+    /// Returns the id of a user (`/etc/passwd`) or group (`/etc/group`) by name.
     ///
     /// # Errors
     /// `io`.
@@ -114,7 +114,7 @@ impl Machine {
             .map(|found| found.map(|(_, id)| id))
     }
 
-    /// The name of an id; the number itself where nobody has it.
+    /// Returns the name of an id, or the number as text when no account has the id.
     ///
     /// # Errors
     /// `io`.

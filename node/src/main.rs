@@ -1,4 +1,4 @@
-//! The `muster-node` executable; see the library for what it does.
+//! The `muster-node` executable; the library documents the program.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
-//! The challenge before a disk is touched, and the check of its answer. Without the server's signature over where and what, nothing is written.
+//! The challenge before a disk is written, and the check of the answer. Every write needs the
+//! server's signature over the place and the kind of act.
 
 use std::time::{Duration, Instant};
 
@@ -13,16 +14,16 @@ use crate::inventory;
 use crate::job::JobContext;
 use crate::paths;
 
-/// How often the answer is looked for.
+/// Interval between two checks for the answer file.
 const POLL: Duration = Duration::from_millis(100);
-/// A progress line while waiting, so that nobody takes silence for death.
+/// Polls between two progress lines, so that a waiting job is visibly alive.
 const REMIND_EVERY: u32 = 100;
 
-/// How long an answer is good for, from the challenge on: whoever holds one longer, because a network was away, asks again, and the server
-/// decides by what is then so.
+/// Lifetime of an answer, counted from its challenge. A later answer (the network was away) causes
+/// a new challenge, and the server decides again by the state at that time.
 const FRESH: Duration = Duration::from_secs(120);
 
-/// The permit a plan names.
+/// The permit named by a plan.
 #[derive(Clone, Debug)]
 pub struct Demand {
     pub kind: PermitKind,
@@ -32,15 +33,20 @@ pub struct Demand {
     pub disk_serials: Vec<String>,
 }
 
-/// Prints a challenge and waits until its answer lets the work go on. A newer attempt that attaches gets a challenge of its own, and so does
-/// whoever has not answered in two minutes; an answer to an earlier one that is not older counts too, for it proved the same.
+/// Prints a challenge and waits for an answer granting the work. A new challenge is printed for
+/// each newer attempt, and after two minutes without an answer. An answer to an earlier challenge
+/// also counts within two minutes, because both challenges prove the same facts.
 ///
 /// # Errors
-/// `permit_refused` with the server's reason or for a wrong signature; `deadline`; `cancelled`; `no_trust` where the site's key is absent.
+/// `permit_refused` with the server's reason or for a wrong signature; `deadline`; `cancelled`;
+/// `no_trust` when the site's key is absent.
 pub fn redeem(plan: &Plan, demand: &Demand, cx: &JobContext) -> Result<(), Failure> {
-    let spool = cx
-        .spool()
-        .ok_or_else(|| fatal(FailureCode::NoSpool, "disks are only written by jobs"))?;
+    let spool = cx.spool().ok_or_else(|| {
+        fatal(
+            FailureCode::NoSpool,
+            "a disk is only written by a job of `muster-node run`",
+        )
+    })?;
     let trust = site_trust()?;
     let mut asked = Asked::default();
     for turn in 0_u32.. {
@@ -56,9 +62,9 @@ pub fn redeem(plan: &Plan, demand: &Demand, cx: &JobContext) -> Result<(), Failu
                 let _ = std::fs::remove_file(spool.answer());
                 match asked.accept(&trust, demand.kind, &signature, Instant::now())? {
                     Accepted::Now => return Ok(()),
-                    Accepted::TooLate => {
-                        cx.log("the answer came too late; the server is asked again")
-                    }
+                    Accepted::TooLate => cx.log(
+                        "the answer came too late; the server is asked again with a new challenge",
+                    ),
                 }
             }
             Some(Answer::Refused { reason }) => {
@@ -75,24 +81,27 @@ pub fn redeem(plan: &Plan, demand: &Demand, cx: &JobContext) -> Result<(), Failu
         }
         std::thread::sleep(POLL.min(cx.remaining()));
     }
-    Err(retryable(FailureCode::Deadline, "no answer came"))
+    Err(retryable(
+        FailureCode::Deadline,
+        "no answer to the permit's challenge came",
+    ))
 }
 
-/// The challenges that were printed, the newest last; they are as many as the job has time for. The old ones tell an answer that is late from
-/// one that is wrong.
+/// The printed challenges, oldest first; the job's deadline bounds their number. Old challenges are
+/// kept to distinguish a late answer from a wrong answer.
 #[derive(Debug, Default)]
 struct Asked(Vec<(Instant, Challenge)>);
 
-/// What became of an answer whose signature is right.
+/// The result for an answer with a valid signature.
 #[derive(Debug, PartialEq, Eq)]
 enum Accepted {
     Now,
-    /// It is of a challenge from longer ago than [`FRESH`].
+    /// The answer's challenge is older than [`FRESH`].
     TooLate,
 }
 
 impl Asked {
-    /// Whether it is time for a challenge.
+    /// Whether a new challenge is due.
     fn is_due(&self, attempt: i32, now: Instant) -> bool {
         self.0
             .last()
@@ -121,7 +130,7 @@ impl Asked {
         let why = refusal.map(|error| error.to_string()).unwrap_or_default();
         Err(fatal(
             FailureCode::PermitRefused,
-            format!("the answer does not fit the challenge: {why}"),
+            format!("the signature of the answer does not match the challenge: {why}"),
         ))
     }
 }
@@ -144,23 +153,27 @@ fn challenge(plan: &Plan, attempt: i32, demand: &Demand) -> Result<Challenge, Fa
     })
 }
 
-/// `/etc/muster/site.json`: there only in the live image.
+/// Reads `/etc/muster/site.json`, a file of the live image only.
 ///
 /// # Errors
-/// `no_trust` when it is absent or not ours.
+/// `no_trust` when the file is absent, `malformed` or `protocol` when the file is of another
+/// version.
 pub fn site_trust() -> Result<SiteTrust, Failure> {
     let trust: Option<SiteTrust> = files::read_json(&paths::at("/etc/muster/site.json"), 64 << 10)?;
     let trust = trust.ok_or_else(|| {
         fatal(
             FailureCode::NoTrust,
-            "there is no /etc/muster/site.json: not our live image",
+            "/etc/muster/site.json is missing: this system is not Muster's live image",
         )
     })?;
     match trust.protocol == PROTOCOL {
         true => Ok(trust),
         false => Err(fatal(
             FailureCode::Protocol,
-            format!("site.json speaks protocol {}", trust.protocol),
+            format!(
+                "/etc/muster/site.json has protocol {}, this muster-node {PROTOCOL}",
+                trust.protocol
+            ),
         )),
     }
 }

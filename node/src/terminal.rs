@@ -9,11 +9,12 @@ use sha2::{Digest as _, Sha256};
 
 use crate::failure::{fatal, io};
 
-const USAGE: &str = "usage: muster-node version | live | inventory | run JOB ATTEMPT | attach JOB OFFSET | answer JOB | cancel JOB | \
+const USAGE: &str = "usage: muster-node version | live | inventory [-] | run JOB ATTEMPT | attach JOB OFFSET | answer JOB | cancel JOB | \
                      gate --help | gate parse PARSER FILE [--json] | pair --help | health --help | \
                      record DIR [--timeout SECONDS] [-- COMMAND ARGUMENT…]";
 
-/// Prints a failure as one JSON line on stderr and gives its exit code.
+/// Prints a failure as one JSON line on stderr and returns the exit code: 2 for `usage`, 1 for all
+/// other failures.
 pub(crate) fn report(failure: &Failure) -> ExitCode {
     eprintln!(
         "{}",
@@ -27,9 +28,10 @@ pub(crate) fn report(failure: &Failure) -> ExitCode {
 }
 
 pub(crate) fn version() -> Result<Version, Failure> {
-    let mut file = std::fs::File::open("/proc/self/exe").map_err(io("my own executable"))?;
+    let mut file =
+        std::fs::File::open("/proc/self/exe").map_err(io("reading muster-node's executable"))?;
     let mut hash = Sha256::new();
-    std::io::copy(&mut file, &mut hash).map_err(io("my own executable"))?;
+    std::io::copy(&mut file, &mut hash).map_err(io("reading muster-node's executable"))?;
     Ok(Version {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").into(),

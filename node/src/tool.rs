@@ -1,4 +1,5 @@
-//! Other programs, run without a shell: with a deadline that kills the whole process group, capped output, and the job's cancellation.
+//! Runs programs without a shell: with a deadline killing the whole process group, capped output,
+//! and the job's cancellation.
 
 use std::io::{Read, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -15,63 +16,69 @@ use nix::unistd::Pid;
 use crate::failure::{fatal, retryable};
 use crate::job::JobContext;
 
-/// Output kept of one program and stream, in bytes; the rest is read and dropped.
+/// Output kept per program and stream, in bytes; further output is read and dropped.
 pub const OUTPUT_MAX: usize = 16 << 20;
-/// How soon a running program is looked at again: most take milliseconds, the others minutes.
+/// Interval between two checks of a running program, growing from the first to the last: most
+/// programs take milliseconds, the rest minutes.
 const FIRST_POLL: Duration = Duration::from_millis(1);
 const LAST_POLL: Duration = Duration::from_millis(20);
-/// After a program ended, its daemons may hold its pipes open: they are not waited for longer than this.
+/// Longest wait for the end of the pipes after a program ended, because its daemons may keep the
+/// pipes open.
 const DRAIN: Duration = Duration::from_secs(2);
-/// How long a killed program may take to be gone. One that hangs in the kernel, on a device that does not answer, never is, and is left to it.
+/// Longest wait for a killed program to end. A program hanging in the kernel, on a dead device,
+/// never ends and is left behind.
 const DYING: Duration = Duration::from_secs(5);
 
-/// Whether what a tool wrote from one carriage return to the next, which takes it off the screen, tells nothing beside what it wrote over it.
+/// Whether a piece of output is redundant given the next piece. A piece runs from one carriage
+/// return to the next; the next piece overwrites the line on the screen.
 pub type Superseded = fn(&[u8], &[u8]) -> bool;
 
-/// What to run.
+/// A program to run.
 #[derive(Clone, Debug, Default)]
 pub struct Call<'a> {
     /// Program and arguments.
     pub argv: &'a [&'a str],
     pub stdin: Option<&'a [u8]>,
-    /// Variables added to muster-node's own.
+    /// Variables added to muster-node's own environment.
     pub env: &'a [(&'a str, &'a str)],
-    /// Its own deadline; the job's is always kept as well. `None` is the job's alone.
+    /// The program's own deadline; the job's deadline applies as well. `None`: only the job's
+    /// deadline.
     pub timeout: Option<Duration>,
-    /// Kills what it left in its group once it has ended. A program that goes into the background may still be on its way out of the group then.
+    /// Kills the rest of the process group after the program ended. A program going into the
+    /// background may not have left the group yet.
     pub kills_leftovers: bool,
-    /// What of its stdout is not kept.
+    /// Pieces of stdout to drop.
     pub superseded: Option<Superseded>,
 }
 
-/// How it ended.
+/// The end of a program.
 #[derive(Debug)]
 pub struct Finished {
     pub status: ExitStatus,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    /// Whether output went over [`OUTPUT_MAX`].
+    /// Whether output exceeded [`OUTPUT_MAX`].
     pub truncated: bool,
-    /// Whether somebody that it left behind holds its output open still: there may be more of it.
+    /// Whether a process left behind still holds the output open: more output may follow.
     pub open: bool,
     pub took: Duration,
 }
 
-/// Why there is no [`Finished`].
+/// The reason for a missing [`Finished`].
 #[derive(Debug)]
 pub enum ToolError {
     /// The program is not installed.
     Missing(String),
-    /// It was killed with its group after this time.
+    /// The program was killed with its group after `after`.
     TimedOut {
         program: String,
         after: Duration,
         stdout: Vec<u8>,
         stderr: Vec<u8>,
-        /// Whether it was still there [`DYING`] later.
+        /// Whether the program still existed [`DYING`] after the kill.
         hangs: bool,
     },
-    /// The job was cancelled; it was killed.
+    /// The job was cancelled and the program killed.
     Cancelled(String),
     Io(String, std::io::Error),
 }
@@ -81,7 +88,7 @@ impl From<ToolError> for Failure {
         match error {
             ToolError::Missing(program) => fatal(
                 FailureCode::ToolMissing,
-                format!("{program} is not installed here"),
+                format!("{program} is not installed on this node"),
             ),
             ToolError::TimedOut {
                 program,
@@ -103,20 +110,20 @@ impl From<ToolError> for Failure {
     }
 }
 
-/// What is said of a program that had its time.
+/// Describes a program that exceeded its time limit.
 pub fn overdue(after_s: u64, hangs: bool) -> String {
     let fate = if hangs {
-        ", and cannot be killed: it hangs in the kernel"
+        ", and cannot be killed: the program hangs in the kernel"
     } else {
         " and was killed"
     };
     format!("did not end within {after_s} s{fate}")
 }
 
-/// Runs a program to its end, whatever its exit status.
+/// Runs a program to its end; any exit status is a success here.
 ///
 /// # Errors
-/// [`ToolError`] when it could not run to its end.
+/// [`ToolError`] when the program could not start or did not end by itself.
 pub fn run(cx: &JobContext, call: &Call<'_>) -> Result<Finished, ToolError> {
     let mut running = Running::start(call)?;
     let mut poll = FIRST_POLL;
@@ -138,7 +145,7 @@ pub fn run(cx: &JobContext, call: &Call<'_>) -> Result<Finished, ToolError> {
     }
 }
 
-/// A program that runs beside us. Dropping it kills it with everything it started in its group.
+/// A program running in the background. Dropping the value kills the program and its process group.
 #[derive(Debug)]
 pub struct Running {
     program: String,
@@ -147,12 +154,13 @@ pub struct Running {
     err: Capture,
     started: Instant,
     kills_leftovers: bool,
-    /// Reaped, or given up: nothing is to be done about it any more, and its number may be another program's.
+    /// Whether the program was reaped or abandoned. Its process id may belong to another program
+    /// now and must not be signalled.
     settled: bool,
 }
 
 impl Running {
-    /// Starts a program in a process group of its own; the call's timeout is whoever's who waits for it.
+    /// Starts a program in its own process group. The caller enforces the call's timeout.
     ///
     /// # Errors
     /// [`ToolError::Missing`], [`ToolError::Io`].
@@ -166,7 +174,8 @@ impl Running {
         let err = Capture::start(child.stderr.take(), None);
         if let (Some(bytes), Some(mut pipe)) = (call.stdin.map(<[u8]>::to_vec), child.stdin.take())
         {
-            // A program that does not read its input must not block us; one that went away says so by its status.
+            // A program that ignores its input must not block muster-node; an early exit shows in
+            // the status.
             std::thread::spawn(move || pipe.write_all(&bytes));
         }
         let (started, kills_leftovers) = (Instant::now(), call.kills_leftovers);
@@ -181,16 +190,16 @@ impl Running {
         })
     }
 
-    /// How it ended, once it has.
+    /// Returns the exit status after the program has ended.
     ///
     /// # Errors
-    /// [`ToolError::Io`] when the system does not say.
+    /// [`ToolError::Io`] when the status cannot be read.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>, ToolError> {
         if !self.settled && !is_over(&self.child) {
             return Ok(None);
         }
         if self.kills_leftovers && !self.settled {
-            // Not reaped yet, its number is still its group's, and nobody else's.
+            // The program is not reaped yet, so its process id still names its own group.
             kill_group(&self.child);
         }
         let status = self
@@ -201,7 +210,7 @@ impl Running {
         Ok(status)
     }
 
-    /// What it has printed until now, both streams, as text.
+    /// Returns the output until now, both streams, as text.
     pub fn said(&self) -> String {
         [&self.out, &self.err]
             .map(|stream| String::from_utf8_lossy(&stream.so_far()).into_owned())
@@ -209,7 +218,7 @@ impl Running {
     }
 
     fn finish(mut self, status: ExitStatus) -> Finished {
-        // Looked at before what was read is taken: behind an end nothing comes any more.
+        // Checked before the output is taken: after the end of a stream no output follows.
         let open = !(self.out.await_end() & self.err.await_end());
         let ((stdout, cut_out), (stderr, cut_err)) = (self.out.take(), self.err.take());
         Finished {
@@ -246,10 +255,10 @@ impl Drop for Running {
     }
 }
 
-/// Runs a program that must exit 0, and gives its output.
+/// Runs a program that must exit 0, and returns its stdout.
 ///
 /// # Errors
-/// `tool_failed` with the end of what it said, or what [`ToolError`] tells.
+/// `tool_failed` with the last 600 bytes of stderr, or the failure of a [`ToolError`].
 pub fn output(cx: &JobContext, argv: &[&str]) -> Result<Vec<u8>, Failure> {
     let done = run(
         cx,
@@ -272,7 +281,7 @@ pub fn output(cx: &JobContext, argv: &[&str]) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// The last `max` bytes as text, for messages.
+/// Returns the last `max` bytes as text, for messages.
 pub fn tail(bytes: &[u8], max: usize) -> String {
     String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(max)..])
         .trim()
@@ -300,14 +309,15 @@ fn spawn(call: &Call<'_>) -> std::io::Result<Child> {
         .spawn()
 }
 
-/// Where programs are looked for: sshd gives a command a shorter path than a login has, and the tools of disks live in sbin.
+/// The search path for programs. sshd gives a command a shorter path than a login, and disk tools
+/// are in sbin.
 pub fn search_path() -> String {
     let own = std::env::var("PATH").unwrap_or_default();
     let separator = if own.is_empty() { "" } else { ":" };
     format!("{own}{separator}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 }
 
-/// Whether a program that is not reaped yet has ended: of one that runs the system says so.
+/// Whether an unreaped program has ended; the system answers `StillAlive` for a running program.
 fn is_over(child: &Child) -> bool {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     let Ok(pid) = i32::try_from(child.id()).map(Pid::from_raw) else {
@@ -316,18 +326,18 @@ fn is_over(child: &Child) -> bool {
     !matches!(waitid(Id::Pid(pid), flags), Ok(WaitStatus::StillAlive))
 }
 
-/// Kills everything in a program's group.
+/// Kills every process in a program's group.
 fn kill_group(child: &Child) {
     if let Ok(pid) = i32::try_from(child.id()).map(Pid::from_raw) {
         let _ = killpg(pid, Signal::SIGKILL);
     }
 }
 
-/// Kills the program and everything it started in its group, and reaps it; says whether it is gone.
+/// Kills the program and its group, and reaps the program; returns whether the program is gone.
 fn end_group(child: &mut Child) -> bool {
     kill_group(child);
     if let Ok(pid) = i32::try_from(child.id()).map(Pid::from_raw) {
-        // It may have gone to another group.
+        // The program may have moved to another group.
         let _ = kill(pid, Signal::SIGKILL);
     }
     let killed = Instant::now();
@@ -340,14 +350,14 @@ fn end_group(child: &mut Child) -> bool {
     true
 }
 
-/// What is kept of a stream, up to a bound.
+/// The kept part of a stream, up to a bound.
 #[derive(Debug)]
 pub(crate) struct Output {
     kept: Vec<u8>,
     truncated: bool,
     max: usize,
     superseded: Option<Superseded>,
-    /// Where the two newest pieces begin, each with its carriage return.
+    /// Start of the two newest pieces, each with its carriage return.
     newest: [Option<usize>; 2],
 }
 
@@ -376,7 +386,7 @@ impl Output {
         }
     }
 
-    /// A piece is whole, and the next one begins: whether the one before it is still needed.
+    /// Ends a piece and drops the piece before when superseded by the new piece.
     fn end_piece(&mut self, superseded: Superseded) {
         let end = self.kept.len() - 1;
         let [former, latest] = self.newest;
@@ -389,7 +399,7 @@ impl Output {
         }
     }
 
-    /// What is kept, and whether it is cut.
+    /// Returns the kept output, and whether the output was cut.
     pub(crate) fn take(&mut self) -> (Vec<u8>, bool) {
         let (max, superseded) = (self.max, self.superseded);
         let Self {
@@ -423,7 +433,7 @@ impl Capture {
         Self { seen, thread }
     }
 
-    /// What was read until now.
+    /// Returns the output read until now.
     fn so_far(&self) -> Vec<u8> {
         self.seen
             .lock()
@@ -432,7 +442,7 @@ impl Capture {
             .clone()
     }
 
-    /// Waits for the stream's end, [`DRAIN`] at most; whether it came.
+    /// Waits for the stream's end, at most [`DRAIN`]; returns whether the end came.
     fn await_end(&self) -> bool {
         let started = Instant::now();
         let open = || {
@@ -446,7 +456,7 @@ impl Capture {
         !open()
     }
 
-    /// What was read, and whether it is cut.
+    /// Returns the output read, and whether the output was cut.
     fn take(&mut self) -> (Vec<u8>, bool) {
         self.seen
             .lock()
@@ -459,7 +469,8 @@ impl Capture {
 mod tests {
     use super::*;
 
-    /// A program that ends at once and leaves one of its group behind, and that one's command line.
+    /// A program that ends at once and leaves a background process in its group; also returns the
+    /// command line of the background process.
     fn leaves(seconds: &str) -> ([String; 3], Vec<u8>) {
         let script = format!("sleep {seconds} >/dev/null 2>&1 &");
         (
@@ -468,7 +479,8 @@ mod tests {
         )
     }
 
-    /// Those that run with a command line. What was killed is gone a moment later.
+    /// Returns the processes with a command line. The wait gives killed processes time to
+    /// disappear.
     fn running(line: &[u8]) -> Vec<Pid> {
         std::thread::sleep(Duration::from_millis(100));
         let of = |entry: std::fs::DirEntry| {

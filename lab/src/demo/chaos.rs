@@ -124,7 +124,7 @@ fn come(moment: Moment, operation: &Operation) -> bool {
         }
         // In muster-node's own words for the package transaction.
         Moment::PackagesHalfInstalled => {
-            doing("converge").is_some_and(|message| message.starts_with("installs "))
+            doing("converge").is_some_and(|message| message.starts_with("installing "))
         }
         Moment::GatesRunning => doing("gates").is_some(),
     }

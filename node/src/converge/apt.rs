@@ -1,7 +1,8 @@
-//! Packages: the whole set in one apt transaction, from the bundle and nothing else.
+//! Packages: the whole set in one apt transaction, from the bundle alone.
 //!
-//! apt runs with a configuration of its own, so that no source, preference, hook or proxy of the image is consulted. It only downloads at first; every
-//! package is then held against the plan's digests, and dpkg sees nothing that does not match.
+//! apt runs with its own configuration and ignores every source, preference, hook and proxy of the
+//! image. apt first only downloads. Every package is then compared with the plan's digests, and
+//! dpkg receives only matching packages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,7 +24,8 @@ use crate::tool::{self, Call, Finished};
 const STATE: &str = "/var/lib/muster/apt";
 const ASK_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Written anew each time. Lists and archives are ours, so that what others downloaded is neither used nor removed.
+/// Written before every transaction. Lists and archives are in Muster's own folders, so that other
+/// downloads are neither used nor removed.
 const APT_CONF: &str = r#"Dir::Etc::main "/dev/null";
 Dir::Etc::parts "/dev/null";
 Dir::Etc::sourcelist "/var/lib/muster/apt/sources.list";
@@ -46,11 +48,11 @@ DPkg::Options { "--force-confdef"; "--force-confold"; };
 Dpkg::Use-Pty "false";
 "#;
 
-/// Brings the packages of the plan in, and those it does not want out.
+/// Installs the packages of the plan, and removes the unwanted packages.
 ///
 /// # Errors
-/// `package_lock_held`, `disk_full`, `bundle_unreachable`, `packages_unresolvable`, `unplanned_change`, `digest_mismatch`, `packages_failed`,
-/// `package_half_installed`.
+/// `package_lock_held`, `disk_full`, `bundle_unreachable`, `packages_unresolvable`,
+/// `unplanned_change`, `digest_mismatch`, `packages_failed`, `package_half_installed`.
 pub(super) fn converge(
     machine: &Machine,
     plan: &ConvergePlan,
@@ -59,14 +61,15 @@ pub(super) fn converge(
     dpkg::wait_for_locks(machine, cx)?;
     let _quiet = NoServiceStarts::begin(machine)?;
     heal::finish(machine, plan, cx)?;
-    // What came may stand in for something that was kept because it was needed: only now is it known.
+    // A new package may replace a package kept as a dependency; only the first transaction shows
+    // the replacement.
     if transact(machine, plan, cx)? {
         transact(machine, plan, cx)?;
     }
     Record::load(machine)?.prune(machine, &Database::read(machine)?, plan)
 }
 
-/// Runs one apt transaction; returns false where no package changes.
+/// Runs one apt transaction; returns false when no package changes.
 fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<bool, Failure> {
     let database = Database::read(machine)?;
     let incoming: Vec<&LockedPackage> = plan
@@ -87,10 +90,11 @@ fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<b
     }
     prepare(machine)?;
     discard_strangers(machine, plan, cx)?;
-    // A removal needs no disk space and no bundle: the agent serves a bundle only for a plan with packages.
+    // A removal needs neither disk space nor a bundle: the agent serves a bundle only for a plan
+    // with packages.
     if !incoming.is_empty() {
         room::check(machine, &incoming)?;
-        cx.progress("reads the bundle's index", None, None, None);
+        cx.progress("reading the bundle's index", None, None, None);
         apt(
             machine,
             cx,
@@ -114,7 +118,7 @@ fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<b
     }
     let (come, go) = (incoming.len(), removed.len());
     cx.progress(
-        &format!("installs {come} packages, removes {go}"),
+        &format!("installing {come} packages, removing {go}"),
         None,
         None,
         None,
@@ -123,12 +127,13 @@ fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<b
     record.bring(machine, &database, &incoming)?;
     // A cancelled job must not kill dpkg in the middle: only the deadline does.
     cx.uncut(|| install.run(machine, cx, FailureCode::PackagesFailed, "--no-download"))?;
-    // The agent's bundle keeps the archives; here they would only fill the disk.
+    // The agent's bundle keeps the archives; on the node the archives only fill the disk.
     std::fs::remove_dir_all(machine.path(ARCHIVES)).map_err(io(ARCHIVES))?;
     Ok(true)
 }
 
-/// The arguments of `apt-get install` for a plan: each package with its version, and each leaving package with `-`.
+/// The arguments of `apt-get install` for a plan: each package with its version, and each leaving
+/// package with `-`.
 struct Install {
     packages: Vec<String>,
 }
@@ -157,7 +162,8 @@ impl Install {
         apt(machine, cx, code, &arguments)
     }
 
-    /// Downloads the packages, and compares each archive with the plan's digests before dpkg reads any.
+    /// Downloads the packages, and compares each archive with the plan's digests before dpkg reads
+    /// any.
     fn download(
         &self,
         machine: &Machine,
@@ -167,7 +173,7 @@ impl Install {
     ) -> Result<(), Failure> {
         let bytes = incoming.iter().map(|package| package.size).sum();
         cx.progress(
-            &format!("downloads {} packages", incoming.len()),
+            &format!("downloading {} packages", incoming.len()),
             Some(0),
             Some(bytes),
             Some("bytes"),
@@ -183,14 +189,16 @@ impl Install {
     }
 }
 
-/// Before the packages change: killed in between, the next run would find them as wanted, and the old driver loaded.
+/// Notes the due reboot before the packages change. After a kill in between, the next run would
+/// find the packages as wanted while the old driver is still loaded.
 fn note_reboot(
     machine: &Machine,
     database: &Database,
     incoming: &[&LockedPackage],
     outgoing: &BTreeSet<&str>,
 ) -> Result<(), Failure> {
-    // A kernel that leaves is not the one that runs, nor are the modules that leave with it.
+    // A leaving kernel is not the running kernel; the modules leaving with that kernel are not
+    // loaded either.
     let other = kernel_facts::of_another(machine)?;
     let outgoing = outgoing
         .iter()
@@ -217,7 +225,7 @@ fn prepare(machine: &Machine) -> Result<(), Failure> {
         .map_err(io(CONFIGURATION))
 }
 
-/// Runs apt-get with our configuration.
+/// Runs apt-get with Muster's configuration.
 fn apt(
     machine: &Machine,
     cx: &JobContext,
@@ -273,7 +281,8 @@ fn is_reason(line: &str) -> bool {
     prefixes.iter().any(|prefix| line.starts_with(prefix)) || line.contains("Depends:")
 }
 
-/// apt may solve a tuple by removing something else, or by taking what nobody asked for. Both are refused before anything is touched.
+/// Refuses unplanned changes before any change. apt may resolve the set by removing other packages,
+/// or by installing packages outside of the plan.
 fn refuse_unplanned<'a>(
     plan: &ConvergePlan,
     removed: impl Iterator<Item = &'a str>,
@@ -304,25 +313,26 @@ fn refuse_unplanned<'a>(
             let shown = unplanned[..unplanned.len().min(10)].join(", ");
             Err(fatal(
                 FailureCode::UnplannedChange,
-                format!("apt would also {shown}: the lock is not a whole set for this image"),
+                format!("apt would also {shown}: the lock is incomplete for this image"),
             ))
         }
     }
 }
 
-/// The package that a line of a simulation removes.
+/// Returns the package removed by a line of a simulation.
 fn removal(line: &str) -> Option<&str> {
     subject(line, &["Remv", "Purg"])
 }
 
-/// The package that a line of a simulation is about, without its architecture.
+/// Returns the package named in a line of a simulation, without its architecture.
 fn subject<'a>(line: &'a str, verbs: &[&str]) -> Option<&'a str> {
     let mut words = line.split_whitespace();
     words.next().filter(|verb| verbs.contains(verb))?;
     words.next()?.split(':').next()
 }
 
-/// What a run for another plan downloaded and did not install: it takes room, and would be held against this plan.
+/// Removes archives downloaded for another plan but never installed. Such archives take space, and
+/// would fail the comparison with this plan.
 fn discard_strangers(
     machine: &Machine,
     plan: &ConvergePlan,
@@ -338,21 +348,21 @@ fn discard_strangers(
     Ok(())
 }
 
-/// Every archive that apt fetched must be one of the plan's, byte for byte.
+/// Checks every downloaded archive byte for byte against the plan.
 fn verify(machine: &Machine, plan: &ConvergePlan) -> Result<(), Failure> {
     let Some((path, digest)) = strangers(machine, plan)?.into_iter().next() else {
         return Ok(());
     };
-    // Left there it would be taken again by the next attempt.
+    // The next attempt would use the file again.
     let _ = std::fs::remove_file(&path);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     Err(retryable(
         FailureCode::DigestMismatch,
-        format!("{name} from the bundle is {digest}, which is not in the lock"),
+        format!("{name} from the bundle has digest {digest}, which is not in the lock"),
     ))
 }
 
-/// Archives that the plan does not name by their digest.
+/// Returns the archives whose digest is not in the plan.
 fn strangers(
     machine: &Machine,
     plan: &ConvergePlan,
@@ -376,8 +386,9 @@ fn strangers(
     Ok(strangers)
 }
 
-/// While packages are unpacked their services must not start: their configuration comes after them. invoke-rc.d and deb-systemd-invoke ask this
-/// program, and 101 is "not allowed". Units that run are not stopped either; converge restarts those of the plan at the end.
+/// Keeps services from starting while packages are unpacked, because the configuration is written
+/// later. invoke-rc.d and deb-systemd-invoke ask this program, and exit code 101 means "not
+/// allowed". Running units are not stopped either; converge restarts the plan's units at the end.
 struct NoServiceStarts {
     path: std::path::PathBuf,
     saved: std::path::PathBuf,
@@ -387,7 +398,8 @@ const POLICY: &[u8] =
     b"#!/bin/sh\n# Written by muster-node while it installs packages.\nexit 101\n";
 
 impl NoServiceStarts {
-    /// A policy of the image is put aside; ours, left by a run that was killed, is taken over.
+    /// Installs the policy. The image's own policy is moved aside; Muster's policy left by a killed
+    /// run is reused.
     fn begin(machine: &Machine) -> Result<Self, Failure> {
         let path = machine.path("/usr/sbin/policy-rc.d");
         let saved = machine.path("/usr/sbin/policy-rc.d.before-muster");
@@ -402,7 +414,8 @@ impl NoServiceStarts {
 
 impl Drop for NoServiceStarts {
     fn drop(&mut self) {
-        // Left behind it only keeps later packages from starting their services; the next converge takes it away.
+        // A policy left behind only keeps later packages from starting their services; the next
+        // converge removes the file.
         let restored = if self.saved.exists() {
             std::fs::rename(&self.saved, &self.path)
         } else {

@@ -1,4 +1,4 @@
-//! Archives that apt downloaded for dpkg, and the environment that both run in.
+//! Archives downloaded by apt for dpkg, and the environment of both programs.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -8,10 +8,10 @@ use sha2::{Digest as _, Sha256};
 
 pub(super) const CONFIGURATION: &str = "/var/lib/muster/apt/apt.conf";
 
-/// Of a run that was killed in the middle it holds the packages that dpkg was given.
+/// Folder of the archives; after a killed run the folder holds the packages passed to dpkg.
 pub(super) const ARCHIVES: &str = "/var/lib/muster/apt/archives";
 
-/// Nobody is there to answer questions, and the bundle is reached without a proxy.
+/// Environment of apt and dpkg: questions are disabled, and the bundle is reached without a proxy.
 pub(super) const ENVIRONMENT: [(&str, &str); 6] = [
     ("APT_CONFIG", CONFIGURATION),
     ("DEBIAN_FRONTEND", "noninteractive"),

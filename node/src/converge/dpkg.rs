@@ -1,4 +1,4 @@
-//! dpkg's own record of what is installed, read without starting dpkg, and its locks.
+//! dpkg's own database of installed packages, read without starting dpkg, and dpkg's locks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
@@ -14,45 +14,48 @@ use crate::failure::{io, retryable};
 use crate::job::JobContext;
 use crate::machine::Machine;
 
-/// The status file of a machine with every package of a release is below 100 MiB.
+/// Longest status file, in bytes. The status file of a machine with every package of a release is
+/// below 100 MiB.
 const STATUS_MAX: u64 = 256 << 20;
-/// What a dpkg that was killed had not yet put into the status file.
+/// dpkg's journal: changes that a killed dpkg had not yet merged into the status file.
 const JOURNAL: &str = "/var/lib/dpkg/updates";
-/// Held, in this order, by whoever changes packages: dpkg(1), apt's DPkg::Lock.
+/// Locks taken in this order by every package manager: dpkg(1), apt's DPkg::Lock.
 const LOCKS: [&str; 2] = ["/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock"];
 const LOCK_POLL: Duration = Duration::from_millis(500);
 
-/// One package that left traces.
+/// A package known to dpkg.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Package {
     pub(crate) version: String,
     pub(crate) arch: String,
     pub(crate) state: State,
-    /// Whether it was cut while it unpacked (`reinstreq`): apt does nothing until it has its archive again.
+    /// Whether unpacking was interrupted (`reinstreq`): apt refuses all work until dpkg receives
+    /// the archive again.
     pub(super) cut_in_unpacking: bool,
-    /// Whether the system cannot do without it.
+    /// Whether the system needs the package to work.
     pub(crate) essential: bool,
-    /// Depends and Pre-Depends: of each clause, the names any one of which will do.
+    /// Depends and Pre-Depends, by clause: the names of the alternatives of each clause.
     pub(super) needs: Vec<Vec<String>>,
-    /// Names it stands in for.
+    /// Virtual names provided by the package.
     pub(super) provides: Vec<String>,
 }
 
-/// How far dpkg got with it.
+/// dpkg's progress with a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Installed,
-    /// Removed; only its configuration is left, which counts as absent.
+    /// Removed; only the configuration is left. Counts as absent.
     Removed,
-    /// Interrupted: half-installed, unpacked, half-configured, waiting for triggers, or to be installed again.
+    /// Interrupted: half-installed, unpacked, half-configured, waiting for triggers, or to be
+    /// installed again.
     Unfinished,
 }
 
-/// The whole record.
+/// dpkg's whole database.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Database {
     packages: BTreeMap<String, Vec<Package>>,
-    /// A dpkg was killed: it left its journal, or packages unfinished.
+    /// Whether a dpkg was killed, leaving a journal or unfinished packages.
     pub(crate) interrupted: bool,
 }
 
@@ -65,7 +68,7 @@ impl Database {
         let mut text = machine
             .read("/var/lib/dpkg/status", STATUS_MAX)?
             .unwrap_or_default();
-        // dpkg merges its journal (files with numbers for names) into the status when it ends in order.
+        // dpkg merges its journal (files with numeric names) into the status file at a normal end.
         let journal = std::fs::read_dir(machine.path(JOURNAL))
             .into_iter()
             .flatten()
@@ -88,7 +91,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Of two stanzas of one package the later one holds.
+    /// Parses the status text. Of two stanzas of one package, the later stanza wins.
     fn parse(status: &str) -> Self {
         let mut packages: BTreeMap<String, Vec<Package>> = BTreeMap::new();
         for stanza in status.split("\n\n") {
@@ -134,29 +137,30 @@ impl Database {
         }
     }
 
-    /// The package of this name whose architecture is `arch` or `all`, unless only its configuration is left.
+    /// Returns the package of the given name with architecture `arch` or `all`. A package with only
+    /// its configuration left is skipped.
     pub(crate) fn find(&self, name: &str, arch: &str) -> Option<&Package> {
         let fits =
             |package: &&Package| package.arch == arch || package.arch == "all" || arch == "all";
         self.there(name).find(fits)
     }
 
-    /// Whether a package of this name is there in any architecture.
+    /// Whether a package of the given name is present in any architecture.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.there(name).next().is_some()
     }
 
-    /// Whether the system cannot do without a package of this name.
+    /// Whether a present package of the given name is essential.
     pub(crate) fn is_essential(&self, name: &str) -> bool {
         self.there(name).any(|package| package.essential)
     }
 
-    /// Whether it is the record of no system at all.
+    /// Whether the database lists no packages, as on a system without dpkg.
     pub(crate) fn is_empty(&self) -> bool {
         self.packages.is_empty()
     }
 
-    /// Names of all packages that are there.
+    /// Returns the names of all present packages.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.packages
             .keys()
@@ -164,7 +168,7 @@ impl Database {
             .filter(|name| self.has(name))
     }
 
-    /// Names of those that dpkg did not get through with.
+    /// Returns the names of unfinished packages.
     pub(super) fn unfinished(&self) -> impl Iterator<Item = &str> {
         self.names().filter(|name| {
             self.there(name)
@@ -172,13 +176,13 @@ impl Database {
         })
     }
 
-    /// Names of those that were cut while they unpacked.
+    /// Returns the names of packages interrupted while unpacking.
     pub(super) fn cut_in_unpacking(&self) -> impl Iterator<Item = &str> {
         self.names()
             .filter(|name| self.there(name).any(|package| package.cut_in_unpacking))
     }
 
-    /// The packages of this name that are there.
+    /// Returns the present packages of the given name.
     pub(super) fn there(&self, name: &str) -> impl Iterator<Item = &Package> + Clone {
         self.packages
             .get(name)
@@ -187,7 +191,8 @@ impl Database {
             .filter(|package| package.state != State::Removed)
     }
 
-    /// The packages a plan wants, and those it does not: by its own words, or because they are leaving with a former lock.
+    /// Returns the items of wanted packages, and of unwanted packages: listed as absent by the
+    /// plan, or leaving with a former lock.
     pub(super) fn items(&self, plan: &ConvergePlan, leaving: &BTreeSet<String>) -> Vec<Item> {
         let wanted = plan.packages.iter().map(|package| {
             let found = self
@@ -213,7 +218,8 @@ impl Database {
     }
 }
 
-/// `a (>= 1) | b:any, c` is a or b, and c. Versions are not looked at: apt does that.
+/// Parses `a (>= 1) | b:any, c` as "a or b" and "c". Versions are ignored, because apt checks
+/// versions.
 fn clauses(text: &str) -> Vec<Vec<String>> {
     let name = |word: &str| {
         word.trim()
@@ -228,7 +234,8 @@ fn clauses(text: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Whether a package has this file, by dpkg's lists of them; a system without lists has no answer, and then it has.
+/// Whether a package owns the file, by dpkg's file lists. Returns true when the lists cannot be
+/// read.
 pub(super) fn owns(machine: &Machine, path: &str) -> bool {
     let Ok(folder) = std::fs::read_dir(machine.path("/var/lib/dpkg/info")) else {
         return true;
@@ -246,7 +253,7 @@ pub(super) fn owns(machine: &Machine, path: &str) -> bool {
     })
 }
 
-/// The package whose file this is.
+/// Returns the package owning the file.
 pub(super) fn owner(machine: &Machine, path: &str) -> Option<String> {
     let lists = std::fs::read_dir(machine.path("/var/lib/dpkg/info"))
         .into_iter()
@@ -264,8 +271,9 @@ pub(super) fn owner(machine: &Machine, path: &str) -> Option<String> {
     })
 }
 
-/// Waits until nobody holds dpkg's locks. Somebody may take them again right after: apt waits for them itself as well, but
-/// `dpkg --configure` does not, and only we name the holder.
+/// Waits until dpkg's locks are free. Another process may take the locks again right after. apt
+/// waits for the locks by itself, but `dpkg --configure` does not, and only the failure here names
+/// the holder.
 ///
 /// # Errors
 /// `package_lock_held` with the holder's process, after the machine's `lock_wait`.
@@ -300,7 +308,7 @@ pub(super) fn wait_for_locks(machine: &Machine, cx: &JobContext) -> Result<(), F
     }
 }
 
-/// Who holds one of the locks.
+/// Returns the first locked path with the process holding the lock.
 fn holder(machine: &Machine) -> Result<Option<(&'static str, i32)>, Failure> {
     for path in LOCKS {
         let file = match OpenOptions::new()

@@ -1,4 +1,4 @@
-//! Files: seen by their digest, mode and owner, written whole or not at all.
+//! Files: compared by digest, mode and owner; written atomically.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{Read as _, Write as _};
@@ -17,27 +17,28 @@ use super::item::{ABSENT, Item};
 use crate::failure::{fatal, io};
 use crate::machine::Machine;
 
-/// A file that is longer than this is not hashed but told by its length: we never write one so long.
+/// Longest file that is hashed, in bytes. A longer file is described by its length; Muster never
+/// writes such a file.
 const HASHED_MAX: u64 = 64 << 20;
 pub(super) const USERS: &str = "/etc/passwd";
 pub(super) const GROUPS: &str = "/etc/group";
 
-/// A file as it must be.
+/// The wanted state of a file.
 #[derive(Clone)]
 pub struct Target {
     pub path: String,
     pub mode: u32,
     pub owner: String,
     pub group: String,
-    /// `None`: there must be no such file.
+    /// The content; `None` when the file must be absent.
     pub content: Option<Vec<u8>>,
     pub secret: bool,
-    /// The SHA-256 of what a stack wrote there before, where that was no secret.
+    /// SHA-256 of the content written by a stack before, when the content was not a secret.
     pub(super) former: Option<String>,
 }
 
 impl Target {
-    /// A file of ours: root's, readable by all.
+    /// Builds a file of Muster: owned by root, readable by all.
     pub(super) fn ours(path: &str, content: Option<impl Into<Vec<u8>>>) -> Self {
         let root = || "root".to_owned();
         let content = content.map(Into::into);
@@ -52,7 +53,7 @@ impl Target {
         }
     }
 
-    /// A file of the plan.
+    /// Builds a file of the plan.
     ///
     /// # Errors
     /// `bad_plan` when its content is not base64 or its mode not octal.
@@ -73,12 +74,13 @@ impl Target {
         })
     }
 
-    /// The name of its item.
+    /// Returns the name of the file's item.
     pub(super) fn item_name(&self) -> String {
         format!("file {}", self.path)
     }
 
-    /// Looks at what is there. `key` blinds the digests of what may be secret: two reports of one run can be compared, and nothing can be guessed from them.
+    /// Observes the present file. `key` blinds the digests of possible secrets: two reports of one
+    /// run can be compared, but the content cannot be guessed.
     ///
     /// # Errors
     /// `io`.
@@ -133,7 +135,8 @@ impl Target {
         )))
     }
 
-    /// Plain is only what the plan says itself, or a former one said: what else lies there may be, or have been, a secret.
+    /// Formats a digest. Plain digests are shown only for content of this plan or of a former plan.
+    /// Other content may be, or may have been, a secret.
     fn shown(&self, digest: &[u8; 32], key: &[u8; 32]) -> String {
         let plain = hex::encode(digest);
         let wanted = self
@@ -149,7 +152,7 @@ impl Target {
         }
     }
 
-    /// Makes it so.
+    /// Writes or removes the file.
     ///
     /// # Errors
     /// `owner_unknown`, or `io`.
@@ -170,7 +173,7 @@ impl Target {
                     format!("file {}: no {name:?} in {database}", self.path),
                 )
             };
-            // A number is somebody's that has no name.
+            // A number is valid as an owner without a name.
             machine
                 .account_id(database, name)?
                 .or_else(|| name.parse().ok())
@@ -181,8 +184,8 @@ impl Target {
     }
 }
 
-/// Under a fixed temporary name, so that a run killed here leaves nothing that the next one does not take over. The file has its owner and mode
-/// before it has its name.
+/// Replaces a file through a fixed temporary name, so that the next run reuses the file of a killed
+/// run. Owner and mode are set before the rename.
 fn replace(path: &Path, content: &[u8], mode: u32, uid: u32, gid: u32) -> std::io::Result<()> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(std::io::ErrorKind::InvalidInput.into());

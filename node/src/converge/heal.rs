@@ -1,4 +1,5 @@
-//! What a dpkg that was killed left: finished, taken away or put back, so that apt can go on from it.
+//! Repair after a killed dpkg: packages are finished, removed or unpacked again, so that apt can
+//! continue.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,10 +18,12 @@ use crate::tool::{self, Call};
 /// Triggers of a kernel package alone take minutes on an emulated machine.
 const TIMEOUT: Duration = Duration::from_secs(900);
 
-/// Finishes what a killed dpkg left. It need not succeed: what still lacks a dependency is mended by the transaction itself.
+/// Finishes the work of a killed dpkg. Partial success is enough: the transaction repairs packages
+/// with a missing dependency.
 ///
 /// # Errors
-/// `package_half_installed` when nobody can finish a package, nor take it away; `io`.
+/// `package_half_installed` when a package can be neither finished nor removed; `packages_failed`
+/// when dpkg fails; `io`.
 pub(super) fn finish(
     machine: &Machine,
     plan: &ConvergePlan,
@@ -30,7 +33,8 @@ pub(super) fn finish(
     if !database.interrupted {
         return Ok(());
     }
-    // The note of the killed run went with a power cut, and what dpkg finishes now differs from no plan afterwards.
+    // Notes the reboot again: a power cut removes the note of the killed run, and packages finished
+    // here match the plan afterwards.
     let other = kernel_facts::of_another(machine)?;
     let asking = database
         .unfinished()
@@ -39,13 +43,16 @@ pub(super) fn finish(
     cx.log("an earlier package transaction was interrupted: dpkg finishes it first");
     end_unpacking(machine, plan, &database, cx)?;
     if let Some(said) = dpkg(machine, cx, &["--configure", "-a"])? {
-        cx.log(&format!("dpkg could not finish all of it yet: {said}"));
+        cx.log(&format!(
+            "dpkg could not finish every package; apt continues: {said}"
+        ));
     }
     Ok(())
 }
 
-/// A package that was cut while it unpacked is unpacked again by the transaction, where the plan has it. Where it has not, apt refuses to do anything at
-/// all, also to remove it: the bundle has no such archive.
+/// Repairs packages interrupted while unpacking. The transaction unpacks packages of the plan
+/// again. For other packages apt refuses all work, even a removal, because the bundle lacks the
+/// archive.
 fn end_unpacking(
     machine: &Machine,
     plan: &ConvergePlan,
@@ -65,12 +72,15 @@ fn end_unpacking(
     let failed = |name: &str, said: String| {
         retryable(
             FailureCode::PackagesFailed,
-            format!("{name}, cut in unpacking: {said}"),
+            format!("{name} was interrupted while unpacking, and dpkg failed: {said}"),
         )
     };
     for name in go {
-        cx.log(&format!("{name} was cut while it was unpacked, and leaves"));
-        // What depends on it leaves as well, or it would stay.
+        cx.log(&format!(
+            "{name} was interrupted while unpacking: dpkg removes the package"
+        ));
+        // Packages depending on the removed package leave as well; otherwise the package would have
+        // stayed.
         let argv = [
             "--force-remove-reinstreq",
             "--force-depends",
@@ -84,12 +94,12 @@ fn end_unpacking(
     for name in stay {
         let Some(archive) = archive_of(machine, &record, name) else {
             let why = format!(
-                "{name} was cut while it was unpacked, and its archive is gone: a lock that has it finishes it"
+                "{name} was interrupted while unpacking, and its archive is gone: converge to a lock that contains {name}"
             );
             return Err(fatal(FailureCode::PackageHalfInstalled, why));
         };
         cx.log(&format!(
-            "{name} was cut while it was unpacked, and stays: {archive} is unpacked once more"
+            "{name} was interrupted while unpacking: dpkg unpacks {archive} again"
         ));
         if let Some(said) = dpkg(machine, cx, &["--unpack", &archive])? {
             return Err(failed(name, said));
@@ -98,7 +108,7 @@ fn end_unpacking(
     Ok(())
 }
 
-/// The archive that dpkg was given of a package, byte for byte.
+/// Returns the archive of a package last passed to dpkg, compared byte for byte.
 fn archive_of(machine: &Machine, record: &Record, name: &str) -> Option<String> {
     let names = std::fs::read_dir(machine.path(archives::ARCHIVES))
         .into_iter()
@@ -113,7 +123,7 @@ fn archive_of(machine: &Machine, record: &Record, name: &str) -> Option<String> 
     })
 }
 
-/// Runs dpkg to its end; what it said where it failed.
+/// Runs dpkg to its end; returns the end of stderr when dpkg failed.
 fn dpkg(machine: &Machine, cx: &JobContext, arguments: &[&str]) -> Result<Option<String>, Failure> {
     let argv: Vec<&str> = ["dpkg", "--force-confdef", "--force-confold"]
         .into_iter()

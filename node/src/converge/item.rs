@@ -1,25 +1,27 @@
-//! One thing a plan asks for: what it must be, what it is. The same list is made before and after the work.
+//! An item of a plan: the wanted and the found state. The same list is made before and after the
+//! work.
 
-/// What an item is wanted to be that must not be there.
+/// The wanted state of an item that must not exist.
 pub(super) const ABSENT: &str = "absent";
 
-/// One observed item.
+/// An observed item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     /// `package slurmd`, `file /etc/chrony/chrony.conf`, `sysctl vm.swappiness`…
     pub name: String,
     pub wanted: String,
-    /// What is there; `None` when nothing is.
+    /// The observed state; `None` when the item does not exist.
     pub found: Option<String>,
     pub fits: bool,
-    /// Whether only a reboot can make it fit once the node is configured for it.
+    /// Whether the item, once configured, needs a reboot to match.
     pub by_reboot: bool,
-    /// Whether, until that reboot, nothing may be loaded or started: it would meet a kernel or a module that is on its way out.
+    /// Whether modules and services must wait for the reboot, because the old kernel or module is
+    /// still loaded.
     pub holds_back: bool,
 }
 
 impl Item {
-    /// An item that fits when it is literally as wanted.
+    /// Builds an item that matches when the found text equals the wanted text.
     pub(super) fn new(
         name: impl Into<String>,
         wanted: impl Into<String>,
@@ -37,7 +39,7 @@ impl Item {
         }
     }
 
-    /// The same, where it fits only after a reboot and holds back what is started.
+    /// Marks the item: matches only after a reboot, and holds back modules and services.
     pub(super) fn held_until_boot(self) -> Self {
         Self {
             by_reboot: true,
@@ -47,12 +49,12 @@ impl Item {
     }
 }
 
-/// Whether a reboot is due before anything may be loaded or started.
+/// Whether a reboot is due before modules may be loaded or services started.
 pub(super) fn held_back(items: &[Item]) -> bool {
     items.iter().any(|item| !item.fits && item.holds_back)
 }
 
-/// What differs, in words.
+/// Describes the difference in words.
 pub(super) fn difference(item: &Item) -> String {
     format!(
         "{} is {}, wanted {}",

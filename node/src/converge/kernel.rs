@@ -19,10 +19,11 @@ use crate::job::JobContext;
 use crate::machine::Machine;
 
 const MODPROBE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Writing an initramfs takes minutes on an emulated machine.
+/// Longest write of boot files. Writing an initramfs takes minutes on an emulated machine.
 const BOOT_FILES_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// Settings, modules, command line and release against the plan. What a due reboot holds back waits for it.
+/// Compares settings, modules, command line and release with the plan. Items held back by a due
+/// reboot wait for the boot.
 ///
 /// # Errors
 /// `io`.
@@ -37,7 +38,7 @@ pub(super) fn items(
     for (key, value) in &plan.sysctl {
         let found = machine.read(&sysctl_path(key), FILE_MAX).ok().flatten();
         let found = found.map(|bytes| words(&String::from_utf8_lossy(&bytes)));
-        // One that is not there may be of a module that is held back.
+        // A missing setting may belong to a module held back until the reboot.
         let by_reboot = held && found.is_none();
         items.push(Item {
             by_reboot,
@@ -54,11 +55,12 @@ pub(super) fn items(
     Ok(items)
 }
 
-/// What only a boot changes.
+/// Returns the items changed only by a boot.
 fn of_the_boot(machine: &Machine, plan: &ConvergePlan) -> Result<Vec<Item>, Failure> {
     let mut items = Vec::new();
     for name in &plan.modules_blacklist {
-        // Unloading a driver under running devices is how nodes hang; a reboot without it is safe.
+        // Unloading a driver under running devices can hang the node; a reboot without the driver
+        // is safe.
         let found = if is_loaded(machine, name) {
             "loaded"
         } else {
@@ -82,13 +84,14 @@ fn of_the_boot(machine: &Machine, plan: &ConvergePlan) -> Result<Vec<Item>, Fail
     if let Some(wanted) = newest_release(plan.packages.iter().map(|package| package.name.as_str()))
     {
         let running = running_release(machine)?;
-        // Modules of another kernel are not to be loaded into this one.
+        // Modules of another kernel must not be loaded into the running kernel.
         items.push(Item::new("running kernel", wanted, running).held_until_boot());
     }
     Ok(items)
 }
 
-/// Loads modules and sets what differs; while a reboot is due, only what is there can be set.
+/// Loads modules and writes differing settings. While a reboot is due, only existing settings are
+/// written.
 ///
 /// # Errors
 /// `module_failed`, `sysctl_failed`.
@@ -118,7 +121,8 @@ pub(super) fn apply(
             .flatten()
             .map(|bytes| words(&String::from_utf8_lossy(&bytes)));
         if is.as_ref() != Some(&words(value)) && !(held && is.is_none()) {
-            // No temporary file here: each write to /proc/sys is the setting itself.
+            // Written in place without a temporary file: each write to /proc/sys is the setting
+            // itself.
             std::fs::write(machine.path(&path), value).map_err(|error| {
                 fatal(
                     FailureCode::SysctlFailed,
@@ -130,7 +134,8 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Rewrites boot files for settings that changed: GRUB's menu for arguments, the initramfs of every kernel that may boot for what modprobe is told there.
+/// Rewrites boot files for changed settings: GRUB's menu for kernel arguments; for modprobe
+/// settings the initramfs of every bootable kernel.
 ///
 /// # Errors
 /// `grub_failed`, `initramfs_failed`, `disk_full`.
@@ -140,7 +145,7 @@ pub(super) fn apply_boot(
     cx: &JobContext,
 ) -> Result<(), Failure> {
     if pending.paths.contains(managed::GRUB) {
-        cx.progress("writes the boot menu", None, None, None);
+        cx.progress("writing the boot menu", None, None, None);
         cx.uncut(|| write_menu(machine, cx))?;
         reboot::note_written(machine, managed::GRUB)?;
     }
@@ -158,10 +163,11 @@ pub(super) fn apply_boot(
         modules.extend(String::from_utf8_lossy(&text).lines().filter_map(told_of));
     }
     for release in bootable(machine) {
-        // What modprobe is told matters only where the module is, or where it was told otherwise before; minutes are saved.
+        // modprobe settings matter only in an initramfs holding the module or the former settings.
+        // Skipping the rest saves minutes.
         if initramfs_holds(machine, &release, &modules, &told, cx)? {
             cx.progress(
-                &format!("writes the initramfs of {release}"),
+                &format!("writing the initramfs of {release}"),
                 None,
                 None,
                 None,
@@ -177,8 +183,9 @@ pub(super) fn apply_boot(
         .try_for_each(|path| reboot::note_written(machine, path))
 }
 
-/// As update-grub does, which is one line around grub-mkconfig. That empties the menu before it fills it, and syncs nothing: cut there, the node would boot
-/// no more. So it is told another name.
+/// Writes the boot menu as update-grub does, a one-line wrapper of grub-mkconfig. grub-mkconfig
+/// empties the target before writing, and does not sync. A node interrupted there could not boot,
+/// so the menu is written under another name and renamed.
 fn write_menu(machine: &Machine, cx: &JobContext) -> Result<(), Failure> {
     let new = format!("{MENU}.muster");
     machine.output(
@@ -190,7 +197,7 @@ fn write_menu(machine: &Machine, cx: &JobContext) -> Result<(), Failure> {
     files::replace_durably(&machine.path(MENU), &machine.path(&new)).map_err(io(MENU))
 }
 
-/// The module that a line of modprobe.d(5) is about.
+/// Returns the module named by a line of modprobe.d(5).
 fn told_of(line: &str) -> Option<String> {
     let mut words = line.split_whitespace();
     match words.next()? {
@@ -200,14 +207,16 @@ fn told_of(line: &str) -> Option<String> {
     }
 }
 
-/// The releases that have both an initramfs and modules to make one of: the one that runs need not be the one that boots.
+/// Returns the releases having both an initramfs and modules to build an initramfs: the next boot
+/// may use another kernel than the running kernel.
 fn bootable(machine: &Machine) -> BTreeSet<String> {
     let mut releases = releases(machine, INITRAMFS);
     releases.retain(|release| machine.path(&format!("{MODULES}{release}")).is_dir());
     releases
 }
 
-/// The release of the plan, where the boot menu would boot a newer one by itself: one that runs yet, or that the image brought.
+/// Returns the plan's release when the boot menu would boot a newer release by default. The newer
+/// release may be the running release, or a release of the image.
 pub(super) fn chosen(
     machine: &Machine,
     plan: &ConvergePlan,
@@ -228,8 +237,9 @@ pub(super) fn chosen(
         .then_some(wanted)
 }
 
-/// Whether the initramfs of a release contains one of these modules, or the earlier version of one of these files. The list of blocked modules does not
-/// count: a lifted block waits until the initramfs is written for another reason.
+/// Whether the initramfs of a release contains a given module, or the earlier version of a given
+/// file. The list of blocked modules does not count: a lifted block waits until the initramfs is
+/// written for another reason.
 fn initramfs_holds(
     machine: &Machine,
     release: &str,
@@ -255,13 +265,14 @@ fn initramfs_holds(
     }))
 }
 
-/// `usr/lib/modules/6.1.0/kernel/drivers/gpu/nouveau.ko.xz` is `nouveau`.
+/// Returns `nouveau` for `usr/lib/modules/6.1.0/kernel/drivers/gpu/nouveau.ko.xz`.
 fn module_of(path: &str) -> Option<String> {
     let name = path.rsplit('/').next()?;
     name.find(".ko").map(|end| underscored(&name[..end]))
 }
 
-/// `vm.swappiness` is /proc/sys/vm/swappiness. Where the first separator is a slash, slashes separate and dots are dots (sysctl.d(5)).
+/// Maps `vm.swappiness` to /proc/sys/vm/swappiness. When the first separator is a slash, slashes
+/// separate and dots are literal (sysctl.d(5)).
 fn sysctl_path(key: &str) -> String {
     let slashed = key
         .find(['.', '/'])

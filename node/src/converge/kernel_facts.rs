@@ -1,4 +1,4 @@
-//! Facts of the kernel, read from its files: releases, modules, the command line.
+//! Facts of the kernel, read from files: releases, modules, the command line.
 
 use std::collections::BTreeSet;
 
@@ -7,20 +7,20 @@ use muster_core::wire::node::{Failure, FailureCode};
 use crate::failure::retryable;
 use crate::machine::Machine;
 
-/// What modprobe is told; copied into each initramfs.
+/// Configuration folder of modprobe; copied into each initramfs.
 pub(super) const MODPROBE: &str = "/etc/modprobe.d/";
 
-/// Before a release, the names of its files.
+/// Prefix of initramfs files; the release follows.
 pub(super) const INITRAMFS: &str = "/boot/initrd.img-";
 
-/// What GRUB reads when the machine boots.
+/// GRUB's menu, read at boot.
 pub(super) const MENU: &str = "/boot/grub/grub.cfg";
 
 pub(super) const MODULES: &str = "/lib/modules/";
 
 pub(super) const FILE_MAX: u64 = 1 << 20;
 
-/// The releases that there are files of.
+/// Returns the releases having files with the given prefix.
 pub(super) fn releases(machine: &Machine, files: &str) -> BTreeSet<String> {
     let (folder, prefix) = files.rsplit_once('/').unwrap_or_default();
     let names = std::fs::read_dir(machine.path(folder))
@@ -29,7 +29,7 @@ pub(super) fn releases(machine: &Machine, files: &str) -> BTreeSet<String> {
         .flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
     let releases = names.filter_map(|name| name.strip_prefix(prefix).map(str::to_owned));
-    // A `.dpkg-new` is on its way; it is no menu entry either.
+    // A `.dpkg-new` file is not installed yet, and is not a menu entry.
     releases
         .filter(|release| {
             release.starts_with(|c: char| c.is_ascii_digit()) && !release.contains(".dpkg-")
@@ -37,7 +37,8 @@ pub(super) fn releases(machine: &Machine, files: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Tells packages that are of a kernel beside the one that runs, by the release in their names.
+/// Returns a test for packages of a kernel other than the running kernel, by the release in the
+/// package name.
 ///
 /// # Errors
 /// `io`.
@@ -50,7 +51,7 @@ pub(super) fn of_another(machine: &Machine) -> Result<impl Fn(&str) -> bool, Fai
     })
 }
 
-/// The release of the kernel that runs.
+/// Returns the release of the running kernel.
 ///
 /// # Errors
 /// `io`.
@@ -61,7 +62,7 @@ pub(super) fn running_release(machine: &Machine) -> Result<Option<String>, Failu
         .filter(|release| !release.is_empty()))
 }
 
-/// The tokens of the running kernel's command line.
+/// Returns the tokens of the running kernel's command line.
 ///
 /// # Errors
 /// `io`.
@@ -75,14 +76,15 @@ pub(crate) fn command_line(machine: &Machine) -> Result<BTreeSet<String>, Failur
         .collect())
 }
 
-/// The newest release among kernel packages (`linux-image-6.1.0-40-amd64`); `None` when none is named by release.
+/// Returns the newest release among kernel packages (`linux-image-6.1.0-40-amd64`); `None` without
+/// a package named by release.
 pub(crate) fn newest_release<'a>(packages: impl Iterator<Item = &'a str>) -> Option<String> {
     packages
         .filter_map(release_of)
         .max_by_key(|release| numbers(release))
 }
 
-/// The release of a kernel package; `None` when it is not named by one.
+/// Returns the release of a kernel package; `None` for a package without a release in its name.
 pub(super) fn release_of(package: &str) -> Option<String> {
     let release = package.strip_prefix("linux-image-")?;
     let named = release.starts_with(|c: char| c.is_ascii_digit()) && !release.contains("-dbg");
@@ -96,7 +98,8 @@ pub(super) fn numbers(release: &str) -> Vec<u64> {
         .collect()
 }
 
-/// Modules built into the kernel have a folder too, where they have parameters.
+/// Whether the module has a folder in /sys/module. Built-in modules with parameters have a folder
+/// too.
 pub(super) fn is_loaded(machine: &Machine, name: &str) -> bool {
     machine
         .path(&format!("/sys/module/{}", underscored(name)))
@@ -107,7 +110,7 @@ pub(super) fn underscored(name: &str) -> String {
     name.replace('-', "_")
 }
 
-/// The kernel separates several numbers by tabs.
+/// Joins words by single spaces, because the kernel separates several numbers by tabs.
 pub(super) fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

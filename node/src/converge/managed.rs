@@ -1,5 +1,5 @@
-//! The configuration files that converge writes from a plan's settings. One that the plan does not need must be absent, so that a setting which left
-//! the stack leaves the node.
+//! Configuration files written by converge from a plan's settings. A file without a setting in the
+//! plan must be absent, so that a setting removed from the stack is removed from the node.
 
 use std::fmt::Write as _;
 
@@ -9,16 +9,17 @@ use muster_core::wire::node::{Failure, FailureCode};
 use super::file::Target;
 use crate::failure::fatal;
 
-/// Of the converge alone: nobody signs the bundle, so that whoever runs apt by hand must not meet it.
+/// apt sources for converge alone. The bundle is unsigned, so an apt run by hand must not use the
+/// bundle.
 pub(super) const SOURCES: &str = "/var/lib/muster/apt/sources.list";
-/// Where it stood in versions of before; removed.
+/// Place of the sources in earlier versions; the file is removed.
 const PUBLIC_SOURCES: &str = "/etc/apt/sources.list.d/muster.list";
 pub(super) const PREFERENCES: &str = "/etc/apt/preferences.d/muster";
 pub(super) const BLACKLIST: &str = "/etc/modprobe.d/muster.conf";
 pub(super) const GRUB: &str = "/etc/default/grub.d/50-muster.cfg";
 const HEADER: &str = "# Written by muster-node from the stack's plan; changes here are undone.\n";
 
-/// What apt needs before packages are touched.
+/// Returns the files needed by apt before packages change.
 pub fn apt_files(plan: &ConvergePlan) -> Vec<Target> {
     vec![
         Target::ours(SOURCES, Some(sources(plan))),
@@ -27,7 +28,7 @@ pub fn apt_files(plan: &ConvergePlan) -> Vec<Target> {
     ]
 }
 
-/// Every other file: the plan's own, then those made from its settings.
+/// Returns every other file: the plan's own files, then the files made from settings.
 ///
 /// # Errors
 /// `bad_plan`.
@@ -42,7 +43,7 @@ pub fn files(plan: &ConvergePlan) -> Result<Vec<Target>, Failure> {
         .iter()
         .map(|(key, value)| format!("{key} = {value}"));
     let modules = plan.modules_load.iter().cloned();
-    // `blacklist` keeps aliases from loading it, `install` everybody else who asks by name (modprobe.d(5)).
+    // `blacklist` blocks loading by alias, `install` blocks loading by name (modprobe.d(5)).
     let blacklist = plan
         .modules_blacklist
         .iter()
@@ -72,14 +73,17 @@ pub fn files(plan: &ConvergePlan) -> Result<Vec<Target>, Failure> {
         "/etc/ssh/muster_principals",
         Some(format!("{}\n", plan.principal)),
     ));
-    // Byte for byte as imaging writes it, so that the first converge finds it unchanged.
+    // Equal byte for byte to the marker written while imaging, so that the first converge finds the
+    // file unchanged.
     let marker = serde_json::to_string(&plan.marker)
         .map_err(|error| fatal(FailureCode::BadPlan, error.to_string()))?;
     targets.push(Target::ours("/etc/muster/marker.json", Some(marker + "\n")));
     Ok(targets)
 }
 
-/// `/` as the suite makes apt ask for `<repository>/Packages`; `./` would make it `<repository>/./Packages`. The bundle is signed by nobody: apt is told to take it, and every package is held against the plan's digests before dpkg sees it.
+/// Formats the bundle's source line. The suite `/` makes apt request `<repository>/Packages`; `./`
+/// would request `<repository>/./Packages`. The bundle is unsigned: `trusted=yes` lets apt use the
+/// bundle, and converge compares every package with the plan's digests before dpkg reads any.
 fn sources(plan: &ConvergePlan) -> String {
     format!(
         "{HEADER}deb [trusted=yes] {}/ /\n",
@@ -87,7 +91,8 @@ fn sources(plan: &ConvergePlan) -> String {
     )
 }
 
-/// The whole set at 1001, above what is installed and above every other source: an upgrade by hand cannot split it.
+/// Formats the pins. The whole set has priority 1001, above the installed versions and every other
+/// source: an upgrade by hand cannot split the set.
 fn preferences(plan: &ConvergePlan) -> String {
     let mut text = HEADER.to_owned();
     for package in &plan.packages {
@@ -106,14 +111,16 @@ fn preferences(plan: &ConvergePlan) -> String {
     text
 }
 
-/// A shell fragment that update-grub sources; its words were held to a grammar without quotes or dollars.
+/// Formats a shell fragment sourced by update-grub. The arguments were validated against a grammar
+/// without quotes or dollars.
 fn grub(plan: &ConvergePlan) -> Option<String> {
     let arguments = plan.kernel_args.join(" ");
     (!arguments.is_empty())
         .then(|| format!("{HEADER}GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {arguments}\"\n"))
 }
 
-/// Has the boot menu boot this release. update-grub knows the device when it reads the file, and names its entries by it (/etc/grub.d/10_linux).
+/// Makes the boot menu boot the given release. update-grub knows the device while reading the file,
+/// and names menu entries by the device (/etc/grub.d/10_linux).
 pub(super) fn boot_by_default(targets: &mut [Target], release: &str) {
     let default = format!(
         "GRUB_DISABLE_SUBMENU=true\nGRUB_DEFAULT=\"gnulinux-{release}-advanced-${{GRUB_DEVICE_UUID:-$GRUB_DEVICE}}\"\n"

@@ -1,22 +1,24 @@
-//! Makes the installed OS what its plan says: observe, change what differs, observe again. It must not decide what the node should be; the plan does.
+//! Brings the installed OS to its plan: observe, change the differences, observe again. The plan
+//! alone decides the wanted state.
 //!
-//! Every run is the same run: one on a node that already fits starts at most one program and writes nothing; one that follows a kill finishes what
-//! was begun, from dpkg's own record and from [`pending`].
+//! Every run is the same. A run on a node that already matches starts at most one program and
+//! writes no file. A run after a kill finishes the interrupted work, from dpkg's database and from
+//! [`pending`].
 
 mod apt; // Packages, in one transaction from the bundle
-mod archives; // Archives that dpkg is given
+mod archives; // Archives for dpkg
 pub(crate) mod dpkg; // dpkg's record and locks
-pub mod file; // Files, whole or not at all
-mod heal; // What a killed dpkg left
-mod item; // What must be and what is
+pub mod file; // Files, written atomically
+mod heal; // Repair after a killed dpkg
+mod item; // Wanted and found state of an item
 pub(crate) mod kernel; // Settings, modules, command line, release
-pub(crate) mod kernel_facts; // Releases, modules and the command line, as files say
+pub(crate) mod kernel_facts; // Releases, modules and the command line, from files
 pub mod managed; // Configuration files made from the plan
-mod pending; // Debts of a run that was killed
-mod reboot; // A reboot that is due, and what it holds back
-mod record; // What former locks brought, which leaves with them
+mod pending; // Unfinished work of a killed run
+mod reboot; // A due reboot, and the units waiting for the reboot
+mod record; // Packages and files brought by former locks, removed with the locks
 mod report; // The report of a run
-mod room; // Room for packages where they unpack to
+mod room; // Free space on the target file systems
 pub(crate) mod services; // systemd units
 #[cfg(test)]
 mod tests;
@@ -38,7 +40,8 @@ use record::{LeavingPackages, Record};
 /// Converges the machine muster-node runs on.
 ///
 /// # Errors
-/// `bad_plan` when the plan holds what must not reach a node; else what stopped it. Every failure can be followed by another run.
+/// `bad_plan` for a plan with invalid content; otherwise the failure that stopped the run. After
+/// every failure another run is allowed.
 pub fn run(plan: &ConvergePlan, cx: &JobContext) -> Result<ConvergeReport, Failure> {
     run_on(&Machine::host(), plan, cx)
 }
@@ -60,7 +63,7 @@ pub(crate) fn run_on(
         ));
     }
     let key = files::random()?;
-    cx.progress("compares the node with its plan", None, None, None);
+    cx.progress("comparing the node with its plan", None, None, None);
     let wanted = Wanted::of(machine, plan)?;
     wanted
         .stay
@@ -90,24 +93,25 @@ pub(crate) fn run_on(
     pending.packages.extend(wanted.owners);
     pending.store(machine)?;
     change(machine, plan, &mut pending, cx)?;
-    cx.progress("looks whether it took", None, None, None);
+    cx.progress("comparing the node with its plan again", None, None, None);
     let after = observe(machine, plan, &Wanted::of(machine, plan)?, &key, cx)?;
     let report = report::conclude(plan, &before, &after)?;
     match item::held_back(&after) {
-        // What was not restarted is still owed, should another plan make the reboot needless.
+        // Units not restarted stay pending, because another plan may make the reboot unnecessary.
         true => pending.without_boot_files().store(machine)?,
         false => Pending::clear(machine)?,
     }
     Ok(report)
 }
 
-/// What the plan comes to on this node as it is: a package that comes or goes changes it.
+/// The plan applied to this node's present state; the arrival or removal of a package changes the
+/// result.
 struct Wanted {
     packages: LeavingPackages,
     targets: Vec<Target>,
-    /// What left the stack and stays, with the reason.
+    /// Items removed from the stack that stay on the node, with the reason.
     stay: Vec<Item>,
-    /// Packages whose files are again as they were before a stack wrote them.
+    /// Packages whose files are restored to the content from before a stack.
     owners: BTreeSet<String>,
 }
 
@@ -152,7 +156,7 @@ fn observe(
     Ok(items)
 }
 
-/// What is about to change, and so what will have to be restarted or rebuilt for it.
+/// Records the coming changes, and so the units to restart and the files to rebuild.
 fn note_debts(pending: &mut Pending, before: &[Item]) {
     for item in before.iter().filter(|item| !item.fits) {
         if let Some(name) = item.name.strip_prefix("package ") {
@@ -161,7 +165,7 @@ fn note_debts(pending: &mut Pending, before: &[Item]) {
         if let Some(path) = item.name.strip_prefix("file ") {
             pending.paths.insert(path.to_owned());
         }
-        // What starts now starts without it.
+        // A unit started before this change has to be started again.
         if ["package ", "file "]
             .iter()
             .any(|kind| item.name.starts_with(kind))
@@ -171,7 +175,8 @@ fn note_debts(pending: &mut Pending, before: &[Item]) {
     }
 }
 
-/// Packages first, because files may belong to users that packages make; services last, because they read the files.
+/// Applies the changes. Packages are first, because files may belong to users created by packages;
+/// services are last, because services read the files.
 fn change(
     machine: &Machine,
     plan: &ConvergePlan,
@@ -182,11 +187,13 @@ fn change(
     apt::write_sources(machine, plan)?;
     apt::converge(machine, plan, cx)?;
     cx.check()?;
-    // Looked at again, because a package may just have brought a file of the same name.
+    // Computed again, because a package may just have installed a file of the same name.
     write_files(machine, plan, &Wanted::of(machine, plan)?.targets, cx)?;
     let held = item::held_back(&kernel::items(machine, plan, cx)?);
     if held {
-        cx.log("a reboot is due: modules and services that would meet the old kernel or driver wait for it");
+        cx.log(
+            "a reboot is due: modules and services of the new kernel or driver wait for the reboot",
+        );
     }
     kernel::apply(machine, plan, held, cx)?;
     kernel::apply_boot(machine, pending, cx)?;
@@ -194,7 +201,7 @@ fn change(
     services::apply(machine, plan, pending, held, cx)
 }
 
-/// Writes what differs, and removes or puts back what left the stack.
+/// Writes the differing files, and removes or restores the files that left the stack.
 fn write_files(
     machine: &Machine,
     plan: &ConvergePlan,
@@ -222,7 +229,7 @@ fn write_files(
         cx.log(&match (&target.content, left) {
             (None, _) => format!("removed {}", target.path),
             (Some(_), true) => {
-                format!("put {} back as it was before a stack wrote it", target.path)
+                format!("restored {} to its content before the stack", target.path)
             }
             (Some(_), false) => format!("wrote {}", target.path),
         });

@@ -1,5 +1,6 @@
-//! What must still be done for changes already made. Written before the first change and removed after the last step, so that a run killed
-//! between a file and the restart it asks for is finished by the next run.
+//! Unfinished work for changes already made. The file is written before the first change and
+//! removed after the last step. A run killed between a file and its restart is finished by the next
+//! run.
 
 use std::collections::BTreeSet;
 
@@ -14,21 +15,22 @@ use crate::machine::Machine;
 const PATH: &str = "/var/lib/muster/converge.json";
 const MAX: u64 = 1 << 20;
 
-/// The debts.
+/// The unfinished work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Pending {
-    /// Packages that change: units they own are to be restarted.
+    /// Changing packages: their units must restart.
     pub packages: BTreeSet<String>,
-    /// Paths that change: units that name them are to be restarted.
+    /// Changing paths: units reading the paths must restart.
     pub paths: BTreeSet<String>,
-    /// Units whose start for these was begun: one that takes longer than a run is waited for by the next, not begun anew.
+    /// Units whose start for these changes has begun. A start longer than a run is awaited by the
+    /// next run, instead of begun again.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub begun: BTreeSet<String>,
 }
 
 impl Pending {
-    /// What an earlier run left.
+    /// Loads the unfinished work of an earlier run; empty when the file is absent.
     ///
     /// # Errors
     /// `io`, or `malformed`.
@@ -36,12 +38,12 @@ impl Pending {
         Ok(files::read_json(&machine.path(PATH), MAX)?.unwrap_or_default())
     }
 
-    /// Whether nothing is owed.
+    /// Whether no work is left.
     pub(super) fn is_empty(&self) -> bool {
         self.packages.is_empty() && self.paths.is_empty()
     }
 
-    /// Without what is done: boot files are written, whether or not the boot has been.
+    /// Drops the paths of boot files: the files are written, although the reboot may still be due.
     pub(super) fn without_boot_files(mut self) -> Self {
         self.paths
             .retain(|path| path != managed::GRUB && !path.starts_with(kernel_facts::MODPROBE));

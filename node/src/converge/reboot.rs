@@ -1,7 +1,9 @@
-//! A reboot that is due because what runs is not what is installed: a driver, a kernel module, a kernel. Until then nothing may be loaded or started
-//! that would meet the old one: its new user space fails against it.
+//! A due reboot: the running driver, kernel module or kernel differs from the installed version.
+//! Until the reboot, modules and services of the new version must wait: new user space fails
+//! against the old driver.
 //!
-//! Known in two ways: by a note that goes with the boot it was written in, and by holding modules that are loaded against those on the disk.
+//! A due reboot has two sources: a note removed by the next boot, and a comparison of loaded
+//! modules with the modules on disk.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,26 +20,29 @@ use crate::files;
 use crate::job::JobContext;
 use crate::machine::Machine;
 
-/// Below /run, so that the boot which it asks for takes it away.
+/// Below /run, so that the reboot removes the note.
 const PATH: &str = "/run/muster/reboot.json";
 const MAX: u64 = 1 << 20;
 const MODINFO_TIMEOUT: Duration = Duration::from_secs(30);
-/// GPU drivers, whose user space must be of their own version. Others are looked at where a stack loads them.
+/// GPU drivers, whose user space must have the same version. Other modules are checked when a stack
+/// loads the module.
 const DRIVERS: [&str; 2] = ["nvidia", "amdgpu"];
 
-/// What changed since the boot. A member of a newer version is not read.
+/// Changes since the boot. Members of a newer version are ignored.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Note {
     version: u32,
-    /// As items are called: `package nvidia-open`, `file /etc/modprobe.d/nvidia.conf`.
+    /// Item names, such as `package nvidia-open` or `file /etc/modprobe.d/nvidia.conf`.
     items: BTreeSet<String>,
-    /// Settings whose boot files were written since the boot: what still differs from them waits for the next one.
+    /// Settings whose boot files were written since the boot: remaining differences wait for the
+    /// next boot.
     written: BTreeSet<String>,
 }
 
-/// Whether a change of this package holds only after a reboot. A GPU driver that was not there before is loaded without one, unless another is
-/// loaded, which [`items`] sees. Kernels are told by the one that runs.
+/// Whether a change of the package needs a reboot. A newly installed GPU driver loads without a
+/// reboot, unless another driver is loaded; [`items`] detects the loaded driver. Kernels are
+/// compared by the running release.
 pub(super) fn asked_by(package: &str, was_there: bool) -> bool {
     match package_class(package) {
         Class::Reboot | Class::Reinstall => true,
@@ -46,7 +51,8 @@ pub(super) fn asked_by(package: &str, was_there: bool) -> bool {
     }
 }
 
-/// Whether a change of this file holds only after a reboot: it tells modprobe of options for a module that is loaded, or told it.
+/// Whether a change of the file needs a reboot: the old or new text sets modprobe options for a
+/// loaded module.
 ///
 /// # Errors
 /// `io`.
@@ -69,7 +75,7 @@ pub(super) fn asked_by_file(machine: &Machine, target: &Target) -> Result<bool, 
     Ok(both.into_iter().any(|text| text.lines().any(loaded)))
 }
 
-/// Writes down that these items change, before they do.
+/// Notes, before the change, that the items change.
 ///
 /// # Errors
 /// `io`, or `malformed`.
@@ -83,7 +89,7 @@ pub(super) fn note(machine: &Machine, items: impl Iterator<Item = String>) -> Re
     files::write_json(&machine.path(PATH), 0o600, &note)
 }
 
-/// Writes down that the boot files of this setting are written.
+/// Notes that the boot files of the setting are written.
 ///
 /// # Errors
 /// `io`, or `malformed`.
@@ -94,8 +100,9 @@ pub(super) fn note_written(machine: &Machine, path: &str) -> Result<(), Failure>
     files::write_json(&machine.path(PATH), 0o600, &note)
 }
 
-/// Settings that the last boot should have brought and did not, though they are configured: somebody put a boot file back from a copy, or wrote it without
-/// them. Another boot brings them only once their boot files are written anew, which is done once in a boot.
+/// Returns configured settings that the last boot did not bring. A person restored a boot file from
+/// a copy, or wrote the file without the setting. Another boot brings the setting only after the
+/// boot files are rewritten, at most once per boot.
 ///
 /// # Errors
 /// `io`, or `malformed`.
@@ -106,7 +113,8 @@ pub(super) fn not_brought(machine: &Machine, items: &[Item]) -> Result<Vec<&'sta
             .iter()
             .any(|item| !item.fits && item.name.starts_with(prefix))
     };
-    // A kernel that has yet to come brings its menu entry; and a system without a menu has no entry to choose.
+    // A kernel not yet installed brings its own menu entry; a system without a menu has no entry to
+    // choose.
     let other_kernel = differs("running kernel") && !differs("package linux-image-");
     let menu =
         machine.path(kernel_facts::MENU).exists() && (other_kernel || differs("kernel argument "));
@@ -120,7 +128,7 @@ pub(super) fn not_brought(machine: &Machine, items: &[Item]) -> Result<Vec<&'sta
     Ok(owed.map(|(path, _)| path).collect())
 }
 
-/// Each thing that waits for the reboot.
+/// Returns an item for each change waiting for the reboot.
 ///
 /// # Errors
 /// `io`, or `malformed`.
@@ -147,15 +155,16 @@ pub(super) fn items(
     Ok(items)
 }
 
-/// A module that is loaded and whose file says something else. One that is not loaded, is built in, or says nothing of itself, is no difference.
+/// Reports a loaded module whose version differs from the file on disk. Modules that are not
+/// loaded, built in or without a version are skipped.
 fn stale(machine: &Machine, name: &str, cx: &JobContext) -> Result<Option<Item>, Failure> {
-    // Two flavours of one driver have the same version, and other sources.
+    // Two flavours of a driver share the version and differ in the source version.
     for field in ["version", "srcversion"] {
         let Some(loaded) = machine.read(&format!("/sys/module/{name}/{field}"), MAX)? else {
             continue;
         };
         let loaded = String::from_utf8_lossy(&loaded).trim().to_owned();
-        // Of the running kernel's modules, as modprobe would take it.
+        // The module file of the running kernel, as modprobe would choose.
         let argv = ["modinfo", "-F", field, "--", name];
         let Ok(installed) = machine.output(cx, FailureCode::ModuleUnknown, &argv, MODINFO_TIMEOUT)
         else {

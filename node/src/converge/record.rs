@@ -1,5 +1,6 @@
-//! What converge brought onto this node: what was not there before a lock brought it leaves with it. What the image had, or a person installed, is
-//! not in the record and stays.
+//! Record of the packages and files brought to this node by converge. An item absent before a lock
+//! brought the item is removed with the lock. Items of the image or of a person are not recorded
+//! and stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
@@ -19,38 +20,41 @@ use crate::machine::Machine;
 
 const PATH: &str = "/var/lib/muster/record.json";
 const MAX: u64 = 16 << 20;
-/// The version that keeps what was there before.
+/// The first record version that keeps former file contents.
 const KEEPS: u32 = 2;
-/// What stacks wrote over, each under the digest of its path.
+/// Folder of former contents, each named by the digest of its path.
 const FORMER: &str = "/var/lib/muster/former/";
 
-/// The record. Members that a newer version adds are not read.
+/// The record. Members added by a newer version are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Record {
     version: u32,
-    /// Names that were not installed when a lock brought them.
+    /// Packages not installed before a lock brought the package.
     packages: BTreeSet<String>,
-    /// Files that were not there before a stack put them there, with the SHA-256 of what it wrote.
+    /// Files absent before a stack wrote the file, with the SHA-256 of the written content.
     files: BTreeMap<String, String>,
-    /// Files that were there before a stack wrote them.
+    /// Files present before a stack wrote the file.
     over: BTreeMap<String, Over>,
-    /// Files of both kinds that were written with no secret in them. What a version without this list wrote may have been one.
+    /// Files of both kinds last written without a secret. Files written by a version without this
+    /// list may have been secrets.
     plain: BTreeSet<String>,
-    /// SHA-256 of the archives that dpkg was given last: one that was cut in them is given them again.
+    /// SHA-256 of the archives last passed to dpkg. A package interrupted while unpacking receives
+    /// the same archive again.
     given: BTreeSet<String>,
 }
 
-/// What a stack wrote over a file that was there.
+/// A file that a stack wrote over an existing file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Over {
-    /// SHA-256 of what it wrote.
+    /// SHA-256 of the content written by the stack.
     wrote: String,
-    /// Nothing where it was no file that can be kept, or was written over by a version that kept none.
+    /// `None` when the former file could not be kept, or was overwritten by a version without
+    /// keeping.
     former: Option<Former>,
 }
 
-/// How a file was; its content lies in [`FORMER`].
+/// Mode and owner of a former file; the content is in [`FORMER`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Former {
     mode: u32,
@@ -58,27 +62,28 @@ struct Former {
     group: String,
 }
 
-/// Packages of former locks that the plan does not have.
+/// Packages of former locks missing from the plan.
 #[derive(Default)]
 pub(super) struct LeavingPackages {
     pub go: BTreeSet<String>,
-    /// Those that stay, and by whom they are needed.
+    /// Packages that stay, each with the package depending on it.
     pub needed: BTreeMap<String, String>,
 }
 
-/// Files of former stacks that the plan does not have.
+/// Files of former stacks missing from the plan.
 #[derive(Default)]
 pub(super) struct LeavingFiles {
-    /// Still what was written: they go, or are again what they were before.
+    /// Files with the content written by the stack: removed, or restored to the former content.
     pub go: Vec<Target>,
-    /// Somebody changed them, or a package has them by now, or nobody knows what was there: they stay, and are told.
+    /// Files changed by a person, owned by a package, or with an unknown former content. These
+    /// files stay and are reported.
     pub stay: Vec<Item>,
-    /// The packages of what is put back: their units read it anew.
+    /// Packages owning the restored files: their units restart.
     pub owners: BTreeSet<String>,
 }
 
 impl Record {
-    /// As it was left; empty on a node that no version with a record has converged yet.
+    /// Loads the record; empty on a node never converged by a version with a record.
     ///
     /// # Errors
     /// `io`, or `malformed`.
@@ -89,15 +94,16 @@ impl Record {
     /// # Errors
     /// `io`.
     fn store(&mut self, machine: &Machine) -> Result<(), Failure> {
-        // One of a version that kept nothing stays that until [`Self::begin_keeping`].
+        // A record of a version without keeping stays at that version until
+        // [`Self::begin_keeping`].
         if self.version == 0 {
             self.version = KEEPS;
         }
         files::write_json(&machine.path(PATH), 0o600, self)
     }
 
-    /// Before a transaction: the packages that it brings anew, and the archives it installs. A run that is killed in it leaves names of what is perhaps
-    /// not there, until [`Self::prune`].
+    /// Records, before a transaction, the newly installed packages and the archives. A killed run
+    /// may leave names of packages never installed, until [`Self::prune`].
     ///
     /// # Errors
     /// `io`.
@@ -124,12 +130,13 @@ impl Record {
         }
     }
 
-    /// Whether the last transaction installed this archive.
+    /// Whether the last transaction installed the archive.
     pub(super) fn was_given(&self, archive: &Digest) -> bool {
         self.given.contains(&archive.hex())
     }
 
-    /// Forgets packages that are gone, whoever removed them: of that name a person may install one. So it does files that a package took along.
+    /// Removes absent packages from the record, because a person may install a package of the same
+    /// name later. Files removed along with a package are dropped too.
     ///
     /// # Errors
     /// `io`.
@@ -157,8 +164,9 @@ impl Record {
             .try_for_each(|path| forget(machine, path))
     }
 
-    /// Packages that a former lock brought and this plan does not have. Never what the system, or a package that stays, cannot do without, and not
-    /// what the running kernel runs and boots by: that goes with the converge after the boot of another one.
+    /// Returns the packages of former locks missing from the plan. Essential packages, dependencies
+    /// of staying packages, and packages of the running kernel stay. The running kernel's packages
+    /// are removed by the converge after the boot of another kernel.
     ///
     /// # Errors
     /// `io`.
@@ -169,7 +177,8 @@ impl Record {
         plan: &ConvergePlan,
     ) -> Result<LeavingPackages, Failure> {
         let running = kernel_facts::running_release(machine)?;
-        // Its headers and tools go with what they share with those of other kernels.
+        // Headers and tools of a kernel leave together with the common packages shared between
+        // kernels.
         let boots =
             |name: &str| name.starts_with("linux-image-") || name.starts_with("linux-modules");
         let runs = |name: &str| {
@@ -194,8 +203,8 @@ impl Record {
         ))
     }
 
-    /// Before files are written for the first time by a version that keeps what was there: of what the plan has, and the record has not, a version of
-    /// before may have written any.
+    /// Upgrades the record before the first write by a version that keeps former contents. Plan
+    /// files missing from the record may have been written by an earlier version.
     ///
     /// # Errors
     /// `io`.
@@ -226,7 +235,7 @@ impl Record {
         self.store(machine)
     }
 
-    /// Before a file of the plan is written. What was there before any stack wrote it is kept.
+    /// Records a file of the plan before the write, and keeps the content from before any stack.
     ///
     /// # Errors
     /// `io`.
@@ -258,7 +267,7 @@ impl Record {
         }
     }
 
-    /// The SHA-256 of what a stack wrote there, unless it was a secret.
+    /// Returns the SHA-256 of the content written by a stack, unless the content was a secret.
     pub(super) fn wrote_openly(&self, path: &str) -> Option<String> {
         let wrote = self
             .files
@@ -267,7 +276,7 @@ impl Record {
         wrote.filter(|_| self.plain.contains(path)).cloned()
     }
 
-    /// After one that left is removed, or is again what it was; whether the record had it.
+    /// Drops a removed or restored file from the record; returns whether the record had the file.
     ///
     /// # Errors
     /// `io`.
@@ -281,7 +290,7 @@ impl Record {
         Ok(had)
     }
 
-    /// What of former stacks the plan does not have, and is there.
+    /// Returns the present files of former stacks missing from the plan.
     ///
     /// # Errors
     /// `io`.
@@ -300,16 +309,17 @@ impl Record {
             if is_planned(plan, path) || machine.path(path).symlink_metadata().is_err() {
                 continue;
             }
-            // The stack that could say whether it was secret is gone.
+            // The stack that declared the file secret or plain is gone, so the file counts as
+            // secret.
             let gone = Target {
                 secret: true,
                 ..Target::ours(path, None::<Vec<u8>>)
             };
             let why = match over {
                 _ if !is_as_written(machine, path, wrote) => {
-                    "left: it was changed since a stack wrote it"
+                    "left: the file was changed after a stack wrote it"
                 }
-                None if dpkg::owns(machine, path) => "left: a package has it",
+                None if dpkg::owns(machine, path) => "left: a package owns the file",
                 None => {
                     leaving.go.push(gone);
                     continue;
@@ -327,7 +337,7 @@ impl Record {
                         leaving.owners.extend(dpkg::owner(machine, path));
                         continue;
                     }
-                    _ => "left: what was there before a stack wrote it is not known",
+                    _ => "left: the content from before the stack is unknown",
                 },
             };
             leaving
@@ -339,8 +349,9 @@ impl Record {
 }
 
 impl LeavingPackages {
-    /// Of those that may go, the ones that nothing needs which stays, by dpkg's record. What a package of the plan will need in its own version the lock
-    /// knows; what it will provide nobody does, so that apt may yet remove one that is kept here.
+    /// Splits the removable packages into packages to remove and packages needed by a staying
+    /// package, by dpkg's database. Needs of planned versions are covered by the lock. Their
+    /// Provides are unknown here, so apt may still remove a package kept here.
     fn of(mut go: BTreeSet<String>, database: &Database, plan: &ConvergePlan) -> Self {
         let planned = |name: &str| plan.packages.iter().find(|package| package.name == name);
         let stays = |name: &str, package: &dpkg::Package| {
@@ -371,7 +382,7 @@ impl LeavingPackages {
                 if clause.iter().any(|name| present.contains(name)) {
                     continue;
                 }
-                // What neither stays nor leaves is apt's to judge.
+                // A dependency that neither stays nor leaves is left to apt.
                 let kept = database
                     .names()
                     .find(|name| go.contains(*name) && answers(database, name, clause));
@@ -386,7 +397,7 @@ impl LeavingPackages {
         Self { go, needed }
     }
 
-    /// What is told of those that stay.
+    /// Returns the report items of the staying packages.
     pub(super) fn items(&self) -> impl Iterator<Item = Item> {
         self.needed.iter().map(|(name, by)| {
             let why = format!("left: {by} needs it");
@@ -395,7 +406,7 @@ impl LeavingPackages {
     }
 }
 
-/// Whether it is a file of the plan, or one that is made of it.
+/// Whether the path is a file of the plan, or a file made from the plan's settings.
 fn is_planned(plan: &ConvergePlan, path: &str) -> bool {
     plan.files.iter().any(|file| file.path == path) || MANAGED.contains(&path)
 }
@@ -404,7 +415,8 @@ fn former_path(path: &str) -> String {
     format!("{FORMER}{}", Digest::of(path.as_bytes()).hex())
 }
 
-/// Keeps a file that a stack is about to write over; nothing where it is none, or a long one.
+/// Keeps a file before a stack overwrites the file. `None` for other file types, and for files
+/// longer than 16 MiB.
 fn keep(machine: &Machine, path: &str) -> Result<Option<Former>, Failure> {
     let metadata = machine.path(path).symlink_metadata().map_err(io(path))?;
     if !metadata.is_file() || metadata.len() > MAX {
@@ -430,7 +442,7 @@ fn forget(machine: &Machine, path: &str) -> Result<(), Failure> {
     }
 }
 
-/// Whether a package that is there is, or provides, one of these names.
+/// Whether a present package has, or provides, a name of the clause.
 fn answers(database: &Database, name: &str, clause: &[String]) -> bool {
     let provides = || database.there(name).flat_map(|package| &package.provides);
     clause

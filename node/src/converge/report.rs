@@ -12,7 +12,8 @@ use crate::failure::retryable;
 /// Differences named in one failure message.
 const NAMED_MAX: usize = 8;
 
-/// What a dry run says: nothing was touched. `asking`: items other than packages whose change will ask for a reboot.
+/// Builds the report of a dry run; no item was changed. `asking`: items other than packages whose
+/// change will need a reboot.
 pub(super) fn forecast(plan: &ConvergePlan, items: &[Item], asking: &[String]) -> ConvergeReport {
     let differs = |item: &Item| ItemReport {
         item: item.name.clone(),
@@ -28,7 +29,7 @@ pub(super) fn forecast(plan: &ConvergePlan, items: &[Item], asking: &[String]) -
             Some(item.wanted.clone())
         },
     };
-    // What will ask for it, once it has changed.
+    // Items whose change will need a reboot.
     let asks = |item: &&Item| {
         let package = item.name.strip_prefix("package ");
         !item.fits
@@ -44,10 +45,11 @@ pub(super) fn forecast(plan: &ConvergePlan, items: &[Item], asking: &[String]) -
     }
 }
 
-/// What the work came to.
+/// Builds the report of a finished run.
 ///
 /// # Errors
-/// `not_converged` when anything still differs that no reboot will mend: a program said it did what it did not.
+/// `not_converged` when an item still differs and a reboot cannot help: a program reported success
+/// without making the change.
 pub(super) fn conclude(
     plan: &ConvergePlan,
     before: &[Item],
@@ -89,7 +91,8 @@ pub(super) fn conclude(
         }
     };
     let now: BTreeSet<&str> = after.iter().map(|item| item.name.as_str()).collect();
-    // What left with a former lock is no item any more, nor is a file that is again what it was before a stack wrote it.
+    // An item removed with a former lock is absent from the new list; so is a file restored to its
+    // content from before the stack.
     let gone = |item: &Item| item.wanted == ABSENT || item.name.starts_with("file ");
     let left = before
         .iter()

@@ -1,5 +1,6 @@
-//! Room for packages, and for the initramfs images that their scripts write, on the file systems they go to. A disk that fills up under dpkg leaves half
-//! a transaction: what does not fit is refused before dpkg starts.
+//! Free space for packages, and for the initramfs images written by package scripts, on the target
+//! file systems. A disk filling up under dpkg leaves half a transaction, so a set without enough
+//! space is refused before dpkg starts.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,21 +15,24 @@ use crate::failure::{fatal, io, retryable};
 use crate::job::JobContext;
 use crate::machine::Machine;
 
-/// What a package takes once unpacked, as a multiple of its xz-compressed size: three to four is usual, and the old version goes only afterwards.
+/// Unpacked size of a package as a multiple of its xz-compressed size. Three to four is usual, and
+/// the old version is removed only afterwards.
 const UNPACKED: u64 = 4;
-/// Kept free on every file system we fill.
+/// Bytes kept free on every file system used.
 const SPARE: u64 = 64 << 20;
-/// Kept free on a small one of its own, such as /boot.
+/// Bytes kept free on a small separate file system, such as /boot.
 const SPARE_SMALL: u64 = 1 << 20;
-/// Files that may yet be made on every file system we fill.
+/// Inodes kept free on every file system used.
 const SPARE_FILES: u64 = 256;
-/// A root with room for so many files is not counted on: all of CUDA has a tenth of it.
+/// Free inodes of the root file system above which files are not counted: all of CUDA needs a
+/// tenth.
 const PLENTY_OF_FILES: u64 = 1 << 20;
-/// What a file takes at least.
+/// Smallest disk space of a file, in bytes.
 const BLOCK: u64 = 4096;
-/// Listing a package means to decompress all of it: the largest of CUDA take half a minute.
+/// Longest listing of a package. Listing decompresses the whole package; the largest CUDA packages
+/// take half a minute.
 const LIST_TIMEOUT: Duration = Duration::from_secs(300);
-/// Where packages put files, and where people mount something else.
+/// Folders where packages put files and where other file systems are often mounted.
 const PLACES: [&str; 8] = [
     "/usr",
     "/opt",
@@ -40,7 +44,7 @@ const PLACES: [&str; 8] = [
     "/etc",
 ];
 
-/// Before anything is fetched: by the sizes in the lock.
+/// Checks free space before the download, by the sizes in the lock.
 ///
 /// # Errors
 /// `disk_full`, `io`.
@@ -55,8 +59,9 @@ pub(super) fn check(machine: &Machine, incoming: &[&LockedPackage]) -> Result<()
     Ok(())
 }
 
-/// Before dpkg sees them: by the files in each package, where the machine has file systems beside its root, or few files left on that. The lock does not
-/// say where packages put their files.
+/// Checks free space before dpkg runs, by the files in each package. The check runs when the
+/// machine has file systems beside its root, or few free inodes on the root. The lock does not say
+/// where packages put their files.
 ///
 /// # Errors
 /// `disk_full`, `io`, `package_unreadable`.
@@ -94,7 +99,8 @@ pub(super) fn check_unpacked(
     Ok(())
 }
 
-/// Before an initramfs is written anew: the former one goes when the new one is whole.
+/// Checks free space before an initramfs is rewritten: the former image is removed after the new
+/// image is complete.
 ///
 /// # Errors
 /// `disk_full`, `io`.
@@ -102,14 +108,14 @@ pub(super) fn check_initramfs(machine: &Machine) -> Result<(), Failure> {
     refuse(machine, "/boot", one_initramfs(machine), SPARE_SMALL)
 }
 
-/// What packages take of a file system.
+/// The space needed by packages on a file system.
 #[derive(Default)]
 struct Need {
     bytes: u64,
     files: u64,
 }
 
-/// By file system.
+/// Returns the needed space by file system.
 fn needs(
     machine: &Machine,
     archives: &str,
@@ -146,7 +152,8 @@ fn needs(
     Ok(needs)
 }
 
-/// What the packages' scripts will write to /boot: an image for each kernel that comes, and one beside a former one, if any is written anew.
+/// Returns the bytes that package scripts will write to /boot: an image for each new kernel. A
+/// rewritten image needs the space of a temporary image, counted once.
 fn initramfs_images(machine: &Machine, incoming: &[&LockedPackage]) -> u64 {
     let comes = |package: &LockedPackage| {
         let release = kernel_facts::release_of(&package.name);
@@ -163,7 +170,8 @@ fn initramfs_images(machine: &Machine, incoming: &[&LockedPackage]) -> u64 {
     (come + u64::from(anew)) * one_initramfs(machine)
 }
 
-/// By the largest that is there, and a quarter more: the next one holds another driver. None where there is none to go by.
+/// Estimates the size of an initramfs: the largest present image plus a quarter, because the next
+/// image holds another driver. Zero without a present image.
 fn one_initramfs(machine: &Machine) -> u64 {
     let length = |release: &String| {
         machine
@@ -178,7 +186,8 @@ fn one_initramfs(machine: &Machine) -> u64 {
     largest.map_or(0, |largest| largest + largest / 4)
 }
 
-/// `-rw-r--r-- root/root 12345 2024-01-01 00:00 ./usr/bin/x`: the kind, path and bytes of what takes a place of its own; a hard link does not.
+/// Parses `-rw-r--r-- root/root 12345 2024-01-01 00:00 ./usr/bin/x` into kind, path and bytes. Hard
+/// links take no space and return `None`.
 fn member(line: &str) -> Option<(char, &str, u64)> {
     let mut words = line.split_whitespace();
     let kind = words.next()?.chars().next()?;
@@ -187,7 +196,7 @@ fn member(line: &str) -> Option<(char, &str, u64)> {
     matches!(kind, '-' | 'd' | 'l').then_some((kind, path, size))
 }
 
-/// The file system that a path will lie on: that of the nearest folder which is there.
+/// Returns the file system of a future path: the file system of the nearest existing folder.
 fn device_of(machine: &Machine, path: &str) -> Option<u64> {
     let mut at: PathBuf = machine.path(&format!("/{path}"));
     while let Some(folder) = at.parent().map(Path::to_path_buf) {
@@ -215,14 +224,16 @@ fn refuse(machine: &Machine, path: &str, need: u64, spare: u64) -> Result<(), Fa
         free >> 20,
         mib(wanted)
     );
-    // Somebody may make room; nothing we do would.
+    // Another process or a person may free space on a small file system; converge itself frees
+    // none.
     match spare {
         SPARE_SMALL => Err(retryable(FailureCode::DiskFull, message)),
         _ => Err(fatal(FailureCode::DiskFull, message)),
     }
 }
 
-/// How many files may yet be made there; nothing where their number is not fixed, which is told as none at all (statvfs of btrfs, vfat).
+/// Returns the free inodes; `None` when the number is not fixed, shown by statvfs as zero (btrfs,
+/// vfat).
 fn files_left(machine: &Machine, path: &str) -> Result<Option<u64>, Failure> {
     let stats =
         nix::sys::statvfs::statvfs(&machine.path(path)).map_err(|errno| io(path)(errno.into()))?;
@@ -232,9 +243,8 @@ fn files_left(machine: &Machine, path: &str) -> Result<Option<u64>, Failure> {
 fn refuse_files(machine: &Machine, path: &str, need: u64) -> Result<(), Failure> {
     match files_left(machine, path)? {
         Some(left) if left < need.saturating_add(SPARE_FILES) => {
-            let message = format!(
-                "{left} files may yet be made on {path}; the packages bring about {need} there"
-            );
+            let message =
+                format!("{left} inodes are free on {path}; about {need} are needed there");
             Err(retryable(FailureCode::DiskFull, message))
         }
         _ => Ok(()),

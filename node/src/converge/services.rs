@@ -1,4 +1,4 @@
-//! systemd units: one question for all of them, then only what differs.
+//! systemd units: one query for all units, then changes only for differing units.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,17 +14,19 @@ use crate::machine::Machine;
 use crate::tool;
 
 const SHOW_TIMEOUT: Duration = Duration::from_secs(60);
-/// systemd's own for a start and for a stop, where a unit says nothing else.
+/// systemd's default limit for a start and for a stop, for a unit without its own limit.
 const UNIT_TIMEOUT: Duration = Duration::from_secs(90);
-/// Longer than systemd's own, so that its reason is heard rather than our kill.
+/// Time beyond systemd's own limit, so that systemd reports its reason before muster-node kills
+/// systemctl.
 const MARGIN: Duration = Duration::from_secs(60);
-/// What is asked of each unit.
+/// The properties queried for each unit.
 const PROPERTIES: &str = "--property=Id,Names,LoadState,ActiveState,UnitFileState,EnvironmentFiles,TimeoutStartUSec,TimeoutStopUSec";
-/// Where unit files and drop-ins of the administrator are.
+/// Folder of the administrator's unit files and drop-ins.
 const UNITS: &str = "/etc/systemd/system/";
-/// Files that a package may own.
+/// Longest file list of a package, in bytes.
 const LIST_MAX: u64 = 64 << 20;
-/// What counts as enabled: units of the last three kinds cannot be enabled, and are started by what wants them.
+/// States that count as enabled. Units of the last three states cannot be enabled; other units
+/// start such a unit.
 const ENABLED: [&str; 6] = [
     "enabled",
     "enabled-runtime",
@@ -34,21 +36,22 @@ const ENABLED: [&str; 6] = [
     "generated",
 ];
 
-/// How a unit is.
+/// The state of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unit {
-    /// Its own and its aliases.
+    /// The unit's own name and its aliases.
     names: BTreeSet<String>,
-    /// How long systemd may stop and start it; nothing where it has no limit.
+    /// Longest stop plus start allowed by systemd; `None` without a limit.
     limit: Option<Duration>,
     pub(crate) load: String,
     pub(crate) active: String,
     pub(crate) file: String,
-    /// Files that its environment is read from when it starts.
+    /// Environment files read at the unit's start.
     pub(crate) environment: Vec<String>,
 }
 
-/// The plan's units against systemd's answer. Where a reboot is due, those that are not started wait for it.
+/// Compares the plan's units with systemd's answer. While a reboot is due (`held`), units not yet
+/// started wait for the reboot.
 ///
 /// # Errors
 /// `systemd_unreadable` when systemd does not answer.
@@ -69,13 +72,13 @@ pub(super) fn items(
     Ok(plan.services.iter().map(of).collect())
 }
 
-/// Whether nothing lacks but that it runs: what a due reboot holds back.
+/// Whether the unit only lacks its start, the part held back by a due reboot.
 fn only_not_started(service: &ServiceItem, unit: Option<&Unit>) -> bool {
     let there = unit.filter(|unit| unit.load != "not-found");
     service.running && there.is_some_and(|unit| is_enabled(service, unit) == service.enabled)
 }
 
-/// The same for a gate: each unit that is not as the plan wants it, in words.
+/// Returns, for a gate, a description of each unit differing from the plan.
 ///
 /// # Errors
 /// As [`items`].
@@ -102,13 +105,13 @@ fn item(service: &ServiceItem, unit: Option<&Unit>) -> Item {
             &unit.file
         };
         let active = match (unit.active.as_str(), service.running) {
-            // A unit that failed is not running, and that is no peace either.
+            // A failed unit is not running, but differs from an inactive unit.
             ("inactive", false) => "inactive",
             (active, _) => active,
         };
         format!("{enabled}, {active}")
     });
-    // A unit that must neither run nor start may as well not exist.
+    // A missing unit is fine when the unit must neither run nor start.
     let gone = found.is_none() && !service.enabled && !service.running;
     let item = Item::new(format!("service {}", service.name), wanted, found);
     Item {
@@ -117,7 +120,8 @@ fn item(service: &ServiceItem, unit: Option<&Unit>) -> Item {
     }
 }
 
-/// A static unit is neither; it is whatever was asked.
+/// Whether the unit counts as enabled. A static unit is neither enabled nor disabled and matches
+/// either request.
 fn is_enabled(service: &ServiceItem, unit: &Unit) -> bool {
     match unit.file.as_str() {
         "static" | "generated" | "alias" | "transient" | "indirect" => service.enabled,
@@ -125,7 +129,7 @@ fn is_enabled(service: &ServiceItem, unit: &Unit) -> bool {
     }
 }
 
-/// Asks systemd about all units of the plan at once.
+/// Queries systemd for all units of the plan at once.
 ///
 /// # Errors
 /// `systemd_unreadable`.
@@ -147,11 +151,15 @@ pub(crate) fn observe(
     let answer = machine.output(cx, FailureCode::SystemdUnreadable, &argv, SHOW_TIMEOUT)?;
     let units = parse(&String::from_utf8_lossy(&answer));
     match units.len() == names.len() {
-        // In the order asked; the Id of an alias is another name.
+        // Units are in the order of the query; the Id of an alias is another name.
         true => Ok(names.into_iter().zip(units).collect()),
         false => Err(fatal(
             FailureCode::SystemdUnreadable,
-            format!("asked for {} units, told of {}", names.len(), units.len()),
+            format!(
+                "systemctl show was asked for {} units and described {}",
+                names.len(),
+                units.len()
+            ),
         )),
     }
 }
@@ -196,7 +204,7 @@ fn parse(answer: &str) -> Vec<Unit> {
         .collect()
 }
 
-/// `1min 30s`, as systemd writes a span of time (systemd.time(7)); nothing for `infinity`.
+/// Parses `1min 30s`, systemd's form of a time span (systemd.time(7)); `None` for `infinity`.
 fn span(text: &str) -> Option<Duration> {
     if text == "infinity" {
         return None;
@@ -220,8 +228,9 @@ fn span(text: &str) -> Option<Duration> {
     )
 }
 
-/// Enables, disables, starts, stops, and restarts what has changed under it. While a reboot is due nothing is started or restarted: a unit of a new
-/// driver fails against the old one, and the boot starts all of them anew.
+/// Enables, disables, starts, stops, and restarts units with changed files or packages. While a
+/// reboot is due, units are neither started nor restarted. A unit of a new driver fails against the
+/// old driver, and the boot starts all units again.
 ///
 /// # Errors
 /// `service_failed` with the end of the unit's log.
@@ -245,7 +254,8 @@ pub(super) fn apply(
         let name = unit_name(&service.name);
         let unit = units.get(&name).cloned().unwrap_or_default();
         if (service.enabled || service.running) && unit.file.starts_with("masked") {
-            // Somebody masked it, or its package did; enabling and starting would fail each time.
+            // The unit was masked by a person or by its package; enabling and starting would fail
+            // each time.
             cx.log(&format!("unmasks {name}, which the stack wants"));
             let runtime = (unit.file == "masked-runtime").then_some("--runtime");
             let arguments: Vec<&str> = ["unmask"]
@@ -272,15 +282,22 @@ pub(super) fn apply(
         let running = matches!(unit.active.as_str(), "active" | "reloading" | "activating");
         let verb = match (service.running, running, stale) {
             (true, false, _) | (true, true, true) if held => continue,
-            // It is starting for these very changes since a run that did not wait for its end: this one does.
+            // The unit has been starting for these changes since an earlier run; this run waits for
+            // the end of the start.
             (true, false, _) | (true, true, true) if joins || !running => "start",
             (true, _, true) => "restart",
             (false, true, _) => "stop",
             (true, _, false) | (false, false, _) => continue,
         };
-        cx.progress(&format!("{verb}s {name}"), None, None, None);
+        cx.progress(
+            &format!("running systemctl {verb} {name}"),
+            None,
+            None,
+            None,
+        );
         if verb == "start" && unit.active == "failed" {
-            // A unit that failed often may be held back by its start limit, also when the cause is mended.
+            // A unit that failed often may be blocked by its start limit, even after the repair of
+            // the cause.
             systemctl(machine, cx, &["reset-failed", "--", &name], Some(&name))?;
         }
         if verb != "stop" && pending.begun.insert(name.clone()) {
@@ -291,7 +308,7 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Before a unit file goes that left the stack: its unit stops, and nothing starts it any more.
+/// Stops and disables the unit of a unit file about to be removed with the stack.
 ///
 /// # Errors
 /// `service_failed` with the end of the unit's log.
@@ -315,7 +332,7 @@ pub(super) fn let_go(
     }
 }
 
-/// Whether a unit has this file for its unit file, a drop-in of its own, or its environment.
+/// Whether the file is the unit's unit file, its drop-in, or its environment file.
 fn is_read_by(path: &str, unit: &Unit) -> bool {
     let own = path
         .strip_prefix(UNITS)
@@ -329,7 +346,8 @@ fn is_read_by(path: &str, unit: &Unit) -> bool {
     own.is_some_and(is_own) || unit.environment.iter().any(|read| read == path)
 }
 
-/// `getty@tty1.service` is of `getty@.service`; any other name is its own.
+/// Returns the template of a unit: `getty@.service` for `getty@tty1.service`, otherwise the same
+/// name.
 fn template(name: &str) -> String {
     match (name.split_once('@'), name.rsplit_once('.')) {
         (Some((stem, _)), Some((_, kind))) => format!("{stem}@.{kind}"),
@@ -346,7 +364,8 @@ fn systemctl(
     change(machine, cx, arguments, unit, Some(2 * UNIT_TIMEOUT))
 }
 
-/// Within the time that systemd itself may take for the unit; where that has no limit, the job's counts.
+/// Runs systemctl within systemd's own limit for the unit. For a unit without a limit, the job's
+/// deadline applies.
 fn change(
     machine: &Machine,
     cx: &JobContext,
@@ -392,7 +411,7 @@ fn change(
             retryable(
                 failure.code,
                 format!(
-                    "{}; its log ends: {}",
+                    "{}; the unit's log ends with: {}",
                     failure.message,
                     tool::tail(&log, 1200)
                 ),
@@ -400,7 +419,7 @@ fn change(
         })
 }
 
-/// The units that packages own, from dpkg's lists of their files.
+/// Returns the units owned by packages, from dpkg's file lists.
 fn units_of(machine: &Machine, packages: &BTreeSet<String>) -> BTreeSet<String> {
     let folder = "/var/lib/dpkg/info";
     let names = std::fs::read_dir(machine.path(folder))
@@ -432,7 +451,7 @@ fn units_of(machine: &Machine, packages: &BTreeSet<String>) -> BTreeSet<String> 
     units
 }
 
-/// systemd's own reading: a name without a suffix is a service.
+/// Appends `.service` to a name without a suffix, as systemd does.
 fn unit_name(name: &str) -> String {
     let kinds = [
         ".service",
@@ -521,7 +540,8 @@ mod tests {
                       Id=b.service\nTimeoutStartUSec=infinity\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\n";
         let units = parse(answer);
         assert_eq!(units.len(), 2);
-        // The form of the lines is that of systemd's own `systemctl show` (src/systemctl/systemctl-show.c).
+        // The form of the lines is taken from `systemctl show`
+        // (src/systemctl/systemctl-show.c).
         assert_eq!(units[0].environment, ["/etc/default/a", "/etc/b"]);
         assert_eq!(
             (units[0].active.as_str(), units[1].load.as_str()),

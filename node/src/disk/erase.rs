@@ -1,4 +1,5 @@
-//! The disk's own ways to erase itself. Which of them it has is asked of the disk; whether they worked is not believed (see `verify`).
+//! The disk's own erase methods. The disk reports the supported methods; the result of a method is
+//! never trusted (see `verify`).
 
 use std::time::Duration;
 
@@ -12,14 +13,14 @@ use crate::job::JobContext;
 use crate::paths;
 use crate::tool::{self, Call};
 
-/// Questions are answered at once or not at all.
+/// Longest query. A disk answers a query at once or never.
 const ASK_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often a running sanitize is asked about.
+/// Interval between two queries of a running sanitize.
 const POLL: Duration = Duration::from_secs(2);
-/// Set only for the time of the erase, which removes it.
+/// Password set only for the time of the erase; the erase removes the password.
 const ATA_PASSWORD: &str = "muster";
 
-/// Methods this disk supports, strongest first; overwriting always is the last.
+/// Returns the methods supported by the disk, strongest first; overwriting is always last.
 pub fn methods(cx: &JobContext, target: &Target) -> Vec<WipeMethod> {
     let mut methods = match target.transport {
         DiskTransport::Nvme => nvme(cx, target),
@@ -37,10 +38,10 @@ pub fn methods(cx: &JobContext, target: &Target) -> Vec<WipeMethod> {
     methods
 }
 
-/// Runs one of them to its end.
+/// Runs a method of the disk to its end.
 ///
 /// # Errors
-/// What the tool or the disk said.
+/// The failure of the tool or of the disk.
 pub fn run(cx: &JobContext, target: &Target, method: WipeMethod) -> Result<(), Failure> {
     match method {
         WipeMethod::NvmeSanitize => sanitize(cx, target),
@@ -51,12 +52,12 @@ pub fn run(cx: &JobContext, target: &Target, method: WipeMethod) -> Result<(), F
         }
         WipeMethod::Overwrite => Err(fatal(
             FailureCode::Bug,
-            "overwriting is not the disk's own doing",
+            "the disk has no overwrite method of its own",
         )),
     }
 }
 
-/// What `nvme id-ctrl` says that we need (NVMe base specification 2.0, figure 275).
+/// The needed fields of `nvme id-ctrl` (NVMe base specification 2.0, figure 275).
 #[derive(Debug, Default, Deserialize)]
 struct Controller {
     #[serde(default)]
@@ -74,10 +75,11 @@ const SANITIZE_OVERWRITE: u64 = 1 << 2;
 const FNA_CRYPTO: u64 = 1 << 2;
 
 fn nvme(cx: &JobContext, target: &Target) -> Vec<WipeMethod> {
-    // Sanitize, and often format, takes all namespaces of a controller: only where ours is the only one may it be used.
+    // Sanitize, and often format, erases all namespaces of a controller. Both are used only when
+    // the controller has a single namespace.
     if namespaces(target) != 1 {
         cx.log(&format!(
-            "disk {}: its controller has other namespaces; they must not be erased with it",
+            "disk {}: the controller has other namespaces; NVMe sanitize and format are skipped, because both may erase these too",
             target.serial
         ));
         return vec![];
@@ -109,7 +111,7 @@ fn controller(cx: &JobContext, target: &Target) -> Option<Controller> {
         .filter(|_| asked.status.success())
 }
 
-/// `nvme0` of `nvme0n1`.
+/// Returns `nvme0` for `nvme0n1`.
 fn controller_name(target: &Target) -> Option<&str> {
     let rest = target.name.strip_prefix("nvme")?;
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -169,7 +171,8 @@ fn sanitize(cx: &JobContext, target: &Target) -> Result<(), Failure> {
     }
 }
 
-/// Status (low three bits of SSTAT) and progress of the log, whose JSON wraps it in the device's name in some versions of nvme-cli.
+/// Returns the status (low three bits of SSTAT) and the progress of the log. Some versions of
+/// nvme-cli wrap the JSON in the device's name.
 fn sanitize_state(log: &[u8]) -> Option<(u64, u64)> {
     let log: serde_json::Value = serde_json::from_slice(log).ok()?;
     let inner = log
@@ -193,14 +196,15 @@ fn format(cx: &JobContext, target: &Target) -> Result<(), Failure> {
     let crypto = controller(cx, target).unwrap_or_default().fna & FNA_CRYPTO != 0;
     let erase =
         |setting: &str| tool::output(cx, &["nvme", "format", setting, "--force", target.device()]);
-    // User data erase first: its result can be read back as zeros. The key's erase is as strong where the disk prefers it.
+    // User data erase is tried first, because the result can be read back as zeros. Erasing the key
+    // is as strong on disks preferring a cryptographic erase.
     match (erase("--ses=1"), crypto) {
         (Err(_), true) => erase("--ses=2").map(drop),
         (done, _) => done.map(drop),
     }
 }
 
-/// The security section of `hdparm -I`.
+/// Reads the security section of `hdparm -I`.
 fn ata_can_erase(cx: &JobContext, target: &Target) -> bool {
     let argv = ["hdparm", "-I", target.device()];
     match tool::run(
@@ -218,7 +222,8 @@ fn ata_can_erase(cx: &JobContext, target: &Target) -> bool {
     }
 }
 
-/// Supported, and neither frozen by the firmware nor locked by a password we do not have.
+/// Whether the erase is supported, and the disk neither frozen by the firmware nor locked by an
+/// unknown password.
 fn ata_erasable(text: &str) -> bool {
     let Some((_, section)) = text.split_once("\nSecurity:") else {
         return false;

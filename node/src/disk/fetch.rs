@@ -1,4 +1,5 @@
-//! One blob over HTTP, as a reader that survives broken connections and a restarted agent: it asks again from where it stopped.
+//! A blob over HTTP as a reader. After a broken connection or a restart of the agent, the download
+//! resumes at the last byte.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,17 +13,18 @@ use ureq::Agent;
 use crate::failure::{fatal, retryable};
 use crate::job::JobContext;
 
-/// How long a blob may bring no byte at all before it is given up: an agent restarts in seconds, its machine in minutes.
+/// Longest time without a new byte before the download fails: an agent restarts in seconds, its
+/// machine in minutes.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// One read may take this long; a stuck connection is a broken one.
+/// Longest single read; a stuck connection counts as broken.
 const READ_TIMEOUT: Duration = Duration::from_secs(20);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A blob on its way.
+/// A blob being downloaded.
 pub struct Fetch<'a> {
     cx: &'a JobContext,
-    /// Set by others when the rest of the work has failed.
+    /// Set by another thread after a failure of the other work.
     abandoned: &'a AtomicBool,
     url: &'a str,
     size: u64,
@@ -31,7 +33,8 @@ pub struct Fetch<'a> {
     body: Option<Box<dyn Read + Send>>,
     hash: Sha256,
     alive: Instant,
-    /// Why it was given up: errors of a reader cannot carry it through the decoder.
+    /// The reason for the failure; an error of a reader cannot carry the reason through the
+    /// decoder.
     pub failure: Option<Failure>,
 }
 
@@ -60,10 +63,10 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// Reads what is left and gives the digest of all of it.
+    /// Reads the rest of the blob and returns the digest of the whole blob.
     ///
     /// # Errors
-    /// Why the rest did not come.
+    /// The reason for the missing rest.
     pub fn finish(&mut self) -> Result<Digest, Failure> {
         let copied = io::copy(self, &mut io::sink());
         match (self.failure.take(), copied) {
@@ -89,7 +92,7 @@ impl<'a> Fetch<'a> {
             .is_some_and(|range| range.starts_with(&format!("{}-", self.offset)));
         if self.offset > 0 && !(response.status() == 206 && resumed) {
             return Err(format!(
-                "asked for bytes from {}, got {} {range:?}",
+                "requested bytes from {}, received {} {range:?}",
                 self.offset,
                 response.status()
             ));
@@ -105,14 +108,14 @@ impl<'a> Fetch<'a> {
         ))
     }
 
-    /// One read on the connection there is, or on a new one.
+    /// Reads once from the present connection, or from a new connection.
     fn attempt(&mut self, buffer: &mut [u8]) -> Result<usize, String> {
         let body = match &mut self.body {
             Some(body) => body,
             None => self.body.insert(self.open()?),
         };
         match body.read(buffer) {
-            Ok(0) => Err("the connection ended early".into()),
+            Ok(0) => Err("the connection closed early".into()),
             Ok(count) => Ok(count),
             Err(error) => Err(error.to_string()),
         }
@@ -131,13 +134,13 @@ impl Read for Fetch<'_> {
             return Ok(0);
         }
         if self.failure.is_some() {
-            return Err(io::Error::other("given up"));
+            return Err(io::Error::other("the download has failed already"));
         }
         loop {
             if self.abandoned.load(Ordering::Relaxed) {
                 return Err(self.give_up(fatal(
                     FailureCode::Abandoned,
-                    "the blob is not needed any more",
+                    "the blob is no longer needed",
                 )));
             }
             if let Err(failure) = self.cx.check() {
@@ -155,7 +158,7 @@ impl Read for Fetch<'_> {
             self.body = None;
             if self.alive.elapsed() > PATIENCE {
                 let text = format!(
-                    "{}: no byte for {} s at byte {} of {}: {why}",
+                    "{}: no data for {} s at byte {} of {}: {why}",
                     self.url,
                     PATIENCE.as_secs(),
                     self.offset,
@@ -164,7 +167,7 @@ impl Read for Fetch<'_> {
                 return Err(self.give_up(retryable(FailureCode::FetchFailed, text)));
             }
             self.cx.log(&format!(
-                "the download broke at byte {} of {} ({why}); going on from there",
+                "the download stopped at byte {} of {} ({why}); resuming from there",
                 self.offset, self.size
             ));
             std::thread::sleep(PAUSE);
@@ -172,7 +175,7 @@ impl Read for Fetch<'_> {
     }
 }
 
-/// Only plain HTTP to the agent is asked for; the digest is what is trusted.
+/// Accepts only plain HTTP to the agent; trust comes from the digest.
 ///
 /// # Errors
 /// `malformed`.
@@ -181,7 +184,7 @@ pub fn check_url(url: &str) -> Result<(), Failure> {
         true => Ok(()),
         false => Err(fatal(
             FailureCode::Malformed,
-            format!("{url:?} is not an http:// address"),
+            format!("{url:?} is not an http:// URL"),
         )),
     }
 }

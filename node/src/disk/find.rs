@@ -1,4 +1,4 @@
-//! A serial becomes one whole disk, or nothing.
+//! Finds the disk with a serial: exactly one whole disk, or a failure.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -11,22 +11,22 @@ use nix::fcntl::OFlag;
 use crate::failure::{fatal, retryable};
 use crate::{inventory, paths};
 
-/// One disk about to be written.
+/// A disk about to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Kernel name, good for this boot.
+    /// Kernel name, valid until the next boot.
     pub name: String,
     pub serial: String,
-    /// Its node under /dev.
+    /// The device file below /dev.
     pub path: PathBuf,
     pub size: u64,
     pub transport: DiskTransport,
 }
 
-/// The one disk with this serial.
+/// Returns the disk with the serial.
 ///
 /// # Errors
-/// `disk_missing`, or `disk_ambiguous` when two say they are it.
+/// `disk_missing`, or `disk_ambiguous` when two disks report the serial.
 pub fn by_serial(serial: &str) -> Result<Target, Failure> {
     choose(inventory::disks::list(), serial)
 }
@@ -63,7 +63,7 @@ fn choose(disks: Vec<Disk>, serial: &str) -> Result<Target, Failure> {
         (None, _) => Err(fatal(
             FailureCode::DiskMissing,
             format!(
-                "no disk has serial {serial:?}; there are: {}",
+                "no disk has serial {serial:?}; present disks: {}",
                 seen.join(", ")
             ),
         )),
@@ -71,8 +71,8 @@ fn choose(disks: Vec<Disk>, serial: &str) -> Result<Target, Failure> {
 }
 
 impl Target {
-    /// Opens the whole disk to write it. The kernel itself refuses (`O_EXCL` on a block device) while it, or a part of it, is mounted, swapped to,
-    /// or part of an array.
+    /// Opens the whole disk for writing. The kernel refuses (`O_EXCL` on a block device) while the
+    /// disk or its partition is mounted, used as swap, or part of an array.
     ///
     /// # Errors
     /// `disk_in_use`, `io`.
@@ -94,7 +94,8 @@ impl Target {
         })
     }
 
-    /// Looks again: waiting for a permit takes minutes, in which a person may have put another disk into its place.
+    /// Checks the disk again: a permit takes minutes, and a person may have replaced the disk
+    /// meanwhile.
     ///
     /// # Errors
     /// `disk_missing`, `disk_ambiguous`, `disk_changed`.
@@ -105,14 +106,15 @@ impl Target {
             false => Err(fatal(
                 FailureCode::DiskChanged,
                 format!(
-                    "disk {} was {} and is {} now",
+                    "disk {} was {} before the permit and is {} now",
                     self.serial, self.name, now.name
                 ),
             )),
         }
     }
 
-    /// The node of one of its partitions: names that end in a digit get a `p` in between.
+    /// Returns the device file of a partition. Disk names ending in a digit get a `p` before the
+    /// number.
     pub fn partition(&self, number: u32) -> PathBuf {
         let separator = if self.name.ends_with(|last: char| last.is_ascii_digit()) {
             "p"
@@ -123,12 +125,12 @@ impl Target {
             .with_file_name(format!("{}{separator}{number}", self.name))
     }
 
-    /// Its path as text, for the tools; kernel names are ASCII.
+    /// Returns the device path as text for the tools; kernel names are ASCII.
     pub fn device(&self) -> &str {
         self.path.to_str().unwrap_or_default()
     }
 
-    /// Whether it is a block device; tests write to plain files.
+    /// Whether the path is a block device; tests write to plain files.
     pub fn is_block_device(&self) -> bool {
         use std::os::unix::fs::FileTypeExt as _;
         std::fs::metadata(&self.path).is_ok_and(|seen| seen.file_type().is_block_device())

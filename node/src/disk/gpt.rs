@@ -1,11 +1,12 @@
-//! As much of a GUID partition table (UEFI 2.10, 5.3) as imaging must know: where a partition begins. The image's table is not verified yet when it
-//! is read, so every number is checked.
+//! The part of a GUID partition table (UEFI 2.10, 5.3) needed for imaging: the start of a
+//! partition. The image's table is unverified at this point, so every number is checked.
 
-/// Images are built with sectors of this size.
+/// Sector size of images, in bytes.
 pub const SECTOR: u64 = 512;
 const ENTRIES_MAX: u32 = 256;
 
-/// First byte of partition `number` (from 1) by the table at the start of `disk`, if there is such a partition.
+/// Returns the first byte of partition `number` (from 1) in the table at the start of `disk`;
+/// `None` without such a partition.
 pub fn start_of(disk: &[u8], number: u32) -> Option<u64> {
     let header = disk.get(512..1024)?;
     let u32_at =

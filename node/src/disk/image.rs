@@ -1,6 +1,7 @@
-//! The job `write-image`: one disk gets one image, and becomes this node's own.
+//! The job `write-image`: writes an image to a disk and adds this node's own files.
 //!
-//! Interrupted at any instant, the disk does not boot, and the next attempt starts over; only the last write makes it bootable.
+//! A disk interrupted at any instant does not boot, and the next attempt starts over. Only the last
+//! write makes the disk bootable.
 
 use std::path::Path;
 
@@ -15,13 +16,14 @@ use crate::job::JobContext;
 use crate::permit::{self, Demand};
 use crate::{paths, tool};
 
-/// Where the new root is mounted while it is made this node's own.
+/// Mount point of the new root file system while the node's own files are written.
 const MOUNT: &str = "/run/muster/root";
 
-/// Does the whole job.
+/// Runs the whole job.
 ///
 /// # Errors
-/// `disk_missing`, `disk_ambiguous`, `disk_in_use`, `disk_too_small`, `marked_in_use`, `permit_refused`, and what the steps say.
+/// `disk_missing`, `disk_ambiguous`, `disk_in_use`, `disk_too_small`, `marked_in_use`,
+/// `permit_refused`, and the failures of the steps.
 pub fn write_image(
     plan: &Plan,
     image: &WriteImage,
@@ -33,12 +35,13 @@ pub fn write_image(
     unmount(cx, &paths::at(MOUNT));
     let disk = target.open_exclusively()?;
     let size = stream::size_of(&disk)?;
-    // The end holds the backup table: an image that fills the disk to the last byte leaves no room for it.
+    // The image's size includes the backup table at the end: an image larger than the disk leaves
+    // no room for the table.
     if size < image.raw_size {
         return Err(fatal(
             FailureCode::DiskTooSmall,
             format!(
-                "disk {} has {size} bytes, the image {}",
+                "disk {} has {size} bytes, the image needs {}",
                 target.serial, image.raw_size
             ),
         ));
@@ -63,13 +66,18 @@ pub fn write_image(
     let sector = marker::encode(&marker)?;
     let held = stream::write(cx, image, &disk, &sector)?;
     table::place(&disk, &held, &sector)?;
-    // Mounting a partition claims the whole disk: our own claim must go first.
+    // Mounting a partition claims the whole disk, so this process must close the disk first.
     drop(disk);
     cx.progress("growing the root file system", None, None, None);
     table::grow(cx, &target, image.root_partition)?;
     table::reread(cx, &target, &[image.esp_partition, image.root_partition])?;
     table::grow_file_system(cx, &target.partition(image.root_partition))?;
-    cx.progress("making the image this node's own", None, None, None);
+    cx.progress(
+        "writing this node's name, network and keys",
+        None,
+        None,
+        None,
+    );
     let host_key = settled(cx, &target, image, &marker)?;
     let nvram_entry = nvram::write(cx, &target, image.esp_partition, &image.digest.hex()[..12])?;
     cx.check()?;
@@ -83,7 +91,7 @@ pub fn write_image(
     })
 }
 
-/// Mounts the new root, settles it, and unmounts it whatever happened.
+/// Mounts the new root, settles the image, and unmounts the root in every case.
 fn settled(
     cx: &JobContext,
     target: &Target,

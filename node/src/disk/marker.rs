@@ -1,6 +1,8 @@
-//! In use, by whom, since when: kept in the disk's first megabyte, so that it can be read without mounting anything, also from a half-written disk.
+//! The marker of a disk in use: node, claim, epoch and image. The marker is stored in the disk's
+//! first megabyte and can be read without a mount, also from a half-written disk.
 //!
-//! `/etc/muster/marker.json` on the root file system says the same for people and for the installed system; this one is what decides.
+//! `/etc/muster/marker.json` on the root file system repeats the marker for people and for the
+//! installed system. Only the marker in the first megabyte is checked.
 
 use std::fs::File;
 use std::io;
@@ -12,25 +14,26 @@ use muster_core::wire::node::{Failure, FailureCode, Marker, Plan};
 
 use crate::failure::{fatal, io as io_failure};
 
-/// Between the partition table's entries (which end at 24 KiB even with sectors of 4 KiB) and the first partition (1 MiB).
+/// Offset of the marker, between the partition table's entries (ending at 24 KiB even with sectors
+/// of 4 KiB) and the first partition (1 MiB).
 pub const OFFSET: u64 = 64 << 10;
-/// One sector of the largest kind.
+/// Length of the marker: one sector of the largest kind.
 pub const LENGTH: usize = 4096;
 const MAGIC: &str = "MUSTER MARKER 1 ";
 
-/// What stands where a marker would be.
+/// The content found at the marker's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     Nothing,
     Marker(Marker),
-    /// It says it is a marker, and cannot be read: nobody knows whose data this is.
+    /// The marker's magic with unreadable content: the owner of the data is unknown.
     Damaged,
 }
 
-/// The sector of a marker: magic and digest, then JSON, then zeros.
+/// Encodes a marker's sector: magic and digest, then JSON, then zeros.
 ///
 /// # Errors
-/// `malformed` when it does not fit, which no real marker can.
+/// `malformed` when the marker is too long; a real marker always fits.
 pub fn encode(marker: &Marker) -> Result<[u8; LENGTH], Failure> {
     let json = serde_json::to_string(marker)
         .map_err(|error| fatal(FailureCode::Malformed, error.to_string()))?;
@@ -43,7 +46,7 @@ pub fn encode(marker: &Marker) -> Result<[u8; LENGTH], Failure> {
     Ok(sector)
 }
 
-/// Reads a marker's sector.
+/// Decodes a marker's sector.
 pub fn decode(sector: &[u8]) -> Found {
     let Some(rest) = sector.strip_prefix(MAGIC.as_bytes()) else {
         return Found::Nothing;
@@ -61,8 +64,8 @@ pub fn decode(sector: &[u8]) -> Found {
     }
 }
 
-/// Refuses a disk that is another's: marked with another claim, or with a higher epoch than the plan's. `claim` is `None` for a node that never had
-/// one, whose disks therefore carry no marker.
+/// Refuses a disk owned by another claim, or marked with a higher epoch than the plan's. `claim` is
+/// `None` for a node without any claim so far; disks of such a node carry no marker.
 ///
 /// # Errors
 /// `marked_in_use`, `io`.
@@ -86,14 +89,14 @@ pub fn check(
     match decode(&sector) {
         Found::Nothing => Ok(()),
         Found::Damaged => {
-            refuse("carries a damaged marker: nobody can tell whose data it holds".into())
+            refuse("carries a damaged marker: the owner of the data is unknown".into())
         }
         Found::Marker(marker) if Some(marker.claim) != claim => refuse(format!(
             "is in use by claim {} (node {}, epoch {})",
             marker.claim, marker.node, marker.epoch
         )),
         Found::Marker(marker) if marker.epoch > plan.epoch => refuse(format!(
-            "is in use since epoch {}, and the plan is of epoch {}",
+            "is in use since epoch {}, newer than the plan's epoch {}",
             marker.epoch, plan.epoch
         )),
         Found::Marker(_) => Ok(()),

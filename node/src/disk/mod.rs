@@ -1,17 +1,18 @@
-//! Disks: found by serial, marked, imaged, wiped. What is here destroys data, so each act first proves that it may: the disk is the one that was
-//! named, nothing uses it, its marker is not another's, and the server signed for it.
+//! Disks: found by serial, marked, imaged, wiped. The code here destroys data, so each act first
+//! proves four facts. The disk has the named serial, the disk is unused, the marker belongs to the
+//! claim, and the server signed a permit.
 
-pub mod erase; // The disk's own ways to erase itself
-pub mod fetch; // One blob over HTTP, resumed when it breaks
-pub mod find; // A serial becomes one whole disk
-pub mod gpt; // As much of a partition table as imaging must know
+pub mod erase; // The disk's own erase methods
+pub mod fetch; // A blob over HTTP, resumed after a break
+pub mod find; // Finds the disk with a serial
+pub mod gpt; // The part of a partition table needed for imaging
 pub mod image; // The job `write-image`
-pub mod marker; // In use, by whom, since when
+pub mod marker; // The marker of a disk in use
 pub mod nvram; // The firmware's boot entries
-pub mod settle; // Makes a generic image this node's own
-pub mod stream; // Network to disk, verified
+pub mod settle; // Writes this node's own files into a generic image
+pub mod stream; // Network to disk, with both digests verified
 pub mod table; // Fits an image's partitions to the disk
-pub mod verify; // Whether a wipe wiped
+pub mod verify; // Proof that a wipe erased the disk
 pub mod wipe; // The job `wipe`
 
 pub use image::write_image;

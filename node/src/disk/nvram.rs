@@ -1,5 +1,5 @@
-//! The firmware's boot entries: one for the disk, behind the network's, so that an armed boot works without asking a BMC; the network's default
-//! answer is the local disk.
+//! The firmware's boot entries. The disk gets an entry behind the network's entry, so that an armed
+//! boot works without a BMC. The default answer of the network is the local disk.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::tool::{self, Call};
 
 use super::find::Target;
 
-/// Entries of ours begin with this; older ones are removed.
+/// Label prefix of Muster's entries; older entries with the prefix are removed.
 const LABEL: &str = "Muster";
 const LOADER: &str = r"\EFI\BOOT\BOOTX64.EFI";
-/// Firmware flash can be slow; it does not take minutes.
+/// Longest run of efibootmgr: firmware flash can be slow, but never needs minutes.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One entry of `efibootmgr -v`.
+/// An entry of `efibootmgr -v`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     /// Four hex digits.
@@ -27,10 +27,10 @@ struct Entry {
     text: String,
 }
 
-/// Writes our entry and the order. `None` on a machine that boots by BIOS.
+/// Writes Muster's entry and the boot order. `None` on a machine booted by BIOS.
 ///
 /// # Errors
-/// `nvram` when the firmware does not keep it, `tool_failed`.
+/// `nvram` when the firmware does not keep the entry, `tool_failed`.
 pub fn write(
     cx: &JobContext,
     target: &Target,
@@ -91,8 +91,9 @@ pub fn write(
     Ok(Some(format!("Boot{}", ours.number)))
 }
 
-/// The network entry this boot came from first, then ours, then the rest: with IPv6 and HTTP entries before the disk, a firmware tries each of
-/// them for a minute whenever nothing is armed. Every network entry goes first when this boot came from none of them.
+/// Returns the boot order: the network entry of the present boot, then Muster's entry, then the
+/// rest. With IPv6 and HTTP entries before the disk, a firmware would try each of these entries for
+/// a minute on every unarmed boot. All network entries come first when the present boot used none.
 fn ordered(entries: &[Entry], order: &[String], current: Option<&str>, ours: &str) -> Vec<String> {
     let is_network = |number: &&String| {
         let entry = entries.iter().find(|entry| entry.number == **number);
@@ -117,12 +118,12 @@ fn list(cx: &JobContext) -> Result<Printed, Failure> {
     Ok(parse(&String::from_utf8_lossy(&run(cx, &["-v"])?)))
 }
 
-/// What `efibootmgr -v` says.
+/// The output of `efibootmgr -v`.
 struct Printed {
     entries: Vec<Entry>,
-    /// Numbers, first to last.
+    /// Entry numbers in boot order.
     order: Vec<String>,
-    /// The entry this boot came from.
+    /// The entry of the present boot.
     current: Option<String>,
 }
 
@@ -171,7 +172,7 @@ fn run(cx: &JobContext, arguments: &[&str]) -> Result<Vec<u8>, Failure> {
         false => Err(fatal(
             FailureCode::Nvram,
             format!(
-                "efibootmgr {}: {}",
+                "efibootmgr {} failed: {}",
                 arguments.join(" "),
                 tool::tail(&done.stderr, 600)
             ),

@@ -1,6 +1,8 @@
-//! Makes a generic image this node's own: name, address, host key, whom to trust, and the marker. Works on the mounted root file system.
+//! Writes this node's own files into a generic image: name, address, host key, trusted keys, and
+//! the marker. The work is done on the mounted root file system.
 //!
-//! Paths inside the image are followed only where the image cannot lead them out: every file is written anew beside its place and renamed over it.
+//! Links inside the image must not lead outside of the mounted root: every file is written beside
+//! its place and renamed.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -16,10 +18,10 @@ use crate::{files, tool};
 
 const HOST_KEY: &str = "etc/ssh/ssh_host_ed25519_key";
 
-/// Writes all that is this node's own and gives its host key as an OpenSSH line.
+/// Writes the node's own files and returns the new host key as an OpenSSH line.
 ///
 /// # Errors
-/// `malformed` for a plan that holds what no file may, `io`, `tool_failed`.
+/// `malformed` for a plan with content forbidden in a file, `io`, `tool_failed`.
 pub fn settle(
     cx: &JobContext,
     root: &Path,
@@ -64,7 +66,8 @@ pub fn settle(
     host_key(cx, root)
 }
 
-/// First value wins in sshd's configuration, and Debian's includes this folder at its top.
+/// sshd uses the first value of a setting, and Debian's configuration includes this folder at the
+/// top.
 const SSHD: &str = "# Written by Muster while the image was laid down.\n\
     TrustedUserCAKeys /etc/ssh/muster_user_ca.pub\n\
     AuthorizedPrincipalsFile /etc/ssh/muster_principals\n\
@@ -75,9 +78,9 @@ const SSHD: &str = "# Written by Muster while the image was laid down.\n\
 fn host_key(cx: &JobContext, root: &Path) -> Result<String, Failure> {
     let ssh = parent(root, HOST_KEY)?;
     for stale in std::fs::read_dir(&ssh).map_err(io("etc/ssh"))?.flatten() {
-        // A key that every machine of this image has is no key.
+        // A host key shared by every machine of the image proves no identity.
         if stale.file_name().to_string_lossy().starts_with("ssh_host_") {
-            std::fs::remove_file(stale.path()).map_err(io("an old host key"))?;
+            std::fs::remove_file(stale.path()).map_err(io("removing an old host key"))?;
         }
     }
     let key = ssh.join("ssh_host_ed25519_key");
@@ -102,7 +105,8 @@ fn host_key(cx: &JobContext, root: &Path) -> Result<String, Failure> {
     public_line(&std::fs::read_to_string(key.with_extension("pub")).map_err(io(HOST_KEY))?)
 }
 
-/// What the pool's network profile came to, where it has one; else one file with the node's address.
+/// Returns the network files of the pool's network profile; without a profile, a single file with
+/// the node's address.
 fn networks(network: &StaticNetwork) -> Result<Vec<NetworkFile>, Failure> {
     let own = NetworkFile {
         path: SINGLE.into(),
@@ -115,7 +119,7 @@ fn networks(network: &StaticNetwork) -> Result<Vec<NetworkFile>, Failure> {
     }
 }
 
-/// networkd's own names for it; the address is static, so the node boots with nobody there to answer it.
+/// Formats a networkd file with a static address, so the node boots without a DHCP server.
 fn single(network: &StaticNetwork) -> Result<String, Failure> {
     let address = network.address.split_once('/').and_then(|(ip, prefix)| {
         let (ip, prefix): (IpAddr, u8) = (ip.parse().ok()?, prefix.parse().ok()?);
@@ -124,7 +128,10 @@ fn single(network: &StaticNetwork) -> Result<String, Failure> {
     let address = address.ok_or_else(|| {
         fatal(
             FailureCode::Malformed,
-            format!("{:?} is no address with prefix", network.address),
+            format!(
+                "{:?} is not an IP address with prefix length",
+                network.address
+            ),
         )
     })?;
     let mut text = format!(
@@ -157,11 +164,15 @@ fn hosts(hostname: &str, network: &StaticNetwork) -> Result<String, Failure> {
 }
 
 fn ip(text: &str) -> Result<IpAddr, Failure> {
-    text.parse()
-        .map_err(|_| fatal(FailureCode::Malformed, format!("{text:?} is no IP address")))
+    text.parse().map_err(|_| {
+        fatal(
+            FailureCode::Malformed,
+            format!("{text:?} is not an IP address"),
+        )
+    })
 }
 
-/// A host name (RFC 1123).
+/// Checks a host name (RFC 1123).
 fn name(text: &str) -> Result<&str, Failure> {
     let label = |label: &str| {
         let chars = label
@@ -173,7 +184,7 @@ fn name(text: &str) -> Result<&str, Failure> {
         true => Ok(text),
         false => Err(fatal(
             FailureCode::Malformed,
-            format!("{text:?} is no host name"),
+            format!("{text:?} is not a host name"),
         )),
     }
 }
@@ -184,7 +195,7 @@ fn line(text: &str) -> Result<&str, Failure> {
         true => Ok(text),
         false => Err(fatal(
             FailureCode::Malformed,
-            "a key or principal is not one line of text",
+            "a key or principal must be one line of text",
         )),
     }
 }
@@ -195,7 +206,8 @@ fn put(root: &Path, path: &str, mode: u32, text: &str) -> Result<(), Failure> {
     files::write_durably(&file, mode, text.as_bytes()).map_err(io(path))
 }
 
-/// The folder of a file, made where it is missing; no link on the way, for that would lead into the live image's own files.
+/// Returns the folder of a file, created when missing. A link on the way is refused, because a link
+/// could lead into the live image's own files.
 fn parent(root: &Path, path: &str) -> Result<std::path::PathBuf, Failure> {
     let mut folder = root.to_owned();
     let parts: Vec<&str> = path.split('/').collect();
@@ -206,7 +218,7 @@ fn parent(root: &Path, path: &str) -> Result<std::path::PathBuf, Failure> {
             Ok(_) => {
                 return Err(fatal(
                     FailureCode::ImageMalformed,
-                    format!("{} is no folder", folder.display()),
+                    format!("{} in the image is not a folder", folder.display()),
                 ));
             }
             Err(_) => std::fs::create_dir(&folder).map_err(io(folder.display()))?,

@@ -1,7 +1,8 @@
-//! Network to disk: fetched with resumption, both digests verified, and what makes the disk bootable held back to the very end.
+//! Network to disk: the download resumes after breaks, both digests are verified, and the bootable
+//! parts are written last.
 //!
-//! While an image is being written, its first megabyte (partition table, boot code) and the first megabyte of its EFI system partition are zeros on
-//! the disk. So at no instant is there a disk that boots into half an image.
+//! During the write, the disk holds zeros in the first megabyte (partition table, boot code) and in
+//! the first megabyte of the EFI system partition. A disk with half an image therefore never boots.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read};
@@ -23,32 +24,37 @@ use super::marker::{self, LENGTH};
 use crate::failure::{fatal, io, retryable};
 use crate::job::JobContext;
 
-/// Unit of writing; zeros are left out in this unit.
+/// Unit of writing, in bytes; all-zero units are not written.
 pub const CHUNK: usize = 1 << 20;
-/// Written bytes after which the disk is made to keep them: bounds dirty memory, and keeps progress honest.
+/// Written bytes between two syncs of the disk: bounds dirty memory, and keeps the reported
+/// progress honest.
 const SYNC_EVERY: u64 = 64 << 20;
-/// Of the compressed blob, what is passed on at once.
+/// Bytes of the compressed blob passed on at once.
 const PIECE: usize = 256 << 10;
-/// Pieces and chunks waiting for each thread: enough to bridge a sync of the disk, little enough for a small machine.
+/// Pieces and chunks queued for each thread: enough to bridge a sync of the disk, small enough for
+/// a small machine.
 const AHEAD: usize = 8;
-/// Code of failures that only a better image mends.
+/// Interval between two progress lines.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// What of the image is not on the disk yet.
+/// The parts of the image not yet on the disk.
 #[derive(Debug)]
 pub struct HeldBack {
     /// The first megabyte.
     pub head: Vec<u8>,
-    /// The megabyte in which the EFI system partition begins, and its place.
+    /// The megabyte holding the start of the EFI system partition, with its offset.
     pub esp: Option<(u64, Vec<u8>)>,
 }
 
-/// Writes all of the image but what is held back, and verifies it. `disk` holds the marker from the start.
+/// Writes the whole image except the held-back parts, and verifies both digests. `disk` holds the
+/// marker from the start.
 ///
-/// Fetching, unpacking, hashing and writing run beside one another, each on a thread of its own, with a few megabytes between them.
+/// Fetching, unpacking, hashing and writing run in parallel, each on its own thread, with a few
+/// megabytes queued in between.
 ///
 /// # Errors
-/// `fetch_failed`, `digest_mismatch`, `image_malformed`, `io`, `cancelled`, `deadline`. The disk does not boot then.
+/// `fetch_failed`, `digest_mismatch`, `image_malformed`, `io`, `cancelled`, `deadline`. After a
+/// failure the disk does not boot.
 pub fn write(
     cx: &JobContext,
     image: &WriteImage,
@@ -76,7 +82,8 @@ pub fn write(
         scope.spawn(move || unpack(packed, &to_hash, &spare));
         let hashing = scope.spawn(move || hash(&unpacked, &to_write));
         let copied = copy.run(&hashed, &give_back);
-        // A blob that does not unpack may have been damaged on its way: then all of it is fetched, and its digest tells.
+        // A blob that fails to unpack may have been damaged in transit. The rest is fetched, and
+        // the digest decides.
         abandoned.store(
             copied
                 .as_ref()
@@ -86,7 +93,7 @@ pub fn write(
         drop(hashed);
         (copied, joined(fetching), joined(hashing))
     });
-    // Whatever the decoder made of a broken connection, the connection is the cause.
+    // A broken connection is the cause of any decoder error.
     let compressed = match (fetched, &copied) {
         (Ok(compressed), _) => compressed,
         (Err(failure), Err(other)) if failure.code == FailureCode::Abandoned => {
@@ -116,7 +123,7 @@ fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Fetches the blob to its end and gives its digest, also when nobody takes its bytes any more.
+/// Fetches the whole blob and returns its digest, even after the unpacking thread has ended.
 fn fetch_all(mut fetch: Fetch<'_>, to_unpack: &SyncSender<Vec<u8>>) -> Result<Digest, Failure> {
     loop {
         let mut piece = vec![0; PIECE];
@@ -129,7 +136,7 @@ fn fetch_all(mut fetch: Fetch<'_>, to_unpack: &SyncSender<Vec<u8>>) -> Result<Di
     }
 }
 
-/// Unpacks to whole chunks; the last one may be short. Ends early with the reason.
+/// Unpacks to whole chunks; the last chunk may be short. Ends early with the reason.
 fn unpack(
     packed: Receiver<Vec<u8>>,
     to_hash: &SyncSender<io::Result<Vec<u8>>>,
@@ -157,7 +164,7 @@ fn unpack(
     }
 }
 
-/// Passes chunks on and gives the digest of all of them.
+/// Passes chunks on and returns the digest of all chunks.
 fn hash(
     unpacked: &Receiver<io::Result<Vec<u8>>>,
     to_write: &SyncSender<io::Result<Vec<u8>>>,
@@ -194,7 +201,7 @@ impl Read for Pieces {
 impl BufRead for Pieces {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.at == self.piece.len() {
-            // No sender any more: the blob has ended, or will never come.
+            // The sender is gone: the blob has ended, or the fetch failed.
             (self.piece, self.at) = (self.packed.recv().unwrap_or_default(), 0);
         }
         Ok(&self.piece[self.at..])
@@ -208,11 +215,12 @@ impl BufRead for Pieces {
 fn mismatch(what: &str, wanted: Digest, got: Digest) -> Failure {
     retryable(
         FailureCode::DigestMismatch,
-        format!("{what} is {got}, not {wanted}; the disk was left unbootable"),
+        format!("{what} has digest {got}, not {wanted}; the disk was left unbootable"),
     )
 }
 
-/// From here on the disk is ours and boots nothing: no table at either end, and the marker.
+/// Clears the partition tables at both ends and writes the marker. From here on the disk belongs to
+/// the claim and does not boot.
 fn begin(disk: &File, marker: &[u8; LENGTH]) -> Result<(), Failure> {
     let mut head = vec![0; CHUNK];
     let at = usize::try_from(marker::OFFSET).unwrap_or(0);
@@ -230,22 +238,22 @@ fn begin(disk: &File, marker: &[u8; LENGTH]) -> Result<(), Failure> {
     erased.map_err(io("clearing the disk's partition tables"))
 }
 
-/// Size of a block device or file in bytes: seeking to the end tells for both.
+/// Returns the size of a block device or file in bytes, by seeking to the end.
 pub fn size_of(disk: &File) -> Result<u64, Failure> {
     use std::io::{Seek as _, SeekFrom};
     (&*disk)
         .seek(SeekFrom::End(0))
-        .map_err(io("the disk's size"))
+        .map_err(io("reading the disk's size"))
 }
 
-/// Writing what was unpacked.
+/// The writer of unpacked chunks.
 struct Copy<'a> {
     cx: &'a JobContext,
     disk: &'a File,
     image: &'a WriteImage,
-    /// Raw bytes taken.
+    /// Raw bytes received so far.
     done: u64,
-    /// Zero bytes before `done` that are not on the disk yet.
+    /// Zero bytes before `done` not yet written to the disk.
     zeros: u64,
     unsynced: u64,
     told: Instant,
@@ -307,7 +315,7 @@ impl Copy<'_> {
             true => Ok(held),
             false => Err(fatal(
                 FailureCode::ImageMalformed,
-                "the image has another size than it should, or no EFI system partition",
+                "the image has a wrong size, or no EFI system partition",
             )),
         }
     }
@@ -324,14 +332,15 @@ impl Copy<'_> {
         self.unsynced += bytes.len() as u64;
         if self.unsynced >= SYNC_EVERY {
             self.disk.sync_data().map_err(io("syncing the disk"))?;
-            // What is on the disk need not stay in a small machine's memory.
+            // Data already on the disk is dropped from the page cache, to spare the memory of a
+            // small machine.
             let _ = posix_fadvise(self.disk, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
             self.unsynced = 0;
         }
         Ok(())
     }
 
-    /// Puts the zeros that end at `end` on the disk.
+    /// Writes the pending zeros ending at `end` to the disk.
     fn flush_zeros(&mut self, end: u64) -> Result<(), Failure> {
         let length = std::mem::take(&mut self.zeros);
         zero(self.disk, end - length, length).map_err(io("zeroing a part of the disk"))
@@ -350,11 +359,11 @@ impl Copy<'_> {
     }
 }
 
-/// Makes a range read as zeros, by the device's own command where it has one: the kernel guarantees the zeros either way (fallocate(2) on block
-/// devices), which a discard would not.
+/// Makes a range read as zeros, by the device's own command when available. The kernel guarantees
+/// zeros in both cases (fallocate(2) on block devices); a discard gives no such guarantee.
 ///
 /// # Errors
-/// What the kernel said.
+/// Returns the kernel's error.
 pub fn zero(disk: &File, offset: u64, length: u64) -> io::Result<()> {
     if length == 0 {
         return Ok(());

@@ -1,4 +1,5 @@
-//! Fits an image's partitions to the disk: puts the held-back parts in place, moves the backup table to the end, grows the root partition.
+//! Fits an image's partitions to the disk: writes the held-back parts, moves the backup table to
+//! the end, grows the root partition.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -14,14 +15,16 @@ use crate::failure::{fatal, io, retryable};
 use crate::job::JobContext;
 use crate::tool::{self, Call};
 
-/// Boot code proper; behind it begins the table of the protective MBR (UEFI 2.10, 5.2.3).
+/// Length of the boot code, in bytes; the table of the protective MBR begins after the boot code
+/// (UEFI 2.10, 5.2.3).
 const BOOT_CODE: usize = 440;
-/// `int 18h; hlt; jmp $-1`: tells a BIOS that this disk does not boot, so it goes on with the next.
+/// `int 18h; hlt; jmp $-1`: reports to a BIOS that the disk does not boot, so the BIOS tries the
+/// next device.
 const NOT_BOOTABLE: [u8; 5] = [0xcd, 0x18, 0xf4, 0xeb, 0xfd];
-/// How long the kernel and udev may take to show a partition.
+/// Longest wait for the kernel and udev to show a partition.
 const APPEAR: Duration = Duration::from_secs(20);
 
-/// Puts the partition table in place, without boot code.
+/// Writes the partition table, without boot code.
 ///
 /// # Errors
 /// `io`.
@@ -36,7 +39,7 @@ pub fn place(disk: &File, held: &HeldBack, marker: &[u8; LENGTH]) -> Result<(), 
         .map_err(io("writing the partition table"))
 }
 
-/// The last write of an image: from here on the disk boots.
+/// Writes the last part of an image: from here on the disk boots.
 ///
 /// # Errors
 /// `io`.
@@ -46,7 +49,8 @@ pub fn commit(disk: &File, held: &HeldBack) -> Result<(), Failure> {
             disk.write_all_at(bytes, *offset)?;
         }
         disk.sync_data()?;
-        // Read, change, write a whole sector: it holds the table as the tools left it.
+        // The whole sector is read, changed and written, because the sector holds the table written
+        // by the tools.
         let mut sector = [0; 512];
         disk.read_exact_at(&mut sector, 0)?;
         sector[..BOOT_CODE].copy_from_slice(&held.head[..BOOT_CODE]);
@@ -56,7 +60,8 @@ pub fn commit(disk: &File, held: &HeldBack) -> Result<(), Failure> {
     write().map_err(io("writing the boot code"))
 }
 
-/// Moves the backup table to the disk's end and grows the root partition, the last one, to it.
+/// Moves the backup table to the disk's end and grows the root partition, the last partition, to
+/// the end.
 ///
 /// # Errors
 /// `tool_failed`.
@@ -101,7 +106,7 @@ pub fn grow(cx: &JobContext, target: &Target, root: u32) -> Result<(), Failure> 
 /// `partition_missing`, `tool_failed`.
 pub fn reread(cx: &JobContext, target: &Target, wanted: &[u32]) -> Result<(), Failure> {
     let started = Instant::now();
-    // udev may just be looking at the disk, and then it is busy.
+    // The disk is busy while udev reads the disk.
     while let Err(failure) = tool::output(cx, &["blockdev", "--rereadpt", target.device()]) {
         if started.elapsed() > APPEAR {
             return Err(failure);
@@ -115,13 +120,13 @@ pub fn reread(cx: &JobContext, target: &Target, wanted: &[u32]) -> Result<(), Fa
             if started.elapsed() > APPEAR {
                 return Err(retryable(
                     FailureCode::PartitionMissing,
-                    format!("{} does not appear", path.display()),
+                    format!("partition {} did not appear", path.display()),
                 ));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
     }
-    // udev's own look at the partitions would make mounting fail.
+    // Waits for udev, because a mount fails while udev reads the partitions.
     let argv = ["udevadm", "settle", "--timeout=10"];
     let _ = tool::run(
         cx,
@@ -134,7 +139,7 @@ pub fn reread(cx: &JobContext, target: &Target, wanted: &[u32]) -> Result<(), Fa
     Ok(())
 }
 
-/// Checks the root file system and grows it to its partition.
+/// Checks the root file system and grows the file system to the size of the partition.
 ///
 /// # Errors
 /// `tool_failed`.
@@ -147,7 +152,7 @@ pub fn grow_file_system(cx: &JobContext, partition: &Path) -> Result<(), Failure
             ..Call::default()
         },
     )?;
-    // 0: clean, 1: errors corrected (e2fsck(8)).
+    // Exit codes 0: clean, 1: errors corrected (e2fsck(8)).
     if !matches!(checked.status.code(), Some(0 | 1)) {
         let text = format!(
             "e2fsck {device}: {}: {}",

@@ -1,4 +1,5 @@
-//! Whether a wipe wiped: random sentinels are planted before, looked for after, and random other places must be clean as well.
+//! Proof that a wipe erased the disk. Random sentinels are planted before the wipe and searched
+//! afterwards, and other random places must be clean as well.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -12,12 +13,12 @@ use crate::failure::{fatal, io};
 use crate::job::JobContext;
 use crate::{files, tool};
 
-/// Unit of planting and looking, in bytes.
+/// Unit of planting and reading, in bytes.
 const BLOCK: usize = 4096;
-/// Sentinels planted, and as many other places looked at.
+/// Number of planted sentinels, and of other places read.
 const PLACES: usize = 256;
 
-/// What was planted where.
+/// The planted block and its places.
 #[derive(Debug)]
 pub struct Sentinels {
     block: [u8; BLOCK],
@@ -25,10 +26,11 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Writes one random block to random places, and makes the disk keep them.
+    /// Writes a random block to random places, and syncs the disk.
     ///
     /// # Errors
-    /// `io`; `unsanitised` for a disk that does not give back what it was given: it could not be verified later.
+    /// `io`; `unsanitised` for a disk not returning the written data, because such a disk cannot be
+    /// verified later.
     pub fn plant(disk: &File) -> Result<Self, Failure> {
         let (block, places) = (files::random::<BLOCK>()?, places(disk)?);
         for &place in &places {
@@ -53,16 +55,17 @@ impl Sentinels {
             true => Ok(planted),
             false => Err(fatal(
                 FailureCode::Unsanitised,
-                "the disk does not keep what is written to it",
+                "the disk does not return the data written to the disk",
             )),
         }
     }
 
-    /// Reads all sentinels' places, as many others, and both ends. All must be zero; with `leaves_noise` (a cryptographic erase) they may instead
-    /// differ from the sentinel. Gives the number of blocks read.
+    /// Reads the places of all sentinels, as many other places, and both ends. All blocks must be
+    /// zero; with `leaves_noise` (a cryptographic erase) a block may also hold other data than the
+    /// sentinel. Returns the number of blocks read.
     ///
     /// # Errors
-    /// `unsanitised` with the first place that is not clean, `io`.
+    /// `unsanitised` with the first unclean place, `io`.
     pub fn verify(
         &self,
         cx: &JobContext,
@@ -104,7 +107,7 @@ impl Sentinels {
         }
         if noise > 0 {
             cx.log(&format!(
-                "disk {}: {noise} of {verified} blocks read as noise, none as what was planted",
+                "disk {}: {noise} of {verified} blocks read as random data, none as a planted sentinel",
                 target.serial
             ));
         }
@@ -112,7 +115,7 @@ impl Sentinels {
     }
 }
 
-/// Random block-aligned places all over the disk; fewer where it is tiny.
+/// Returns random block-aligned places across the disk; fewer on a tiny disk.
 fn places(disk: &File) -> Result<Vec<u64>, Failure> {
     let blocks = size_of(disk)? / BLOCK as u64;
     let random: [u8; PLACES * 8] = files::random()?;
@@ -124,7 +127,7 @@ fn places(disk: &File) -> Result<Vec<u64>, Failure> {
         .collect())
 }
 
-/// What is read next must come from the disk, not from memory.
+/// Drops cached data, so that the next read comes from the disk.
 fn forget_cache(cx: &JobContext, target: &Target, disk: &File) {
     if target.is_block_device() {
         let _ = tool::output(cx, &["blockdev", "--flushbufs", target.device()]);

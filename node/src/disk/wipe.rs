@@ -1,4 +1,5 @@
-//! The job `wipe`: every named disk by the strongest method it supports, and nothing is believed until it was read back.
+//! The job `wipe`: erases every named disk by the strongest supported method, and reads the disk
+//! back as proof.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -19,21 +20,22 @@ use crate::job::JobContext;
 use crate::permit::{self, Demand};
 use crate::tool;
 
-/// Disks of one plan.
+/// Most disks of a plan.
 const DISKS_MAX: usize = 256;
-/// Overwritten bytes after which the disk is made to keep them.
+/// Overwritten bytes between two syncs of the disk.
 const SYNC_EVERY: u64 = 256 << 20;
 
-/// Does the whole job; disks are wiped in the plan's order, and the first that cannot be verified ends it.
+/// Runs the whole job. Disks are wiped in the plan's order; the first disk failing verification
+/// ends the job.
 ///
 /// # Errors
-/// `unsanitised`, final, when a disk cannot be shown to be clean; `disk_missing`, `disk_ambiguous`, `disk_in_use`, `marked_in_use`,
-/// `permit_refused`, and what the steps say.
+/// `unsanitised`, final, when a disk cannot be shown to be clean; `disk_missing`, `disk_ambiguous`,
+/// `disk_in_use`, `marked_in_use`, `permit_refused`, and the failures of the steps.
 pub fn wipe(plan: &Plan, wipe: &WipePlan, cx: &JobContext) -> Result<Vec<WipedDisk>, Failure> {
     if wipe.disk_serials.is_empty() || wipe.disk_serials.len() > DISKS_MAX {
         return Err(fatal(
             FailureCode::Malformed,
-            format!("a wipe names 1 to {DISKS_MAX} disks"),
+            format!("a wipe must name 1 to {DISKS_MAX} disks"),
         ));
     }
     if let Some(left) = unnamed(inventory::disks::list(), &wipe.disk_serials) {
@@ -63,7 +65,8 @@ pub fn wipe(plan: &Plan, wipe: &WipePlan, cx: &JobContext) -> Result<Vec<WipedDi
     targets.iter().map(|target| one(cx, target)).collect()
 }
 
-/// What a wipe of these disks would leave as it is, as a sentence: a disk that came after the inventory, or one without a serial.
+/// Returns a sentence naming the disks that the wipe would leave: a disk added after the inventory,
+/// or a disk without a serial.
 fn unnamed(disks: Vec<Disk>, serials: &[String]) -> Option<String> {
     let left = disks.iter().filter(|disk| {
         disk.serial
@@ -87,7 +90,8 @@ fn unnamed(disks: Vec<Disk>, serials: &[String]) -> Option<String> {
     })
 }
 
-/// Wipes one disk: the strongest method first, the next when it fails or cannot be verified.
+/// Wipes a disk with the strongest method first, and with the next method after a failure of the
+/// wipe or of its verification.
 fn one(cx: &JobContext, target: &Target) -> Result<WipedDisk, Failure> {
     let mut doubts = Vec::new();
     for method in erase::methods(cx, target) {
@@ -101,7 +105,8 @@ fn one(cx: &JobContext, target: &Target) -> Result<WipedDisk, Failure> {
         match attempt(cx, target, method) {
             Ok(verified_blocks) => {
                 let bytes = size_of(&target.open_exclusively()?)?;
-                // The kernel still shows the partitions there were; a disk that stays busy only shows them longer.
+                // The kernel still shows the old partitions; a busy disk only shows the partitions
+                // longer.
                 if target.is_block_device() {
                     let _ = tool::output(cx, &["blockdev", "--rereadpt", target.device()]);
                 }
@@ -136,7 +141,7 @@ fn one(cx: &JobContext, target: &Target) -> Result<WipedDisk, Failure> {
     ))
 }
 
-/// Sentinels before, the method, and a look at what is left. Gives the number of blocks found clean.
+/// Plants sentinels, runs the method, and verifies the result. Returns the number of clean blocks.
 fn attempt(cx: &JobContext, target: &Target, method: WipeMethod) -> Result<u64, Failure> {
     let disk = target.open_exclusively()?;
     let sentinels = Sentinels::plant(&disk)?;
@@ -145,7 +150,7 @@ fn attempt(cx: &JobContext, target: &Target, method: WipeMethod) -> Result<u64, 
             overwrite(cx, target, &disk)?;
             drop(disk);
         }
-        // Formatting and erasing replace the device under us: it must not be held open.
+        // Formatting and erasing replace the device, so the disk must be closed first.
         WipeMethod::NvmeSanitize
         | WipeMethod::NvmeFormat
         | WipeMethod::AtaSecureErase
@@ -157,7 +162,7 @@ fn attempt(cx: &JobContext, target: &Target, method: WipeMethod) -> Result<u64, 
     let disk = target.open_exclusively()?;
     let leaves_noise = matches!(method, WipeMethod::NvmeSanitize | WipeMethod::NvmeFormat);
     let verified = sentinels.verify(cx, target, &disk, leaves_noise)?;
-    // What a cryptographic erase left is noise, and noise must not look like a partition table.
+    // A cryptographic erase leaves random data; random data must not look like a partition table.
     edges(&disk)?;
     Ok(verified)
 }
@@ -199,7 +204,7 @@ fn edges(disk: &File) -> Result<(), Failure> {
         .map_err(io("zeroing the disk's edges"))
 }
 
-/// As facts and reports write it.
+/// Returns the method's name in facts and reports.
 fn name(method: WipeMethod) -> &'static str {
     match method {
         WipeMethod::NvmeSanitize => "nvme_sanitize",

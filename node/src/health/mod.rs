@@ -1,10 +1,12 @@
-//! `muster-node health`: is this node fit for the next job? For a scheduler's prolog and health check: its pool's smoke suite, which came with the last
-//! gates that the server had run here, in bounded time, and not again while the last verdict is fresh.
+//! `muster-node health`: decides whether the node is fit for the next job. A scheduler's prolog and
+//! health check run the verb. The verb runs the pool's smoke suite, received with the last gates
+//! run by the server, in bounded time. A fresh verdict is reported again without a new run.
 //!
-//! It takes a node out for what was measured, and for nothing else: a tool that crashed, a verdict that did not come in time, a node that was never
-//! given a suite let jobs go on, and say so. Admission and sweeps are where nothing passes unmeasured.
+//! Only a measured failure takes a node out. A crashed tool, a verdict missing in time, or a node
+//! without a suite let jobs continue, and the output names the reason. Admission and sweeps pass
+//! only measured nodes.
 
-mod slurm; // What the node says to its scheduler
+mod slurm; // Drains the node in its scheduler
 
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -25,32 +27,34 @@ use crate::{files, inventory, paths};
 const USAGE: &str = "\
 muster-node health [--max-age S] [--within S] [--drain] [--strict]
 
-Says whether this node is fit for the next job, by the smoke suite of its pool.
+Reports whether this node is fit for the next job, by the smoke suite of its pool.
 
-  --max-age S   a verdict of so many seconds ago is told again; 60 by default, 0: always anew
-  --within S    seconds until there is an answer; 1 to 55, 10 by default
-  --drain       drain this node in Slurm where it is not fit, with the gate as the reason, unless somebody else keeps
-                it from jobs already: for Prolog, and for HealthCheckProgram, whose exit code nobody reads
-  --strict      what has no answer is not fit either
+  --max-age S   reuse a verdict younger than S seconds; default 60; 0 always measures again
+  --within S    seconds until the answer; 1 to 55, default 10
+  --drain       drain the node in Slurm when unfit, with the gate as the reason, unless another reason already
+                keeps the node from jobs. For Prolog, and for HealthCheckProgram, whose exit code Slurm ignores
+  --strict      also treat a missing verdict as unfit
 
-Exit codes: 0 fit, or nothing is known to the contrary; 1 not fit; 64 not understood.";
+Exit codes: 0 fit, or no verdict; 1 not fit; 64 usage error.";
 
-/// What the server wants asked of this node.
+/// The plan with the pool's smoke suite, as sent by the server.
 const PLAN: &str = "/var/lib/muster/health.json";
-/// The last verdict: gone with the boot that it is about.
+/// The last verdict, valid for one boot: a reboot removes the file.
 const LAST: &str = "/run/muster/health.json";
 const PLAN_MAX: u64 = 8 << 20;
 const LAST_MAX: u64 = 64 << 10;
-/// After its time a tool is killed; one that cannot be, because it hangs in the kernel, is not waited for.
+/// Extra wait for a killed tool after its timeout. A tool hanging in the kernel cannot be killed
+/// and is not waited for any longer.
 const GRACE: Duration = Duration::from_millis(500);
-/// A tool that had less time than this, because ours was nearly over, is slow and nothing worse.
+/// A tool given less time than this, near the end of the verb's time, counts as slow rather than
+/// failed.
 const FAIR: Duration = Duration::from_secs(5);
-/// A tool that was killed less than this ago may only be slow to die.
+/// A tool killed less than this ago may still be ending.
 const SLOW: Duration = Duration::from_secs(1);
-/// As sysexits has it (EX_USAGE).
+/// Exit code of a usage error (EX_USAGE of sysexits).
 const NOT_UNDERSTOOD: u8 = 64;
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     max_age_s: u64,
@@ -59,18 +63,19 @@ struct Wanted {
     strict: bool,
 }
 
-/// A verdict as it is kept.
+/// A stored verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Last {
     /// Seconds since the boot.
     at_s: u64,
-    /// Of the plan that was asked by.
+    /// Digest of the plan used for the verdict.
     plan: Digest,
     verdict: String,
     reason: String,
 }
 
-/// Keeps what a node is to be asked by from now on; nothing, where its pool asks for nothing.
+/// Stores the pool's smoke suite for later health checks. Removes the stored suite when the pool
+/// has no smoke suite.
 ///
 /// # Errors
 /// `io`.
@@ -79,7 +84,7 @@ pub(crate) fn keep(plan: &GatePlan) -> Result<(), Failure> {
     match &plan.health {
         Some(suite) => {
             let (suite, only, health) = (suite.clone(), Vec::new(), None);
-            // What it compares with may hold what only root may read.
+            // The plan's profile and stack may hold text readable by root only.
             files::write_json(
                 &path,
                 0o600,
@@ -122,12 +127,13 @@ pub fn command(arguments: &[String]) -> ExitCode {
         SuiteVerdict::Unknown => wanted.strict,
     };
     let drained = unfit && wanted.drain && slurm::drain(&reason);
-    // What is wrong is told again until somebody acts on it: a drain with the reason does, an exit code alone says no reason to anybody.
+    // A failure is reported again until a person acts: the drain shows the reason to the person, an
+    // exit code alone does not.
     if verdict != SuiteVerdict::Fail || drained {
         keep_looks(&looks);
     }
     if unfit && wanted.drain && !drained {
-        // Slurm does not have it out for this: the next one measures anew.
+        // Slurm has not drained the node for this failure, so the next check measures again.
         let _none_to_forget = std::fs::remove_file(paths::at(LAST));
     }
     if unfit {
@@ -137,12 +143,12 @@ pub fn command(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// What was told is not told again.
+/// Stores the position in the kernel log, so that a reported line is not reported again.
 fn keep_looks(looks: &[Kept]) {
     for look in looks {
         if let Err(failure) = look.write() {
             eprintln!(
-                "muster-node: where the look at the kernel's log ended is not kept: {}",
+                "muster-node: the position in the kernel log could not be saved: {}",
                 failure.message
             );
         }
@@ -182,12 +188,12 @@ fn parse(arguments: &[String]) -> Result<Option<Wanted>, Failure> {
     Ok(Some(wanted))
 }
 
-/// The verdict of now, or the last one while it is fresh.
+/// Returns the last verdict while fresh, otherwise a new verdict.
 fn answer(wanted: Wanted) -> (SuiteVerdict, String, Vec<Kept>) {
     let unknown = |why: String| (SuiteVerdict::Unknown, why, Vec::new());
     let plan: GatePlan = match files::read_json(&paths::at(PLAN), PLAN_MAX) {
         Ok(Some(plan)) => plan,
-        Ok(None) => return unknown("this node was given no smoke suite".into()),
+        Ok(None) => return unknown("this node has no smoke suite".into()),
         Err(failure) => return unknown(failure.message),
     };
     let of = Digest::of(&serde_json::to_vec(&plan).unwrap_or_default());
@@ -203,13 +209,13 @@ fn answer(wanted: Wanted) -> (SuiteVerdict, String, Vec<Kept>) {
             verdict: verdict.as_str().into(),
             reason: reason.clone(),
         };
-        // A verdict that cannot be kept is come to again: nothing else depends on it.
+        // A verdict that cannot be stored is measured again; no other code depends on the file.
         let _told_again = files::write_json(&paths::at(LAST), 0o644, &last);
     }
     (verdict, reason, looks)
 }
 
-/// The last verdict, where it is of this plan and this boot, and young enough.
+/// Returns the last verdict of the same plan and the same boot, when younger than `max_age_s`.
 fn fresh(plan: Digest, now_s: u64, max_age_s: u64) -> Option<(SuiteVerdict, String)> {
     let last: Last = files::read_json(&paths::at(LAST), LAST_MAX).ok()??;
     let age_s = now_s.checked_sub(last.at_s)?;
@@ -224,7 +230,7 @@ fn fresh(plan: Digest, now_s: u64, max_age_s: u64) -> Option<(SuiteVerdict, Stri
     Some((verdict, format!("{} ({age_s} s ago)", last.reason)))
 }
 
-/// Seconds since the boot: no clock that somebody sets.
+/// Returns the seconds since the boot, a clock that no person sets.
 fn up_s() -> Option<u64> {
     let text = files::read_capped(&paths::at("/proc/uptime"), 128).ok()?;
     String::from_utf8_lossy(&text)
@@ -235,14 +241,14 @@ fn up_s() -> Option<u64> {
         .ok()
 }
 
-/// What the thread that measures says.
+/// A message of the measuring thread.
 enum Said {
-    /// With the time that it has.
+    /// A gate began; the gate carries its own timeout.
     Begun(Box<Gate>),
     Ended(Vec<GateResult>, Vec<Kept>),
 }
 
-/// Runs the suite, gate by gate, in a thread that is left behind where it does not come back.
+/// Runs the suite, gate by gate, in a thread. A thread that does not return is left behind.
 fn measure(plan: GatePlan, within: Duration) -> (SuiteVerdict, String, Vec<Kept>) {
     let deadline = Instant::now() + within;
     let (said, heard) = mpsc::channel();
@@ -267,7 +273,7 @@ fn measure(plan: GatePlan, within: Duration) -> (SuiteVerdict, String, Vec<Kept>
                     let unfit = Unfit {
                         gate: gate.id.clone(),
                         action: None,
-                        message: "it hangs, and cannot be killed".into(),
+                        message: "the tool hangs and cannot be killed".into(),
                     };
                     return (SuiteVerdict::Fail, unfit.to_string(), looks);
                 }
@@ -279,8 +285,8 @@ fn measure(plan: GatePlan, within: Duration) -> (SuiteVerdict, String, Vec<Kept>
     (verdict, reason, looks)
 }
 
-/// Gate by gate, each told as it begins and ends. What is counted is looked up without any tool: the first one that runs is a gate's own, so that one
-/// that hangs is found out as what it is.
+/// Runs gate by gate and reports each begin and end. Facts are read without running a tool, so the
+/// first program started is a gate's own. A hanging program is therefore assigned to its gate.
 fn run_all(plan: &GatePlan, within: Duration, said: &mpsc::Sender<Said>) {
     let cx = JobContext::foreground(within);
     let (facts, shared) = (inventory::look(), Shared::default());
@@ -313,12 +319,13 @@ fn run_all(plan: &GatePlan, within: Duration, said: &mpsc::Sender<Said>) {
     }
 }
 
-/// Nobody waits here for what settles after a boot: until then, what was missed is no answer.
+/// Turns a failure within the settle time after a boot into an error: `health` does not wait for
+/// settling, so a missed value is not a verdict yet.
 fn settled(result: GateResult, settles_s: u64, up_s: Option<u64>) -> GateResult {
     match up_s.filter(|up_s| *up_s < settles_s && result.verdict == Verdict::Fail) {
         Some(up_s) => {
             let reason = format!(
-                "{}; {up_s} s after its boot, of {settles_s} in which it may settle",
+                "{}; the node booted {up_s} s ago, and the gate may need {settles_s} s after a boot",
                 result.reason
             );
             GateResult {
@@ -331,17 +338,18 @@ fn settled(result: GateResult, settles_s: u64, up_s: Option<u64>) -> GateResult 
     }
 }
 
-/// Whether a gate that was begun so long ago, and did not come back, is one whose tool was killed and is still there.
+/// Whether a gate's tool was killed after its timeout and still exists.
 fn hangs(gate: &Gate, running: Duration) -> bool {
     gate.on_timeout == OnTimeout::Fail && running >= Duration::from_secs(gate.timeout_s) + SLOW
 }
 
-/// The plan for one gate of the suite, in the order of their stages, with no more time than is left.
+/// Returns the plan for a single gate of the suite, in the order of stages, with no more time than
+/// is left.
 fn one_gate(plan: &GatePlan, at: usize, left: Duration) -> GatePlan {
     let mut one = plan.clone();
     one.suite.gates = plan_gate(plan, at).into_iter().collect();
     for gate in &mut one.suite.gates {
-        // Its own time ends before ours: what hangs is then found out as what it is.
+        // The gate's timeout ends before the verb's time, so that a hang is detected as a hang.
         let ours = left.as_secs().saturating_sub(1).max(1);
         if ours < gate.timeout_s {
             gate.timeout_s = ours;
@@ -354,14 +362,14 @@ fn one_gate(plan: &GatePlan, at: usize, left: Duration) -> GatePlan {
     one
 }
 
-/// One gate of the suite, by its place in the order of stages.
+/// Returns a gate of the suite by its place in the order of stages.
 fn plan_gate(plan: &GatePlan, at: usize) -> Option<Gate> {
     let mut gates: Vec<&Gate> = plan.suite.gates.iter().collect();
     gates.sort_by_key(|gate| gate.stage);
     gates.get(at).map(|gate| (*gate).clone())
 }
 
-/// Whether a waiver counts in place of a gate's verdict at this moment. One whose end is not known is none.
+/// Whether a waiver replaces the gate's verdict now. A waiver without a known end does not count.
 fn waived(plan: &GatePlan, gate: &str) -> bool {
     plan.waived_until
         .get(gate)
@@ -398,7 +406,7 @@ fn told(plan: &GatePlan, results: &[GateResult]) -> (SuiteVerdict, String) {
         SuiteVerdict::Pass => format!("{} gates pass", results.len()),
         SuiteVerdict::Fail | SuiteVerdict::Unknown => {
             format!(
-                "{} of {} gates gave an answer in time",
+                "{} of {} gates finished in time",
                 results.len(),
                 plan.suite.gates.len()
             )

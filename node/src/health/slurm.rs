@@ -1,5 +1,6 @@
-//! The node's own word to its scheduler: that it is not fit for jobs. A drain of somebody else's is never written over: their reason would be gone, and
-//! Muster would take the node for its own by ours.
+//! Drains the node in Slurm when the node is not fit for jobs. A drain set by another person is
+//! never overwritten: the person's reason would be lost, and Muster would later treat the drain as
+//! its own.
 
 use std::time::Duration;
 
@@ -11,13 +12,15 @@ use crate::job::JobContext;
 use crate::tool::{self, Call};
 use crate::{files, paths};
 
-/// What a scheduler shows beside a node.
+/// Longest reason, in characters, as shown by a scheduler beside a node.
 const REASON_MAX: usize = 200;
-/// For the look and the drain together.
+/// Deadline of the query and the drain together.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Takes the node out of Slurm, jobs that run go on; whether Slurm has it out for this gate now. Slurm says which node this is; where it does not, its host
-/// name is. Told once: a reason with another value in it would be news every time.
+/// Drains the node in Slurm; running jobs continue. Returns whether Slurm has the node drained for
+/// this gate now. The node's name is taken from Slurm's environment (`SLURMD_NODENAME`), or from
+/// the host name. A drain for the same gate is left unchanged, because a reason with a new value
+/// would cause an event each time.
 pub(crate) fn drain(reason: &str) -> bool {
     let host = || {
         let name = files::read_capped(&paths::at("/proc/sys/kernel/hostname"), 256).ok()?;
@@ -33,14 +36,18 @@ pub(crate) fn drain(reason: &str) -> bool {
         return false;
     };
     let Some(out) = kept_out(&shown) else {
-        eprintln!("muster-node: {node} is not drained: what scontrol says of it is not understood");
+        eprintln!(
+            "muster-node: {node} is not drained: the output of scontrol show node was not understood"
+        );
         return false;
     };
     let gate = |reason: &str| Unfit::parse(reason).map(|unfit| unfit.gate);
     match out.strip_prefix(OUR_REASON).map(str::trim_start) {
         Some(told) if told.starts_with("gate ") => return gate(told) == gate(reason),
         None if !out.is_empty() && !LOST_CONTACT.iter().any(|lost| out.starts_with(lost)) => {
-            eprintln!("muster-node: {node} is left to whoever keeps it from jobs: {out}");
+            eprintln!(
+                "muster-node: {node} is already kept from jobs for another reason and stays unchanged: {out}"
+            );
             return false;
         }
         Some(_) | None => {}
@@ -54,7 +61,7 @@ pub(crate) fn drain(reason: &str) -> bool {
     scontrol(&cx, &["update", &node, "State=DRAIN", &why]).is_some()
 }
 
-/// What it says, where it does what it was asked.
+/// Runs scontrol and returns its output; `None` after a failure, printed on stderr.
 fn scontrol(cx: &JobContext, arguments: &[&str]) -> Option<String> {
     let argv = [&["scontrol"][..], arguments].concat();
     match tool::run(
@@ -67,13 +74,17 @@ fn scontrol(cx: &JobContext, arguments: &[&str]) -> Option<String> {
         Ok(done) if done.status.success() => {
             return Some(String::from_utf8_lossy(&done.stdout).into_owned());
         }
-        Ok(done) => eprintln!("muster-node: scontrol: {}", tool::tail(&done.stderr, 300)),
+        Ok(done) => eprintln!(
+            "muster-node: scontrol failed: {}",
+            tool::tail(&done.stderr, 300)
+        ),
         Err(error) => eprintln!("muster-node: {}", Failure::from(error).message),
     }
     None
 }
 
-/// The reason that a node gets no jobs for, of `scontrol show node`: empty where it gets some, or where nobody gave one. `None` where it is no such text.
+/// Returns the reason of a node kept from jobs, from `scontrol show node`. Empty for a node
+/// available for jobs, or kept out without a reason; `None` for other text.
 fn kept_out(shown: &str) -> Option<&str> {
     let line = |name: &str| {
         shown
@@ -81,7 +92,7 @@ fn kept_out(shown: &str) -> Option<&str> {
             .find_map(|line| line.trim_start().strip_prefix(name))
     };
     let state = line("State=")?.split_whitespace().next()?;
-    // Older versions mark a state that is not sure, as in `DOWN*`.
+    // Older versions add a mark to an uncertain state, as in `DOWN*`.
     let mut words = state
         .split('+')
         .map(|word| word.trim_end_matches(|c: char| !c.is_ascii_alphabetic()));

@@ -8,10 +8,10 @@ use super::text;
 use crate::{files, paths};
 
 const FOLDER: &str = "/sys/devices/system/cpu";
-/// /proc/cpuinfo of a machine with a thousand threads is below 2 MiB.
+/// Longest /proc/cpuinfo, in bytes: the file of a machine with a thousand threads is below 2 MiB.
 const CPUINFO_MAX: u64 = 16 << 20;
 
-/// One entry per socket, by number.
+/// Returns an entry per socket, by number.
 pub fn list() -> Vec<Cpu> {
     let mut sockets: BTreeMap<u32, (BTreeSet<String>, u32)> = BTreeMap::new();
     for name in text::names(FOLDER)
@@ -22,7 +22,7 @@ pub fn list() -> Vec<Cpu> {
         let Some(socket) = text::number(format!("{topology}/physical_package_id")) else {
             continue;
         };
-        // Threads of one core name the same siblings; core_id alone repeats between dies.
+        // Threads of a core list the same siblings; `core_id` alone repeats between dies.
         let siblings =
             text::line(format!("{topology}/thread_siblings_list")).unwrap_or_else(|| name.clone());
         let (cores, threads) = sockets.entry(socket).or_default();
@@ -41,7 +41,7 @@ pub fn list() -> Vec<Cpu> {
         .collect()
 }
 
-/// Memory nodes the kernel sees; 0 when it cannot tell.
+/// Returns the number of NUMA nodes seen by the kernel; 0 when unknown.
 pub fn numa_nodes() -> u32 {
     let nodes = text::names("/sys/devices/system/node");
     u32::try_from(
@@ -59,7 +59,7 @@ fn is_numbered(name: &str, prefix: &str) -> bool {
     })
 }
 
-/// The model of the first processor: sockets of one machine hold the same.
+/// Returns the model of the first processor: all sockets of a machine hold the same model.
 fn model() -> Option<String> {
     let bytes = files::read_capped(&paths::at("/proc/cpuinfo"), CPUINFO_MAX).ok()?;
     let info = String::from_utf8_lossy(&bytes);

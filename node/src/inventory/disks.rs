@@ -5,12 +5,12 @@ use muster_core::facts::{Disk, DiskTransport};
 use super::text;
 use crate::paths;
 
-/// Disks listed; more on one machine is not believed.
+/// Most disks listed; a larger number on a machine is not plausible.
 const DISKS_MAX: usize = 1024;
-/// Whatever the disk's own sectors are, sysfs counts in these.
+/// Unit of sysfs sizes in bytes, independent of the disk's own sector size.
 const SECTOR: u64 = 512;
 
-/// All disks of this machine, by kernel name.
+/// Returns all disks of the machine, by kernel name.
 pub fn list() -> Vec<Disk> {
     text::names("/sys/block")
         .iter()
@@ -22,7 +22,8 @@ pub fn list() -> Vec<Disk> {
 fn disk(name: &str) -> Option<Disk> {
     let base = format!("/sys/block/{name}");
     let attribute = |path: &str| text::line(format!("{base}/{path}"));
-    // Only hardware has a device: loop, ram, zram, dm, md and nbd have none. Optical and floppy drives do, and hidden NVMe paths.
+    // Only hardware has a device link: loop, ram, zram, dm, md and nbd have none. Optical and
+    // floppy drives and hidden NVMe paths have a link too, and are skipped below.
     let has_device = paths::at(&base).join("device").exists();
     let unfit = ["sr", "fd", "mtd"]
         .iter()
@@ -49,7 +50,8 @@ fn disk(name: &str) -> Option<Disk> {
     })
 }
 
-/// The unit serial number page: four bytes of header, of which the last two are the length (SPC-4, 7.8.15).
+/// Reads the unit serial number page: a header of four bytes, with the length in the last two
+/// (SPC-4, 7.8.15).
 fn unit_serial(page: &[u8]) -> Option<String> {
     let [_, 0x80, high, low, serial @ ..] = page else {
         return None;

@@ -1,4 +1,5 @@
-//! GPUs: found by PCI alone, so that one whose driver lost it is still counted; named by NVIDIA's tool where that is installed.
+//! GPUs: found by PCI alone, so that a GPU lost by its driver still counts; named by NVIDIA's tool
+//! where installed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,11 +12,11 @@ use crate::tool::{self, Call};
 
 const NVIDIA: &str = "10de";
 const AMD: &str = "1002";
-/// A hung driver must not hang the inventory.
+/// Longest query: a hung driver must not hang the inventory.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The GPUs among the PCI functions: display and 3D controllers (0300, 0302, 0380) and accelerators (1200) of makers of compute GPUs. A server's
-/// own VGA is not theirs.
+/// Returns the GPUs among the PCI functions: display and 3D controllers (0300, 0302, 0380) and
+/// accelerators (1200) from makers of compute GPUs. A server's own VGA has another maker.
 pub fn list(pci: &[PciDevice]) -> Vec<Gpu> {
     let is_gpu = |device: &&PciDevice| {
         let class = device.class.get(..4).unwrap_or_default();
@@ -25,7 +26,8 @@ pub fn list(pci: &[PciDevice]) -> Vec<Gpu> {
     pci.iter().filter(is_gpu).map(by_pci).collect()
 }
 
-/// Fills in what NVIDIA's tool knows of those that its driver has. One that hangs is waited for, [`QUERY_TIMEOUT`] at most.
+/// Fills in the names known to NVIDIA's tool, for GPUs with a driver. A hanging tool delays the
+/// inventory by at most [`QUERY_TIMEOUT`].
 pub fn name(cx: &JobContext, pci: &[PciDevice], gpus: &mut [Gpu]) {
     let driven = |gpu: &Gpu| {
         pci.iter()
@@ -47,14 +49,14 @@ fn by_pci(device: &PciDevice) -> Gpu {
     Gpu {
         pci_address: device.address.clone(),
         vendor: device.vendor.clone(),
-        // Both are files of amdgpu; nothing else has them.
+        // Both files exist only with the amdgpu driver.
         model: text::line(format!("{base}/product_name")),
         serial: text::line(format!("{base}/serial_number")),
         memory_bytes: text::number(format!("{base}/mem_info_vram_total")),
     }
 }
 
-/// By PCI address, as sysfs writes it; empty when the tool is absent or does not answer.
+/// Returns the GPUs by PCI address in the form of sysfs; empty when the tool is absent or fails.
 fn nvidia(cx: &JobContext) -> BTreeMap<String, Gpu> {
     let argv = [
         "nvidia-smi",
@@ -74,7 +76,8 @@ fn nvidia(cx: &JobContext) -> BTreeMap<String, Gpu> {
     }
 }
 
-/// `00000000:18:00.0, NVIDIA H200, 1650000000000, 143771`: address, name, serial or `[N/A]`, MiB. A row of another shape is left out.
+/// Parses `00000000:18:00.0, NVIDIA H200, 1650000000000, 143771`: address, name, serial or `[N/A]`,
+/// MiB. A row of another shape is skipped.
 fn parse_nvidia(rows: &str) -> BTreeMap<String, Gpu> {
     let known = |field: &str| {
         text::clean(field).filter(|field| !field.starts_with('[') && field != "0" && field != "N/A")
@@ -84,7 +87,7 @@ fn parse_nvidia(rows: &str) -> BTreeMap<String, Gpu> {
         let [address, name, serial, mebibytes] = fields[..] else {
             return None;
         };
-        // NVIDIA writes the domain with eight digits, in capitals; sysfs with four, in small letters.
+        // NVIDIA writes the domain with eight digits in capitals; sysfs with four in lower case.
         let address = address.to_ascii_lowercase();
         let address = address
             .strip_prefix("0000")

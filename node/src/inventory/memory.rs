@@ -1,10 +1,10 @@
-//! What memory the kernel has, beside the modules the firmware lists.
+//! The memory seen by the kernel, and the modules listed by the firmware.
 
 use muster_core::facts::{Memory, MemoryModule};
 
 use super::text;
 
-/// `modules` is `None` where the firmware lists none.
+/// Builds the memory facts. `modules` is `None` when the firmware lists none.
 pub fn read(modules: Option<Vec<MemoryModule>>) -> Memory {
     Memory {
         total_bytes: total().unwrap_or(0),
@@ -15,7 +15,7 @@ pub fn read(modules: Option<Vec<MemoryModule>>) -> Memory {
     }
 }
 
-/// `MemTotal:       16314484 kB`, the first line (proc_meminfo(5)); kB are KiB.
+/// Reads `MemTotal:       16314484 kB`, the first line (proc_meminfo(5)); kB are KiB.
 fn total() -> Option<u64> {
     let bytes = text::bytes("/proc/meminfo")?;
     let info = String::from_utf8_lossy(&bytes).into_owned();

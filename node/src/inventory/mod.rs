@@ -1,16 +1,17 @@
-//! Facts from /sys, /proc and the firmware's tables. Only reads; whatever cannot be told is left out, never guessed.
+//! Facts from /sys, /proc and the firmware's tables. The inventory only reads; an unknown fact is
+//! left out, never guessed.
 //!
-//! Nothing here is trusted text: all of it comes through [`text`], which caps and cleans it.
+//! No text from the machine is trusted: [`text`] caps and cleans every value.
 
 pub mod cpus; // Processor packages
 pub mod disks; // Block devices that could hold an operating system
 pub mod gpus; // GPUs, by PCI and by their driver
-pub mod memory; // What the kernel has
-pub mod neighbours; // Switch ports that announced themselves
+pub mod memory; // Memory seen by the kernel
+pub mod neighbours; // Switch ports announced by LLDP
 pub mod nics; // Network interfaces with hardware behind them
 pub mod pci; // PCI functions and their links
 pub mod smbios; // The firmware's tables
-pub mod text; // Cleans what hardware says
+pub mod text; // Cleans text reported by hardware
 
 use muster_core::facts::{Facts, Firmware};
 use muster_core::wire::PROTOCOL;
@@ -19,7 +20,7 @@ use muster_core::wire::node::Inventory;
 use crate::job::JobContext;
 use crate::paths;
 
-/// Looks at the whole machine, and asks the GPUs' own tool for their names.
+/// Collects the facts of the whole machine, and asks the GPUs' own tool for their names.
 pub fn collect(cx: &JobContext) -> Inventory {
     let mut facts = look();
     gpus::name(cx, &facts.pci, &mut facts.gpus);
@@ -29,7 +30,8 @@ pub fn collect(cx: &JobContext) -> Inventory {
     }
 }
 
-/// What the kernel and the firmware tell, without any tool: no driver that hangs is asked.
+/// Collects the facts from the kernel and the firmware, without running a tool: a hanging driver is
+/// never asked.
 pub fn look() -> Facts {
     let tables = smbios::read();
     let pci = pci::list();
@@ -53,7 +55,7 @@ pub fn look() -> Facts {
     }
 }
 
-/// The kernel's id of this boot; empty when there is none.
+/// Returns the kernel's id of this boot; empty when unknown.
 pub fn boot_id() -> String {
     text::line("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }

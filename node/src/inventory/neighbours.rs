@@ -1,5 +1,5 @@
-//! Switch ports that announced themselves (IEEE 802.1AB). Switches speak every 30 s or so: `live` leaves a listener behind, `inventory` tells what it
-//! heard.
+//! Switch ports announced by LLDP (IEEE 802.1AB). Switches announce every 30 s or so, so `live`
+//! starts a listener, and `inventory` reports the announcements received.
 
 use std::io::Read;
 use std::os::fd::AsRawFd as _;
@@ -18,44 +18,46 @@ use super::text;
 use crate::failure::{fatal, io, retryable};
 use crate::{files, paths};
 
-/// Where the listener writes what it hears.
+/// The file with the received announcements, written by the listener.
 const HEARD: &str = "/run/muster/neighbours.json";
-/// Neighbours kept; one per NIC is what there should be.
+/// Most neighbours kept; one per NIC is expected.
 const NEIGHBOURS_MAX: usize = 256;
-/// Of one NIC: two are as ambiguous as more.
+/// Most neighbours of a NIC: two are as ambiguous as more.
 const SPEAKERS_MAX: usize = 4;
-/// How often those are forgotten that were not heard again in time.
+/// Interval between two removals of expired neighbours.
 const FORGET: Duration = Duration::from_secs(5);
-/// A switch speaks every 30 s unless it was told otherwise (msgTxInterval, 802.1AB 9.2.5.7), and at once when a link comes up.
+/// Interval of a switch's announcements by default (msgTxInterval, 802.1AB 9.2.5.7), plus a second.
+/// A switch also announces when a link comes up.
 const SPEAKS: Duration = Duration::from_secs(31);
-/// How often it is looked whether all have spoken.
+/// Interval between two checks for missing announcements.
 const LOOK: Duration = Duration::from_millis(200);
-/// Bytes of a list of interfaces.
+/// Longest list of interfaces, in bytes.
 const LIST_MAX: u64 = 1 << 20;
-/// A live image does not stay longer than this.
+/// Lifetime of the listener; a live image runs for a shorter time.
 const LISTEN: Duration = Duration::from_secs(24 * 3600);
 const ETHERTYPE: [u8; 2] = [0x88, 0xcc];
 
-/// What was heard since the boot; empty where nobody listens.
+/// Returns the announcements since the boot; empty without a listener.
 pub fn heard() -> Vec<Neighbour> {
     read().unwrap_or_default()
 }
 
-/// `None` where nobody listens.
+/// Reads the listener's file; `None` without a listener.
 fn read() -> Option<Vec<Neighbour>> {
     files::read_json(&paths::at(HEARD), 1 << 20).ok().flatten()
 }
 
-/// Waits until each of the listed interfaces that has a link heard something, or a switch had its time to speak; not at all where nobody listens. The
-/// list is JSON, and names those that cables are declared for.
+/// Waits until each listed interface with a link has received an announcement, or for the time of
+/// an announcement interval. Returns at once without a listener. The list is JSON and names the
+/// interfaces with declared cables.
 ///
 /// # Errors
-/// `input` when it is no such list.
+/// `input` when the text is not such a list.
 pub fn await_those_of(list: impl Read) -> Result<(), Failure> {
     let cabled: Vec<String> = serde_json::from_reader(list.take(LIST_MAX)).map_err(|error| {
         fatal(
             FailureCode::Input,
-            format!("no list of interfaces: {error}"),
+            format!("stdin is not a JSON list of interface names: {error}"),
         )
     })?;
     let linked: Vec<String> = super::nics::list()
@@ -84,7 +86,8 @@ fn wait(wanted: &[String], patience: Duration, read: impl Fn() -> Option<Vec<Nei
     }
 }
 
-/// Leaves a listener behind. Not hearing switches is no reason not to boot, so nothing here fails.
+/// Starts a listener in the background. A failure is ignored, because a boot must not depend on
+/// switches.
 pub fn start() {
     if let Ok(program) = std::env::current_exe() {
         let quiet = Command::new(program)
@@ -97,10 +100,11 @@ pub fn start() {
     }
 }
 
-/// Listens on all interfaces, and keeps the newest word of each switch on each for as long as it says itself.
+/// Listens on all interfaces. The newest announcement of each switch on each interface is kept for
+/// the time named by the switch.
 ///
 /// # Errors
-/// `listen` when the kernel gives no packet socket.
+/// `listen` when the kernel refuses a packet socket; `io` when the file cannot be written.
 pub fn listen() -> Result<(), Failure> {
     let refused = |errno: nix::errno::Errno| {
         retryable(FailureCode::Listen, format!("packet socket: {errno}"))
@@ -121,7 +125,7 @@ pub fn listen() -> Result<(), Failure> {
     .map_err(refused)?;
     let started = Instant::now();
     let mut known: Vec<Known> = Vec::new();
-    // That somebody listens, and has heard nothing yet.
+    // The empty file shows a running listener without announcements.
     write(&known)?;
     let (mut frame, mut looked) = ([0; 2048], started);
     while started.elapsed() < LISTEN {
@@ -147,7 +151,7 @@ pub fn listen() -> Result<(), Failure> {
             write(&known)?;
         }
     }
-    // Nobody listens any more, and what was heard gets old.
+    // The listener ends, so the file is removed before its content gets old.
     std::fs::remove_file(paths::at(HEARD)).map_err(io(HEARD))
 }
 
@@ -156,14 +160,15 @@ fn write(known: &[Known]) -> Result<(), Failure> {
     files::write_json(&paths::at(HEARD), 0o644, &neighbours)
 }
 
-/// A switch on an interface, and until when its word holds.
+/// A switch on an interface, with the end of the announcement's validity.
 struct Known {
     neighbour: Neighbour,
     until: Instant,
 }
 
-/// Keeps the newest word of each switch on each interface; whether that changed what is known. Two switches on one interface are both kept: which of
-/// them it is in cannot be told. A port that takes its leave is not there any more.
+/// Keeps the newest announcement of each switch on each interface; returns whether the known
+/// neighbours changed. Two switches on an interface are both kept, because the connected switch is
+/// ambiguous. A port announcing its shutdown is removed.
 fn note(known: &mut Vec<Known>, Heard { neighbour, lives_s }: Heard, now: Instant) -> bool {
     let same = |other: &Known| {
         (&other.neighbour.nic, &other.neighbour.chassis) == (&neighbour.nic, &neighbour.chassis)
@@ -190,7 +195,8 @@ fn note(known: &mut Vec<Known>, Heard { neighbour, lives_s }: Heard, now: Instan
     changed
 }
 
-/// Drops those that were not heard again within the time that they gave themselves (802.1AB 9.2.7.2); whether there was one.
+/// Removes neighbours whose own time to live has passed without a new announcement (802.1AB
+/// 9.2.7.2); returns whether a neighbour was removed.
 fn forget(known: &mut Vec<Known>, now: Instant) -> bool {
     let before = known.len();
     known.retain(|known| known.until > now);
@@ -204,15 +210,16 @@ fn name_of(index: usize) -> Option<String> {
         .find(|name| text::number(format!("/sys/class/net/{name}/ifindex")) == Some(index))
 }
 
-/// What a port said.
+/// An announcement of a port.
 #[derive(Debug, PartialEq)]
 struct Heard {
     neighbour: Neighbour,
-    /// Seconds until it is to be forgotten unless it is heard again; at once where it is 0 (802.1AB 8.5.4).
+    /// Seconds of validity without a new announcement; 0 announces a shutdown (802.1AB 8.5.4).
     lives_s: u16,
 }
 
-/// Reads an LLDPDU: type-length-value, seven and nine bits (802.1AB 8.4). Chassis, port and time to live must be there, or it says nothing.
+/// Parses an LLDPDU: type-length-value, seven and nine bits (802.1AB 8.4). Returns `None` without
+/// chassis, port and time to live.
 fn parse(nic: String, mut unit: &[u8]) -> Option<Heard> {
     let mut neighbour = Neighbour {
         nic,
@@ -241,7 +248,8 @@ fn parse(nic: String, mut unit: &[u8]) -> Option<Heard> {
     Some(Heard { neighbour, lives_s })
 }
 
-/// An id with its subtype in front: text, unless the subtype says it is a MAC address (4 for a chassis, 3 for a port).
+/// Reads an id after its subtype: text, unless the subtype means a MAC address (4 for a chassis, 3
+/// for a port).
 fn id(value: &[u8], mac_subtype: u8) -> Option<String> {
     let (subtype, value) = value.split_first()?;
     match <[u8; 6]>::try_from(value) {
@@ -267,7 +275,7 @@ mod tests {
         assert_eq!(parse("eno1".into(), &unit[..9]), None);
     }
 
-    /// Whole frames of lldpd 1.0.16, as an interface got them.
+    /// Whole frames of lldpd 1.0.16, as received by an interface.
     fn recorded(name: &str) -> Heard {
         let path = format!(
             "{}/fixtures/lldp/lldpd-1.0.16-{name}.bin",

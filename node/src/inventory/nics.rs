@@ -1,4 +1,5 @@
-//! Network interfaces with hardware behind them. InfiniBand ports, whose addresses are longer, are not listed here.
+//! Network interfaces with hardware behind them. InfiniBand ports have longer addresses and are not
+//! listed here.
 
 use muster_core::facts::Nic;
 
@@ -6,10 +7,10 @@ use super::text;
 use crate::paths;
 
 const FOLDER: &str = "/sys/class/net";
-/// Interfaces listed, virtual functions included.
+/// Most interfaces listed, virtual functions included.
 const NICS_MAX: usize = 1024;
 
-/// All of them, by kernel name.
+/// Returns all interfaces, by kernel name.
 pub fn list() -> Vec<Nic> {
     text::names(FOLDER)
         .iter()
@@ -25,14 +26,15 @@ fn nic(name: &str) -> Option<Nic> {
     }
     Some(Nic {
         name: text::clean(name)?,
-        // All members of a bond have the bond's address while they are in it; the driver keeps their own (Documentation/networking/bonding.rst).
+        // Members of a bond show the bond's address; the driver keeps the permanent address
+        // (Documentation/networking/bonding.rst).
         mac: text::line(format!("{base}/bonding_slave/perm_hwaddr"))
             .or_else(|| text::line(format!("{base}/address")))?
             .parse()
             .ok()?,
         driver: text::link_name(format!("{base}/device/driver")),
         pci_address: text::pci_address(&format!("{base}/device")),
-        // Drivers say -1 for unknown; reading fails while the interface is down.
+        // Drivers report -1 for unknown; reading fails while the interface is down.
         speed_mbps: text::number(format!("{base}/speed")).filter(|&speed| speed > 0),
         link_up: text::line(format!("{base}/carrier")).as_deref() == Some("1"),
     })

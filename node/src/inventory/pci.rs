@@ -1,14 +1,15 @@
-//! PCI functions and the state of their links. Ids are four hex digits, the class six, both without `0x`.
+//! PCI functions and the state of their links. Ids are four hex digits, the class six, both without
+//! `0x`.
 
 use muster_core::facts::PciDevice;
 
 use super::text;
 
 const FOLDER: &str = "/sys/bus/pci/devices";
-/// Functions listed; a DGX has a few hundred.
+/// Most functions listed; a DGX has a few hundred.
 const DEVICES_MAX: usize = 4096;
 
-/// All of them, by address.
+/// Returns all functions, by address.
 pub fn list() -> Vec<PciDevice> {
     text::names(FOLDER)
         .iter()
@@ -22,7 +23,7 @@ fn device(address: &str) -> Option<PciDevice> {
     let id = |name: &str| {
         text::line(format!("{base}/{name}")).map(|id| id.trim_start_matches("0x").to_owned())
     };
-    // The kernel says 0 or 255 lanes, and "Unknown", where there is no link.
+    // Without a link the kernel reports 0 or 255 lanes, and "Unknown".
     let width = |name: &str| {
         text::number(format!("{base}/{name}")).filter(|&lanes| lanes > 0 && lanes < 255)
     };

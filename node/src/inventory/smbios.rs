@@ -1,17 +1,18 @@
-//! The firmware's tables (DMTF DSP0134): who this machine is, and its memory modules. Bounds are checked on every access, for firmware lies.
+//! The firmware's tables (DMTF DSP0134): the machine's identity and its memory modules. Bounds are
+//! checked on every access, because firmware data is unreliable.
 
 use muster_core::facts::{MemoryModule, Smbios};
 
 use super::text;
 use crate::{files, paths};
 
-/// Longest table read, in bytes; real ones are below 64 KiB.
+/// Longest table read, in bytes; real tables are below 64 KiB.
 const TABLE_MAX: u64 = 1 << 20;
-/// Most structures looked at.
+/// Most structures read.
 const STRUCTURES_MAX: usize = 8192;
-/// Memory modules kept.
+/// Most memory modules kept.
 const MODULES_MAX: usize = 1024;
-/// What vendors write where they wrote nothing.
+/// Placeholders written by vendors for a missing value.
 const FILLERS: [&str; 9] = [
     "not specified",
     "not available",
@@ -24,21 +25,22 @@ const FILLERS: [&str; 9] = [
     "no dimm",
 ];
 
-/// What the tables told.
+/// The content of the tables.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tables {
     pub identity: Smbios,
-    /// `None` where no type 17 structure is, which is not the same as empty slots.
+    /// `None` without any type 17 structure; empty slots give an empty list instead.
     pub modules: Option<Vec<MemoryModule>>,
 }
 
-/// Reads the tables the kernel exports; all unknown where it exports none.
+/// Reads the tables exported by the kernel; all values are unknown without exported tables.
 pub fn read() -> Tables {
     let bytes = files::read_capped(&paths::at("/sys/firmware/dmi/tables/DMI"), TABLE_MAX);
     parse(&bytes.unwrap_or_default())
 }
 
-/// Reads a structure table. Whatever does not parse ends it; what was read before stays.
+/// Parses a structure table. Parsing stops at the first invalid structure; earlier structures are
+/// kept.
 pub fn parse(table: &[u8]) -> Tables {
     let mut tables = Tables::default();
     for structure in structures(table) {
@@ -65,14 +67,15 @@ pub fn parse(table: &[u8]) -> Tables {
     tables
 }
 
-/// Blades list the enclosure after the board: the first of a kind is the machine's own.
+/// Keeps the first value: blades list the enclosure after the board, so the first of a kind belongs
+/// to the machine.
 fn first(slot: &mut Option<String>, value: Option<String>) {
     if slot.is_none() {
         *slot = value;
     }
 }
 
-/// One structure: its formatted area, header included, and its strings.
+/// A structure: its formatted area, header included, and its strings.
 struct Structure<'a> {
     kind: u8,
     area: &'a [u8],
@@ -82,13 +85,13 @@ struct Structure<'a> {
 fn structures(mut table: &[u8]) -> impl Iterator<Item = Structure<'_>> {
     let next = move || {
         let (kind, length) = (*table.first()?, usize::from(*table.get(1)?));
-        // Type 127 ends the table; a header is four bytes, so less is nonsense.
+        // Type 127 ends the table. A header has four bytes, so a shorter structure is invalid.
         if kind == 127 || length < 4 {
             return None;
         }
         let area = table.get(..length)?;
         let rest = &table[length..];
-        // The strings end with an empty one; with no strings at all, two zero bytes stand there.
+        // An empty string ends the strings; a structure without strings has two zero bytes.
         let end = rest.windows(2).position(|pair| pair == [0, 0])?;
         table = &rest[end + 2..];
         Some(Structure {
@@ -105,7 +108,7 @@ impl Structure<'_> {
         self.area.get(offset..offset + N)?.try_into().ok()
     }
 
-    /// The string whose number stands at `offset`; 0 means none.
+    /// Returns the string with the number at `offset`; number 0 means none.
     fn string(&self, offset: usize) -> Option<String> {
         let [number] = self.bytes(offset)?;
         let raw = self
@@ -116,7 +119,8 @@ impl Structure<'_> {
         (!FILLERS.contains(&value.to_ascii_lowercase().as_str())).then_some(value)
     }
 
-    /// A UUID; its first three fields are little-endian (7.2.1). All zeros and all ones mean there is none.
+    /// Returns a UUID; the first three fields are little-endian (7.2.1). All zeros and all ones
+    /// mean no UUID.
     fn uuid(&self, offset: usize) -> Option<String> {
         let bytes: [u8; 16] = self.bytes(offset)?;
         if bytes == [0; 16] || bytes == [0xff; 16] {
@@ -125,7 +129,8 @@ impl Structure<'_> {
         Some(uuid::Uuid::from_bytes_le(bytes).to_string())
     }
 
-    /// A memory device (7.18); `None` for an empty slot or a size the firmware does not know.
+    /// Returns a memory device (7.18); `None` for an empty slot, or for a size unknown to the
+    /// firmware.
     fn module(&self) -> Option<MemoryModule> {
         let size = match u16::from_le_bytes(self.bytes(0x0c)?) {
             0 | 0xffff => return None,
@@ -209,7 +214,7 @@ mod tests {
             parse(&table);
         }
 
-        /// Random bytes rarely look like structures: damage a real table instead.
+        /// Random bytes rarely look like structures, so a real table is damaged instead.
         #[test]
         fn no_damage_breaks_the_parser(at in 0_usize..200, with in any::<u8>(), keep in 0_usize..400) {
             let mut table = machine();

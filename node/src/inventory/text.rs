@@ -1,4 +1,4 @@
-//! Cleans what hardware says: serials and names are an attacker's input like any other.
+//! Cleans text reported by hardware: serials and names are untrusted input.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ const MAX: usize = 256;
 /// Longest sysfs or procfs attribute read, in bytes.
 const FILE_MAX: u64 = 4096;
 
-/// Without control characters and outer blanks, capped; `None` when nothing is left.
+/// Removes control characters and outer blanks, and caps the length; `None` for an empty rest.
 pub fn clean(text: &str) -> Option<String> {
     let text: String = text.chars().filter(|c| !c.is_control()).collect();
     let text: String = text.trim().chars().take(MAX).collect();
@@ -17,28 +17,28 @@ pub fn clean(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// A one-value attribute of sysfs or procfs; `None` when it is absent, empty or cannot be read.
+/// Reads a one-value attribute of sysfs or procfs; `None` when absent, empty or unreadable.
 pub fn line(path: impl AsRef<Path>) -> Option<String> {
     clean(&String::from_utf8_lossy(&bytes(path)?))
 }
 
-/// As [`line()`], a number.
+/// Reads a number, as [`line()`].
 pub fn number<T: std::str::FromStr>(path: impl AsRef<Path>) -> Option<T> {
     line(path)?.parse().ok()
 }
 
-/// As [`line()`], raw.
+/// Reads the raw bytes, as [`line()`].
 pub fn bytes(path: impl AsRef<Path>) -> Option<Vec<u8>> {
     files::read_capped(&paths::at(path.as_ref().to_str()?), FILE_MAX).ok()
 }
 
-/// The last part of where a link points, such as a driver's name.
+/// Returns the last part of a link's target, such as a driver's name.
 pub fn link_name(path: impl AsRef<Path>) -> Option<String> {
     let target = std::fs::read_link(paths::at(path.as_ref().to_str()?)).ok()?;
     clean(target.file_name()?.to_str()?)
 }
 
-/// Names in a folder, sorted, so that two inventories of one machine compare.
+/// Returns the names in a folder, sorted, so that two inventories of a machine are comparable.
 pub fn names(folder: &str) -> Vec<String> {
     let entries = std::fs::read_dir(paths::at(folder))
         .into_iter()
@@ -51,7 +51,8 @@ pub fn names(folder: &str) -> Vec<String> {
     names
 }
 
-/// The PCI function a device hangs on: the last address in its real path, such as `0000:3b:00.0`.
+/// Returns the PCI function of a device: the last address in the device's real path, such as
+/// `0000:3b:00.0`.
 pub fn pci_address(device: &str) -> Option<String> {
     let path = std::fs::canonicalize(paths::at(device)).ok()?;
     let parts: Vec<_> = path.iter().filter_map(|part| part.to_str()).collect();

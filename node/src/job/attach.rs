@@ -12,23 +12,26 @@ use super::lock;
 use super::spool::Spool;
 use crate::failure::{fatal, io, retryable};
 
-/// How soon the file is looked at again when nothing new is there: after what was just written more may come at once, later it is rare.
+/// Interval between two reads of the file. New lines often follow each other at once, so the first
+/// interval is short and grows to 100 ms.
 const FIRST_POLL: Duration = Duration::from_millis(2);
 const LAST_POLL: Duration = Duration::from_millis(100);
 /// Longest line, in bytes; results with gate evidence are the longest.
 const LINE_MAX: usize = 64 << 20;
 
-/// Prints whole lines as they come and returns after the result line. The next offset is `offset` plus the bytes printed.
+/// Prints whole lines as they are written and returns after the result line. The next offset is
+/// `offset` plus the bytes printed.
 ///
 /// # Errors
-/// `no_job`; `job_died` when its process ended without a result; `job_restarted` when another attempt began with a new lines file; `io` when
-/// nobody reads our output any more.
+/// `no_job`; `job_died` when the job's process ended without a result; `job_restarted` when another
+/// attempt began with a new lines file; `offset_past_end`; `io` when the reader of the output is
+/// gone.
 pub fn attach(job: JobId, offset: u64, mut out: impl Write) -> Result<(), Failure> {
     let spool = Spool::of(job);
     let file = File::open(spool.lines()).map_err(|error| {
         fatal(
             FailureCode::NoJob,
-            format!("job {job} has no lines here: {error}"),
+            format!("job {job} has no lines file on this node: {error}"),
         )
     })?;
     let inode = file.metadata().map_err(io("the job's lines"))?.ino();
@@ -41,7 +44,9 @@ pub fn attach(job: JobId, offset: u64, mut out: impl Write) -> Result<(), Failur
     if offset > length {
         return Err(fatal(
             FailureCode::OffsetPastEnd,
-            format!("the job's lines are {length} bytes long"),
+            format!(
+                "offset {offset} is past the end: the lines of job {job} are {length} bytes long"
+            ),
         ));
     }
     reader
@@ -71,14 +76,15 @@ pub fn attach(job: JobId, offset: u64, mut out: impl Write) -> Result<(), Failur
         if std::fs::metadata(spool.lines()).is_ok_and(|now| now.ino() != inode) {
             return Err(retryable(
                 FailureCode::JobRestarted,
-                format!("another attempt of job {job} began: attach from 0"),
+                format!("another attempt of job {job} started: attach again from offset 0"),
             ));
         }
-        // Its last lines may have come between our read and its end: dead must be seen before the last read.
+        // The last lines may be written between the read and the end of the process. The process
+        // must be seen dead before the last read.
         if was_dead {
             return Err(retryable(
                 FailureCode::JobDied,
-                format!("the process of job {job} ended without a result; run it again"),
+                format!("the process of job {job} ended without a result: run the job again"),
             ));
         }
         was_dead = !matches!(lock::alive(), Ok(Some(alive)) if alive == job);

@@ -1,4 +1,4 @@
-//! What a running job is given: a place for its lines, its deadline, and the word that it was cancelled.
+//! The surroundings of a running job: a sink for its lines, its deadline, and its cancellation.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -11,13 +11,16 @@ use muster_core::wire::node::{Failure, FailureCode, Line, Progress};
 use super::spool::Spool;
 use crate::failure::{fatal, retryable};
 
-/// Longest text of one line; what is over it is cut, so that a chatty tool cannot fill the spool with one line.
+/// Longest text of one line, in characters. Longer text is cut, so that a chatty tool cannot fill
+/// the spool with one line.
 const TEXT_MAX: usize = 4096;
 
-/// Bytes of lines one job may write; over that only its challenges and its result are kept. A day of progress lines is a tenth of it.
+/// Bytes of lines per job. Above this size only challenges and the result are written. A day of
+/// progress lines takes a tenth of the limit.
 const SPOOL_MAX: u64 = 128 << 20;
 
-/// A job's surroundings. All methods take `&self`, so that threads of one job can share it.
+/// A job's surroundings. All methods take `&self`, so that threads of one job can share the
+/// context.
 #[derive(Debug)]
 pub struct JobContext {
     sink: Sink,
@@ -25,11 +28,11 @@ pub struct JobContext {
     started: Instant,
     timeout: Duration,
     spool: Option<Spool>,
-    /// Whether something runs that must not be cut; see [`Self::uncut`].
+    /// Whether uninterruptible work is running; see [`Self::uncut`].
     uncut: AtomicBool,
 }
 
-/// Where a job's lines go.
+/// The destination of a job's lines.
 #[derive(Debug)]
 enum Sink {
     /// The spool's append-only lines file.
@@ -38,7 +41,7 @@ enum Sink {
     Stderr,
 }
 
-/// Adds a log line to a spool from outside its process.
+/// Adds a log line to a spool from outside of the job's process.
 ///
 /// # Errors
 /// `io`.
@@ -47,10 +50,10 @@ pub fn note(spool: &Spool, text: &str) -> Result<(), Failure> {
 }
 
 impl JobContext {
-    /// For a job with a spool; its deadline is `timeout` from now.
+    /// Builds the context of a job with a spool; the deadline is `timeout` from now.
     ///
     /// # Errors
-    /// `io` when its lines cannot be opened.
+    /// `io` when the lines file cannot be opened.
     pub fn spooled(spool: &Spool, timeout: Duration) -> Result<Self, Failure> {
         let (sink, spool) = (Sink::Spool(spool.append()?), Some(spool.clone()));
         Ok(Self {
@@ -63,7 +66,8 @@ impl JobContext {
         })
     }
 
-    /// For a verb that runs by hand or in a test: progress goes to stderr, and nothing cancels it but its deadline.
+    /// Builds the context of a verb run by hand or by a test: progress goes to stderr, and only the
+    /// deadline stops the work.
     pub fn foreground(timeout: Duration) -> Self {
         Self {
             sink: Sink::Stderr,
@@ -75,7 +79,7 @@ impl JobContext {
         }
     }
 
-    /// The job's folder; none when run by hand.
+    /// The job's folder; `None` when run by hand.
     pub fn spool(&self) -> Option<&Spool> {
         self.spool.as_ref()
     }
@@ -85,7 +89,7 @@ impl JobContext {
         &self.clock
     }
 
-    /// How far a step is: `done` of `total` in `unit`s, or a message alone.
+    /// Reports the progress of a step: `done` of `total` in `unit`s, or a message alone.
     pub fn progress(
         &self,
         message: &str,
@@ -103,7 +107,7 @@ impl JobContext {
         }));
     }
 
-    /// A line of log for the node's timeline. Never put a secret here.
+    /// Writes a log line for the node's timeline. Never log a secret.
     pub fn log(&self, text: &str) {
         self.emit(&Line::Log {
             at: self.clock.now(),
@@ -111,7 +115,8 @@ impl JobContext {
         });
     }
 
-    /// Does what leaves the node broken where it is cut, such as dpkg's work: until it ends nobody is told of a cancellation, and only the deadline counts.
+    /// Runs work that breaks the node when interrupted, such as dpkg. Until the work ends,
+    /// [`Self::cancelled`] returns false; only the deadline counts.
     pub fn uncut<T>(&self, act: impl FnOnce() -> T) -> T {
         self.uncut.store(true, Ordering::SeqCst);
         let done = act();
@@ -119,7 +124,7 @@ impl JobContext {
         done
     }
 
-    /// Whether somebody asked this job to stop, and it may.
+    /// Whether the job was asked to stop and may stop now.
     pub fn cancelled(&self) -> bool {
         !self.uncut.load(Ordering::SeqCst)
             && self
@@ -128,17 +133,17 @@ impl JobContext {
                 .is_some_and(|spool| spool.cancel().exists())
     }
 
-    /// When the whole job must have ended, on the node's own monotonic clock.
+    /// End of the whole job, on the node's own monotonic clock.
     pub fn deadline(&self) -> Instant {
         self.started + self.timeout
     }
 
-    /// Time left until [`JobContext::deadline`]; zero when it has passed.
+    /// Time left until [`JobContext::deadline`]; zero after the deadline.
     pub fn remaining(&self) -> Duration {
         self.timeout.saturating_sub(self.started.elapsed())
     }
 
-    /// To be called between steps and inside loops.
+    /// Checks for cancellation and deadline. Call between steps and inside loops.
     ///
     /// # Errors
     /// `cancelled` or `deadline`, when the job must stop.
@@ -158,8 +163,8 @@ impl JobContext {
         Ok(())
     }
 
-    /// Writes one line in one `write`, so that a reader never sees half of it mixed with another. A line that cannot be written does not end the
-    /// work; the result's is looked after by [`JobContext::finish`].
+    /// Writes one line in one `write`, so that a reader never sees two lines mixed. A failed write
+    /// does not end the work; [`JobContext::finish`] returns the failure for the result line.
     pub fn emit(&self, line: &Line) {
         let full = match &self.sink {
             Sink::Spool(file) => file.metadata().is_ok_and(|seen| seen.len() > SPOOL_MAX),
@@ -170,10 +175,10 @@ impl JobContext {
         }
     }
 
-    /// Writes the last line and makes it durable.
+    /// Writes the last line and makes the file durable.
     ///
     /// # Errors
-    /// What the file system said.
+    /// Returns the file system's error.
     pub fn finish(&self, line: &Line) -> std::io::Result<()> {
         self.write(line)?;
         match &self.sink {
@@ -194,7 +199,7 @@ impl JobContext {
     }
 }
 
-/// A line as a person reads it in a terminal.
+/// Formats a line for a person at a terminal.
 fn plain(line: &Line) -> String {
     match line {
         Line::Progress(Progress {

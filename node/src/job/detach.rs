@@ -1,4 +1,5 @@
-//! Starts a process that outlives this one, its SSH connection, and, where systemd would end it with the session, its session.
+//! Starts a process that outlives muster-node and its SSH connection. Under systemd the process
+//! also leaves the session, because systemd would end the process with the session.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,8 +15,8 @@ use crate::{paths, tool};
 /// # Errors
 /// `start_failed` when systemd refuses, `io`.
 pub fn start(job: JobId) -> Result<(), Failure> {
-    let program = std::env::current_exe().map_err(io("finding my own executable"))?;
-    // A test's private root is not systemd's business.
+    let program = std::env::current_exe().map_err(io("finding muster-node's executable"))?;
+    // A test's private root must not start units of the host's systemd.
     let private = std::env::var_os("MUSTER_ROOT").is_some();
     match !private && Path::new("/run/systemd/system").is_dir() {
         true => by_systemd(job, &program),
@@ -38,12 +39,13 @@ fn by_systemd(job: JobId, program: &Path) -> Result<(), Failure> {
         true => Ok(()),
         false => Err(retryable(
             FailureCode::StartFailed,
-            format!("systemd-run: {}", tool::tail(&started.stderr, 600)),
+            format!("systemd-run failed: {}", tool::tail(&started.stderr, 600)),
         )),
     }
 }
 
-/// The child leaves our session itself (see [`crate::exec`]): it is no group leader, so it may.
+/// Starts the process as a child. The child leaves the session by itself (see [`crate::exec`]);
+/// setsid succeeds because the child leads no group.
 fn by_session(job: JobId, program: &Path) -> Result<(), Failure> {
     Command::new(program)
         .args(["exec-job", &job.to_string()])

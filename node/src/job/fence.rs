@@ -1,4 +1,5 @@
-//! The highest assignment epoch this node worked for, kept durably: what an older claim's agent still sends is refused.
+//! The highest assignment epoch that this node worked for, stored durably. Plans of an older
+//! claim's agent are refused.
 
 use muster_core::ids::JobId;
 use muster_core::wire::node::{Failure, Plan, RunReply};
@@ -9,7 +10,7 @@ use crate::{files, paths};
 
 const PATH: &str = "/var/lib/muster/fence.json";
 
-/// The newest plan that was let in. Attempts count within a job, so only epochs compare between jobs.
+/// The newest admitted plan. Attempts count within a job, so only epochs compare between jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Fence {
     epoch: i64,
@@ -17,10 +18,10 @@ struct Fence {
     attempt: i32,
 }
 
-/// Lets a plan in and remembers it, or says by what it is superseded.
+/// Admits a plan and stores the fence, or returns the newer epoch and attempt as `RunReply::Stale`.
 ///
 /// # Errors
-/// `io`; `malformed` when the fence cannot be read: nobody passes a fence that cannot be seen.
+/// `io`; `malformed` when the fence file cannot be parsed: an unreadable fence admits no plan.
 pub fn pass(plan: &Plan, spool: &Spool) -> Result<Option<RunReply>, Failure> {
     let path = paths::at(PATH);
     let fence: Option<Fence> = files::read_json(&path, 4096)?;

@@ -1,4 +1,5 @@
-//! One job at a time. The lock is also the proof of life: the kernel drops it with the process that held it, however that ended.
+//! The lock for one job at a time. The lock also proves that a job is alive: the kernel releases
+//! the lock when its process ends, for any reason.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -15,14 +16,14 @@ use crate::paths;
 
 const PATH: &str = "/var/lib/muster/job.lock";
 const ADMISSION: &str = "/var/lib/muster/run.lock";
-/// How long a lock is asked for: others only hold it to look.
+/// Longest wait for a lock: other processes hold the lock only briefly, to read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Held by a job's process for its whole life, or by `run` while it admits one.
+/// A lock held by a job's process for its whole life, or by `run` while admitting a job.
 #[derive(Debug)]
 pub struct Held(#[expect(dead_code, reason = "dropping it unlocks")] Flock<File>);
 
-/// The job whose process is alive.
+/// Returns the job with a living process.
 ///
 /// # Errors
 /// `io`.
@@ -32,20 +33,21 @@ pub fn alive() -> Result<Option<JobId>, Failure> {
         Err((file, Errno::EWOULDBLOCK)) => {
             let mut text = String::new();
             file.take(64).read_to_string(&mut text).map_err(io(PATH))?;
-            // Between locking and writing its name, a process is alive without one: the next look tells.
+            // Between locking and writing its id, a process has no id in the file: the caller looks
+            // again.
             text.trim()
                 .parse()
                 .map(Some)
-                .map_err(|_| retryable(FailureCode::Busy, "a job is just starting"))
+                .map_err(|_| retryable(FailureCode::Busy, "a job is starting; try again"))
         }
         Err((_, errno)) => Err(retryable(FailureCode::Io, format!("{PATH}: {errno}"))),
     }
 }
 
-/// Takes the lock for `job` and writes its name into it.
+/// Takes the lock for `job` and writes the job's id into the lock file.
 ///
 /// # Errors
-/// `busy` when another job keeps it.
+/// `busy` when another job still holds the lock after 10 s.
 pub fn take(job: JobId) -> Result<Held, Failure> {
     let mut lock = exclusive(PATH)?;
     let write = |file: &mut File| {
@@ -56,10 +58,10 @@ pub fn take(job: JobId) -> Result<Held, Failure> {
     Ok(Held(lock))
 }
 
-/// Lets one `run` at a time decide.
+/// Takes the admission lock: one `run` decides at a time.
 ///
 /// # Errors
-/// `busy` when another one decides for too long.
+/// `busy` when another `run` holds the lock for more than 10 s.
 pub fn admission() -> Result<Held, Failure> {
     exclusive(ADMISSION).map(Held)
 }
@@ -83,7 +85,8 @@ fn exclusive(path: &str) -> Result<Flock<File>, Failure> {
     }
 }
 
-/// Opens without truncating: the name in it is read by others. All job ids have one length, so writing replaces.
+/// Opens without truncating, because other processes read the id in the file. All job ids have the
+/// same length, so a write replaces the id.
 fn open(path: &str) -> Result<File, Failure> {
     let path = paths::at(path);
     let open = || {

@@ -1,4 +1,4 @@
-//! What is said to a running job: the answer to its challenge, and that it should stop.
+//! Requests to a running job: the answer to its challenge, and the cancellation.
 
 use std::io::Read;
 
@@ -13,10 +13,10 @@ use crate::files;
 /// Longest answer, in bytes.
 const ANSWER_MAX: u64 = 64 << 10;
 
-/// Puts the server's answer where the job waits for it.
+/// Writes the server's answer to the file read by the waiting job.
 ///
 /// # Errors
-/// `no_job` when nothing waits, `malformed`, `io`.
+/// `no_job` when the job is not running, `malformed`, `io`.
 pub fn answer(job: JobId, answer: impl Read) -> Result<(), Failure> {
     let spool = living(job)?;
     let mut bytes = Vec::new();
@@ -24,15 +24,20 @@ pub fn answer(job: JobId, answer: impl Read) -> Result<(), Failure> {
         .take(ANSWER_MAX)
         .read_to_end(&mut bytes)
         .map_err(io("reading the answer"))?;
-    let answer: Answer = serde_json::from_slice(&bytes)
-        .map_err(|error| fatal(FailureCode::Malformed, format!("the answer: {error}")))?;
+    let answer: Answer = serde_json::from_slice(&bytes).map_err(|error| {
+        fatal(
+            FailureCode::Malformed,
+            format!("the answer is malformed: {error}"),
+        )
+    })?;
     files::write_json(&spool.answer(), 0o600, &answer)
 }
 
-/// Asks a job to stop. It ends with the result `cancelled`, at the latest a minute later; one that changes packages or boot files ends those first.
+/// Asks a job to stop. The job ends with the result `cancelled` within about a minute. A job
+/// changing packages or boot files completes the change first.
 ///
 /// # Errors
-/// `no_job` when it does not run, `io`.
+/// `no_job` when the job is not running, `io`.
 pub fn cancel(job: JobId) -> Result<(), Failure> {
     let spool = living(job)?;
     std::fs::write(spool.cancel(), b"").map_err(io(spool.cancel().display()))
@@ -43,7 +48,7 @@ fn living(job: JobId) -> Result<Spool, Failure> {
         Some(alive) if alive == job => Ok(Spool::of(job)),
         _ => Err(fatal(
             FailureCode::NoJob,
-            format!("job {job} does not run here"),
+            format!("job {job} is not running on this node"),
         )),
     }
 }

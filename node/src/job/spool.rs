@@ -1,4 +1,5 @@
-//! The job's folder: `/var/lib/muster/jobs/<job>/`, and `/run/muster/jobs/<job>/` for what may hold secrets and must not survive a power loss.
+//! The job's folders: `/var/lib/muster/jobs/<job>/`, and `/run/muster/jobs/<job>/` for files that
+//! may hold secrets and must not survive a power loss.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -15,12 +16,12 @@ use crate::paths;
 
 /// Longest plan, in bytes: a converge plan with its files.
 pub const PLAN_MAX: u64 = 64 << 20;
-/// Longest lines file that is read as a whole, in bytes; [`super::JobContext`] stops well before.
+/// Longest lines file read as a whole, in bytes; [`super::JobContext`] stops writing well before.
 const LINES_MAX: u64 = 256 << 20;
-/// Spools kept, the newest.
+/// Number of spools kept, newest first.
 const KEEP: usize = 50;
 
-/// Where one job's files are.
+/// Paths of one job's files.
 #[derive(Clone, Debug)]
 pub struct Spool {
     pub job: JobId,
@@ -28,7 +29,7 @@ pub struct Spool {
     secret_folder: PathBuf,
 }
 
-/// Who works on the job; written by its process once it holds the lock.
+/// The process working on the job; written by the process itself after taking the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worker {
     pub pid: u32,
@@ -37,7 +38,7 @@ pub struct Worker {
 }
 
 impl Spool {
-    /// The spool of a job, there or not.
+    /// The spool of a job; the folders may not exist yet.
     pub fn of(job: JobId) -> Self {
         let name = job.to_string();
         Self {
@@ -59,7 +60,7 @@ impl Spool {
         self.folder.join("answer.json")
     }
 
-    /// Appears when somebody cancels the job.
+    /// The file whose presence cancels the job.
     pub fn cancel(&self) -> PathBuf {
         self.folder.join("cancel")
     }
@@ -76,7 +77,8 @@ impl Spool {
         self.folder.join("attempt")
     }
 
-    /// The newest attempt that asked for this job: a running process takes it over for its next challenge.
+    /// The newest attempt that requested this job: a running process uses the number in the next
+    /// challenge.
     pub fn attempt(&self) -> Option<i32> {
         files::read_json(&self.attempt_path(), 64).ok().flatten()
     }
@@ -93,7 +95,7 @@ impl Spool {
         files::read_json(&self.worker_path(), 1024).ok().flatten()
     }
 
-    /// Records this process as the one that works on the job.
+    /// Records this process as the job's worker.
     ///
     /// # Errors
     /// `io`.
@@ -108,7 +110,8 @@ impl Spool {
         )
     }
 
-    /// Makes the folders ready for a new process: the plan written, the lines of a former process moved aside, its answer and cancellation gone.
+    /// Prepares the folders for a new process: writes the plan, moves the lines of a former process
+    /// aside, removes its answer and cancellation.
     ///
     /// # Errors
     /// `io`.
@@ -144,12 +147,13 @@ impl Spool {
             .map_err(io(self.lines().display()))
     }
 
-    /// Takes away what may hold secrets.
+    /// Removes the folder that may hold secrets.
     pub fn forget_plan(&self) {
         let _ = std::fs::remove_dir_all(&self.secret_folder);
     }
 
-    /// How the job ended, if it did: the last line of its spool.
+    /// Returns the job's result from the last line of the spool; `None` while the job has no
+    /// result.
     pub fn result(&self) -> Option<WorkResult> {
         let bytes = files::read_capped(&self.lines(), LINES_MAX).ok()?;
         let last = bytes
@@ -163,7 +167,8 @@ impl Spool {
     }
 }
 
-/// Removes all but the newest [`KEEP`] spools, and the plans of processes that died; never those of `alive`.
+/// Removes all but the newest [`KEEP`] spools, and the plans of dead processes. Files of the job
+/// `alive` stay.
 pub fn prune(alive: Option<JobId>) {
     let keep = |path: &Path| alive.is_some_and(|job| path.ends_with(job.to_string()));
     for (_, plan) in folders("/run/muster/jobs")

@@ -11,13 +11,14 @@ use super::spool::{self, PLAN_MAX, Spool};
 use super::{detach, fence, lock};
 use crate::failure::{fatal, io, retryable};
 
-/// How long a new process may take until it holds the lock; a loaded machine's systemd needs seconds.
+/// Longest time for a new process to take the lock; systemd on a loaded machine needs seconds.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Reads the plan of `job` and starts it detached, unless that is done already.
+/// Reads the plan of `job` and starts the job detached, unless the job already runs or has ended.
 ///
 /// # Errors
-/// `usage`, `malformed` or `protocol` for a plan that cannot be understood, `start_failed` when its process did not come up.
+/// `usage`, `malformed` or `protocol` for an invalid plan, `start_failed` when the job's process
+/// did not start.
 pub fn run(job: JobId, attempt: i32, plan: impl Read) -> Result<RunReply, Failure> {
     let plan = read_plan(job, attempt, plan)?;
     let _admission = lock::admission()?;
@@ -52,7 +53,7 @@ pub fn run(job: JobId, attempt: i32, plan: impl Read) -> Result<RunReply, Failur
     await_worker(&spool, attempt)
 }
 
-/// Whether there is nothing left to run: the job ended well, or it ended in any way under this very attempt.
+/// Whether the job needs no run: the job succeeded, or ended with any result under this attempt.
 fn is_over(spool: &Spool, attempt: i32) -> bool {
     let same_attempt = spool
         .worker()
@@ -75,18 +76,22 @@ fn read_plan(job: JobId, attempt: i32, plan: impl Read) -> Result<Plan, Failure>
             format!("the plan is longer than {PLAN_MAX} bytes"),
         ));
     }
-    // The protocol is looked at first: another version's plan need not parse as ours.
+    // The protocol is checked first: a plan of another version may have another shape.
     #[derive(serde::Deserialize)]
     struct Head {
         protocol: u32,
     }
-    let malformed =
-        |error: serde_json::Error| fatal(FailureCode::Malformed, format!("the plan: {error}"));
+    let malformed = |error: serde_json::Error| {
+        fatal(
+            FailureCode::Malformed,
+            format!("the plan is malformed: {error}"),
+        )
+    };
     let Head { protocol } = serde_json::from_slice(&bytes).map_err(malformed)?;
     if protocol != PROTOCOL {
         return Err(fatal(
             FailureCode::Protocol,
-            format!("the plan speaks protocol {protocol}, this muster-node {PROTOCOL}"),
+            format!("the plan has protocol {protocol}, this muster-node {PROTOCOL}"),
         ));
     }
     let plan: Plan = serde_json::from_slice(&bytes).map_err(malformed)?;
@@ -94,12 +99,15 @@ fn read_plan(job: JobId, attempt: i32, plan: impl Read) -> Result<Plan, Failure>
         true => Ok(plan),
         false => Err(fatal(
             FailureCode::Usage,
-            format!("the plan is for job {} attempt {}", plan.job, plan.attempt),
+            format!(
+                "the plan is for job {} attempt {}, but the command names job {job} attempt {attempt}",
+                plan.job, plan.attempt
+            ),
         )),
     }
 }
 
-/// Looks again while a process is between taking the lock and writing its name.
+/// Repeats `look` for up to 2 s while a process is between taking the lock and writing its id.
 fn settled<T>(look: impl Fn() -> Result<T, Failure>) -> Result<T, Failure> {
     let started = Instant::now();
     loop {
@@ -132,7 +140,7 @@ fn await_worker(spool: &Spool, attempt: i32) -> Result<RunReply, Failure> {
     Err(retryable(
         FailureCode::StartFailed,
         format!(
-            "the job's process did not come up within {} s",
+            "the job's process did not start within {} s",
             START_TIMEOUT.as_secs()
         ),
     ))

@@ -1,4 +1,5 @@
-//! What the kernel command line says of this boot. It came over the network: every word is checked.
+//! The boot parameters on the kernel command line. The command line came over the network, so every
+//! word is checked.
 
 use muster_core::values::Mac;
 use muster_core::wire::node::{Failure, FailureCode};
@@ -6,10 +7,10 @@ use muster_core::wire::node::{Failure, FailureCode};
 use crate::failure::{fatal, io};
 use crate::{files, paths};
 
-/// This boot, as the agent armed it.
+/// The parameters of a boot armed by the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boot {
-    /// Base of the boot listener, without a slash at its end.
+    /// Base URL of the boot listener, without a trailing slash.
     pub url: String,
     /// 16 bytes in hex.
     pub nonce: String,
@@ -27,7 +28,7 @@ impl Boot {
         Self::parse(&String::from_utf8_lossy(&bytes))
     }
 
-    /// Reads a kernel command line.
+    /// Parses a kernel command line.
     ///
     /// # Errors
     /// As [`Boot::read`].
@@ -47,7 +48,7 @@ impl Boot {
         let wrong = |name: &str| {
             fatal(
                 FailureCode::NotLive,
-                format!("{name} on the kernel command line is not what it should be"),
+                format!("{name} on the kernel command line is invalid"),
             )
         };
         let url = word("muster.url")?.trim_end_matches('/');

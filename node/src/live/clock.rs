@@ -1,4 +1,5 @@
-//! Sets the clock from the agent's: certificates and logs need one, and a board with an empty battery starts in 1970.
+//! Sets the clock from the agent's clock: certificates and logs need the time, and a board with an
+//! empty battery starts in 1970.
 
 use std::time::Duration;
 
@@ -12,13 +13,14 @@ use crate::failure::{fatal, retryable};
 use crate::job::JobContext;
 use crate::tool::{self, Call};
 
-/// Less than this off, the clock is left alone: the answer itself travelled for some of it.
+/// Largest difference left uncorrected, in milliseconds: the answer's own travel time causes part
+/// of the difference.
 const TOLERANCE_MS: i64 = 250;
 
-/// Asks the agent and sets kernel and hardware clock.
+/// Asks the agent for the time and sets the kernel's clock and the hardware clock.
 ///
 /// # Errors
-/// `clock` when there is no answer or the kernel refuses.
+/// `clock` when the agent does not answer or the kernel refuses.
 pub fn set(cx: &JobContext, url: &str) -> Result<(), Failure> {
     let lost = |error: ureq::Error| retryable(FailureCode::Clock, format!("{url}/time: {error}"));
     let mut reply = agent(Duration::from_secs(10))
@@ -49,7 +51,8 @@ pub fn set(cx: &JobContext, url: &str) -> Result<(), Failure> {
     cx.log(&format!(
         "muster: clock set from {here} to {unix_ms} (Unix ms)"
     ));
-    // The hardware's clock is a courtesy to the next boot: many machines have none that can be set.
+    // The hardware clock only helps the next boot; on many machines the clock cannot be set, so a
+    // failure is ignored.
     let argv = ["hwclock", "--systohc", "--utc"];
     let _ = tool::run(
         cx,

@@ -1,10 +1,11 @@
-//! What the live image does once it has a network: clock, host key, sshd, report. Returns when the agent has accepted the report; then the machine
-//! can be commanded over SSH, by certificates for this boot's nonce alone.
+//! The start of the live image after the network is up: clock, host key, sshd, report. The verb
+//! returns after the agent has accepted the report. From then on the machine accepts SSH, only with
+//! certificates for this boot's nonce.
 
-pub mod boot; // What the kernel command line says
+pub mod boot; // Parses the kernel command line
 pub mod clock; // Sets the clock from the agent's
-pub mod report; // Tells the agent our host key
-pub mod sshd; // The one way in
+pub mod report; // Reports the host key to the agent
+pub mod sshd; // sshd, the only access to the machine
 
 use std::time::{Duration, Instant};
 
@@ -17,16 +18,19 @@ use crate::job::JobContext;
 use crate::permit;
 use boot::Boot;
 
-/// After this the image restarts the machine, which then boots its own disk.
+/// Longest wait for the agent. Afterwards the image restarts the machine, and the machine boots its
+/// own disk.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
-/// What cards may take from being raised until they have a link: autonegotiation takes some seconds. One without a cable costs a boot no more than this.
+/// Longest wait for links after the cards are raised: autonegotiation takes some seconds. A card
+/// without a cable delays the boot by no more than this time.
 const LINKING: Duration = Duration::from_secs(5);
 
-/// Makes this machine ready to be commanded.
+/// Prepares the machine for commands over SSH.
 ///
 /// # Errors
-/// `not_live` where there is no nonce; `already_reported` when another machine used it; `report_failed` after half an hour without the agent.
+/// `not_live` without a nonce; `already_reported` when another machine used the nonce;
+/// `report_failed` after half an hour without the agent.
 pub fn run() -> Result<(), Failure> {
     let started = Instant::now();
     let cx = JobContext::foreground(PATIENCE);
@@ -39,7 +43,7 @@ pub fn run() -> Result<(), Failure> {
     retry(&cx, || clock::set(&cx, &boot.url))?;
     let host_key = sshd::make_host_key(&cx)?;
     let sshd = sshd::start(&cx, &trust.user_ca, &boot.nonce)?;
-    // Whoever takes the inventory comes after the report, and a card whose link is only late counts as one without.
+    // The inventory follows the report, and would record a late link as a missing link.
     let dark = dark_after(raised, LINKING, crate::inventory::nics::list);
     if !dark.is_empty() {
         cx.log(&format!("muster: no link: {}", dark.join(", ")));
@@ -61,11 +65,11 @@ pub fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tries until it works, it cannot work, or [`PATIENCE`] is over.
+/// Retries until success, a final failure, or the end of [`PATIENCE`].
 fn retry(cx: &JobContext, mut attempt: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
-    // Many machines boot at once: none asks more than every few seconds.
+    // Many machines boot at once, so each machine asks only every few seconds.
     let pauses = [1, 1, 2, 3].into_iter().chain(std::iter::repeat(3));
-    let mut last = retryable(FailureCode::ReportFailed, "the agent was never asked");
+    let mut last = retryable(FailureCode::ReportFailed, "the agent was not asked yet");
     for pause in pauses {
         match attempt() {
             Err(failure) if failure.retryable => last = failure,
@@ -83,7 +87,8 @@ fn retry(cx: &JobContext, mut attempt: impl FnMut() -> Result<(), Failure>) -> R
     })
 }
 
-/// Without a link there is no speed to tell and no switch to hear. No addresses are given, so nothing else changes.
+/// Raises all cards: without a link, speed and switch are unknown. No address is set, so the
+/// machine's network is otherwise unchanged.
 fn raise_links(cx: &JobContext) {
     for nic in crate::inventory::nics::list() {
         for word in [["up"].as_slice(), &["allmulticast", "on"]] {
@@ -99,7 +104,8 @@ fn raise_links(cx: &JobContext) {
     }
 }
 
-/// Waits until all cards have a link, but no longer than `patience` from when they were raised; the names of those that have none.
+/// Waits until all cards have a link, at most `patience` after the raising; returns the names of
+/// the cards without a link.
 fn dark_after(raised: Instant, patience: Duration, list: impl Fn() -> Vec<Nic>) -> Vec<String> {
     loop {
         let dark: Vec<String> = list()

@@ -1,4 +1,4 @@
-//! Tells the agent our host key, with this boot's one-time nonce.
+//! Reports the host key to the agent, with this boot's one-time nonce.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use ureq::Agent;
 
 use crate::failure::{fatal, retryable};
 
-/// A client for short requests to the boot listener: no redirects, no proxies, one deadline for all of it.
+/// Builds a client for short requests to the boot listener: no redirects, no proxies, a single
+/// deadline for the whole request.
 pub fn agent(timeout: Duration) -> Agent {
     Agent::config_builder()
         .timeout_global(Some(timeout))
@@ -21,7 +22,7 @@ pub fn agent(timeout: Duration) -> Agent {
 /// Sends the report once.
 ///
 /// # Errors
-/// `already_reported`, final, when this nonce was used before; `report_failed` otherwise.
+/// `already_reported`, final, when the nonce was used before; `report_failed` otherwise.
 pub fn send(url: &str, report: &LiveReport) -> Result<(), Failure> {
     let body = serde_json::to_vec(report)
         .map_err(|error| fatal(FailureCode::ReportFailed, error.to_string()))?;
@@ -34,12 +35,12 @@ pub fn send(url: &str, report: &LiveReport) -> Result<(), Failure> {
         Ok(_) => Ok(()),
         Err(ureq::Error::StatusCode(409)) => Err(fatal(
             FailureCode::AlreadyReported,
-            "SOMEBODY ELSE REPORTED WITH THIS BOOT'S NONCE: the agent does not trust this boot, and neither should you",
+            "ANOTHER MACHINE REPORTED WITH THIS BOOT'S NONCE: the agent does not trust this boot; look for an intruder on the provisioning network",
         )),
-        // 404 is not final: an agent that was restarted knows the nonce again as soon as it has its job back.
+        // 404 is not final: a restarted agent knows the nonce again after receiving its job again.
         Err(ureq::Error::StatusCode(status @ (400 | 401 | 403 | 410 | 422))) => Err(fatal(
             FailureCode::ReportFailed,
-            format!("{target} refuses our report: {status}"),
+            format!("{target} refused the report with status {status}"),
         )),
         Err(error) => Err(retryable(
             FailureCode::ReportFailed,

@@ -1,4 +1,5 @@
-//! The one way in: sshd with a host key that lives in RAM, for certificates of the site's CA that name this boot's nonce.
+//! sshd, the only access to the live image. The host key exists only in RAM. sshd accepts only
+//! certificates of the site's CA naming this boot's nonce.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
@@ -21,8 +22,8 @@ const PID_FILE: &str = "/run/sshd.pid";
 #[derive(Debug)]
 pub struct Sshd(());
 
-/// Makes the host key and gives its public half as an OpenSSH line without comment. A key of this boot that is there already stays: `live` may run
-/// twice, and the first may have reported.
+/// Makes the host key and returns its public half as an OpenSSH line without comment. A key of this
+/// boot is kept: `live` may run twice, and the first run may have reported the key.
 ///
 /// # Errors
 /// `tool_failed`, `io`.
@@ -52,7 +53,7 @@ pub fn make_host_key(cx: &JobContext) -> Result<String, Failure> {
     public_line(&std::fs::read_to_string(format!("{path}.pub")).map_err(io(HOST_KEY))?)
 }
 
-/// `ssh-ed25519 AAAA…` of a public-key file, without its comment.
+/// Returns `ssh-ed25519 AAAA…` of a public-key file, without its comment.
 ///
 /// # Errors
 /// `malformed`.
@@ -61,12 +62,12 @@ pub fn public_line(text: &str) -> Result<String, Failure> {
         [kind @ "ssh-ed25519", key, ..] => Ok(format!("{kind} {key}")),
         _ => Err(fatal(
             FailureCode::Malformed,
-            "ssh-keygen made no ed25519 key",
+            "ssh-keygen did not write an ed25519 key",
         )),
     }
 }
 
-/// Writes whom sshd trusts and starts it; its configuration is the image's.
+/// Writes the trusted CA and the principals, and starts sshd with the image's configuration.
 ///
 /// # Errors
 /// `tool_failed`, `io`.
@@ -76,17 +77,18 @@ pub fn start(cx: &JobContext, user_ca: &str, nonce: &str) -> Result<Sshd, Failur
     };
     write(USER_CA, format!("{}\n", user_ca.trim()))?;
     write(PRINCIPALS, format!("muster-live:{nonce}\n"))?;
-    // sshd believes no file below a folder that others may write, and the kernel's own root file system begins as one.
+    // sshd rejects files below a folder writable by others, and the kernel's initial root file
+    // system is such a folder.
     let closed = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(paths::at("/"), closed).map_err(io("/"))?;
     std::fs::create_dir_all(paths::at("/run/sshd")).map_err(io("/run/sshd"))?;
-    // Goes into the background itself once it listens; it insists on being started by its full path.
+    // sshd goes into the background once listening, and must be started by its full path.
     tool::output(cx, &["/usr/sbin/sshd"])?;
     Ok(Sshd(()))
 }
 
 impl Sshd {
-    /// Closes the way in.
+    /// Closes the access by stopping sshd.
     pub fn stop(self, cx: &JobContext) {
         let pid = std::fs::read_to_string(paths::at(PID_FILE))
             .ok()

@@ -1,7 +1,9 @@
-//! `muster-node record DIR [-- COMMAND…]`: what this machine's tools print, with everything scrubbed that names the machine or its owner, so that parsers
-//! can be written from it. By itself it runs only what reads; a tool that puts load on the machine runs where a person names it. Nothing leaves the machine.
+//! `muster-node record DIR [-- COMMAND…]`: records the output of this machine's tools as a base for
+//! parsers. Every value naming the machine or its owner is scrubbed. The built-in calls only read;
+//! a tool loading the machine runs only when a person names the command. No data leaves the
+//! machine.
 
-mod scrub; // Serials, UUIDs, addresses and names become pseudonyms
+mod scrub; // Replaces serials, UUIDs, addresses and names by pseudonyms
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,10 +19,10 @@ use crate::job::JobContext;
 use crate::terminal;
 use crate::tool::{self, Call, ToolError};
 
-/// A hung driver must not hang the rest.
+/// Longest run of a tool: a hung driver must not hang the other recordings.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(60);
 const TIMEOUT: Duration = Duration::from_secs(20 * 60);
-/// Kept of one output, in bytes.
+/// Bytes kept of an output.
 const OUTPUT_MAX: usize = 2 << 20;
 
 const QUERY: &str = "--query-gpu=index,count,name,pci.bus_id,driver_version,vbios_version,inforom.img,persistence_mode,mig.mode.current,compute_mode,\
@@ -29,7 +31,7 @@ const QUERY: &str = "--query-gpu=index,count,name,pci.bus_id,driver_version,vbio
                      ecc.errors.corrected.aggregate.total,ecc.errors.uncorrected.aggregate.total,remapped_rows.correctable,remapped_rows.uncorrectable,\
                      remapped_rows.pending,remapped_rows.failure,temperature.gpu,temperature.memory,power.draw,power.limit,clocks.current.sm,clocks.max.sm";
 
-/// The file, the parser that reads it (empty when none does), and the call.
+/// Per call: the file, the parser reading the file (empty without a parser), and the command.
 const CALLS: &[(&str, &str, &[&str])] = &[
     (
         "nvidia-smi-q.xml",
@@ -103,13 +105,13 @@ const CALLS: &[(&str, &str, &[&str])] = &[
     ("numactl.txt", "", &["numactl", "-H"]),
 ];
 
-/// What lies in the folder.
+/// The index of a folder of recordings.
 #[derive(Debug, Serialize)]
 struct Index {
-    /// muster-node's own.
+    /// muster-node's own version.
     version: &'static str,
     recordings: Vec<Recording>,
-    /// Distinct values that became pseudonyms, by kind.
+    /// Number of distinct values replaced by pseudonyms, by kind.
     scrubbed: Vec<(String, usize)>,
 }
 
@@ -118,33 +120,35 @@ struct Recording {
     file: String,
     parser: &'static str,
     argv: Vec<String>,
-    /// `None` where it did not end by itself.
+    /// `None` when the program did not end by itself.
     exit: Option<i32>,
-    /// The file with what it said on stderr; kept of a command that was asked for.
+    /// The file with the stderr of the requested command; absent for the built-in calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     messages: Option<String>,
-    /// Why there is no file, or that it was cut.
+    /// The reason for a missing file, or a note that the output was cut.
     remark: Option<String>,
 }
 
-/// A command that a person wants recorded too: run first, without a shell, with nothing on its stdin.
+/// A command to be recorded at a person's request: run first, without a shell and with an empty
+/// stdin.
 #[derive(Clone, Debug)]
 pub struct Asked<'a> {
     /// Program and arguments.
     pub argv: Vec<&'a str>,
-    /// From 1 s to [`ASKED_MAX`]; then it is killed with its process group, and what it had said is kept.
+    /// From 1 s to [`ASKED_MAX`]. After the timeout the command is killed with its process group;
+    /// the output so far is kept.
     pub timeout: Duration,
 }
 
-/// What it said: stdout, and stderr.
+/// Files with the stdout and the stderr of the requested command.
 const ASKED_FILES: [&str; 2] = ["command.txt", "command-stderr.txt"];
-/// For an asked command, where nobody says: an hour.
+/// Default timeout of a requested command: an hour.
 pub const ASKED_TIMEOUT: Duration = Duration::from_secs(3600);
-/// A day.
+/// Longest timeout of a requested command: a day.
 pub const ASKED_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Runs the verb with its arguments, `DIR [--timeout SECONDS] [-- COMMAND ARGUMENT…]`; `None` where they are others. Exit codes: 0 done, 1 the folder
-/// cannot be written or the command is not there.
+/// Runs the verb with the arguments `DIR [--timeout SECONDS] [-- COMMAND ARGUMENT…]`; `None` for
+/// other arguments. Exit codes: 0 done, 1 the folder cannot be written or the command is missing.
 pub fn command(words: &[&str]) -> Option<ExitCode> {
     let (folder, asked) = match words {
         [folder] => (folder, None),
@@ -168,21 +172,23 @@ pub fn command(words: &[&str]) -> Option<ExitCode> {
     })
 }
 
-/// Records what is installed into a new folder, and before it a command that is asked for; says what it did, a line each.
+/// Records the installed tools into a new folder, after the requested command. Returns one line per
+/// recording.
 ///
 /// # Errors
-/// `usage` when a command is empty or its timeout none, `tool_missing` when it is not installed, `io` when the folder is there already or cannot be
-/// written. Where there is an error about the command, there is no folder.
+/// `usage` for an empty command or an invalid timeout, `tool_missing` for a command not installed,
+/// `io` for a folder that exists or cannot be written. After an error about the command the folder
+/// is removed.
 pub fn run(folder: &Path, asked: Option<&Asked<'_>>) -> Result<Vec<String>, Failure> {
     let name = folder.display().to_string();
     if let Some(Asked { argv, timeout }) = asked {
         if argv.first().is_none_or(|program| program.is_empty()) {
-            return Err(fatal(FailureCode::Usage, "no command stands behind --"));
+            return Err(fatal(FailureCode::Usage, "no command follows --"));
         }
         if !(Duration::from_secs(1)..=ASKED_MAX).contains(timeout) {
             return Err(fatal(
                 FailureCode::Usage,
-                format!("a timeout is 1 to {} seconds", ASKED_MAX.as_secs()),
+                format!("the timeout must be 1 to {} seconds", ASKED_MAX.as_secs()),
             ));
         }
     }
@@ -203,7 +209,8 @@ pub fn run(folder: &Path, asked: Option<&Asked<'_>>) -> Result<Vec<String>, Fail
         recordings.push(recording);
     }
     outputs.iter().for_each(|(_, text)| scrubber.learn(text));
-    // Learnt from all, then taken out of all: a serial that one tool labels stands bare in another's table.
+    // Learned from all outputs before any output is scrubbed: a serial labelled by a tool is
+    // unlabelled in another tool's table.
     for (file, text) in outputs.iter().filter(|(_, text)| !text.is_empty()) {
         std::fs::write(folder.join(file), scrubber.scrub(text)).map_err(io(file))?;
     }
@@ -216,19 +223,19 @@ pub fn run(folder: &Path, asked: Option<&Asked<'_>>) -> Result<Vec<String>, Fail
     let mut lines: Vec<String> = recordings.iter().map(line).collect();
     let scrubbed = scrubber.counts();
     lines.push(match scrubbed.is_empty() {
-        true => "nothing had to be scrubbed".to_owned(),
+        true => "no value had to be scrubbed".to_owned(),
         false => {
             let counts: Vec<String> = scrubbed
                 .iter()
                 .map(|(kind, count)| format!("{count} {kind}"))
                 .collect();
             format!(
-                "scrubbed, the same value always by the same pseudonym: {}",
+                "scrubbed, with one pseudonym per value: {}",
                 counts.join(", ")
             )
         }
     });
-    lines.push(format!("look through {name} before you pass it on"));
+    lines.push(format!("review {name} before sharing the folder"));
     let index = Index {
         version: env!("CARGO_PKG_VERSION"),
         recordings,
@@ -245,7 +252,7 @@ fn line(recording: &Recording) -> String {
     format!("{:<28} {remark}", recording.file)
 }
 
-/// A command that was asked for: stdout, stderr, and how it ended.
+/// Records the requested command: stdout, stderr, and its exit.
 fn record_asked(asked: &Asked<'_>) -> Result<([String; 2], Recording), Failure> {
     let cx = JobContext::foreground(asked.timeout + TOOL_TIMEOUT);
     let call = Call {
@@ -299,15 +306,15 @@ fn record_asked(asked: &Asked<'_>) -> Result<([String; 2], Recording), Failure> 
     ))
 }
 
-/// The first of an output.
+/// Returns the start of an output, at most [`OUTPUT_MAX`] bytes.
 fn head(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(OUTPUT_MAX)]).into_owned()
 }
 
-/// What is to be said of how a program ended.
+/// Returns a remark about the end of a program; `None` for a complete output with exit code 0.
 fn how(silent: bool, exit: Option<i32>, cut: bool) -> Option<String> {
     match (silent, exit) {
-        (true, _) => Some("said nothing".to_owned()),
+        (true, _) => Some("printed no output".to_owned()),
         (false, Some(0)) => cut.then(|| "cut".to_owned()),
         (false, exit) => Some(format!(
             "ended with {}",

@@ -1,10 +1,12 @@
-//! Pseudonyms. What has a shape of its own (UUIDs, MAC and IP addresses, port GUIDs) is found anywhere; serial numbers have none, so they are learnt where
-//! a tool labels them and then found anywhere. The same value always has the same pseudonym, of the same shape, so that parsers read both alike.
+//! Pseudonyms for identifying values. Values with a recognizable shape (UUIDs, MAC and IP
+//! addresses, port GUIDs) are found anywhere. Serial numbers have no shape: a serial is learned
+//! from a label in an output, and then found anywhere. A value always gets the same pseudonym of
+//! the same shape, so that parsers read both alike.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Keys whose value is a serial number or another mark of one single thing, in small letters.
+/// Keys of serial numbers and other unique marks, in lower case.
 const LABELS: [&str; 14] = [
     "serial",
     "serial number",
@@ -21,7 +23,7 @@ const LABELS: [&str; 14] = [
     "gpu pdi",
     "pdi",
 ];
-/// What stands in place of a serial that there is not.
+/// Placeholders printed for a missing serial.
 const NO_SERIAL: [&str; 8] = [
     "n/a",
     "[n/a]",
@@ -33,10 +35,10 @@ const NO_SERIAL: [&str; 8] = [
     "0x0000000000000000",
 ];
 const SERIAL_MAX: usize = 64;
-/// Bound on what is kept of hostile outputs.
+/// Most learned values, a bound against hostile outputs.
 const LEARNT_MAX: usize = 10_000;
 
-/// Remembers every value it met.
+/// The values and pseudonyms seen so far.
 #[derive(Debug, Default)]
 pub struct Scrubber {
     known: BTreeMap<String, String>,
@@ -44,7 +46,7 @@ pub struct Scrubber {
 }
 
 impl Scrubber {
-    /// One that knows this machine's own name.
+    /// Builds a scrubber knowing this machine's name.
     pub fn of_this_machine() -> Self {
         let mut scrubber = Self::default();
         if let Ok(name) = std::fs::read_to_string("/proc/sys/kernel/hostname") {
@@ -53,18 +55,18 @@ impl Scrubber {
         scrubber
     }
 
-    /// Takes a host's name, with and without its domain.
+    /// Learns a host's name, with and without its domain.
     pub fn learn_host(&mut self, name: &str) {
         let short = name.split('.').next().unwrap_or_default();
         for name in [name, short] {
-            // A short name would be found in other words.
+            // A name below 3 characters would match inside other words.
             if name.len() >= 3 && name != "localhost" {
                 self.pseudonym("host names", name, |number| format!("host-{number}"));
             }
         }
     }
 
-    /// Looks for labelled serial numbers.
+    /// Learns labelled serial numbers.
     pub fn learn(&mut self, text: &str) {
         for line in text.lines() {
             if let Some(serial) = labelled(line)
@@ -77,7 +79,7 @@ impl Scrubber {
         }
     }
 
-    /// The text with pseudonyms.
+    /// Returns the text with pseudonyms.
     pub fn scrub(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -93,7 +95,7 @@ impl Scrubber {
         out
     }
 
-    /// Distinct values so far, by kind.
+    /// Returns the number of distinct values so far, by kind.
     pub fn counts(&self) -> Vec<(String, usize)> {
         self.counts
             .iter()
@@ -118,7 +120,7 @@ impl Scrubber {
         if let Some(pseudonym) = self.known.get(word) {
             return Some(pseudonym.clone());
         }
-        // `GPU-512e4567-…`, `MIG-…`: the name of the kind stays.
+        // `GPU-512e4567-…`, `MIG-…`: the prefix stays.
         for prefix in ["GPU-", "MIG-"] {
             if let Some(uuid) = word.strip_prefix(prefix).filter(|uuid| is_uuid(uuid)) {
                 return Some(format!("{prefix}{}", self.uuid(uuid)));
@@ -132,7 +134,8 @@ impl Scrubber {
                 format!("02:00:00:00:{:02x}:{:02x}", number >> 8 & 255, number & 255)
             }));
         }
-        // A port's GUID: `0x506b4b03005c2740`, `506b:4b03:005c:2740`; without its vendor's part it is a plain number.
+        // A port's GUID: `0x506b4b03005c2740`, `506b:4b03:005c:2740`. Hex numbers without a vendor
+        // part are plain numbers.
         let guid = word
             .strip_prefix("0x")
             .is_some_and(|hex| hex.len() == 16 && hex.chars().all(|c| c.is_ascii_hexdigit()));
@@ -148,7 +151,7 @@ impl Scrubber {
                 )
             }));
         }
-        // A GID as perftest prints it, sixteen numbers.
+        // A GID in perftest's form, sixteen numbers.
         if word.split(':').count() == 16 && word.split(':').all(|group| group.parse::<u8>().is_ok())
         {
             return Some(self.pseudonym("GIDs", word, |number| {
@@ -170,7 +173,8 @@ impl Scrubber {
             _ => (word, None),
         };
         if let Ok(address) = host.parse::<Ipv4Addr>() {
-            // Versions look the same; those of programs begin with small numbers.
+            // Version numbers look like addresses; the versions of programs begin with small
+            // numbers.
             if address.is_loopback()
                 || address.is_unspecified()
                 || address.is_broadcast()
@@ -193,7 +197,7 @@ impl Scrubber {
     }
 
     fn uuid(&mut self, uuid: &str) -> String {
-        // All zeroes say that there is none, or that somebody scrubbed it before.
+        // A UUID of zeros means a missing UUID, or an earlier scrubbing.
         if uuid.chars().all(|c| matches!(c, '0' | '-')) {
             return uuid.to_owned();
         }
@@ -219,7 +223,8 @@ impl Scrubber {
     }
 }
 
-/// Of these, words are made: everything that has a shape here, and no quote, comma, bracket or space.
+/// Whether the character belongs to a word. Every recognizable shape consists of such characters;
+/// quotes, commas, brackets and spaces separate words.
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '-' | '_')
 }
@@ -237,10 +242,11 @@ fn is_hex_groups(word: &str, between: char, groups: usize, digits: usize) -> boo
             .all(|group| group.len() == digits && group.chars().all(|c| c.is_ascii_hexdigit()))
 }
 
-/// The serial number of a line that labels one: `<serial>…</serial>`, `Serial Number : …`, `"serial_number": "…"`.
+/// Returns the serial number of a line with a label: `<serial>…</serial>`, `Serial Number : …`,
+/// `"serial_number": "…"`.
 fn labelled(line: &str) -> Option<String> {
     let line = line.trim();
-    // dmesg puts its time before the words.
+    // dmesg prints the time before the words.
     let line = line
         .split_once("NVRM: ")
         .map_or(line, |(_, message)| message);

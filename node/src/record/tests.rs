@@ -22,7 +22,7 @@ fn read(folder: &Path, file: &str) -> String {
     std::fs::read_to_string(folder.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// What the index says of the command, after a run into a new folder.
+/// Returns the command's entry of the index, after a run into a new folder.
 fn recorded(folder: &Path, asked: &Asked<'_>) -> Value {
     let lines = run(folder, Some(asked)).expect("a folder of recordings");
     assert!(lines[0].starts_with(ASKED_FILES[0]), "{lines:?}");

@@ -1,4 +1,4 @@
-//! A bundle as the agent serves it: a flat repository of tiny packages over HTTP, on loopback.
+//! A bundle as served by the agent: a flat repository of tiny packages over HTTP, on loopback.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,11 +15,11 @@ use muster_core::values::Digest;
 
 type Files = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
 
-/// A maintainer script that says it runs, and stays as long as it is told to.
+/// A maintainer script reporting its run, and waiting on request.
 const SLOW: &str =
     "#!/bin/sh\nset -e\n[ ! -e /run/slow-SCRIPT ] || { touch /run/in-SCRIPT; sleep 60; }\n";
 
-/// The packages of a tuple, and what each asks for in its own version.
+/// The packages of a tuple, each with its dependencies of the same version.
 pub(super) const TUPLE: [(&str, &[&str]); 5] = [
     ("drv-kmod", &[]),
     ("drv-lib", &["drv-kmod"]),
@@ -31,7 +31,8 @@ pub(super) const TUPLE: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// A package to be made: name, version, fields of its control file, and files by path or maintainer scripts by name.
+/// A package to build: name, version, fields of the control file, and files by path or maintainer
+/// scripts by name.
 pub(super) type Made<'a> = (&'a str, &'a str, &'a str, &'a [(&'a str, &'a str)]);
 
 /// A running repository.
@@ -50,7 +51,7 @@ impl Bundle {
         let mut index = String::new();
         for version in ["1.0", "2.0"] {
             bundle.add(folder.path(), &mut index, "tuple-kmod", version, "", &[]);
-            // As a driver and its kernel module: not one without the other.
+            // A driver and its kernel module: each needs the other.
             let depends = format!("Depends: tuple-kmod (= {version})\n");
             bundle.add(
                 folder.path(),
@@ -82,7 +83,8 @@ impl Bundle {
         bundle
     }
 
-    /// Five packages of each version, as a driver's: each asks for exactly its own version of others. And one that fills a place of its own.
+    /// Builds five packages of each version, like a driver: each package depends on exact versions
+    /// of others. The sixth package, `big`, fills a folder of its own.
     pub(super) fn tuple(versions: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut bundle = Self::listen();
@@ -117,7 +119,7 @@ impl Bundle {
         bundle
     }
 
-    /// These packages and no others.
+    /// Builds the given packages only.
     pub(super) fn of(packages: &[Made<'_>]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut bundle = Self::listen();
@@ -137,7 +139,7 @@ impl Bundle {
         bundle
     }
 
-    /// The source line of somebody who uses it as a repository of theirs.
+    /// Returns the source line of a person using the bundle as a repository.
     pub(super) fn source(&self) -> String {
         format!("deb [trusted=yes] http://{}/bundle/ /\n", self.address)
     }
@@ -214,7 +216,7 @@ impl Bundle {
         assert!(built.status.success(), "{built:?}");
         let bytes = std::fs::read(&file).expect("a package");
         let (size, sha256) = (bytes.len() as u64, Digest::of(&bytes));
-        // A name in a Packages file is a path: the percent sign stays one, so it is sent as %25.
+        // A name in a Packages file is a path, so a percent sign is sent as %25.
         let _ = write!(
             index,
             "{control}Filename: {filename}\nSize: {size}\nSHA256: {}\n\n",
@@ -235,7 +237,7 @@ impl Bundle {
         });
     }
 
-    /// A plan for some of its packages, and nothing else.
+    /// Returns a plan for the given packages only.
     pub(super) fn plan(&self, wanted: &[(&str, &str)]) -> ConvergePlan {
         let find = |(name, version): &(&str, &str)| {
             let fits =
@@ -258,7 +260,7 @@ impl Bundle {
         plan
     }
 
-    /// Somebody on the way exchanged a package and the index with it.
+    /// Replaces a package and the index, as an attacker on the network would.
     pub(super) fn tamper(&mut self, name: &str, version: &str) {
         let package = self
             .packages
@@ -269,7 +271,7 @@ impl Bundle {
         let bytes = files
             .get_mut(&format!("/bundle/{}", package.filename))
             .expect("a file");
-        // After the end of the last member of the archive, where dpkg does not look.
+        // After the end of the archive's last member, a place ignored by dpkg.
         bytes.extend_from_slice(b"\n");
         let (size, digest) = (bytes.len(), Digest::of(bytes));
         let index = String::from_utf8(files["/bundle/Packages"].clone()).expect("text");
@@ -287,7 +289,7 @@ impl Drop for Bundle {
     }
 }
 
-/// One request per connection.
+/// Answers one request per connection.
 fn answer(mut stream: TcpStream, files: &Files) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let request = lines.next().transpose()?.unwrap_or_default();

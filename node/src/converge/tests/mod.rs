@@ -1,12 +1,13 @@
-//! Converging a real Debian: a minimal tree entered by chroot, real apt and dpkg, a real bundle over HTTP, packages built here. systemd is the one
-//! thing a chroot has not; a small program that keeps units' states in files stands in for it.
+//! Converges a real Debian: a minimal tree entered by chroot, real apt and dpkg, a real bundle over
+//! HTTP, packages built here. A chroot lacks systemd; a small program keeping unit states in files
+//! replaces systemctl.
 
 #![expect(clippy::too_many_lines, reason = "a scenario reads in one piece")]
 
 mod bundle; // A flat repository of tiny packages, served over HTTP
-mod pins; // A five-package tuple against everybody who would move it
-mod reboots; // Drivers and kernels that change under what runs
-mod sets; // What a lock brought leaves with it
+mod pins; // A five-package tuple against every other package manager
+mod reboots; // Drivers and kernels replaced while in use
+mod sets; // Packages and files leaving with their lock
 mod tree; // The minimal Debian, unpacked per test
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -27,7 +28,7 @@ fn cx() -> JobContext {
     JobContext::foreground(Duration::from_secs(120))
 }
 
-/// A tree with a bundle, or nothing where this machine cannot make one.
+/// Returns a tree with a bundle; `None` on a machine that cannot build a tree.
 fn setup() -> Option<(Tree, Bundle)> {
     let tree = Tree::unpack()?;
     Some((tree, Bundle::start()))
@@ -59,7 +60,7 @@ fn failure(ended: Result<ConvergeReport, Failure>) -> Failure {
     ended.expect_err("it must fail")
 }
 
-/// A plan that touches every kind of item.
+/// Returns a plan with every kind of item.
 fn full_plan(bundle: &Bundle) -> ConvergePlan {
     let mut plan = bundle.plan(&[
         ("tuple-kmod", "1.0"),
@@ -195,7 +196,7 @@ fn a_tuple_moves_up_and_down_as_one_and_pins_hold() {
         !tree.path("/etc/apt/sources.list.d/muster.list").exists(),
         "nobody else's apt meets what nobody signed"
     );
-    // By hand, over the very same packages, 2.0 among them.
+    // By hand, with the same packages, including 2.0.
     tree.write("/etc/apt/sources.list.d/other.list", &bundle.source());
     let by_hand = [
         "env",
@@ -214,7 +215,7 @@ fn a_tuple_moves_up_and_down_as_one_and_pins_hold() {
         "{said}"
     );
 
-    // Out again, and nothing else with it.
+    // Removed again, and no other package with tuple-top.
     let mut without = bundle.plan(&[("tuple-kmod", "1.0")]);
     without.absent = vec!["tuple-top".into(), "never-seen".into()];
     run_on(&machine, &without, &cx()).expect("tuple-top leaves");
@@ -238,7 +239,8 @@ fn what_the_lock_does_not_name_is_refused_before_anything_is_touched() {
     )
     .expect("the start");
 
-    // As on an image that had them: what converge did not bring, it takes away only where the plan says so.
+    // As on an image containing the packages: converge removes packages of the image only when the
+    // plan says so.
     tree.remove("/var/lib/muster/record.json");
     let mut breaking = bundle.plan(&[]);
     breaking.absent = vec!["tuple-kmod".into()];
@@ -301,7 +303,7 @@ fn a_killed_transaction_is_finished_by_the_next_run() {
     run_on(&machine, &bundle.plan(&[("slow", "1.0")]), &cx()).expect("version 1");
     let plan = bundle.plan(&[("slow", "2.0"), ("tuple-kmod", "1.0"), ("tuple-top", "1.0")]);
 
-    // In its own maintainer script: unpacking has begun, configuration has not.
+    // Killed in a maintainer script: unpacking has begun, configuration has not.
     for script in ["preinst", "postinst"] {
         tree.write(&format!("/run/slow-{script}"), "");
         let ended = std::thread::scope(|scope| {
@@ -351,7 +353,8 @@ fn a_restart_that_was_owed_is_made_by_the_next_run() {
     let (machine, mut plan) = (tree.machine(), full_plan(&bundle));
     plan.kernel_args.clear();
     run_on(&machine, &plan, &cx()).expect("the start");
-    // As if killed between the file and the restart: the debt is written, the file is there.
+    // As after a kill between the file and the restart: the pending restart is stored, the file is
+    // written.
     let paths = std::iter::once("/etc/daemon/deep/daemon.conf".to_owned()).collect();
     Pending {
         paths,
@@ -400,7 +403,7 @@ fn a_masked_unit_that_is_wanted_is_unmasked() {
     let units =
         "daemon-reload\nunmask daemon.service\nenable daemon.service\nstart daemon.service\n";
     assert_eq!(tree.text("/var/log/units"), units);
-    // What nobody wants may stay masked.
+    // A unit neither enabled nor running may stay masked.
     tree.write("/var/lib/units/daemon.service.masked", "");
     let _ = std::fs::remove_file(tree.path("/var/lib/units/daemon.service.active"));
     (plan.services[0].enabled, plan.services[0].running) = (false, false);

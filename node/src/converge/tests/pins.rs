@@ -1,5 +1,6 @@
-//! A tuple of five packages with exact dependencies, by real apt and dpkg, against everybody who would move a part of it: a foreign repository with
-//! something newer, unattended-upgrades, a power cut, a foreign dpkg, a full disk, a person's hands.
+//! A tuple of five packages with exact dependencies, by real apt and dpkg, against every change
+//! from outside: a foreign repository with newer versions, unattended-upgrades, a power cut, a
+//! foreign dpkg, a full disk, a person's hands.
 
 use std::process::{Child, Command, Stdio};
 
@@ -20,7 +21,8 @@ fn tuple(bundle: &Bundle, version: &str) -> ConvergePlan {
     bundle.plan(&wanted)
 }
 
-/// The versions of the five, as dpkg has them whole; what is not whole is no version.
+/// Returns the versions of the five packages in dpkg's database; an unfinished package shows its
+/// state instead.
 fn versions(machine: &Machine) -> Vec<String> {
     let database = dpkg::Database::read(machine).expect("a database");
     let version = |name: &str| match database.find(name, "amd64") {
@@ -35,7 +37,7 @@ fn whole(version: &str) -> Vec<String> {
     vec![version.to_owned(); TUPLE.len()]
 }
 
-/// Somebody else's repository with something newer, over the image's own apt.
+/// Adds a foreign repository with newer versions to the image's own apt.
 fn add_foreign(tree: &Tree, foreign: &Bundle) {
     tree.write("/etc/apt/sources.list.d/foreign.list", &foreign.source());
     let said = tree.output(&["apt-get", "update"]);
@@ -62,7 +64,7 @@ fn five_packages_go_up_and_back_as_one_beside_a_newer_repository() {
             .filter(|item| item.starts_with("package "))
             .count();
         assert_eq!((moved, versions(&machine)), (5, whole(version)));
-        // What a person, a cron job or a configuration tool types.
+        // Commands of a person, a cron job or a configuration tool.
         let apt = |arguments: &[&str]| {
             let argv: Vec<&str> = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y"]
                 .iter()
@@ -96,7 +98,7 @@ fn unattended_upgrades_moves_no_pin() {
     let unpinned = bundle.plan(&[("drv-kmod", "1.0")]);
     run_on(&machine, &unpinned, &cx()).expect("installed");
     add_foreign(&tree, &foreign);
-    // Whatever is newer, from wherever.
+    // Allows every newer version from every source.
     tree.write(
         "/etc/apt/apt.conf.d/99all",
         "Unattended-Upgrade::Origins-Pattern { \"site=*\"; };\nUnattended-Upgrade::Origins-Pattern { \"origin=*\"; };\n",
@@ -110,7 +112,7 @@ fn unattended_upgrades_moves_no_pin() {
     };
     let said = upgrade();
     assert_eq!(version().as_deref(), Some("1.0"), "{said}");
-    // The same program, without the pins: it would have.
+    // Without the pins the same program upgrades the package.
     tree.remove("/etc/apt/preferences.d/muster");
     let said = upgrade();
     assert_eq!(
@@ -118,7 +120,7 @@ fn unattended_upgrades_moves_no_pin() {
         Some("3.0"),
         "what is tried must be able to happen: {said}"
     );
-    // And a stack that does not want it has it removed.
+    // A stack listing the program as absent removes the program.
     let mut without = bundle.plan(&[("drv-kmod", "1.0")]);
     without.absent = vec!["unattended-upgrades".into()];
     run_on(&machine, &without, &cx()).expect("pinned again");
@@ -133,7 +135,8 @@ fn a_tuple_cut_in_the_middle_is_whole_after_the_next_run() {
     };
     let machine = tree.machine();
     run_on(&machine, &tuple(&bundle, "1.0"), &cx()).expect("installed");
-    // apt unpacks the top of a tuple first: the second cut is where the first one has not been.
+    // apt unpacks the top of a tuple first, so the second cut hits a package not reached by the
+    // first cut.
     for package in ["drv-fabric", "drv-kmod"] {
         cut_in(&tree, &tuple(&bundle, "2.0"), package);
     }
@@ -154,12 +157,12 @@ fn a_tuple_cut_in_the_middle_is_whole_after_the_next_run() {
             .expect("and again")
             .clean()
     );
-    // From such a half, back as well.
+    // A half-finished upgrade can also be rolled back.
     run_on(&machine, &tuple(&bundle, "1.0"), &cx()).expect("rolled back");
     assert_eq!(versions(&machine), whole("1.0"));
 }
 
-/// A power cut while this package's preinst runs.
+/// Simulates a power cut while the package's preinst runs.
 fn cut_in(tree: &Tree, plan: &ConvergePlan, package: &str) {
     tree.write(&format!("/run/{package}"), "");
     let (inside, ended) = std::thread::scope(|scope| {
@@ -190,14 +193,15 @@ fn a_lock_without_what_another_one_was_cut_in_is_converged_to() {
         return;
     };
     let (machine, without) = (tree.machine(), Bundle::of(&[("other", "1.0", "", &[])]));
-    // Of the image.
+    // Installed as on the image.
     tree.write("/etc/apt/sources.list.d/other.list", &bundle.source());
     let said = tree.output(&["apt-get", "update"])
         + &tree.output(&["apt-get", "-y", "install", "drv-kmod=1.0"]);
     tree.remove("/etc/apt/sources.list.d/other.list");
     assert_eq!(versions(&machine)[0], "1.0", "{said}");
     let back = without.plan(&[("other", "1.0")]);
-    // What the other lock brings anew leaves, and what depends on it, whether or not dpkg has been there.
+    // Packages new with the other lock leave, and packages depending on these too, whether or not
+    // dpkg has reached the package.
     let brings = bundle.plan(&[("drv-lib", "1.0"), ("drv-tools", "1.0")]);
     cut_in(&tree, &brings, "drv-lib");
     run_on(&machine, &back, &cx()).expect("back to a lock without it");
@@ -206,7 +210,7 @@ fn a_lock_without_what_another_one_was_cut_in_is_converged_to() {
         ["1.0", "absent", "absent", "absent", "absent"]
     );
     assert!(run_on(&machine, &back, &cx()).expect("and again").clean());
-    // What the image had stays, at the version that it was about to have.
+    // Packages of the image stay, at the version of the interrupted upgrade.
     cut_in(&tree, &bundle.plan(&[("drv-kmod", "2.0")]), "drv-kmod");
     run_on(&machine, &back, &cx()).expect("back to a lock without its upgrade");
     assert_eq!(
@@ -214,7 +218,7 @@ fn a_lock_without_what_another_one_was_cut_in_is_converged_to() {
         ["2.0", "absent", "absent", "absent", "absent"]
     );
     assert!(run_on(&machine, &back, &cx()).expect("and again").clean());
-    // Without its archive nobody can finish it but a lock that has it.
+    // Without its archive, only a lock containing the package can finish the package.
     cut_in(&tree, &bundle.plan(&[("drv-kmod", "1.0")]), "drv-kmod");
     tree.remove("/var/lib/muster/apt/archives/drv-kmod_1.0_amd64.deb");
     let failed = failure(run_on(&machine, &back, &cx()));
@@ -248,7 +252,7 @@ fn an_upgrade_that_failed_half_way_goes_back_at_once() {
             .exists(),
         "or nothing was tried"
     );
-    // The archives of the upgrade are no part of this plan.
+    // The archives of the upgrade are not part of this plan.
     run_on(&machine, &plan("1.0"), &cx()).expect("rolled back by the first run");
     let database = dpkg::Database::read(&machine).expect("a database");
     let version = |name: &str| {
@@ -266,7 +270,8 @@ fn an_upgrade_that_failed_half_way_goes_back_at_once() {
     assert!(!database.interrupted);
 }
 
-/// Somebody else's dpkg: holds the lock while /run/hold is there. In the tree, so that the tree's end ends it.
+/// A foreign dpkg holding the lock while /run/hold exists. The process runs in the tree and ends
+/// with the tree.
 fn hold_lock(tree: &Tree) -> Child {
     const HOLD: &str = r#"use Fcntl; open(F, ">>", "/var/lib/dpkg/lock-frontend") or die;
         my $lock = pack("ssx4qqix4", F_WRLCK, 0, 0, 0, 0); fcntl(F, F_SETLK, $lock) or die; open(R, ">", "/run/held"); close R;
@@ -307,7 +312,7 @@ fn a_lock_of_somebody_else_is_waited_for_and_then_reported() {
     tree.remove("/var/lib/muster/converge.json");
     let report = std::thread::scope(|scope| {
         let converging = scope.spawn(|| run_on(&machine, &tuple(&bundle, "1.0"), &cx()));
-        // Its debts are noted: it is about to change packages, and waits.
+        // The pending work is stored: converge is about to change packages, and waits.
         tree.wait_for("/var/lib/muster/converge.json");
         assert!(
             !machine.path("/usr/sbin/policy-rc.d").exists(),
@@ -321,7 +326,8 @@ fn a_lock_of_somebody_else_is_waited_for_and_then_reported() {
     assert!(holder.wait().expect("a holder").success());
 }
 
-/// A small file system of its own, seen by this test and what it starts, gone with it.
+/// A small separate file system, visible to this test and its children only, and removed with the
+/// test.
 struct Small(std::path::PathBuf);
 
 impl Small {
@@ -394,8 +400,7 @@ fn files_beyond_their_number_are_refused_before_anything_is_half_configured() {
     let database = dpkg::Database::read(&machine).expect("a database");
     assert!(!database.interrupted && !database.has("many"), "{full:?}");
     assert!(
-        full.code == FailureCode::DiskFull
-            && full.message.contains("files may yet be made on /opt"),
+        full.code == FailureCode::DiskFull && full.message.contains("inodes are free on /opt"),
         "{full:?}"
     );
     drop(small);

@@ -1,4 +1,5 @@
-//! A driver or a kernel that changes under what runs: nothing meets the old one, and the run after the boot does the rest.
+//! A driver or a kernel replaced while in use: new parts wait for the boot, and the run after the
+//! boot does the rest.
 
 use super::*;
 use muster_core::wire::node::FailureCode;
@@ -6,7 +7,8 @@ use muster_core::wire::node::FailureCode;
 const UNIT: &str = "nvidia-fabricmanager";
 const SLOW: &str = "#!/bin/sh\n[ ! -e /run/slow ] || { touch /run/in-postinst; sleep 60; }\n";
 
-/// A driver as a package with a version, and stand-ins for modprobe and modinfo that read it from there: a loaded module is a folder below /sys.
+/// Builds a driver as a package with a version, and replaces modprobe and modinfo by scripts
+/// reading the version. A loaded module is a folder below /sys.
 fn setup() -> Option<(Tree, Bundle)> {
     let tree = Tree::unpack()?;
     let (old, new) = (
@@ -53,7 +55,7 @@ fn driver(bundle: &Bundle, version: &str) -> ConvergePlan {
     plan
 }
 
-/// What is in memory goes; the disk stays.
+/// Simulates a boot: memory is lost, the disk stays.
 fn boot(tree: &Tree) {
     for path in [
         "/run/muster/reboot.json",
@@ -78,7 +80,7 @@ fn a_changed_driver_waits_for_the_boot_and_is_loaded_after_it() {
         "no other driver was loaded"
     );
 
-    // Up, and back again.
+    // Upgrade and rollback.
     for version in ["580.1", "570.1"] {
         let mut plan = driver(&bundle, version);
         plan.dry_run = true;
@@ -100,7 +102,7 @@ fn a_changed_driver_waits_for_the_boot_and_is_loaded_after_it() {
             !later.contains("start"),
             "nothing was started against the old module: {later}"
         );
-        // Without its note, which a kill may have cost it, the loaded module still tells.
+        // A kill may lose the note; the loaded module still shows the difference.
         tree.remove("/run/muster/reboot.json");
         let again = run_on(&machine, &plan, &cx()).expect("once more");
         assert_eq!(again.reboot_for, ["loaded module nvidia"]);
@@ -132,7 +134,7 @@ fn modules_and_services_of_another_kernel_wait_for_it() {
     );
     plan.sysctl.insert("dev.nvidia.example".into(), "1".into());
     tree.write("/proc/sys/kernel/osrelease", "6.1.0-9-amd64\n");
-    // As modprobe does where the modules are built for another kernel.
+    // As modprobe fails for modules built for another kernel.
     tree.write("/run/old-kernel", "");
     let report = run_on(&machine, &plan, &cx()).expect("the run succeeds");
     for item in [
@@ -192,7 +194,7 @@ fn what_modprobe_is_told_reaches_every_initramfs_and_a_loaded_module_by_a_boot()
         "#!/bin/sh\necho \"$@\" >>/var/log/initramfs\n",
     );
     tree.program("/usr/bin/lsinitramfs", "#!/bin/sh\ncat $1\n");
-    // Only the older one, which does not run, holds nouveau; of the third there are no modules any more.
+    // Only the older kernel, not running, holds nouveau; the third kernel has no modules left.
     for (release, holds) in [
         (
             "6.1.0-9-amd64",
@@ -244,7 +246,7 @@ fn what_modprobe_is_told_reaches_every_initramfs_and_a_loaded_module_by_a_boot()
         "-u -k 6.1.0-40-amd64\n",
         "where the module is"
     );
-    // One that was told otherwise before is written, too, whatever the file says now.
+    // An initramfs with the former options is rewritten too, even for a file without options now.
     tree.write("/var/log/initramfs", "");
     tree.write(
         "/boot/initrd.img-6.1.0-9-amd64",
@@ -344,7 +346,7 @@ fn a_former_kernel_is_booted_although_a_newer_one_is_there() {
         ]
     );
     assert_eq!(tree.text("/var/log/grub"), "grub-mkconfig\n");
-    // As grub-mkconfig reads it, and as 10_linux calls its entries.
+    // As read by grub-mkconfig, with the entry names of 10_linux.
     let read =
         format!("GRUB_DEVICE_UUID=0b5e-11; . {menu}; echo $GRUB_DEFAULT $GRUB_DISABLE_SUBMENU");
     assert_eq!(
@@ -406,7 +408,7 @@ fn boot_files_that_lost_a_setting_are_written_once_before_the_boot_that_brings_i
     plan.kernel_args = vec!["iommu=pt".into()];
     plan.modules_blacklist = vec!["nouveau".into()];
     run_on(&machine, &plan, &cx()).expect("configured");
-    // It booted by boot files from somebody's copy.
+    // The node booted with boot files restored from a copy.
     boot(&tree);
     tree.write("/var/log/grub", "");
     tree.write("/sys/module/nouveau/refcnt", "1\n");

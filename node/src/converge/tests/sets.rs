@@ -1,4 +1,5 @@
-//! Two locks with different names in them, by real apt and dpkg: what the former one brought leaves, and nothing else does.
+//! Two locks with different package names, by real apt and dpkg: packages of the former lock leave,
+//! all others stay.
 
 use super::*;
 use muster_core::wire::node::FailureCode;
@@ -51,7 +52,7 @@ fn setup() -> Option<(Tree, Bundle)> {
     Some((tree, bundle))
 }
 
-/// Somebody installs a package without Muster.
+/// Installs a package without Muster.
 fn by_hand(tree: &Tree, bundle: &Bundle, package: &str) -> String {
     tree.write("/etc/apt/sources.list.d/other.list", &bundle.source());
     tree.output(&["apt-get", "update"]) + &tree.output(&["apt-get", "-y", "install", package])
@@ -91,7 +92,7 @@ fn what_a_lock_brought_leaves_with_it_both_ways_and_what_hands_brought_stays() {
     let old = bundle.plan(&[("drv-570", "570.1"), ("drv-570-tools", "570.1")]);
     let new = bundle.plan(&[("drv-580", "580.1")]);
     run_on(&machine, &old, &cx()).expect("the first lock");
-    // No lock is asked about it.
+    // Installed by hand, outside of every lock.
     let said = by_hand(&tree, &bundle, "mine");
     assert_eq!(
         there(&machine),
@@ -186,7 +187,7 @@ fn what_leaves_stays_while_something_that_stays_needs_it() {
         return;
     };
     let machine = tree.machine();
-    // The image's, which the first lock raises to one that needs more.
+    // The package of the image, upgraded by the first lock to a version with more dependencies.
     let said = by_hand(&tree, &bundle, "tool=1.0");
     assert_eq!(there(&machine), ["tool"], "{said}");
     let first = [
@@ -267,7 +268,7 @@ fn a_name_that_is_gone_is_forgotten_and_is_a_persons_from_then_on() {
         &cx(),
     )
     .expect("a lock");
-    // One before a converge that has work, the other before one that has none.
+    // The first is removed before a converge with work, the second before a converge without work.
     purge("tool");
     run_on(&machine, &bundle.plan(&[("api", "1.0")]), &cx()).expect("a lock without them");
     let said = by_hand(&tree, &bundle, "tool=1.0");
@@ -280,7 +281,7 @@ fn a_name_that_is_gone_is_forgotten_and_is_a_persons_from_then_on() {
     run_on(&machine, &nothing, &cx()).expect("as it was");
     assert_eq!(there(&machine), ["api", "tool"], "{said}");
 
-    // A settled node: what a failed transaction had noted.
+    // A settled node with the record of a failed transaction.
     tree.write(
         "/var/lib/muster/record.json",
         r#"{"version":1,"packages":["mine"],"files":{}}"#,
@@ -306,7 +307,7 @@ fn a_file_that_a_package_of_the_next_lock_brings_is_that_packages() {
         .iter()
         .find(|item| item.item == "file /etc/site.conf")
         .expect("it is told");
-    assert_eq!(item.after.as_deref(), Some("left: a package has it"));
+    assert_eq!(item.after.as_deref(), Some("left: a package owns the file"));
 }
 
 #[test]
@@ -375,7 +376,7 @@ fn a_packages_configuration_is_its_own_again_once_the_stack_lets_go_of_it() {
         "nothing is left"
     );
 
-    // Written by a version that kept nothing.
+    // Written by a version without keeping.
     run_on(&machine, &with, &cx()).expect("the file again");
     tree.write(
         "/var/lib/muster/record.json",
@@ -394,7 +395,7 @@ fn a_packages_configuration_is_its_own_again_once_the_stack_lets_go_of_it() {
         .and_then(|told| told.after.clone());
     assert_eq!(
         told.as_deref(),
-        Some("left: what was there before a stack wrote it is not known")
+        Some("left: the content from before the stack is unknown")
     );
     assert_eq!(tree.text(path), "another\n");
 }
@@ -462,7 +463,7 @@ fn a_kernel_leaves_once_another_one_runs_and_asks_for_no_boot_of_its_own() {
         report.reboot_for.contains(&"running kernel".to_owned()),
         "{report:#?}"
     );
-    // Headers leave as a pair, of which only one is named by the release that runs.
+    // Headers leave as a pair; only one package of the pair is named by the running release.
     let runs = ["linux-image-6.1.0-9-amd64", "gpfs.gplbin-6.1.0-9-amd64"];
     assert_eq!(
         there(&machine),
@@ -510,7 +511,7 @@ fn a_file_that_left_the_stack_leaves_the_node_unless_somebody_changed_it() {
     }];
     run_on(&machine, &old, &cx()).expect("the first stack");
     tree.write("/etc/changed.conf", "by hand\n");
-    // As if a package had it by now.
+    // As if a package owned the file by now.
     tree.write(
         "/var/lib/dpkg/info/drv-570.list",
         "/.\n/etc\n/etc/drv-580.conf\n",

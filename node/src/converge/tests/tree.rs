@@ -1,4 +1,5 @@
-//! A minimal Debian 12 in a folder: built once, kept in the cache, unpacked per test and removed with it.
+//! A minimal Debian 12 in a folder: built once, cached, unpacked per test and removed with the
+//! test.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use nix::unistd::Pid;
 
 use crate::machine::Machine;
 
-/// A stand-in for systemctl: units are files, changes are a log.
+/// A replacement of systemctl: units are files, changes are a log.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 state=/var/lib/units
 mkdir -p $state
@@ -49,7 +50,7 @@ for unit in "$@"; do
     esac
 done
 "#;
-/// As GRUB's own, it empties what it writes before it fills it.
+/// Like GRUB's own program, the script empties its target before writing.
 const GRUB_MKCONFIG: &str = r#"#!/bin/sh
 set -e
 [ "$1" = -o ]
@@ -63,7 +64,7 @@ const PROGRAMS: [(&str, &str); 4] = [
     ("/usr/bin/systemctl", SYSTEMCTL),
     ("/usr/bin/journalctl", "#!/bin/sh\necho it is broken\n"),
     ("/usr/sbin/grub-mkconfig", GRUB_MKCONFIG),
-    // As init-system-helpers' own: it asks policy-rc.d before it starts anything.
+    // Like the program of init-system-helpers: asks policy-rc.d before starting a service.
     (
         "/usr/sbin/start-service",
         "#!/bin/sh\n/usr/sbin/policy-rc.d \"$1\" start; [ $? = 101 ] || echo \"$1 started by its package\" >>/var/log/starts\n",
@@ -76,12 +77,13 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// `None`, with the reason on stderr, where this machine cannot enter or build one.
+    /// Unpacks the tree; `None`, with the reason on stderr, on a machine that cannot enter or build
+    /// a tree.
     pub(super) fn unpack() -> Option<Self> {
         Self::unpack_archive(archive("bookworm-minbase", None))
     }
 
-    /// The same with one more package and what it needs.
+    /// Unpacks the tree with one more package and its dependencies.
     pub(super) fn unpack_with(package: &str) -> Option<Self> {
         Self::unpack_archive(archive(&format!("bookworm-{package}"), Some(package)))
     }
@@ -90,7 +92,8 @@ impl Tree {
         let archive = match archive {
             Ok(archive) => archive,
             Err(why) => {
-                // On a maintainer's machine a missing tool is no fault of the code; in CI a test that does not run guards nothing.
+                // A missing tool on a maintainer's machine is not a fault of the code; in CI a
+                // skipped test protects no code.
                 assert!(std::env::var_os("CI").is_none(), "not run: {why}");
                 eprintln!("not run: {why}");
                 return None;
@@ -109,7 +112,7 @@ impl Tree {
         for (path, text) in PROGRAMS {
             tree.program(path, text);
         }
-        // The kernel's files, as plain files: what is written is what is read.
+        // The kernel's files, as plain files: a read returns the written text.
         for (path, text) in [
             ("/proc/sys/vm/swappiness", "60\n"),
             ("/proc/cmdline", "quiet\n"),
@@ -133,7 +136,7 @@ impl Tree {
         std::fs::write(self.path(path), text).expect("a file");
     }
 
-    /// A program of the tree.
+    /// Writes a program of the tree.
     pub(super) fn program(&self, path: &str, text: &str) {
         self.write(path, text);
         std::fs::set_permissions(self.path(path), std::fs::Permissions::from_mode(0o755))
@@ -148,7 +151,7 @@ impl Tree {
         std::fs::remove_file(self.path(path)).expect("a file to remove");
     }
 
-    /// Runs a program in the tree and gives all it said.
+    /// Runs a program in the tree and returns all its output.
     pub(super) fn output(&self, argv: &[&str]) -> String {
         let done = Command::new("chroot")
             .arg(self.folder.path())
@@ -169,7 +172,8 @@ impl Tree {
         }
     }
 
-    /// `kill -9` of every process whose root is this tree: apt, dpkg and its scripts at once, as a power cut would.
+    /// Kills every process whose root is this tree with `kill -9`: apt, dpkg and scripts at once,
+    /// like a power cut.
     pub(super) fn kill_everything(&self) -> usize {
         let inside = self.processes();
         inside
@@ -195,7 +199,7 @@ impl Drop for Tree {
     }
 }
 
-/// The cached archive, built at first: half a minute, and only then a mirror is needed.
+/// Returns the cached archive. The first build takes half a minute and needs a mirror.
 fn archive(name: &str, package: Option<&str>) -> Result<PathBuf, String> {
     if !nix::unistd::geteuid().is_root() {
         return Err("a chroot needs root".into());
@@ -203,7 +207,7 @@ fn archive(name: &str, package: Option<&str>) -> Result<PathBuf, String> {
     let cache = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.cache/tests");
     std::fs::create_dir_all(&cache).map_err(|error| error.to_string())?;
     let archive = cache.join(format!("{name}.tar"));
-    // Tests are processes of their own: the first one builds, the others wait.
+    // Tests are separate processes: the first test builds, the others wait.
     let lock = std::fs::File::create(cache.join(format!("{name}.lock")))
         .map_err(|error| error.to_string())?;
     lock.lock().map_err(|error| error.to_string())?;
