@@ -1,11 +1,11 @@
-//! Durations as people type them.
+//! Durations as typed by people.
 
 use std::time::Duration;
 
 /// `90s`, `15m`, `2h`.
 ///
 /// # Errors
-/// When it is none of these.
+/// For any other form.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a duration such as 90s, 15m or 2h");
     let at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
@@ -17,7 +17,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         "h" => number.checked_mul(3600),
         _ => None,
     };
-    // A token's longest life is a year.
+    // The longest lifetime of a token is a year.
     seconds
         .filter(|seconds| *seconds <= 366 * 24 * 3600)
         .map(Duration::from_secs)

@@ -1,8 +1,9 @@
-//! `muster`: the one binary people install. Programs that run for long are in `programs/`; every other verb is a client of the API.
+//! `muster`: the single binary for installation. Long-running programs are in `programs/`; every
+//! other subcommand is a client of the API.
 
-mod client; // Verbs that are clients of the API
+mod client; // Subcommands that call the API
 mod duration; // 90s, 15m, 2h
-mod gates; // What comes with Muster, explained; the linter
+mod gates; // Suites and profiles shipped with Muster, and the linter
 mod programs; // server, agent, dev, migrate, doctor
 mod reference; // docs/cli.md, from the grammar
 mod stack; // Locks a stack against an image's packages
@@ -25,31 +26,32 @@ struct Cli {
     program: Program,
 }
 
-/// What is no client of the API.
+/// Subcommands that do not call the API.
 #[derive(Subcommand)]
 enum Program {
-    /// Run a server replica: API, console, engine
+    /// Start a server replica: API, console, engine
     Server(programs::server::ServerArgs),
-    /// Run the agent of a site: DHCP, boot, BMCs, SSH, cluster
+    /// Start the agent of a site: DHCP, boot, BMCs, SSH, cluster
     Agent(programs::agent::AgentArgs),
-    /// Run everything in one process, on a private Postgres
+    /// Start everything in one process, on a private Postgres
     Dev(programs::dev::DevArgs),
-    /// Bring the database's schema up to this version
+    /// Migrate the database's schema to this version
     Migrate(programs::migrate::Database),
-    /// Make the first token or administrator, beside the database
+    /// Create the first token or administrator, directly in the database
     #[command(subcommand)]
     Admin(programs::bootstrap::AdminVerb),
-    /// The history's seals: the newest one, and whether the history is what was sealed
+    /// Verify the sealed event history, or show the newest seal
     #[command(subcommand)]
     Audit(programs::audit::AuditVerb),
-    /// Find what is wrong with this host's set-up, and say what to do
+    /// Check this host's set-up, and print the repair for each problem
     Doctor(programs::doctor::DoctorArgs),
-    /// Collect what this machine's tools print, scrubbed of serials, UUIDs, addresses and names, for parsers to be written from; puts nothing under load but
-    /// by the command behind --
+    /// Record the output of this machine's tools for new parsers. Serials, UUIDs, addresses and
+    /// names are removed. Only the command after -- may put load
+    /// on the machine
     Record(programs::record::RecordArgs),
-    /// Print the completion script of a shell
+    /// Print the completion script for a shell
     Completion { shell: clap_complete::Shell },
-    /// Work on a stack before it is published.
+    /// Work on a stack before publication.
     #[command(subcommand, hide = true)]
     Stack(stack::StackVerb),
 }
@@ -58,7 +60,7 @@ enum Program {
 fn command() -> Command {
     use clap::CommandFactory as _;
     let mut programs = Cli::command();
-    // The noun of stacks has these verbs too; here they only tell how they are read.
+    // The stack subcommands of the API are separate. Here the entries only describe the grammar.
     let kept: Vec<Command> = programs
         .get_subcommands()
         .filter(|found| found.get_name() != "stack")
@@ -121,7 +123,7 @@ async fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         return Ok(());
     }
     let common = Common::from_arg_matches(matches)?;
-    // Ctrl-C ends these at once: whatever they asked for goes on at the server.
+    // Ctrl-C ends these subcommands at once. Requested operations continue on the server.
     if let Some(done) = client::run(&common, matches).await {
         return done;
     }

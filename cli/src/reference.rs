@@ -1,5 +1,6 @@
-//! The reference of the command line, made from its grammar: docs/cli.md is both what people read and what a test holds every help text
-//! against. `UPDATE_CLI=1 cargo nextest run -p muster reference` writes it.
+//! The reference of the command line, generated from the grammar: docs/cli.md is for people, and a
+//! test compares every help text with the
+//! page. `UPDATE_CLI=1 cargo nextest run -p muster reference` writes the page.
 #![cfg(test)]
 
 use clap::{Arg, Command};
@@ -10,19 +11,19 @@ use crate::client::exit;
 const HEAD: &str = "\
 # The command line
 
-Made from the program's own grammar (`UPDATE_CLI=1 cargo nextest run -p muster reference` writes it); a test compares.
+Generated from the program's grammar by `UPDATE_CLI=1 cargo nextest run -p muster reference`; a test compares.
 
-`muster NOUN VERB`. Nouns are the kinds of the API, by the words its documents have; `muster nodes list` and `muster hardware-profile list` work as
-well. `list` gives all there are, page by page, unless `--limit`; `--filter`, `--sort` and `--fields` are the API's own (docs/api.md). `-o json`
-prints a list as an array, an object as an object. What cannot be taken back asks on a terminal, and only there; `-y` does not.
-`muster completion bash|zsh|fish` prints a shell's completions: `source <(muster completion bash)`. They ask the server for the names of what there is,
-for a second at most.
+`muster NOUN VERB`. The nouns are the kinds of the API; plural and dashes are accepted, as in `muster nodes list` and `muster hardware-profile list`.
+`list` prints all objects, over several pages, unless `--limit` is set. `--filter`, `--sort` and `--fields` are parameters of the API (docs/api.md).
+`-o json` prints a list as an array, and an object as an object. Irreversible actions ask for confirmation on a terminal; `-y` skips the question.
+`muster completion bash|zsh|fish` prints a shell's completions: `source <(muster completion bash)`. The completions ask the server for names, for at
+most a second.
 ";
 
 fn page(command: &mut Command) -> String {
     command.build();
     let mut page = String::from(HEAD);
-    page.push_str(&format!("\n## Which server, and as whom\n\n{PRECEDENCE}\n"));
+    page.push_str(&format!("\n## The server and the token\n\n{PRECEDENCE}\n"));
     page.push_str(&format!("\n## Exit codes\n\n```\n{}\n```\n", exit::table()));
     page.push_str("\n## Options of every command\n\n");
     arguments(&mut page, command, |argument| argument.is_global_set());
@@ -143,7 +144,7 @@ fn the_grammar_holds_together() {
     }
 }
 
-/// Every place that tells people what to type, as one text.
+/// All texts with commands for people.
 fn told() -> Vec<(std::path::PathBuf, String)> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut folders: Vec<_> = ["templates", "server/src", "docs"]
@@ -176,7 +177,7 @@ fn whatever_people_are_told_to_type_is_a_command() {
     let grammar = crate::command();
     let mut seen = 0;
     for (path, text) in told() {
-        // What a page offers to copy is a text of its own there; elsewhere a quoted text may be anything.
+        // A page's text to copy is a separate text; other quoted texts can have any content.
         let offers = path.components().any(|part| part.as_os_str() == "ui");
         let opened = ["`muster ", "<code>muster ", "\"muster "];
         for opened in opened
@@ -193,7 +194,8 @@ fn whatever_people_are_told_to_type_is_a_command() {
                         .all(|c| c.is_ascii_lowercase() || matches!(c, '-' | '_'))
                 });
                 let Some(noun) = words.next() else { continue };
-                // What is hashed for the history's seals begins with the same word: `muster event 1`, `muster seal 1`.
+                // Hashed texts of the history's seals begin with the same word: `muster event 1`,
+                // `muster seal 1`.
                 if path.ends_with("audit.md") && typed.ends_with(" 1") {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! What actions on nodes have in common: a reason, and whether to wait until the operations they begin are done.
+//! Options shared by all actions on nodes: a reason, and waiting for the requested operations.
 
 use std::time::Duration;
 
@@ -9,13 +9,14 @@ use super::progress;
 use super::session::Session;
 use crate::duration::parse_duration;
 
-/// Whether to wait.
+/// Options for waiting.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Waiting {
-    /// Wait until it is done.
+    /// Wait until the operation ends
     #[arg(long)]
     wait: bool,
-    /// How long to wait; it goes on at the server after that. 90s, 15m, 2h.
+    /// Time limit for waiting, such as 90s, 15m or 2h. The operation continues on the server
+    /// afterwards
     #[arg(long, default_value = "2h", value_parser = parse_duration, requires = "wait")]
     timeout: Duration,
 }
@@ -30,42 +31,43 @@ impl Waiting {
     }
 }
 
-/// An action on nodes.
+/// An action on several nodes.
 #[derive(Args, Debug)]
 pub(crate) struct ActArgs {
-    /// Names or ids.
+    /// Names or ids of nodes
     #[arg(required = true, value_name = "NODE")]
     pub(super) nodes: Vec<String>,
     #[command(flatten)]
     pub(super) how: How,
 }
 
-/// An action on one node.
+/// An action on a node.
 #[derive(Args, Debug)]
 pub(crate) struct OneArgs {
-    /// Name or id.
+    /// Name or id of the node
     pub(super) node: String,
     #[command(flatten)]
     pub(super) how: How,
 }
 
-/// Why, whether to wait, and whether to do it at all.
+/// Reason, waiting and dry run of an action.
 #[derive(Args, Debug)]
 pub(crate) struct How {
-    /// Show what it would do, and do nothing.
+    /// Show the effects without acting
     #[arg(long, visible_alias = "dry-run", conflicts_with = "wait")]
     pub(super) plan: bool,
-    /// Why, for the history.
+    /// Reason, recorded in the history
     #[arg(long)]
     pub(super) reason: Option<String>,
     #[command(flatten)]
     pub(super) waiting: Waiting,
 }
 
-/// Prints operations, and waits for them where that is wanted: a program then gets them as they ended.
+/// Prints operations, and waits for their end if requested. With `-o json` the final state is
+/// printed.
 ///
 /// # Errors
-/// When one ends otherwise than well, or not in time.
+/// When an operation fails, or the time limit passes.
 pub(super) async fn begun(
     session: &Session,
     operations: &[Operation],
@@ -86,7 +88,7 @@ pub(super) async fn begun(
     .await
 }
 
-/// The same in other words.
+/// The same as [`begun`], with other words for people.
 ///
 /// # Errors
 /// As [`begun`].

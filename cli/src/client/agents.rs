@@ -1,4 +1,5 @@
-//! `muster agent list`, `enrol`, `remove`: the agents of a site, as the server knows them. `muster agent --server …` runs one.
+//! `muster agent list`, `enrol`, `remove`: the agents of a site, from the server. `muster agent
+//! --server …` starts an agent.
 
 use clap::Subcommand;
 use muster_core::values::Name;
@@ -17,22 +18,22 @@ const COLUMNS: &[Column] = &[
     Column::wide("ID", "/id", Form::Text),
 ];
 
-/// What can be done with agents.
+/// Subcommands of agents.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentVerb {
-    /// List the agents of a site, or of every site.
+    /// List the agents of a site, or of all sites
     List {
         site: Option<String>,
         #[command(flatten)]
         args: ListArgs,
     },
-    /// Enrol an agent and print its token, this once.
+    /// Enrol an agent, and print the agent's token. The token is shown once
     Enrol { site: String, agent: Name },
-    /// Remove an agent: its certificates end at once.
+    /// Remove an agent. The agent's certificates become invalid at once
     Remove {
         site: String,
         agent: String,
-        /// Do not ask. Nobody is asked where nobody can answer.
+        /// Skip the confirmation. Scripts without a terminal are never asked
         #[arg(short, long)]
         yes: bool,
     },
@@ -61,9 +62,9 @@ pub(super) async fn run(session: &Session, verb: AgentVerb) -> anyhow::Result<()
                 );
             }
             if agents.is_empty() && !args.narrows() {
-                session.output.note(
-                    "no agents: nothing moves in a site without one; muster agent enrol SITE NAME",
-                );
+                session
+                    .output
+                    .note("no agents. A site needs an agent to act: muster agent enrol SITE NAME");
             }
             read::print(session, &agents, COLUMNS, &args)
         }
@@ -74,7 +75,7 @@ pub(super) async fn run(session: &Session, verb: AgentVerb) -> anyhow::Result<()
                 .print_lines(&enrolled, || vec![enrolled.token.reveal().to_owned()])
         }
         AgentVerb::Remove { site, agent, yes } => {
-            // As it is read here: one that is enrolled under its name meanwhile is not removed.
+            // The id is read here, so an agent enrolled meanwhile under the same name stays.
             let seen = session.client.agent(&site, &agent).await?;
             if asking::agreed(
                 &format!("Nothing moves in {site} while no agent acts for it. Remove {agent}?"),

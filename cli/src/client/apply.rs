@@ -1,4 +1,4 @@
-//! `muster apply`: documents from files, in the order in which kinds build on each other.
+//! `muster apply`: applies documents from files, in the order of their references.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -17,24 +17,25 @@ use super::files::{self, Held};
 use super::plans;
 use super::session::Session;
 
-/// The most objects that the server plans at once. More are written as they come.
+/// The largest number of objects in a plan of the server. Larger sets are written without a plan.
 const PLANNED: usize = 1000;
 
-/// What to apply.
+/// The documents to apply.
 #[derive(Args, Debug)]
 pub(crate) struct ApplyArgs {
-    /// Files of documents; `-` is standard input, NAME.toml a suite, hardware profile or stack, `shipped:NAME` one that comes with Muster.
+    /// Files with documents. `-` is standard input, NAME.toml a suite, hardware profile or stack,
+    /// `shipped:NAME` a document shipped with Muster
     #[arg(short, long = "file", required = true)]
     files: Vec<PathBuf>,
-    /// Show what it would do, and do nothing: `muster plan`.
+    /// Show the effects without writing, as `muster plan`
     #[arg(long, visible_alias = "dry-run")]
     plan: bool,
-    /// Do not ask before it is done. Nobody is asked where nobody can answer.
+    /// Skip the confirmation. Scripts without a terminal are never asked
     #[arg(short, long)]
     yes: bool,
 }
 
-/// One document.
+/// A document.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -105,15 +106,16 @@ async fn write(session: &Session, ordered: Vec<(usize, Document)>) -> anyhow::Re
     }
 }
 
-/// What to plan.
+/// The documents to plan.
 #[derive(Args, Debug)]
 pub(crate) struct PlanArgs {
-    /// Files of documents; `-` is standard input, NAME.toml a suite, hardware profile or stack, `shipped:NAME` one that comes with Muster.
+    /// Files with documents. `-` is standard input, NAME.toml a suite, hardware profile or stack,
+    /// `shipped:NAME` a document shipped with Muster
     #[arg(short, long = "file", required = true)]
     files: Vec<PathBuf>,
 }
 
-/// `muster plan`: [`run`] that writes nothing.
+/// `muster plan`: like [`run`], without writing.
 ///
 /// # Errors
 /// As [`run`].
@@ -154,7 +156,7 @@ async fn planned(session: &Session, ordered: &[(usize, Document)]) -> anyhow::Re
     Ok(session.client.plan(&MakePlan { objects }).await?)
 }
 
-/// A document is an object: serde alone would also read a list of its values.
+/// Accepts only JSON objects, because serde alone would also accept an array of the values.
 fn document(value: Value) -> anyhow::Result<Document> {
     anyhow::ensure!(
         value.is_object(),
@@ -163,7 +165,7 @@ fn document(value: Value) -> anyhow::Result<Document> {
     Ok(serde_json::from_value(value)?)
 }
 
-/// YAML is a superset of JSON: one reader serves both.
+/// YAML is a superset of JSON, so a single parser reads both.
 fn parse(text: &str) -> anyhow::Result<Vec<Document>> {
     let mut documents = Vec::new();
     for (at, part) in serde_yaml_ng::Deserializer::from_str(text).enumerate() {
@@ -227,7 +229,7 @@ async fn apply(
     Ok(verb)
 }
 
-/// What of a claim can be changed, as the document has it: what that leaves out is taken away.
+/// The changeable part of a claim. A member missing in the document is removed.
 async fn change_claim(
     session: &Session,
     document: &Document,

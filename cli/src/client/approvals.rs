@@ -8,17 +8,17 @@ use uuid::Uuid;
 
 use super::session::Session;
 
-/// What a second person can do.
+/// Subcommands of approvals.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalVerb {
-    /// Agree to what another person asked for, and begin it.
+    /// Approve the request of another person, and start the operation
     Approve {
         id: Uuid,
-        /// Show what would begin, and begin nothing.
+        /// Show the effects without approving
         #[arg(long, visible_alias = "dry-run")]
         plan: bool,
     },
-    /// Turn it down.
+    /// Deny a request
     Deny { id: Uuid },
 }
 
@@ -43,14 +43,14 @@ pub(super) async fn run(session: &Session, verb: ApprovalVerb) -> anyhow::Result
     }
 }
 
-/// What agreeing would begin.
+/// The effects of an approval.
 fn planned(approval: &Approval) -> Vec<String> {
     let (effect, begun) = match (&approval.waiver, &approval.node) {
         (None, Some(node)) if approval.action.as_deref() == Some("reinstall") => {
             let effect = effects::of_wish(Wish::Reinstall, State::InService, None);
             (
                 effect,
-                format!("{node} would be drained, and its image written anew onto its root disk"),
+                format!("{node} would be drained, and its image written to its root disk again"),
             )
         }
         (None, Some(node)) if approval.action.is_some() => {

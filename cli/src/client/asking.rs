@@ -1,18 +1,19 @@
-//! A question before what cannot be taken back. Asked only where somebody can answer: on a terminal.
+//! The confirmation of irreversible actions. Only a person at a terminal is asked.
 
 use std::io::{IsTerminal as _, Write as _};
 
 use super::output::clean;
 
-/// Whether somebody would be asked.
+/// Returns whether a person can be asked.
 pub(crate) fn would_ask(yes: bool) -> bool {
     !yes && std::io::stdin().is_terminal()
 }
 
-/// Whether whoever sits at the terminal agrees; where nobody does, what was typed is their word.
+/// Returns whether the person at the terminal confirms. Without a terminal, the typed command
+/// counts as confirmation.
 ///
 /// # Errors
-/// When the terminal cannot be read.
+/// When reading from the terminal fails.
 pub(crate) fn agreed(question: &str, yes: bool) -> anyhow::Result<bool> {
     if !would_ask(yes) {
         return Ok(true);

@@ -1,16 +1,17 @@
-//! `muster audit head`: the newest seal, from the server. `muster audit verify` reads the database itself.
+//! `muster audit head`: the newest seal, from the server. `muster audit verify` reads the database.
 
 use clap::Subcommand;
 use serde_json::json;
 
 use super::session::Session;
 
-/// What the server tells of the history's seals.
+/// Subcommands for the seals of the history.
 #[derive(Debug, Subcommand)]
 pub(crate) enum HeadVerb {
-    /// Show the newest seal: whoever keeps it can show later that nothing up to it was changed.
+    /// Show the newest seal. A stored copy proves later that the history up to the seal is
+    /// unchanged
     Head {
-        /// As a line that `muster audit verify --anchors` takes; nothing before anything was sealed.
+        /// Print a line for `muster audit verify --anchors`. Empty before the first seal
         #[arg(long)]
         anchor: bool,
     },
@@ -34,6 +35,6 @@ pub(super) async fn run(session: &Session, verb: HeadVerb) -> anyhow::Result<()>
             ),
             format!("hash {}", head.hash),
         ],
-        None => vec!["nothing is sealed yet".to_owned()],
+        None => vec!["no seal exists yet".to_owned()],
     })
 }

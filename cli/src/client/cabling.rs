@@ -6,10 +6,10 @@ use muster_api::racks::Cabling;
 use super::output::{Column, Form};
 use super::session::Session;
 
-/// What can be asked of racks, beside what can be asked of every kind.
+/// Subcommands of racks, in addition to the subcommands of every kind.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RackVerb {
-    /// Show where the declared cables of a rack were found: right, swapped with another one, elsewhere.
+    /// Show the declared cables of a rack, each as right, swapped or elsewhere
     Cabling { rack: String },
 }
 
@@ -32,7 +32,7 @@ pub(super) async fn of_node(session: &Session, node: &str) -> anyhow::Result<()>
     show(session, &session.client.node_cabling(node).await?)
 }
 
-/// The cables as a list, what to do about them as notes.
+/// Prints the cables as a list, and the remedies as notes.
 fn show(session: &Session, cabling: &Cabling) -> anyhow::Result<()> {
     if cabling.cables.is_empty() {
         session.output.note(&format!(

@@ -7,16 +7,16 @@ use uuid::Uuid;
 use super::output::age;
 use super::session::Session;
 
-/// What can be done about caution mode.
+/// Subcommands of caution mode.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CautionVerb {
-    /// Say whether the fleet is in caution mode, why, and which agents have been heard of since.
+    /// Show whether the installation is in caution mode, the cause, and the agents heard since
     Show,
-    /// End it: the database was looked into, and what it says about the nodes holds.
+    /// End caution mode. Check before that the database's view of the nodes is right
     Confirm {
-        /// The id that `muster caution show` prints.
+        /// The id printed by `muster caution show`
         id: Uuid,
-        /// What was found, for the history.
+        /// Result of the check, recorded in the history
         #[arg(long)]
         note: String,
     },
@@ -39,7 +39,7 @@ pub(super) async fn run(session: &Session, verb: CautionVerb) -> anyhow::Result<
 
 fn told(session: &Session, status: &CautionStatus) -> Vec<String> {
     let Some(caution) = &status.caution else {
-        return vec!["no caution: everything goes on as usual".into()];
+        return vec!["caution mode is off: all actions are allowed".into()];
     };
     let now = session.clock.now();
     let mut lines = vec![
@@ -48,9 +48,9 @@ fn told(session: &Session, status: &CautionStatus) -> Vec<String> {
     ];
     for witness in &status.agents {
         let heard = if witness.heard {
-            "heard of since"
+            "heard since"
         } else {
-            "NOT heard of since: it may know of more"
+            "NOT heard since: this agent may remember later acts"
         };
         lines.push(format!(
             "  agent {} of {}: {heard}",

@@ -14,104 +14,104 @@ use super::kinds::columns;
 use super::session::Session;
 use super::{asking, plans, progress};
 
-/// What can be done with claims.
+/// Subcommands of claims.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClaimVerb {
-    /// Bind nodes to a pool.
+    /// Bind nodes to a pool
     Create(CreateArgs),
-    /// Release a node: drain, out of the scheduler, wipe, inspection.
+    /// Release a node: drain, removal from the scheduler, wipe, inspection
     #[command(visible_alias = "delete")]
     Release(ReleaseArgs),
-    /// Take a release back while the node's disks are kept.
+    /// Undo a release before the node's disks are erased
     Undo(UndoArgs),
-    /// Give a claim another node: it comes first, and the one that is there goes once it serves.
+    /// Move a claim to another node. The new node enters service before the old node leaves
     Replace(ReplaceArgs),
-    /// Keep what a claim's node runs as it is: no rollout takes it along, and no recovery installs anything on it.
+    /// Hold a claim: rollouts and recoveries no longer change the software of the node
     Hold(HoldArgs),
-    /// Let a claim go again that was held.
+    /// End the hold of a claim
     Unhold(HoldArgs),
 }
 
-/// Which nodes, for which pool.
+/// The nodes and the pool.
 #[derive(Args, Debug)]
 pub(crate) struct CreateArgs {
-    /// The pool that they join.
+    /// Pool of the claim
     #[arg(long)]
     pool: String,
-    /// The node; without it the server picks available ones.
+    /// Node to claim. Default: available nodes chosen by the server
     #[arg(long, conflicts_with_all = ["label", "count"])]
     node: Option<String>,
-    /// A label that the nodes must have; may be given several times.
+    /// Label required of the nodes. Repeatable
     #[arg(long, value_parser = label, value_name = "NAME=VALUE")]
     label: Vec<(String, String)>,
-    /// The claim's name; without it the server makes one.
+    /// Name of the claim. Default: a generated name
     #[arg(long, conflicts_with = "count")]
     name: Option<Name>,
-    /// Keep what the nodes run as it is, whatever Muster does by itself.
+    /// Create the claim on hold: automation does not change the node's software
     #[arg(long)]
     hold: bool,
-    /// What waiting for the claims means, here and for everybody: in_service, or bound. in_service when left out.
+    /// State to wait for: `in_service` or `bound`. Default: `in_service`
     #[arg(long, value_parser = wait_for, value_name = "WHAT")]
     wait_for: Option<WaitFor>,
-    /// How many nodes, one claim each.
+    /// Number of nodes, with a claim each
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=200))]
     count: u32,
-    /// Show which node it would be and what would be done to it, and do nothing.
+    /// Show the chosen node and the effects without claiming
     #[arg(long, visible_alias = "dry-run", conflicts_with_all = ["count", "wait"])]
     plan: bool,
     #[command(flatten)]
     waiting: Waiting,
 }
 
-/// Which claim to give up.
+/// The claim to release.
 #[derive(Args, Debug)]
 pub(crate) struct ReleaseArgs {
     claim: String,
-    /// Show which node would be wiped, and do nothing.
+    /// Show the effects without releasing
     #[arg(long, visible_alias = "dry-run", conflicts_with = "wait")]
     plan: bool,
-    /// Erase the disks at once, without the time in which the release can be undone.
+    /// Erase the disks at once, without the undo window
     #[arg(long)]
     erase_now: bool,
-    /// Do not ask. Nobody is asked where nobody can answer.
+    /// Skip the confirmation. Scripts without a terminal are never asked
     #[arg(short, long)]
     yes: bool,
     #[command(flatten)]
     waiting: Waiting,
 }
 
-/// Which claim to take back.
+/// The claim of the release.
 #[derive(Args, Debug)]
 pub(crate) struct UndoArgs {
     claim: String,
-    /// Show what it would do, and do nothing.
+    /// Show the effects without undoing
     #[arg(long, visible_alias = "dry-run", conflicts_with = "wait")]
     plan: bool,
     #[command(flatten)]
     waiting: Waiting,
 }
 
-/// Which claim gets another node.
+/// The claim to move.
 #[derive(Args, Debug)]
 pub(crate) struct ReplaceArgs {
     claim: String,
-    /// The node that comes; without it the server picks an available one that fits the claim.
+    /// The new node. Default: an available node chosen by the server
     #[arg(long)]
     node: Option<String>,
-    /// Show which node would come and what would be done to both, and do nothing.
+    /// Show the new node and the effects on both nodes without acting
     #[arg(long, visible_alias = "dry-run", conflicts_with = "wait")]
     plan: bool,
-    /// Why, for the history.
+    /// Reason, recorded in the history
     #[arg(long)]
     reason: Option<String>,
-    /// Do not ask. Nobody is asked where nobody can answer.
+    /// Skip the confirmation. Scripts without a terminal are never asked
     #[arg(short, long)]
     yes: bool,
     #[command(flatten)]
     waiting: Waiting,
 }
 
-/// Which claims to hold, or to let go.
+/// The claims to hold or resume.
 #[derive(Args, Debug)]
 pub(crate) struct HoldArgs {
     #[arg(required = true, value_name = "CLAIM")]
@@ -158,7 +158,7 @@ async fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
         return plan_create(session, &request).await;
     }
     let (claims, refused) = create_each(session, &request, args.count).await;
-    // The claims that were made are shown even when the server refused the next one.
+    // Claims created before a refusal are printed as well.
     let show = |claims: &[Claim]| {
         session
             .output
@@ -173,7 +173,7 @@ async fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
     if session.output.is_table() {
         show(&claims)?;
     }
-    // What was asked for may be so already: the rest goes on without us.
+    // The state may already be reached, and the rest needs no client.
     let unready = claims.iter().filter(|claim| !claim.status.ready);
     let operations: Vec<_> = unready.filter_map(|claim| claim.status.operation).collect();
     progress::follow(session, &operations, args.waiting.timeout()).await?;
@@ -192,7 +192,7 @@ async fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Shows the plan of a claim. The plan of a claim without a name is made for `planned`.
+/// Prints the plan of a claim. A claim without a name is planned under the name `planned`.
 async fn plan_create(session: &Session, request: &CreateClaim) -> anyhow::Result<()> {
     let name = request
         .name
@@ -207,7 +207,7 @@ async fn plan_create(session: &Session, request: &CreateClaim) -> anyhow::Result
     plans::tell(session, desired).await
 }
 
-/// Makes up to `count` claims; returns those that were made, and the refusal that ended the row.
+/// Creates up to `count` claims. Returns the created claims, and the refusal of the last attempt.
 async fn create_each(
     session: &Session,
     request: &CreateClaim,
@@ -344,7 +344,7 @@ async fn replace(session: &Session, args: &ReplaceArgs) -> anyhow::Result<()> {
         vec![
             format!("{comes} comes for {name} by operation {id}"),
             format!(
-                "{name} keeps {node} until then, and if it is cancelled: muster operation cancel {id}"
+                "{name} keeps {node} until then; to keep the node for good: muster operation cancel {id}"
             ),
         ]
     };

@@ -1,5 +1,6 @@
-//! `muster completion`, and what its scripts ask with each press of Tab: what the command line can go on with. The grammar answers for its own
-//! words, the server for the names of what there is, within a second or not at all; nothing is ever said about why not.
+//! `muster completion`, and the answers to its scripts for each press of Tab. The grammar provides
+//! words, the server provides names within a second. Errors
+//! are never printed.
 
 use std::time::Duration;
 
@@ -12,12 +13,12 @@ use super::config::Config;
 use super::connection::Connection;
 use super::kinds;
 
-/// The hidden verb that the scripts call.
+/// The hidden subcommand called by the scripts.
 pub(crate) const VERB: &str = "__complete";
 
-/// Longer than this nobody waits for a name.
+/// Time limit for names.
 const DEADLINE: Duration = Duration::from_secs(1);
-/// More than anybody looks through.
+/// The largest number of suggestions.
 const MOST: &str = "200";
 
 const BASH: &str = r#"_muster() {
@@ -43,7 +44,8 @@ if [ "$funcstack[1]" = "_muster" ]; then _muster "$@"; else compdef _muster must
 const FISH: &str = r#"complete -c muster -a '(muster __complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
 "#;
 
-/// Prints a shell's script. Those that can ask get one that asks; the others know the grammar alone.
+/// Prints the script of a shell. Scripts of supported shells call the program; other scripts
+/// contain only the grammar.
 pub(crate) fn print(shell: Shell, command: &mut Command) {
     match shell {
         Shell::Bash => print!("{BASH}"),
@@ -53,7 +55,7 @@ pub(crate) fn print(shell: Shell, command: &mut Command) {
     }
 }
 
-/// The hidden verb.
+/// The hidden subcommand.
 pub(super) fn command() -> Command {
     let words = Arg::new("words")
         .num_args(0..)
@@ -65,7 +67,7 @@ pub(super) fn command() -> Command {
         .arg(words)
 }
 
-/// Prints what can stand where the last of these words is being typed.
+/// Prints the suggestions for the last of these words.
 pub(crate) async fn run(mut grammar: Command, words: &[String]) {
     grammar.build();
     let wanted = wanted(&grammar, words);
@@ -89,7 +91,7 @@ pub(crate) async fn run(mut grammar: Command, words: &[String]) {
     }
 }
 
-/// Names of a kind that begin so. What is no name is not passed on to a shell.
+/// Returns names of a kind with this prefix. Unusual names are not passed to a shell.
 async fn names(connection: &Connection, collection: &str, typed: &str) -> Option<Vec<String>> {
     let plain = |text: &str| {
         text.bytes()
@@ -119,30 +121,30 @@ async fn names(connection: &Connection, collection: &str, typed: &str) -> Option
     )
 }
 
-/// What can stand at a place of the command line.
+/// The suggestions possible at a place of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum What {
     Words(Vec<String>),
-    /// Objects of a kind, by the word of its path.
+    /// Objects of a kind, by the word in its path.
     Names(&'static str),
-    /// Servers of the caller's own file.
+    /// Contexts of the configuration file.
     Contexts,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted<'words> {
     what: What,
-    /// What is there already of the word, and what of it the shell wants back.
+    /// The typed part of the word, and the part expected back by the shell.
     typed: &'words str,
     before: &'words str,
 }
 
-/// The place of the command line behind the words that are complete.
+/// The place on the command line after the complete words.
 struct Position<'grammar> {
     command: &'grammar Command,
-    /// The names of the commands on the way.
+    /// The names of the subcommands so far.
     path: Vec<&'grammar str>,
-    /// The option whose value comes next.
+    /// The option waiting for a value.
     pending: Option<&'grammar Arg>,
     /// The number of positional arguments so far.
     at: usize,
@@ -153,7 +155,7 @@ struct Position<'grammar> {
 fn find_position<'grammar>(grammar: &'grammar Command, before: &[String]) -> Position<'grammar> {
     let (mut command, mut path, mut pending, mut at, mut bare) =
         (grammar, Vec::new(), None, 0, false);
-    // A shell that takes `--pool=gpu` apart gives `--pool`, `=`, `gpu`.
+    // Some shells split `--pool=gpu` into `--pool`, `=` and `gpu`.
     for word in before
         .iter()
         .map(String::as_str)
@@ -250,7 +252,7 @@ fn repeats(argument: &&Arg) -> bool {
         .is_some_and(|many| many.max_values() > 1)
 }
 
-/// The option that a word names, where a value follows it.
+/// Returns the option named by a word, if a value follows.
 fn option_of<'grammar>(command: &'grammar Command, word: &str) -> Option<&'grammar Arg> {
     let name = word.split('=').next().unwrap_or_default();
     let named = |option: &&Arg| match name.strip_prefix("--") {
@@ -265,7 +267,7 @@ fn option_of<'grammar>(command: &'grammar Command, word: &str) -> Option<&'gramm
         .filter(|option| option.get_action().takes_values())
 }
 
-/// What an argument can be: by its own list, or by the kind that it is called after.
+/// Returns the suggestions for an argument: its own values, or the kind with the argument's name.
 fn values(argument: &Arg, path: &[&str]) -> What {
     let listed = argument.get_possible_values();
     if !listed.is_empty() {
@@ -289,7 +291,7 @@ fn values(argument: &Arg, path: &[&str]) -> What {
     ) {
         ("context", _) => return What::Contexts,
         ("name", _) if noun == "context" => return What::Contexts,
-        // Another name than any that there is.
+        // A new name, so existing names are no suggestion.
         ("name" | "names", "create" | "rename") => None,
         ("name" | "names", _) => kinds::noun(noun).map(|noun| noun.collection),
         (word, _) => of(word).or_else(|| of(word.trim_end_matches('s'))),

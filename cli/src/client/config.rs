@@ -1,4 +1,4 @@
-//! The configuration file: several servers, by name. Only its owner reads it.
+//! The configuration file: several servers, by name. The file is private to its owner.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Config {
-    /// The context that is used when none is named.
+    /// The default context.
     pub(super) current: Option<String>,
     #[serde(default)]
     pub(super) contexts: BTreeMap<String, Context>,
 }
 
-/// One server of the file.
+/// A server of the file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Context {
@@ -29,7 +29,8 @@ pub(super) struct Context {
     pub(super) token_file: Option<PathBuf>,
 }
 
-/// The file as it is written: secrets are written nowhere else, so their type has no way to.
+/// The file in its written form. Secrets have no serialised form elsewhere, so the type is
+/// converted here.
 #[derive(Serialize)]
 struct Written<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +58,7 @@ impl<'a> WrittenContext<'a> {
 }
 
 impl Context {
-    /// Its token, wherever it is kept.
+    /// Returns the token, from the file or from the token file.
     pub(super) fn token(&self) -> Result<Option<Secret>, ClientError> {
         match (&self.token, &self.token_file) {
             (Some(token), _) => Ok(Some(token.clone())),
@@ -68,10 +69,10 @@ impl Context {
 }
 
 impl Config {
-    /// The file's content; nothing where there is no file.
+    /// Returns the content, or an empty configuration without a file.
     ///
     /// # Errors
-    /// When it cannot be understood, or holds a token that others may read.
+    /// When the file is malformed, or contains a token and is readable by others.
     pub(super) fn load() -> anyhow::Result<Self> {
         match path() {
             Some(path) => Self::read(&path),
@@ -87,7 +88,7 @@ impl Config {
             }
             Err(error) => return Err(error).with_context(|| path.display().to_string()),
         };
-        // The parser's own message would show the line, and the line may hold a token.
+        // The parser's own message would quote the line, and the line may contain a token.
         let broken = |error: toml::de::Error| {
             let at = error
                 .span()
@@ -118,7 +119,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Writes it whole and swaps it in, mode 0600 from its first byte on.
+    /// Replaces the file atomically, with mode 0600 from the first byte.
     pub(super) fn write(&self, path: &Path) -> anyhow::Result<()> {
         let contexts = self
             .contexts
@@ -155,14 +156,14 @@ impl Config {
     pub(super) fn find(&self, name: &str) -> Result<&Context, ClientError> {
         let unknown = || {
             ClientError::Usage(format!(
-                "there is no context {name:?}; see muster context list"
+                "context {name:?} does not exist; see muster context list"
             ))
         };
         self.contexts.get(name).ok_or_else(unknown)
     }
 }
 
-/// Where the file is; `None` without a home.
+/// Returns the path; `None` without a home directory.
 pub(super) fn path() -> Option<PathBuf> {
     let set = |name| {
         std::env::var_os(name)
@@ -173,7 +174,7 @@ pub(super) fn path() -> Option<PathBuf> {
     Some(base.join("muster/config.toml"))
 }
 
-/// A token of a file that holds nothing else.
+/// Returns the token of a token file.
 pub(super) fn read_token(path: &PathBuf) -> Result<Secret, ClientError> {
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|source| ClientError::File {

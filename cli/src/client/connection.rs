@@ -1,5 +1,6 @@
-//! Which server, and as whom. A flag goes before the environment, the environment before the configuration file; and a context's token is sent
-//! to that context's server only.
+//! The server and the credentials. Flags precede the environment, the environment precedes the
+//! configuration file. A context's token is sent
+//! only to the context's server.
 
 use std::path::PathBuf;
 
@@ -11,30 +12,30 @@ use super::config::{Config, Context, read_token};
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
-/// How the server and the token are chosen, for `--help` and the reference.
+/// The choice of server and token, for `--help` and the reference.
 pub(crate) const PRECEDENCE: &str = "\
-The server is the first of these: --server; the server of --context; MUSTER_SERVER; the server of MUSTER_CONTEXT; the server of the current \
-context; http://127.0.0.1:8080. MUSTER_URL, which the Terraform provider reads too, stands in for MUSTER_SERVER where that is not set.
+The server's address is the first of: --server; the server of --context; MUSTER_SERVER; the server of MUSTER_CONTEXT; the server of the current \
+context; http://127.0.0.1:8080. Without MUSTER_SERVER, MUSTER_URL counts in its place, as for the Terraform provider.
 
-The token is the first of these: --token-file; the token of --context; MUSTER_TOKEN; the file that MUSTER_TOKEN_FILE names; the token of the \
-context that the server was taken from. A context's token is never sent to another server than its own, and no token is ever taken from the \
-command line, where every user of the host can read it.";
+The token is the first of: --token-file; the token of --context; MUSTER_TOKEN; the file named by MUSTER_TOKEN_FILE; the token of the context of \
+the server. A context's token is sent only to the context's server. No option takes a token itself, because every user of the host can read \
+command lines.";
 
-/// How to reach the server.
+/// The connection.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Connection {
-    /// The server's address, such as https://muster.example:8080. Also MUSTER_SERVER.
+    /// Address of the server, such as `https://muster.example:8080`. Also MUSTER_SERVER
     #[arg(long, value_name = "URL", global = true, help_heading = "Server")]
     pub(super) server: Option<String>,
-    /// A file that holds a token and nothing else. Also MUSTER_TOKEN_FILE; MUSTER_TOKEN holds the token itself.
+    /// File with the token. Also MUSTER_TOKEN_FILE; MUSTER_TOKEN has the token itself
     #[arg(long, value_name = "FILE", global = true, help_heading = "Server")]
     pub(super) token_file: Option<PathBuf>,
-    /// A server that `muster context set` wrote down. Also MUSTER_CONTEXT.
+    /// Name of a server stored by `muster context set`. Also MUSTER_CONTEXT
     #[arg(long, value_name = "NAME", global = true, help_heading = "Server")]
     context: Option<String>,
 }
 
-/// What the environment says, read once.
+/// The environment, read once.
 #[derive(Clone, Debug, Default)]
 struct Environment {
     server: Option<String>,
@@ -43,14 +44,14 @@ struct Environment {
     token_file: Option<PathBuf>,
 }
 
-/// A server and who calls it.
+/// A server and its caller.
 pub(crate) struct Chosen {
     pub(crate) url: String,
     pub(crate) token: Option<Secret>,
 }
 
 impl Connection {
-    /// What a line that is still being typed says of it.
+    /// Returns the connection described by an incomplete command line.
     pub(super) fn typed(words: &[String]) -> Self {
         let said = |option: &str| {
             let given = words.iter().enumerate().find_map(|(at, word)| {
@@ -73,13 +74,13 @@ impl Connection {
         }
     }
 
-    /// The client for it.
+    /// Returns the client.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let Chosen { url, token } = self.chosen()?;
         Ok(Client::new(&url, token)?)
     }
 
-    /// Which server, and as whom.
+    /// Returns the server and the credentials.
     pub(crate) fn chosen(&self) -> anyhow::Result<Chosen> {
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let environment = Environment {
@@ -95,7 +96,7 @@ impl Connection {
         let named = |name: &str| -> Result<Context, ClientError> {
             let unknown = || {
                 ClientError::Usage(format!(
-                    "there is no context {name:?}; see muster context list"
+                    "context {name:?} does not exist; see muster context list"
                 ))
             };
             config.contexts.get(name).cloned().ok_or_else(unknown)

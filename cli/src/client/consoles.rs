@@ -9,7 +9,8 @@ use super::session::Session;
 
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Prints what is kept of a node's serial console, and goes on when it is followed. A server that is away for a moment is waited for.
+/// Prints the stored output of a node's serial console, and follows new output on request. An
+/// unreachable server is retried.
 pub(super) async fn show(session: &Session, node: &str, follow: bool) -> anyhow::Result<()> {
     let mut after = None;
     let mut plain = Plain::default();
@@ -25,7 +26,7 @@ pub(super) async fn show(session: &Session, node: &str, follow: bool) -> anyhow:
         let mut out = std::io::stdout().lock();
         for chunk in &log.items {
             match session.output.is_table() {
-                // What would move the cursor, colour or command the terminal stays out.
+                // Control sequences for the terminal are removed.
                 true => write!(out, "{}", plain.feed(&chunk.text))?,
                 false => writeln!(out, "{}", serde_json::to_string(chunk)?)?,
             }

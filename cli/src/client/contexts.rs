@@ -10,40 +10,41 @@ use super::config::{Config, Context, path};
 use super::connection::Connection;
 use super::output::{Column, Form, Output};
 
-/// What can be done with contexts.
+/// Subcommands of contexts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ContextVerb {
-    /// List the servers that are written down.
+    /// List the stored servers
     List,
-    /// Use this server from now on, where nothing else is said.
+    /// Make a server the default
     Use { name: String },
-    /// Write a server down, or change what is named of it: --server, and --token-file or --token-stdin.
+    /// Store a server, or change a stored server: --server, and --token-file or --token-stdin
     Set {
         name: String,
-        /// Read the token from standard input, and keep it in the configuration file. With --token-file, that file is read each time instead.
+        /// Store the token read from standard input in the configuration file. With --token-file,
+        /// the file is read on each use instead
         #[arg(long, conflicts_with = "token_file")]
         token_stdin: bool,
-        /// Use it from now on.
+        /// Make the server the default
         #[arg(long)]
         r#use: bool,
     },
-    /// Forget a server.
+    /// Remove a server
     Delete { name: String },
-    /// Show a server, without its token; the current one when none is named.
+    /// Show a server without its token. Default: the current server
     Show { name: Option<String> },
 }
 
-/// Runs a verb.
+/// Executes a subcommand.
 ///
 /// # Errors
-/// When the file cannot be read or written, or there is no such context.
+/// When the file is unreadable or not writable, or the context is unknown.
 pub(super) fn run(
     output: Output,
     connection: &Connection,
     verb: ContextVerb,
 ) -> anyhow::Result<()> {
     let path = path().context(
-        "neither XDG_CONFIG_HOME nor HOME is set: there is no place for a configuration file",
+        "neither XDG_CONFIG_HOME nor HOME is set, so the configuration file has no path",
     )?;
     let mut config = Config::read(&path)?;
     match verb {
@@ -77,7 +78,7 @@ pub(super) fn run(
             let server =
                 url.ok_or_else(|| ClientError::Usage("a new context needs --server".into()))?;
             Client::new(&server, None)?;
-            // Another server does not get the token of the one before.
+            // The token of the previous server is not sent to another server.
             let kept = before
                 .filter(|_| !moved)
                 .map(|context| (context.token.clone(), context.token_file.clone()));

@@ -7,15 +7,15 @@ use clap::{Args, Subcommand};
 use super::output::clean;
 use super::session::Session;
 
-/// Pause before a server that is away is asked again.
+/// Pause before a retry with an unreachable server.
 const AWAY: Duration = Duration::from_secs(1);
 
-/// What can be read of the history.
+/// Subcommands of the history.
 #[derive(Debug, Subcommand)]
 pub(crate) enum EventVerb {
-    /// List events, oldest first.
+    /// List events, oldest first
     List {
-        /// Only those of this node.
+        /// Only events of this node
         #[arg(long)]
         node: Option<String>,
         #[command(flatten)]
@@ -23,37 +23,37 @@ pub(crate) enum EventVerb {
         #[command(flatten)]
         reading: Reading,
     },
-    /// Print events as they come, from now on; or from --after on.
+    /// Follow new events, or all events after --after
     Follow {
-        /// Only those of this node.
+        /// Only events of this node
         #[arg(long)]
         node: Option<String>,
         #[command(flatten)]
         topics: Topics,
-        /// The sequence number of the last event seen; the latest one without it.
+        /// Sequence number to start after. Default: the latest event
         #[arg(long)]
         after: Option<i64>,
     },
 }
 
-/// Which kinds.
+/// The kinds of events.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Topics {
-    /// Only events of these kinds: `node.advanced`, `claim.*`. Several with commas.
+    /// Kinds of events, separated by commas: `node.advanced`, `claim.*`
     #[arg(long, value_name = "TOPICS")]
     topics: Option<String>,
 }
 
-/// Where to begin and where to stop.
+/// Start and end of the list.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Reading {
-    /// The sequence number of the last event seen.
+    /// Sequence number to start after
     #[arg(long, default_value_t = 0)]
     after: i64,
-    /// At most so many; all of them without it.
+    /// Maximum number of events. Default: all
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "follow")]
     limit: Option<u32>,
-    /// Go on as events come.
+    /// Follow new events
     #[arg(short, long)]
     follow: bool,
 }
@@ -88,11 +88,12 @@ pub(super) async fn run(session: &Session, verb: EventVerb) -> anyhow::Result<()
     }
 }
 
-/// The newest sequence number, found by halving: the history may be long, and its end has no route of its own.
+/// Returns the newest sequence number by binary search, because the history has no route for its
+/// end.
 async fn latest(session: &Session) -> anyhow::Result<i64> {
     let after = async |seq: i64| match session.client.events(seq, &[("limit", "1")]).await {
         Ok(events) => Ok(!events.items.is_empty()),
-        // Beyond the end, where a reader stands whose database was put back.
+        // Beyond the end, as after a restored database.
         Err(error) if error.status() == Some(410) => Ok(false),
         Err(error) => Err(error),
     };
@@ -110,7 +111,7 @@ async fn latest(session: &Session) -> anyhow::Result<i64> {
     Ok(low)
 }
 
-/// Prints events, of all kinds, and goes on where that is wanted.
+/// Prints events of all kinds, and follows on request.
 pub(super) async fn show(
     session: &Session,
     node: Option<&str>,
@@ -119,7 +120,7 @@ pub(super) async fn show(
     read(session, (node, &Topics::default()), reading).await
 }
 
-/// The same of some kinds. A server that is away for a moment is waited for where it goes on.
+/// The same for given kinds. While following, an unreachable server is retried.
 async fn read(
     session: &Session,
     (node, topics): (Option<&str>, &Topics),
@@ -158,7 +159,7 @@ async fn read(
             }
         }
         left = left.saturating_sub(u32::try_from(events.items.len()).unwrap_or(u32::MAX));
-        // A page without events that leads on is of a stretch in which nothing was this reader's.
+        // An empty page with a next number covers events hidden from the reader.
         let over = events.items.is_empty() && events.last_seq <= after;
         if left == 0 || (over && !reading.follow) {
             return Ok(());

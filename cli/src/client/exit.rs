@@ -1,4 +1,4 @@
-//! Exit codes, for scripts. A code is never given another meaning.
+//! Exit codes, for scripts. The meaning of a code never changes.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use muster_api::client::ClientError;
 
 use crate::programs::audit::NotWhole;
 
-/// How the program ends.
+/// The exit code of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     Done,
@@ -24,34 +24,38 @@ pub(crate) enum Exit {
     Interrupted,
 }
 
-/// Every code with what it means.
+/// Every code with its meaning.
 const ALL: [(Exit, u8, &str); 12] = [
-    (Exit::Done, 0, "Done. With --wait: and it ended well."),
+    (
+        Exit::Done,
+        0,
+        "Success. With --wait, the operation succeeded.",
+    ),
     (
         Exit::Failed,
         1,
-        "Failed, in a way that has no code of its own; the message says how.",
+        "Failure without a separate code; see the message.",
     ),
     (
         Exit::Usage,
         2,
-        "Used wrongly, or the server found the request wrong (400, 422).",
+        "Invalid usage, or an invalid request (400, 422).",
     ),
-    (Exit::NotFound, 3, "There is no such object (404)."),
+    (Exit::NotFound, 3, "The object does not exist (404)."),
     (
         Exit::Conflict,
         4,
-        "The state does not allow it, or somebody else was first (409, 412, 428). Try again later.",
+        "Conflict: the state forbids the action, or the object changed meanwhile (409, 412, 428). Try again later.",
     ),
     (
         Exit::NotReached,
         5,
-        "The server was not reached, or cannot serve (502 to 504). What was asked for may have happened.",
+        "The server is unreachable or unavailable (502 to 504). The request may have been executed.",
     ),
     (
         Exit::HistoryNotWhole,
         6,
-        "`audit verify`: the history is not what was sealed.",
+        "`audit verify`: the history differs from its seals.",
     ),
     (
         Exit::NotAllowed,
@@ -61,27 +65,23 @@ const ALL: [(Exit, u8, &str); 12] = [
     (
         Exit::NotInTime,
         8,
-        "What was waited for did not happen within --timeout. It goes on at the server.",
+        "The time limit --timeout passed. The operation continues on the server.",
     ),
-    (
-        Exit::EndedBadly,
-        9,
-        "What was waited for ended otherwise than well.",
-    ),
+    (Exit::EndedBadly, 9, "The awaited operation failed."),
     (
         Exit::FaultsFound,
         10,
-        "`doctor`: something is wrong with this host.",
+        "`doctor`: a check of this host failed.",
     ),
     (
         Exit::Interrupted,
         130,
-        "Interrupted by Ctrl-C while waiting. It goes on at the server.",
+        "Interrupted by Ctrl-C while waiting. The operation continues on the server.",
     ),
 ];
 
 impl Exit {
-    /// As the operating system gets it.
+    /// The code for the operating system.
     pub(crate) fn code(self) -> u8 {
         ALL.iter()
             .find(|(exit, ..)| *exit == self)
@@ -89,7 +89,7 @@ impl Exit {
     }
 }
 
-/// Something that was waited for did not end well, or not while it was waited for. What is told is what to do next.
+/// A waited operation that failed, or did not end in time. The message names the next step.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) exit: Exit,
@@ -104,7 +104,7 @@ impl std::fmt::Display for Ended {
 
 impl std::error::Error for Ended {}
 
-/// How the program ends on a failure.
+/// Returns the exit code of a failure.
 pub(crate) fn of(error: &anyhow::Error) -> Exit {
     if error.is::<NotWhole>() {
         return Exit::HistoryNotWhole;
@@ -132,23 +132,23 @@ pub(crate) fn of(error: &anyhow::Error) -> Exit {
     }
 }
 
-/// What to do about a failure that most people meet first.
+/// Returns a remedy for frequent failures.
 pub(crate) fn advice(error: &anyhow::Error) -> Option<&'static str> {
     let error = error
         .chain()
         .find_map(|cause| cause.downcast_ref::<ClientError>())?;
     match (error, error.status()) {
         (_, Some(401)) => Some(
-            "Give a token by MUSTER_TOKEN, --token-file or `muster context set`; `muster admin token` makes a first one.",
+            "Set a token by MUSTER_TOKEN, --token-file or `muster context set`. `muster admin token` creates the first token.",
         ),
         (ClientError::Unreachable(_), _) => Some(
-            "Say where the server is by --server, --context or MUSTER_SERVER; `muster doctor` looks further.",
+            "Set the server's address by --server, --context or MUSTER_SERVER. `muster doctor` checks further.",
         ),
         _ => None,
     }
 }
 
-/// The codes as a table for people.
+/// Returns the codes as a table for people.
 pub(crate) fn table() -> String {
     let lines: Vec<String> = ALL
         .iter()
@@ -157,23 +157,23 @@ pub(crate) fn table() -> String {
     lines.join("\n")
 }
 
-/// `muster exit-codes`, so that `muster help exit-codes` says it too.
+/// `muster exit-codes`, so that `muster help exit-codes` works as well.
 pub(crate) fn command() -> Command {
     Command::new("exit-codes")
-        .about("What this program's exit codes mean")
+        .about("Show the meaning of the exit codes")
         .long_about(format!(
-            "What this program's exit codes mean:\n\n{}",
+            "Show the meaning of the exit codes:\n\n{}",
             table()
         ))
 }
 
-/// Something is wrong with this host. What it is was printed before.
+/// A check of this host failed. The finding is already printed.
 #[derive(Debug)]
 pub(crate) struct Unsound(pub(crate) usize);
 
 impl fmt::Display for Unsound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} things are wrong with this host", self.0)
+        write!(f, "{} checks of this host failed", self.0)
     }
 }
 

@@ -1,4 +1,5 @@
-//! What files declare: documents in YAML or JSON; one suite, hardware profile or stack in TOML, as those that come with Muster are written; and those.
+//! Reads documents from files: YAML or JSON; a suite, hardware profile or stack in TOML; and the
+//! shipped documents.
 
 use std::path::Path;
 
@@ -9,26 +10,26 @@ use serde_json::{Map, Value, json};
 
 use super::exit::{Ended, Exit};
 
-/// The largest file, in bytes.
+/// The largest file in bytes.
 const LARGEST: u64 = 64 << 20;
-/// What stands before the name of a suite or profile that comes with Muster, in place of a file.
+/// Prefix of a shipped suite or profile in place of a file.
 const SHIPPED: &str = "shipped:";
 
-/// What a file holds.
+/// The content of a file.
 pub(super) enum Held {
-    /// YAML, or JSON, which is a part of it.
+    /// YAML, or JSON as a subset.
     Yaml(String),
-    /// TOML; `stem` is what the file is called, without its ending.
+    /// TOML; `stem` is the file name without extension.
     Toml {
         members: Map<String, Value>,
         stem: String,
     },
 }
 
-/// Reads a file; `-` is standard input, `shipped:NAME` a suite or profile that comes with Muster.
+/// Reads a file; `-` is standard input, `shipped:NAME` a shipped suite or profile.
 ///
 /// # Errors
-/// When it cannot be read, is larger than 64 MiB, or is no TOML though it is called so.
+/// When the file is unreadable, larger than 64 MiB, or malformed TOML.
 pub(super) fn read(file: &Path) -> anyhow::Result<Held> {
     if let Some(name) = file.to_str().and_then(|file| file.strip_prefix(SHIPPED)) {
         return Ok(Held::Toml {
@@ -51,10 +52,10 @@ pub(super) fn read(file: &Path) -> anyhow::Result<Held> {
     }
 }
 
-/// The suite or profile of this name that comes with Muster.
+/// Returns the shipped suite or profile with this name.
 ///
 /// # Errors
-/// With the names that there are.
+/// With the available names.
 pub(crate) fn shipped(name: &str) -> anyhow::Result<&'static Shipped> {
     let found = Shipped::find(SUITES, name).or_else(|| Shipped::find(PROFILES, name));
     found.ok_or_else(|| {
@@ -75,11 +76,12 @@ pub(crate) fn shipped(name: &str) -> anyhow::Result<&'static Shipped> {
     })
 }
 
-/// What a TOML file declares, as a document with kind, name and spec. It says its kind by what is in it; a suite has its name in it, and anything
-/// else is called as its file.
+/// Returns the document of a TOML file, with kind, name and spec. The content decides the kind. A
+/// suite has a name inside; other documents have the
+/// name of the file.
 ///
 /// # Errors
-/// When it is none of them.
+/// When the content is of no known kind.
 pub(super) fn document(members: Map<String, Value>, stem: String) -> anyhow::Result<Value> {
     let kind = match members {
         _ if members.contains_key("spec") => return Ok(Value::Object(members)),
@@ -114,7 +116,7 @@ fn text(file: &Path) -> anyhow::Result<String> {
     source.take(LARGEST + 1).read_to_string(&mut text)?;
     anyhow::ensure!(
         text.len() as u64 <= LARGEST,
-        "it is larger than {} MiB",
+        "the file is larger than {} MiB",
         LARGEST >> 20
     );
     Ok(text)

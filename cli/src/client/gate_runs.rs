@@ -7,21 +7,21 @@ use muster_core::gates::Verdict;
 use super::output::duration;
 use super::session::Session;
 
-/// What can be asked of gate runs.
+/// Subcommands of gate runs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum GateRunVerb {
-    /// Show the latest runs of a node's suite, each gate with its verdict.
+    /// Show the latest gate runs of a node, with the verdict of each gate
     List(RunsArgs),
 }
 
-/// Whose runs to show, and which.
+/// The node and the runs.
 #[derive(Args, Debug)]
 pub(crate) struct RunsArgs {
     node: String,
-    /// Only runs that did not pass, and of them only the gates that did not.
+    /// Only failed runs, and in each run only the failed gates
     #[arg(long)]
     failed: bool,
-    /// At most so many runs, newest first.
+    /// Maximum number of runs, newest first
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
 }
@@ -31,7 +31,7 @@ pub(super) async fn run(session: &Session, verb: GateRunVerb) -> anyhow::Result<
     list(session, &args).await
 }
 
-/// The latest runs of a node, newest first.
+/// Returns the latest runs of a node, newest first.
 pub(super) async fn list(session: &Session, args: &RunsArgs) -> anyhow::Result<()> {
     let limit = args.limit.to_string();
     let mut query = vec![("limit", limit.as_str())];
@@ -67,12 +67,12 @@ fn lines(run: &GateRun) -> Vec<String> {
     )];
     if let Some(at) = run.voided_at {
         lines.push(format!(
-            "  void since {at}: parts were replaced, so it says nothing of what is in the node now"
+            "  void since {at}: parts were replaced, so the run does not describe the present parts"
         ));
     }
     for result in &run.results {
         let took = duration(i64::try_from(result.duration_ms).unwrap_or(i64::MAX));
-        // The verdict stays what it was, and is told beside the waiver that counts in its place.
+        // The verdict is unchanged and printed beside the waiver counting in its place.
         let (word, waived) = match &result.waived {
             None => (result.verdict.as_str(), String::new()),
             Some(waived) => {

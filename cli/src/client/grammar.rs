@@ -1,4 +1,5 @@
-//! The grammar: `muster <noun> <verb>`. Nouns that are kinds share their verbs ([`super::kinds`]); what a noun has for itself is added here.
+//! The grammar: `muster <noun> <verb>`. Kinds share their verbs ([`super::kinds`]); the additional
+//! verbs of a noun are added here.
 
 use clap::{Args as _, Command, Subcommand as _};
 
@@ -11,7 +12,7 @@ use super::{
 };
 use crate::{gates, stack};
 
-/// The nouns and verbs as `--help` lists them, by what somebody wants to do.
+/// The nouns and verbs of `--help`, grouped by purpose.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Fleet", &["node", "claim", "pool", "apply", "plan"]),
     (
@@ -67,7 +68,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// Adds everything that is a client of the API to the program's command.
+/// Adds all clients of the API to the program's command.
 pub(crate) fn add(command: Command) -> Command {
     let command = kinds::with(command, Common::augment_args);
     let command = kinds::nouns().into_iter().fold(command, |command, noun| {
@@ -82,15 +83,16 @@ pub(crate) fn add(command: Command) -> Command {
     let alone = |word: &'static str, about: &'static str, part| {
         kinds::with(Command::new(word).about(about), part)
     };
-    let gate_runs = "Gate runs: what was measured on a node";
-    let components = "Parts by serial: where they are and where they were";
-    let cautious = "Caution mode: the database is older than what others remember";
-    let applied = "Create or replace what files declare: YAML or JSON with kind, name, labels, annotations, spec; or a suite, profile or stack in TOML";
-    let planned = "Show what applying files would change, reboot, reinstall or wipe; write nothing";
+    let gate_runs = "Gate runs: measurements and verdicts of a node";
+    let components = "Parts by serial: present and former places";
+    let cautious = "Caution mode: the database is older than the records of agents or replicas";
+    let applied = "Create or replace objects from files: YAML or JSON with kind, name, labels, annotations, spec; or a suite, profile or stack in TOML";
+    let planned =
+        "Show the changes, reboots, reinstallations and wipes of applying files, without writing";
     command
         .subcommand(noun(
             "event",
-            "The history: every change, and who made it",
+            "The history: every change with its author",
             events::EventVerb::augment_subcommands,
         ))
         .subcommand(
@@ -103,7 +105,7 @@ pub(crate) fn add(command: Command) -> Command {
         )
         .subcommand(noun(
             "gate",
-            "Gates that come with Muster, explained; the linter; what parsers read",
+            "Gates: explain the shipped gates, lint suites, try parsers",
             gates::GateVerb::augment_subcommands,
         ))
         .subcommand(
@@ -138,7 +140,7 @@ pub(crate) fn add(command: Command) -> Command {
         .subcommand(completing::command())
 }
 
-/// Adds a kind's own verbs.
+/// Adds the additional verbs of a kind.
 fn own(command: Command) -> Command {
     let verbs = match command.get_name() {
         "node" => nodes::NodeVerb::augment_subcommands,
@@ -158,8 +160,9 @@ fn own(command: Command) -> Command {
     kinds::with(command, verbs)
 }
 
-/// Gives the agents' noun its verbs, beside the program that runs one. That program has a --server of its own, so that the one for all is
-/// handed down by hand.
+/// Adds the verbs of agents beside the program `muster agent`. The program has its own --server, so
+/// the global option is passed
+/// explicitly.
 pub(crate) fn agent(command: Command) -> Command {
     let verbs = agents::AgentVerb::augment_subcommands(Command::new("agent"));
     let verbs = verbs
@@ -172,12 +175,12 @@ pub(crate) fn agent(command: Command) -> Command {
         .subcommand_negates_reqs(true)
 }
 
-/// Gives the audit's noun what the server tells of it, beside the program that reads the database.
+/// Adds the verbs of the audit's server side beside `muster audit verify`.
 pub(crate) fn audit(command: Command) -> Command {
     audits::HeadVerb::augment_subcommands(command)
 }
 
-/// `--help` without a page of alphabet: what there is, by what it is for.
+/// Builds `--help` by purpose instead of by alphabet.
 pub(crate) fn grouped(mut command: Command) -> Command {
     let about = |word: &str| {
         let about = command

@@ -1,35 +1,35 @@
-//! The verbs that are clients of the API, like any other client: nothing here knows the database or a node.
+//! Subcommands calling the API. The room knows no database and no node.
 
-mod acting; // A reason, and waiting for what it begins
+mod acting; // A reason, and waiting for operations
 mod agents; // muster agent list, enrol, remove
 mod apply; // Documents from files
 mod approvals; // muster approval
-mod asking; // A question before what cannot be taken back
+mod asking; // The confirmation of irreversible actions
 mod audits; // muster audit head
 mod cabling; // muster rack cabling, muster node cabling
 mod caution; // muster caution
 mod claims; // muster claim
-pub(crate) mod completing; // What a command line can go on with
+pub(crate) mod completing; // Suggestions for shells
 mod config; // The configuration file
-pub(crate) mod connection; // Which server, as whom
+pub(crate) mod connection; // The server and the credentials
 mod consoles; // muster node console
 mod contexts; // muster context
 mod events; // muster event
 pub(crate) mod exit; // Exit codes
-pub(crate) mod files; // What files declare
+pub(crate) mod files; // Documents from files
 mod gate_runs; // muster gate_run
 pub(crate) mod grammar; // Nouns and verbs as one command
-mod kinds; // Nouns that are kinds, and the verbs they share
+mod kinds; // Nouns for kinds, and their shared verbs
 mod nodes; // muster node
 mod operations; // muster operation
 pub(crate) mod output; // Tables, JSON, YAML
 mod pairs; // muster pool run-pairs, muster pool pairs
 mod parts; // muster node parts, muster component
 mod place; // muster node rename, muster node move
-mod plans; // What a set of documents would do, shown and agreed to
-mod progress; // Waiting for operations, visibly
+mod plans; // Plans for people, with confirmation
+mod progress; // Waiting for operations, with progress
 mod recoveries; // muster node recoveries, muster breaker
-pub(crate) mod session; // What every verb takes, and works with
+pub(crate) mod session; // Options and state of every client
 mod stacks; // muster stack publish, plan, drift
 mod tokens; // muster token
 mod uploads; // muster blob
@@ -43,10 +43,10 @@ use muster_core::clock::Clock;
 use self::session::{Common, Session};
 use crate::stack;
 
-/// Runs what the command line says; `None` when it names no verb of a client.
+/// Executes the command line; `None` if the subcommand is not a client.
 ///
 /// # Errors
-/// What the server refused, or why it was not reached; [`exit::of`] tells them apart.
+/// The server's refusal, or the cause of an unreachable server; [`exit::of`] distinguishes them.
 pub(crate) async fn run(common: &Common, matches: &ArgMatches) -> Option<anyhow::Result<()>> {
     let (word, matches) = matches.subcommand()?;
     match word {
@@ -66,7 +66,7 @@ pub(crate) async fn run(common: &Common, matches: &ArgMatches) -> Option<anyhow:
                 crate::gates::GateVerb::from_arg_matches(matches).map_err(anyhow::Error::from);
             return Some(verb.and_then(|verb| crate::gates::run(common.output, verb)));
         }
-        // These need no server: a stack is linted or locked, an agent is run.
+        // Subcommands without a server: lint or lock a stack, run an agent.
         "stack" => match stack::StackVerb::from_arg_matches(matches) {
             Ok(verb) if stack::is_offline(&verb) => return None,
             _ => {}
@@ -106,7 +106,7 @@ pub(crate) async fn run(common: &Common, matches: &ArgMatches) -> Option<anyhow:
     Some(run_own(&session, word, matches).await)
 }
 
-/// A verb that only one noun has.
+/// Executes a verb of a single noun.
 async fn run_own(session: &Session, word: &str, matches: &ArgMatches) -> anyhow::Result<()> {
     match word {
         "node" => nodes::run(session, nodes::NodeVerb::from_arg_matches(matches)?).await,
@@ -144,7 +144,7 @@ async fn run_own(session: &Session, word: &str, matches: &ArgMatches) -> anyhow:
         "audit" => audits::run(session, audits::HeadVerb::from_arg_matches(matches)?).await,
         "apply" => apply::run(session, apply::ApplyArgs::from_arg_matches(matches)?).await,
         "plan" => apply::plan(session, apply::PlanArgs::from_arg_matches(matches)?).await,
-        // The command line's own parser lets no other verb through.
+        // The parser rejects all other verbs.
         other => Err(anyhow::anyhow!("{other} has no such verb")),
     }
 }

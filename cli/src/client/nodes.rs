@@ -19,146 +19,150 @@ use super::session::Session;
 use super::{asking, cabling, consoles, events, gate_runs, plans, recoveries};
 use crate::duration::parse_duration;
 
-/// What can be asked of nodes.
+/// Subcommands of nodes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeVerb {
-    /// Say why a node is not moving, in one sentence.
+    /// Show the reason why a node waits, in one sentence
     Why { node: String },
-    /// Follow what happens to a node.
+    /// Follow the events of a node
     Watch(WatchArgs),
-    /// Show what led a node to where it is, with the time each step took.
+    /// Show the timeline of a node, with the duration of each step
     Timeline { node: String },
-    /// Show what inspection saw.
+    /// Show the facts found by the inspection
     Facts { node: String },
-    /// Show the parts of a node by serial: those that are in it, and those that were.
+    /// Show the parts of a node by serial, current and former
     Parts { node: String },
-    /// Show where the declared cables of a node were found.
+    /// Show the declared cables of a node and the observed ports
     Cabling { node: String },
-    /// Show the latest gate runs; `muster gate_run list NODE` is the same.
+    /// Show the latest gate runs, as `muster gate_run list NODE`
     Gates(gate_runs::RunsArgs),
-    /// Show or follow the events of a node.
+    /// List or follow the events of a node
     Events {
         node: String,
         #[command(flatten)]
         reading: events::Reading,
     },
-    /// Show what a node wrote on its serial console.
+    /// Show the serial console of a node
     Console {
         node: String,
-        /// Go on as it writes.
+        /// Follow new output
         #[arg(short, long)]
         follow: bool,
     },
-    /// Show what was tried on a node that failed, and how each rung went.
+    /// Show the recoveries of a node, with the result of each rung
     Recoveries { node: String },
-    /// Stop what is being tried on a node, between two rungs.
+    /// Stop a recovery after the current rung
     StopRecovery { node: String },
-    /// Save all that is known of a node for the maker of a part: identity, serials, gate runs with evidence, what was tried, its console.
+    /// Save a report for the maker of a part: identity, serials, gate runs with evidence,
+    /// recoveries, console
     Rma {
         node: String,
-        /// Where to; without it, `rma-NODE.tar.zst` in the current folder.
+        /// Output file. Default: `rma-NODE.tar.zst` in the current folder
         #[arg(long, value_name = "FILE")]
         out: Option<std::path::PathBuf>,
     },
     #[command(flatten)]
     Act(Act),
-    /// Take a machine that runs already into service as it is: no reboot, no change but what the plan names.
+    /// Adopt a running machine: without reboot, and without changes beyond the plan
     Adopt(AdoptArgs),
-    /// Say which declared node a discovered machine is: its MACs, facts and parts are that node's, and its own record goes.
+    /// Match a discovered machine with a declared node. The node takes over MACs, facts and parts;
+    /// the discovered record is removed
     Match(MatchArgs),
-    /// Hand a node to a person.
+    /// Reserve a node for a person
     Maintain(MaintainArgs),
-    /// Say which parts were replaced: the node is inspected for the new serials.
+    /// Record replaced parts. The node is inspected for the new serials
     ReplaceParts(ReplaceArgs),
-    /// Give a node another name; not while it is claimed.
+    /// Rename a node without a claim
     Rename(RenameArgs),
-    /// Put a node into another rack or unit.
+    /// Move a node to another rack or unit
     Move(MoveArgs),
 }
 
-/// The actions that need no more than a reason.
+/// The actions with a reason as the only argument.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Act {
-    /// Accept a discovered node: it is inspected.
+    /// Accept a discovered node, and inspect the node
     Accept(ActArgs),
-    /// Turn a discovered node away.
+    /// Reject a discovered node
     Reject(ActArgs),
-    /// Inspect an available node again.
+    /// Inspect an available node again
     Inspect(ActArgs),
-    /// Try a failed phase again, from its entry.
+    /// Retry a failed phase from its start
     Retry(ActArgs),
-    /// Take a node out of use until a person decides.
+    /// Quarantine a node until a person decides
     Quarantine(ActArgs),
-    /// Take a node back into use: of quarantine through its gates; out of service through its pool's ladder.
+    /// Recover a node: from quarantine through its gates, from service through the recovery policy
+    /// of its pool
     Recover(ActArgs),
-    /// Run the pool's sweep on nodes in service, beside their jobs.
+    /// Run the pool's sweep on nodes in service, beside their jobs
     Sweep(ActArgs),
-    /// Erase every disk of a quarantined node.
+    /// Erase all disks of a quarantined node
     Wipe(LastingArgs),
-    /// Take a node out of its scheduler, jobs first.
+    /// Drain a node: its jobs finish, then the node leaves the scheduler
     Drain(ActArgs),
-    /// Put a draining node back.
+    /// Return a draining node to service
     Undrain(ActArgs),
-    /// Take a node back from maintenance.
+    /// Resume a node in maintenance
     Resume(ActArgs),
-    /// Take a node out of the fleet, and remember it.
+    /// Retire a node, and keep its record
     Retire(LastingArgs),
-    /// Take a retired node back.
+    /// Restore a retired node
     Reinstate(ActArgs),
-    /// Switch on a node in maintenance or quarantine: it boots from its own disk.
+    /// Switch on a node in maintenance or quarantine. The node boots from its own disk
     PowerOn(ActArgs),
-    /// Shut down a node that no job can run on; its power is cut where its system does not answer.
+    /// Shut down a node without jobs. If the system does not answer, the power is cut
     PowerOff(ActArgs),
-    /// Reset a node in maintenance or quarantine, whatever runs there.
+    /// Reset a node in maintenance or quarantine, regardless of its running software
     PowerCycle(ActArgs),
-    /// Run a suite on nodes at rest. Only its record is kept: nothing is decided by it.
+    /// Run a suite on idle nodes. The result is recorded and decides nothing
     RunGates(SuiteArgs),
-    /// Bring nodes back to the stack of their pool: drained first, admitted again through their gates.
+    /// Converge nodes to the stack of their pool: drain first, then admission through the gates
     Converge(ActArgs),
-    /// Give the BMCs of nodes another password each, beside their jobs. Nobody is shown it.
+    /// Set new passwords for the BMCs of nodes, beside running jobs. The passwords are never shown
     RotateBmc(ActArgs),
-    /// Write the image of their pool onto the root disks of nodes: drained first, admitted again through their gates.
+    /// Write the pool's image onto the root disks of nodes: drain first, then admission through the
+    /// gates
     Reinstall(LastingArgs),
 }
 
-/// A run of gates.
+/// A gate run.
 #[derive(Args, Debug)]
 pub(crate) struct SuiteArgs {
     #[command(flatten)]
     act: ActArgs,
-    /// The suite's name; that of the pool that holds the node where none is given.
+    /// Name of the suite. Default: the suite of the node's pool
     #[arg(long)]
     suite: Option<String>,
 }
 
-/// An action that is asked about first.
+/// An action with confirmation.
 #[derive(Args, Debug)]
 pub(crate) struct LastingArgs {
     #[command(flatten)]
     act: ActArgs,
-    /// Do not ask. Nobody is asked where nobody can answer.
+    /// Skip the confirmation. Scripts without a terminal are never asked
     #[arg(short, long)]
     yes: bool,
 }
 
-/// A maintenance and when it ends.
+/// A maintenance with an end.
 #[derive(Args, Debug)]
 pub(crate) struct MaintainArgs {
     #[command(flatten)]
     act: OneArgs,
-    /// Resume by itself after this time, such as `4h`; without it, somebody resumes it.
+    /// Time until an automatic resume, such as `4h`. Default: a person resumes the node
     #[arg(long = "for", value_parser = parse_duration)]
     lasts: Option<Duration>,
 }
 
-/// What to follow.
+/// The node to follow.
 #[derive(Args, Debug)]
 pub(crate) struct WatchArgs {
     node: String,
-    /// Stop when the node gets to this state; failed and quarantined end it too, as failures.
+    /// Stop in this state. `failed` and `quarantined` stop as well, with exit code 9
     #[arg(long)]
     until: Option<String>,
-    /// How long to wait for that.
+    /// Time limit for the state
     #[arg(long, default_value = "2h", value_parser = parse_duration)]
     timeout: Duration,
 }
@@ -221,7 +225,7 @@ async fn run_action(session: &Session, act: Act) -> anyhow::Result<()> {
         Act::Reinstate(args) => ("reinstate", args),
         Act::Wipe(args) if meant("Erase every disk of", &args)? => ("wipe", args.act),
         Act::Retire(args) if meant("Retire", &args)? => ("retire", args.act),
-        Act::Reinstall(args) if meant("Write the root disk anew of", &args)? => {
+        Act::Reinstall(args) if meant("Write the image to the root disk of", &args)? => {
             ("reinstall", args.act)
         }
         Act::Wipe(_) | Act::Retire(_) | Act::Reinstall(_) => return Ok(()),
@@ -240,7 +244,7 @@ async fn run_action(session: &Session, act: Act) -> anyhow::Result<()> {
         match ask(session, node, action, &body).await {
             Ok(operation) => operations.push(operation),
             Err(error) if args.nodes.len() == 1 => return Err(error.into()),
-            // The others are asked all the same: whoever typed eight names wants as many as go.
+            // A refusal for one node does not stop the requests for the others.
             Err(error) => {
                 eprintln!("muster: {node}: {}", clean(&error.to_string()));
                 refused = refused.or(Some(error));
@@ -253,13 +257,13 @@ async fn run_action(session: &Session, act: Act) -> anyhow::Result<()> {
     })
 }
 
-/// Whether the person at the terminal means it.
+/// Returns whether the person at the terminal confirms.
 fn meant(question: &str, args: &LastingArgs) -> anyhow::Result<bool> {
     let question = format!("{question} {}?", args.act.nodes.join(", "));
     asking::agreed(&question, args.yes || args.act.how.plan)
 }
 
-/// What is not to be had back is asked of the node as it is read here.
+/// Irreversible actions carry the generation read here.
 async fn ask(
     session: &Session,
     node: &str,
@@ -279,7 +283,7 @@ async fn ask(
         .await
 }
 
-/// What an action would do to each of these nodes; one that would be refused says why.
+/// Returns the effects of an action on each node, or the reason of a refusal.
 async fn plan_action(
     session: &Session,
     nodes: &[String],
@@ -416,8 +420,8 @@ async fn timeline(session: &Session, node: &str) -> anyhow::Result<()> {
     })
 }
 
-/// Prints events as they come; a server that is away for a moment is waited for.
-/// Of a long poll for events.
+/// Prints new events; an unreachable server is retried.
+/// The wait of a long poll for events.
 const LONGEST_WAIT_S: u64 = 20;
 
 async fn watch(session: &Session, args: &WatchArgs) -> anyhow::Result<()> {
@@ -436,7 +440,7 @@ async fn watch(session: &Session, args: &WatchArgs) -> anyhow::Result<()> {
             }
             Err(error) => return Err(error.into()),
         };
-        // Looked at before its events are waited for: nothing more may come once it is there.
+        // The state is read before waiting, because the node may already be there.
         let over = args
             .until
             .as_deref()

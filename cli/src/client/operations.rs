@@ -11,26 +11,26 @@ use super::progress::{self, sentence};
 use super::session::Session;
 use crate::duration::parse_duration;
 
-/// What can be done with operations.
+/// Subcommands of operations.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OperationVerb {
-    /// Show one operation with its steps.
+    /// Show an operation with its steps
     #[command(visible_alias = "describe")]
     Get { id: Uuid },
-    /// Follow operations until they are done.
+    /// Follow operations until their end
     Watch {
         #[arg(required = true, value_name = "ID")]
         ids: Vec<Uuid>,
-        /// How long to wait: 90s, 15m, 2h.
+        /// Time limit, such as 90s, 15m or 2h
         #[arg(long, default_value = "2h", value_parser = parse_duration)]
         timeout: Duration,
     },
-    /// Ask an operation to stop.
+    /// Cancel an operation
     Cancel { id: Uuid },
-    /// Show what its steps logged.
+    /// Show the logs of the steps
     Log {
         id: Uuid,
-        /// Go on until the operation is done.
+        /// Follow until the operation ends
         #[arg(short, long)]
         follow: bool,
     },
@@ -107,7 +107,7 @@ fn lines(operation: &Operation) -> Vec<String> {
 async fn log(session: &Session, id: Uuid, follow: bool) -> anyhow::Result<()> {
     let mut after = 0;
     loop {
-        // Asked before the lines are: what is logged last is then never missed.
+        // The state is read before the lines, so the last lines are never missed.
         let done = session.client.operation(id).await?.done;
         let log = session.client.operation_log(id, after).await?;
         for line in &log.items {

@@ -1,4 +1,5 @@
-//! Tables for people, JSON and YAML for programs. What a table shows may come from a machine nobody trusts: control characters are shown,
+//! Tables for people, JSON and YAML for programs. Values may come from an untrusted machine:
+//! control characters are made visible and
 //! never sent to the terminal.
 
 use std::io::IsTerminal as _;
@@ -10,10 +11,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-/// How to print.
+/// The output format.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Output {
-    /// How to print: a table is for people and may change.
+    /// Output format. A table is for people and may change
     #[arg(
         short,
         long,
@@ -23,31 +24,31 @@ pub(crate) struct Output {
         help_heading = "Output"
     )]
     output: Format,
-    /// The same as `-o json`.
+    /// The same as `-o json`
     #[arg(long, global = true, help_heading = "Output")]
     json: bool,
-    /// No progress and no notes: only what was asked for, and errors.
+    /// Print only the result and errors, without progress and notes
     #[arg(short, long, global = true, help_heading = "Output")]
     quiet: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Aligned columns, cut to the terminal.
+    /// Aligned columns, cut to the terminal's width.
     Table,
-    /// A table with more columns.
+    /// A table with additional columns.
     Wide,
     Json,
     Yaml,
-    /// One name or id a line, for other commands.
+    /// A name or id per line, for other commands.
     Name,
 }
 
-/// A column of a table: where its value is, and how it reads.
+/// A column of a table: the place of the value, and its format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     heading: &'static str,
-    /// JSON pointers, tried one after the other: `/status/reason|/status/why`.
+    /// JSON pointers; the first present value counts: `/status/reason|/status/why`.
     pointer: &'static str,
     form: Form,
     wide: bool,
@@ -63,7 +64,7 @@ impl Column {
         }
     }
 
-    /// One that only `-o wide` shows.
+    /// A column of `-o wide`.
     pub(crate) const fn wide(heading: &'static str, pointer: &'static str, form: Form) -> Self {
         Self {
             heading,
@@ -73,7 +74,7 @@ impl Column {
         }
     }
 
-    /// The same, in every table.
+    /// The same column in every table.
     pub(crate) const fn narrow(self) -> Self {
         Self {
             wide: false,
@@ -82,11 +83,11 @@ impl Column {
     }
 }
 
-/// How a value reads.
+/// The format of a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Form {
     Text,
-    /// Coloured by what it means for whoever looks.
+    /// Coloured by meaning.
     State,
     Age,
     Day,
@@ -96,28 +97,28 @@ pub(crate) enum Form {
     Milliseconds,
     /// The first digits of a digest.
     Digest,
-    /// What of the fleet a right reaches.
+    /// The scope of a right.
     Scope,
     By(fn(&Value, Timestamp) -> String),
 }
 
 impl Output {
-    /// Whether a person reads it.
+    /// Returns whether a person reads the output.
     pub(crate) fn is_table(self) -> bool {
         !self.json && matches!(self.output, Format::Table | Format::Wide)
     }
 
-    /// Whether notes and progress are told.
+    /// Returns whether notes and progress are printed.
     pub(crate) fn is_quiet(self) -> bool {
         self.quiet
     }
 
-    /// Whether every column is shown.
+    /// Returns whether all columns are printed.
     pub(crate) fn is_wide(self) -> bool {
         self.output == Format::Wide
     }
 
-    /// A word beside the answer, on stderr.
+    /// Prints a note to stderr.
     pub(crate) fn note(self, line: &str) {
         if !self.quiet && self.is_table() {
             eprintln!("{}", clean(line));
@@ -155,7 +156,7 @@ impl Output {
         self.list(&items, columns, now)
     }
 
-    /// Prints one object: its row, or all of it for a program.
+    /// Prints an object: a row for people, the complete object for programs.
     pub(crate) fn one(
         self,
         item: &Value,
@@ -168,7 +169,7 @@ impl Output {
         }
     }
 
-    /// Prints a document, or the lines that tell it.
+    /// Prints a document, or lines describing the document.
     pub(crate) fn print_lines<T: Serialize>(
         self,
         value: &T,
@@ -184,7 +185,7 @@ impl Output {
         Ok(())
     }
 
-    /// Prints it as a document, where a document is wanted.
+    /// Prints a document if a document format is requested.
     fn document<T: Serialize + ?Sized>(self, value: &T) -> anyhow::Result<bool> {
         match (self.json, self.output) {
             (true, _) | (_, Format::Json) => println!("{}", serde_json::to_string_pretty(value)?),
@@ -195,7 +196,7 @@ impl Output {
     }
 }
 
-/// What another command takes for an object.
+/// Returns the name accepted by other commands.
 fn called(item: &Value) -> &str {
     ["name", "id", "seq", "serial"]
         .iter()
@@ -218,7 +219,7 @@ fn show(items: &[Value], columns: &[Column], wide: bool, now: Timestamp) {
     let coloured = colours(terminal);
     let mut table = Table::new();
     table.load_style(NOTHING).set_truncation_indicator("…");
-    // Cut to the terminal; whole where a program may read on.
+    // Cut to the terminal; complete in a pipe.
     let arrangement = if terminal && !wide {
         ContentArrangement::Dynamic
     } else {
@@ -258,7 +259,7 @@ fn cell(item: &Value, column: &Column, now: Timestamp, coloured: bool) -> Cell {
     }
 }
 
-/// Green: as wished. Red: a person is needed. Yellow: on its way, or lost from sight.
+/// Green: as requested. Red: a person is needed. Yellow: in progress, or unreachable.
 fn colour(state: &str) -> Option<Color> {
     match state {
         "in_service" | "succeeded" | "bound" | "pass" | "ok" => Some(Color::Green),
@@ -326,7 +327,7 @@ fn scope(value: &Value) -> String {
     }
 }
 
-/// A value in a line: a text as it is, anything else as JSON.
+/// Returns a value for a line: text unchanged, other values as JSON.
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -335,7 +336,7 @@ pub(crate) fn text(value: &Value) -> String {
     }
 }
 
-/// Text that a terminal takes as text.
+/// Returns text safe for a terminal.
 pub(crate) fn clean(text: &str) -> String {
     text.chars()
         .map(|c| {
@@ -348,7 +349,7 @@ pub(crate) fn clean(text: &str) -> String {
         .collect()
 }
 
-/// How long ago, in the largest unit that says enough.
+/// Returns an age in the largest useful unit.
 pub(crate) fn age(now: Timestamp, then: Option<Timestamp>) -> String {
     let Some(then) = then else {
         return String::new();
@@ -363,7 +364,7 @@ pub(crate) fn age(now: Timestamp, then: Option<Timestamp>) -> String {
     }
 }
 
-/// A number of milliseconds for people.
+/// Returns milliseconds for people.
 pub(crate) fn duration(milliseconds: i64) -> String {
     match milliseconds {
         ..1000 => format!("{milliseconds} ms"),

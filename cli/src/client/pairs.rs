@@ -12,49 +12,50 @@ use super::output::{Column, Form};
 use super::session::Session;
 use crate::duration::parse_duration;
 
-/// What can be asked of pools, beside what can be asked of every kind.
+/// Subcommands of pools, in addition to the subcommands of every kind.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PoolVerb {
-    /// Measure idle nodes of a pool against each other, until what fails can be blamed on a node or on the path between two.
+    /// Measure idle nodes of a pool in pairs, until each failure is attributed to a node or to a
+    /// path
     RunPairs(RunArgs),
-    /// Show what a run of a pool's pairs found: whom failures blame, who was left out and why.
+    /// Show the result of a pair run: faulty nodes, and excluded nodes with reasons
     Pairs(PairsArgs),
 }
 
-/// A run that is asked for.
+/// The requested run.
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
     pool: String,
-    /// A suite with pair gates; its others are not run.
+    /// Suite with pair gates. Other gates of the suite are skipped
     #[arg(long)]
     suite: String,
-    /// Only these nodes of the pool.
+    /// Only these nodes of the pool
     #[arg(long = "node", value_name = "NODE")]
     nodes: Vec<String>,
-    /// So many idle nodes at most, 2 to 256; those that were not measured for longest come first.
+    /// Maximum number of idle nodes, 2 to 256. Nodes with the oldest measurement are first
     #[arg(long, value_name = "COUNT")]
     most: Option<u32>,
-    /// When the run ends with what it has. 90m, 2h.
+    /// Time limit of the run, such as 90m or 2h
     #[arg(long, value_parser = parse_duration)]
     within: Option<Duration>,
-    /// A word that the suite's gates name, as rdma_device=mlx5_0.
+    /// Value for a word of the suite's gates, such as rdma_device=mlx5_0
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = word)]
     words: Vec<(String, String)>,
-    /// Show what it would do, and do nothing.
+    /// Show the effects without starting
     #[arg(long, visible_alias = "dry-run", conflicts_with = "wait")]
     plan: bool,
     #[command(flatten)]
     waiting: Waiting,
 }
 
-/// Which run to show.
+/// The run to show.
 #[derive(Args, Debug)]
 pub(crate) struct PairsArgs {
     pool: String,
-    /// Another run than the newest.
+    /// Id of the run. Default: the newest run
     #[arg(long, value_name = "ID", conflicts_with = "all")]
     run: Option<Uuid>,
-    /// List the newest runs.
+    /// List the newest runs
     #[arg(long)]
     all: bool,
 }
@@ -142,7 +143,7 @@ async fn show(session: &Session, pool: &str, run: Option<Uuid>) -> anyhow::Resul
     session.output.print_lines(&run, || lines(&run))
 }
 
-/// What it found, who took part, and every pair that is not a pass.
+/// Prints the result, the nodes, and every pair without a pass.
 fn lines(run: &PairRun) -> Vec<String> {
     let begun = run.begun_at.strftime("%F %T");
     let mut lines = vec![format!(

@@ -10,12 +10,13 @@ use super::output::{Column, Form};
 use super::plans;
 use super::session::Session;
 
-/// Which parts were replaced.
+/// The replaced parts.
 #[derive(Args, Debug)]
 pub(crate) struct ReplaceArgs {
     #[command(flatten)]
     act: OneArgs,
-    /// `KIND:OLD=NEW` by serial, such as `disk:S4X1=S4X9`; kinds are chassis, board, gpu, nic (by MAC), disk, dimm. May be repeated.
+    /// Replaced part by serial: `KIND:OLD=NEW`, such as `disk:S4X1=S4X9`. Kinds: chassis, board,
+    /// gpu, nic (by MAC), disk, dimm. Repeatable
     #[arg(long = "part", required = true, value_parser = part)]
     parts: Vec<ReplacedPart>,
 }
@@ -65,17 +66,17 @@ pub(super) async fn list(session: &Session, node: &str) -> anyhow::Result<()> {
         .list_of(&page.items, COLUMNS, session.clock.now())
 }
 
-/// What can be asked of parts.
+/// Subcommands of parts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ComponentVerb {
-    /// Where a part is and where it was, latest first.
+    /// Show the places of a part, latest first
     Get {
-        /// As it is printed on the part.
+        /// Serial as printed on the part
         serial: String,
     },
-    /// List parts of all nodes, or where one of them was.
+    /// List the parts of all nodes, or the places of a part
     List {
-        /// As it is printed on the part.
+        /// Serial as printed on the part
         serial: Option<String>,
         #[command(flatten)]
         args: ListArgs,

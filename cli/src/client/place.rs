@@ -8,7 +8,7 @@ use super::acting::{OneArgs, begun};
 use super::plans::show;
 use super::session::Session;
 
-/// Another name.
+/// The new name.
 #[derive(Args, Debug)]
 pub(crate) struct RenameArgs {
     #[command(flatten)]
@@ -16,48 +16,50 @@ pub(crate) struct RenameArgs {
     name: String,
 }
 
-/// A machine that runs already.
+/// A running machine.
 #[derive(Args, Debug)]
 pub(crate) struct AdoptArgs {
     #[command(flatten)]
     act: OneArgs,
     #[arg(long)]
     pool: String,
-    /// A credential whose purpose is `adopt`: root's key or password, for this once.
+    /// Credential with the purpose `adopt`: root's key or password, used once
     #[arg(long)]
     credential: String,
-    /// `SHA256:…` as read on the machine itself; without it, the one it shows is told and nothing else is done.
+    /// Host key `SHA256:…` as read on the machine. Without this option, the command prints the
+    /// machine's key and stops
     #[arg(long)]
     host_key: Option<String>,
-    /// Name of the claim; the node's own by default.
+    /// Name of the claim. Default: the node's name
     #[arg(long)]
     claim: Option<String>,
 }
 
-/// The node that a discovered machine is.
+/// The discovered machine.
 #[derive(Args, Debug)]
 pub(crate) struct MatchArgs {
     #[command(flatten)]
     act: OneArgs,
-    /// The declared node that waits for it.
+    /// The declared node
     #[arg(long, value_name = "NODE")]
     to: String,
-    /// A declared MAC that no machine has, and that the machine's takes the place of. Needed where the node declares more than one; several times.
+    /// Declared MAC without a machine, replaced by the machine's MAC. Required if the node declares
+    /// several MACs. Repeatable
     #[arg(long, value_name = "MAC")]
     replaces: Vec<Mac>,
-    /// The machine's MACs come beside those that are declared.
+    /// Add the machine's MACs to the declared MACs
     #[arg(long, conflicts_with = "replaces")]
     add: bool,
 }
 
-/// Another place.
+/// The new place.
 #[derive(Args, Debug)]
 pub(crate) struct MoveArgs {
     #[command(flatten)]
     act: OneArgs,
     #[arg(long)]
     rack: String,
-    /// The lowest U it fills.
+    /// Lowest rack unit of the node
     #[arg(long)]
     unit: Option<u32>,
     #[arg(long)]

@@ -1,4 +1,4 @@
-//! A plan as a person reads it, and their word that it may be done.
+//! Prints plans for people, and asks for confirmation.
 
 use muster_api::client::ClientError;
 use muster_api::nodes::NodePlan;
@@ -10,7 +10,7 @@ use super::output::{Column, Form, clean};
 use super::session::Session;
 use crate::stack::lint;
 
-/// A line for each object.
+/// A line per object.
 pub(super) const COLUMNS: &[Column] = &[
     Column::new("CHANGE", "/change", Form::Text),
     Column::new("KIND", "/kind", Form::Text),
@@ -62,7 +62,7 @@ fn differs(object: &PlannedObject) -> String {
         .join(" ")
 }
 
-/// The effect, and whether it comes by itself.
+/// Returns the effect, and whether the effect is automatic.
 fn cost(object: &PlannedObject) -> String {
     match object.effect.as_str() {
         "none" => "none".into(),
@@ -71,7 +71,7 @@ fn cost(object: &PlannedObject) -> String {
     }
 }
 
-/// What an action on one node would do.
+/// Prints the effects of an action on a node.
 pub(super) fn show(session: &Session, plan: &NodePlan) -> anyhow::Result<()> {
     session.output.print_lines(plan, || {
         let effect = format!("effect: {}", plan.effect);
@@ -88,7 +88,7 @@ pub(super) fn show(session: &Session, plan: &NodePlan) -> anyhow::Result<()> {
     })
 }
 
-/// The same of several: a line for each.
+/// Prints the effects on several nodes, a line each.
 pub(super) fn show_all(session: &Session, plans: &[(&str, NodePlan)]) -> anyhow::Result<()> {
     let items: Vec<Value> = plans
         .iter()
@@ -104,7 +104,7 @@ const OF_NODES: &[Column] = &[
     Column::new("BLOCKED", "/plan/blockers/0", Form::Text),
 ];
 
-/// What writing or removing one object would do.
+/// Prints the effects of writing or removing an object.
 pub(super) async fn tell(session: &Session, object: Desired) -> anyhow::Result<()> {
     let plan = session
         .client
@@ -143,7 +143,7 @@ fn lines(object: &PlannedObject) -> Vec<String> {
     lines
 }
 
-/// A rule's sentence, and of which nodes it is.
+/// A rule's sentence, with its nodes.
 fn finding(found: &NodesFinding) -> String {
     format!(
         "{} {} on {}",
@@ -153,10 +153,10 @@ fn finding(found: &NodesFinding) -> String {
     )
 }
 
-/// That all of it can be written.
+/// Checks that all objects can be written.
 ///
 /// # Errors
-/// Otherwise, with the reasons on standard error.
+/// With the reasons on standard error, if an object cannot be written.
 pub(super) fn possible(plan: &Plan) -> anyhow::Result<()> {
     let blocked: Vec<&PlannedObject> = plan
         .objects
@@ -172,7 +172,7 @@ pub(super) fn possible(plan: &Plan) -> anyhow::Result<()> {
     if !blocked.is_empty() {
         let all = plan.objects.len();
         let why = format!(
-            "{} of {all} objects cannot be written; nothing was",
+            "{} of {all} objects cannot be written; no object was written",
             blocked.len()
         );
         return Err(ClientError::Usage(why).into());
@@ -180,7 +180,8 @@ pub(super) fn possible(plan: &Plan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether whoever sits at the terminal agrees to it; what changes nothing needs no word.
+/// Returns whether the person at the terminal confirms. A plan without changes needs no
+/// confirmation.
 pub(super) fn agreed(plan: &Plan) -> anyhow::Result<bool> {
     match told(plan) {
         0 => Ok(true),
@@ -188,7 +189,7 @@ pub(super) fn agreed(plan: &Plan) -> anyhow::Result<bool> {
     }
 }
 
-/// Tells on standard error what would change, and of how many objects.
+/// Prints the changes and the number of objects to standard error.
 pub(super) fn told(plan: &Plan) -> usize {
     let changing: Vec<&PlannedObject> = plan
         .objects

@@ -1,5 +1,6 @@
-//! Waiting for operations: bars on a terminal, plain lines in a pipe, nothing where quiet was asked for. A server that is away for a while is
-//! waited for.
+//! Waits for operations: bars on a terminal, lines in a pipe, silent with --quiet. An unreachable
+//! server is
+//! retried.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -16,13 +17,15 @@ use super::output::clean;
 use super::session::Session;
 
 const LOOK: Duration = Duration::from_secs(1);
-/// How many operations are followed at once.
+/// The number of operations followed in parallel.
 const MOST: usize = 200;
 
-/// Follows operations until all are done; how they ended, in the order they were given. Ctrl-C ends the waiting, not what is waited for.
+/// Follows operations until all ended, and returns their ends in the given order. Ctrl-C ends the
+/// wait; the operations continue.
 ///
 /// # Errors
-/// [`Ended`] when one ends otherwise than well, `timeout` passes, or Ctrl-C comes; otherwise what the server said.
+/// [`Ended`] when an operation fails, `timeout` passes, or Ctrl-C is pressed; otherwise the
+/// server's error.
 pub(crate) async fn follow(
     session: &Session,
     operations: &[Uuid],
@@ -39,18 +42,18 @@ pub(crate) async fn follow(
     tokio::select! {
         ended = follow_all(session, operations, timeout, bars.as_ref()) => ended,
         _ = tokio::signal::ctrl_c() => {
-            // They are drawn by threads of their own, which would write over what is said next.
+            // The bars are drawn by separate threads, and would overwrite later output.
             if let Some(bars) = bars {
                 bars.set_draw_target(ProgressDrawTarget::hidden());
                 eprintln!();
             }
-            let told = format!("interrupted; it goes on at the server. {}", again(operations));
+            let told = format!("interrupted; the operation continues on the server. {}", again(operations));
             Err(Ended { exit: Exit::Interrupted, told }.into())
         }
     }
 }
 
-/// How to go on watching.
+/// The options of following.
 fn again(operations: &[Uuid]) -> String {
     let ids: Vec<String> = operations.iter().map(Uuid::to_string).collect();
     format!(
@@ -134,7 +137,7 @@ async fn follow_one(
     }
 }
 
-/// How an operation ended, in one line.
+/// Returns the end of an operation in a line.
 pub(crate) fn sentence(operation: &Operation) -> String {
     let target = operation
         .target
@@ -154,7 +157,7 @@ pub(crate) fn sentence(operation: &Operation) -> String {
     })
 }
 
-/// A line of an operation whose step has a size, of one whose step has none, and of one that is over.
+/// Styles: a step with a size, a step without a size, an ended operation.
 const SIZED: &str = "{spinner} {prefix} {bar:10} {percent:>3} % {wide_msg}";
 const UNSIZED: &str = "{spinner} {prefix} {wide_msg}";
 const ENDED: &str = "{wide_msg}";
@@ -163,10 +166,10 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// What is shown of one operation.
+/// The display of an operation.
 enum View {
     Bar(ProgressBar),
-    /// The line that was printed last.
+    /// The last printed line.
     Lines(String),
     Nothing,
 }
@@ -176,7 +179,7 @@ impl View {
         let Some(bars) = bars else {
             return Self::Lines(String::new());
         };
-        // Among the others first: one that ticks alone leaves a line behind.
+        // Added to the other bars first, because a single ticking bar leaves a line behind.
         let bar = bars.add(ProgressBar::new(100).with_style(style(UNSIZED)));
         bar.enable_steady_tick(Duration::from_millis(200));
         Self::Bar(bar)
@@ -197,7 +200,7 @@ impl View {
             Self::Nothing => {}
             Self::Bar(bar) => {
                 bar.set_prefix(clean(&format!("{target} {}", operation.kind)));
-                // Where nobody knows how far it is, a bar would say that it has not begun.
+                // With unknown progress, a bar would look like zero progress.
                 bar.set_style(style(if progress.percent.is_some() {
                     SIZED
                 } else {

@@ -12,10 +12,10 @@ use uuid::Uuid;
 use super::progress::sentence;
 use super::session::Session;
 
-/// What can be done with breakers.
+/// Subcommands of breakers.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BreakerVerb {
-    /// Say that you have looked: nodes that fail this way may be recovered by themselves again.
+    /// Reset a breaker: automatic recoveries of this failure continue
     Reset { id: Uuid },
 }
 
@@ -37,7 +37,7 @@ pub(super) async fn list(session: &Session, node: &str) -> anyhow::Result<()> {
         .print_lines(&page.items, || page.items.iter().flat_map(lines).collect())
 }
 
-/// Saves what the maker of a part wants to see; nothing that is there is written over.
+/// Saves a report for the maker of a part. Existing files are never overwritten.
 pub(super) async fn save(
     session: &Session,
     node: &str,
@@ -59,11 +59,11 @@ pub(super) async fn save(
         })
 }
 
-/// Stops between two rungs: what is being done at this moment is done to its end.
+/// Stops a recovery after the current rung.
 pub(super) async fn stop(session: &Session, node: &str) -> anyhow::Result<()> {
     let page = session.client.node_recoveries(node).await?;
     let open = page.items.iter().find(|recovery| recovery.ended.is_none());
-    let open = open.with_context(|| format!("nothing is tried on {node}"))?;
+    let open = open.with_context(|| format!("{node} has no recovery in progress"))?;
     let operation = open
         .operation
         .with_context(|| format!("{node} has not begun; try again shortly"))?;

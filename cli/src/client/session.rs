@@ -1,4 +1,4 @@
-//! What every client verb takes on the command line, and what it works with.
+//! The options and the state of every client subcommand.
 
 use clap::Args;
 use muster_api::client::Client;
@@ -7,7 +7,7 @@ use muster_core::clock::Clock;
 use super::connection::Connection;
 use super::output::Output;
 
-/// What every client verb takes.
+/// The options of every client subcommand.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
     #[command(flatten)]
@@ -16,7 +16,7 @@ pub(crate) struct Common {
     pub(crate) output: Output,
 }
 
-/// What a verb works with.
+/// The state of a client subcommand.
 pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) output: Output,

@@ -1,4 +1,4 @@
-//! `muster stack`, as far as it asks a server: publish, plan, drift, and diff of what is published.
+//! `muster stack` subcommands with a server: publish, plan, drift, and diff of published stacks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ use super::session::Session;
 use super::{plans, progress};
 use crate::stack::{self, DriftArgs, PlanArgs, PublishArgs, StackVerb, lint};
 
-/// A line for each node.
+/// A line per node.
 const COLUMNS: &[Column] = &[
     Column::new("NODE", "/node", Form::Text),
     Column::new("STACK", "/stack", Form::Text),
@@ -51,7 +51,7 @@ pub(super) async fn run(session: &Session, verb: StackVerb) -> anyhow::Result<()
     }
 }
 
-/// A stack from its file, or as it is published.
+/// A stack from its file, or a published stack.
 async fn find(session: &Session, given: &str) -> anyhow::Result<StackSpec> {
     match stack::is_file(given) {
         true => stack::parse(Path::new(given)),
@@ -59,13 +59,13 @@ async fn find(session: &Session, given: &str) -> anyhow::Result<StackSpec> {
     }
 }
 
-/// The bundle's document.
+/// The document of the bundle.
 #[derive(serde::Deserialize)]
 struct Bundle {
     files: BTreeMap<String, Digest>,
 }
 
-/// The blobs first: a stack that is published can be installed.
+/// Blobs are uploaded first, so a published stack is installable.
 async fn publish(session: &Session, args: &PublishArgs) -> anyhow::Result<()> {
     let spec = stack::parse(&args.stack)?;
     let unlocked = || {
@@ -90,7 +90,7 @@ async fn publish(session: &Session, args: &PublishArgs) -> anyhow::Result<()> {
         (body["labels"], body["annotations"]) =
             (object["labels"].clone(), object["annotations"].clone());
     }
-    // Every pool that names it asks for it from then on: who publishes sees which nodes these are.
+    // Every pool naming the stack requires the new version, so the affected nodes are shown first.
     let object = Desired {
         kind: "stack".into(),
         name: args.name.clone(),
@@ -103,12 +103,12 @@ async fn publish(session: &Session, args: &PublishArgs) -> anyhow::Result<()> {
             objects: vec![labelled(object, &body)?],
         })
         .await?;
-    // Before gigabytes are uploaded for nothing.
+    // Checked before gigabytes are uploaded.
     plans::possible(&plan)?;
     if args.dry_run || args.yes {
         plans::told(&plan);
     } else if !plans::agreed(&plan)? {
-        session.output.note("nothing was published");
+        session.output.note("the stack was not published");
         return Ok(());
     }
     if !args.dry_run {
@@ -138,7 +138,7 @@ async fn publish(session: &Session, args: &PublishArgs) -> anyhow::Result<()> {
     })
 }
 
-/// With the labels and annotations that stay.
+/// With the existing labels and annotations.
 fn labelled(object: Desired, body: &Value) -> anyhow::Result<Desired> {
     let texts = |member: &str| match &body[member] {
         Value::Null => Ok(Labels::new()),
@@ -151,7 +151,7 @@ fn labelled(object: Desired, body: &Value) -> anyhow::Result<Desired> {
     })
 }
 
-/// Asks for a look and waits for it.
+/// Requests a comparison and waits for the result.
 async fn look(session: &Session, node: &str, timeout: Duration) -> anyhow::Result<()> {
     let operation = session
         .client
@@ -199,7 +199,7 @@ async fn drift(session: &Session, args: &DriftArgs) -> anyhow::Result<()> {
         {
             match session.client.node_drift(node.name.as_str()).await {
                 Ok(drift) => found.push(drift),
-                // Nobody has looked yet: that is neither drift nor none, and is told.
+                // Without a comparison the drift is unknown, and printed as unknown.
                 Err(error) if error.status() == Some(404) => {
                     session
                         .output
@@ -237,9 +237,9 @@ fn lines(drift: &NodeDrift) -> Vec<String> {
         )
     }));
     lines.push(match (drift.items.len(), drift.class) {
-        (0, _) => format!("nothing differs, of {} items", drift.checked),
+        (0, _) => format!("no difference in {} items", drift.checked),
         (many, Class::None) => format!(
-            "{many} of {} items differ; mending them disturbs nothing",
+            "{many} of {} items differ; a converge repairs them without a disturbance",
             drift.checked
         ),
         (many, class) => format!(

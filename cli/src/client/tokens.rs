@@ -11,41 +11,41 @@ use super::asking;
 use super::session::Session;
 use crate::duration::parse_duration;
 
-/// What can be done with tokens.
+/// Subcommands of tokens.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenVerb {
-    /// Make a token and print it, this once.
+    /// Create a token, and print the token once
     Create {
         name: Name,
         #[arg(long, value_enum)]
         role: RoleName,
-        /// Only in this site.
+        /// Limit the token to a site
         #[arg(long)]
         site: Option<String>,
-        /// Only in this rack.
+        /// Limit the token to a rack
         #[arg(long)]
         rack: Option<String>,
-        /// Only in this pool.
+        /// Limit the token to a pool
         #[arg(long)]
         pool: Option<String>,
-        /// How long it lasts: 12h, 168h.
+        /// Lifetime, such as 12h or 168h
         #[arg(long, default_value = "168h", value_parser = parse_duration)]
         lasts: Duration,
-        /// How many nodes it may release in an hour before each needs a second person.
+        /// Number of nodes released per hour without a second person
         #[arg(long, default_value_t = DEFAULT_RELEASES_PER_HOUR)]
         releases_per_hour: u32,
     },
-    /// End a token at once.
+    /// Revoke a token at once
     Revoke {
-        /// Name or id.
+        /// Name or id
         token: String,
-        /// Do not ask. Nobody is asked where nobody can answer.
+        /// Skip the confirmation. Scripts without a terminal are never asked
         #[arg(short, long)]
         yes: bool,
     },
 }
 
-/// What a token may do.
+/// The rights of a token.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum RoleName {
     Guest,
@@ -94,7 +94,7 @@ pub(super) async fn run(session: &Session, verb: TokenVerb) -> anyhow::Result<()
         }
         TokenVerb::Revoke { token, yes } => {
             if asking::agreed(
-                "Whatever uses this token, or one that was made with it, stops at once. Revoke it?",
+                "Programs using this token, or a token created with it, lose access at once. Revoke the token?",
                 yes,
             )? {
                 session.client.revoke_token(&token).await?;

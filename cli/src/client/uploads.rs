@@ -1,4 +1,4 @@
-//! `muster blob`.
+//! `muster blob`: uploads of files.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::session::Session;
 
-/// What can be done with blobs.
+/// Subcommands of stored blobs, as used by images and stacks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BlobVerb {
-    /// Upload files and print their digests. What the server has is not sent again.
+    /// Upload files, and print their digests. Stored blobs are not sent again
     Put {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,

@@ -5,20 +5,20 @@ use clap::Subcommand;
 use super::asking;
 use super::session::Session;
 
-/// What can be done with people.
+/// Subcommands of people.
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserVerb {
-    /// Keep a person out, at once: sessions end, tokens may nothing.
+    /// Disable a person at once: sessions end, tokens are refused
     Disable {
-        /// Name or id.
+        /// Name or id
         user: String,
-        /// Do not ask. Nobody is asked where nobody can answer.
+        /// Skip the confirmation. Scripts without a terminal are never asked
         #[arg(short, long)]
         yes: bool,
     },
-    /// Let a person in again.
+    /// Enable a person again
     Enable {
-        /// Name or id.
+        /// Name or id
         user: String,
     },
 }

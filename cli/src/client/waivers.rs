@@ -12,40 +12,41 @@ use super::asking;
 use super::session::Session;
 use crate::duration::parse_duration;
 
-/// What can be done with waivers.
+/// Subcommands of waivers.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WaiverVerb {
-    /// Ask to let a gate count as passed somewhere; a second person agrees by `muster approval approve`.
+    /// Request a waiver: a failing gate counts as passed. A second person approves by `muster
+    /// approval approve`
     Create(CreateArgs),
-    /// End a waiver before its time. Nodes that are in service stay there.
+    /// End a waiver early. Nodes in service stay in service
     Delete {
         id: Uuid,
-        /// Do not ask. Nobody is asked where nobody can answer.
+        /// Skip the confirmation. Scripts without a terminal are never asked
         #[arg(short, long)]
         yes: bool,
     },
 }
 
-/// What to ask for.
+/// The requested waiver.
 #[derive(Args, Debug)]
 #[command(group(ArgGroup::new("place").required(true).args(["node", "rack", "pool"])))]
 pub(crate) struct CreateArgs {
-    /// On this node.
+    /// Node of the waiver
     #[arg(long)]
     node: Option<String>,
-    /// On every node of this rack.
+    /// Rack of the waiver, with all its nodes
     #[arg(long)]
     rack: Option<String>,
-    /// On every node that this pool has claimed.
+    /// Pool of the waiver, with all its claimed nodes
     #[arg(long)]
     pool: Option<String>,
-    /// The gate's id.
+    /// Id of the gate
     #[arg(long)]
     gate: String,
-    /// Why, for whoever is to agree.
+    /// Reason for the approver
     #[arg(long)]
     reason: String,
-    /// For how long: 12h, 120h; at most 90 days.
+    /// Duration, such as 12h or 120h; at most 90 days
     #[arg(long = "for", value_parser = parse_duration, value_name = "TIME")]
     lasts: Duration,
 }
@@ -75,7 +76,7 @@ pub(super) async fn run(session: &Session, verb: WaiverVerb) -> anyhow::Result<(
             session.output.print_lines(&waiver, || {
                 let approval = waiver.approval.map(|id| id.to_string()).unwrap_or_default();
                 let next = format!(
-                    "it counts once somebody else has agreed: muster approval approve {approval}"
+                    "the waiver counts after a second person approves: muster approval approve {approval}"
                 );
                 vec![waiver.id.to_string(), next]
             })

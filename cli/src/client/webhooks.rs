@@ -18,10 +18,10 @@ use super::kinds;
 use super::output::{Column, Form};
 use super::session::Session;
 
-/// How often the log is asked how a delivery went, and for how long: longer than one attempt.
+/// Interval and time limit for reading the log of a delivery; longer than one attempt.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 20;
-/// Deliveries that are looked through for one.
+/// The number of deliveries searched.
 const RECENT: u32 = 200;
 
 const DELIVERIES: &[Column] = &[
@@ -36,40 +36,41 @@ const DELIVERIES: &[Column] = &[
     Column::new("ERROR", "/error", Form::Text),
 ];
 
-/// What can be done with webhooks, beside what can be done with every kind.
+/// Subcommands of webhooks, in addition to the subcommands of every kind.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WebhookVerb {
-    /// Make one; `muster apply` makes and changes them from files
+    /// Create a webhook. `muster apply` creates and changes webhooks from files
     Create {
         name: Name,
         /// https://HOST/PATH
         #[arg(long)]
         url: String,
-        /// A kind of events: node.advanced, node.*, or *. May be repeated.
+        /// Kind of events: node.advanced, node.*, or *. Repeatable
         #[arg(long = "topic", required = true)]
         topics: Vec<String>,
-        /// Only what lies in this site.
+        /// Limit the webhook to a site
         #[arg(long)]
         site: Option<String>,
-        /// For people.
+        /// Description for people
         #[arg(long)]
         description: Option<String>,
-        /// Holds the secret that deliveries are signed with, whsec_ and base64; without it one is made and printed, this once.
+        /// File with the signing secret, whsec_ and base64. Default: a generated secret, printed
+        /// once
         #[arg(long)]
         secret_file: Option<PathBuf>,
     },
-    /// Send a ping and say how it went.
+    /// Send a ping, and print the result
     Test { name: String },
-    /// What was sent, newest first.
+    /// List deliveries, newest first
     Deliveries {
         name: String,
-        /// How many.
+        /// Maximum number of deliveries
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
-    /// Send the event of a delivery once more and say how it went.
+    /// Send the event of a delivery again, and print the result
     Redeliver { name: String, delivery: Uuid },
-    /// Let one that was given up go on where it stopped.
+    /// Resume a stopped webhook at its last position
     Resume { name: String },
 }
 
@@ -138,7 +139,8 @@ pub(super) async fn run(session: &Session, verb: WebhookVerb) -> anyhow::Result<
     }
 }
 
-/// Waits until a delivery that was asked for was tried, and prints how it went; one that was not taken is a failure.
+/// Waits for the attempt of a requested delivery, and prints the result. A rejected delivery is a
+/// failure.
 async fn went(session: &Session, webhook: &str, asked: Delivery) -> anyhow::Result<()> {
     let mut latest = asked;
     for _ in 0..LOOKS {
@@ -161,7 +163,7 @@ async fn went(session: &Session, webhook: &str, asked: Delivery) -> anyhow::Resu
     match latest.state.as_str() {
         "delivered" => Ok(()),
         "queued" => anyhow::bail!(
-            "it was not sent within {LOOKS} s: does a server run? `muster webhook deliveries {webhook}` tells"
+            "not sent within {LOOKS} s. Check that a server runs, then see `muster webhook deliveries {webhook}`"
         ),
         _ => anyhow::bail!("it was not taken: {}", latest.error.unwrap_or_default()),
     }

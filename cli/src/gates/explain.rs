@@ -1,4 +1,5 @@
-//! The lines that explain a gate or a check: what runs, what is read, what must hold. Reads the shipped suites and profiles alone.
+//! Explains a gate or a check: command, parser, criteria. Only the shipped suites and profiles are
+//! read.
 
 use muster_core::gates::{CHECKS, Check, Gate, Limit, Mode, Parser, Suite, TEXT};
 use muster_core::profiles::HardwareProfile;

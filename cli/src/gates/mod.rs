@@ -1,8 +1,9 @@
-//! `muster gate`: the gates that come with Muster, the linter, and what parsers read, without a server. Runs no gate: `muster-node gate` does.
+//! `muster gate`: the shipped gates, the linter, and the results of parsers, without a server.
+//! Gates are run by `muster-node gate`.
 
-mod explain; // The lines that explain a gate or a check
-mod parse; // What a parser reads from a file
-mod tried; // What a gate makes of a file
+mod explain; // Explains a gate or a check
+mod parse; // Prints the result of a parser for a file
+mod tried; // Judges a recorded answer
 
 use std::path::{Path, PathBuf};
 
@@ -19,42 +20,45 @@ use crate::client::output::Output;
 
 use self::explain::{check_lines, gate_lines};
 
-/// What can be asked of gates.
+/// Subcommands of gates.
 #[derive(Debug, Subcommand)]
 pub(crate) enum GateVerb {
-    /// List the gates that come with Muster, and which suites have them.
+    /// List the shipped gates with their suites
     List {
-        /// Only those of this suite.
+        /// Only gates of this suite
         #[arg(long)]
         suite: Option<String>,
     },
-    /// Tell what a gate measures, by which thresholds, from where; or what covers a check (A1 to E5).
+    /// Explain a gate: measurement, thresholds, sources. Or explain the gates covering a check (A1
+    /// to E5)
     Explain { id: String },
-    /// Print a suite or hardware profile that comes with Muster as it is written, in TOML: to read, or to begin one of your own with.
+    /// Print a shipped suite or hardware profile in TOML, for reading or as a start for a new one
     Show { name: String },
-    /// Say what is wrong with suites and hardware profiles.
+    /// Check suites and hardware profiles
     Lint {
-        /// TOML; what it is shows in what is in it.
+        /// TOML files; the content decides the kind
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// Hold suites against this profile as well: a file, or the name of one that comes with Muster.
+        /// Also compare suites with this profile: a file, or the name of a shipped profile
         #[arg(long)]
         profile: Vec<String>,
     },
-    /// Show what a parser reads from a tool's answer: metrics, units, what each belongs to, versions, or why a gate would have no answer. Exits with 1
-    /// then. docs/parsers.md lists the parsers.
+    /// Show the metrics read by a parser from a tool's output, with units, or the reason of a
+    /// failure. Exits with 1
+    /// on failure. docs/parsers.md lists the parsers
     Parse(parse::ParseArgs),
-    /// Hold a tool's answer that was kept against a gate's criteria: each value, its limit, the verdict. Exits with 1 unless it passes.
+    /// Judge a recorded output by a gate's criteria: each value, its limit, the verdict. Exits with
+    /// 1 unless the gate passes
     Try(tried::TryArgs),
 }
 
-/// Longest file, in bytes.
+/// The largest file in bytes.
 const LONGEST: u64 = 4 << 20;
 
-/// Does what was asked.
+/// Executes the subcommand.
 ///
 /// # Errors
-/// Exit code 2 when the linter refuses something, 3 when there is no such gate.
+/// Exit code 2 for a refusal by the linter, 3 for an unknown gate.
 pub(crate) fn run(output: Output, verb: GateVerb) -> anyhow::Result<()> {
     match verb {
         GateVerb::List { suite } => list(output, suite.as_deref()),
@@ -66,7 +70,7 @@ pub(crate) fn run(output: Output, verb: GateVerb) -> anyhow::Result<()> {
     }
 }
 
-/// As TOML, comments with it; as a document where one was asked for.
+/// Prints TOML with comments, or a document if requested.
 fn show(output: Output, name: &str) -> anyhow::Result<()> {
     let shipped = files::shipped(name)?;
     let document: serde_json::Value = parsed(name, shipped.text)?;
@@ -95,7 +99,7 @@ fn profiles() -> anyhow::Result<Vec<(&'static str, HardwareProfile)>> {
     PROFILES.iter().map(read).collect()
 }
 
-/// A gate with the suites that have it.
+/// A gate with its suites.
 #[derive(Serialize)]
 struct Listed {
     id: String,
@@ -103,7 +107,7 @@ struct Listed {
     checks: Vec<String>,
     stage: &'static str,
     parser: String,
-    /// Whether it takes two nodes: one that listens, and one that measures.
+    /// Whether the gate needs two nodes: a listening node and a measuring node.
     pair: bool,
     /// By the suite's name: `required`, `optional` or `shadow`.
     suites: Vec<(String, &'static str)>,
@@ -167,7 +171,7 @@ fn missing(told: String) -> anyhow::Error {
     .into()
 }
 
-/// What is told of a gate or a check.
+/// The explanation of a gate or a check.
 #[derive(Serialize)]
 struct Explained {
     id: String,
@@ -196,7 +200,7 @@ fn explain(output: Output, id: &str) -> anyhow::Result<()> {
     )
 }
 
-/// A file and what is wrong with it.
+/// A file with its problems.
 #[derive(Serialize)]
 struct Linted {
     file: String,
@@ -238,7 +242,7 @@ fn lint_files(output: Output, files: &[PathBuf], with: &[String]) -> anyhow::Res
     }
 }
 
-/// What is wrong with a suite or a profile.
+/// Returns the problems of a suite or a profile.
 fn problems(text: &str, with: &[(String, HardwareProfile)]) -> anyhow::Result<Vec<String>> {
     let table: toml::Table = toml::from_str(text)?;
     if !table.contains_key("gates") || table.contains_key("root_disk") {
@@ -264,7 +268,7 @@ fn profile(word: &str) -> anyhow::Result<HardwareProfile> {
     named(PROFILES, word)
 }
 
-/// A file, or what comes with Muster under this name.
+/// Reads a file, or a shipped document.
 fn named<T: DeserializeOwned>(among: &[Shipped], word: &str) -> anyhow::Result<T> {
     match Shipped::find(among, word) {
         Some(shipped) if !Path::new(word).exists() => parsed(word, shipped.text),

@@ -1,28 +1,28 @@
-//! `muster gate parse`: what a parser of gates reads from a file.
+//! `muster gate parse`: prints the result of a parser for a file.
 
 use clap::Args;
 use muster_node::gates::{Question, read};
 
 use crate::client::output::Output;
 
-/// What to read.
+/// The input of the parser.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ParseArgs {
     parser: String,
-    /// The tool's stdout, or the file that it wrote.
+    /// File with the tool's stdout, or with the file written by the tool
     file: String,
-    /// The tool's exit status.
+    /// Exit status of the tool
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     exit: i32,
-    /// The tool's stderr, for parsers that look at it.
+    /// File with the tool's stderr, for parsers using stderr
     #[arg(long, value_name = "FILE")]
     messages: Option<String>,
 }
 
-/// Reads a file, and prints what is in it.
+/// Parses a file, and prints the result.
 ///
 /// # Errors
-/// When the parser or the file is not there, or the file is no answer.
+/// When the parser or the file is missing, or the file is no valid output.
 pub(super) fn run(output: Output, args: ParseArgs) -> anyhow::Result<()> {
     let ParseArgs {
         parser,

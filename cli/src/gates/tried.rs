@@ -1,4 +1,4 @@
-//! `muster gate try`: what a gate would make of an answer that was kept, without the node it came from.
+//! `muster gate try`: judges a recorded output by the criteria of a gate, without the node.
 
 use clap::Args;
 use muster_core::gates::{PROFILES, SUITES, Suite, Verdict, lint};
@@ -9,32 +9,32 @@ use super::named;
 use crate::client::exit::{Ended, Exit};
 use crate::client::output::Output;
 
-/// What to hold against what.
+/// The gate and the output.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TryArgs {
-    /// The suite: a file, or the name of one that comes with Muster.
+    /// Suite: a file, or the name of a shipped suite
     #[arg(long)]
     suite: String,
-    /// The id of the gate in it.
+    /// Id of the gate in the suite
     #[arg(long, value_name = "GATE")]
     only: String,
-    /// The hardware profile: a file, or the name of one that comes with Muster.
+    /// Hardware profile: a file, or the name of a shipped profile
     #[arg(long)]
     profile: String,
-    /// The tool's stdout, or the file that it wrote.
+    /// File with the tool's stdout, or with the file written by the tool
     output_file: String,
-    /// The tool's exit status.
+    /// Exit status of the tool
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     exit: i32,
-    /// The tool's stderr, for parsers that look at it.
+    /// File with the tool's stderr, for parsers using stderr
     #[arg(long, value_name = "FILE")]
     messages: Option<String>,
 }
 
-/// Reads the answer, and prints each value beside its limit.
+/// Parses the output, and prints each value beside its limit.
 ///
 /// # Errors
-/// When something is not there or is refused, or the gate would not pass.
+/// When a file is missing or refused, or the gate would not pass.
 pub(super) fn run(output: Output, args: TryArgs) -> anyhow::Result<()> {
     let suite: Suite = named(SUITES, &args.suite)?;
     let profile: HardwareProfile = named(PROFILES, &args.profile)?;

@@ -13,31 +13,33 @@ use tokio_util::sync::CancellationToken;
 /// Options of an agent.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AgentArgs {
-    /// The server's agent listener: `https://10.0.0.5:8081`, at whatever address: it is known by its certificate.
+    /// The server's agent listener, such as `https://10.0.0.5:8081`. Any address works, because the
+    /// server is identified by its certificate
     #[arg(long, env = "MUSTER_AGENT_SERVER")]
     pub server: String,
-    /// A file that holds the enrolment token and nothing else. It is used once; from then on the agent has a certificate, which it renews itself. Another
-    /// token enrols anew.
+    /// File with the enrolment token. The token is used once; afterwards the agent has a
+    /// certificate and renews the certificate. A different token starts a
+    /// new enrolment
     #[arg(long, env = "MUSTER_AGENT_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
-    /// The agent's key and certificate, blobs, and the last site configuration.
+    /// Directory of the agent's key and certificate, blobs, and the latest site configuration
     #[arg(long, default_value = "/var/lib/muster-agent")]
     pub data_dir: PathBuf,
     #[command(flatten)]
     pub loaders: Loaders,
 }
 
-/// What an agent hands to nodes.
+/// Files sent to nodes.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Loaders {
-    /// Directory with Muster's iPXE: `undionly.kpxe` and `snponly.efi`.
+    /// Directory of Muster's iPXE: `undionly.kpxe` and `snponly.efi`
     #[arg(
         long,
         env = "MUSTER_IPXE_DIR",
         default_value = "/usr/share/muster/ipxe"
     )]
     pub ipxe_dir: PathBuf,
-    /// The static muster-node that installed systems get.
+    /// The static muster-node for installed systems
     #[arg(
         long,
         env = "MUSTER_NODE_BINARY",
@@ -49,7 +51,7 @@ pub(crate) struct Loaders {
 /// Runs until cancelled.
 ///
 /// # Errors
-/// When it cannot start, or another process took over its site.
+/// When the agent cannot start, or another process took over the site.
 pub(crate) async fn run(args: AgentArgs, cancel: CancellationToken) -> anyhow::Result<()> {
     let token = match &args.token_file {
         Some(file) => Some(read(file).await?),
@@ -67,7 +69,7 @@ async fn read(file: &Path) -> anyhow::Result<Secret> {
     ))
 }
 
-/// An agent's options with the ports that firmware expects.
+/// Returns an agent's options with the ports required by firmware.
 pub(crate) fn options(
     server: &str,
     token: Option<Secret>,

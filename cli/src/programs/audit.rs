@@ -1,4 +1,5 @@
-//! `muster audit verify`: holds the history against its seals, beside the database; nobody is asked but Postgres and the anchors.
+//! `muster audit verify`: compares the history with its seals, directly in the database. Only
+//! Postgres and the anchors are read.
 
 use std::path::PathBuf;
 
@@ -6,22 +7,24 @@ use muster_server::audit::{self, Fault, Report};
 
 use super::migrate::Database;
 
-/// What can be asked of the history.
+/// The checks of the history.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum AuditVerb {
-    /// Read every event and every seal, and tell what was changed, removed or cut off. Exits with 0 when the history is whole, 6 when it is not,
-    /// 1 when that could not be found out.
+    /// Compare every event with the seals, and report changed, removed or cut-off events. Exit
+    /// codes: 0 intact, 6 damaged,
+    /// 1 unknown
     Verify {
         #[command(flatten)]
         database: Database,
-        /// The seals that a server wrote down outside of the database: audit-anchors of its data directory. Without them nobody can tell whether
-        /// the newest events were cut off together with their seals, or all of it was written anew.
+        /// The seals written outside of the database: `audit-anchors` of the server's data
+        /// directory. Without anchors a cut-off end, or a history
+        /// rewritten as a whole, goes unnoticed
         #[arg(long)]
         anchors: Option<PathBuf>,
     },
 }
 
-/// The history is not what was sealed. What was found is printed before.
+/// The history differs from the seals. The differences are already printed.
 #[derive(Debug)]
 pub(crate) struct NotWhole(i64);
 
@@ -33,13 +36,13 @@ impl std::fmt::Display for NotWhole {
 
 impl std::error::Error for NotWhole {}
 
-/// Does it.
+/// Executes the subcommand.
 ///
 /// # Errors
-/// When the history is not whole, or that could not be found out.
+/// When the history is damaged, or the check is impossible.
 pub(crate) async fn run(verb: AuditVerb, machine_readable: Form) -> anyhow::Result<()> {
     let AuditVerb::Verify { database, anchors } = verb;
-    // Before the database: what is sealed meanwhile is younger than the anchors.
+    // Read before the database: later seals are newer than the anchors.
     let written = anchors
         .as_deref()
         .map(audit::read_anchors)
@@ -57,7 +60,7 @@ pub(crate) async fn run(verb: AuditVerb, machine_readable: Form) -> anyhow::Resu
     }
 }
 
-/// How the answer is printed.
+/// The format of the result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Json,
@@ -78,7 +81,7 @@ fn lines(report: &Report) -> Vec<String> {
                 Fault::SealRemoved => format!("seal {seal} is gone"),
                 Fault::SealChanged => format!("seal {seal} was changed"),
                 Fault::Truncated => format!(
-                    "seal {seal} and what it covers were cut off: it is in the anchors, and the database ends before it"
+                    "seal {seal} and its events were cut off: the anchors contain the seal, and the database ends before the seal"
                 ),
                 Fault::AnchorDiffers => format!("seal {seal} is not the one in the anchors"),
                 Fault::AnchorUnreadable => format!("line {seal} of the anchors cannot be read"),

@@ -1,4 +1,5 @@
-//! The first administrator and the first token, made beside the database: whoever can reach it that way needs no permission from the API.
+//! Creates the first administrator and the first token directly in the database. Access to the
+//! database replaces a permission of the API.
 
 use std::path::{Path, PathBuf};
 
@@ -16,24 +17,26 @@ use sqlx::PgPool;
 
 use super::migrate::Database;
 
-/// How long a token made this way lasts.
+/// Lifetime of a token created here.
 const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24 * 90);
 
-/// What to make.
+/// The object to create.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum AdminVerb {
-    /// Print a new API token with every permission; it lasts 90 days.
+    /// Create an API token with every permission, valid for 90 days, and print the token
     Token {
         #[command(flatten)]
         database: Database,
-        /// Its name, as events tell it.
+        /// Name of the token in events
         #[arg(long, default_value = "bootstrap")]
         name: String,
-        /// The server's master key. Without it the token is kept by a plain hash until it is first used.
+        /// The server's master key. Without the key, the token is stored as a plain hash until its
+        /// first use
         #[arg(long, env = "MUSTER_KEY_FILE")]
         key_file: Option<PathBuf>,
     },
-    /// Keep tokens by another key from now on; each goes over to it when it is next used. Needs the database and the master key.
+    /// Protect tokens by a new key. A token changes to the new key on its next use. Requires the
+    /// database and the master key
     RotateTokenKey {
         #[command(flatten)]
         database: Database,
@@ -44,11 +47,12 @@ pub(crate) enum AdminVerb {
             default_value = "/etc/muster/master.key"
         )]
         key_file: PathBuf,
-        /// Also where tokens were not used since the last time: they are refused from now on.
+        /// Refuse tokens unused since the last rotation
         #[arg(long)]
         forget: bool,
     },
-    /// Let the local administrator sign in for a time, although an identity provider vouches for people. Needs the database and the master key.
+    /// Allow the local administrator to sign in for a limited time beside an identity provider.
+    /// Requires the database and the master key
     Arm {
         #[command(flatten)]
         database: Database,
@@ -59,32 +63,32 @@ pub(crate) enum AdminVerb {
             default_value = "/etc/muster/master.key"
         )]
         key_file: PathBuf,
-        /// For how long: `1h`, `30m`; twelve hours at most.
+        /// Duration, such as `1h` or `30m`; at most twelve hours
         #[arg(long = "for", default_value = "1h", value_parser = span)]
         lasts: SignedDuration,
-        /// Why, for the history.
+        /// Reason, recorded in the history
         #[arg(long)]
         reason: String,
     },
-    /// End that before its time.
+    /// End the local administrator's access early
     Disarm {
         #[command(flatten)]
         database: Database,
     },
-    /// Set the password of a local administrator, read from standard input.
+    /// Set the password of a local administrator, read from standard input
     Password {
         #[command(flatten)]
         database: Database,
-        /// Who signs in.
+        /// Name of the user
         #[arg(long, default_value = "admin")]
         user: String,
     },
 }
 
-/// Does it.
+/// Executes the subcommand.
 ///
 /// # Errors
-/// When the database is away or the name is taken.
+/// When the database is unreachable or the name is taken.
 pub(crate) async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
     match verb {
         AdminVerb::Token {
@@ -146,7 +150,7 @@ pub(crate) async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Disarms the local administrator, by the database's time.
+/// Disarms the local administrator, by the database's clock.
 async fn disarm(pool: &PgPool) -> anyhow::Result<()> {
     let mut tx = pool.begin().await?;
     let now = db::monitoring::time(&mut tx).await?;
@@ -163,7 +167,7 @@ async fn disarm(pool: &PgPool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Arms the local administrator, by the database's time.
+/// Arms the local administrator, by the database's clock.
 async fn arm(
     pool: &PgPool,
     key_file: &Path,
@@ -178,7 +182,7 @@ async fn arm(
         break_glass::LONGEST
     );
     let key = MasterKey::load(key_file, Create::Never)?;
-    // The wrong key would make a seal that no server believes.
+    // A seal made with a wrong key would be rejected by every server.
     let keys = Keys::load(key, pool, &Clock::System).await?;
     let mut tx = pool.begin().await?;
     let now = db::monitoring::time(&mut tx).await?;
@@ -197,14 +201,14 @@ async fn arm(
     Ok(())
 }
 
-/// Makes another key the one that tokens are kept by.
+/// Switches to a new key for tokens.
 async fn rotate(pool: &PgPool, key_file: &Path, forget: Forget) -> anyhow::Result<()> {
     let master = MasterKey::load(key_file, Create::Never)?;
     let mut tx = pool.begin().await?;
     let now = db::monitoring::time(&mut tx).await?;
     let forgotten = keys::rotate(&master, &mut tx, forget, now).await?;
     let summary = format!(
-        "tokens are kept by another key; {forgotten} that were not used since the last time are refused"
+        "the token key is changed; {forgotten} tokens unused since the last rotation are refused"
     );
     db::events::insert(
         &mut tx,
@@ -213,12 +217,12 @@ async fn rotate(pool: &PgPool, key_file: &Path, forget: Forget) -> anyhow::Resul
     .await?;
     tx.commit().await?;
     println!(
-        "tokens are kept by another key from now on; {forgotten} that were not used since the last time are refused"
+        "the token key is changed; {forgotten} tokens unused since the last rotation are refused"
     );
     Ok(())
 }
 
-/// `USER@HOST` of this shell, and who became that user.
+/// `USER@HOST` of this shell, and the user before `sudo`.
 fn whoami() -> anyhow::Result<String> {
     let user = nix::unistd::User::from_uid(nix::unistd::getuid())?
         .map_or_else(|| nix::unistd::getuid().to_string(), |user| user.name);
@@ -236,10 +240,10 @@ fn span(text: &str) -> Result<SignedDuration, jiff::Error> {
     text.parse()
 }
 
-/// Makes a token with every permission.
+/// Creates a token with every permission.
 ///
 /// # Errors
-/// When the database is away or the name is taken.
+/// When the database is unreachable or the name is taken.
 pub(crate) async fn token(
     pool: &PgPool,
     keys: Option<&Keys>,
@@ -261,10 +265,11 @@ pub(crate) async fn token(
     Ok(minted.secret)
 }
 
-/// Makes a local administrator or gives an existing one another password, which ends their sessions.
+/// Creates a local administrator, or changes the password of an existing one, which ends all
+/// sessions.
 ///
 /// # Errors
-/// When the database is away.
+/// When the database is unreachable.
 pub(crate) async fn password(
     pool: &PgPool,
     user: &str,

@@ -1,4 +1,5 @@
-//! `muster dev`: server, agent and a private Postgres in one process. For a laptop, a lab, and the demo; the parts are the real ones.
+//! `muster dev`: server, agent and a private Postgres in one process, for a laptop, a lab and the
+//! demo. The parts are the real parts.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,25 +18,27 @@ use super::postgres::Postgres;
 use super::server::{Serve, build, serve};
 use super::{bootstrap, migrate};
 
-/// Its own agent enrols at once.
+/// Interval for enrolling the agent.
 const ENROLS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
 
-/// Options of the all-in-one.
+/// Options of the all-in-one process.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DevArgs {
     #[command(flatten)]
     pub serve: Serve,
     #[command(flatten)]
     pub loaders: Loaders,
-    /// The site the agent acts for; it starts once that site is declared. Without it no agent runs.
+    /// Site of the agent. The agent starts after the site is declared; without this option no agent
+    /// runs.
     #[arg(long)]
     pub site: Option<String>,
-    /// Run only the private Postgres, for programs started by themselves.
+    /// Start only the private Postgres, for separately started programs.
     #[arg(long)]
     pub postgres_only: bool,
 }
 
-/// Runs until cancelled. The first time, writes `token` (an API token) and `password` (of the user admin) into the data directory, mode 0600.
+/// Runs until cancelled. The first run writes `token` (an API token) and `password` (of the user
+/// admin) into the data directory, mode 0600.
 ///
 /// # Errors
 /// When a part cannot start.
@@ -99,7 +102,7 @@ async fn run_on(
     Ok(())
 }
 
-/// Starts the agent once its site is declared.
+/// Starts the agent after the site is declared.
 async fn agent(
     app: App,
     args: DevArgs,
@@ -121,7 +124,7 @@ async fn agent(
     Ok(muster_agent::work::run(options, cancel).await?)
 }
 
-/// Enrols this process as the site's agent; `None` while the site is not declared.
+/// Enrols this process as the site's agent. Returns `None` before the site is declared.
 async fn enrol(app: &App, site: &str) -> anyhow::Result<Option<Secret>> {
     let mut tx = app.pool.begin().await?;
     let Some(site) = db::agents::find_site(&mut tx, site).await? else {

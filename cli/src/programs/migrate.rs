@@ -1,42 +1,44 @@
-//! Brings the schema up to this version. Safe to run twice and concurrently: sqlx holds an advisory lock.
+//! Migrates the schema to this version. Repeated and concurrent runs are safe: sqlx holds an
+//! advisory lock.
 
 use muster_server::db::primary::Servers;
 use sqlx::PgPool;
 
-/// Of one replica.
+/// Number of connections of one replica.
 pub(crate) const CONNECTIONS: u32 = 24;
 
-/// Where the database is.
+/// The address of the database.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Database {
-    /// Such as `postgres://muster@db/muster`, or `postgresql:///muster?host=/run/postgresql`. Several servers, one of which takes writes:
-    /// `postgres://muster@db1,db2/muster`.
+    /// Database URL, such as `postgres://muster@db/muster` or
+    /// `postgresql:///muster?host=/run/postgresql`. Several servers, of which a single one takes
+    /// writes: `postgres://muster@db1,db2/muster`
     #[arg(long, env = "MUSTER_DATABASE_URL", hide_env_values = true)]
     pub database_url: String,
 }
 
 impl Database {
-    /// Connects to the server that takes writes.
+    /// Connects to the server taking writes.
     ///
     /// # Errors
-    /// When there is none for ten seconds.
+    /// When no server takes writes within ten seconds.
     pub(crate) async fn connect(&self) -> anyhow::Result<PgPool> {
         self.servers()?.connect(CONNECTIONS).await
     }
 
-    /// The servers the URL names.
+    /// Returns the servers named by the URL.
     ///
     /// # Errors
-    /// When it is no URL of Postgres.
+    /// When the URL is not a Postgres URL.
     pub(crate) fn servers(&self) -> anyhow::Result<Servers> {
         Servers::parse(&self.database_url)
     }
 }
 
-/// Runs every migration that has not run.
+/// Runs all outstanding migrations.
 ///
 /// # Errors
-/// When the database is away, or a migration that ran was changed since.
+/// When the database is unreachable, or an applied migration was changed afterwards.
 pub(crate) async fn run(database: &Database) -> anyhow::Result<()> {
     let pool = database.connect().await?;
     let migrated = muster_server::schema::migrate(&pool)

@@ -1,4 +1,4 @@
-//! Which OpenID provider vouches for people, as a server is told.
+//! Options of the OpenID provider for sign-in.
 
 use std::path::PathBuf;
 
@@ -7,32 +7,34 @@ use muster_api::tokens::Role;
 use muster_core::values::Secret;
 use muster_server::oidc::{Provider, Settings};
 
-/// Sign-in by an OpenID provider; without an issuer there is none.
+/// Sign-in by an OpenID provider. Without an issuer, only local sign-in works.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Sign-in by an OpenID provider")]
 pub(crate) struct OidcArgs {
     /// The provider, as its metadata names it: `https://login.example/realms/fleet`.
     #[arg(long, env = "MUSTER_OIDC_ISSUER", requires_all = ["oidc_client_id", "oidc_client_secret_file", "public_url"])]
     pub oidc_issuer: Option<String>,
-    /// What the provider calls this fleet.
+    /// Client id of this installation at the provider
     #[arg(long, env = "MUSTER_OIDC_CLIENT_ID")]
     pub oidc_client_id: Option<String>,
-    /// A file with the secret that the provider gave.
+    /// File with the client secret
     #[arg(long, env = "MUSTER_OIDC_CLIENT_SECRET_FILE")]
     pub oidc_client_secret_file: Option<PathBuf>,
-    /// Where browsers reach this server; the provider sends them back to `/sign-in/oidc/callback` there.
+    /// Public URL of this server. The provider redirects browsers to `/sign-in/oidc/callback` below
+    /// the URL
     #[arg(long, env = "MUSTER_PUBLIC_URL")]
     pub public_url: Option<String>,
-    /// `GROUP=ROLE`: the role of a group's members, of the claim `groups`. As often as there are groups; who is in none is a guest.
+    /// `GROUP=ROLE`: the role for members of a group in the claim `groups`. Repeatable. A user
+    /// without a group is a guest
     #[arg(long, env = "MUSTER_OIDC_ROLES", value_delimiter = ',', value_parser = group_role)]
     pub oidc_role: Vec<(String, Role)>,
 }
 
 impl OidcArgs {
-    /// The provider, if one is named.
+    /// Returns the provider, if configured.
     ///
     /// # Errors
-    /// When a URL is none, or the secret cannot be read.
+    /// When a URL is malformed, or the secret is unreadable.
     pub(crate) fn provider(&self) -> anyhow::Result<Option<Provider>> {
         let Some(issuer) = self.oidc_issuer.clone() else {
             return Ok(None);

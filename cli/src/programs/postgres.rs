@@ -1,4 +1,5 @@
-//! A private Postgres from the system's own programs: a socket in its directory, peer authentication, no TCP port, no password.
+//! A private Postgres from the system's packages: a socket in its directory, peer authentication,
+//! no TCP port, no password.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -14,17 +15,17 @@ use tokio::process::{Child, Command};
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A running Postgres; ends with its owner.
+/// A running Postgres, stopped on drop.
 pub(crate) struct Postgres {
     dir: PathBuf,
     child: Child,
 }
 
 impl Postgres {
-    /// Makes the cluster where there is none, and starts it.
+    /// Creates the database cluster if missing, and starts Postgres.
     ///
     /// # Errors
-    /// When Postgres is not installed, or does not come up; its log says why.
+    /// When Postgres is not installed or does not start. The log has the cause.
     pub(crate) async fn start(dir: &Path) -> anyhow::Result<Self> {
         let dir = std::path::absolute(dir)?;
         let owner = owner()?;
@@ -52,12 +53,12 @@ impl Postgres {
         Ok(Self { dir, child })
     }
 
-    /// How to reach it.
+    /// Returns the URL.
     pub(crate) fn url(&self) -> String {
         url(&self.dir, "muster")
     }
 
-    /// A fast shutdown: connections are closed, nothing committed is lost.
+    /// Fast shutdown: connections are closed, committed data is kept.
     pub(crate) async fn stop(mut self) {
         if let Some(pid) = self.child.id().and_then(|pid| i32::try_from(pid).ok()) {
             kill(Pid::from_raw(pid), Signal::SIGINT).ok();
@@ -67,7 +68,7 @@ impl Postgres {
             .ok();
     }
 
-    /// Waits until it ends by itself, which it should not.
+    /// Waits for an unexpected end.
     pub(crate) async fn ended(&mut self) -> std::io::Result<std::process::ExitStatus> {
         self.child.wait().await
     }
@@ -80,7 +81,7 @@ fn url(dir: &Path, database: &str) -> String {
     )
 }
 
-/// Postgres refuses to run as root: then it runs as an unprivileged user of the system.
+/// Postgres refuses to run as root and then runs as an unprivileged user of the system.
 fn owner() -> anyhow::Result<Option<User>> {
     if !nix::unistd::Uid::effective().is_root() {
         return Ok(None);
@@ -90,7 +91,9 @@ fn owner() -> anyhow::Result<Option<User>> {
             return Ok(Some(user));
         }
     }
-    bail!("Postgres refuses to run as root, and there is no user postgres or nobody to run it as")
+    bail!(
+        "Postgres refuses to run as root, and the users postgres and nobody do not exist; install the package postgresql"
+    )
 }
 
 fn drop_to(command: &mut Command, owner: Option<&User>) {
@@ -132,7 +135,8 @@ async fn init(dir: &Path, owner: Option<&User>) -> anyhow::Result<()> {
     );
     let me = User::from_uid(nix::unistd::Uid::effective())?
         .context("the user this runs as has no name")?;
-    // Whoever runs Muster is `muster` in its own database, by the kernel's word, without a password.
+    // The user running Muster is `muster` in the database, by peer authentication without a
+    // password.
     std::fs::write(
         dir.join("data/pg_hba.conf"),
         "local all all peer map=muster\n",
@@ -144,7 +148,7 @@ async fn init(dir: &Path, owner: Option<&User>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until it answers, then makes sure that the database is there.
+/// Waits for an answer, then creates the database if missing.
 async fn ready(dir: &Path, child: &mut Child) -> anyhow::Result<()> {
     loop {
         if let Some(status) = child.try_wait()? {
@@ -172,7 +176,7 @@ async fn ready(dir: &Path, child: &mut Child) -> anyhow::Result<()> {
     }
 }
 
-/// Debian keeps each major version's programs apart, and not on the path.
+/// Debian keeps the programs of each major version in a separate directory, outside of PATH.
 fn binary(name: &str) -> anyhow::Result<PathBuf> {
     let on_path = std::env::var_os("PATH")
         .into_iter()

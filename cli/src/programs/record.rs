@@ -1,4 +1,5 @@
-//! `muster record`: what this machine's tools print, for parsers of gates to be written from. No server is asked.
+//! `muster record`: records the output of this machine's tools, for parsers of gates. No server is
+//! called.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,24 +7,25 @@ use std::time::Duration;
 use clap::Args;
 use muster_node::record;
 
-/// Where to record.
+/// The place of the recording.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RecordArgs {
-    /// A folder that is not there yet.
+    /// New folder for the recording
     folder: PathBuf,
-    /// Seconds after which the command behind -- is killed, with all that it started; at most a day
+    /// Time limit in seconds for the command after --, including its children; at most one day
     #[arg(long, value_name = "SECONDS", default_value_t = record::ASKED_TIMEOUT.as_secs(), requires = "command",
           value_parser = clap::value_parser!(u64).range(1..=record::ASKED_MAX.as_secs()))]
     timeout: u64,
-    /// A command to record first, as it stands, without a shell: a tool that puts load on the machine, which is never run unasked
+    /// Command to run and record first, without a shell: for example a tool putting load on the
+    /// machine
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-/// Records what this machine's tools print, scrubbed.
+/// Records the output of this machine's tools, with identifying values removed.
 ///
 /// # Errors
-/// When the folder is there already or cannot be written, or the command is not installed.
+/// When the folder exists or is not writable, or the command is not installed.
 pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<()> {
     let argv: Vec<&str> = args.command.iter().map(String::as_str).collect();
     let asked = record::Asked {

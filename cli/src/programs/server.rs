@@ -1,4 +1,4 @@
-//! `muster server`: one replica. Any number of them run on one Postgres.
+//! `muster server`: one replica. Any number of replicas run on one Postgres.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -32,24 +32,28 @@ pub(crate) struct ServerArgs {
     pub serve: Serve,
 }
 
-/// What a replica serves and where it keeps blobs.
+/// The listeners of a replica, and the place of the blobs.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Serve {
-    /// API and console; a listener passed by the service manager (LISTEN_FDS) goes first.
+    /// Address of API and console. A listener passed by the service manager (LISTEN_FDS) takes
+    /// precedence.
     #[arg(long, default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
-    /// The agents' own listener: TLS, by certificates of this installation's own authority.
+    /// Address of the agents' listener: TLS, with certificates of this installation's own
+    /// authority.
     #[arg(long, default_value = "127.0.0.1:8081")]
     pub agent_listen: SocketAddr,
-    /// Blobs; shared by all replicas.
+    /// Directory of the blobs, shared by all replicas.
     #[arg(long, default_value = "/var/lib/muster")]
     pub data_dir: PathBuf,
-    /// Where the seals of the history are written down, a line each: a file that whoever rules the database cannot write. `audit-anchors` of
-    /// the data directory where none is named.
+    /// File for the seals of the history, one line each. Choose a file outside the control of the
+    /// database's administrators. Default: `audit-anchors` in
+    /// the data directory.
     #[arg(long, env = "MUSTER_AUDIT_ANCHORS")]
     pub audit_anchors: Option<PathBuf>,
-    /// A network that webhooks may lead into, such as 10.20.0.0/16, and by plain http as well. Without it they lead only to addresses that anybody on
-    /// the Internet can reach, and only by https. May be repeated.
+    /// Network allowed for webhook receivers, such as 10.20.0.0/16, also by plain http. Without
+    /// this option webhooks reach only public addresses, by
+    /// https. Repeatable.
     #[arg(
         long,
         env = "MUSTER_WEBHOOK_ALLOW",
@@ -57,19 +61,20 @@ pub(crate) struct Serve {
         value_name = "NETWORK"
     )]
     pub webhook_allow: Vec<IpNet>,
-    /// Certificates of authorities, PEM, that receivers of webhooks may be certified by, beside those that this machine trusts.
+    /// Certificates (PEM) of additional authorities trusted for webhook receivers.
     #[arg(long, env = "MUSTER_WEBHOOK_CA", value_name = "FILE")]
     pub webhook_ca: Option<PathBuf>,
     #[command(flatten)]
     pub oidc: super::oidc::OidcArgs,
-    /// 32 random bytes, mode 0600, the same for all replicas: `head -c 32 /dev/urandom`. Without it nothing secret can be read.
+    /// Master key: 32 random bytes (`head -c 32 /dev/urandom`), mode 0600, the same on all
+    /// replicas. Without the key no secret can be read.
     #[arg(
         long,
         env = "MUSTER_KEY_FILE",
         default_value = "/etc/muster/master.key"
     )]
     pub key_file: PathBuf,
-    /// How many hours a certificate of an agent lasts; agents renew theirs at half of it.
+    /// Lifetime of an agent's certificate in hours. Agents renew at half of the lifetime.
     #[arg(long, env = "MUSTER_AGENT_CERTIFICATE_HOURS", default_value_t = 168, value_parser = clap::value_parser!(u32).range(1..=8760))]
     pub agent_certificate_hours: u32,
 }
@@ -77,7 +82,7 @@ pub(crate) struct Serve {
 /// Runs until cancelled.
 ///
 /// # Errors
-/// When it cannot start; the message says what to do.
+/// When the replica cannot start. The message names the remedy.
 pub(crate) async fn run(args: ServerArgs, cancel: CancellationToken) -> anyhow::Result<()> {
     let servers = args.database.servers()?;
     let pool = servers.connect(CONNECTIONS).await?;
@@ -90,7 +95,7 @@ pub(crate) async fn run(args: ServerArgs, cancel: CancellationToken) -> anyhow::
     Ok(())
 }
 
-/// Everything a replica's requests and tasks share.
+/// State shared by a replica's requests and tasks.
 ///
 /// # Errors
 /// When the schema is older than this version, or the key file is missing or wrong.
@@ -131,14 +136,14 @@ pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> any
         wake_sites: Arc::new(Notify::new()),
         wake_readers: Arc::new(watch::channel(0).0),
     };
-    // Before anything is decided by it.
+    // Checked before the first decision.
     muster_server::tasks::clock::follow(&app)
         .await
         .context("ask the database for the time")?;
     Ok(app)
 }
 
-/// The way out to receivers of webhooks.
+/// Client for webhook receivers.
 fn outbound(args: &Serve) -> anyhow::Result<Outbound> {
     let outbound = Outbound::new(
         Policy {
@@ -171,7 +176,7 @@ pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> 
     };
     let agents = listen(args.agent_listen, "--agent-listen").await?;
     tracing::info!(listen = %public.local_addr()?, agent_listen = %agents.local_addr()?, "serving");
-    // Before the first turn of the engine: this database may not be the one it was.
+    // Before the first reconcile pass, because the database may be an older copy.
     muster_server::tasks::marks::compare(&app).await?;
     let acceptor =
         tls::acceptor(&app.keys.authority).context("certify this server for its agents")?;
@@ -193,7 +198,7 @@ pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> 
     tasks.spawn(muster_server::engine::run(app.clone(), cancel.clone()));
     tasks.spawn(muster_server::tasks::run(app, cancel.clone()));
     cancel.cancelled().await;
-    // Polls held open end with their connections; nothing here is lost by not waiting longer.
+    // Long polls end with their connections, and no data is lost.
     let ended = async { while tasks.join_next().await.is_some() {} };
     tokio::time::timeout(std::time::Duration::from_secs(5), ended)
         .await
@@ -201,7 +206,7 @@ pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> 
     Ok(())
 }
 
-/// What each listener bears, from the most files that this process may open.
+/// Limits of each listener, derived from the open-file limit of this process.
 fn shares() -> Shares {
     let open_files = files::raise_limit();
     let shares = Shares::of(open_files);

@@ -1,4 +1,5 @@
-//! apt in a root of its own: the mirror's index, the image's package state, and nothing of the host's but how it reaches the mirror.
+//! Runs apt with a separate root: the mirror's index and the image's package state, and of the host
+//! only the way to the mirror.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,22 +12,23 @@ use tokio::process::Command;
 
 use super::Versions;
 
-/// One run of apt; downloads of a GPU stack are gigabytes.
+/// Time limit of a run of apt. Downloads of a GPU stack have gigabytes.
 const DEADLINE: Duration = Duration::from_hours(1);
-/// Code names of the releases that images are made of.
+/// Code names of the supported releases.
 const SUITES: [(&str, &str, &str); 2] = [("debian", "12", "bookworm"), ("debian", "13", "trixie")];
 
-/// Where Debian's own keys are, on hosts that have them.
+/// Directory of Debian's own keys on a Debian host.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// A prepared private root.
+/// A prepared root.
 #[derive(Debug)]
 pub(super) struct PrivateApt {
     root: PathBuf,
     arch: String,
 }
 
-/// Source lines for the image's release: from the given mirrors, else what the host's own apt uses, with the image's suite; and what is asked beside them.
+/// Returns source lines for the image's release: the given mirrors, or the sources of the host's
+/// apt, with the image's suite; then the additional sources.
 pub(super) async fn sources(
     image: &ImageManifest,
     mirrors: &[String],
@@ -38,20 +40,20 @@ pub(super) async fn sources(
     });
     let (_, _, suite) = known.with_context(|| {
         format!(
-            "no mirror layout is known for {} {}",
+            "the mirror layout of {} {} is unknown",
             image.os, image.os_version
         )
     })?;
     let signed = match keyring {
         Some(keyring) if !keyring.exists() => {
             bail!(
-                "the keyring {} is not there: install it, or name the one that signs the mirror by --keyring",
+                "the keyring {} does not exist; install the keyring, or name the mirror's keyring by --keyring",
                 keyring.display()
             )
         }
         Some(keyring) => format!("[signed-by={}] ", keyring.display()),
         None if Path::new(KEYRING).exists() => format!("[signed-by={KEYRING}] "),
-        // The host's own keys, by which apt checks all it fetches.
+        // The host's own keys, used by apt for all checks.
         None => String::new(),
     };
     if let Some(in_place) = mirrors
@@ -60,10 +62,10 @@ pub(super) async fn sources(
         .find(|line| line.contains(" file:"))
     {
         bail!(
-            "{in_place}: apt uses such a repository where it lies, and the bundle needs its packages: write copy: for file:"
+            "{in_place}: apt uses a file: repository in place, but the bundle needs copies of the packages; write copy: instead of file:"
         );
     }
-    // A mirror may be given as a whole source line, for repositories of one's own.
+    // A mirror may be given as a complete source line, for private repositories.
     let line = |mirror: &String| match mirror.starts_with("deb ") {
         true => format!("{mirror}\n"),
         false => format!(
@@ -78,7 +80,7 @@ pub(super) async fn sources(
     Ok(own + &beside)
 }
 
-/// What the host's own apt uses, with this suite in place of its own.
+/// Returns the sources of the host's apt with the image's suite.
 async fn of_host(suite: &str, signed: &str) -> anyhow::Result<String> {
     let mut command = Command::new("apt-get");
     command.args([
@@ -108,14 +110,15 @@ async fn of_host(suite: &str, signed: &str) -> anyhow::Result<String> {
     lines.dedup();
     match lines.is_empty() {
         true => {
-            bail!("the host's apt has no Debian source to derive one from; give one with --mirror")
+            bail!("the host's apt has no Debian source; name a mirror with --mirror")
         }
         false => Ok(lines.join("\n") + "\n"),
     }
 }
 
 impl PrivateApt {
-    /// Makes the root and fetches the index, whose signatures apt checks. With no network an index that is there is used as it is.
+    /// Creates the root and fetches the index. apt checks the signatures. Without a network, an
+    /// existing index is used.
     pub(super) async fn prepare(root: &Path, arch: &str, sources: &str) -> anyhow::Result<Self> {
         for sub in ["lists/partial", "archives/partial", "cache"] {
             let path = root.join(sub);
@@ -139,7 +142,7 @@ impl PrivateApt {
             Ok(_) => Ok(apt),
             Err(error) if same && super::index::read_lists(&apt.lists()).is_ok() => {
                 eprintln!(
-                    "muster: the package index cannot be refreshed, the one that is there is used: {error:#}"
+                    "muster: the package index cannot be refreshed; the existing index is used: {error:#}"
                 );
                 Ok(apt)
             }
@@ -151,20 +154,20 @@ impl PrivateApt {
         self.root.join("lists")
     }
 
-    /// Where apt put a downloaded package.
+    /// Returns the path of a downloaded package.
     pub(super) fn archive(&self, name: &str, version: &str, arch: &str) -> PathBuf {
         self.root
             .join("archives")
             .join(format!("{name}_{}_{arch}.deb", version.replace(':', "%3a")))
     }
 
-    /// What is installed, as far as this apt knows.
+    /// The installed packages of this root.
     pub(super) fn set_status(&self, status: &str) -> anyhow::Result<()> {
         let path = self.root.join("status");
         std::fs::write(&path, status).with_context(|| path.display().to_string())
     }
 
-    /// The newest version of each package that its sources offer.
+    /// Returns the newest version of each package in the sources.
     pub(super) async fn newest(&self, names: &[&str]) -> anyhow::Result<Versions> {
         let mut command = self.command("apt-cache");
         command.arg("policy").args(names);
@@ -185,7 +188,7 @@ impl PrivateApt {
         Ok(versions)
     }
 
-    /// What installing would do, in apt's own words.
+    /// Simulates an installation, and returns apt's output.
     pub(super) async fn simulate(
         &self,
         packages: &Versions,
@@ -194,7 +197,7 @@ impl PrivateApt {
         self.install("--simulate", packages, absent).await
     }
 
-    /// Fetches the packages that installing needs; apt holds each against the signed index.
+    /// Downloads the packages of an installation. apt compares each with the signed index.
     pub(super) async fn download(
         &self,
         packages: &Versions,
@@ -205,7 +208,7 @@ impl PrivateApt {
             .map(drop)
     }
 
-    /// Its indexes of packages, in apt's words: one line each, by this format.
+    /// Lists apt's package indexes, one line each, in this format.
     pub(super) async fn indexes(&self, format: &str) -> anyhow::Result<String> {
         let mut command = self.command("apt-get");
         command.args(["indextargets", "--format", format, "Created-By: Packages"]);
@@ -219,7 +222,7 @@ impl PrivateApt {
         absent: &[String],
     ) -> anyhow::Result<String> {
         let targets = targets(packages, absent);
-        // Reinstall: what the image holds already belongs to the bundle all the same.
+        // Reinstall: packages of the image also belong to the bundle.
         let mut arguments = vec![
             "-y",
             "--no-install-recommends",
@@ -276,7 +279,7 @@ fn targets(packages: &Versions, absent: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// Standard output of a program that succeeded.
+/// Returns the standard output of a successful program.
 async fn output(mut command: Command, what: &str) -> anyhow::Result<String> {
     command
         .env("LC_ALL", "C.UTF-8")

@@ -1,4 +1,5 @@
-//! The closure as a flat, offline repository: every file a content-addressed blob, and one more that names them.
+//! The closure as a flat, offline repository: each file a content-addressed blob, and a blob with
+//! the list of files.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -15,14 +16,15 @@ use super::index::without;
 use super::lock::Resolved;
 use super::{Files, replace};
 
-/// Of the bundle: `{"files": {"Packages": "sha256:…"}}`.
+/// The document of a bundle: `{"files": {"Packages": "sha256:…"}}`.
 #[derive(Serialize)]
 struct Description<'a> {
     files: &'a Files,
 }
 
-/// Removes archives of an earlier lock that the index describes otherwise by now: whoever builds packages builds them anew under the same version, and apt
-/// takes what is there by its name.
+/// Removes archives of an earlier lock with another description in the index. A package can be
+/// rebuilt under the same version, and apt
+/// uses an existing file by its name.
 pub(super) fn discard_stale(resolved: &[Resolved], apt: &PrivateApt) -> anyhow::Result<()> {
     for Resolved { package, .. } in resolved {
         let path = apt.archive(&package.name, &package.version, &package.arch);
@@ -33,7 +35,8 @@ pub(super) fn discard_stale(resolved: &[Resolved], apt: &PrivateApt) -> anyhow::
     Ok(())
 }
 
-/// Writes the blobs; returns the digest of the one that names them. The same closure gives the same blobs, whenever and wherever.
+/// Writes the blobs, and returns the digest of the list. The same closure always gives the same
+/// blobs.
 pub(super) fn write(
     resolved: &[Resolved],
     images: Files,
@@ -71,8 +74,9 @@ pub(super) fn write(
     put(blobs, &serde_json::to_vec(&Description { files: &files })?)
 }
 
-/// The firmware images that a stack names, as blobs beside the packages: those given, and those that are there already. A stack with an image that nobody
-/// has would fail on its first node.
+/// The firmware images named by a stack, as blobs beside the packages: the given images, and
+/// existing blobs. A stack naming an unavailable image
+/// would fail on its first node.
 pub(super) fn images(stack: &StackSpec, given: &[PathBuf], blobs: &Path) -> anyhow::Result<Files> {
     let wanted: Vec<(&str, Digest)> = stack
         .firmware
@@ -96,13 +100,13 @@ pub(super) fn images(stack: &StackSpec, given: &[PathBuf], blobs: &Path) -> anyh
             }
             Ok(_) => {
                 bail!(
-                    "{}: it is not what its name says; remove it, and give the file with --firmware",
+                    "{}: the blob does not match its digest; remove the blob, and give the file with --firmware",
                     blob.display()
                 )
             }
             Err(_) => {
                 bail!(
-                    "firmware {component} names the image {image}, which is not here: give the file with --firmware"
+                    "firmware {component} names the image {image}, which is missing; give the file with --firmware"
                 )
             }
         }
@@ -110,7 +114,7 @@ pub(super) fn images(stack: &StackSpec, given: &[PathBuf], blobs: &Path) -> anyh
     Ok(files)
 }
 
-/// The repository's index: the mirror's own words on each package, with our file names.
+/// The repository's index: the mirror's stanza of each package, with the bundle's file names.
 fn render_packages(resolved: &[Resolved]) -> String {
     let stanza = |Resolved {
                       package, stanza, ..
@@ -124,7 +128,8 @@ fn render_packages(resolved: &[Resolved]) -> String {
     resolved.iter().map(stanza).collect()
 }
 
-/// Signed by nobody: nodes hold every package against the lock. The date is fixed, so that the same closure stays the same bytes.
+/// Without a signature: nodes compare every package with the lock. The date is fixed, so the same
+/// closure has the same bytes.
 fn render_release(packages: &str) -> String {
     let digest = Digest::of(packages.as_bytes()).hex();
     format!(
@@ -139,7 +144,7 @@ fn put(blobs: &Path, bytes: &[u8]) -> anyhow::Result<Digest> {
     Ok(digest)
 }
 
-/// Digest and size of a file of any size.
+/// Returns digest and size of a file of any size.
 fn measure(path: &Path) -> anyhow::Result<(Digest, u64)> {
     let mut file = File::open(path).with_context(|| path.display().to_string())?;
     let (mut hasher, mut size, mut buffer) = (Sha256::new(), 0, vec![0; 1 << 20]);

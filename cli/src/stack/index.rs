@@ -1,4 +1,4 @@
-//! Debian control stanzas (deb822): the packages a mirror offers, and those an image holds.
+//! Debian control stanzas (deb822): the packages of a mirror, and the packages of an image.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use muster_core::images::ImageManifest;
 
-/// What names one build of one package.
+/// The identity of a build of a package.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PackageId {
     pub(super) name: String,
@@ -15,25 +15,26 @@ pub(super) struct PackageId {
     pub(super) arch: String,
 }
 
-/// A package as an index has it.
+/// A package of an index.
 #[derive(Clone, Debug)]
 pub(super) struct Offered {
     pub(super) stanza: String,
-    /// The index's file.
+    /// The file of the index.
     pub(super) list: PathBuf,
 }
 
 /// Every package of the mirror's indexes.
 pub(super) type Index = HashMap<PackageId, Offered>;
 
-/// Reads what apt fetched: `*_Packages` files.
+/// Reads the files fetched by apt: `*_Packages`.
 pub(super) fn read_lists(lists: &Path) -> anyhow::Result<Index> {
     let mut index = Index::new();
     let entries = std::fs::read_dir(lists).with_context(|| lists.display().to_string())?;
     let mut paths = entries
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<Vec<_>, _>>()?;
-    // The order of a directory is nobody's; the same package in two indexes must always come from the same one.
+    // The order of a directory is random; the same package in two indexes must always come from the
+    // same index.
     paths.sort();
     for path in paths
         .iter()
@@ -61,7 +62,7 @@ pub(super) fn read_lists(lists: &Path) -> anyhow::Result<Index> {
     }
 }
 
-/// The value of a one-line field.
+/// Returns the value of a one-line field.
 pub(super) fn field<'a>(stanza: &'a str, name: &str) -> Option<&'a str> {
     stanza
         .lines()
@@ -69,7 +70,7 @@ pub(super) fn field<'a>(stanza: &'a str, name: &str) -> Option<&'a str> {
         .map(str::trim)
 }
 
-/// The stanza without some fields, their continuation lines included.
+/// Returns the stanza without some fields and their continuation lines.
 pub(super) fn without(stanza: &str, unwanted: &[&str]) -> String {
     let mut kept = String::new();
     let mut keep = true;
@@ -85,7 +86,8 @@ pub(super) fn without(stanza: &str, unwanted: &[&str]) -> String {
     kept
 }
 
-/// A dpkg status of the image: what the index knows of each of its packages, or the bare name and version of those it no longer has.
+/// Builds a dpkg status of the image: the index's stanza of each package, or only name and version
+/// for packages missing in the index.
 pub(super) fn status_of(image: &ImageManifest, index: &Index) -> String {
     let mut sorted = BTreeMap::new();
     for package in &image.packages {
@@ -95,7 +97,8 @@ pub(super) fn status_of(image: &ImageManifest, index: &Index) -> String {
             arch: package.arch.clone(),
         };
         let stanza = match index.get(&id) {
-            // Recommends and the like would only add reasons to change what is installed; where it came from does not matter.
+            // Recommends and similar fields would only cause further changes; the origin has no
+            // effect.
             Some(Offered { stanza, .. }) => without(
                 stanza,
                 &[

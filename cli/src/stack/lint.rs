@@ -1,4 +1,5 @@
-//! `muster stack lint` and `muster stack diff`: what is wrong with a stack, and what another one changes.
+//! `muster stack lint` and `muster stack diff`: the problems of a stack, and the changes between
+//! two stacks.
 
 use anyhow::Context as _;
 use muster_api::client::ClientError;
@@ -10,24 +11,24 @@ use serde::Serialize;
 use super::{LintArgs, manifest, read, with_parts};
 use crate::client::output::Output;
 
-/// A finding with where it stands.
+/// A finding with its line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Placed {
     #[serde(flatten)]
     finding: Finding,
-    /// Of the file, from 1; absent where nothing of it says the word.
+    /// Line of the file, from 1; absent if no line contains the word.
     line: Option<usize>,
 }
 
 #[derive(Serialize)]
 struct Report<'a> {
     stack: String,
-    /// The day the rules' facts are of.
+    /// The date of the rules' facts.
     rules: &'a str,
     findings: Vec<Placed>,
 }
 
-/// Tells everything at once; fails when anything is refused.
+/// Prints all findings; fails on a refusal.
 pub(super) fn run(args: &LintArgs, output: Output) -> anyhow::Result<()> {
     let text = read(&args.stack)?;
     let stack: StackSpec =
@@ -56,10 +57,7 @@ pub(super) fn run(args: &LintArgs, output: Output) -> anyhow::Result<()> {
         .count();
     match refused {
         0 => {
-            output.note(&format!(
-                "nothing is refused, by the rules of {}",
-                report.rules
-            ));
+            output.note(&format!("no rule of {} refuses the stack", report.rules));
             Ok(())
         }
         many => Err(ClientError::Usage(format!("{many} findings refuse this stack")).into()),
@@ -74,7 +72,7 @@ fn line(placed: &Placed) -> String {
     format!("{} {at}{}", word(placed.finding.level), placed.finding)
 }
 
-/// A level as people read it, as wide as the others.
+/// A level as a word of fixed width.
 pub(crate) fn word(level: Level) -> &'static str {
     match level {
         Level::Refused => "refused",
@@ -83,7 +81,7 @@ pub(crate) fn word(level: Level) -> &'static str {
     }
 }
 
-/// The first line that says a word as a key or a text.
+/// Returns the first line with the word as a key or a text.
 fn line_of(text: &str, word: &str) -> Option<usize> {
     if word.is_empty() {
         return None;
@@ -104,11 +102,11 @@ fn line_of(text: &str, word: &str) -> Option<usize> {
 struct Compared {
     #[serde(flatten)]
     diff: StackDiff,
-    /// What the rules say of the second.
+    /// The findings of the rules for the second stack.
     findings: Vec<Finding>,
 }
 
-/// Shows what the second stack changes, and what the rules say of it.
+/// Prints the changes of the second stack, and the findings of the rules.
 pub(crate) fn show_diff(
     before: &StackSpec,
     after: &StackSpec,
@@ -155,7 +153,7 @@ pub(crate) fn show_diff(
             )
         }));
         lines.push(match differences.is_empty() {
-            true => "nothing differs".to_owned(),
+            true => "no difference".to_owned(),
             false => format!(
                 "{} differ; the dearest costs: {}; effect: {effect}",
                 differences.len(),

@@ -1,4 +1,5 @@
-//! From wanted packages to the whole closure: what apt would install over the image, and nothing else.
+//! From wanted packages to the complete closure: exactly the packages apt would install over the
+//! image.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -12,27 +13,27 @@ use super::Versions;
 use super::apt::PrivateApt;
 use super::index::{Index, Offered, PackageId, field};
 
-/// A package of the closure and what the signed index says of it.
+/// A package of the closure, with its description in the signed index.
 #[derive(Clone, Debug)]
 pub(super) struct Resolved {
     pub(super) package: LockedPackage,
     pub(super) stanza: String,
-    /// The file of the index that says so.
+    /// The file of the index.
     pub(super) list: PathBuf,
 }
 
-/// Which versions are wanted.
+/// The choice of versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// Each package's own.
+    /// The declared version of each package.
     Exact,
-    /// The newest of every package.
+    /// The newest version of every package.
     Newest,
-    /// The newest of those that are open, their own of the others.
+    /// The newest version of open packages, the declared version of the others.
     Open,
 }
 
-/// Wanted packages with exact versions: their own, or the newest.
+/// Returns wanted packages with exact versions: declared, or newest.
 pub(super) async fn exact(
     packages: &Versions,
     choice: Choice,
@@ -73,7 +74,8 @@ pub(super) async fn exact(
     })
 }
 
-/// Unwanted packages that the image has or the mirror offers. apt stops at a name that it cannot locate, and of any other there is nothing to keep out.
+/// Returns unwanted packages present in the image or offered by the mirror. apt stops at unknown
+/// names, and unknown packages need no exclusion.
 pub(super) fn known(absent: &[String], status: &str, index: &Index) -> Vec<String> {
     let installed = status
         .lines()
@@ -89,7 +91,8 @@ pub(super) fn known(absent: &[String], status: &str, index: &Index) -> Vec<Strin
         .collect()
 }
 
-/// The closure, sorted by name: wanted packages always, so that a node which lost one gets it back, and of the others those the image lacks.
+/// Returns the closure, sorted by name: always the wanted packages, so a node can get a lost
+/// package back, and dependencies missing in the image.
 pub(super) async fn resolve(
     packages: &Versions,
     absent: &[String],
@@ -129,7 +132,7 @@ pub(super) async fn resolve(
     ids.into_iter().map(|id| resolved(id, index)).collect()
 }
 
-/// The packages alone, as they stand in the lock.
+/// Returns the packages as listed in the lock.
 pub(super) fn packages(resolved: &[Resolved]) -> Vec<LockedPackage> {
     resolved
         .iter()
@@ -137,7 +140,8 @@ pub(super) fn packages(resolved: &[Resolved]) -> Vec<LockedPackage> {
         .collect()
 }
 
-/// `runc [1.0] (1.1.5+ds1-1+deb12u1 Debian:12.11/stable [amd64])`, without and with what is installed now.
+/// Parses `runc [1.0] (1.1.5+ds1-1+deb12u1 Debian:12.11/stable [amd64])`, with or without the
+/// installed version.
 fn inst(line: &str) -> Option<PackageId> {
     let name = line.split([' ', ':']).next()?.to_owned();
     let inside = line.split_once('(')?.1.rsplit_once(')')?.0;
@@ -165,7 +169,7 @@ fn resolved(id: PackageId, index: &Index) -> anyhow::Result<Resolved> {
     let sha256: Option<Digest> =
         field(&stanza, "SHA256").and_then(|hex| format!("sha256:{hex}").parse().ok());
     let sha256 = sha256.with_context(|| format!("the index gives no SHA-256 for {name}"))?;
-    // As in a mirror's pool: an epoch is no part of the file's name, where its colon would need escaping.
+    // As in a mirror's pool: the file name has no epoch, because a colon would need escaping.
     let plain = version
         .split_once(':')
         .map_or(version.as_str(), |(_, plain)| plain);

@@ -1,13 +1,15 @@
-//! `muster stack`. `lock` resolves a stack over an image into its lock and its bundle, with the distribution's own resolver and no package state
-//! but the image's: what nodes will install is decided here and nowhere else. Verbs that ask a server are in `client/stacks.rs`.
+//! `muster stack`. `lock` resolves a stack over an image into its lock and its bundle, with the
+//! distribution's own resolver and only the image's package
+//! state: the installed packages are decided here. Subcommands with a server are in
+//! `client/stacks.rs`.
 
-mod apt; // The resolver, in a root of its own
+mod apt; // The resolver, with a separate root
 mod bundle; // The flat repository, as blobs
 mod index; // Debian control stanzas
-pub(crate) mod lint; // What is wrong with a stack, with the line
+pub(crate) mod lint; // Problems of a stack, with lines
 mod lock; // From wanted packages to the whole closure
-mod origins; // Which repository each package came from
-mod recorded; // A package index that was written down
+mod origins; // The repository of each package
+mod recorded; // A recorded package index
 #[cfg(test)]
 mod tests;
 
@@ -23,135 +25,140 @@ use muster_core::values::Digest;
 
 use crate::client::output::Output;
 
-/// What can be done with a stack.
+/// Subcommands of stacks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StackVerb {
-    /// Say everything that is wrong with a stack, and what cannot be judged.
+    /// Check a stack, and list checks that are impossible
     Lint(LintArgs),
-    /// Resolve a stack's packages over an image into its lock and bundle.
+    /// Resolve a stack's packages over an image into its lock and bundle
     Lock(LockArgs),
-    /// Show what one stack has and another has not, and what a node pays to change.
+    /// Show the differences between two stacks, and the cost of the change for a node
     Diff(DiffArgs),
-    /// Upload a locked stack's bundle and publish the stack under a name.
+    /// Upload a locked stack's bundle, and publish the stack under a name
     Publish(PublishArgs),
-    /// Look at a node in service, and say what its stack would change there.
+    /// Show the changes a stack would make on a node in service
     Plan(PlanArgs),
-    /// Show how nodes differ from their stacks, as they were seen last.
+    /// Show the latest known drift of nodes from their stacks
     Drift(DriftArgs),
 }
 
-/// What to lint.
+/// The stack to check.
 #[derive(Args, Debug)]
 pub(crate) struct LintArgs {
-    /// The stack, locked or not.
+    /// The stack, locked or not
     pub(crate) stack: PathBuf,
-    /// The manifest of its image: kernel, packages and release are then judged too.
+    /// Manifest of the stack's image; kernel, packages and release are then checked too
     #[arg(long)]
     pub(crate) image: Option<PathBuf>,
-    /// A part that is added first, such as stacks/parts/nfs.toml. May be repeated.
+    /// Part to add first, such as stacks/parts/nfs.toml. Repeatable
     #[arg(long, value_name = "PART")]
     pub(crate) with: Vec<PathBuf>,
 }
 
-/// What to compare: files, or names of published stacks.
+/// The stacks to compare: files, or names of published stacks.
 #[derive(Args, Debug)]
 pub(crate) struct DiffArgs {
-    /// A file, or the name of a published stack.
+    /// File, or name of a published stack
     pub(crate) before: String,
-    /// A file, or the name of a published stack.
+    /// File, or name of a published stack
     pub(crate) after: String,
 }
 
-/// What to publish.
+/// The stack to publish.
 #[derive(Args, Debug)]
 pub(crate) struct PublishArgs {
     pub(crate) name: String,
-    /// The locked stack.
+    /// The locked stack
     pub(crate) stack: PathBuf,
-    /// Where `muster stack lock` put the bundle's blobs.
+    /// Directory of the bundle's blobs, written by `muster stack lock`
     #[arg(long)]
     pub(crate) blobs: PathBuf,
-    /// Say whether it would be taken, and what it costs which nodes; upload and write nothing.
+    /// Show acceptance and the cost for each node; upload and write nothing
     #[arg(long, visible_alias = "plan")]
     pub(crate) dry_run: bool,
-    /// Do not ask before the pools that name it ask for it. Nobody is asked where nobody can answer.
+    /// Skip the confirmation for pools using the stack. Scripts without a terminal are never asked
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
 
-/// What to plan.
+/// The node to compare.
 #[derive(Args, Debug)]
 pub(crate) struct PlanArgs {
-    /// Name or id of a node in service.
+    /// Name or id of a node in service
     pub(crate) node: String,
-    /// How long to wait for the look.
+    /// Time limit for the comparison
     #[arg(long, default_value = "10m", value_parser = crate::duration::parse_duration)]
     pub(crate) timeout: std::time::Duration,
 }
 
-/// Whose drift to show.
+/// The nodes to show.
 #[derive(Args, Debug)]
 pub(crate) struct DriftArgs {
-    /// Names or ids; every node in service without one.
+    /// Names or ids. Default: every node in service
     #[arg(value_name = "NODE")]
     pub(crate) nodes: Vec<String>,
-    /// Look again first, and wait for it.
+    /// Compare again first, and wait for the result
     #[arg(long, requires = "nodes")]
     pub(crate) look: bool,
-    /// How long to wait for the look.
+    /// Time limit for the comparison
     #[arg(long, default_value = "10m", value_parser = crate::duration::parse_duration, requires = "look")]
     pub(crate) timeout: std::time::Duration,
 }
 
-/// What a lock is made from, and where it goes.
+/// The input and output of a lock.
 #[derive(Args, Debug)]
 pub(crate) struct LockArgs {
-    /// The stack as its author wrote it.
+    /// The stack as written by its author
     #[arg(long)]
     stack: PathBuf,
-    /// A part that is added to it first, such as stacks/parts/nfs.toml: what comes of it is whole. May be repeated.
+    /// Part to add first, such as stacks/parts/nfs.toml. The output contains the part. Repeatable
     #[arg(long, value_name = "PART")]
     with: Vec<PathBuf>,
-    /// The image's manifest.
+    /// Manifest of the image
     #[arg(long)]
     image: PathBuf,
-    /// The image's /var/lib/dpkg/status. Without it the state is put together from the manifest and the package index.
+    /// The image's /var/lib/dpkg/status. Default: a state built from the manifest and the package
+    /// index
     #[arg(long)]
     status: Option<PathBuf>,
-    /// Take the newest version of every package and write it into the stack. Without it every package must have an exact version.
+    /// Write the newest version of every package into the stack. Without this option every package
+    /// needs an exact version
     #[arg(long)]
     update: bool,
-    /// Take the newest version only of packages whose version is `*`, and keep the exact ones.
+    /// Write the newest version of packages with the version `*` into the stack, and keep the exact
+    /// versions
     #[arg(long, conflicts_with = "update")]
     open: bool,
-    /// A mirror to use instead of the host's own apt sources, or a whole source line as `deb [signed-by=…] URL SUITE …`. May be repeated.
+    /// Mirror in place of the host's own apt sources, or a complete source line `deb [signed-by=…]
+    /// URL SUITE …`. Repeatable
     #[arg(long, env = "MIRROR", value_delimiter = '|')]
     mirror: Vec<String>,
-    /// A repository beside these, such as a site's own with its drivers: as a whole source line, or a mirror's address. May be repeated.
+    /// Additional repository, such as a site's own with drivers: a complete source line, or the
+    /// address of a mirror. Repeatable
     #[arg(long, value_name = "REPOSITORY", conflicts_with = "recorded")]
     also: Vec<String>,
-    /// Resolve against a package index that was written down, for repositories that cannot be reached from here. There are no packages then: exact
-    /// versions come of it, and no lock and no bundle. May be repeated.
+    /// Recorded package index of an unreachable repository. Only exact versions are resolved then,
+    /// without lock and bundle. Repeatable
     #[arg(long, conflicts_with = "mirror", value_name = "INDEX")]
     recorded: Vec<PathBuf>,
-    /// The keyring that signs the mirror, which must be there; Debian's own, or the keys of the host's apt, where none is named.
+    /// Keyring with the mirror's signing key. Default: Debian's keys, or the keys of the host's apt
     #[arg(long, env = "KEYRING")]
     keyring: Option<PathBuf>,
-    /// apt's index and downloads, kept for the next time.
+    /// Directory of apt's index and downloads, kept for the next run
     #[arg(long, default_value = ".cache/stack/apt")]
     cache: PathBuf,
-    /// Where the bundle's blobs go: `<dir>/sha256/<hex>`.
+    /// Directory of the bundle's blobs: `<dir>/sha256/<hex>`
     #[arg(long, required_unless_present = "recorded")]
     blobs: Option<PathBuf>,
-    /// A firmware image that the stack names by its digest; it goes into the bundle. May be repeated.
+    /// Firmware image named in the stack by its digest; becomes a part of the bundle. Repeatable
     #[arg(long, value_name = "FILE")]
     firmware: Vec<PathBuf>,
-    /// Where the stack with exact versions, lock and bundle goes: what is published.
+    /// Output: the stack with exact versions, lock and bundle, ready for publication
     #[arg(long)]
     out: PathBuf,
 }
 
-/// Whether a verb needs no server.
+/// Returns whether the subcommand needs no server.
 pub(crate) fn is_offline(verb: &StackVerb) -> bool {
     match verb {
         StackVerb::Lint(_) | StackVerb::Lock(_) => true,
@@ -162,15 +169,15 @@ pub(crate) fn is_offline(verb: &StackVerb) -> bool {
     }
 }
 
-/// Whether what was given is a file; otherwise it is a name.
+/// Returns whether the argument is a file; otherwise the argument is a name.
 pub(crate) fn is_file(given: &str) -> bool {
     given.ends_with(".toml") || given.contains('/')
 }
 
-/// Does what was asked, where that needs no server.
+/// Executes a subcommand without a server.
 ///
 /// # Errors
-/// In words for the person at the terminal; nothing is written to `out` then.
+/// A message for the person at the terminal; `out` is then unchanged.
 pub(crate) async fn run(verb: StackVerb, output: Output) -> anyhow::Result<()> {
     match verb {
         StackVerb::Lint(args) => lint::run(&args, output),
@@ -209,18 +216,18 @@ fn told(locked: &StackSpec, out: &Path) -> Vec<String> {
     vec![format!("lock    {}", lock.digest()), packages, written]
 }
 
-/// A stack from its file.
+/// Reads a stack from its file.
 ///
 /// # Errors
-/// With the line that is wrong.
+/// With the wrong line.
 pub(crate) fn parse(path: &Path) -> anyhow::Result<StackSpec> {
     toml::from_str(&read(path)?).with_context(|| path.display().to_string())
 }
 
-/// A stack with the parts that are added to it, in their order.
+/// Reads a stack with its parts, in order.
 ///
 /// # Errors
-/// With the part, and what it says differently.
+/// With the part, and the conflicting values.
 pub(crate) fn with_parts(stack: StackSpec, parts: &[PathBuf]) -> anyhow::Result<StackSpec> {
     parts.iter().try_fold(stack, |stack, path| {
         let part: StackPart =
@@ -231,18 +238,18 @@ pub(crate) fn with_parts(stack: StackSpec, parts: &[PathBuf]) -> anyhow::Result<
     })
 }
 
-/// An image's manifest.
+/// Reads the manifest of an image.
 pub(crate) fn manifest(path: &Path) -> anyhow::Result<ImageManifest> {
     serde_json::from_str(&read(path)?).with_context(|| path.display().to_string())
 }
 
-/// Makes lock and bundle and writes the stack that has them.
+/// Builds lock and bundle, and writes the stack with both.
 async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
     let mut spec = with_parts(parse(&args.stack)?, &args.with)?;
     let image = manifest(&args.image)?;
     if spec.image != image.name {
         bail!(
-            "the stack lies over image {:?}, the manifest is of {:?}",
+            "the stack is for image {:?}, but the manifest is for image {:?}",
             spec.image,
             image.name
         );
@@ -287,10 +294,10 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
         image: Some(&image),
         facts: None,
     }) {
-        bail!("what it resolves to cannot work: {why}");
+        bail!("the resolved stack cannot work: {why}");
     }
     match (args.recorded.is_empty(), &args.blobs) {
-        // Of a recorded index neither size nor digest is true: no node may be told them.
+        // Sizes and digests of a recorded index are placeholders and must never reach a node.
         (false, _) => {}
         (true, Some(blobs)) => {
             bundle::discard_stale(&resolved, &apt)?;
@@ -310,7 +317,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file atomically.
 fn replace(path: &Path, content: &mut impl std::io::Read) -> anyhow::Result<()> {
     let parent = path
         .parent()
@@ -332,8 +339,8 @@ fn replace(path: &Path, content: &mut impl std::io::Read) -> anyhow::Result<()> 
         .with_context(|| path.display().to_string())
 }
 
-/// Packages by name, with the version each must have.
+/// Packages by name, with the required version.
 type Versions = BTreeMap<String, String>;
 
-/// A file of the bundle and its blob.
+/// A file of the bundle with its blob.
 type Files = BTreeMap<String, Digest>;

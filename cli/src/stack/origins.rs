@@ -1,4 +1,5 @@
-//! Where the packages of a lock came from: the repository, and its Release file as it was, which is the snapshot.
+//! The repository of each package in a lock, with its Release file at the time of the lock, as the
+//! snapshot.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +11,15 @@ use super::apt::PrivateApt;
 use super::index::field;
 use super::lock::Resolved;
 
-/// Of an index: its key in the Release file, and what its line in the sources says. What a flat repository has not stands there as it was asked for
+/// An index: its key in the Release file, and the members of its source line. For a flat repository
+/// some members are placeholders
 /// (apt-get(8), indextargets).
 const FORMAT: &str = "$(METAKEY)|$(COMPONENT)|$(RELEASE)|$(REPO_URI)|$(FILENAME)";
 
-/// The repositories of these packages, in the order of their names.
+/// Returns the repositories of these packages, sorted by name.
 ///
 /// # Errors
-/// When a package came from an index that apt does not know, or whose Release file is gone.
+/// When a package belongs to an index unknown to apt, or the index has no Release file.
 pub(super) async fn of(
     resolved: &[Resolved],
     apt: &PrivateApt,
@@ -32,8 +34,12 @@ pub(super) async fn of(
     let mut found: Vec<LockedRepository> = Vec::new();
     for one in resolved {
         let of = known.iter().find(|(list, _)| *list == one.list);
-        let (_, repository) =
-            of.with_context(|| format!("{}: of no repository that apt knows", one.list.display()))?;
+        let (_, repository) = of.with_context(|| {
+            format!(
+                "{}: belongs to no repository known to apt",
+                one.list.display()
+            )
+        })?;
         let name = one.package.name.clone();
         match found
             .iter_mut()
@@ -74,7 +80,8 @@ fn target(line: &str) -> Option<Target> {
             word.to_owned()
         }
     };
-    // apt names a file after its address: what is beside the index in the repository is beside it here.
+    // apt names a file after its URL, so files next to each other in the repository are next to
+    // each other here.
     let folder = list.strip_suffix(&key.replace('/', "_"))?;
     let beside = ["InRelease", "Release"].map(|name| PathBuf::from(format!("{folder}{name}")));
     let release = beside
@@ -118,7 +125,7 @@ fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
         .with_context(|| format!("{}: the Release file of a repository", path.display()))
 }
 
-/// An address without what a mirror may be asked with: locks are read by whoever may read stacks.
+/// Returns the address without credentials, because locks are readable by every reader of stacks.
 fn plain(uri: &str) -> String {
     let (scheme, rest) = uri
         .split_once("://")

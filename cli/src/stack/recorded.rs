@@ -1,5 +1,6 @@
-//! A package index that was written down: names, versions and dependencies of packages whose repository cannot be reached. apt resolves against it as
-//! against any; sizes and digests are not in it, so nothing is installed from what comes of it.
+//! A recorded package index: names, versions and dependencies of packages in an unreachable
+//! repository. apt resolves with the index as
+//! usual; sizes and digests are missing, so the result is not installable.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use muster_core::values::Digest;
 use super::index::field;
 use super::read;
 
-/// Lays the indexes out as one flat repository below `cache`; gives its source line.
+/// Writes the indexes as a single flat repository below `cache`, and returns the source line.
 pub(super) fn repository(indexes: &[PathBuf], cache: &Path) -> anyhow::Result<String> {
     let folder = cache.join("recorded");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -31,7 +32,8 @@ pub(super) fn repository(indexes: &[PathBuf], cache: &Path) -> anyhow::Result<St
     Ok(format!("deb [trusted=yes] copy:{} /\n", folder.display()))
 }
 
-/// The stanzas without comments, with what apt wants of a package that it will never fetch; a size of 0 it takes for none.
+/// Returns the stanzas without comments, with the fields required by apt for packages without
+/// download; apt rejects a size of 0.
 fn stanzas(text: &str) -> anyhow::Result<String> {
     let plain: String = text
         .lines()

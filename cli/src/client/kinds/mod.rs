@@ -1,4 +1,5 @@
-//! The nouns that are kinds of the API, and the verbs that all of them share. One implementation; what differs is in [`table`].
+//! The nouns for kinds of the API, and their shared verbs. The implementation is shared;
+//! differences are in [`table`].
 
 pub(crate) mod read; // list, get, describe
 mod table; // The kinds: verbs, parameters, columns
@@ -12,7 +13,7 @@ use self::read::ListArgs;
 use super::output::{Column, Form};
 use super::session::Session;
 
-/// A kind as the command line knows it.
+/// A kind on the command line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Noun {
     /// The word in documents: `hardware_profile`.
@@ -21,31 +22,31 @@ pub(crate) struct Noun {
     pub(crate) collection: &'static str,
     pub(crate) about: &'static str,
     can: &'static [Can],
-    /// Parameters of its list beside those that every list has: name and help.
+    /// Additional parameters of the kind's list: name and help.
     parameters: &'static [(&'static str, &'static str)],
     pub(crate) columns: &'static [Column],
 }
 
-/// What the API can do with a kind.
+/// The operations of the API on a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Can {
-    /// A list in pages.
+    /// A paged list.
     Pages,
     Get,
-    /// Of what has no spec to describe: `get` alone.
+    /// Without a spec: only `get`.
     Show,
     Write,
     Delete,
 }
 
-/// For a kind that says nothing of its own.
+/// A kind without its own row.
 const PLAIN: &[Column] = &[
     Column::new("NAME", "/name", Form::Text),
     Column::new("AGE", "/created_at", Form::Age),
     Column::wide("ID", "/id", Form::Text),
 ];
 
-/// Every noun that is a kind. A kind that the API has and the table does not is there all the same, with what every kind has.
+/// Every kind as a noun. A kind missing in the table has the verbs common to all kinds.
 pub(crate) fn nouns() -> Vec<Noun> {
     let others = kind::COLLECTIONS
         .into_iter()
@@ -65,20 +66,20 @@ pub(crate) fn nouns() -> Vec<Noun> {
         .collect()
 }
 
-/// The noun of a kind that is in the table.
+/// Returns the noun of a kind in the table.
 pub(crate) fn noun(kind: &str) -> Option<Noun> {
     nouns().into_iter().find(|noun| noun.kind == kind)
 }
 
-/// The columns of a kind.
+/// Returns the columns of a kind.
 pub(crate) fn columns(kind: &str) -> &'static [Column] {
     noun(kind).map_or(PLAIN, |noun| noun.columns)
 }
 
 impl Noun {
-    /// Its command with the verbs that it shares with others; its own are added by [`super::grammar`].
+    /// Builds the command with the shared verbs; [`super::grammar`] adds the others.
     pub(crate) fn command(&self) -> Command {
-        // Grammar lives as long as the program.
+        // The grammar lives until the program ends.
         let dashed = |word: &str| -> &'static str { word.replace('_', "-").leak() };
         let aliases = [self.collection, dashed(self.collection), dashed(self.kind)];
         let aliases: std::collections::BTreeSet<&str> = aliases
@@ -118,7 +119,8 @@ impl Noun {
                         .subcommand(verb("set", set, write::SetArgs::augment_args))
                 }
                 Can::Delete => {
-                    let removed = format!("Remove {one}; refused while something refers to it");
+                    let removed =
+                        format!("Remove {one}; refused while another object refers to it");
                     command.subcommand(verb("delete", removed, write::DeleteArgs::augment_args))
                 }
             };
@@ -152,7 +154,7 @@ impl Noun {
         format!("{article} {words}")
     }
 
-    /// Runs a verb that it shares with others; `None` for one of its own.
+    /// Executes a shared verb; `None` for other verbs.
     pub(crate) async fn run(
         &self,
         session: &Session,
@@ -208,7 +210,8 @@ impl Noun {
     }
 }
 
-/// A command with a derived part's arguments or verbs, and its own words: deriving would put in those of the part.
+/// Adds derived arguments or verbs and keeps the command's help; deriving alone would replace the
+/// help.
 pub(crate) fn with(command: Command, part: fn(Command) -> Command) -> Command {
     let about = command.get_about().cloned();
     let command = part(command).long_about(Resettable::Reset);

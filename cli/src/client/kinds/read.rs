@@ -7,51 +7,53 @@ use super::Noun;
 use crate::client::output::{Column, Form, age, text};
 use crate::client::session::Session;
 
-/// The largest page the server gives.
+/// The largest page of the server.
 const PAGE: u32 = 1000;
-/// How many events a description ends with.
+/// The number of events at the end of a description.
 const EVENTS: usize = 10;
 
-/// What to list.
+/// The list to print.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ListArgs {
-    /// Such as `state=in_service AND rack~"r1*" AND label.gpu=h200`; each list says which fields it can be filtered by.
+    /// Filter, such as `state=in_service AND rack~"r1*" AND label.gpu=h200`. Each list names its
+    /// fields
     #[arg(short, long)]
     filter: Option<String>,
-    /// A field, or `-` and a field for the other way: `-name`.
+    /// Field for sorting; `-name` sorts descending
     #[arg(long, allow_hyphen_values = true)]
     sort: Option<String>,
-    /// Only these parts of each object: `status.state,labels`. A table then has these columns.
+    /// Members of each object to return, such as `status.state,labels`. A table then has these
+    /// columns
     #[arg(long)]
     fields: Option<String>,
-    /// At most so many; all of them without it, however many pages that takes.
+    /// Maximum number of objects. Default: all, over several pages
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
 }
 
 impl ListArgs {
-    /// Whether it asks for a part of what there is.
+    /// Returns whether the request selects a part of the list.
     pub(crate) fn narrows(&self) -> bool {
         self.filter.is_some()
     }
 }
 
-/// What to show.
+/// The objects to print.
 #[derive(Args, Debug)]
 pub(crate) struct GetArgs {
-    /// Names or ids.
+    /// Names or ids
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
 }
 
-/// What to tell everything about.
+/// The object to describe.
 #[derive(Args, Debug)]
 pub(crate) struct DescribeArgs {
-    /// A name or an id.
+    /// Name or id
     name: String,
 }
 
-/// Lists what a path below `/v1` gives, page by page, as it was asked for.
+/// Lists the items of a path below `/v1`, page by page.
 pub(crate) async fn list(
     session: &Session,
     (path, columns): (&[&str], &[Column]),
@@ -71,7 +73,7 @@ pub(crate) async fn list(
     print(session, &items, columns, args)
 }
 
-/// Prints what was listed: the columns of its kind, or those of the fields that were asked for.
+/// Prints a list with the columns of its kind, or the columns of the requested fields.
 pub(crate) fn print(
     session: &Session,
     items: &[Value],
@@ -86,7 +88,7 @@ pub(crate) fn print(
     )
 }
 
-/// The columns of chosen fields. They live as long as the program, which ends when they are printed.
+/// Returns the columns of the requested fields. The columns live until the program ends.
 fn chosen(fields: &str) -> Vec<Column> {
     let column = |field: &str| {
         let pointer: &'static str = format!("/{}", field.trim().replace('.', "/")).leak();
@@ -97,7 +99,7 @@ fn chosen(fields: &str) -> Vec<Column> {
         .collect()
 }
 
-/// Page by page to the end, or to the limit.
+/// Reads all pages, up to the limit.
 pub(crate) async fn all(
     session: &Session,
     path: &[&str],
@@ -170,7 +172,7 @@ pub(super) async fn describe(
         .get_value(&[noun.collection, &args.name], &[])
         .await?;
     let mut status = object["status"].clone();
-    // Its sentence, which says all of it, comes first.
+    // The sentence with the summary is first.
     status.as_object_mut().map(|members| members.remove("why"));
     let events = match noun.kind {
         "node" => events(session, &text(&object["id"])).await?,
@@ -183,7 +185,7 @@ pub(super) async fn describe(
             format!("{} ({} ago)", text(&object[member]), age(now, at))
         };
         let mut lines = vec![format!("{} {}", noun.kind, text(&object["name"]))];
-        // What a person wants to know first.
+        // The most important values for a person.
         lines.extend(object.pointer("/status/why/sentence").map(text));
         lines.push(format!("id          {}", text(&object["id"])));
         lines.push(format!("created     {}", at("created_at")));
@@ -201,7 +203,7 @@ pub(super) async fn describe(
     })
 }
 
-/// The latest events of a node, oldest first.
+/// Returns the latest events of a node, oldest first.
 async fn events(session: &Session, node: &str) -> anyhow::Result<Vec<String>> {
     let timeline = session.client.node_timeline(node).await?;
     let skipped = timeline.items.len().saturating_sub(EVENTS);
@@ -211,7 +213,7 @@ async fn events(session: &Session, node: &str) -> anyhow::Result<Vec<String>> {
     Ok(timeline.items.iter().skip(skipped).map(line).collect())
 }
 
-/// A document as indented lines; what is empty is left out.
+/// Prints a document as indented lines without empty members.
 fn tell(lines: &mut Vec<String>, name: &str, value: &Value, depth: usize) {
     let indent = "  ".repeat(depth);
     let nothing = match value {
@@ -238,7 +240,7 @@ fn tell(lines: &mut Vec<String>, name: &str, value: &Value, depth: usize) {
                         .values()
                         .all(|value| !value.is_object() && !value.is_array())
                 }) {
-                    // A flat one in one line.
+                    // A flat object, in one line.
                     Some(members) => {
                         let known = members.iter().filter(|(_, value)| !value.is_null());
                         let parts: Vec<String> = known

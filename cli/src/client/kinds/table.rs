@@ -1,4 +1,4 @@
-//! The kinds: what can be done with each, and what its table shows. A new kind is a row here.
+//! The kinds: verbs and columns. A new kind is a row here.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -11,12 +11,12 @@ const NAME: Column = Column::new("NAME", "/name", Form::Text);
 const AGE: Column = Column::new("AGE", "/created_at", Form::Age);
 const ID: Column = Column::wide("ID", "/id", Form::Text);
 
-/// Every kind that says something of its own.
+/// Every kind with its own verbs or columns.
 pub(super) const NOUNS: &[Noun] = &[
     Noun {
         kind: "node",
         collection: "nodes",
-        about: "Servers: list, look at, ask for actions",
+        about: "Nodes: list, inspect, request actions",
         can: DECLARED,
         parameters: &[],
         columns: &[
@@ -40,7 +40,7 @@ pub(super) const NOUNS: &[Noun] = &[
     Noun {
         kind: "claim",
         collection: "claims",
-        about: "Claims: bind nodes to pools, give them back",
+        about: "Claims: bind nodes to pools, release nodes",
         can: &[Can::Pages, Can::Get],
         parameters: &[("pool", "Only those of this pool")],
         columns: &[
@@ -62,7 +62,7 @@ pub(super) const NOUNS: &[Noun] = &[
     Noun {
         kind: "operation",
         collection: "operations",
-        about: "Operations: what was asked for, and how it stands",
+        about: "Operations: requested work and its progress",
         can: &[Can::Pages],
         parameters: &[
             ("node", "Only those of this node"),
@@ -96,7 +96,7 @@ pub(super) const NOUNS: &[Noun] = &[
     Noun {
         kind: "site",
         collection: "sites",
-        about: "Sites: places with a provisioning network of their own",
+        about: "Sites: places with a separate provisioning network",
         can: DECLARED,
         parameters: &[],
         columns: &[
@@ -124,7 +124,7 @@ pub(super) const NOUNS: &[Noun] = &[
     Noun {
         kind: "subnet",
         collection: "subnets",
-        about: "Subnets: where nodes boot, and how they get addresses",
+        about: "Subnets: provisioning networks and their addresses",
         can: DECLARED,
         parameters: &[],
         columns: &[
@@ -143,7 +143,7 @@ pub(super) const NOUNS: &[Noun] = &[
     Noun {
         kind: "hardware_profile",
         collection: "hardware_profiles",
-        about: "Hardware profiles: what a model must have",
+        about: "Hardware profiles: the required hardware of a model",
         can: DECLARED,
         parameters: &[],
         columns: super::PLAIN,
@@ -159,7 +159,7 @@ pub(super) const NOUNS: &[Noun] = &[
     Noun {
         kind: "image",
         collection: "images",
-        about: "Images: what is written onto disks",
+        about: "Images: disk images of operating systems",
         can: DECLARED,
         parameters: &[],
         columns: &[
@@ -172,7 +172,7 @@ pub(super) const NOUNS: &[Noun] = &[
     Noun {
         kind: "stack",
         collection: "stacks",
-        about: "Stacks: pinned driver, CUDA, container runtime; locked before they are published",
+        about: "Stacks: pinned packages over an image, locked before publication",
         can: DECLARED,
         parameters: &[],
         columns: &[
@@ -194,7 +194,7 @@ pub(super) const NOUNS: &[Noun] = &[
     Noun {
         kind: "cluster",
         collection: "clusters",
-        about: "Clusters: where nodes are admitted",
+        about: "Clusters: schedulers for admitted nodes",
         can: DECLARED,
         parameters: &[],
         columns: &[NAME, Column::new("KIND", "/spec/kind", Form::Text), AGE, ID],
@@ -217,7 +217,7 @@ pub(super) const NOUNS: &[Noun] = &[
     Noun {
         kind: "role_binding",
         collection: "role_bindings",
-        about: "Role bindings: who may do what, and where",
+        about: "Role bindings: the rights of people and groups",
         can: DECLARED,
         parameters: &[],
         columns: &[
@@ -249,7 +249,7 @@ pub(super) const NOUNS: &[Noun] = &[
     Noun {
         kind: "user",
         collection: "users",
-        about: "People who have signed in: list them, keep them out",
+        about: "People who have signed in: list, disable, enable",
         can: &[Can::Pages, Can::Show],
         parameters: &[],
         columns: &[
@@ -265,7 +265,7 @@ pub(super) const NOUNS: &[Noun] = &[
     Noun {
         kind: "webhook",
         collection: "webhooks",
-        about: "Webhooks: who is told what happens, and what was sent",
+        about: "Webhooks: receivers of events, and deliveries",
         can: &[Can::Pages, Can::Get, Can::Delete],
         parameters: &[],
         columns: &[
@@ -282,7 +282,7 @@ pub(super) const NOUNS: &[Noun] = &[
     Noun {
         kind: "approval",
         collection: "approvals",
-        about: "What waits for a second person: releases, wipes and new installations beyond the hourly limit, waivers",
+        about: "Approvals: requests waiting for a second person, such as releases and wipes beyond the hourly limit, and waivers",
         can: &[Can::Pages, Can::Show],
         parameters: &[],
         columns: &[
@@ -299,7 +299,7 @@ pub(super) const NOUNS: &[Noun] = &[
     Noun {
         kind: "breaker",
         collection: "breakers",
-        about: "The fleet's circuit breaker: failures that too many nodes have at once",
+        about: "Breakers: failures of many nodes at once, which stop automatic recoveries",
         can: &[Can::Pages],
         parameters: &[],
         columns: &[
@@ -316,7 +316,7 @@ pub(super) const NOUNS: &[Noun] = &[
     Noun {
         kind: "waiver",
         collection: "waivers",
-        about: "Waivers: gates that count as passed all the same, by two people and for a time",
+        about: "Waivers: failing gates counted as passed for a limited time, approved by a second person",
         can: &[Can::Pages, Can::Show],
         parameters: &[(
             "node",
@@ -348,7 +348,7 @@ const OPERATIONS: &[Column] = &[
     Column::wide("DEADLINE", "/deadline", Form::Time),
 ];
 
-/// What a second person would agree to.
+/// The request waiting for approval.
 fn asked_for(approval: &Value, _: Timestamp) -> String {
     match (&approval["waiver"], approval["action"].as_str()) {
         (Value::Null, Some(action)) => action,
@@ -359,7 +359,7 @@ fn asked_for(approval: &Value, _: Timestamp) -> String {
     .into()
 }
 
-/// Of what a pool is to claim by itself, how much is in service: `2/3`. Nothing where it claims nothing.
+/// Returns the share of a pool's replicas in service, such as `2/3`; empty without replicas.
 fn replicas(pool: &Value, _: Timestamp) -> String {
     let replicas = &pool["status"]["replicas"];
     match (replicas["in_service"].as_u64(), replicas["wanted"].as_u64()) {

@@ -1,4 +1,4 @@
-//! `create`, `set`, `delete` of every kind that is declared.
+//! `create`, `set`, `delete` of every declared kind.
 
 use std::path::PathBuf;
 
@@ -11,28 +11,30 @@ use crate::client::files::{self, Held};
 use crate::client::output::text;
 use crate::client::{Session, asking};
 
-/// What an object gets.
+/// The values of an object.
 #[derive(Args, Debug)]
 struct Content {
-    /// The spec as YAML or JSON, `-` is standard input, or as TOML where the file is called NAME.toml. A whole document {spec, labels, annotations} will
-    /// do as well. `shipped:NAME` is the suite or hardware profile of that name that comes with Muster.
+    /// File with the spec as YAML or JSON, or as TOML if the name is NAME.toml; `-` is standard
+    /// input. A complete document {spec, labels, annotations} is
+    /// accepted. `shipped:NAME` is a suite or hardware profile shipped with Muster
     #[arg(short, long)]
     file: Option<PathBuf>,
-    /// `units=42`, `power.kind=manual`: one value of the spec, as YAML; `null` takes it away. May be repeated.
+    /// Value of the spec as YAML, such as `units=42` or `power.kind=manual`. `null` removes a
+    /// value. Repeatable
     #[arg(long, value_name = "PATH=VALUE")]
     spec: Vec<String>,
-    /// `NAME=VALUE`; `NAME=` takes it away. May be repeated.
+    /// Label `NAME=VALUE`; `NAME=` removes the label. Repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     label: Vec<String>,
-    /// `NAME=VALUE`; `NAME=` takes it away. May be repeated.
+    /// Annotation `NAME=VALUE`; `NAME=` removes the annotation. Repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     annotation: Vec<String>,
-    /// Say what would be answered, and write nothing.
+    /// Show the answer without writing
     #[arg(long)]
     dry_run: bool,
 }
 
-/// What to create.
+/// The object to create.
 #[derive(Args, Debug)]
 pub(crate) struct CreateArgs {
     name: String,
@@ -40,7 +42,7 @@ pub(crate) struct CreateArgs {
     content: Content,
 }
 
-/// What to write. Without --file, what is not named stays as it is.
+/// The values to write. Without --file, other values stay unchanged.
 #[derive(Args, Debug)]
 pub(crate) struct SetArgs {
     name: String,
@@ -48,15 +50,15 @@ pub(crate) struct SetArgs {
     content: Content,
 }
 
-/// What to remove.
+/// The object to remove.
 #[derive(Args, Debug)]
 pub(crate) struct DeleteArgs {
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Do not ask. Nobody is asked where nobody can answer.
+    /// Skip the confirmation. Scripts without a terminal are never asked
     #[arg(short, long)]
     yes: bool,
-    /// Say whether it could be removed, and remove nothing.
+    /// Check the removal without removing
     #[arg(long, visible_alias = "plan")]
     dry_run: bool,
 }
@@ -130,7 +132,7 @@ fn dry(dry_run: bool) -> Vec<(&'static str, &'static str)> {
     dry_run.then_some(("dry_run", "true")).into_iter().collect()
 }
 
-/// What is named, as a merge patch.
+/// Returns the given values as a merge patch.
 fn patch(content: &Content) -> anyhow::Result<Value> {
     let mut body = match &content.file {
         None => json!({}),
@@ -179,7 +181,7 @@ fn pair(text: &str) -> Result<(&str, &str), ClientError> {
         .ok_or_else(|| ClientError::Usage(format!("{text:?} is not NAME=VALUE")))
 }
 
-/// Puts a value where a dotted path leads.
+/// Sets the value at a dotted path.
 fn place(into: &mut Value, path: &str, value: Value) {
     let (first, rest) = path
         .split_once('.')
@@ -193,7 +195,7 @@ fn place(into: &mut Value, path: &str, value: Value) {
     }
 }
 
-/// A whole object has no value to take away.
+/// A complete object has no values to remove.
 fn strip_nulls(body: &mut Value) {
     for member in ["labels", "annotations"] {
         if let Some(members) = body[member].as_object_mut() {

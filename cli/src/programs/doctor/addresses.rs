@@ -1,4 +1,5 @@
-//! The agent's own addresses on the provisioning networks: on an interface of this machine, up, with a cable.
+//! The agent's own addresses on the provisioning networks: the interface exists, is up and has a
+//! cable.
 
 use std::net::Ipv4Addr;
 
@@ -8,21 +9,21 @@ use nix::net::if_::InterfaceFlags;
 
 use super::{Found, Host};
 
-/// What the agent was told last is read up to this size.
+/// Largest size of the site configuration.
 const LARGEST: u64 = 64 << 20;
 
 pub(super) async fn check(host: &Host) -> Vec<Found> {
     let addresses = known(host);
     if addresses.is_empty() {
         return vec![Found::unknown(
-            "no provisioning network is known here",
-            "give the subnet's agent address with --address, or run this again once the agent was told of its site",
+            "this host knows no provisioning network",
+            "give the subnet's agent address with --address, or repeat the check after the agent's first contact with the server",
         )];
     }
     addresses.into_iter().map(look).collect()
 }
 
-/// As given, or as the agent was told last.
+/// The given addresses, or the addresses of the latest site configuration.
 pub(super) fn known(host: &Host) -> Vec<Ipv4Addr> {
     if !host.args.address.is_empty() {
         return host.args.address.clone();

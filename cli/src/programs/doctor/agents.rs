@@ -1,4 +1,4 @@
-//! Agents: heard lately, and of a version that this one works with.
+//! Agents: recent contact, and a compatible version.
 
 use jiff::SignedDuration;
 use muster_api::agents::Agent;
@@ -6,14 +6,14 @@ use muster_api::sites::SiteSpec;
 
 use super::{Found, Host};
 
-/// An agent calls every few seconds.
+/// Time without contact for a warning. Agents call every few seconds.
 const SILENT: SignedDuration = SignedDuration::from_mins(3);
 const OURS: &str = env!("CARGO_PKG_VERSION");
 
 pub(super) async fn check(host: &Host) -> Vec<Found> {
     let Ok(sites) = host.client.list_all::<SiteSpec>(None).await else {
         return vec![Found::unknown(
-            "no server tells of its agents",
+            "the server's list of agents is unavailable",
             "see the checks `server` and `token`",
         )];
     };
@@ -21,7 +21,7 @@ pub(super) async fn check(host: &Host) -> Vec<Found> {
     for site in sites {
         match host.client.list_agents(site.name.as_str()).await {
             Ok(agents) if agents.items.is_empty() => found.push(Found::fail(
-                format!("the site {} has no agent: nothing moves there", site.name),
+                format!("the site {} has no agent, so its nodes cannot change", site.name),
                 format!(
                     "muster agent enrol {} NAME, then start `muster agent` there with the token it prints",
                     site.name
@@ -43,13 +43,13 @@ fn verdict(host: &Host, agent: &Agent) -> Found {
     let name = format!("agent {} of {}", agent.name, agent.site);
     let Some(seen) = agent.last_seen else {
         return Found::fail(
-            format!("{name} was never heard of"),
+            format!("{name} has never called"),
             "start `muster agent` on its host with the token that enrolling printed",
         );
     };
     if host.clock.now().duration_since(seen) > SILENT {
         return Found::fail(
-            format!("{name} was heard of last at {seen:.0}"),
+            format!("{name} called last at {seen:.0}"),
             "look at its service and log, and whether it reaches the server's agent listener; run `muster doctor --as agent` there",
         );
     }

@@ -1,4 +1,4 @@
-//! Whether BMCs answer from this host: their network is often another one.
+//! Reachability of BMCs from this host. BMCs often have a separate network.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use tokio::task::JoinSet;
 use super::{Found, Host};
 
 const PATIENCE: Duration = Duration::from_secs(3);
-/// So many are tried: enough to tell a network that is not there from a board that is not.
+/// Number of tried BMCs: enough to distinguish a missing network from a missing board.
 const TRIED: &str = "32";
 
 pub(super) async fn check(host: &Host) -> Vec<Found> {
     let query = [("limit", TRIED), ("fields", "spec.power")];
     let Ok(page) = host.client.get_value(&["nodes"], &query).await else {
         return vec![Found::unknown(
-            "no server tells where BMCs are",
+            "the server's list of nodes is unavailable",
             "see the checks `server` and `token`",
         )];
     };
@@ -45,7 +45,7 @@ pub(super) async fn check(host: &Host) -> Vec<Found> {
         }
     }
     silent.sort();
-    let todo = "give this host a route and the firewall's leave to the BMC network, and check the addresses in the nodes' specs";
+    let todo = "add a route and a firewall rule from this host to the BMC network, and check the addresses in the nodes' specs";
     vec![match silent.len() {
         0 => Found::ok(format!("{} BMCs answer", addresses.len())),
         all if all == addresses.len() => Found::fail(
@@ -63,7 +63,7 @@ pub(super) async fn check(host: &Host) -> Vec<Found> {
     }]
 }
 
-/// IPMI is UDP and says nothing to strangers.
+/// IPMI uses UDP and does not answer unknown callers.
 fn redfish(node: &Value) -> Option<SocketAddr> {
     let bmc = node.pointer("/spec/power/redfish/bmc")?;
     let address: IpAddr = bmc["address"].as_str()?.parse().ok()?;

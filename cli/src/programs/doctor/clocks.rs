@@ -1,4 +1,5 @@
-//! This machine's clock against the database's, which is the fleet's, and against the server's; and whether somebody keeps it right.
+//! This machine's clock compared with the clocks of the database and the server, and the state of
+//! time synchronisation.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,9 +11,9 @@ use tokio::process::Command;
 use super::{Found, Host, Part, database};
 
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Beyond this the history itself tells of it.
+/// Larger differences become visible in the history.
 const WRONG_S: f64 = 300.0;
-/// What a header in whole seconds, and a way there and back, may hide.
+/// Uncertainty of a header in whole seconds plus the round trip.
 const NEAR_S: f64 = 3.0;
 
 pub(super) async fn check(host: &Host) -> Vec<Found> {
@@ -24,7 +25,7 @@ pub(super) async fn check(host: &Host) -> Vec<Found> {
     found
 }
 
-/// How far this clock is ahead of another.
+/// Returns the difference to another clock.
 fn compare(ahead_s: f64, other: &str) -> Found {
     let said = format!(
         "this clock is {:.1} s {} {other}",
@@ -76,7 +77,7 @@ fn seconds(at: Timestamp) -> f64 {
     at.as_duration().as_secs_f64()
 }
 
-/// Whether something keeps the clock right.
+/// Returns whether a time service synchronises the clock.
 async fn kept() -> Found {
     let mut command = Command::new("timedatectl");
     command
@@ -96,7 +97,7 @@ async fn kept() -> Found {
             "timedatectl set-ntp true, or install chrony",
         ),
         _ => Found::unknown(
-            "nobody here tells whether the clock is synchronised",
+            "the state of clock synchronisation is unknown",
             "look with `chronyc tracking` or `timedatectl`",
         ),
     }

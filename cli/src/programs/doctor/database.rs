@@ -1,4 +1,5 @@
-//! The database: reachable, takes writes, new enough, keeps what it has promised, and has room for a replica's connections.
+//! The database: reachable, takes writes, recent enough, durable, with room for a replica's
+//! connections.
 
 use muster_server::db::primary::Servers;
 use sqlx::{Connection as _, PgConnection, PgPool};
@@ -6,13 +7,13 @@ use sqlx::{Connection as _, PgConnection, PgPool};
 use super::{Found, Host};
 use crate::programs::migrate::CONNECTIONS;
 
-/// What the tests run on, and older ones lack.
+/// The version used in tests. Older versions lack required functions.
 const OLDEST: i32 = 150_000;
 
-/// Connects as the server would, with one connection.
+/// Connects as the server would, with a single connection.
 ///
 /// # Errors
-/// What to tell whoever looks.
+/// The finding for the operator.
 pub(super) async fn connect(host: &Host) -> Result<PgPool, Found> {
     host.database
         .get_or_init(|| try_connect(host))
@@ -24,7 +25,7 @@ async fn try_connect(host: &Host) -> Result<PgPool, Found> {
     let Some(url) = &host.args.database_url else {
         return Err(Found::unknown(
             "no database was named",
-            "give --database-url or MUSTER_DATABASE_URL as the server has it",
+            "set --database-url or MUSTER_DATABASE_URL as for the server",
         ));
     };
     let wrong = |error: anyhow::Error| {
@@ -80,7 +81,7 @@ async fn look(conn: &mut PgConnection) -> sqlx::Result<Vec<Found>> {
         ("fsync", "a crash of its machine may ruin the database"),
         (
             "synchronous_commit",
-            "a crash loses what clients were told is done",
+            "a crash loses writes already confirmed to clients",
         ),
         ("full_page_writes", "a crash may leave torn pages"),
     ] {

@@ -1,4 +1,5 @@
-//! Another DHCP server on a provisioning network: asks for an address as any machine does, listens for a moment to who answers, takes nothing.
+//! Another DHCP server on a provisioning network. The check sends a DHCPDISCOVER like any machine,
+//! collects offers for a moment, and accepts no offer.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -12,7 +13,7 @@ use muster_core::values::Mac;
 use super::sockets::{self, Protocol};
 use super::{Found, Host, addresses};
 
-/// How long an answer is waited for.
+/// Time limit for offers.
 const LISTEN: Duration = Duration::from_secs(4);
 
 pub(super) async fn check(host: &Host) -> Vec<Found> {
@@ -25,7 +26,7 @@ pub(super) async fn check(host: &Host) -> Vec<Found> {
     if own.is_some_and(|(name, _)| name == "muster") {
         return vec![Found::unknown(
             "the agent on this host runs, and would take what is asked here for a new machine",
-            "it tells of other DHCP servers itself: muster event list",
+            "the agent reports other DHCP servers as events: muster event list",
         )];
     }
     let mut found = Vec::new();
@@ -40,7 +41,7 @@ pub(super) async fn check(host: &Host) -> Vec<Found> {
     }
     if found.is_empty() {
         found.push(Found::unknown(
-            "no provisioning network is known here",
+            "this host knows no provisioning network",
             "give the subnet's agent address with --address",
         ));
     }
@@ -99,7 +100,7 @@ async fn ask(interface: &str, ports: BootPorts) -> Found {
                     "another DHCP server answers on {interface}: {}",
                     servers.join(", ")
                 ),
-                "turn it off on the provisioning network; or keep it, and set the subnet's mode to proxy",
+                "stop the other server on the provisioning network, or set the subnet's mode to proxy",
             )
         }
     }

@@ -1,4 +1,4 @@
-//! Directories and files of secrets: there, to be written or read by us, and by nobody else.
+//! Directories and files of secrets: present, accessible for the program, closed for other users.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub(super) fn check(host: &Host) -> Vec<Found> {
         found.push(directory(&args.data_dir, "muster server"));
         found.push(match MasterKey::load(&args.key_file, Create::Never) {
             Ok(_) => Found::ok(format!(
-                "the key file {} is 32 bytes that nobody else reads",
+                "the key file {} has 32 bytes and is private",
                 args.key_file.display()
             )),
             Err(error) => Found::fail(format!("{error:#}"), remedy(&args.key_file)),
@@ -82,11 +82,9 @@ fn token(path: &Path) -> Found {
         (Ok(data), Ok(_)) if data.mode() & 0o077 != 0 => Found::fail(
             format!("the agent's token file {shown} may be read by others"),
             format!(
-                "chmod 600 {shown}, then remove the agent and enrol it anew: the token may be known"
+                "chmod 600 {shown}, then remove the agent and enrol the agent again, because others may have read the token"
             ),
         ),
-        (Ok(_), Ok(_)) => Found::ok(format!(
-            "the agent's token file {shown} is read by nobody else"
-        )),
+        (Ok(_), Ok(_)) => Found::ok(format!("the agent's token file {shown} is private")),
     }
 }

@@ -1,4 +1,4 @@
-//! What the agent hands to booting machines.
+//! Boot files sent to booting machines by the agent.
 
 use muster_agent::boot::loaders::IpxeBinaries;
 

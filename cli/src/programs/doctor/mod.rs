@@ -1,21 +1,22 @@
-//! `muster doctor`: what is wrong with this host's set-up, and what to do. It reads; it changes nothing, and needs no running server. Each check is
-//! a file, has its own time, and says "unknown" where it could not look.
+//! `muster doctor`: checks this host's set-up. The checks only read, and need no running server.
+//! Each check is
+//! a file with its own time limit, and reports "unknown" if the check is impossible.
 
 mod addresses; // The provisioning addresses, on interfaces that are up
-mod agents; // Agents that are silent, or of another version
-mod bmcs; // Whether BMCs answer on their network
+mod agents; // Silent agents, and agents of another version
+mod bmcs; // Reachability of BMCs
 mod clocks; // This clock against the database's and the server's, and NTP
 mod database; // Reachable, takes writes, new enough, durable, room for connections
 mod dhcp; // Another DHCP server on the provisioning network
-mod files; // Data directories and key files: there, and nobody else's
+mod files; // Data directories and key files: present and private
 mod loaders; // Boot loaders and muster-node
-mod ports; // Ports that somebody else has
-mod rights; // What the agent must be allowed to
-mod room; // Room on the disks
-mod schema; // Migrations that have not run
-mod server; // The server answers, and knows the token
-mod sockets; // Who has a port
-mod tools; // Programs that the agent runs
+mod ports; // Ports taken by other programs
+mod rights; // Capabilities of the agent
+mod room; // Free space on the disks
+mod schema; // Outstanding migrations
+mod server; // The server answers and accepts the token
+mod sockets; // Owners of ports
+mod tools; // Programs started by the agent
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -34,16 +35,17 @@ use crate::client::exit::Unsound;
 use crate::client::output::{Column, Form};
 use crate::client::session::Common;
 
-/// How long one check may take.
+/// Time limit of a check.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Where things are on this host: give what the server and the agent are given.
+/// Places on this host, as given to server and agent.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
-    /// What this host is for. Without it: a server where a database is named or the key file is, an agent where its data directory is, else both.
+    /// Role of this host. Default: server if a database or a key file is found, agent if its data
+    /// directory is found, otherwise both
     #[arg(long = "as", value_enum, value_delimiter = ',')]
     part: Vec<Part>,
-    /// Only these checks, by the names in the first column.
+    /// Names of the checks to run, as in the first column
     #[arg(long, value_name = "CHECK", value_delimiter = ',')]
     only: Vec<String>,
     /// As for `muster server`.
@@ -73,31 +75,32 @@ pub(crate) struct DoctorArgs {
     agent_token_file: Option<PathBuf>,
     #[command(flatten)]
     loaders: Loaders,
-    /// The agent's address on a provisioning network; may be repeated. Without it: those of the subnets that the agent was told of last.
+    /// The agent's address on a provisioning network. Repeatable. Default: the addresses of the
+    /// latest site configuration
     #[arg(long)]
     address: Vec<Ipv4Addr>,
 }
 
-/// What a host is for.
+/// The role of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
     Server,
     Agent,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Verdict {
     Ok,
-    /// It works, and will not for long or not well.
+    /// Works now, with a problem ahead.
     Warn,
     Fail,
-    /// It could not be looked at.
+    /// The check was impossible.
     Unknown,
 }
 
-/// One thing that was looked at: what is, in one sentence, and what to do about it, in another.
+/// A finding: the state in one sentence, and the remedy in another.
 #[derive(Clone, Debug, Serialize)]
 struct Finding {
     check: &'static str,
@@ -106,7 +109,7 @@ struct Finding {
     todo: Option<String>,
 }
 
-/// Found by a check; its name is added by whoever ran it.
+/// Built by a check. The caller adds the check's name.
 #[derive(Clone, Debug)]
 struct Found(Verdict, String, Option<String>);
 
@@ -128,14 +131,15 @@ impl Found {
     }
 }
 
-/// What the checks look at.
+/// The input of the checks.
 #[derive(Debug)]
 struct Host {
     args: DoctorArgs,
     url: String,
     client: Client,
     clock: Clock,
-    /// Connected to by the first check that looks into it: one that is away is waited for once.
+    /// Connected by the first check using the database, so an unreachable database costs a single
+    /// timeout.
     database: OnceCell<Result<PgPool, Found>>,
 }
 
@@ -162,7 +166,7 @@ type Check = (
     for<'a> fn(&'a Host) -> Checking<'a>,
 );
 
-/// Every check: its name, whom it concerns, and what it does.
+/// All checks: name, role, function.
 const CHECKS: [Check; 15] = [
     ("ports", None, |host| Box::pin(async { ports::check(host) })),
     ("database", Some(Part::Server), |host| {
@@ -205,7 +209,7 @@ const COLUMNS: &[Column] = &[
     Column::new("FOUND", "/found", Form::Text),
 ];
 
-/// Looks at everything that concerns this host, and prints what it found.
+/// Runs all checks for this host, and prints the findings.
 ///
 /// # Errors
 /// [`Unsound`] when a check failed.
@@ -217,7 +221,7 @@ pub(crate) async fn run(args: DoctorArgs, common: &Common) -> anyhow::Result<()>
     {
         let names: Vec<&str> = CHECKS.iter().map(|(name, ..)| *name).collect();
         let why = format!(
-            "there is no check {unknown:?}; there are: {}",
+            "unknown check {unknown:?}; known checks: {}",
             names.join(", ")
         );
         return Err(muster_api::client::ClientError::Usage(why).into());
@@ -274,7 +278,7 @@ pub(crate) async fn run(args: DoctorArgs, common: &Common) -> anyhow::Result<()>
     }
 }
 
-/// What is wrong comes last, where the terminal stops.
+/// Failures are printed last, next to the prompt.
 fn tell(common: &Common, findings: &[Finding]) -> anyhow::Result<()> {
     let rank = |finding: &Finding| match finding.verdict {
         Verdict::Ok => 0,

@@ -1,4 +1,4 @@
-//! Ports that another program has: the most frequent reason for which a first start fails.
+//! Ports taken by another program: the most frequent cause of a failing first start.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,8 +1,8 @@
-//! What the agent must be allowed to: ports below 1024, and sockets tied to one interface.
+//! Capabilities of the agent: ports below 1024, and sockets bound to an interface.
 
 use super::Found;
 
-/// capabilities(7): the number of each.
+/// Capability numbers (capabilities(7)).
 const NEEDED: [(&str, u32); 2] = [("CAP_NET_BIND_SERVICE", 10), ("CAP_NET_RAW", 13)];
 
 pub(super) fn check() -> Vec<Found> {
@@ -19,7 +19,7 @@ fn verdict(status: &str) -> Found {
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let Some(held) = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()) else {
         return Found::unknown(
-            "the kernel does not tell this user's capabilities",
+            "the kernel does not report this user's capabilities",
             "look with `capsh --print`",
         );
     };
@@ -32,7 +32,7 @@ fn verdict(status: &str) -> Found {
         true => Found::ok("this user may open DHCP and TFTP ports"),
         false => Found::warn(
             format!(
-                "this user lacks {}: an agent that it runs cannot answer DHCP and TFTP",
+                "this user lacks {}, so an agent started by this user cannot answer DHCP and TFTP",
                 missing.join(" and ")
             ),
             "run the agent as root, or in its unit: AmbientCapabilities=CAP_NET_BIND_SERVICE CAP_NET_RAW",

@@ -1,4 +1,4 @@
-//! Room on the disks that hold blobs and Postgres's neighbours.
+//! Free space on the disks of blobs and of Postgres.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub(super) fn check(host: &Host) -> Vec<Found> {
 }
 
 fn look(path: &Path) -> Found {
-    // Before the first start, the directory is made where its parent is.
+    // Before the first start, the parent of the directory is checked.
     let there = path
         .ancestors()
         .find(|ancestor| ancestor.exists())

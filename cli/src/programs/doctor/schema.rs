@@ -1,4 +1,4 @@
-//! Migrations: whether the schema is this version's.
+//! Migrations: the schema has the version of the program.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::{Found, Host, database};
 pub(super) async fn check(host: &Host) -> Vec<Found> {
     let pool = match database::connect(host).await {
         Ok(pool) => pool,
-        // The other check says why.
+        // The database check reports the cause.
         Err(_) => {
             return vec![Found::unknown(
                 "the database cannot be looked into",
@@ -55,7 +55,7 @@ pub(super) async fn check(host: &Host) -> Vec<Found> {
                 "migrations {} ran in another form than this version has",
                 changed.join(", ")
             ),
-            "run the version of Muster that made this database, or restore one that fits",
+            "run the version of Muster that wrote this database, or restore a matching backup",
         ),
         (true, 1.., _) => Found::fail(format!("{missing} migrations have not run"), migrate),
         (true, 0, 1..) => Found::fail(

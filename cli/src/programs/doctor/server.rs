@@ -1,4 +1,4 @@
-//! Whether the server answers where the command line looks for it, and knows the token.
+//! The server configured for the command line: answers, and accepts the token.
 
 use muster_api::client::ClientError;
 
@@ -6,7 +6,7 @@ use super::{Found, Host};
 
 pub(super) async fn reaches(host: &Host) -> Vec<Found> {
     let url = &host.url;
-    // Any answer of the API is an answer, whoever asks.
+    // Any answer of the API counts.
     vec![match host.client.get_value(&["caution"], &[]).await {
         Ok(_) => Found::ok(format!("{url} answers")),
         Err(ClientError::Problem(problem)) if problem.status < 500 => {
@@ -18,10 +18,10 @@ pub(super) async fn reaches(host: &Host) -> Vec<Found> {
         ),
         Err(ClientError::Unreachable(error)) => Found::warn(
             format!(
-                "nothing answers at {url}{}",
+                "no server answers at {url}{}",
                 if error.is_timeout() { " in time" } else { "" }
             ),
-            "start `muster server`, or say where it is: --server, --context, MUSTER_SERVER",
+            "start `muster server`, or set its address: --server, --context, MUSTER_SERVER",
         ),
         Err(error) => Found::fail(
             format!("{url} is no Muster server: {error}"),
@@ -43,7 +43,7 @@ pub(super) async fn knows(host: &Host) -> Vec<Found> {
                 "ask for a role binding, or use another token",
             ),
             Err(_) => Found::unknown(
-                "no server tells whether the token is valid",
+                "the validity of the token is unknown without a server",
                 "see the check `server`",
             ),
         },

@@ -1,9 +1,9 @@
-//! Who listens where, as the kernel tells it in `/proc/net`: nothing is bound to find out.
+//! Owners of ports, read from `/proc/net`. No port is bound for the check.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::MetadataExt as _;
 
-/// One open port.
+/// An open port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Open {
     address: IpAddr,
@@ -11,14 +11,14 @@ pub(super) struct Open {
     inode: u64,
 }
 
-/// What a port is spoken to with.
+/// The protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     Tcp,
     Udp,
 }
 
-/// Everything that is open; `None` where the kernel does not tell.
+/// Returns all open ports; `None` if the kernel gives no list.
 pub(super) fn open(protocol: Protocol) -> Option<Vec<Open>> {
     let names = match protocol {
         Protocol::Tcp => ["tcp", "tcp6"],
@@ -32,7 +32,7 @@ pub(super) fn open(protocol: Protocol) -> Option<Vec<Open>> {
                     .skip(1)
                     .filter_map(|line| parse(line, protocol)),
             ),
-            // A host without IPv6 has no such file.
+            // The file is missing on a host without IPv6.
             Err(_) if at == 1 => {}
             Err(_) => return None,
         }
@@ -73,7 +73,7 @@ fn parse(line: &str, protocol: Protocol) -> Option<Open> {
 }
 
 impl Open {
-    /// Whether somebody else can have this address and port at the same time.
+    /// Returns whether another program can bind this address and port at the same time.
     pub(super) fn is_in_the_way_of(&self, address: IpAddr, port: u16) -> bool {
         self.port == port
             && (self.address == address
@@ -81,7 +81,7 @@ impl Open {
                 || address.is_unspecified())
     }
 
-    /// The program that has it: name and process id. Other users' processes are told to root only.
+    /// Returns the owner: name and process id. Only root sees processes of other users.
     pub(super) fn owner(&self) -> Option<(String, u32)> {
         for entry in std::fs::read_dir("/proc").ok()?.flatten() {
             let Some(pid) = entry
@@ -94,7 +94,7 @@ impl Open {
             let Ok(files) = std::fs::read_dir(entry.path().join("fd")) else {
                 continue;
             };
-            // Following the link of a socket's descriptor leads to its inode.
+            // The link of a socket's descriptor contains the inode.
             let has = |file: std::fs::DirEntry| {
                 std::fs::metadata(file.path()).is_ok_and(|data| data.ino() == self.inode)
             };

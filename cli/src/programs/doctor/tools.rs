@@ -1,8 +1,8 @@
-//! Programs of the system that the agent runs.
+//! System programs started by the agent.
 
 use super::Found;
 
-/// Each with what does not work without it, and its package on Debian.
+/// The programs, with purpose and Debian package.
 const TOOLS: [(&str, &str, &str); 3] = [
     (
         "ipmitool",
@@ -31,7 +31,7 @@ pub(super) fn check() -> Vec<Found> {
             Some(file) => Found::ok(format!("{} is there", file.display())),
             None => Found::warn(
                 format!("{name} is not on the path: {without}"),
-                format!("apt install {package}, where it is needed"),
+                format!("if needed: apt install {package}"),
             ),
         }
     };

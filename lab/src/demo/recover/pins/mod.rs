@@ -243,7 +243,7 @@ async fn hands_are_found(cast: &mut Cast<'_>) -> anyhow::Result<()> {
         .cli(&["stack", "drift", NODE, "--look"], &[])
         .await?;
     ensure!(
-        told.contains("nothing differs"),
+        told.contains("no difference"),
         "something was left:\n{told}"
     );
     Ok(())
