@@ -3,6 +3,7 @@ FROM rust:1.95-bookworm AS build
 WORKDIR /src
 COPY . .
 ENV SQLX_OFFLINE=true
+ARG MUSTER_COMMIT=unknown
 RUN images/install-deps && images/ipxe/build && cargo build --locked --release -p muster && node/build-static
 
 FROM debian:bookworm-slim

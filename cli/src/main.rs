@@ -8,12 +8,14 @@ mod programs; // server, agent, dev, migrate, doctor
 mod reference; // docs/cli.md, from the grammar
 mod stack; // Locks a stack against an image's packages
 
+use std::borrow::Cow;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command, FromArgMatches as _, Parser, Subcommand};
 
 use crate::client::exit::{self, Exit};
 use crate::client::session::Common;
+use crate::programs::startup;
 
 #[derive(Parser)]
 #[command(
@@ -103,7 +105,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::from(Exit::Done.code()),
         Err(error) => {
             eprintln!("muster: {}", client::output::clean(&format!("{error:#}")));
-            if let Some(advice) = exit::advice(&error) {
+            let advice = exit::advice(&error).map(Cow::from);
+            if let Some(advice) = advice.or_else(|| startup::advice(&error).map(Cow::from)) {
                 eprintln!("{advice}");
             }
             ExitCode::from(exit::of(&error).code())

@@ -86,6 +86,27 @@ impl Client {
         }
     }
 
+    /// Returns the version of the server, from the server's OpenAPI document.
+    ///
+    /// # Errors
+    /// When the server gives no answer, or an answer of another form.
+    pub async fn server_version(&self) -> Result<String, ClientError> {
+        #[derive(serde::Deserialize)]
+        struct Document {
+            info: Info,
+        }
+        #[derive(serde::Deserialize)]
+        struct Info {
+            version: String,
+        }
+        let mut url = self.base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().push("openapi.json");
+        }
+        let document: Document = self.fetch(self.http.get(url)).await?;
+        Ok(document.info.version)
+    }
+
     /// Sends the request and parses the response as `T`.
     async fn fetch<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
         let body = body(accepted(request.send().await?).await?).await?;

@@ -55,6 +55,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "This host",
         &[
             "doctor",
+            "version",
             "record",
             "server",
             "agent",
@@ -136,6 +137,11 @@ pub(crate) fn add(command: Command) -> Command {
         )
         .subcommand(alone("apply", applied, apply::ApplyArgs::augment_args))
         .subcommand(alone("plan", planned, apply::PlanArgs::augment_args))
+        .subcommand(kinds::with(
+            Command::new("version")
+                .about("Show the versions of this program, the server and the agents"),
+            |command| command,
+        ))
         .subcommand(exit::command())
         .subcommand(completing::command())
 }

@@ -34,6 +34,7 @@ mod stacks; // muster stack publish, plan, drift
 mod tokens; // muster token
 mod uploads; // muster blob
 mod users; // muster user
+mod version; // muster version
 mod waivers; // muster waiver
 mod webhooks; // muster webhook
 
@@ -86,6 +87,7 @@ pub(crate) async fn run(common: &Common, matches: &ArgMatches) -> Option<anyhow:
         "plan",
         "agent",
         "audit",
+        "version",
     ];
     if kind.is_none() && !other.contains(&word) {
         return None;
@@ -144,6 +146,7 @@ async fn run_own(session: &Session, word: &str, matches: &ArgMatches) -> anyhow:
         "audit" => audits::run(session, audits::HeadVerb::from_arg_matches(matches)?).await,
         "apply" => apply::run(session, apply::ApplyArgs::from_arg_matches(matches)?).await,
         "plan" => apply::plan(session, apply::PlanArgs::from_arg_matches(matches)?).await,
+        "version" => version::run(session).await,
         // The parser rejects all other verbs.
         other => Err(anyhow::anyhow!("{other} has no such verb")),
     }

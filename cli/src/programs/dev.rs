@@ -44,7 +44,7 @@ pub(crate) struct DevArgs {
 /// When a part cannot start.
 pub(crate) async fn run(args: DevArgs, cancel: CancellationToken) -> anyhow::Result<()> {
     let dir = std::path::absolute(&args.serve.data_dir)?;
-    std::fs::create_dir_all(&dir).with_context(|| format!("make {}", dir.display()))?;
+    std::fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
     let mut postgres = Postgres::start(&dir.join("postgres")).await?;
     let url = postgres.url();
     let ran = tokio::select! {

@@ -10,6 +10,7 @@ pub(crate) mod oidc; // The OpenID provider
 pub(crate) mod postgres; // A private Postgres
 pub(crate) mod record; // Records the output of tools, for parsers
 pub(crate) mod server; // Decides
+pub(crate) mod startup; // Errors at the start, with user and remedy
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;

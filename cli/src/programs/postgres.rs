@@ -12,6 +12,8 @@ use nix::unistd::{Pid, User};
 use sqlx::PgPool;
 use tokio::process::{Child, Command};
 
+use super::startup::closed_to;
+
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -29,10 +31,13 @@ impl Postgres {
     pub(crate) async fn start(dir: &Path) -> anyhow::Result<Self> {
         let dir = std::path::absolute(dir)?;
         let owner = owner()?;
+        make(&dir, owner.as_ref())?;
         if !dir.join("data/PG_VERSION").exists() {
             init(&dir, owner.as_ref()).await?;
         }
-        let log = std::fs::File::create(dir.join("postgres.log")).context("the database's log")?;
+        let log = dir.join("postgres.log");
+        let log = std::fs::File::create(&log)
+            .with_context(|| format!("write the database's log {}", log.display()))?;
         let mut command = Command::new(binary("postgres")?);
         command
             .arg("-D")
@@ -47,7 +52,9 @@ impl Postgres {
             .current_dir(&dir)
             .kill_on_drop(true);
         drop_to(&mut command, owner.as_ref());
-        let mut child = command.spawn().context("start postgres")?;
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("start postgres in {}", dir.display()))?;
         let started = tokio::time::timeout(START_TIMEOUT, ready(&dir, &mut child)).await;
         started.context("postgres did not come up in 30 s")??;
         Ok(Self { dir, child })
@@ -102,13 +109,25 @@ fn drop_to(command: &mut Command, owner: Option<&User>) {
     }
 }
 
-async fn init(dir: &Path, owner: Option<&User>) -> anyhow::Result<()> {
-    std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
-    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755))?;
-    if let Some(user) = owner {
-        nix::unistd::chown(dir, Some(user.uid), Some(user.gid))
-            .context("give the database its directory")?;
+/// Creates the directory, owned by the user of Postgres, and checks that the user can enter.
+fn make(dir: &Path, owner: Option<&User>) -> anyhow::Result<()> {
+    std::fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755))
+        .with_context(|| format!("change the mode of {}", dir.display()))?;
+    let Some(user) = owner else { return Ok(()) };
+    nix::unistd::chown(dir, Some(user.uid), Some(user.gid))
+        .with_context(|| format!("change the owner of {} to {}", dir.display(), user.name))?;
+    if let Some(closed) = closed_to(user, dir) {
+        let (closed, name) = (closed.display(), &user.name);
+        bail!(
+            "Postgres runs as user {name}, and {name} cannot enter {closed}; choose another \
+             --data-dir, such as /var/lib/muster, or run: chmod o+x {closed}"
+        );
     }
+    Ok(())
+}
+
+async fn init(dir: &Path, owner: Option<&User>) -> anyhow::Result<()> {
     let mut command = Command::new(binary("initdb")?);
     command.arg("-D").arg(dir.join("data")).args([
         "-A",
@@ -127,7 +146,8 @@ async fn init(dir: &Path, owner: Option<&User>) -> anyhow::Result<()> {
     drop_to(&mut command, owner);
     let output = tokio::time::timeout(START_TIMEOUT, command.output())
         .await
-        .context("initdb took over 30 s")??;
+        .context("initdb took over 30 s")?
+        .with_context(|| format!("start initdb in {}", dir.display()))?;
     ensure!(
         output.status.success(),
         "initdb: {}",

@@ -112,7 +112,7 @@ pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> any
     let blobs = args.data_dir.join("blobs");
     tokio::fs::create_dir_all(blobs.join("sha256"))
         .await
-        .with_context(|| format!("make {}", blobs.display()))?;
+        .with_context(|| format!("create {}", blobs.display()))?;
     let clock = Clock::following(Clock::System);
     let master = MasterKey::load(&args.key_file, create_key)?;
     let mut keys = Keys::load(master, &pool, &clock).await?;
@@ -223,7 +223,7 @@ fn shares() -> Shares {
 }
 
 async fn listen(address: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| {
-        format!("listen on {address}: is another program there? Choose another with {flag}")
-    })
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("listen on {address}; choose another address with {flag}"))
 }

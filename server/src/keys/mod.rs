@@ -45,7 +45,8 @@ impl MasterKey {
     /// When the file is unreadable, is not 32 bytes long, or is accessible to group or others.
     pub fn load(path: &Path, create: Create) -> anyhow::Result<Self> {
         if create == Create::WhenMissing && !path.exists() {
-            write_new(path, &rand::random::<[u8; 32]>())?;
+            write_new(path, &rand::random::<[u8; 32]>())
+                .with_context(|| format!("write the key file {}", path.display()))?;
         }
         let bytes = std::fs::read(path)
             .with_context(|| format!("the key file {} cannot be read", path.display()))?;
