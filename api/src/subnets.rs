@@ -33,7 +33,8 @@ pub struct SubnetSpec {
     /// Address range for undeclared machines.
     #[serde(default)]
     pub dynamic_range: Option<AddressRange>,
-    /// Accepted DHCP relays (giaddr, RFC 2131). Packets from other relays are ignored.
+    /// Accepted DHCP relays (giaddr, RFC 2131). Packets from other relays are ignored. The agent still
+    /// needs an address in the subnet: a subnet behind a router is refused.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub relays: Vec<Ipv4Addr>,

@@ -13,7 +13,7 @@ pub struct ImageManifest {
     pub version: String,
     pub os: String,
     pub os_version: String,
-    /// Architecture, in Debian's naming: `amd64`, `arm64`.
+    /// Architecture, in Debian's naming: `amd64`. Images for `arm64` cannot boot yet.
     pub arch: String,
     /// Digest of the compressed blob, cached by agents and streamed to nodes.
     pub digest: Digest,

@@ -221,7 +221,7 @@ impl Error {
         match self {
             Self::Invalid(faults) => ("invalid_request", "The request is not well formed.".into(), faults),
             Self::Unprocessable(faults) => {
-                ("unprocessable", "The request is well formed but cannot be meant.".into(), faults)
+                ("unprocessable", "The request is well-formed but invalid; `errors` lists each problem.".into(), faults)
             }
             Self::Unauthenticated => {
                 ("unauthenticated", "Sign in, or send a token as `Authorization: Bearer`.".into(), &[])

@@ -134,6 +134,7 @@ pub struct Gate {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<SideEffect>,
     /// CPU architectures supported by the gate (`amd64`, `arm64`); empty means all.
+    /// Nodes with `arm64` cannot boot yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arch: Vec<String>,
     /// Number of immediate retries after an `error`; at most 3. A `fail` is never retried.

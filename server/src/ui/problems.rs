@@ -156,40 +156,40 @@ fn sign_in_first(target: &str, part: bool) -> Response {
 fn words(status: StatusCode, code: &str) -> (&'static str, &'static str) {
     match (status.as_u16(), code) {
         (400 | 422, _) => (
-            "That cannot be meant",
-            "Correct what is named below and send it again. Nothing was changed.",
+            "Invalid request",
+            "Correct the problems below and send the form again. No object was changed.",
         ),
         (403, _) => (
             "Not allowed",
-            "Ask an administrator for the role that is named above. Nothing was changed.",
+            "Ask an administrator for the role named above. No object was changed.",
         ),
         (404, _) => (
             "Not found",
-            "It may have been renamed or unregistered: look for it in the list of nodes, or in the events.",
+            "The object may have been renamed or removed. Look for the object in the list of nodes, or in the events.",
         ),
         (409, _) => (
             "Not now",
-            "Things have moved on since you looked. Open the page again and decide on what it says now.",
+            "The state changed after the page was loaded. Open the page again and decide on the present state.",
         ),
         (412 | 428, _) => (
             "Changed in the meantime",
-            "Open the page again and decide on what it says now.",
+            "Open the page again and decide on the present state.",
         ),
-        (413, _) => ("Too large", "Shorten what you send."),
+        (413, _) => ("Too large", "Shorten the text of the form."),
         (429, _) => (
             "Too many requests",
-            "Wait a few seconds and send it again. Nothing was changed.",
+            "Wait a few seconds and send the request again. No object was changed.",
         ),
         (503, _) => (
-            "The database is away",
+            "The database is unreachable",
             "Nodes are not affected: they keep running, and boot from their own disks. This page works again as soon as \
-             the server reaches Postgres. To look yourself: `systemctl status postgresql`, then the server's log.",
+             the server reaches Postgres. To check: `systemctl status postgresql`, then the server's log.",
         ),
         (status, _) if status >= 500 => (
             "This is a bug in Muster",
-            "Nothing of what you asked for was changed half-way. Send the request id below with a report; the server's log has the cause.",
+            "No change was made half-way. Report the problem with the request id below; the server's log has the cause.",
         ),
-        _ => ("That did not work", "Go back and try again."),
+        _ => ("The request failed", "Go back and try again."),
     }
 }
 
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(response.status(), StatusCode::NOT_FOUND);
         let html = body(response).await;
         assert!(
-            html.contains("look for it in the list of nodes") && !html.contains("<b>"),
+            html.contains("Look for the object in the list of nodes") && !html.contains("<b>"),
             "{html}"
         );
     }

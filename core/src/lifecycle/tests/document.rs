@@ -263,11 +263,7 @@ fn document() -> String {
         .filter(|edge| !moves.contains_key(edge))
         .map(|(from, to)| format!("{from} → {to}"))
         .collect();
-    let _ = writeln!(
-        text,
-        "\nLegal, and not taken before rollouts: {}.",
-        later.join(", ")
-    );
+    let _ = writeln!(text, "\nLegal, but not used yet: {}.", later.join(", "));
     text
 }
 
