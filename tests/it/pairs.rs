@@ -311,7 +311,7 @@ async fn a_node_that_keeps_its_jobs_is_left_out_and_serves_on() {
         why("n3"),
         (
             "left_out".into(),
-            "its scheduler did not hold it: the simulated slurm_drain failed".into()
+            "its scheduler did not hold it: the simulated drain failed".into()
         )
     );
     assert_eq!(

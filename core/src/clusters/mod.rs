@@ -10,7 +10,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::slurm::SlurmCluster;
 use crate::profiles::HardwareProfile;
-use crate::recovery::Unfit;
 
 /// A declared cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,8 +81,9 @@ impl DrainReason {
 pub enum DrainedBy {
     /// An order of Muster.
     Muster(DrainReason),
-    /// The node's own health check.
-    HealthCheck(Unfit),
+    /// The node's own health check, with the finding as written by the node
+    /// ([`Unfit`](crate::recovery::Unfit)).
+    HealthCheck(String),
     /// The scheduler, after losing contact with the node.
     Scheduler,
     /// A person or another program.

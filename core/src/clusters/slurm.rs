@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use super::{DrainReason, DrainedBy, Member};
-use crate::recovery::Unfit;
 
 /// Prefix of every drain reason set by Muster. A node drained with another reason is under
 /// somebody's control, and Muster leaves the node alone.
 pub const OUR_REASON: &str = "muster:";
+/// Start of a reason by the health check, after the prefix.
+const FINDING: &str = "gate ";
 /// Drain reasons written by slurmctld after losing contact with a node. No person set these
 /// reasons, so Muster may act on a node back in contact without overriding a person's decision.
 pub const LOST_CONTACT: [&str; 2] = ["Not responding", "Node unexpectedly rebooted"];
@@ -39,9 +40,9 @@ pub fn drained_by(reason: &str) -> DrainedBy {
         .find(|ours| ours.as_str() == reason);
     match (ours, reason.strip_prefix(OUR_REASON)) {
         (Some(ours), _) => DrainedBy::Muster(ours),
-        (None, Some(finding)) => match Unfit::parse(finding) {
-            Some(unfit) => DrainedBy::HealthCheck(unfit),
-            None => DrainedBy::Unknown,
+        (None, Some(finding)) => match finding.trim_start() {
+            finding if finding.starts_with(FINDING) => DrainedBy::HealthCheck(finding.to_owned()),
+            _ => DrainedBy::Unknown,
         },
         (None, None) if LOST_CONTACT.contains(&reason) => DrainedBy::Scheduler,
         (None, None) => DrainedBy::Others,
@@ -139,11 +140,12 @@ mod tests {
             assert_eq!(drained_by(reason.as_str()), DrainedBy::Muster(reason));
             assert_eq!(serde_json::to_value(reason).unwrap(), reason.as_str());
         }
-        let finding = Unfit {
+        let finding = crate::recovery::Unfit {
             gate: "kernel.new".into(),
             action: None,
             message: "kernel.xid_fatal is 1 events".into(),
         };
+        let finding = finding.to_string();
         let written = format!("{OUR_REASON} {finding}");
         assert_eq!(drained_by(&written), DrainedBy::HealthCheck(finding));
         assert_eq!(drained_by("Not responding"), DrainedBy::Scheduler);

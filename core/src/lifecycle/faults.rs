@@ -11,7 +11,7 @@ use super::steps::Step;
 use super::wait::{Wait, WaitReason};
 use crate::clusters::DrainedBy;
 use crate::gates::{GateResult, Judged, Need, Suite, SuiteVerdict, Verdict, judge};
-use crate::recovery::{Cause, Ended, Hold};
+use crate::recovery::{Cause, Ended, Hold, Unfit};
 use crate::wire::node::Failure;
 
 /// Seconds between two checks of a recovery waiting for its turn.
@@ -121,7 +121,7 @@ pub(super) fn unfit(node: &Snapshot, now: Timestamp, out: &SchedulerOut) -> Opti
     if !out.steady {
         return None;
     }
-    match taken_out(node, now, Cause::health(finding)) {
+    match taken_out(node, now, Cause::health(&Unfit::parse(finding)?)) {
         Decision::Granted(left) => Some(rest(
             WaitReason::Person,
             &format!("a person: {left}"),

@@ -1,9 +1,10 @@
-//! An agent process that speaks the real protocol to the real listener and acts on simulated machines, by the rules of the real one: an act
-//! is committed before it is done, and observed instead of repeated. It dies when its fuel is used up, at whatever step that is.
+//! A simulated agent process: the real protocol with the real listener, and simulated machines. The rules are the rules of the real agent:
+//! an act is committed first, and observed instead of repeated.
+//! The process dies at any step, when its fuel is used up.
 
-mod boots; // Jobs that boot a machine or take a machine over
-pub mod calls; // The calls of the protocol, and the listener that takes them
-mod node_work; // Jobs that muster-node does
+mod boots; // Jobs booting a machine, or adopting a machine
+pub mod calls; // The calls of the protocol, and the listener
+mod node_work; // Jobs done by muster-node
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,21 +23,21 @@ use super::habits::What;
 use super::machine::{Done, Machine, Running, Turn};
 use super::rack::Rack;
 
-/// How often a lease is renewed, and how soon something is told for the first time: as by the real agent.
+/// Interval of lease renewals, and delay of the first progress report, as in the real agent.
 const RENEW: Duration = Duration::from_secs(10);
 const TELL_AFTER: Duration = Duration::from_secs(2);
 
-/// Enough for anything.
+/// Enough fuel for every test.
 pub const IMMORTAL: u32 = u32::MAX;
 
-/// Why a job did not come to its outcome.
+/// The reason of a job without an outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The process died.
     Dead,
-    /// It was told to stop.
+    /// The server cancelled the job.
     Cancelled,
-    /// The server does not want to hear of it: the status and the code of the refusal.
+    /// The server refused the call, with status and code.
     Refused(u16, String),
 }
 
@@ -46,7 +47,7 @@ impl Stop {
     }
 }
 
-/// How a step of a job that did not succeed goes on: it fails, or stops without an outcome.
+/// The end of a failed step: a failure, or a stop without an outcome.
 pub(super) enum Bad {
     Fails(Failure),
     Stops(Stop),
@@ -79,26 +80,26 @@ pub struct Agent {
     listener: Arc<dyn Listener>,
     token: String,
     rack: Arc<Mutex<Rack>>,
-    /// Held while the scheduler's configuration is written.
+    /// Locked while the scheduler's configuration is written.
     writing: Arc<tokio::sync::Mutex<()>>,
     pub epoch: i64,
     trusted: String,
     instance: String,
-    /// Steps left to this process.
+    /// Remaining steps of this process.
     fuel: Arc<AtomicU32>,
-    /// Whether it goes on although it was told to stop.
+    /// Whether the process continues after a cancellation.
     deaf: Arc<AtomicBool>,
-    /// Whether it asks before each job whether it is still wanted, which the real one does not: a test need not wait for a renewal then.
+    /// Whether the process checks for cancellations before each job. The real agent does not; tests then need not wait for a renewal.
     asks_first: bool,
-    /// The latest event it was told of: on disk, so that the next process has it.
+    /// The latest event from the server, stored on disk for the next process.
     pub heard: Arc<Mutex<Option<String>>>,
 }
 
 impl Agent {
-    /// A process starts and says hello.
+    /// Starts a process and says hello.
     ///
     /// # Errors
-    /// When it is not welcome.
+    /// When the server rejects the agent.
     pub async fn start(
         listener: Arc<dyn Listener>,
         token: &str,
@@ -124,7 +125,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// The same, keeping its leases when the real one does.
+    /// The same, with the lease renewals of the real agent.
     pub fn at_the_real_pace(self) -> Self {
         Self {
             asks_first: false,
@@ -132,7 +133,7 @@ impl Agent {
         }
     }
 
-    /// The same process, as it finds another server at the same address.
+    /// The same process, with another server at the same address.
     pub fn moved(&self, listener: Arc<dyn Listener>) -> Self {
         Self {
             listener,
@@ -140,17 +141,17 @@ impl Agent {
         }
     }
 
-    /// It does not hear cancellations from now on: those that come between two renewals are heard as late.
+    /// Ignores cancellations until the next renewal, as if cancellations arrived late.
     pub fn refuse_to_stop(&self) {
         self.deaf.store(true, Ordering::SeqCst);
     }
 
-    /// So many steps from now on.
+    /// Sets the remaining steps.
     pub fn refuel(&self, steps: u32) {
         self.fuel.store(steps, Ordering::SeqCst);
     }
 
-    /// Does a job from lease to outcome, which the server took.
+    /// Executes a leased job and reports the outcome.
     pub async fn work(&self, job: &Job) -> Result<Outcome, Stop> {
         self.step()?;
         let executed = match self.asks_first && self.is_cancelled(job).await? {
@@ -175,7 +176,7 @@ impl Agent {
         Ok(self.renew(job).await? && !self.deaf.load(Ordering::SeqCst))
     }
 
-    /// Waits until the machine is done with what it does, and keeps the lease meanwhile.
+    /// Waits for the machine, and keeps the lease meanwhile.
     pub(super) async fn done(&self, job: &Job) -> Result<(), Stop> {
         let mut renew_at = Instant::now() + if self.asks_first { RENEW } else { TELL_AFTER };
         loop {
@@ -193,13 +194,13 @@ impl Agent {
         }
     }
 
-    /// Lets the machine take its time for something that happens beside it, or that leaves no trace on it.
+    /// Lets time pass on the machine for an act without a trace.
     pub(super) async fn takes(&self, job: &Job, what: What) -> Result<(), Stop> {
         self.with(job, |machine| machine.begin(job.id, what));
         self.done(job).await
     }
 
-    /// The next thing the process does, if it lives to do it.
+    /// Counts the next step of the process, while alive.
     pub(super) fn step(&self) -> Result<(), Stop> {
         let left = self
             .fuel
@@ -214,7 +215,7 @@ impl Agent {
         self.rack.lock().expect("nobody panics with it")
     }
 
-    /// Looks at a machine or does something to it.
+    /// Reads or changes a machine.
     pub(super) fn with<T>(&self, job: &Job, act: impl FnOnce(&mut Machine) -> T) -> T {
         self.rack()
             .with(&job.node_name, act)
@@ -223,7 +224,7 @@ impl Agent {
 
     async fn execute(&self, job: &Job) -> Result<JobResult, Bad> {
         let turn = match job.spec.kind() {
-            // Gates have their turn on the node.
+            // Gates have a separate turn on the node.
             "gates" => None,
             kind => self.with(job, |machine| machine.next_turn(kind)),
         };
@@ -293,7 +294,7 @@ impl Agent {
         }
     }
 
-    /// Brings the scheduler's configuration up to a revision, by one list for all who wait for it. Whether it lists the node then.
+    /// Brings the scheduler's configuration to a revision, with a single list for all waiting jobs. Returns whether the list has the node.
     async fn configure(&self, job: &Job, revision: i64, name: &str) -> Result<bool, Stop> {
         let _alone = self.writing.lock().await;
         if self.rack().scheduler.revision < revision {
@@ -303,7 +304,7 @@ impl Agent {
         Ok(self.rack().scheduler.lists(name))
     }
 
-    /// Redeems a power permit, for an act that is not done yet.
+    /// Redeems a power permit for an act still to be done.
     pub(super) async fn permitted(
         &self,
         job: &Job,
@@ -332,7 +333,7 @@ impl Agent {
         }
     }
 
-    /// Commits the start of an act; `None` when an earlier attempt had started it.
+    /// Commits the start of an act; `None` if an earlier attempt started the act.
     pub(super) async fn once(&self, job: &Job, done: Done) -> Result<Option<Done>, Bad> {
         self.step()?;
         let before = self.with(job, |machine| machine.boot_id());
