@@ -13,11 +13,11 @@ use super::scratch::Scratch;
 use crate::job::JobContext;
 use crate::tool::{self, Call, Finished, ToolError};
 
-/// Why a gate has no reading to compare with its criteria.
+/// The reason of a gate without a reading.
 pub(super) enum Stop {
     /// The tool gave no usable answer.
     Unknown(String),
-    /// The node lacks something that the gate needs: another run gives the same result.
+    /// The node lacks a requirement of the gate; another run gives the same result.
     Absent(String),
     /// The tool did not end within the gate's time. A tool that hangs survived its kill signal.
     TimedOut { hangs: bool },
@@ -25,7 +25,7 @@ pub(super) enum Stop {
     Cancelled,
 }
 
-/// A disk or mount that a gate runs on.
+/// A disk or mount of a gate.
 pub(super) struct Target {
     /// The value of `${each}`.
     pub(super) word: String,
@@ -112,7 +112,8 @@ pub(super) fn run_tool(
     )
 }
 
-/// Why a tool without an answer stopped. The output until a timeout goes into the evidence.
+/// The reason of a tool stopped without an answer. The output before a timeout goes into the
+/// evidence.
 pub(super) fn classify_error(error: ToolError, gate: &Gate, evidence: &mut Evidence) -> Stop {
     match error {
         ToolError::Cancelled(_) => Stop::Cancelled,
@@ -126,7 +127,8 @@ pub(super) fn classify_error(error: ToolError, gate: &Gate, evidence: &mut Evide
             keep_output(evidence, None, &stdout, &stderr);
             match after >= Duration::from_secs(gate.timeout_s) {
                 true => Stop::TimedOut { hangs },
-                // The job's deadline ended the tool early, which says nothing about the hardware.
+                // The job's deadline ended the tool early, so the result has no meaning for the
+                // hardware.
                 false => Stop::Unknown(format!(
                     "the job's deadline ended it after {} s",
                     after.as_secs()

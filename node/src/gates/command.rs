@@ -1,5 +1,6 @@
-//! `muster-node gate --suite SUITE --profile PROFILE …`: gates by hand, on any machine this binary is carried to. Suites and profiles that come with
-//! Muster are known by name.
+//! `muster-node gate --suite SUITE --profile PROFILE …`: runs gates by hand, on any machine with
+//! this binary. Shipped suites and profiles have
+//! names.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -37,21 +38,21 @@ Runs gates on this machine. SUITE and PROFILE are files, or names of what comes 
 
 Exit codes: 0 nothing blocks; 1 a gate failed; 2 none failed, and one has no answer that counts; 64 not understood, or refused by the linter.";
 const FILE_MAX: u64 = 4 << 20;
-/// A lock lists some thousand packages.
+/// Maximum size of a lock; locks list some thousand packages.
 const STACK_MAX: u64 = 16 << 20;
-/// By hand there is no job with a deadline; each gate has its own.
+/// Without a job there is no deadline; each gate has its own.
 const TIMEOUT: Duration = Duration::from_secs(24 * 3600);
-/// As sysexits has it (EX_USAGE): no verdict was come to, nor can it be.
+/// EX_USAGE of sysexits: no verdict exists.
 const NOT_UNDERSTOOD: u8 = 64;
 
-/// What the command line asks for.
+/// The parsed command line.
 pub(super) enum Wanted {
     Help,
     List,
     Run { plan: Box<GatePlan>, as_json: bool },
 }
 
-/// Runs the verb; its exit codes are a [`SuiteVerdict`]'s.
+/// Executes the subcommand. The exit codes are the codes of [`SuiteVerdict`].
 pub fn command(arguments: &[String]) -> ExitCode {
     if let Some(("parse", arguments)) = arguments
         .split_first()
@@ -75,7 +76,7 @@ pub fn command(arguments: &[String]) -> ExitCode {
         eprintln!("muster-node: {problem}");
     }
     let cx = JobContext::foreground(TIMEOUT);
-    // A look by hand is kept nowhere: what it saw is told to whoever looks next as well.
+    // A run by hand keeps no place in the kernel's log, so the next run reports the same records.
     let super::Ran {
         results,
         fingerprint,
@@ -110,7 +111,8 @@ pub fn command(arguments: &[String]) -> ExitCode {
     })
 }
 
-/// What is wrong with the profile, or does not fit the suite: told, for a person who is measuring to find thresholds has none yet.
+/// Problems of the profile, and misfits with the suite. Printed as notes, because a person
+/// measuring for thresholds has no limits yet.
 fn doubts(plan: &GatePlan) -> Vec<String> {
     let own = lint_profile(&plan.profile)
         .into_iter()
@@ -180,7 +182,7 @@ pub(super) fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
     })
 }
 
-/// What a locked stack asks of any node: what only one node gets of it, its files and who it is, is left out.
+/// The requirements of a locked stack for any node, without files and identity of a single node.
 fn locked(path: &str) -> Result<ConvergePlan, Failure> {
     let wrong = |why: String| fatal(FailureCode::Usage, format!("{path}: {why}"));
     let bytes =
@@ -219,7 +221,7 @@ fn usage(what: &str) -> Failure {
     fatal(FailureCode::Usage, format!("{what}\n\n{USAGE}"))
 }
 
-/// A file, or what comes with Muster under this name.
+/// Reads a file, or a shipped document.
 fn read<T: DeserializeOwned>(shipped: &[Shipped], word: &str) -> Result<T, Failure> {
     let wrong = |why: String| fatal(FailureCode::Usage, format!("{word}: {why}"));
     let text = match Shipped::find(shipped, word) {

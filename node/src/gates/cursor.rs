@@ -1,8 +1,11 @@
-//! Where the last look at the kernel's log ended, for each suite that looks: so that what was told is not told again, and nothing between two looks is
-//! lost. A look is kept once its verdict has reached whoever it is for; until then the next one begins where this one did.
+//! The end of the last reading of the kernel's log, per suite. Records are therefore reported once,
+//! and no record between two readings is
+//! lost. A place is stored after the verdict has reached its reader; before that, the next reading
+//! begins at the previous place.
 //!
-//! The place is the sequence number that the kernel gave the next record, in the boot that it numbered it in. A place that cannot be read is none: the
-//! next look begins with the boot, and may tell again what was told.
+//! A place is the sequence number of the next record, with the id of the boot. After an unreadable
+//! place, the
+//! next reading begins with the boot and may repeat records.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read as _};
@@ -20,36 +23,37 @@ use crate::machine::Machine;
 
 const FOLDER: &str = "/var/lib/muster/kernel-log";
 const PLACE_MAX: u64 = 4096;
-/// Suites of a node that look; the oldest place goes when there are more.
+/// Maximum number of suites with a place; the oldest place is removed first.
 const PLACES_MAX: usize = 32;
-/// Read in one look, in bytes: what `log_buf_len=8M` holds, with what stands before and behind each record. What is over it is for the next look.
+/// Bytes per reading: the content of `log_buf_len=8M` with the prefix and the properties of each
+/// record. The next reading continues after the limit.
 const READ_MAX: usize = 16 << 20;
-/// One read gives one record (Documentation/ABI/testing/dev-kmsg): none is longer.
+/// A read returns a single record (Documentation/ABI/testing/dev-kmsg), never longer than this.
 const RECORD_MAX: usize = 16 << 10;
 
-/// A place in the log, as it is kept.
+/// A place in the log, as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Place {
     boot: String,
-    /// The first record that was not read yet.
+    /// The first unread record.
     next: u64,
 }
 
-/// What a look began with.
+/// The situation at the start of a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Since {
     LastLook,
     FirstLook,
-    /// The machine was booted since: what was said at the end of the boot before is not known.
+    /// The machine rebooted since; the end of the previous boot is unknown.
     Boot,
-    /// Records were overwritten before they were read.
+    /// Records were overwritten before the reading.
     Overwritten,
-    /// More was said than one look reads; the next one goes on.
+    /// The log exceeds a reading; the next reading continues.
     CutShort,
 }
 
 impl Since {
-    /// As a gate asks for it.
+    /// The form for gates.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::LastLook => "last look",
@@ -60,39 +64,39 @@ impl Since {
         }
     }
 
-    /// Whether everything that was said since is in what was read.
+    /// Returns whether the reading has all records since the last place.
     pub(super) fn is_whole(self) -> bool {
         matches!(self, Self::LastLook | Self::FirstLook | Self::Boot)
     }
 }
 
-/// What was said since the last look, and the place it leads to.
+/// The records since the last reading, and the next place.
 #[derive(Debug)]
 pub(super) struct Look {
     pub(super) since: Since,
-    /// Records as /dev/kmsg gives them, a line each.
+    /// Records in the form of /dev/kmsg, a line each.
     pub(super) text: String,
     pub(super) kept: Kept,
 }
 
-/// A place that is kept once the verdict is told.
+/// A place to be stored after the verdict.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     path: PathBuf,
     place: Place,
 }
 
-/// Reads on from the last look of this name.
+/// Reads from the last place of this suite.
 ///
 /// # Errors
-/// `io` when the log or the boot's id cannot be read.
+/// `io` when the log or the boot's id is unreadable.
 pub(super) fn look(machine: &Machine, name: &str) -> Result<Look, Failure> {
     const BOOT: &str = "/proc/sys/kernel/random/boot_id";
     let boot = machine
         .read(BOOT, 128)?
         .ok_or_else(|| fatal(FailureCode::Io, format!("there is no {BOOT}")))?;
     let boot = String::from_utf8_lossy(&boot).trim().to_owned();
-    // Whatever a suite is called, it makes no path.
+    // The name of a suite never becomes a path.
     let path = machine
         .path(FOLDER)
         .join(format!("{}.json", Digest::of(name.as_bytes()).hex()));
@@ -106,7 +110,7 @@ pub(super) fn look(machine: &Machine, name: &str) -> Result<Look, Failure> {
     let all = String::from_utf8_lossy(&bytes);
     let numbered = all.lines().filter_map(|line| Some((sequence(line)?, line)));
     let (mut text, mut next, mut expected) = (String::new(), from.unwrap_or(0), from);
-    // Of a boot that is looked at whole, the beginning may be gone as well; nobody else has looked at it for this suite.
+    // For the first reading of a boot, the beginning may already be overwritten.
     if since == Since::Boot || since == Since::FirstLook {
         expected = Some(0);
     }
@@ -137,16 +141,16 @@ pub(super) fn look(machine: &Machine, name: &str) -> Result<Look, Failure> {
 }
 
 impl Kept {
-    /// Writes the place down, whole or not at all, for root alone.
+    /// Stores the place atomically, private to root.
     ///
     /// # Errors
-    /// `io`. The next look then begins where this one did.
+    /// `io`. The next reading then repeats the records.
     pub(crate) fn write(&self) -> Result<(), Failure> {
         files::write_json(&self.path, 0o600, &self.place)?;
         self.forget_oldest()
     }
 
-    /// Places of suites that nobody runs here any more.
+    /// Removes places of suites no longer run on the node.
     fn forget_oldest(&self) -> Result<(), Failure> {
         let folder = self.path.parent().unwrap_or(&self.path);
         let entries = std::fs::read_dir(folder).map_err(io(folder.display()))?;
@@ -162,7 +166,7 @@ impl Kept {
     }
 }
 
-/// All records that the kernel still has, and whether there are more than are read.
+/// Reads all records in the kernel's buffer, and returns whether more follow.
 fn read(machine: &Machine) -> Result<(Vec<u8>, bool), Failure> {
     const LOG: &str = "/dev/kmsg";
     let flags = OFlag::O_NONBLOCK.bits();
@@ -176,13 +180,13 @@ fn read(machine: &Machine) -> Result<(Vec<u8>, bool), Failure> {
         match file.read(&mut record) {
             Ok(0) => return Ok((bytes, false)),
             Ok(count) => bytes.extend_from_slice(&record[..count]),
-            // Overwritten before it was read: the numbers tell.
+            // Overwritten before the reading, as shown by the numbers.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok((bytes, false)),
             Err(error) => return Err(io(LOG)(error)),
         }
     }
-    // A record that was cut is one that was not read.
+    // A truncated record counts as unread.
     bytes.truncate(
         bytes
             .iter()
@@ -192,7 +196,8 @@ fn read(machine: &Machine) -> Result<(Vec<u8>, bool), Failure> {
     Ok((bytes, true))
 }
 
-/// `6,339,5140900,-;message`: its number. What follows a record, and is indented, is its properties.
+/// Returns the number of `6,339,5140900,-;message`. Indented lines after a record are properties of
+/// the record.
 fn sequence(line: &str) -> Option<u64> {
     let (head, _) = line.split_once(';')?;
     head.split(',')

@@ -1,5 +1,6 @@
-//! What is looked at while the tools of other gates load the machine: throttling shows under load, and is over with it. Every look is judged, the worst is
-//! the gate's answer, and it alone is kept.
+//! Gates measured while the tools of other gates load the machine: throttling appears under load
+//! only. Every sample is judged; the worst sample is
+//! the gate's answer and the only stored sample.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,31 +19,32 @@ use super::evidence::keep_output;
 use super::verdict::{judge_reading, judge_timeout, reference_of, unmeasured};
 use crate::job::JobContext;
 
-/// How soon it is seen that a load is over.
+/// Interval for checking the end of a load.
 const POLL: Duration = Duration::from_millis(50);
-/// Fewer looks say nothing of a load.
+/// Minimum number of samples under a load.
 const LEAST: u32 = 3;
 
-/// What the looks of one gate came to until now.
+/// The state of a gate's samples.
 #[derive(Default)]
 pub(super) struct Looks {
     count: u32,
     worst: Option<Look>,
-    /// The gates whose tools ran meanwhile.
+    /// The gates with tools running meanwhile.
     during: BTreeSet<String>,
 }
 
-/// One look.
+/// A sample.
 struct Look {
     assessment: Assessment,
     evidence: Evidence,
-    /// Since the tool of this gate was started.
+    /// Time since the start of the gate's tool.
     at: Duration,
     during: String,
 }
 
 impl Look {
-    /// The greater the worse: a value that missed before no answer, and more of them before fewer.
+    /// Severity: a missed criterion is worse than a missing answer, and more missed criteria are
+    /// worse than fewer.
     fn badness(&self) -> (u8, usize) {
         let worst = match self.assessment.verdict {
             Verdict::Fail => 3,
@@ -68,7 +70,7 @@ impl Looks {
         self.keep(look);
     }
 
-    /// The first of those that are as bad.
+    /// Returns the first of the worst samples.
     fn keep(&mut self, look: Look) {
         if self
             .worst
@@ -79,7 +81,7 @@ impl Looks {
         }
     }
 
-    /// Those of another load, too.
+    /// Adds the samples of another load.
     pub(super) fn join(&mut self, others: Self) {
         self.count = self.count.saturating_add(others.count);
         self.during.extend(others.during);
@@ -87,7 +89,7 @@ impl Looks {
     }
 }
 
-/// Runs the tool of a gate, while the gates that watch this load look at the machine.
+/// Runs the tool of a gate, and meanwhile samples the gates watching this load.
 pub(super) fn run_watched<T>(load: &Gate, bench: &Bench<'_>, run: impl FnOnce() -> T) -> T {
     let looks_on = |gate: &&Gate| {
         gate.during
@@ -121,7 +123,7 @@ pub(super) fn run_watched<T>(load: &Gate, bench: &Bench<'_>, run: impl FnOnce() 
         let result = run();
         drop(ends);
         for (gate, thread) in threads {
-            // A thread that panicked has no looks.
+            // A panicked thread has no samples.
             if let Ok(looks) = thread.join() {
                 bench.shared.add_looks(&gate.id, looks);
             }
@@ -130,7 +132,7 @@ pub(super) fn run_watched<T>(load: &Gate, bench: &Bench<'_>, run: impl FnOnce() 
     })
 }
 
-/// Says that the load is over, however it ended: nobody looks on for ever.
+/// Signals the end of the load, also after a panic, so the sampling ends.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -139,7 +141,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Looks at the machine again and again until the load is over.
+/// Samples the machine until the load ends.
 fn watch_load(
     cx: &JobContext,
     plan: &GatePlan,
@@ -167,7 +169,8 @@ fn watch_load(
             },
         );
         let assessment = match take_look(cx, plan, facts, gate, &mut evidence) {
-            // An answer after the load ended says nothing of the load. A tool that hangs hung under the load, so its timeout counts.
+            // An answer after the end of the load is dropped. A hanging tool hung under the load,
+            // so the timeout counts.
             Ok(_) | Err(Stop::Unknown(_) | Stop::Absent(_)) if over.load(Ordering::SeqCst) => {
                 return looks;
             }

@@ -35,7 +35,7 @@ pub(super) fn keep_output(
     }
 }
 
-/// Keeps the ends of the files that the gate names. Files that the tool did not write are skipped.
+/// Keeps the ends of the files named by the gate. Missing files are skipped.
 pub(super) fn keep_files(
     evidence: &mut Evidence,
     gate: &Gate,

@@ -24,7 +24,7 @@ use crate::failure::fatal;
 use crate::files;
 use crate::tool::{Finished, ToolError};
 
-/// Time between two runs of a gate whose values still settle after a boot.
+/// Time between two runs of a gate with values still settling after a boot.
 const SETTLE_EVERY: Duration = Duration::from_secs(3);
 /// Number of kept reasons of earlier runs.
 const FORMER_MAX: usize = 10;
@@ -33,14 +33,14 @@ const FORMER_MAX: usize = 10;
 struct Attempt {
     assessment: Assessment,
     evidence: Evidence,
-    /// Whether another run can only give the same result.
+    /// Whether another run would give the same result.
     lasting: bool,
 }
 
-/// Runs one gate to its verdict, and retries after an error as often as the gate says.
+/// Runs a gate to its verdict, with the retries of the gate after errors.
 ///
 /// # Errors
-/// `cancelled` alone; every other end is a verdict.
+/// Only `cancelled`; every other end is a verdict.
 pub(super) fn execute(gate: &Gate, bench: &Bench<'_>) -> Result<GateResult, Failure> {
     let (started_at, started) = (bench.cx.clock().now(), Instant::now());
     let from_us = kernel_log::now_us(&bench.machine);
@@ -157,7 +157,7 @@ fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<Attempt, Failure> {
     })
 }
 
-/// Measures once, or twice where the gate asks for the growth within a window.
+/// Measures once, or twice for a gate with a window.
 fn measure(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Reading, Stop> {
     let Some(window_s) = gate.window_s else {
         return measure_now(gate, bench, evidence);
@@ -173,7 +173,7 @@ fn measure(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Re
     window::grown(&before, after).map_err(Stop::Unknown)
 }
 
-/// Measures in this process, or runs the tool: once, or once for each target.
+/// Measures in this process, or runs the tool: once, or once per target.
 fn measure_now(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Reading, Stop> {
     if gate.argv.is_empty() {
         return parsers::measure(gate, bench).map_err(Stop::Unknown);
@@ -233,7 +233,7 @@ fn run_once(
     Ok(name_samples(reading, serial))
 }
 
-/// Parses the tool's output, or the file that the gate names as its output.
+/// Parses the tool's output, or the output file named by the gate.
 fn read_answer(
     gate: &Gate,
     bench: &Bench<'_>,
@@ -263,7 +263,7 @@ fn read_answer(
     parse_answer(gate, bench.plan, &tool, serial)
 }
 
-/// Runs the tool, while the gates that look on sample the machine.
+/// Runs the tool, while other gates sample the machine.
 fn run_under_watch(gate: &Gate, bench: &Bench<'_>, argv: &[String]) -> Result<Finished, ToolError> {
     during::run_watched(gate, bench, || run_tool(gate, bench.cx, argv))
 }

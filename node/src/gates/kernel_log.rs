@@ -1,4 +1,5 @@
-//! What the kernel said while a gate ran: part of its evidence, whatever the verdict. A log that cannot be read is no evidence, and no error.
+//! Kernel messages during a gate, as evidence for every verdict. An unreadable log gives no
+//! evidence and no error.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read as _};
@@ -9,16 +10,16 @@ use nix::fcntl::OFlag;
 use crate::machine::Machine;
 use crate::tool;
 
-/// Read at most, in bytes: the kernel's own buffer is rarely longer.
+/// Maximum read in bytes; the kernel's buffer is rarely longer.
 const READ_MAX: usize = 16 << 20;
-/// Kept at most, in bytes, from the end.
+/// Maximum kept in bytes, from the end.
 const KEPT_MAX: usize = 16 << 10;
-/// What led to a hang is said shortly before it.
+/// Time before the gate included in the evidence: causes of a hang are often logged shortly before.
 const BEFORE_US: u64 = 10_000_000;
-/// One read gives one record (Documentation/ABI/testing/dev-kmsg): none is longer.
+/// A read returns a single record (Documentation/ABI/testing/dev-kmsg), never longer than this.
 const RECORD_MAX: usize = 16 << 10;
 
-/// The kernel's time, in µs since it booted.
+/// The kernel's time, in µs since the boot.
 pub(super) fn now_us(machine: &Machine) -> Option<u64> {
     let text = machine.read("/proc/uptime", 128).ok()??;
     let seconds: f64 = String::from_utf8_lossy(&text)
@@ -29,7 +30,7 @@ pub(super) fn now_us(machine: &Machine) -> Option<u64> {
     seconds.is_finite().then_some((seconds * 1e6) as u64)
 }
 
-/// Lines since a time and shortly before it, oldest first.
+/// Returns the lines since shortly before a time, oldest first.
 pub(super) fn since(machine: &Machine, from_us: Option<u64>) -> String {
     let Some(from_us) = from_us else {
         return String::new();
@@ -47,9 +48,9 @@ pub(super) fn since(machine: &Machine, from_us: Option<u64>) -> String {
         match file.read(&mut record) {
             Ok(0) => break,
             Ok(count) => bytes.extend_from_slice(&record[..count]),
-            // Overwritten before it was read: the next one is there.
+            // Overwritten before the read; the next record follows.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => bytes.push(b'\n'),
-            // The end.
+            // The end of the buffer.
             Err(_) => break,
         }
     }
@@ -62,7 +63,8 @@ pub(super) fn since(machine: &Machine, from_us: Option<u64>) -> String {
     tool::tail(lines.join("\n").as_bytes(), KEPT_MAX)
 }
 
-/// `6,339,5140900,-;NET: Registered` becomes `[5.140900] NET: Registered`; what follows a record, and is indented, is its properties.
+/// Converts `6,339,5140900,-;NET: Registered` to `[5.140900] NET: Registered`. Indented lines are
+/// properties of the record.
 fn read(line: &str, from_us: u64) -> Option<String> {
     let (head, text) = line.split_once(';')?;
     let at: u64 = head.split(',').nth(2)?.parse().ok()?;

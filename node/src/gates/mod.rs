@@ -1,24 +1,25 @@
-//! Runs gates and holds what they measured against their criteria. It must not decide about the node: verdicts and evidence go to the server.
+//! Runs gates, and compares measurements with criteria. The room makes no decision about the node:
+//! verdicts and evidence go to the server.
 
 mod call; // The call of a gate's tool and its answer
 mod command; // `muster-node gate`, by hand
-mod cursor; // Where the last look at the kernel's log ended
-mod during; // What is looked at while others load the machine
+mod cursor; // The end of the last reading of the kernel's log
+mod during; // Gates measured under the load of other gates
 mod evidence; // The kept output and files of a gate
 mod execute; // Runs one gate to its verdict
-mod kernel_log; // What the kernel said meanwhile
-mod needs; // What must hold before it is run
-mod pair; // Gates between two nodes: the end that listens, the end that asks
+mod kernel_log; // Kernel messages during a gate
+mod needs; // Requirements of a gate on the node
+mod pair; // Gates between two nodes: the listening end and the asking end
 mod parsers; // One file per tool or measurement
-mod read; // What a parser reads from any file
-mod report; // What a person reads on a terminal
+mod read; // The result of a parser for a file
+mod report; // The report on a terminal
 mod scratch; // A folder for the tools' files
-mod shared; // What the gates of one run have in common
-mod targets; // The disks or mounts that a gate runs on
+mod shared; // State shared by the gates of a run
+mod targets; // The disks or mounts of a gate
 #[cfg(test)]
 mod tests;
 mod verdict; // The verdict of a reading, and of a missing reading
-mod window; // What grew between two runs
+mod window; // Growth between two runs of a tool
 
 use muster_core::facts::Facts;
 use muster_core::gates::{Gate, GateResult, Stage, blocks, fingerprint, lint};
@@ -37,7 +38,7 @@ use crate::inventory;
 use crate::job::JobContext;
 use crate::machine::Machine;
 
-/// What gates are run on.
+/// The environment of the gates.
 pub(crate) struct Bench<'a> {
     pub(crate) machine: Machine,
     pub(crate) plan: &'a GatePlan,
@@ -46,19 +47,21 @@ pub(crate) struct Bench<'a> {
     pub(crate) shared: &'a Shared,
 }
 
-/// What a run came to.
+/// The result of a run.
 pub(crate) struct Ran {
     pub(crate) results: Vec<GateResult>,
-    /// Of the hardware that it ran on.
+    /// Fingerprint of the hardware.
     pub(crate) fingerprint: Digest,
-    /// Where its looks at the kernel's log ended: kept once the results are where they belong, and by a run that is nobody's never.
+    /// The places in the kernel's log, stored after the results are delivered. A run by hand stores
+    /// no place.
     pub(crate) looks: Vec<Kept>,
 }
 
 /// Runs a plan's gates on this machine.
 ///
 /// # Errors
-/// `bad_suite` when the linter refuses it, `cancelled`. A gate that cannot be run is a result, not a failure.
+/// `bad_suite` for a suite refused by the linter, `cancelled`. An impossible gate is a result, not
+/// a failure.
 pub(crate) fn run(plan: &GatePlan, cx: &JobContext) -> Result<Ran, Failure> {
     let (facts, shared) = (inventory::collect(cx).facts, Shared::default());
     let results = run_on(&Bench {
@@ -75,7 +78,7 @@ pub(crate) fn run(plan: &GatePlan, cx: &JobContext) -> Result<Ran, Failure> {
     })
 }
 
-/// Stage by stage: nothing of one stage may be in the way before the next one is worth its time.
+/// Runs stage by stage: a failed stage blocks the later stages.
 pub(crate) fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
     let Bench { plan, cx, .. } = bench;
     let gates = chosen(plan)?;
@@ -113,7 +116,7 @@ pub(crate) fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
     Ok(results)
 }
 
-/// The wanted gates in the order of their stages.
+/// Returns the requested gates in the order of their stages.
 pub(crate) fn chosen(plan: &GatePlan) -> Result<Vec<&Gate>, Failure> {
     let problems = lint(&plan.suite);
     if !problems.is_empty() {

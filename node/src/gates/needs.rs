@@ -1,4 +1,5 @@
-//! What must hold before a gate is run, looked at on the node: its architecture, nobody's jobs, idle GPUs. What cannot be told does not hold.
+//! Requirements of a gate, checked on the node: architecture, no jobs, idle GPUs. An unknown state
+//! counts as unmet.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -7,7 +8,8 @@ use muster_core::gates::{Gate, Need};
 
 use super::Bench;
 
-/// Programs that hold GPUs open and use none: the driver's own services, and ours. As `/proc/PID/comm` cuts them, to 15 characters.
+/// Programs with open but unused GPUs: services of the driver and of Muster. As in
+/// `/proc/PID/comm`, with at most 15 characters.
 const SERVICES: [&str; 7] = [
     "nvidia-persiste",
     "nv-fabricmanage",
@@ -17,10 +19,10 @@ const SERVICES: [&str; 7] = [
     "nvidia-smi",
     "muster-node",
 ];
-/// Longest /proc that is looked through.
+/// Maximum number of processes checked.
 const PROCESSES_MAX: usize = 100_000;
 
-/// Why a gate must not be run here and now; nothing when it may be.
+/// Returns the reason against running a gate now, if any.
 pub(super) fn refusal(gate: &Gate, bench: &Bench<'_>) -> Option<String> {
     let arch = bench.plan.profile.arch.as_str();
     if !gate.arch.is_empty() && !gate.arch.iter().any(|known| known == arch) {
@@ -38,7 +40,7 @@ pub(super) fn refusal(gate: &Gate, bench: &Bench<'_>) -> Option<String> {
     })
 }
 
-/// Which process holds a GPU open.
+/// Returns the process with an open GPU.
 fn busy(proc: &Path) -> Option<String> {
     let Ok(processes) = std::fs::read_dir(proc) else {
         return Some("it needs idle GPUs, and /proc cannot be read".into());
@@ -66,14 +68,14 @@ fn busy(proc: &Path) -> Option<String> {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 return Some("it needs idle GPUs, and only root can tell whether they are".into());
             }
-            // It is gone.
+            // The process has ended.
             Err(_) => {}
         }
     }
     None
 }
 
-/// The GPU that a process holds open, if any.
+/// Returns the GPU held open by a process, if any.
 fn held(process: &Path) -> std::io::Result<Option<String>> {
     for file in std::fs::read_dir(process.join("fd"))?.flatten() {
         let Ok(target) = std::fs::read_link(file.path()) else {

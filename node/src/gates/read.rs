@@ -1,4 +1,5 @@
-//! What a parser reads from any file: `muster-node gate parse PARSER FILE [--exit N] [--messages FILE] [--json]`. Nothing is judged, and nothing is run.
+//! The result of a parser for a file: `muster-node gate parse PARSER FILE [--exit N] [--messages
+//! FILE] [--json]`. The command neither judges nor runs tools.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,50 +22,51 @@ use crate::tool::Output;
 use crate::{files, terminal};
 
 const USAGE: &str = "muster-node gate parse PARSER FILE [--exit N] [--messages FILE] [--json]";
-/// Longest file that is looked into: of what is written over, the runner keeps little.
+/// Maximum size of a file; the runner keeps only a part of larger outputs.
 const FILE_MAX: u64 = 64 << 20;
 
-/// What to read, and with what.
+/// The file and the parser.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
     pub parser: String,
-    /// A tool's stdout, or the file that it wrote.
+    /// A tool's stdout, or the file written by the tool.
     pub file: String,
     /// The tool's exit status.
     pub exit: i32,
-    /// A tool's stderr, for parsers that look at it.
+    /// A tool's stderr, for parsers using stderr.
     pub messages: Option<String>,
 }
 
-/// What was read, or why nothing was.
+/// The values of a file, or the reason of a failure.
 #[derive(Debug, Serialize)]
 pub struct Parsed {
     pub parser: String,
-    /// No recording of the real tool was ever read with it.
+    /// No recording of the real tool exists for this parser.
     pub experimental: bool,
-    /// Why a gate would have no answer; everything below is empty then.
+    /// The reason why a gate would have no answer; the other fields are then empty.
     pub error: Option<String>,
     pub samples: Vec<Shown>,
-    /// Of the tool, drivers and firmware, as far as the answer tells.
+    /// Versions of the tool, drivers and firmware, if the answer has them.
     pub versions: BTreeMap<String, String>,
     pub notes: Vec<String>,
 }
 
-/// One value.
+/// A value.
 #[derive(Debug, Serialize)]
 pub struct Shown {
     pub metric: String,
-    /// The GPU, port, disk…; empty for the node.
+    /// The GPU, port or disk; empty for the node.
     pub entity: String,
     pub value: Value,
     pub unit: String,
 }
 
-/// Reads a file as a gate would.
+/// Parses a file in the same way as a gate.
 ///
 /// # Errors
-/// `usage` for a parser that is not there or reads no tool's answer, `io` for a file that cannot be read. What the parser makes of the file is no error
-/// of this function: it stands in [`Parsed::error`].
+/// `usage` for an unknown parser, or a parser without a tool; `io` for an unreadable file. A
+/// failure of the parser is not an error
+/// of this function: see [`Parsed::error`].
 pub fn read(question: &Question) -> Result<Parsed, Failure> {
     tool_parser(&question.parser)?;
     let text = file(&question.parser, &question.file)?;
@@ -77,10 +79,10 @@ pub fn read(question: &Question) -> Result<Parsed, Failure> {
     read_text(question, &text, &messages)
 }
 
-/// As [`read`], of a text instead of a file.
+/// The same as [`read`], for a text.
 ///
 /// # Errors
-/// `usage` for a parser that is not there or reads no tool's answer.
+/// `usage` for an unknown parser, or a parser without a tool.
 pub fn read_text(question: &Question, text: &str, messages: &str) -> Result<Parsed, Failure> {
     let parser = tool_parser(&question.parser)?;
     let answer = Answer {
@@ -109,25 +111,26 @@ pub fn read_text(question: &Question, text: &str, messages: &str) -> Result<Pars
     })
 }
 
-/// What a gate makes of an answer that was kept.
+/// The verdict of a gate for a recorded answer.
 #[derive(Debug, Serialize)]
 pub struct Judged {
     pub gate: String,
     pub verdict: Verdict,
-    /// What was found against what, or why it has no answer.
+    /// The values beyond their limits, or the reason of a missing answer.
     pub reason: String,
-    /// What that means; empty where it passes, or is skipped.
+    /// The finding; empty for a passed or skipped gate.
     pub finding: String,
     /// Each value beside its limit.
     pub measured: Vec<Measured>,
     pub parsed: Parsed,
 }
 
-/// Holds a file against a gate's criteria, on nodes of a profile. Of a gate that runs for each disk or mount, it is the answer about one of them; what only
-/// the node or its stack knows is not known here, and a criterion that asks for it has no answer.
+/// Judges a file by a gate's criteria, for nodes of a profile. For a gate per disk or mount, the
+/// file is the answer for one of them. Criteria needing the
+/// node or its stack have no answer.
 ///
 /// # Errors
-/// As [`read`], and `usage` for a gate that one answer says nothing of.
+/// As [`read`], and `usage` for a gate needing several answers.
 pub fn judge(
     gate: &Gate,
     profile: &HardwareProfile,
@@ -192,7 +195,7 @@ pub fn judge(
 }
 
 impl Judged {
-    /// As people read it: what was read, each value beside its limit, and what it comes to.
+    /// The form for people: values, each value beside its limit, verdict.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = self.parsed.lines();
         lines.push(String::new());
@@ -238,7 +241,7 @@ fn tool_parser(name: &str) -> Result<&'static Parser, Failure> {
 }
 
 impl Parsed {
-    /// As people read it: a line per value, then versions and notes.
+    /// The form for people: a line per value, then versions and notes.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.experimental {
@@ -273,7 +276,7 @@ impl Parsed {
     }
 }
 
-/// As much of a file as the runner takes from a tool.
+/// Truncates a file like the runner truncates a tool's output.
 fn file(parser: &str, path: &str) -> Result<String, Failure> {
     let wrong = |why: String| fatal(FailureCode::Io, format!("{path}: {why}"));
     let bytes =
@@ -290,7 +293,7 @@ fn file(parser: &str, path: &str) -> Result<String, Failure> {
         .map_err(wrong)
 }
 
-/// Runs the verb. Exit codes: 0 read, 1 no answer in it, 2 not understood.
+/// Executes the subcommand. Exit codes: 0 read, 1 no answer, 2 invalid usage.
 pub(super) fn command(arguments: &[String]) -> ExitCode {
     let parsed =
         question(arguments).and_then(|(question, as_json)| Ok((read(&question)?, as_json)));
@@ -389,7 +392,7 @@ mod tests {
         assert!(
             cut.samples.is_empty() && cut.lines().iter().any(|line| line.starts_with("no answer"))
         );
-        // The tool's exit status and its messages count as they do for a gate.
+        // The tool's exit status and messages count as for a gate.
         let [file, said] =
             ["yaml", "txt"].map(|kind| format!("{fixtures}/stress-ng-0.15.06.{kind}"));
         assert!(
@@ -457,7 +460,7 @@ mod tests {
             gate.criteria[0].limit = Limit::Number(count);
             assert_eq!(told(&gate, &profile).verdict, verdict);
         }
-        // What no recording was ever read with cannot be required, whatever it reads.
+        // A parser without a recording cannot be required.
         let experimental = Gate {
             id: "new".into(),
             parser: "perftest-json".into(),

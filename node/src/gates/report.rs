@@ -5,12 +5,12 @@ use muster_core::profiles::HardwareProfile;
 use muster_core::values::Digest;
 use serde::Serialize;
 
-/// A run and what it comes to.
+/// A run with its verdict.
 pub(super) struct Report<'a> {
     pub(super) suite: &'a Suite,
     pub(super) profile: &'a HardwareProfile,
     pub(super) verdict: SuiteVerdict,
-    /// Of the hardware it ran on.
+    /// Fingerprint of the hardware.
     pub(super) fingerprint: Digest,
     pub(super) results: &'a [GateResult],
 }
@@ -25,7 +25,7 @@ struct Document<'a> {
     results: Vec<GateResult>,
 }
 
-/// Columns of the terminal, as the shell tells them; enough for a sentence where it does not.
+/// Width of the terminal as reported by the shell, with a default of a sentence's length.
 pub(super) fn width() -> usize {
     let told = std::env::var("COLUMNS")
         .ok()
@@ -51,7 +51,7 @@ impl Report<'_> {
         serde_json::to_string_pretty(&document).unwrap_or_default()
     }
 
-    /// A line for each gate, the finding below each that is in the way, and what it all comes to.
+    /// Prints a line per gate, the finding below each blocking gate, and the verdict.
     pub(super) fn table(&self, columns: usize, coloured: bool) -> String {
         let widest = self
             .results
@@ -132,7 +132,7 @@ fn painted(text: &str, verdict: Verdict, mode: Mode) -> String {
     format!("\x1b[{colour}m{text}\x1b[0m")
 }
 
-/// One line of at most so many characters; control characters of a tool's answer do not reach the terminal.
+/// Returns a line of limited length. Control characters from a tool's answer are removed.
 fn cut(text: &str, room: usize) -> String {
     let plain: String = text
         .chars()

@@ -1,4 +1,5 @@
-//! A folder for the files a tool writes, gone when the gate is over. Below /var/lib, which only root can write, on the disk the node runs from.
+//! A folder for files written by a tool, removed after the gate. Located below /var/lib, writable
+//! only by root, on the node's root disk.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,8 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// A fresh one; those of processes that are gone are removed, so that killed gates do not fill the disk.
+    /// Creates a folder. Folders of ended processes are removed, so killed gates do not fill the
+    /// disk.
     pub(super) fn new(machine: &Machine) -> Result<Self, Failure> {
         let folder = machine.path(FOLDER);
         std::fs::create_dir_all(&folder).map_err(io(FOLDER))?;

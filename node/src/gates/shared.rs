@@ -1,5 +1,6 @@
-//! What the gates of one run have in common: answers of tools that several ask the same, what was seen while others loaded the machine, and the looks
-//! whose places are kept once the verdicts are told.
+//! State shared by the gates of a run: answers of tools with the same call, samples under the load
+//! of others, and places in the kernel's
+//! log, stored after the verdicts.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,10 +13,10 @@ use super::cursor::Kept;
 use super::during::Looks;
 use crate::tool::Finished;
 
-/// An answer that is older says too little of now.
+/// Older answers no longer describe the present state.
 const YOUNG: Duration = Duration::from_secs(30);
 
-/// Of one run of gates.
+/// The shared state of a run of gates.
 #[derive(Default)]
 pub(crate) struct Shared {
     answers: RefCell<Vec<Told>>,
@@ -23,19 +24,19 @@ pub(crate) struct Shared {
     under_load: RefCell<BTreeMap<String, Looks>>,
 }
 
-/// What a tool said.
+/// The answer of a tool.
 struct Told {
     at: Instant,
     stage: Stage,
     argv: Vec<String>,
     env: BTreeMap<String, String>,
-    /// The gate that asked first.
+    /// The gate of the first call.
     by: String,
     answer: Rc<Finished>,
 }
 
 impl Shared {
-    /// The answer to the same call, where another gate of this stage made the call just now, and the id of that gate.
+    /// Returns a recent answer to the same call within this stage, with the id of the calling gate.
     pub(super) fn find_answer(
         &self,
         gate: &Gate,
@@ -57,7 +58,8 @@ impl Shared {
             .map(|told| (told.by.clone(), Rc::clone(&told.answer)))
     }
 
-    /// Keeps an answer for later gates of the stage. Truncated output and the output of a killed tool are dropped.
+    /// Keeps an answer for later gates of the stage. Truncated output and the output of a killed
+    /// tool are dropped.
     pub(super) fn keep_answer(&self, gate: &Gate, argv: Vec<String>, answer: &Rc<Finished>) {
         if shares(gate) && answer.status.code().is_some() && !answer.truncated && !answer.open {
             let (stage, env, by) = (gate.stage, gate.env.clone(), gate.id.clone());
@@ -73,13 +75,14 @@ impl Shared {
         }
     }
 
-    /// Nothing that was said before counts any more: a gate changed the machine, or read nothing in what it was told.
+    /// Drops all answers: a gate changed the machine, or could not parse an answer.
     pub(super) fn forget(&self) {
         self.answers.borrow_mut().clear();
     }
 
-    /// A look at the kernel's log, whose place is to be kept. Of those of one stage it is the first one's: not every gate has judged what came behind it. A
-    /// later stage judges all of it once more.
+    /// Keeps a place in the kernel's log. Within a stage, the first place counts, because the other
+    /// gates have not judged later records. A
+    /// later stage judges all of these records again.
     pub(super) fn looked(&self, stage: Stage, kept: Kept) {
         let mut look = self.look.borrow_mut();
         if look.as_ref().is_none_or(|(last, _)| *last != stage) {
@@ -87,7 +90,7 @@ impl Shared {
         }
     }
 
-    /// Adds the looks of a gate during the load of another gate.
+    /// Adds the samples of a gate during the load of another gate.
     pub(super) fn add_looks(&self, gate: &str, looks: Looks) {
         self.under_load
             .borrow_mut()
@@ -96,7 +99,7 @@ impl Shared {
             .join(looks);
     }
 
-    /// All that a gate saw so.
+    /// Returns all samples of a gate under load.
     pub(super) fn take_looks_of(&self, gate: &str) -> Looks {
         self.under_load
             .borrow_mut()
@@ -104,7 +107,7 @@ impl Shared {
             .unwrap_or_default()
     }
 
-    /// The place to keep, once the verdicts that came of it are told.
+    /// Returns the place to store after the verdicts are delivered.
     pub(crate) fn looks(&self) -> Vec<Kept> {
         self.look
             .borrow()
@@ -114,7 +117,8 @@ impl Shared {
     }
 }
 
-/// Whether it may be answered by what another was told: it does nothing to the machine, and its answer is what the tool prints.
+/// Returns whether a gate may use the answer of another gate: the gate does not change the machine,
+/// and its answer is the output of the tool.
 fn shares(gate: &Gate) -> bool {
     gate.effects.is_empty()
         && gate.output.is_none()

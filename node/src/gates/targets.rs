@@ -1,4 +1,4 @@
-//! The disks or mounts that a gate runs on, one run each.
+//! The disks or mounts of a gate, with a run each.
 
 use muster_core::facts::{Disk, DiskTransport};
 use muster_core::gates::Each;

@@ -1,4 +1,5 @@
-//! What grew between two runs of a tool. Counters run since nobody knows when: only what they gained meanwhile says something of now.
+//! The growth between two runs of a tool. Counters have an unknown start, so only their growth
+//! describes the present.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,16 +9,16 @@ use muster_core::gates::{Limit, Sample};
 use super::parsers::Reading;
 use crate::job::JobContext;
 
-/// How soon a wait sees that its job was cancelled.
+/// Interval for noticing a cancelled job.
 const POLL: Duration = Duration::from_millis(200);
 
-/// Why a wait did not come to its end.
+/// The reason of an interrupted wait.
 pub(super) enum Ended {
     Cancelled,
     Deadline,
 }
 
-/// Lets time pass, as long as the job has any.
+/// Waits, at most until the job's deadline.
 ///
 /// # Errors
 /// [`Ended`].
@@ -34,10 +35,12 @@ pub(super) fn wait(cx: &JobContext, window: Duration) -> Result<(), Ended> {
     }
 }
 
-/// By how much each number grew; words are dropped. Both must tell of the same, each once.
+/// Returns the growth of each number; words are dropped. Both answers must have the same names,
+/// each once.
 ///
 /// # Errors
-/// What was told only once, and a counter that fell: somebody cleared it meanwhile, or its device was gone.
+/// For a name in one answer only, and for a falling counter: the counter was reset, or its device
+/// was gone.
 pub(super) fn grown(before: &Reading, after: Reading) -> Result<Reading, String> {
     let former = numbers(&before.samples)?;
     let latter = numbers(&after.samples)?;
@@ -55,7 +58,7 @@ pub(super) fn grown(before: &Reading, after: Reading) -> Result<Reading, String>
     let mut notes = Vec::new();
     for ((metric, entity), now) in &latter {
         let then = former.get(&(*metric, *entity)).copied().unwrap_or(f64::NAN);
-        // Not a number is not at least anything.
+        // NaN compares as false.
         if now.partial_cmp(&then).is_none_or(std::cmp::Ordering::is_lt) {
             return Err(format!(
                 "{} fell from {then} to {now}: it was cleared meanwhile",

@@ -1,8 +1,9 @@
-//! `muster-node pair serve|ask`: the two ends of a pair gate. By hand with the options of `gate`; with `-` the plan is the first line on stdin, and the
-//! end that listens goes when its input ends: whoever started it is away then.
+//! `muster-node pair serve|ask`: the two ends of a pair gate. By hand with the options of `gate`;
+//! with `-` the first line of stdin is the plan, and the
+//! listening end stops at the end of its input, because the caller is then gone.
 
-mod port; // Where it listens, and whether it does
-mod serve; // The end that listens
+mod port; // The port of a pair
+mod serve; // The listening end
 
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::process::ExitCode;
@@ -29,12 +30,12 @@ start `ask` on the other. The tool that listens is killed when it has had its ti
 
 Exit codes of serve: 0 it ended, or was told to; 1 it did not listen, or had its time. Those of ask are the exit codes of `muster-node gate`; with `-` it is 0
 when there is an answer.";
-/// Longest plan, in bytes.
+/// Maximum length of a plan, in bytes.
 const PLAN_MAX: u64 = 4 << 20;
-/// What an end has beside the gate's own times: for starting, and for the line between the two.
+/// Time beyond the gate's own times: for the start, and for the connection between both ends.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// Runs the verb.
+/// Executes the subcommand.
 pub fn command(arguments: &[String]) -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let ended = match words[..] {
@@ -46,7 +47,7 @@ pub fn command(arguments: &[String]) -> ExitCode {
             by_hand(&arguments[1..]).and_then(|plan| serve::run(&plan, serve::Until::Told))
         }
         ["ask", "-"] => read_plan().and_then(|given| ask(&given)),
-        // By hand it is a gate like any other: the variables lead to the other end.
+        // By hand like any other gate: variables name the other end.
         ["ask", ..] => return gates::command(&arguments[1..]),
         _ => {
             println!("{USAGE}");
@@ -66,7 +67,7 @@ fn by_hand(arguments: &[String]) -> Result<GatePlan, Failure> {
     }
 }
 
-/// The first line on stdin. What follows it is nobody's.
+/// Reads the first line of stdin. The rest is ignored.
 fn read_plan() -> Result<PairPlan, Failure> {
     let mut line = Vec::new();
     std::io::stdin()
@@ -89,7 +90,7 @@ fn read_plan() -> Result<PairPlan, Failure> {
     }
 }
 
-/// Runs the gate that leads to the other end, and prints what came of it.
+/// Runs the gate with the other end, and prints the result.
 fn ask(given: &PairPlan) -> Result<(), Failure> {
     let gate = only_gate(&given.plan)?;
     let _held = lock::take(given.job)?;
@@ -105,7 +106,7 @@ fn ask(given: &PairPlan) -> Result<(), Failure> {
     })
 }
 
-/// The one pair gate that a plan asks for.
+/// Returns the single pair gate of a plan.
 fn only_gate(plan: &GatePlan) -> Result<&Gate, Failure> {
     match gates::chosen(plan)?[..] {
         [gate] if gate.peer.is_some() => Ok(gate),
@@ -117,7 +118,7 @@ fn only_gate(plan: &GatePlan) -> Result<&Gate, Failure> {
     }
 }
 
-/// One line of JSON, at once.
+/// Prints a line of JSON, flushed.
 fn say(line: &impl serde::Serialize) -> Result<(), Failure> {
     let mut text = serde_json::to_string(line)
         .map_err(|error| fatal(FailureCode::Malformed, error.to_string()))?;

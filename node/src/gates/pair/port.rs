@@ -1,4 +1,5 @@
-//! The port that a pair meets at: below the range that Linux hands out by itself, and seen to be listened on in the kernel's own table.
+//! The port of a pair: below the range of ephemeral ports of Linux, and checked in the kernel's
+//! table of listening sockets.
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -6,16 +7,17 @@ use muster_core::wire::node::{Failure, FailureCode};
 
 use crate::failure::retryable;
 
-/// Above the agent's own iperf3 servers, which begin at 20000.
+/// Above the agent's own iperf3 servers, starting at 20000.
 const FIRST: u16 = 30_000;
 const PORTS: u16 = 2_000;
 /// TCP_LISTEN in the kernel's include/net/tcp_states.h.
 const LISTENING: &str = "0A";
 
-/// A port that nobody has now. Whoever takes it in between makes the tool fail, which is an error and no verdict.
+/// Returns a free port. If another program takes the port meanwhile, the tool fails with an error
+/// and no verdict.
 ///
 /// # Errors
-/// `no_port` when all are taken.
+/// `no_port` when all ports are taken.
 pub(super) fn choose(seed: u32) -> Result<u16, Failure> {
     let start = u16::try_from(seed % u32::from(PORTS)).unwrap_or(0);
     let mut ports = (0..PORTS).map(|step| FIRST + (start + step) % PORTS);
@@ -28,14 +30,16 @@ pub(super) fn choose(seed: u32) -> Result<u16, Failure> {
     })
 }
 
-/// Whether somebody listens on a TCP port of this network namespace, of whatever family.
+/// Returns whether a socket listens on a TCP port of this network namespace, for any address
+/// family.
 pub(super) fn is_open(port: u16) -> bool {
     ["/proc/self/net/tcp", "/proc/self/net/tcp6"]
         .iter()
         .any(|table| std::fs::read_to_string(table).is_ok_and(|text| listens(&text, port)))
 }
 
-/// Reads the kernel's table: `sl local_address rem_address st …`, addresses as `HEX:PORT` (proc_pid_net(5)).
+/// Parses the kernel's table: `sl local_address rem_address st …`, addresses as `HEX:PORT`
+/// (proc_pid_net(5)).
 fn listens(table: &str, port: u16) -> bool {
     let wanted = format!("{port:04X}");
     table.lines().skip(1).any(|line| {

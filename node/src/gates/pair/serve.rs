@@ -1,5 +1,6 @@
-//! The end that listens: its tool is started, seen to listen, and killed with its group when it has had its time, when whoever asked for it is away, or
-//! when it is told to stop.
+//! The listening end: starts the tool and checks for its listening socket. The tool and its process
+//! group are killed after their time, at the end of the
+//! input, or on request.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -21,24 +22,26 @@ use crate::job::JobContext;
 use crate::machine::Machine;
 use crate::tool::{self, Call, Running};
 
-/// How soon the tool is looked at again.
+/// Interval for checking the tool.
 const POLL: Duration = Duration::from_millis(10);
-/// Kept of what the tool said, in bytes, from its end.
+/// Bytes kept of the tool's output, from the end.
 const SAID_MAX: usize = 4 << 10;
 
-/// Who ends it before its time.
+/// The cause of an early end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// Whoever holds the other end of stdin.
+    /// The process at the other end of stdin is gone.
     InputEnds,
-    /// A person, by a signal.
+    /// A signal by a person.
     Told,
 }
 
-/// Listens for one pair. Prints a [`PairLine`] when the tool listens, and another when it ended by itself.
+/// Serves a single pair. Prints a [`PairLine`] when the tool listens, and another after an end by
+/// itself.
 ///
 /// # Errors
-/// `needs` when the node must not be loaded, `not_listening` when the tool ended or was silent before it listened, `peer_timeout` when it had its time.
+/// `needs` when the node must not be loaded, `not_listening` when the tool ended or did not listen
+/// in time, `peer_timeout` at the end of the time.
 pub(super) fn run(plan: &GatePlan, until: Until) -> Result<(), Failure> {
     let gate = only_gate(plan)?;
     let peer = gate
@@ -46,7 +49,7 @@ pub(super) fn run(plan: &GatePlan, until: Until) -> Result<(), Failure> {
         .as_ref()
         .ok_or_else(|| fatal(FailureCode::BadPlan, "the gate has no peer"))?;
     refuse(gate, plan)?;
-    // Before any thread: those that come later have the same mask.
+    // Before any thread starts, so all threads have the same signal mask.
     let stop = Stop::watch(until)?;
     let port = match plan.variables.get("pair_port") {
         Some(given) => given
@@ -83,7 +86,7 @@ pub(super) fn run(plan: &GatePlan, until: Until) -> Result<(), Failure> {
     ))
 }
 
-/// What keeps a node from asking keeps it from being asked.
+/// The requirements of the asking end also hold for the listening end.
 fn refuse(gate: &Gate, plan: &GatePlan) -> Result<(), Failure> {
     let cx = JobContext::foreground(MARGIN);
     let shared = Shared::default();
@@ -116,7 +119,7 @@ fn start(peer: &Peer, words: &BTreeMap<String, String>) -> Result<Running, Failu
     })?)
 }
 
-/// Waits until the tool listens; `false` when it was told to stop before.
+/// Waits until the tool listens; `false` for an earlier stop.
 fn listening(tool: &mut Running, peer: &Peer, port: u16, stop: &Stop) -> Result<bool, Failure> {
     let started = Instant::now();
     let failed = |tool: &Running, what: String| {
@@ -142,14 +145,15 @@ fn listening(tool: &mut Running, peer: &Peer, port: u16, stop: &Stop) -> Result<
     failed(tool, format!("did not listen within {} s", peer.ready_s))
 }
 
-/// Whether somebody wants it to end.
+/// Returns whether a stop is requested.
 struct Stop {
     signals: SignalFd,
     input_ended: Arc<AtomicBool>,
 }
 
 impl Stop {
-    /// The tool has a process group of its own, which a terminal's Ctrl-C does not reach: signals are taken here, and end it.
+    /// The tool has a separate process group, so a terminal's Ctrl-C does not reach the tool:
+    /// signals are handled here.
     fn watch(until: Until) -> Result<Self, Failure> {
         let refused =
             |errno: nix::errno::Errno| retryable(FailureCode::Io, format!("signals: {errno}"));
