@@ -1,8 +1,9 @@
-//! `muster`: the one binary people install. Programs that run for long are in `programs/`; every other verb is a client of the API.
+//! `muster`: the only binary for installation. Long-running programs are in `programs/`; every other
+//! verb is a client of the API.
 
 mod client; // Verbs that are clients of the API
 mod duration; // 90s, 15m, 2h
-mod gates; // What comes with Muster, explained; the linter
+mod gates; // The shipped gates, explained; the linter
 mod programs; // server, agent, dev, migrate, doctor
 mod reference; // docs/cli.md, from the grammar
 mod stack; // Locks a stack against an image's packages
@@ -13,6 +14,7 @@ use clap::{ArgMatches, Command, FromArgMatches as _, Parser, Subcommand};
 
 use crate::client::exit::{self, Exit};
 use crate::client::session::Common;
+use crate::programs::logs::{Level, Logged};
 
 #[derive(Parser)]
 #[command(
@@ -25,27 +27,27 @@ struct Cli {
     program: Program,
 }
 
-/// What is no client of the API.
+/// The verbs beside the clients of the API.
 #[derive(Subcommand)]
 enum Program {
     /// Run a server replica: API, console, engine
-    Server(programs::server::ServerArgs),
+    Server(Logged<programs::server::ServerArgs>),
     /// Run the agent of a site: DHCP, boot, BMCs, SSH, cluster
-    Agent(programs::agent::AgentArgs),
+    Agent(Logged<programs::agent::AgentArgs>),
     /// Run everything in one process, on a private Postgres
-    Dev(programs::dev::DevArgs),
+    Dev(Logged<programs::dev::DevArgs>),
     /// Bring the database's schema up to this version
     Migrate(programs::migrate::Database),
     /// Make the first token or administrator, beside the database
     #[command(subcommand)]
     Admin(programs::bootstrap::AdminVerb),
-    /// The history's seals: the newest one, and whether the history is what was sealed
+    /// The seals of the history: show the newest seal, or compare the history with the seals
     #[command(subcommand)]
     Audit(programs::audit::AuditVerb),
-    /// Find what is wrong with this host's set-up, and say what to do
-    Doctor(programs::doctor::DoctorArgs),
-    /// Collect what this machine's tools print, scrubbed of serials, UUIDs, addresses and names, for parsers to be written from; puts nothing under load but
-    /// by the command behind --
+    /// Check the set-up of this host, and report each fault with the next step
+    Doctor(Logged<programs::doctor::DoctorArgs>),
+    /// Record the output of this machine's tools for new parsers, without serials, UUIDs, addresses and names; only the command behind -- may load the
+    /// machine
     Record(programs::record::RecordArgs),
     /// Print the completion script of a shell
     Completion { shell: clap_complete::Shell },
@@ -58,7 +60,7 @@ enum Program {
 fn command() -> Command {
     use clap::CommandFactory as _;
     let mut programs = Cli::command();
-    // The noun of stacks has these verbs too; here they only tell how they are read.
+    // The noun of stacks has the same verbs. The hidden subcommand only parses the arguments.
     let kept: Vec<Command> = programs
         .get_subcommands()
         .filter(|found| found.get_name() != "stack")
@@ -79,14 +81,8 @@ fn main() -> ExitCode {
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .ok();
-    let filter =
-        tracing_subscriber::EnvFilter::try_from_env("MUSTER_LOG").unwrap_or_else(|_| "info".into());
-    let colour = client::output::colours(std::io::IsTerminal::is_terminal(&std::io::stderr()));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(colour)
-        .with_writer(std::io::stderr)
-        .init();
+    let matches = command().get_matches();
+    let level = programs::logs::start(&matches);
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -97,7 +93,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(run(&command().get_matches())) {
+    match runtime.block_on(run(&matches, level)) {
         Ok(()) => ExitCode::from(Exit::Done.code()),
         Err(error) => {
             eprintln!("muster: {}", client::output::clean(&format!("{error:#}")));
@@ -109,7 +105,7 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+async fn run(matches: &ArgMatches, level: Level) -> anyhow::Result<()> {
     if let Some((client::completing::VERB, typed)) = matches.subcommand() {
         let words: Vec<String> = typed
             .get_many("words")
@@ -121,7 +117,7 @@ async fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         return Ok(());
     }
     let common = Common::from_arg_matches(matches)?;
-    // Ctrl-C ends these at once: whatever they asked for goes on at the server.
+    // Ctrl-C ends a client at once. The server continues the requested work.
     if let Some(done) = client::run(&common, matches).await {
         return done;
     }
@@ -136,12 +132,13 @@ async fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         programs::audit::Form::Json
     };
     let cancel = programs::until_stopped()?;
+    level.watch()?;
     match program {
         Program::Completion { .. } => Ok(()),
         Program::Record(args) => programs::record::run(&args),
-        Program::Server(args) => programs::server::run(args, cancel).await,
-        Program::Agent(args) => programs::agent::run(args, cancel).await,
-        Program::Dev(args) => programs::dev::run(args, cancel).await,
+        Program::Server(args) => programs::server::run(args.program, cancel).await,
+        Program::Agent(args) => programs::agent::run(args.program, cancel).await,
+        Program::Dev(args) => programs::dev::run(args.program, cancel).await,
         Program::Migrate(database) => programs::migrate::run(&database).await,
         Program::Audit(verb) => match cancel
             .run_until_cancelled(programs::audit::run(verb, form))
@@ -151,7 +148,7 @@ async fn run(matches: &ArgMatches) -> anyhow::Result<()> {
             None => anyhow::bail!("interrupted"),
         },
         Program::Doctor(args) => match cancel
-            .run_until_cancelled(programs::doctor::run(args, &common))
+            .run_until_cancelled(programs::doctor::run(args.program, &common))
             .await
         {
             Some(done) => done,

@@ -1,23 +1,24 @@
 //! The long-running programs behind `muster server`, `muster agent` and `muster dev`, and `muster migrate`.
 
 pub(crate) mod agent; // Acts for one site
-pub(crate) mod audit; // Whether the history is what was sealed
+pub(crate) mod audit; // Compares the history with the seals
 pub(crate) mod bootstrap; // The first administrator and the first token
-pub(crate) mod dev; // Everything in one process, on a private Postgres
-pub(crate) mod doctor; // What is wrong with this host
-pub(crate) mod migrate; // Brings the schema up to this version
-pub(crate) mod oidc; // Which provider vouches for people
+pub(crate) mod dev; // All programs in one process, on a private Postgres
+pub(crate) mod doctor; // Checks this host
+pub(crate) mod logs; // Format and level of the log
+pub(crate) mod migrate; // Migrates the schema
+pub(crate) mod oidc; // The provider of identities
 pub(crate) mod postgres; // A private Postgres
-pub(crate) mod record; // What this machine's tools print, for parsers
-pub(crate) mod server; // Decides
+pub(crate) mod record; // Records the output of tools, for parsers
+pub(crate) mod server; // A replica of the server
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Cancelled by SIGTERM or Ctrl-C. A second one ends the process at once.
+/// Returns a token cancelled by SIGTERM or Ctrl-C. A second signal ends the process at once.
 ///
 /// # Errors
-/// When signals cannot be listened for.
+/// When the process cannot watch signals.
 pub(crate) fn until_stopped() -> std::io::Result<CancellationToken> {
     let cancel = CancellationToken::new();
     let told = cancel.clone();
