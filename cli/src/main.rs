@@ -15,6 +15,7 @@ use clap::{ArgMatches, Command, FromArgMatches as _, Parser, Subcommand};
 
 use crate::client::exit::{self, Exit};
 use crate::client::session::Common;
+use crate::programs::logs::{Level, Logged};
 use crate::programs::startup;
 
 #[derive(Parser)]
@@ -32,11 +33,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum Program {
     /// Start a server replica: API, console, engine
-    Server(programs::server::ServerArgs),
+    Server(Logged<programs::server::ServerArgs>),
     /// Start the agent of a site: DHCP, boot, BMCs, SSH, cluster
-    Agent(programs::agent::AgentArgs),
+    Agent(Logged<programs::agent::AgentArgs>),
     /// Start everything in one process, on a private Postgres
-    Dev(programs::dev::DevArgs),
+    Dev(Logged<programs::dev::DevArgs>),
     /// Migrate the database's schema to this version
     Migrate(programs::migrate::Database),
     /// Create the first token or administrator, directly in the database
@@ -46,7 +47,7 @@ enum Program {
     #[command(subcommand)]
     Audit(programs::audit::AuditVerb),
     /// Check this host's set-up, and print the repair for each problem
-    Doctor(programs::doctor::DoctorArgs),
+    Doctor(Logged<programs::doctor::DoctorArgs>),
     /// Record the output of this machine's tools for new parsers. Serials, UUIDs, addresses and
     /// names are removed. Only the command after -- may put load
     /// on the machine
@@ -83,14 +84,8 @@ fn main() -> ExitCode {
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .ok();
-    let filter =
-        tracing_subscriber::EnvFilter::try_from_env("MUSTER_LOG").unwrap_or_else(|_| "info".into());
-    let colour = client::output::colours(std::io::IsTerminal::is_terminal(&std::io::stderr()));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(colour)
-        .with_writer(std::io::stderr)
-        .init();
+    let matches = command().get_matches();
+    let level = programs::logs::start(&matches);
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -101,7 +96,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(run(&command().get_matches())) {
+    match runtime.block_on(run(&matches, level)) {
         Ok(()) => ExitCode::from(Exit::Done.code()),
         Err(error) => {
             eprintln!("muster: {}", client::output::clean(&format!("{error:#}")));
@@ -114,7 +109,7 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+async fn run(matches: &ArgMatches, level: Level) -> anyhow::Result<()> {
     if let Some((client::completing::VERB, typed)) = matches.subcommand() {
         let words: Vec<String> = typed
             .get_many("words")
@@ -141,12 +136,13 @@ async fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         programs::audit::Form::Json
     };
     let cancel = programs::until_stopped()?;
+    level.watch()?;
     match program {
         Program::Completion { .. } => Ok(()),
         Program::Record(args) => programs::record::run(&args),
-        Program::Server(args) => programs::server::run(args, cancel).await,
-        Program::Agent(args) => programs::agent::run(args, cancel).await,
-        Program::Dev(args) => programs::dev::run(args, cancel).await,
+        Program::Server(args) => programs::server::run(args.program, cancel).await,
+        Program::Agent(args) => programs::agent::run(args.program, cancel).await,
+        Program::Dev(args) => programs::dev::run(args.program, cancel).await,
         Program::Migrate(database) => programs::migrate::run(&database).await,
         Program::Audit(verb) => match cancel
             .run_until_cancelled(programs::audit::run(verb, form))
@@ -156,7 +152,7 @@ async fn run(matches: &ArgMatches) -> anyhow::Result<()> {
             None => anyhow::bail!("interrupted"),
         },
         Program::Doctor(args) => match cancel
-            .run_until_cancelled(programs::doctor::run(args, &common))
+            .run_until_cancelled(programs::doctor::run(args.program, &common))
             .await
         {
             Some(done) => done,

@@ -31,6 +31,7 @@ mod firmware; // Firmware and BIOS, from a stack to a machine
 mod hostile; // What nobody sane sends
 mod limits; // How much a caller may send
 mod lists; // Every list has the one grammar
+mod logs; // From a request's id to the agent's lines
 mod matching; // Discovered machines that declared nodes wait for
 mod migrations; // The schema, whole or not there
 mod networks; // Bonds, VLANs and addresses of installed nodes

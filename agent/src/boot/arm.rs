@@ -11,6 +11,7 @@ use muster_core::wire::calls::Sighting;
 use muster_core::wire::job::BootLive;
 use muster_core::wire::node::LiveReport;
 use tokio::sync::watch;
+use tracing::Span;
 
 /// Maximum number of MAC addresses per boot, more than the NICs of any machine.
 const MAX_MACS: usize = 64;
@@ -31,6 +32,8 @@ struct Table {
 #[derive(Debug)]
 struct Boot {
     node: NodeId,
+    /// The span of the job. The log lines of the boot services for the machine carry the job.
+    job: Span,
     macs: Vec<Mac>,
     nonce: String,
     image: LiveImage,
@@ -140,6 +143,7 @@ impl ArmedBoots {
             id,
             Boot {
                 node,
+                job: Span::current(),
                 macs,
                 nonce,
                 image,
@@ -231,6 +235,13 @@ impl ArmedBoots {
             .values()
             .find(|boot| boot.nonce.eq_ignore_ascii_case(nonce))
             .map(|boot| boot.image.address)
+    }
+
+    /// Returns the span of the boot session of a machine, inside the span of the job waiting for the
+    /// machine. Returns `None` for a machine without an armed boot.
+    pub(super) fn session(&self, mac: Mac) -> Option<Span> {
+        let job = self.lock().of_mac(mac)?.job.clone();
+        Some(tracing::error_span!(parent: &job, "boot", %mac))
     }
 
     /// Sends a sighting to the waiting job.

@@ -53,10 +53,25 @@ impl Lookout {
             serial: who.serial.as_deref().and_then(plain),
             detail: detail.into(),
         };
-        tracing::debug!(%mac, ?what, detail = sighting.detail, "machine seen");
         self.armed.saw(&sighting);
-        if self.is_news(&sighting) && self.queue.try_send(sighting).is_err() {
+        if !self.is_news(&sighting) {
+            return;
+        }
+        self.log(&sighting);
+        if self.queue.try_send(sighting).is_err() {
             tracing::debug!(%mac, "sighting dropped: the queue to the server is full");
+        }
+    }
+
+    /// Logs a sighting: at `info` for a machine with an armed boot, with the fields of the boot's
+    /// job, and otherwise at `debug`.
+    fn log(&self, sighting: &Sighting) {
+        let Sighting {
+            mac, what, detail, ..
+        } = sighting;
+        match self.armed.session(*mac) {
+            Some(session) => session.in_scope(|| tracing::info!(?what, detail, "machine seen")),
+            None => tracing::debug!(%mac, ?what, detail, "machine seen"),
         }
     }
 

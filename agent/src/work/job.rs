@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use muster_core::wire::calls::RenewJob;
+use muster_core::wire::job::Job;
 use muster_core::wire::node::{Failure, FailureCode};
 use muster_core::wire::result::{JobResult, Outcome};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
 
 use super::client::error::CallError;
 use super::context::{JobContext, failed};
@@ -30,14 +32,26 @@ pub(super) enum End {
     Lost(CallError),
 }
 
+/// Returns the span of an attempt. A span at the level `error` is kept by every filter, so a warning
+/// always carries the fields.
+pub(super) fn span_of(job: &Job) -> Span {
+    tracing::error_span!(
+        parent: None,
+        "job",
+        node = job.node_name,
+        job = %job.id,
+        attempt = job.attempt,
+        kind = job.spec.kind(),
+    )
+}
+
 /// Runs an attempt until its end. `stop` abandons the attempt without an outcome, and the next
 /// attempt continues the work.
 pub async fn run(context: Arc<JobContext>, stop: CancellationToken) {
-    let (id, attempt, kind) = (context.job.id, context.job.attempt, context.job.spec.kind());
-    tracing::info!(job = %id, attempt, kind, node = %context.job.node_name, "job started");
+    tracing::info!("job started");
     let end = tokio::select! {
         biased;
-        () = stop.cancelled() => return tracing::info!(job = %id, attempt, "job abandoned: the attempt was stopped without an outcome"),
+        () = stop.cancelled() => return tracing::info!("job abandoned: the attempt was stopped without an outcome"),
         result = guarded(jobs::execute(&context)) => End::Done(result),
         end = keep_lease(&context) => end,
         () = tokio::time::sleep_until(context.deadline) => End::Done(Err(timed_out(&context))),
@@ -47,7 +61,7 @@ pub async fn run(context: Arc<JobContext>, stop: CancellationToken) {
         End::Done(Err(failure)) => {
             tokio::select! {
                 biased;
-                () = stop.cancelled() => return tracing::info!(job = %id, attempt, "job abandoned: the attempt was stopped without an outcome"),
+                () = stop.cancelled() => return tracing::info!("job abandoned: the attempt was stopped without an outcome"),
                 // The failure is reported even if the collection panics, or if the lease ends
                 // first.
                 _collected = AssertUnwindSafe(evidence::collect(&context)).catch_unwind() => {}
@@ -129,7 +143,7 @@ pub(super) async fn keep_lease(context: &JobContext) -> End {
             Err(error) => error,
         };
         due = lease / 12;
-        tracing::warn!(job = %context.job.id, error = %unheard, "job lease not renewed; retrying");
+        tracing::warn!(error = %unheard, "job lease not renewed; retrying");
         if heard.elapsed() >= lease * 2 / 3 && jobs::acts_unasked(&context.job.spec) {
             let silent = format!(
                 "no word from the server for {} s, so this job stopped acting: {unheard}",
@@ -164,17 +178,17 @@ async fn renew(context: &JobContext, within: Duration) -> Result<bool, CallError
 async fn report(context: &JobContext, outcome: Outcome) {
     let (id, attempt) = (context.job.id, context.job.attempt);
     match &outcome {
-        Outcome::Succeeded { .. } => tracing::info!(job = %id, attempt, "job succeeded"),
+        Outcome::Succeeded { .. } => tracing::info!("job succeeded"),
         Outcome::Failed { failure } => {
-            tracing::warn!(job = %id, attempt, code = %failure.code, message = failure.message, "job failed")
+            tracing::warn!(code = %failure.code, failure = failure.message, "job failed")
         }
-        Outcome::Cancelled => tracing::info!(job = %id, attempt, "job cancelled"),
+        Outcome::Cancelled => tracing::info!("job cancelled"),
     }
     context.voice.moving();
     match renew(context, context.agent.lease / 6).await {
         Err(error) if error.stale() => return lost(context, &error),
         Err(error) => {
-            tracing::debug!(job = %id, %error, "last log lines not delivered to the server")
+            tracing::debug!(%error, "last log lines not delivered to the server")
         }
         Ok(_cancel_comes_too_late) => {}
     }
@@ -189,7 +203,7 @@ async fn report(context: &JobContext, outcome: Outcome) {
 }
 
 fn lost(context: &JobContext, error: &CallError) {
-    tracing::warn!(job = %context.job.id, attempt = context.job.attempt, %error, "job ended without a reported outcome");
+    tracing::warn!(%error, "job ended without a reported outcome");
     context.agent.heed(error);
 }
 

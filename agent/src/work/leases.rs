@@ -11,6 +11,7 @@ use muster_core::wire::result::Outcome;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::agent::Agent;
 use super::backoff::{self, Backoff};
@@ -151,8 +152,9 @@ impl Running {
                 done: done.clone(),
             },
         );
+        let span = job::span_of(&job);
         let context = Arc::new(JobContext::new(job, Arc::clone(agent)));
-        self.tasks.spawn(async move {
+        let running = async move {
             let _done = done.drop_guard();
             if let Some(earlier) = earlier {
                 earlier.stop.cancel();
@@ -160,6 +162,7 @@ impl Running {
             }
             job::run(context, stop).await;
             id
-        });
+        };
+        self.tasks.spawn(running.instrument(span));
     }
 }

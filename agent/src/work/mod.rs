@@ -34,6 +34,7 @@ use muster_core::wire::node::SiteTrust;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
 
 use self::agent::{Agent, SILENT};
 use self::backoff::Backoff;
@@ -179,23 +180,15 @@ async fn serve(
     let work = stop.child_token();
     let mut tasks = JoinSet::new();
     let consoles = consoles::record(Arc::clone(agent), config.subscribe());
-    tasks.spawn(work.clone().run_until_cancelled_owned(consoles).map(drop));
-    tasks.spawn(
-        work.clone()
-            .run_until_cancelled_owned(follow_site(Arc::clone(agent), config))
-            .map(drop),
-    );
-    tasks.spawn(
-        work.clone()
-            .run_until_cancelled_owned(sightings::forward(Arc::clone(agent), seen))
-            .map(drop),
-    );
-    tasks.spawn(
-        work.clone()
-            .run_until_cancelled_owned(scheduler::watch(Arc::clone(agent)))
-            .map(drop),
-    );
-    tasks.spawn(leases::run(Arc::clone(agent), work.clone()));
+    tasks.spawn(in_background("consoles", &work, consoles));
+    let follows = follow_site(Arc::clone(agent), config);
+    tasks.spawn(in_background("site", &work, follows));
+    let forwards = sightings::forward(Arc::clone(agent), seen);
+    tasks.spawn(in_background("sightings", &work, forwards));
+    let watches = scheduler::watch(Arc::clone(agent));
+    tasks.spawn(in_background("scheduler", &work, watches));
+    let leases = leases::run(Arc::clone(agent), work.clone());
+    tasks.spawn(leases.instrument(span_of("leases")));
     let (sweeper, swept) = (Arc::clone(agent), work.clone());
     tasks.spawn(async move {
         swept
@@ -205,7 +198,7 @@ async fn serve(
     });
     if let Some(identity) = identity {
         let renewing = identity.keep_renewed(agent.server.client.clone(), agent.clock.clone());
-        tasks.spawn(work.clone().run_until_cancelled_owned(renewing).map(drop));
+        tasks.spawn(in_background("certificate", &work, renewing));
     }
     let ended = tokio::select! {
         () = stop.cancelled() => Ok(()),
@@ -215,6 +208,22 @@ async fn serve(
     work.cancel();
     while tasks.join_next().await.is_some() {}
     ended
+}
+
+/// Runs a background task until `work` is cancelled, inside the task's span.
+fn in_background<R: Future>(
+    task: &'static str,
+    work: &CancellationToken,
+    running: R,
+) -> impl Future<Output = ()> + use<R> {
+    let until_stopped = work.clone().run_until_cancelled_owned(running);
+    until_stopped.map(drop).instrument(span_of(task))
+}
+
+/// Returns the span of a background task. A span at the level `error` is kept by every filter, so a
+/// warning always names the task.
+fn span_of(task: &'static str) -> Span {
+    tracing::error_span!("task", task)
 }
 
 /// Builds the client for the server. The call sends no request.

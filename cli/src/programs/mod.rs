@@ -5,6 +5,7 @@ pub(crate) mod audit; // Verifies the sealed history
 pub(crate) mod bootstrap; // The first administrator and the first token
 pub(crate) mod dev; // All programs in a single process, on a private Postgres
 pub(crate) mod doctor; // Checks of this host
+pub(crate) mod logs; // Format and level of the log
 pub(crate) mod migrate; // Migrates the schema
 pub(crate) mod oidc; // The OpenID provider
 pub(crate) mod postgres; // A private Postgres

@@ -9,6 +9,7 @@ mod contexts; // Several servers
 mod doctor; // Faults made for real
 mod gates; // What comes with Muster, onto a server
 mod guide; // docs/api.md, typed
+mod logs; // The log's format and level
 mod machines; // Simulated machines behind the server
 mod muster; // The program and a server of the test's own
 mod stacks; // Lint, diff, publish

@@ -148,7 +148,19 @@ pub async fn authorise(parts: &mut Parts, app: &App) -> Result<Actor, Error> {
     let need = parts.extensions.get::<Need>();
     let need = need.ok_or_else(|| Error::Forbidden("This route is open to nobody.".into()))?;
     actor.need_for(app, need, &parameters).await?;
+    note_objects(&parameters);
     Ok(actor)
+}
+
+/// Adds the node and the operation of the path to the request's log lines.
+fn note_objects(parameters: &[(String, String)]) {
+    for (name, value) in parameters {
+        match name.as_str() {
+            "node" => request_id::note(&[("node", &value.as_str())]),
+            "operation" => request_id::note(&[("operation", &value.as_str())]),
+            _ => {}
+        }
+    }
 }
 
 /// Returns the caller of a request, without an access check.
@@ -167,6 +179,7 @@ pub async fn authenticate(headers: &HeaderMap, app: &App) -> Result<Actor, Error
         }
         None => sessions::authenticate(app, headers).await?,
     };
+    request_id::note(&[("actor", &found.name.as_str())]);
     Ok(Actor {
         request_id: request_id::of(headers),
         on_behalf_of: None,

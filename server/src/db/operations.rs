@@ -92,6 +92,8 @@ pub async fn insert(conn: &mut PgConnection, operation: &NewOperation) -> Result
     )
     .execute(conn)
     .await?;
+    let node_id = operation.node.map(tracing::field::display);
+    tracing::info!(operation = %operation.id, kind = operation.kind, node_id, "operation created");
     Ok(())
 }
 
@@ -310,6 +312,7 @@ pub async fn open(
     )
     .execute(conn)
     .await?;
+    tracing::info!(operation = %id, kind = step.as_str(), node_id = %node.id, "operation created");
     Ok(id)
 }
 
@@ -341,7 +344,7 @@ pub async fn end(
     now: Timestamp,
 ) -> Result<(), Error> {
     let error = (state == "failed").then(|| serde_json::json!({ "message": message }));
-    sqlx::query!(
+    let ended = sqlx::query!(
         "UPDATE operations SET state = $2, message = $3, error = $4, finished_at = $5, started_at = COALESCE(started_at, $5)
          WHERE id = $1 AND state IN ('queued', 'running', 'unknown')",
         id as OperationId,
@@ -352,6 +355,9 @@ pub async fn end(
     )
     .execute(conn)
     .await?;
+    if ended.rows_affected() > 0 {
+        tracing::info!(operation = %id, state, result = message, "operation ended");
+    }
     Ok(())
 }
 

@@ -68,6 +68,8 @@ pub(super) async fn advance(
         .under(node.operation)
         .with(detail);
     db::events::insert(conn, event).await?;
+    let reason = to.reason.as_deref();
+    tracing::info!(from = %node.state, to = %to.to, reason, "node advanced");
     metrics::counter!("muster_transitions_total", "to" => to.to.as_str()).increment(1);
     end_operation(conn, node, to, now).await
 }

@@ -8,6 +8,7 @@ use muster_api::pools::DEFAULT_UNDO_WINDOW_S;
 use muster_core::ids::{ClaimId, OperationId};
 use serde_json::json;
 use sqlx::PgConnection;
+use tracing::Instrument as _;
 
 use super::releases::{self, Given};
 use crate::app::App;
@@ -31,7 +32,8 @@ pub(super) async fn take(app: &App) -> Result<bool, Error> {
     let Some(coming) = db::replacements::lock_settled(&mut tx).await? else {
         return Ok(false);
     };
-    match settle(&mut tx, coming, now).await {
+    let span = tracing::error_span!("replacement", claim = %coming);
+    match settle(&mut tx, coming, now).instrument(span).await {
         Ok(settled) => {
             tx.commit().await?;
             Ok(settled)

@@ -8,7 +8,9 @@ use muster_core::lifecycle::snapshot::StepStatus;
 use muster_core::lifecycle::state::Wish;
 use muster_core::lifecycle::steps::Step;
 use muster_core::lifecycle::wait::{Wait, WaitReason};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgTransaction};
+use tracing::field::{Empty, display};
+use tracing::{Instrument as _, Span};
 
 use super::{LOOK_AGAIN, decisions, moves, work};
 use crate::app::App;
@@ -46,25 +48,42 @@ pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
     let Some(node) = db::lifecycle::lock_due(&mut tx, now).await? else {
         return Ok(None);
     };
+    let pass = pass(app, tx, node, now).instrument(span_of(node));
+    pass.await.map(Some)
+}
+
+/// Returns the span of a pass. The pass adds the node's name and operation after the read. A span at
+/// the level `error` is kept by every filter, so a warning always carries the fields.
+fn span_of(node: NodeId) -> Span {
+    tracing::error_span!("pass", node_id = %node, node = Empty, operation = Empty)
+}
+
+/// Reconciles a locked node, and commits or postpones the node.
+async fn pass(
+    app: &App,
+    mut tx: PgTransaction<'_>,
+    node: NodeId,
+    now: Timestamp,
+) -> Result<Turn, Error> {
     match reconcile(&mut tx, node, now).await {
         Ok((turn, freed)) => {
             tx.commit().await?;
             wake_rack(app, freed, node, now).await?;
-            Ok(Some(turn))
+            Ok(turn)
         }
         Err(error @ Error::Unavailable(_)) => Err(error),
         // The database ended this transaction in favour of another. The node is still due and gets
         // another pass.
         Err(error @ Error::Contended(_)) => {
             tx.rollback().await?;
-            tracing::info!(%node, error = ?error, "a node's turn is taken again");
-            Ok(Some(Turn::Other))
+            tracing::info!(error = ?error, "a node's turn is taken again");
+            Ok(Turn::Other)
         }
         // The node due for the longest time is read first. A failing node is therefore postponed,
         // or all other nodes would wait.
         Err(error) => {
             tx.rollback().await?;
-            tracing::error!(%node, error = ?error, "a node's turn went wrong");
+            tracing::error!(error = ?error, "a node's turn went wrong");
             db::lifecycle::postpone(
                 &mut *app.pool.acquire().await?,
                 node,
@@ -72,7 +91,7 @@ pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
                 now,
             )
             .await?;
-            Ok(Some(Turn::Other))
+            Ok(Turn::Other)
         }
     }
 }
@@ -88,7 +107,8 @@ pub async fn take_at_once(
     node: NodeId,
     now: Timestamp,
 ) -> Result<Taken, Error> {
-    let (turn, freed) = reconcile(conn, node, now).await?;
+    let pass = reconcile(conn, node, now).instrument(span_of(node));
+    let (turn, freed) = pass.await?;
     Ok(Taken {
         node,
         turn,
@@ -145,8 +165,11 @@ async fn reconcile(
     now: Timestamp,
 ) -> Result<(Turn, Option<ObjectId>), Error> {
     let mut freed = None;
-    for _ in 0..MOVES {
+    for round in 0..MOVES {
         let node = db::lifecycle::get(conn, id).await?;
+        if round == 0 {
+            note(&node);
+        }
         let stay = db::stays::list(conn, node.id, node.visit, node.operation).await?;
         let decision = decisions::decide_node(conn, &node, &stay, now).await?;
         match persist(conn, &node, &stay, decision, now).await? {
@@ -157,6 +180,15 @@ async fn reconcile(
     }
     // The node is still due and goes on in the next pass.
     Ok((Turn::Other, freed))
+}
+
+/// Adds the node's name and operation to the log lines of the pass.
+fn note(node: &EngineNode) {
+    let span = Span::current();
+    span.record("node", node.name.as_str());
+    if let Some(operation) = node.operation {
+        span.record("operation", display(operation));
+    }
 }
 
 async fn persist(

@@ -81,6 +81,7 @@ async fn queue(
     db::jobs::insert(conn, &job, now).await?;
     record_pairs_job(conn, node, step, job.id).await?;
     mint(conn, node, step, job.id, operation, permit, now).await?;
+    tracing::info!(%operation, job = %job.id, %step, round, "job queued");
     Ok(job.id)
 }
 
@@ -150,6 +151,7 @@ pub(super) async fn retry(
         db::jobs::retry(conn, job.id, &nonce(), permit, operation, not_before).await?;
         mint(conn, node, step, job.id, operation, permit, not_before).await?;
         record_pairs_job(conn, node, step, job.id).await?;
+        tracing::info!(%operation, job = %job.id, %step, round, "job queued again");
         job.id
     };
     let summary = format!("{}: {} again, round {round}", node.name, step.title());

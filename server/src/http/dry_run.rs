@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue, Method, Uri, header};
 
 use crate::error::Error;
 use crate::intents::dry_run;
+use crate::request_id;
 
 const NAME: &str = "dry_run";
 /// Other query parameters of writes, on any route.
@@ -30,6 +31,9 @@ pub async fn read(mut request: Request, next: Next) -> Response {
         }
         Err(error) => return error.into_response(),
     };
+    if dry {
+        request_id::note(&[("dry_run", &true)]);
+    }
     let mut response = dry_run::scope(dry, next.run(request)).await;
     if dry && response.status().is_success() {
         let headers = response.headers_mut();

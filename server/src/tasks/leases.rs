@@ -98,6 +98,8 @@ pub async fn expire(app: &App) -> Result<(), Error> {
             .under(job.operation);
         db::events::insert(&mut tx, event.with(json!({ "job": job.id }))).await?;
         db::lifecycle::make_due(&mut tx, job.node, now).await?;
+        let operation = job.operation.map(tracing::field::display);
+        tracing::warn!(node_id = %job.node, operation, job = %job.id, step = job.step, "job lease expired: the agent stopped renewing; the job is queued again");
     }
     tx.commit().await?;
     if some {

@@ -15,6 +15,7 @@ pub mod webhooks; // Sends events to webhooks
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
 
 use crate::app::App;
 
@@ -22,17 +23,33 @@ use crate::app::App;
 /// the whole process.
 pub async fn run(app: App, cancel: CancellationToken) {
     let mut tasks = JoinSet::new();
-    tasks.spawn(certificates::run(app.clone(), cancel.clone()));
-    tasks.spawn(clock::run(app.clone(), cancel.clone()));
-    tasks.spawn(drift::run(app.clone(), cancel.clone()));
-    tasks.spawn(leases::run(app.clone(), cancel.clone()));
-    tasks.spawn(idempotency::run(app.clone(), cancel.clone()));
-    tasks.spawn(replicas::run(app.clone(), cancel.clone()));
-    tasks.spawn(seals::run(app.clone(), cancel.clone()));
-    tasks.spawn(sweeps::run(app.clone(), cancel.clone()));
-    tasks.spawn(webhooks::run(app.clone(), cancel.clone()));
-    tasks.spawn(marks::run(app, cancel));
+    let running = certificates::run(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("certificates")));
+    let running = clock::run(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("clock")));
+    let running = drift::run(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("drift")));
+    let running = leases::run(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("leases")));
+    let running = idempotency::run(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("idempotency")));
+    let running = replicas::run(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("replicas")));
+    let running = seals::run(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("seals")));
+    let running = sweeps::run(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("sweeps")));
+    let running = webhooks::run(app.clone(), cancel.clone());
+    tasks.spawn(running.instrument(span_of("webhooks")));
+    let running = marks::run(app, cancel);
+    tasks.spawn(running.instrument(span_of("marks")));
     while let Some(ended) = tasks.join_next().await {
         ended.expect("a background task does not panic");
     }
+}
+
+/// Returns the span of a background task. A span at the level `error` is kept by every filter, so a
+/// warning always names the task.
+fn span_of(task: &'static str) -> Span {
+    tracing::error_span!("task", task)
 }

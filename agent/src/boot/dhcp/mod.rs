@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use muster_core::wire::calls::{DhcpMode, Seen};
 use tokio::net::UdpSocket;
+use tracing::Span;
 
 use self::client::{Client, machine_uuid};
 use self::decide::{Destination, Question, Reply, Via, decide};
@@ -120,7 +121,10 @@ async fn answer_all(here: &Here<'_>, socket: &UdpSocket, via: Via) -> io::Result
         if let Err(error) = socket.send_to(&reply.message.encode(), to).await {
             // An error for a single client must not stop the listener. A removed interface causes
             // an error in recv_from.
-            tracing::warn!(interface = here.interface, %to, %error, "DHCP answer not sent; the machine repeats its request");
+            let session = here.shared.armed.session(request.mac);
+            session.unwrap_or_else(Span::none).in_scope(|| {
+                tracing::warn!(interface = here.interface, mac = %request.mac, %to, %error, "DHCP answer not sent; the machine repeats its request");
+            });
         }
     }
 }

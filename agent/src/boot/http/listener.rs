@@ -16,6 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tower::ServiceExt as _;
+use tracing::Instrument as _;
 
 use super::{Door, HEAD_TIME, MAX_HEADERS, direct, routes};
 use crate::boot::Shared;
@@ -58,13 +59,9 @@ pub async fn serve(
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, peer)) => {
-                connections.spawn(converse(
-                    stream,
-                    peer,
-                    Arc::clone(&door),
-                    router.clone(),
-                    slot,
-                ));
+                let span = tracing::error_span!("boot", %peer);
+                let answers = converse(stream, peer, Arc::clone(&door), router.clone(), slot);
+                connections.spawn(answers.instrument(span));
             }
             // Out of descriptors, or a peer already gone. Both are temporary and the listener
             // continues.
@@ -89,14 +86,14 @@ async fn converse(
         .map_err(io::Error::from)
         .and_then(|()| stream.set_nodelay(true))
     {
-        tracing::debug!(%peer, %error, "HTTP boot connection closed by the peer before the first request");
+        tracing::debug!(%error, "HTTP boot connection closed by the peer before the first request");
         return;
     }
     let stream = match direct::serve(&door, stream, peer).await {
         Ok(Some(stream)) => stream,
         Ok(None) => return,
         Err(error) => {
-            tracing::debug!(%peer, %error, "blob transfer interrupted");
+            tracing::debug!(%error, "blob transfer interrupted");
             return;
         }
     };
@@ -113,6 +110,6 @@ async fn converse(
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
         .await
     {
-        tracing::debug!(%peer, %error, "HTTP boot connection interrupted");
+        tracing::debug!(%error, "HTTP boot connection interrupted");
     }
 }

@@ -16,6 +16,7 @@ use muster_core::ids::OperationId;
 use muster_core::lifecycle::snapshot::Pairing;
 use muster_core::recovery::Cause;
 use sqlx::PgConnection;
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use self::run::Run;
@@ -80,7 +81,11 @@ pub(super) async fn advance_runs(app: &App) -> Result<bool, Error> {
             return Ok(moved);
         };
         after = run.id;
-        match advance(&mut tx, &run, app.clock.now()).await {
+        let span = tracing::error_span!("pairs", operation = %run.id);
+        match advance(&mut tx, &run, app.clock.now())
+            .instrument(span)
+            .await
+        {
             Ok(true) => {
                 tx.commit().await?;
                 moved = true;

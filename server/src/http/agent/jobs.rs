@@ -18,8 +18,10 @@ use muster_core::wire::calls::{
 use muster_core::wire::job::Job;
 use muster_core::wire::node::{Failure, FailureCode, Progress};
 use muster_core::wire::orders::ORDERS;
+use muster_core::wire::result::Outcome;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
+use tracing::{Instrument as _, Span};
 
 use super::told::Told;
 use super::{Agent, LEASE_S, Standing};
@@ -31,6 +33,7 @@ use crate::engine::outcomes::{Applied, Reporter};
 use crate::engine::{self, orders, outcomes, permits};
 use crate::error::Error;
 use crate::http::extract::{Json, Path};
+use crate::request_id;
 
 /// The longest hold of a poll, in seconds.
 const MAX_WAIT_S: u64 = 50;
@@ -127,13 +130,41 @@ async fn lease_now(
     .await?;
     db::jobs::show_leased(&mut tx, &rows, now).await?;
     tx.commit().await?;
+    rows.iter().for_each(log_leased);
     // Build the orders without a lock. Where the answer is lost, the lease expires and the job is
     // leased again.
     let orders = stream::iter(rows)
-        .map(|row| build_order(app, row, declared, now))
+        .map(|row| {
+            let span = span_of(&row);
+            build_order(app, row, declared, now).instrument(span)
+        })
         .buffered(BUILDERS);
     let orders: Vec<Option<Job>> = orders.try_collect().await?;
     Ok(orders.into_iter().flatten().collect())
+}
+
+/// Logs the link from an operation to the attempt of a job, as the agent logs it.
+fn log_leased(row: &LeasedRow) {
+    let LeasedRow {
+        id, step, attempt, ..
+    } = row;
+    let operation = row.operation.map(tracing::field::display);
+    tracing::info!(node_id = %row.node, operation, job = %id, attempt, step, "job leased");
+}
+
+/// Returns the span of an order. A span at the level `error` is kept by every filter, so a warning
+/// always carries the fields.
+fn span_of(row: &LeasedRow) -> Span {
+    let operation = row.operation.map(tracing::field::display);
+    tracing::error_span!("order", node_id = %row.node, operation, job = %row.id, attempt = row.attempt, step = row.step)
+}
+
+/// Adds the attempt of a job to the log lines of the request.
+fn note_attempt(job: JobId, attempt: i32) {
+    request_id::note(&[
+        ("job", &tracing::field::display(job)),
+        ("attempt", &attempt),
+    ]);
 }
 
 /// Records a wait condition on jobs with an order too new for the agent, and emits one event for
@@ -182,7 +213,10 @@ async fn build_order(
                 .chain()
                 .any(|cause| matches!(cause.downcast_ref(), Some(Error::Unavailable(_)))) =>
         {
-            tracing::warn!(job = %row.id, error = format!("{error:#}"), "the database became unavailable while an order was built");
+            tracing::warn!(
+                error = format!("{error:#}"),
+                "the database became unavailable while an order was built"
+            );
             Ok(None)
         }
         Err(error) => refuse(app, &row, &error, now).await.map(|()| None),
@@ -222,6 +256,10 @@ async fn refuse(
     )
     .await?;
     tx.commit().await?;
+    tracing::warn!(
+        failure = format!("{error:#}"),
+        "order not built; the step fails"
+    );
     app.wake_engine.notify_one();
     Ok(())
 }
@@ -232,6 +270,7 @@ pub(super) async fn act(
     Path(job): Path<JobId>,
     Told(request): Told<StartAct>,
 ) -> Result<Json<ActReply>, Error> {
+    note_attempt(job, request.attempt);
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     agent.fence(&mut tx, request.epoch, &app).await?;
@@ -276,6 +315,7 @@ pub(super) async fn renew(
     Path(job): Path<JobId>,
     Told(request): Told<RenewJob>,
 ) -> Result<Json<Renewed>, Error> {
+    note_attempt(job, request.attempt);
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     agent.fence(&mut tx, request.epoch, &app).await?;
@@ -327,14 +367,26 @@ pub(super) async fn outcome(
     Path(job): Path<JobId>,
     Told(report): Told<ReportOutcome>,
 ) -> Result<StatusCode, Error> {
+    note_attempt(job, report.attempt);
     match end(&app, &agent, job, &report, true).await? {
         Ended::Well => {}
         Ended::TurnWentWrong(error) => {
-            tracing::warn!(%job, error = ?error, "the reconcile pass of a node failed after a job; the engine repeats the pass");
+            tracing::warn!(error = ?error, "the reconcile pass of a node failed after a job; the engine repeats the pass");
             end(&app, &agent, job, &report, false).await?;
         }
     }
+    log_ended(&report.outcome);
     Ok(StatusCode::NO_CONTENT)
+}
+
+fn log_ended(outcome: &Outcome) {
+    match outcome {
+        Outcome::Succeeded { .. } => tracing::info!("job succeeded"),
+        Outcome::Failed { failure } => {
+            tracing::info!(code = %failure.code, failure = failure.message, "job failed");
+        }
+        Outcome::Cancelled => tracing::info!("job cancelled"),
+    }
 }
 
 /// The result of an outcome and of the following reconcile pass.
@@ -382,7 +434,7 @@ async fn end(
     tx.commit().await?;
     // The outcome is committed. An error here would make the agent send the outcome again.
     if let Err(error) = taken.tell(app).await {
-        tracing::warn!(%job, error = ?error, "passes waiting for a node's power were not woken; they retry on their own timer");
+        tracing::warn!(error = ?error, "passes waiting for a node's power were not woken; they retry on their own timer");
     }
     Ok(Ended::Well)
 }
@@ -392,6 +444,7 @@ pub(super) async fn redeem(
     agent: Agent,
     Json(request): Json<RedeemPermit>,
 ) -> Result<Json<Redeemed>, Error> {
+    note_attempt(request.job, request.attempt);
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     agent.fence(&mut tx, request.epoch, &app).await?;

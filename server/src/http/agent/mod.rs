@@ -162,6 +162,7 @@ impl FromRequestParts<App> for Agent {
             ..
         } = row;
         let last_seen = last_seen.map(|at| at.to_jiff());
+        request_id::note(&[("agent", &name.as_str())]);
         Ok(Self {
             id,
             name,
