@@ -11,7 +11,7 @@ export SQLX_OFFLINE := true
 # `make test` compiles every crate once, for tests and lints: clippy's driver stands in the compiler's place, and a warning is an error. A part of it that
 # is run alone with CHECKS=1 uses what was compiled then.
 ifdef CHECKS
-export RUSTC_WORKSPACE_WRAPPER := clippy-driver
+export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/.ci/driver
 export CLIPPY_ARGS := -Dwarnings__CLIPPY_HACKERY__
 export CARGO_INCREMENTAL := 0
 endif

@@ -75,7 +75,7 @@ pub enum ToolError {
         after: Duration,
         stdout: Vec<u8>,
         stderr: Vec<u8>,
-        /// Whether the program still existed [`DYING`] after the kill.
+        /// Whether the program still existed `DYING` after the kill.
         hangs: bool,
     },
     /// The job was cancelled and the program killed.

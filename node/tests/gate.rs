@@ -38,7 +38,7 @@ fn suite(folder: &Path, recording: &str, limit: u32, more: &str) {
 }
 
 #[test]
-fn the_exit_code_tells_a_failure_from_no_answer_and_from_a_slip_of_the_hand() {
+fn exit_codes_separate_failure_no_answer_and_wrong_usage() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let run = |more: &[&str]| {

@@ -352,7 +352,7 @@ fn a_fault_in_the_kernels_log_is_told_until_slurm_took_it_and_not_again() {
 }
 
 #[test]
-fn a_log_that_was_overwritten_is_no_answer_once_also_where_that_is_not_fit() {
+fn an_overwritten_log_gives_no_answer_once() {
     let node = Node::new();
     node.looks_at_the_log("6,700,1000000,-;quiet\n");
     let strict = ["--strict", "--max-age", "0"];
@@ -408,7 +408,7 @@ fn a_health_check_drains_what_is_not_fit_by_its_name_in_slurm() {
 }
 
 #[test]
-fn a_drain_of_somebody_else_keeps_its_reason_and_one_of_ours_is_not_told_again() {
+fn a_foreign_drain_keeps_its_reason_and_ours_emits_no_event() {
     let node = Node::new();
     node.answers(SAT, MISSED);
     let with = |state: &str, reason: &str| {

@@ -145,7 +145,7 @@ async fn an_order_names_the_bmc_as_it_was_declared() {
 }
 
 #[tokio::test]
-async fn an_act_whose_start_is_committed_is_seen_by_the_successor_and_not_repeated() {
+async fn a_successor_observes_a_committed_act_and_does_not_repeat_it() {
     let mut world = World::start(1).await;
     let job = world.until_leased("n1", "boot_live").await;
     assert!(job.acts.is_empty());
@@ -338,7 +338,7 @@ async fn an_outcome_counts_once_and_only_for_its_step() {
 }
 
 #[tokio::test]
-async fn a_process_that_says_hello_again_keeps_its_jobs_and_a_removed_agent_loses_them() {
+async fn a_second_hello_keeps_the_jobs_and_a_removal_loses_them() {
     let mut world = World::start(2).await;
     let second = world.second_agent().await;
     world.engine().await;

@@ -178,7 +178,7 @@ async fn a_rule_may_take_out_a_node_but_not_the_fleet() {
 }
 
 #[tokio::test]
-async fn an_alerts_breaker_holds_until_its_end_whenever_its_nodes_were_taken_out() {
+async fn an_alerts_breaker_holds_until_its_end() {
     let mut world = in_service(5).await;
     let asks = |node: &str| group(vec![alert(node, node, json!({ "muster": "quarantine" }))]);
     for (after_s, node, became) in [

@@ -149,7 +149,7 @@ async fn an_event_that_was_removed_or_slipped_in_is_named() {
 }
 
 #[tokio::test]
-async fn a_history_cut_off_at_its_end_is_told_by_its_seals_and_without_them_by_the_anchors() {
+async fn a_history_cut_at_its_end_is_detected_by_seals_or_anchors() {
     let server = sealed().await;
     let last: i64 = sqlx::query_scalar("SELECT max(seq) FROM events")
         .fetch_one(&server.app.pool)
@@ -195,7 +195,7 @@ async fn a_history_cut_off_at_its_end_is_told_by_its_seals_and_without_them_by_t
 }
 
 #[tokio::test]
-async fn a_chain_that_was_forged_from_an_edit_on_is_not_the_one_that_was_written_down() {
+async fn a_chain_forged_after_an_edit_differs_from_the_anchors() {
     let server = sealed().await;
     let pool = &server.app.pool;
     as_owner(
@@ -304,7 +304,7 @@ async fn who_writes_events_and_who_seals_them_never_wait_for_each_other() {
 }
 
 #[tokio::test]
-async fn a_line_of_the_anchors_that_a_dying_replica_cut_is_no_fault_and_any_other_is() {
+async fn only_an_anchor_line_cut_by_a_crash_is_accepted() {
     let server = sealed().await;
     let text = std::fs::read_to_string(&*server.app.anchors).unwrap();
     std::fs::write(&*server.app.anchors, format!("{text}{}", &text[..30])).unwrap();

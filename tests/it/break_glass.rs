@@ -87,7 +87,7 @@ async fn told(server: &Server, kind: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_local_administrator_is_nobody_until_armed_and_when_the_time_is_over() {
+async fn the_local_administrator_is_refused_unless_armed() {
     let server = with_provider().await;
     assert!(sign_in(&server, "admin", PASSWORD).await.is_none());
     assert!(
@@ -156,8 +156,7 @@ async fn the_local_administrator_is_nobody_until_armed_and_when_the_time_is_over
 }
 
 #[tokio::test]
-async fn without_a_provider_passwords_are_the_way_in_and_every_login_is_told_without_what_was_guessed()
- {
+async fn passwords_sign_in_without_a_provider_and_logins_are_recorded() {
     let server = with_people(Server::start().await).await;
     assert!(sign_in(&server, "admin", PASSWORD).await.is_some());
     assert!(sign_in(&server, "admin", "wrong").await.is_none());

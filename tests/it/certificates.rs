@@ -224,7 +224,7 @@ async fn the_first_contact_knows_the_server_and_tells_no_other_one_the_token() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_renewed_at_half_of_its_life_and_the_former_stays_good_until_its_end() {
+async fn a_certificate_is_renewed_at_half_life_and_the_former_stays_valid() {
     let (server, admin, door) = server_and_door().await;
     let clock = server.app.clock.clone();
     let host = Host::new(&door, &token(&admin, "lab", "a").await);
@@ -281,7 +281,7 @@ async fn a_certificate_is_renewed_at_half_of_its_life_and_the_former_stays_good_
 }
 
 #[tokio::test]
-async fn one_that_does_not_renew_is_told_of_before_it_ends_and_may_enrol_again_after() {
+async fn an_expiring_certificate_emits_an_event_and_allows_enrolment() {
     let (server, admin, door) = server_and_door().await;
     let host = Host::new(&door, &token(&admin, "lab", "a").await);
     host.enrol().await.unwrap();
@@ -310,8 +310,7 @@ async fn one_that_does_not_renew_is_told_of_before_it_ends_and_may_enrol_again_a
 }
 
 #[tokio::test]
-async fn a_restarted_server_and_another_replica_take_the_same_certificates_and_a_removed_agent_is_nobody()
- {
+async fn every_replica_accepts_a_certificate_until_the_agent_is_removed() {
     let (server, admin, door) = server_and_door().await;
     let host = Host::new(&door, &token(&admin, "lab", "a").await);
     host.enrol().await.unwrap();

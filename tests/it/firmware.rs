@@ -61,7 +61,7 @@ fn queued(history: &[String], step: &str) -> usize {
 }
 
 #[tokio::test]
-async fn firmware_is_set_before_anything_is_written_and_shown_where_it_is_asked_for() {
+async fn firmware_is_set_before_the_image_and_shown_on_request() {
     let mut world = world().await;
     let seen = world.admin.get("/v1/nodes/n1/facts").await.expect(200).body;
     assert_eq!(

@@ -50,7 +50,7 @@ async fn a_newer_schema_is_served_and_a_changed_migration_is_refused() {
 
 /// Stopped at a table that somebody else is just making, with the ones before it made; then its connection is killed.
 #[tokio::test]
-async fn one_that_is_killed_in_the_middle_leaves_nothing_and_the_next_one_migrates() {
+async fn a_killed_migration_leaves_no_trace_and_the_next_run_migrates() {
     let pool = postgres::empty_database().await;
     let mut other = pool.acquire().await.unwrap();
     let mut in_the_way = other.begin().await.unwrap();

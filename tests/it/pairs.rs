@@ -351,7 +351,7 @@ async fn errors_blame_nobody() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_wanted_elsewhere_leaves_and_what_it_measured_counts_for_nothing() {
+async fn a_node_requested_elsewhere_leaves_and_its_results_are_void() {
     let mut world = serving().await;
     // As the drain begins, its network may be anything.
     world.rack().fabric.slow.insert("n6".into());

@@ -67,7 +67,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn what_fits_is_granted_again_until_its_operation_is_over_and_what_does_not_never() {
+async fn a_fitting_permit_is_granted_until_its_operation_ends() {
     let (mut world, job) = World::about_to_write().await;
     let asked = challenge(&job);
     for _ in 0..2 {

@@ -368,7 +368,7 @@ async fn beyond_the_limit_of_an_hour_a_second_person_decides() {
 }
 
 #[tokio::test]
-async fn a_second_person_agrees_to_the_disks_being_erased_at_once_where_that_is_asked() {
+async fn a_second_person_approves_an_immediate_erasure() {
     let (server, admin) = claimed(2, json!({ "undo_window_s": 900 })).await;
     let serving = "UPDATE nodes SET state = 'in_service', in_cluster = true, os_host_key = 'k', unsanitised = true";
     sqlx::query(serving)
@@ -532,7 +532,7 @@ async fn what_is_kept_after_a_release_is_not_erased_beyond_the_limit() {
 }
 
 #[tokio::test]
-async fn releases_at_once_do_not_slip_past_the_limit_and_undone_ones_do_not_count() {
+async fn concurrent_releases_respect_the_limit_and_undone_ones_do_not_count() {
     let (server, admin) = claimed(8, json!({ "releases_per_hour": 3 })).await;
     let other = server.caller(Role::Operator).await;
     let all = (1..=8).map(|number| {
@@ -634,7 +634,7 @@ async fn standing(server: &Server) {
 }
 
 #[tokio::test]
-async fn whatever_erases_a_disk_counts_and_beyond_the_limit_waits_for_a_second_person() {
+async fn erasures_beyond_the_limit_wait_for_a_second_person() {
     let (server, admin) = claimed(3, json!({})).await;
     standing(&server).await;
     let nothing = token(&server, &admin, "nothing", 0).await;
@@ -704,7 +704,7 @@ async fn whatever_erases_a_disk_counts_and_beyond_the_limit_waits_for_a_second_p
 }
 
 #[tokio::test]
-async fn a_second_person_begins_it_for_whoever_asked_and_not_after_the_node_is_anothers() {
+async fn an_approval_acts_for_the_requester_unless_the_node_moved_on() {
     let (server, admin) = claimed(3, json!({ "releases_per_hour": 0 })).await;
     standing(&server).await;
     // The pool's limit is everybody's.

@@ -257,7 +257,7 @@ async fn a_node_that_does_not_get_to_service_takes_nothing_over() {
 }
 
 #[tokio::test]
-async fn of_two_that_race_for_one_spare_one_has_it_and_the_other_says_what_to_do() {
+async fn one_of_two_replacements_gets_the_last_spare() {
     let mut world = World::start(3).await;
     world.settle().await;
     for name in ["n1", "n2"] {
@@ -380,7 +380,7 @@ async fn killed_at_every_step_it_comes_to_the_same_end() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_between_service_and_the_change_makes_it_when_it_is_back() {
+async fn a_change_after_service_survives_a_crash_of_the_server() {
     let mut world = serving(2).await;
     let replace = world.replace("n1").await.expect(202);
     let admit = world.until_leased("n2", "admit").await;

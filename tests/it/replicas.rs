@@ -260,7 +260,7 @@ async fn nothing_is_released_because_a_number_was_lowered() {
 }
 
 #[tokio::test]
-async fn one_that_is_released_is_made_again_of_another_node_and_its_undo_leaves_one_more() {
+async fn a_released_replica_is_replaced_and_an_undo_leaves_a_surplus() {
     let mut world = World::start(3).await;
     world.settle().await;
     ask(&world.admin, 1).await.expect(200);

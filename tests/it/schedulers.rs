@@ -157,7 +157,7 @@ async fn a_drain_of_somebody_else_is_marked_and_told_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_node_that_somebody_else_drained_fails_its_sweep_and_nothing_is_done_to_it() {
+async fn a_node_drained_by_others_fails_its_sweep_and_stays_unchanged() {
     let mut world = serving(1).await;
     for _ in 0..2 {
         say(&mut world, &[("n1", "drained", Some("broken fan"))]).await;

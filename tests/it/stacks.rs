@@ -264,7 +264,7 @@ async fn a_value_that_a_node_lacks_fails_its_plan_and_is_never_empty() {
 }
 
 #[tokio::test]
-async fn the_rail_of_a_stack_does_not_become_another_card_when_one_loses_its_link() {
+async fn a_rail_keeps_its_card_after_a_lost_link() {
     let mut world = World::declare(2, |path, mut body| {
         if path == "/v1/stacks/base" {
             body["spec"]["files"] =

@@ -38,7 +38,7 @@ async fn run(server: &Server, statement: &'static str) {
 }
 
 #[tokio::test]
-async fn a_dump_without_the_key_tells_nothing_and_what_is_written_into_it_counts_for_nothing() {
+async fn a_dump_without_the_key_is_unreadable_and_cannot_be_forged() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let (secret, ci) = made(&server, &admin, "ci").await;
@@ -76,7 +76,7 @@ async fn a_dump_without_the_key_tells_nothing_and_what_is_written_into_it_counts
 }
 
 #[tokio::test]
-async fn with_another_master_key_no_server_starts_and_no_token_is_held_against_anything() {
+async fn with_another_master_key_no_server_starts_and_no_token_is_compared() {
     let server = Server::start().await;
     let wrong = Keys::load(
         MasterKey::from_bytes(&[9; 32]),

@@ -330,7 +330,7 @@ async fn a_restart_without_a_server_answers_from_the_saved_configuration() {
 /// The agent is disconnected from the server with an armed boot. Another agent may own the site and
 /// the boot by now.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_is_cut_off_goes_on_with_what_is_armed_and_then_only_from_disk() {
+async fn a_disconnected_agent_serves_armed_boots_then_only_local_boots() {
     let bench = Bench::start().await;
     let _handle = bench.armed.arm(NodeId::new(), &armed_spec()).unwrap();
     bench.contact.be_silent_for(Duration::from_secs(50));

@@ -387,7 +387,7 @@ fn on_terminal(fleet: &Fleet, line: &str) -> (i32, String) {
 }
 
 #[test]
-fn a_terminal_shows_each_operation_on_a_line_of_its_own_and_a_pipe_gets_lines() {
+fn a_terminal_shows_a_bar_per_operation_and_a_pipe_gets_lines() {
     let fleet = Fleet::start(3);
     let (code, drawn) = on_terminal(&fleet, "claim create --pool gpu --count 2 --wait");
     assert_eq!(code, 0, "{drawn}");

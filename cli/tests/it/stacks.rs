@@ -139,7 +139,7 @@ fn blob(blobs: &Path, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_locked_stack_is_published_with_its_bundle_and_refused_where_it_cannot_work() {
+fn a_locked_stack_is_published_with_its_bundle_or_refused() {
     let server = Server::start();
     let nothing = format!("sha256:{}", "0".repeat(64));
     let image = json!({

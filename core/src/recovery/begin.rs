@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rung_is_tried_that_the_pool_does_not_name_and_collect_is_never_left_out() {
+    fn only_named_rungs_are_tried_and_collect_always() {
         let all = [
             Action::Ignore,
             Action::RestartApp,

@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_from_elsewhere_and_a_newer_snapshot_are_told_and_cost_nothing() {
+    fn a_foreign_package_and_a_newer_snapshot_are_reported_free_of_cost() {
         let repository = |suite: &str, date: &str, packages: &[&str]| {
             json!({ "uri": "http://mirror/debian", "suite": suite, "component": "main", "date": date,
                     "release": Digest::of(date.as_bytes()), "packages": packages })

@@ -12,7 +12,7 @@ use super::job::JobSpec;
 /// this header is of the previous version and sends no kind unknown to the agent.
 pub const ORDERS: &str = "muster-orders";
 
-/// The kinds of orders supported by this build: those of [`JobSpec`](super::job::JobSpec). New
+/// The kinds of orders supported by this build: those of [`JobSpec`]. New
 /// kinds are appended.
 pub const KINDS: &[&str] = &[
     "boot_live",

@@ -227,7 +227,7 @@ mod tests {
     use muster_core::values::Secret;
 
     #[test]
-    fn an_account_is_locked_after_too_many_failures_and_a_good_login_forgives_few() {
+    fn an_account_is_locked_after_too_many_failed_logins() {
         let account = Account {
             id: 1,
             user: "admin".into(),

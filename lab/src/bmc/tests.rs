@@ -157,7 +157,7 @@ fn collect_links(value: &Value, queue: &mut Vec<String>) {
 }
 
 #[tokio::test]
-async fn a_one_time_override_boots_the_network_once_and_power_follows_the_answer() {
+async fn a_one_time_override_boots_the_network_once() {
     let bench = bench().await;
     let patch = json!({"Boot": {"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Pxe", "BootSourceOverrideMode": "UEFI"}});
     assert_eq!(
@@ -307,7 +307,7 @@ async fn bad_requests_are_refused_with_a_message_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_session_works_until_it_is_deleted_and_a_new_password_outlives_the_bmc() {
+async fn a_session_ends_by_deletion_and_a_password_outlives_the_bmc() {
     let bench = bench().await;
     let login = json!({"UserName": bench.plan.user, "Password": bench.plan.password.reveal()});
     let response = bench

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn uefi_variables_rule_except_fresh_from_the_factory_and_after_disks_first() {
+    fn uefi_variables_decide_the_boot_order_with_two_exceptions() {
         let seen = orders(
             FirmwareKind::Uefi,
             &[None, None, once(OverrideTarget::Hdd), None, None],

@@ -3,7 +3,7 @@
 //!
 //! Every run is the same. A run on a node that already matches starts at most one program and
 //! writes no file. A run after a kill finishes the interrupted work, from dpkg's database and from
-//! [`pending`].
+//! `pending`.
 
 mod apt; // Packages, in one transaction from the bundle
 mod archives; // Archives for dpkg

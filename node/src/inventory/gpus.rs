@@ -27,7 +27,7 @@ pub fn list(pci: &[PciDevice]) -> Vec<Gpu> {
 }
 
 /// Fills in the names known to NVIDIA's tool, for GPUs with a driver. A hanging tool delays the
-/// inventory by at most [`QUERY_TIMEOUT`].
+/// inventory by at most `QUERY_TIMEOUT`.
 pub fn name(cx: &JobContext, pci: &[PciDevice], gpus: &mut [Gpu]) {
     let driven = |gpu: &Gpu| {
         pci.iter()

@@ -167,7 +167,7 @@ impl Spool {
     }
 }
 
-/// Removes all but the newest [`KEEP`] spools, and the plans of dead processes. Files of the job
+/// Removes all but the newest `KEEP` spools, and the plans of dead processes. Files of the job
 /// `alive` stay.
 pub fn prune(alive: Option<JobId>) {
     let keep = |path: &Path| alive.is_some_and(|job| path.ends_with(job.to_string()));

@@ -31,7 +31,7 @@ fn recorded(folder: &Path, asked: &Asked<'_>) -> Value {
 }
 
 #[test]
-fn a_command_is_recorded_with_its_arguments_scrubbed_and_so_is_what_the_machine_has() {
+fn a_recording_has_scrubbed_arguments_and_machine_data() {
     let place = tempfile::tempdir().expect("a folder");
     let folder = place.path().join("one");
     let entry = recorded(&folder, &asked(&["printf", "%s", SAID], 60));

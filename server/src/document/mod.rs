@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_spec_is_read_as_the_version_before_read_it_unless_it_is_an_array() {
+    fn a_stored_spec_is_read_as_before_unless_it_is_an_array() {
         let read = |spec| stored_spec::<std::collections::BTreeMap<String, Inner>>(&spec);
         assert!(read(json!({ "a": [1] })).is_ok());
         let why = read(json!({ "a": ["a secret"] })).unwrap_err();

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_that_the_configuration_names_is_called_and_its_neighbours_are_not() {
+    fn only_a_network_in_the_configuration_is_called() {
         for scheme in [Scheme::Https, Scheme::Http] {
             assert_eq!(check(&["127.0.0.1/32"], "127.0.0.1", scheme), Ok(()));
             assert_eq!(

@@ -175,7 +175,7 @@ async fn both_ends_of_a_relation_must_be_ones_own() {
 }
 
 #[tokio::test]
-async fn a_binding_gives_a_role_where_it_says_and_a_token_is_no_more_than_its_owner() {
+async fn a_binding_gives_a_role_in_its_scope_and_a_token_at_most_its_owners() {
     let server = Server::start().await;
     let admin = two_sites(&server).await;
     let app = &server.app;

@@ -175,7 +175,7 @@ async fn patch(kind: &Kind, admin: &Caller, path: &str, mutants: &[Mutant]) {
 }
 
 #[tokio::test]
-async fn an_array_in_the_place_of_an_object_is_refused_for_every_kind_and_nothing_is_stored() {
+async fn an_array_in_an_objects_place_is_refused_for_every_kind() {
     let (server, admin) = world().await;
     for kind in Kind::all() {
         let path = kind.find_or_make(&admin).await;

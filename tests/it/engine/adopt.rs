@@ -283,7 +283,7 @@ async fn an_adopted_node_is_released_only_once_nobody_else_lists_it() {
 }
 
 #[tokio::test]
-async fn an_adopted_node_that_has_left_the_scheduler_is_put_back_by_our_own_hand() {
+async fn an_adopted_node_missing_in_the_scheduler_is_returned() {
     let mut world = found().await;
     adopt(&world, Some(&key())).await.expect(202);
     world.settle().await;
@@ -312,7 +312,7 @@ async fn an_adopted_node_that_has_left_the_scheduler_is_put_back_by_our_own_hand
 }
 
 #[tokio::test]
-async fn an_adoption_can_be_stopped_and_the_machine_accepted_or_rejected_instead() {
+async fn a_stopped_adoption_allows_accept_and_reject() {
     let mut world = found().await;
     let asked = adopt(&world, Some(&key())).await.expect(202);
     let job = world.until_leased("n1", "adopt").await;

@@ -90,7 +90,7 @@ async fn out_of_maintenance_it_goes_where_it_is_asked_to() {
 }
 
 #[tokio::test]
-async fn a_release_that_is_undone_after_the_scheduler_let_go_leads_through_the_gates() {
+async fn an_undo_after_the_removal_leads_through_the_gates() {
     let mut world = serving().await;
     world.release("n1").await.expect(202);
     let job = world.until_leased("n1", "remove").await;
@@ -125,7 +125,7 @@ async fn repaired() -> World {
 }
 
 #[tokio::test]
-async fn a_claim_that_ends_while_its_node_is_looked_at_again_has_its_disks_wiped() {
+async fn a_claim_ended_during_an_inspection_has_its_disks_wiped() {
     let mut world = repaired().await;
     world.until("n1", "inspecting").await;
     let before = world.states("n1").await.len();

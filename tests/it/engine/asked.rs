@@ -465,7 +465,7 @@ fn password(world: &World) -> Option<String> {
 }
 
 #[tokio::test]
-async fn the_password_of_a_bmc_is_changed_beside_the_jobs_and_nobody_is_shown_it() {
+async fn a_bmc_password_changes_beside_jobs_and_stays_secret() {
     let mut world = serving().await;
     assert_eq!(password(&world), None);
     assert_eq!(done(&mut world, "rotate-bmc").await, "succeeded");
@@ -523,7 +523,7 @@ async fn a_password_whose_change_nobody_heard_of_is_not_lost() {
 
 /// What a person writes into the credential has the last word, and what the BMC took before is not forgotten for it.
 #[tokio::test]
-async fn a_credential_that_is_written_again_is_tried_first_and_the_other_after_it() {
+async fn a_rewritten_credential_is_tried_before_the_stored_one() {
     let mut world = in_maintenance().await;
     assert_eq!(done(&mut world, "rotate-bmc").await, "succeeded");
     let credential = json!({ "spec": { "purpose": "bmc", "user": "root", "secret": "by hand" } });

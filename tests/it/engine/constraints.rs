@@ -225,7 +225,7 @@ async fn a_deadlock_is_told_as_something_to_try_again() {
 }
 
 #[tokio::test]
-async fn a_claim_whose_disks_may_be_written_is_not_taken_back_and_what_was_released_stays_so() {
+async fn a_release_with_writable_disks_cannot_be_undone() {
     let mut world = World::start(1).await;
     world.settle().await;
     world.claim("n1").await.expect(201);

@@ -95,7 +95,7 @@ async fn a_gate_that_fails_quarantines_and_one_that_errs_is_asked_once_more() {
 }
 
 #[tokio::test]
-async fn a_step_is_retried_with_back_off_then_fails_its_phase_and_is_retried_when_asked() {
+async fn a_step_is_retried_with_back_off_then_fails_its_phase() {
     let mut world = World::start(1).await;
     world.settle().await;
     world.fail("n1", "write_image", true, 3);

@@ -72,8 +72,7 @@ async fn in_the_middle_of_every_step_on_its_way_up() {
 }
 
 #[tokio::test]
-async fn a_step_that_nobody_took_is_stopped_at_once_and_one_that_ends_well_all_the_same_changes_nothing()
- {
+async fn an_unleased_step_stops_at_once_and_a_late_success_is_ignored() {
     let mut world = World::start(2).await;
     world.settle().await;
     world.claim("n2").await.expect(201);

@@ -128,7 +128,7 @@ async fn queued(world: &World, name: &str) -> usize {
 }
 
 #[tokio::test]
-async fn a_replica_that_is_frozen_in_a_turn_holds_nobody_up_and_commits_nothing_late() {
+async fn a_replica_frozen_in_a_pass_blocks_no_other_and_commits_nothing_late() {
     let (world, replica) = in_the_middle("STOP").await;
     let pool = &world.server.app.pool;
     // The database ends the session of one that says nothing; then the turn is anybody's.
@@ -158,7 +158,7 @@ async fn a_replica_that_is_frozen_in_a_turn_holds_nobody_up_and_commits_nothing_
 }
 
 #[tokio::test]
-async fn a_replica_that_is_killed_in_a_turn_leaves_nothing_and_the_turn_is_taken_again() {
+async fn a_pass_of_a_killed_replica_leaves_no_trace_and_is_repeated() {
     let (world, replica) = in_the_middle("KILL").await;
     until(&world.server.app.pool, "true", false).await;
     assert_eq!(

@@ -237,7 +237,7 @@ async fn a_machine_that_hangs_is_power_cycled() {
 }
 
 #[tokio::test]
-async fn a_machine_that_does_not_come_back_from_a_reboot_is_recovered_on_its_way_into_service() {
+async fn a_machine_lost_in_a_reboot_before_service_is_recovered() {
     let mut world = World::declare(1, |path, mut body| {
         if path == "/v1/pools/gpu" {
             body["spec"]["health"] = json!({ "recovery": { "rungs": ["reboot", "power_cycle"] } });

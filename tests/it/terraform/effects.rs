@@ -108,7 +108,7 @@ fn resource(kind: &str, name: &str, spec: &Value) -> String {
 }
 
 #[tokio::test]
-async fn a_change_names_the_nodes_that_it_reaches_also_through_what_is_made_with_it() {
+async fn a_change_names_the_nodes_it_reaches_directly_or_indirectly() {
     let server = Server::start().await;
     let admin = server.admin().await;
     fleet::declare_pool(&admin).await;

@@ -49,7 +49,7 @@ async fn a_receiver_that_asks_for_time_gets_it() {
 }
 
 #[tokio::test]
-async fn a_receiver_is_told_by_tls_that_an_authority_of_the_configuration_certifies() {
+async fn a_receiver_certified_by_a_configured_authority_is_called() {
     let (receiver, root) = Receiver::certified().await;
     let (_, other) = Receiver::certified().await;
     let outbound = || {

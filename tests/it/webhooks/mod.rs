@@ -290,7 +290,7 @@ async fn a_receiver_that_is_gone_stops_its_webhook_until_somebody_resumes_it() {
 }
 
 #[tokio::test]
-async fn an_event_that_is_not_taken_for_a_day_stops_its_webhook_and_a_change_begins_anew() {
+async fn a_day_of_failed_deliveries_stops_a_webhook_until_a_change() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let receiver = hooked(&admin, &["object.created"]).await;
@@ -439,7 +439,7 @@ fn verifies(secret: &str, taken: &Taken) -> bool {
 }
 
 #[tokio::test]
-async fn a_delivery_is_verified_as_the_documentation_says_and_by_both_secrets_of_a_change() {
+async fn a_delivery_is_verified_as_documented_with_both_secrets() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let receiver = hooked(&admin, &["object.created"]).await;
@@ -589,7 +589,7 @@ async fn only_what_is_wanted_is_told_and_a_disabled_one_is_told_afterwards() {
 }
 
 #[tokio::test]
-async fn a_ping_and_an_event_once_more_are_sent_when_asked_for_and_the_log_is_bounded() {
+async fn pings_and_redeliveries_are_sent_on_request_and_the_log_is_bounded() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let receiver = hooked(&admin, &["object.created"]).await;
@@ -684,7 +684,7 @@ async fn a_ping_and_an_event_once_more_are_sent_when_asked_for_and_the_log_is_bo
 }
 
 #[tokio::test]
-async fn seals_leave_the_database_by_a_webhook_and_do_not_seal_themselves_for_ever() {
+async fn seals_are_sent_by_a_webhook_without_sealing_themselves() {
     let server = Server::start().await;
     let admin = server.admin().await;
     site(&admin, "lab").await;

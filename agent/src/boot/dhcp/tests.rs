@@ -209,7 +209,7 @@ fn a_renewal_is_answered_to_the_address_itself() {
 }
 
 #[test]
-fn a_machine_that_comes_back_with_an_address_of_another_network_is_told_so() {
+fn a_machine_returning_with_a_foreign_address_is_refused() {
     let mut trial = Trial::new(DhcpMode::Authoritative);
     let elsewhere = Ipv4Addr::new(192, 168, 1, 5);
     let reboot = |mac| {
@@ -230,7 +230,7 @@ fn a_machine_that_comes_back_with_an_address_of_another_network_is_told_so() {
 }
 
 #[test]
-fn a_stranger_is_lent_an_address_for_a_short_time_and_keeps_it_over_our_restart() {
+fn an_unknown_machine_keeps_its_short_lease_over_a_restart() {
     let mut trial = Trial::new(DhcpMode::Authoritative);
     let offer = trial.ask(&message(Kind::Discover, STRANGER, UEFI)).unwrap();
     assert_eq!(
@@ -346,7 +346,7 @@ fn only_a_configured_relay_is_heard_and_its_information_comes_back() {
 }
 
 #[test]
-fn beside_another_server_only_an_armed_machine_is_answered_and_never_with_an_address() {
+fn in_proxy_mode_only_armed_machines_get_answers_without_addresses() {
     let mut trial = Trial::new(DhcpMode::Proxy);
     assert_eq!(trial.ask(&message(Kind::Discover, KNOWN, UEFI)), None);
     trial.armed = Some(FIXED);

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_controller_that_is_restarted_meanwhile_is_away_and_has_refused_nothing() {
+    fn a_restarting_controller_counts_as_unreachable() {
         let said = |text: &str| {
             judge(
                 "scontrol".into(),

@@ -129,7 +129,7 @@ async fn a_credential_that_is_not_taken_is_told_and_never_shown() {
 }
 
 #[tokio::test]
-async fn the_line_and_the_marker_are_all_that_is_written_and_the_same_again_changes_nothing() {
+async fn an_adoption_writes_only_line_and_marker_once() {
     let machine = Machine::start();
     let before = machine.sshd.file("ssh/authorized_keys");
     let order = machine.order(Some(machine.sshd.fingerprint()), &machine.operator);

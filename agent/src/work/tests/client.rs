@@ -101,7 +101,7 @@ async fn an_outcome_is_told_until_the_server_is_back() {
 }
 
 #[test]
-fn a_token_is_shown_on_the_loopback_interface_alone_and_nothing_is_said_without_tls() {
+fn a_token_is_sent_only_by_loopback_or_tls() {
     let token = Secret::new("x");
     for url in [
         "http://10.0.0.5:8081",

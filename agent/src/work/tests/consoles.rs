@@ -52,7 +52,7 @@ async fn wait_until(server: &FakeServer, node: NodeId, done: impl Fn(&str) -> bo
 }
 
 #[tokio::test]
-async fn a_console_that_breaks_is_read_again_and_a_server_that_is_away_loses_nothing() {
+async fn a_broken_console_is_read_again_and_no_line_is_lost() {
     let server = FakeServer::start().await;
     let (agent, _dir) = agent(&server, Duration::from_secs(60)).await;
     let console = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -197,7 +197,7 @@ async fn a_failed_job_tells_what_the_bmc_logged() {
 }
 
 #[tokio::test]
-async fn a_system_that_is_to_be_up_and_lets_nobody_in_is_down_before_the_jobs_time_is_over() {
+async fn a_system_refusing_logins_is_down_before_the_jobs_deadline() {
     let server = FakeServer::start().await;
     let (agent, _dir) = agent(&server, LEASE).await;
     let agent = Arc::new(Agent {
@@ -248,7 +248,7 @@ async fn a_system_that_is_to_be_up_and_lets_nobody_in_is_down_before_the_jobs_ti
 }
 
 #[tokio::test]
-async fn a_machine_that_its_reboot_left_off_is_started_and_one_that_is_on_is_let_be() {
+async fn only_a_machine_left_off_by_its_reboot_is_started() {
     let (old, new) = (
         "3f2504e0-4f89-41d3-9a0c-0305e82c3301",
         "3f2504e0-4f89-41d3-9a0c-0305e82c3302",

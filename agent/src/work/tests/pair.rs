@@ -163,7 +163,7 @@ async fn each_end_listens_once_asks_once_and_is_left_alone() {
 }
 
 #[tokio::test]
-async fn an_error_is_measured_again_with_a_new_listener_as_often_as_the_gate_says() {
+async fn an_error_is_measured_again_with_a_new_listener() {
     for (retries, verdict, runs) in [(0, Verdict::Error, 1), (1, Verdict::Pass, 2)] {
         let (one, other) = (node("pass"), node("fail"));
         one.write("first", &answer("error"));
@@ -228,7 +228,7 @@ async fn a_listener_that_cannot_is_an_error_and_skipped_only_where_it_may_be() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_blames_nobody_and_a_node_that_does_not_let_us_in_fails_the_job() {
+async fn an_unusable_answer_blames_no_node_and_a_refused_login_fails_the_job() {
     let (one, other) = (node("pass"), node("pass"));
     one.write("answer", "{\"results\":\n");
     let ways = run([

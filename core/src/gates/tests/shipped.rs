@@ -59,7 +59,7 @@ fn fits(suite: &str, profile: &HardwareProfile) -> bool {
 }
 
 #[test]
-fn every_required_gate_finds_its_thresholds_in_every_profile_that_it_is_for() {
+fn every_required_gate_has_thresholds_in_its_profiles() {
     let mut held = 0;
     for (name, suite) in suites() {
         for (model, profile) in profiles().iter().filter(|(_, profile)| fits(name, profile)) {

@@ -137,7 +137,7 @@ fn passed() -> GateResult {
 }
 
 #[test]
-fn gates_run_in_the_nodes_own_system_or_in_the_live_image_and_then_it_is_off_again() {
+fn gates_run_in_the_installed_system_or_in_the_live_image() {
     let mut own = held(State::Maintenance, Wish::RunGates);
     assert_eq!(decide(&own, now()), Decision::Start(Step::Gates));
     own.off = true;

@@ -519,7 +519,7 @@ fn a_person_and_the_breaker_stop_a_ladder_between_its_rungs() {
 }
 
 #[test]
-fn what_the_health_check_had_drained_is_a_fault_and_what_somebody_else_had_is_not() {
+fn a_drain_by_the_health_check_is_a_fault_and_a_foreign_drain_is_not() {
     let said = |reason: Option<&str>, steady| {
         SchedulerOut::new("drained".into(), reason.map(str::to_owned), steady)
     };
@@ -655,7 +655,7 @@ fn a_drain_for_a_recovery_leads_to_its_first_rung() {
 }
 
 #[test]
-fn a_recovery_that_must_wait_its_turn_waits_and_one_node_too_often_ill_does_not() {
+fn a_recovery_waits_for_its_turn_and_a_frequent_failure_does_not() {
     let mut one = validating(Verdict::Fail);
     one.policy = Some(policy(&[Rung::Reboot]));
     one.hold = Some(Hold::Later("2 other nodes are being recovered".into()));

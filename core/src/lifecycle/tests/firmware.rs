@@ -31,7 +31,7 @@ fn firmware_is_set_before_anything_is_written_and_only_where_it_is_wanted() {
 }
 
 #[test]
-fn a_system_that_is_converged_has_it_set_before_and_one_that_was_just_imaged_has_it() {
+fn firmware_is_set_before_a_converge_and_not_after_an_image() {
     let mut drained = wanting(State::Installing);
     assert_eq!(decide(&drained, now()), Decision::Start(Step::Firmware));
     drained.live = true;
@@ -62,7 +62,7 @@ fn an_update_that_failed_leaves_the_node_failed_with_what_the_bmc_said() {
 }
 
 #[test]
-fn a_release_waits_for_an_update_that_runs_and_takes_back_one_that_has_not_begun() {
+fn a_release_waits_for_a_running_update_and_cancels_a_queued_one() {
     let mut imaging = wanting(State::Imaging);
     imaging.claim = Some(ClaimState::Releasing);
     for status in [StepStatus::Running { waiting_for: None }, StepStatus::Lost] {

@@ -193,7 +193,7 @@ fn a_step_is_retried_with_back_off_and_then_the_phase_has_failed() {
 }
 
 #[test]
-fn links_are_looked_at_before_an_image_is_written_where_a_network_profile_needs_them() {
+fn links_are_checked_before_an_image_with_a_network_profile() {
     let mut imaging = node(State::Imaging);
     (imaging.claim, imaging.steps) = (
         Some(ClaimState::Bound),
@@ -216,7 +216,7 @@ fn links_are_looked_at_before_an_image_is_written_where_a_network_profile_needs_
 }
 
 #[test]
-fn a_release_stops_the_running_step_and_leaves_the_scheduler_before_the_wipe() {
+fn a_release_stops_the_step_and_leaves_the_scheduler_before_the_wipe() {
     let mut admitting = node(State::Admitting);
     admitting.claim = Some(ClaimState::Releasing);
     admitting.in_cluster = true;
@@ -477,7 +477,7 @@ fn an_inspection_in_service_leaves_the_node_where_it_is() {
 }
 
 #[test]
-fn an_adoption_only_looks_and_a_failed_one_leaves_the_machine_where_it_was() {
+fn an_adoption_only_reads_and_a_failure_changes_no_state() {
     let mut found = node(State::Discovered);
     found.wish = Some(Wish::Adopt);
     assert_eq!(decide(&found, now()), Decision::Start(Step::Adopt));

@@ -154,7 +154,7 @@ fn a_node_that_somebody_else_drained_is_swept_and_left_to_them() {
 }
 
 #[test]
-fn a_sweep_that_loads_a_node_holds_it_first_and_gives_it_back_whatever_came_of_it() {
+fn a_loading_sweep_holds_the_node_and_always_returns_it() {
     let mut idle = node(State::InService);
     (idle.claim, idle.wish, idle.sweep) =
         (Some(ClaimState::Bound), Some(Wish::Sweep), Some(suite()));

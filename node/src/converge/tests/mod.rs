@@ -415,7 +415,7 @@ fn a_masked_unit_that_is_wanted_is_unmasked() {
 }
 
 #[test]
-fn a_running_unit_is_restarted_for_its_package_its_drop_in_and_its_environment() {
+fn a_unit_is_restarted_for_its_package_drop_in_and_environment() {
     let Some((tree, bundle)) = setup() else {
         return;
     };
@@ -504,7 +504,7 @@ fn a_unit_that_starts_for_longer_than_a_run_is_waited_for_by_the_next() {
 }
 
 #[test]
-fn a_unit_that_is_called_by_an_alias_is_restarted_for_its_package_and_its_drop_in() {
+fn an_aliased_unit_is_restarted_for_its_package_and_drop_in() {
     let Some((tree, bundle)) = setup() else {
         return;
     };

@@ -390,7 +390,7 @@ fn a_full_disk_is_refused_before_anything_is_half_configured() {
 }
 
 #[test]
-fn files_beyond_their_number_are_refused_before_anything_is_half_configured() {
+fn too_many_files_are_refused_before_the_configuration() {
     let Some(tree) = Tree::unpack() else { return };
     let names: Vec<String> = (0..400).map(|n| format!("opt/many/{n}")).collect();
     let files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();

@@ -166,7 +166,7 @@ fn modules_and_services_of_another_kernel_wait_for_it() {
 }
 
 #[test]
-fn a_blacklisted_module_that_is_loaded_holds_back_the_driver_that_replaces_it() {
+fn a_loaded_blacklisted_module_delays_the_replacing_driver() {
     let Some((tree, bundle)) = setup() else {
         return;
     };
@@ -184,7 +184,7 @@ fn a_blacklisted_module_that_is_loaded_holds_back_the_driver_that_replaces_it() 
 }
 
 #[test]
-fn what_modprobe_is_told_reaches_every_initramfs_and_a_loaded_module_by_a_boot() {
+fn modprobe_options_reach_every_initramfs_and_loaded_modules_by_a_boot() {
     let Some((tree, bundle)) = setup() else {
         return;
     };
@@ -399,7 +399,7 @@ fn a_boot_menu_that_was_cut_in_writing_is_still_the_former_one() {
 }
 
 #[test]
-fn boot_files_that_lost_a_setting_are_written_once_before_the_boot_that_brings_it() {
+fn boot_files_missing_a_setting_are_rewritten_once_before_the_boot() {
     let Some((tree, bundle)) = setup() else {
         return;
     };

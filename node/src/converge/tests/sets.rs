@@ -84,7 +84,7 @@ fn there(machine: &Machine) -> Vec<&'static str> {
 }
 
 #[test]
-fn what_a_lock_brought_leaves_with_it_both_ways_and_what_hands_brought_stays() {
+fn packages_of_a_lock_leave_with_the_lock_and_manual_ones_stay() {
     let Some((tree, bundle)) = setup() else {
         return;
     };
@@ -159,7 +159,7 @@ fn what_leaves_takes_nothing_with_it_that_no_lock_brought() {
 }
 
 #[test]
-fn a_lock_without_packages_takes_away_what_a_former_one_brought_and_asks_nobody() {
+fn an_empty_lock_removes_the_packages_of_the_former_lock() {
     let Some((tree, bundle)) = setup() else {
         return;
     };

@@ -60,7 +60,7 @@ fn only(folder: &Path, gate: Gate) -> GateResult {
 }
 
 #[test]
-fn what_a_tool_leaves_behind_is_killed_and_what_gets_away_makes_its_answer_none() {
+fn leftover_processes_are_killed_or_void_the_answer() {
     let folder = tempfile::tempdir().expect("a folder");
     let tool = script(folder.path(), "sleep 60 &\necho $! > $0.left\ncat $0.text");
     assert_eq!(
@@ -274,7 +274,7 @@ fn a_gate_is_skipped_with_the_reason_where_its_needs_do_not_hold() {
 }
 
 #[test]
-fn what_is_not_on_the_node_is_skipped_where_it_may_be_and_an_error_where_not() {
+fn a_missing_tool_skips_an_optional_gate_and_fails_a_required_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let missing = of_memory("a", "node", &["no-such-tool"]);
     let mut unpinned = of_memory("a", "node", &["printf", "%s", SAT]);

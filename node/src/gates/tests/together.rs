@@ -42,7 +42,7 @@ fn all(folder: &Path, gates: Vec<Gate>) -> Vec<GateResult> {
 }
 
 #[test]
-fn gates_of_one_stage_that_ask_the_same_share_one_answer_and_each_keeps_it() {
+fn gates_of_a_stage_with_the_same_call_share_the_answer() {
     let folder = tempfile::tempdir().expect("a folder");
     let tool = tool(folder.path());
     let results = all(

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_declared_and_is_not_so_is_corrected_and_nothing_is_declared_unasked() {
+    fn a_wrong_declaration_is_corrected_and_nothing_else_is_declared() {
         let seen = Smbios {
             serial: Some("S2".into()),
             uuid: Some("U2".into()),

@@ -295,7 +295,7 @@ async fn an_update_is_fetched_from_the_site_followed_and_read_back() {
 }
 
 #[tokio::test]
-async fn an_update_that_goes_wrong_says_what_the_bmc_said_and_is_not_tried_again() {
+async fn a_failed_update_quotes_the_bmc_and_is_not_retried() {
     let mut world = World::new(fast()).await;
     for (mood, code, says) in [
         (

@@ -418,7 +418,7 @@ fn switch(target: &BmcTarget) -> [JobSpec; 2] {
 }
 
 #[tokio::test]
-async fn what_is_on_is_not_switched_on_and_what_is_cycled_goes_through_its_firmware() {
+async fn a_running_machine_stays_on_and_a_cycle_passes_the_firmware() {
     let bmc = FakeBmc::start().await;
     let mut world = World::new(limits()).await;
     let [on, cycle] = switch(&bmc.target);
@@ -438,7 +438,7 @@ async fn what_is_on_is_not_switched_on_and_what_is_cycled_goes_through_its_firmw
 
 /// The earlier attempt may or may not have reset the machine. Only the visible state decides.
 #[tokio::test]
-async fn a_power_cycle_of_which_nobody_heard_is_neither_repeated_nor_called_done() {
+async fn an_unconfirmed_power_cycle_is_neither_repeated_nor_done() {
     let bmc = FakeBmc::start().await;
     let mut world = World::new(limits()).await;
     let [_, cycle] = switch(&bmc.target);

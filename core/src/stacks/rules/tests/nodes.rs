@@ -34,7 +34,7 @@ fn refused(told: &[(Level, String)]) -> Vec<&str> {
 }
 
 #[test]
-fn what_is_fine_for_a_family_in_general_is_refused_for_the_one_that_the_node_has() {
+fn a_driver_fit_for_a_family_is_refused_for_the_nodes_model() {
     // Proprietary modules support Hopper, but neither Grace Hopper nor Blackwell. The selector
     // names no GPUs.
     let closed = json!({ "nvidia-open": null, "nvidia-kernel-open-dkms": null, "cuda-drivers": "580.126.20-1" });

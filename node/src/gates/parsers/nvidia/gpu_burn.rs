@@ -283,7 +283,7 @@ mod tests {
 
     /// An hour of it: a line for each of its nvidia-smi's, and a summary every tenth of the run.
     #[test]
-    fn lines_that_were_written_over_are_not_kept_and_nothing_is_lost_with_them() {
+    fn overwritten_progress_lines_are_dropped_without_loss() {
         let mut text = String::from("Burning for 3600 seconds.\n");
         let (mut errors, mut next_summary) = ([0; 2], 0.0);
         for line in 0..28_000_u32 {
