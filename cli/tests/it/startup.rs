@@ -67,6 +67,22 @@ fn an_unreadable_file_is_named_with_the_remedy() {
         .expect(1)
         .says(missing.to_str().unwrap())
         .says("Create the file, or correct its path.");
+    // An agent's data directory below a file.
+    let (token, dir) = (home.path().join("token"), home.path().join("token/data"));
+    std::fs::write(&token, "mst_e").unwrap();
+    let agent = [
+        "agent",
+        "--server",
+        "https://127.0.0.1:1",
+        "--token-file",
+        token.to_str().unwrap(),
+        "--data-dir",
+        dir.to_str().unwrap(),
+    ];
+    let said = run(&mut muster(home.path(), &agent), "").expect(1);
+    assert_eq!(said.err.matches("Not a directory").count(), 1, "{said:?}");
+    said.says(&format!("data directory ({})", dir.display()))
+        .says("A part of the path is a file.");
     // A directory is unreadable as a file, for root as well.
     let config = home.path().join(".config/muster/config.toml");
     std::fs::create_dir_all(&config).unwrap();
