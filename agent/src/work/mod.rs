@@ -79,7 +79,7 @@ pub struct AgentOptions {
 /// The reason why an agent ended by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    #[error("{what}: {source}")]
+    #[error("{what}")]
     Io {
         what: String,
         source: std::io::Error,
@@ -102,7 +102,7 @@ pub enum AgentError {
 pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(), AgentError> {
     let stop = cancel.child_token();
     let _stopped_on_every_way_out = stop.clone().drop_guard();
-    let marks = Marks::open(&options.data_dir).map_err(io("latest event", &options.data_dir))?;
+    let marks = Marks::open(&options.data_dir).map_err(io("data directory", &options.data_dir))?;
     let (client, identity) = enter(&options)?;
     let clock = Clock::following(options.clock);
     let client = client.remembering(marks).setting(clock.clone());
@@ -111,10 +111,11 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
         .map_err(io("muster-node", &options.muster_node))?;
     let ipxe =
         IpxeBinaries::load(&options.ipxe_dir).map_err(io("boot loaders", &options.ipxe_dir))?;
-    let reports = Reports::open(&options.data_dir).map_err(io("reports", &options.data_dir))?;
+    let reports = Reports::open(&options.data_dir)
+        .map_err(io("reports", &options.data_dir.join("reports")))?;
     let blobs = BlobCache::at(options.data_dir.join("blobs"))
         .await
-        .map_err(io("blob cache", &options.data_dir))?;
+        .map_err(io("blob cache", &options.data_dir.join("blobs")))?;
     let (config, configs) = watch::channel(None);
     let (trust, trusts) = watch::channel(None);
     let (seen, sightings) = mpsc::channel(sightings::QUEUE);

@@ -7,8 +7,8 @@ use super::connection::PRECEDENCE;
 use super::session::Common;
 use super::{
     agents, apply, approvals, audits, cabling, caution, claims, completing, contexts, events, exit,
-    gate_runs, kinds, nodes, operations, pairs, parts, recoveries, tokens, uploads, users, waivers,
-    webhooks,
+    gate_runs, kinds, nodes, operations, pairs, parts, recoveries, tokens, uploads, users, version,
+    waivers, webhooks,
 };
 use crate::{gates, stack};
 
@@ -137,11 +137,7 @@ pub(crate) fn add(command: Command) -> Command {
         )
         .subcommand(alone("apply", applied, apply::ApplyArgs::augment_args))
         .subcommand(alone("plan", planned, apply::PlanArgs::augment_args))
-        .subcommand(kinds::with(
-            Command::new("version")
-                .about("Show the versions of this program, the server and the agents"),
-            |command| command,
-        ))
+        .subcommand(version::command())
         .subcommand(exit::command())
         .subcommand(completing::command())
 }

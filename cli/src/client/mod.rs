@@ -67,6 +67,7 @@ pub(crate) async fn run(common: &Common, matches: &ArgMatches) -> Option<anyhow:
                 crate::gates::GateVerb::from_arg_matches(matches).map_err(anyhow::Error::from);
             return Some(verb.and_then(|verb| crate::gates::run(common.output, verb)));
         }
+        "version" => return Some(version::run(common).await),
         // Subcommands without a server: lint or lock a stack, run an agent.
         "stack" => match stack::StackVerb::from_arg_matches(matches) {
             Ok(verb) if stack::is_offline(&verb) => return None,
@@ -87,7 +88,6 @@ pub(crate) async fn run(common: &Common, matches: &ArgMatches) -> Option<anyhow:
         "plan",
         "agent",
         "audit",
-        "version",
     ];
     if kind.is_none() && !other.contains(&word) {
         return None;
@@ -146,7 +146,6 @@ async fn run_own(session: &Session, word: &str, matches: &ArgMatches) -> anyhow:
         "audit" => audits::run(session, audits::HeadVerb::from_arg_matches(matches)?).await,
         "apply" => apply::run(session, apply::ApplyArgs::from_arg_matches(matches)?).await,
         "plan" => apply::plan(session, apply::PlanArgs::from_arg_matches(matches)?).await,
-        "version" => version::run(session).await,
         // The parser rejects all other verbs.
         other => Err(anyhow::anyhow!("{other} has no such verb")),
     }

@@ -1,12 +1,13 @@
 //! `muster version`: the versions of this program, of the server, and of the agents. An unreachable
-//! server is a line of the result, not a failure.
+//! server, or an unreadable configuration, is a line of the result, not a failure.
 
+use clap::Command;
 use muster_api::agents::Agent;
 use muster_api::client::{Client, ClientError};
 use muster_api::sites::SiteSpec;
 use serde::Serialize;
 
-use super::session::Session;
+use super::session::Common;
 
 /// The versions.
 #[derive(Serialize)]
@@ -31,7 +32,12 @@ struct AgentVersion {
     version: Option<String>,
 }
 
-pub(super) async fn run(session: &Session) -> anyhow::Result<()> {
+/// `muster version`, without arguments of its own.
+pub(super) fn command() -> Command {
+    Command::new("version").about("Show the versions of this program, the server and the agents")
+}
+
+pub(super) async fn run(common: &Common) -> anyhow::Result<()> {
     let migrations = muster_server::schema::MIGRATOR.iter();
     let mut versions = Versions {
         version: env!("CARGO_PKG_VERSION"),
@@ -44,19 +50,19 @@ pub(super) async fn run(session: &Session) -> anyhow::Result<()> {
         error: None,
         agents: Vec::new(),
     };
-    match session.client.server_version().await {
-        Ok(server) => versions.server = Some(server),
-        Err(error) => versions.error = Some(error.to_string()),
+    if let Err(error) = ask(&mut versions, common).await {
+        versions.error = Some(format!("{error:#}"));
     }
-    if versions.server.is_some() {
-        match list_agents(&session.client).await {
-            Ok(agents) => versions.agents = agents.into_iter().map(AgentVersion::of).collect(),
-            Err(error) => versions.error = Some(error.to_string()),
-        }
-    }
-    session
-        .output
-        .print_lines(&versions, || describe(&versions))
+    common.output.print_lines(&versions, || describe(&versions))
+}
+
+/// Asks the server for the versions of the server and of the agents.
+async fn ask(versions: &mut Versions, common: &Common) -> anyhow::Result<()> {
+    let client = common.connection.client()?;
+    versions.server = Some(client.server_version().await?);
+    let agents = list_agents(&client).await?;
+    versions.agents = agents.into_iter().map(AgentVersion::of).collect();
+    Ok(())
 }
 
 async fn list_agents(client: &Client) -> Result<Vec<Agent>, ClientError> {

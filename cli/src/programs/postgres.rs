@@ -56,7 +56,10 @@ impl Postgres {
             .spawn()
             .with_context(|| format!("start postgres in {}", dir.display()))?;
         let started = tokio::time::timeout(START_TIMEOUT, ready(&dir, &mut child)).await;
-        started.context("postgres did not come up in 30 s")??;
+        started.with_context(|| {
+            let log = dir.join("postgres.log");
+            format!("postgres gave no answer in 30 s; see {}", log.display())
+        })??;
         Ok(Self { dir, child })
     }
 
@@ -157,25 +160,30 @@ async fn init(dir: &Path, owner: Option<&User>) -> anyhow::Result<()> {
         .context("the user this runs as has no name")?;
     // The user running Muster is `muster` in the database, by peer authentication without a
     // password.
-    std::fs::write(
-        dir.join("data/pg_hba.conf"),
+    write(
+        &dir.join("data/pg_hba.conf"),
         "local all all peer map=muster\n",
     )?;
-    std::fs::write(
-        dir.join("data/pg_ident.conf"),
-        format!("muster {} muster\n", me.name),
-    )?;
-    Ok(())
+    write(
+        &dir.join("data/pg_ident.conf"),
+        &format!("muster {} muster\n", me.name),
+    )
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
 }
 
 /// Waits for an answer, then creates the database if missing.
 async fn ready(dir: &Path, child: &mut Child) -> anyhow::Result<()> {
     loop {
         if let Some(status) = child.try_wait()? {
-            let log = std::fs::read_to_string(dir.join("postgres.log")).unwrap_or_default();
+            let log = dir.join("postgres.log");
+            let text = std::fs::read_to_string(&log).unwrap_or_default();
             bail!(
-                "postgres ended ({status}): {}",
-                log.lines().last().unwrap_or_default()
+                "postgres ended ({status}): {}; see {}",
+                text.lines().last().unwrap_or_default(),
+                log.display()
             );
         }
         match PgPool::connect(&url(dir, "postgres")).await {

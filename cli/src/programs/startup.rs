@@ -27,6 +27,12 @@ fn remedy(cause: &io::Error) -> Option<String> {
                 .to_owned()
         }
         io::ErrorKind::NotFound => "Create the file, or correct its path.".to_owned(),
+        io::ErrorKind::IsADirectory => {
+            "The path is a directory. Choose the path of a file.".to_owned()
+        }
+        io::ErrorKind::NotADirectory => {
+            "A part of the path is a file. Choose another path.".to_owned()
+        }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "Free space on the disk, or choose another path.".to_owned()
         }

@@ -7,9 +7,10 @@ mod claims; // Claims, from the first word to the last
 mod client; // Nouns and verbs
 mod contexts; // Several servers
 mod doctor; // Faults made for real
-mod gates; // What comes with Muster, onto a server
+mod gates; // Suites and profiles shipped with Muster
 mod guide; // docs/api.md, typed
 mod logs; // The log's format and level
 mod machines; // Simulated machines behind the server
-mod muster; // The program and a server of the test's own
+mod muster; // The program, and a server for each test
 mod stacks; // Lint, diff, publish
+mod startup; // Errors at the start of a program, and versions

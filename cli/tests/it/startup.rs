@@ -1,0 +1,115 @@
+//! Errors at the start of a program, and `muster version`: each message names the file or the
+//! address, and the remedy.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use crate::muster::{Server, folder, muster, run};
+
+/// Starts `muster dev` with this data directory and this console address.
+fn dev(home: &Path, dir: &Path, listen: &str) -> crate::muster::Said {
+    let dir = dir.to_str().unwrap();
+    let arguments = [
+        "dev",
+        "--data-dir",
+        dir,
+        "--listen",
+        listen,
+        "--agent-listen",
+        "127.0.0.1:0",
+    ];
+    run(&mut muster(home, &arguments), "")
+}
+
+#[test]
+fn a_closed_data_directory_is_named_with_the_user_and_the_remedy() {
+    let home = folder();
+    let closed = home.path().join("closed");
+    std::fs::create_dir(&closed).unwrap();
+    let root = nix::unistd::Uid::effective().is_root();
+    // A test running as root needs a directory closed to the user of Postgres.
+    let mode = if root { 0o700 } else { 0o500 };
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(mode)).unwrap();
+    let said = dev(home.path(), &closed.join("data"), "127.0.0.1:0").expect(1);
+    let said = said.says(closed.to_str().unwrap());
+    match root {
+        true => said
+            .says("Postgres runs as user ")
+            .says(&format!("chmod o+x {}", closed.display())),
+        false => said.says("The program runs as user "),
+    };
+}
+
+#[test]
+fn a_port_in_use_is_named_with_the_option() {
+    let home = folder();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    dev(home.path(), &home.path().join("data"), &address)
+        .expect(1)
+        .says(&format!("listen on {address}"))
+        .says("--listen")
+        .says("Another program uses the address.");
+}
+
+#[test]
+fn an_unreadable_file_is_named_with_the_remedy() {
+    let home = folder();
+    let missing = home.path().join("enrolment-token");
+    let agent = [
+        "agent",
+        "--server",
+        "https://127.0.0.1:1",
+        "--token-file",
+        missing.to_str().unwrap(),
+    ];
+    run(&mut muster(home.path(), &agent), "")
+        .expect(1)
+        .says(missing.to_str().unwrap())
+        .says("Create the file, or correct its path.");
+    // An agent's data directory below a file.
+    let (token, dir) = (home.path().join("token"), home.path().join("token/data"));
+    std::fs::write(&token, "mst_e").unwrap();
+    let agent = [
+        "agent",
+        "--server",
+        "https://127.0.0.1:1",
+        "--token-file",
+        token.to_str().unwrap(),
+        "--data-dir",
+        dir.to_str().unwrap(),
+    ];
+    let said = run(&mut muster(home.path(), &agent), "").expect(1);
+    assert_eq!(said.err.matches("Not a directory").count(), 1, "{said:?}");
+    said.says(&format!("data directory ({})", dir.display()))
+        .says("A part of the path is a file.");
+    // A directory is unreadable as a file, for root as well.
+    let config = home.path().join(".config/muster/config.toml");
+    std::fs::create_dir_all(&config).unwrap();
+    let said = run(&mut muster(home.path(), &["node", "list"]), "");
+    assert_ne!(said.code, 0);
+    said.says(config.to_str().unwrap())
+        .says("The path is a directory.");
+    // The version of the program itself needs no configuration.
+    run(&mut muster(home.path(), &["version"]), "")
+        .expect(0)
+        .says(&format!("muster  {} (commit ", env!("CARGO_PKG_VERSION")))
+        .says(config.to_str().unwrap());
+}
+
+#[test]
+fn versions_of_program_server_and_agents_are_shown() {
+    let server = Server::start();
+    let shown = server.muster(&["version", "-o", "json"]).expect(0).json();
+    assert_eq!(shown["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(shown["server"], env!("CARGO_PKG_VERSION"));
+    assert!(shown["schema"].as_i64().unwrap() > 0, "{shown}");
+    assert_eq!(shown["error"], serde_json::Value::Null);
+    assert_eq!(shown["agents"], serde_json::json!([]));
+    let home = folder();
+    let alone = ["version", "--server", "http://127.0.0.1:1"];
+    run(&mut muster(home.path(), &alone), "")
+        .expect(0)
+        .says("(commit ")
+        .says("server  unknown: ");
+}
