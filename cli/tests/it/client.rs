@@ -462,7 +462,7 @@ fn a_plan_is_shown_and_what_is_applied_is_told() {
     let refused = server.typed(&["apply", "--yes", "-f", "-"], half).expect(2);
     refused
         .says("power_budget_w")
-        .says("1 of 2 objects cannot be written; nothing was");
+        .says("1 of 2 objects cannot be written; no object was written");
     server.muster(&["site", "get", "other"]).expect(3);
 }
 
@@ -680,8 +680,8 @@ fn shells_complete_and_exit_codes_are_told() {
         (0, "", "")
     );
     assert!(said(&["__complete", "--", "node", "wi"]).contains("wipe"));
-    assert!(said(&["exit-codes"]).contains("  8  What was waited for did not happen"));
-    assert!(said(&["help", "exit-codes"]).contains("  8  What was waited for did not happen"));
+    assert!(said(&["exit-codes"]).contains("  8  The time limit --timeout passed"));
+    assert!(said(&["help", "exit-codes"]).contains("  8  The time limit --timeout passed"));
     assert!(said(&["help", "node", "drain"]).contains("--reason"));
     let stray: Value = json!(
         run(&mut muster(home.path(), &["node", "drain"]), "")

@@ -61,7 +61,7 @@ fn a_context_is_written_down_used_and_kept_to_oneself() {
         .says("kept");
     typed(home, &["context", "use", "prod"], "")
         .expect(2)
-        .says("no context");
+        .says("context \"prod\" does not exist");
     typed(home, &["node", "list", "--context", "prod"], "").expect(2);
 
     // What others may read is not used: whoever read it has the token.

@@ -186,7 +186,7 @@ fn a_database_is_looked_into() {
     tells(
         &ask("other", 10),
         "fail",
-        "a crash loses what clients were told is done",
+        "a crash loses writes already confirmed to clients",
     );
     psql(
         "postgres",
@@ -223,7 +223,7 @@ fn a_server_and_a_token_are_tried() {
     server.muster(&["site", "create", "lab"]).expect(0);
     assert!(ask(server.token().trim(), 10).contains("the site lab has no agent"));
     server.muster(&["agent", "enrol", "lab", "a1"]).expect(0);
-    assert!(ask(server.token().trim(), 10).contains("agent a1 of lab was never heard of"));
+    assert!(ask(server.token().trim(), 10).contains("agent a1 of lab has never called"));
     let gone = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -238,11 +238,11 @@ fn a_server_and_a_token_are_tried() {
         ],
         0,
     );
-    tells(&findings, "warn", "nothing answers at");
+    tells(&findings, "warn", "no server answers at");
     tells(
         &findings,
         "unknown",
-        "no server tells whether the token is valid",
+        "the validity of the token is unknown without a server",
     );
 }
 
@@ -393,10 +393,10 @@ fn a_check_that_there_is_not_is_told_and_the_guide_names_them_all() {
         "",
     )
     .expect(2)
-    .says("there is no check");
+    .says("unknown check");
     let names = said
         .err
-        .split("there are: ")
+        .split("known checks: ")
         .nth(1)
         .unwrap()
         .trim()

@@ -28,7 +28,7 @@ fn a_stack_is_linted_with_lines_codes_and_sources() {
     ] {
         typed(&["stack", "lint", &shipped(&format!("{name}.toml"))])
             .expect(0)
-            .says("nothing is refused");
+            .says(" refuses the stack");
     }
     for part in [
         "nfs",
@@ -42,7 +42,7 @@ fn a_stack_is_linted_with_lines_codes_and_sources() {
         let part = shipped(&format!("parts/{part}.toml"));
         typed(&["stack", "lint", &shipped("cpu-slurm.toml"), "--with", &part])
             .expect(0)
-            .says("nothing is refused");
+            .says(" refuses the stack");
     }
     let nfs = shipped("parts/nfs.toml");
     let lustre = shipped("parts/lustre.toml");
@@ -202,7 +202,7 @@ fn a_locked_stack_is_published_with_its_bundle_or_refused() {
     server
         .muster(&["stack", "diff", "cpu", &path])
         .expect(0)
-        .says("nothing differs");
+        .says("no difference");
     // Under the same version it stays as it is.
     std::fs::write(&path, stack("1", "chrony = \"4.3-2\"")).unwrap();
     server
