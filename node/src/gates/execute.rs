@@ -136,7 +136,7 @@ fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<Attempt, Failure> {
     let read = match unmeasurable {
         Some(why) => Err(Stop::Absent(why)),
         None if gate.peer.is_some() && !bench.plan.variables.contains_key("pair_port") => Err(
-            Stop::Absent("it is measured between two nodes: muster-node pair".into()),
+            Stop::Absent("the gate measures two nodes: run muster-node pair".into()),
         ),
         None => measure(gate, bench, &mut evidence),
     };
@@ -166,7 +166,7 @@ fn measure(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Re
     window::wait(bench.cx, Duration::from_secs(window_s)).map_err(|ended| match ended {
         window::Ended::Cancelled => Stop::Cancelled,
         window::Ended::Deadline => {
-            Stop::Unknown("the job's deadline ended it within its window".into())
+            Stop::Unknown("the job's deadline passed during the gate's window".into())
         }
     })?;
     let after = measure_now(gate, bench, evidence)?;
@@ -208,7 +208,7 @@ fn run_once(
         Some((by, finished)) => {
             bench
                 .cx
-                .log(&format!("{}: shares what {by} was told", gate.id));
+                .log(&format!("{}: uses the output of gate {by}", gate.id));
             finished
         }
         None => {

@@ -27,13 +27,13 @@ pub(super) fn refusal(gate: &Gate, bench: &Bench<'_>) -> Option<String> {
     let arch = bench.plan.profile.arch.as_str();
     if !gate.arch.is_empty() && !gate.arch.iter().any(|known| known == arch) {
         return Some(format!(
-            "it is for {}, and this is {arch}",
+            "the gate supports {}; this node is {arch}",
             gate.arch.join(" and ")
         ));
     }
     gate.needs.iter().find_map(|need| match need {
         Need::Drained if bench.plan.in_use => {
-            Some("it needs a drained node: jobs may run on this one".to_owned())
+            Some("the gate needs a drained node; jobs may run on this node".to_owned())
         }
         Need::Drained => None,
         Need::GpusIdle => busy(&bench.machine.path("/proc")),
@@ -43,7 +43,7 @@ pub(super) fn refusal(gate: &Gate, bench: &Bench<'_>) -> Option<String> {
 /// Returns the process with an open GPU.
 fn busy(proc: &Path) -> Option<String> {
     let Ok(processes) = std::fs::read_dir(proc) else {
-        return Some("it needs idle GPUs, and /proc cannot be read".into());
+        return Some("the gate needs idle GPUs; /proc cannot be read".into());
     };
     for process in processes.flatten().take(PROCESSES_MAX) {
         let name = process.file_name();
@@ -62,11 +62,11 @@ fn busy(proc: &Path) -> Option<String> {
             Ok(None) => {}
             Ok(Some(device)) => {
                 return Some(format!(
-                    "it needs idle GPUs: process {pid} ({comm}) holds {device} open"
+                    "the gate needs idle GPUs; process {pid} ({comm}) holds {device} open"
                 ));
             }
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                return Some("it needs idle GPUs, and only root can tell whether they are".into());
+                return Some("the gate needs idle GPUs; only root can check them".into());
             }
             // The process has ended.
             Err(_) => {}

@@ -89,7 +89,7 @@ pub(super) fn judge_unsettled(
         return assessment;
     };
     let reason = format!(
-        "{}; {up_s} s after its boot, of {} in which it may settle",
+        "{}; measured {up_s} s after boot, within the settle time of {} s",
         assessment.reason, gate.settle_s
     );
     Assessment {
