@@ -287,7 +287,7 @@ async fn what_cannot_be_locked_says_why() {
     .await;
     assert!(unknown.contains("nothing"), "{unknown}");
     let image = says("version = \"1\"\nimage = \"other\"\n", false).await;
-    assert!(image.contains("over image \"other\""), "{image}");
+    assert!(image.contains("for image \"other\""), "{image}");
     assert!(
         !bench.path("three/stack.toml").exists(),
         "nothing half-made is left"
@@ -605,7 +605,7 @@ async fn a_keyring_that_is_not_there_is_refused() {
     };
     let refused = lock_stack(&args).await.unwrap_err().to_string();
     assert!(
-        refused.contains(&format!("the keyring {} is not there", missing.display())),
+        refused.contains(&format!("the keyring {} does not exist", missing.display())),
         "{refused}"
     );
     // apt copies nothing out of such a repository, and the bundle would lack its packages.
@@ -615,5 +615,8 @@ async fn a_keyring_that_is_not_there_is_refused() {
         ..args
     };
     let refused = lock_stack(&args).await.unwrap_err().to_string();
-    assert!(refused.contains("write copy: for file:"), "{refused}");
+    assert!(
+        refused.contains("write copy: instead of file:"),
+        "{refused}"
+    );
 }
