@@ -234,7 +234,7 @@ fn a_gate_is_skipped_with_the_reason_where_its_needs_do_not_hold() {
     );
     let (verdict, reason) = said(needs(&[Need::Drained]), true);
     assert!(
-        verdict == Verdict::Skipped && reason.contains("jobs may run on this one"),
+        verdict == Verdict::Skipped && reason.contains("jobs may run on this node"),
         "{reason}"
     );
     let (verdict, reason) = said(
