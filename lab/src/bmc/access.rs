@@ -1,4 +1,4 @@
-//! Who may use a BMC: HTTP Basic, sessions, and the lock-out of accounts that fail too often.
+//! Access to a BMC: HTTP Basic, sessions, and the lock-out of accounts after repeated failures.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::Service;
 use super::memory::Account;
 use super::reply::{Reply, error};
 
-/// Sessions at once; the oldest ends when another begins.
+/// Maximum number of sessions; a new session ends the oldest.
 const MAX_SESSIONS: usize = 16;
 /// An idle session ends after this time.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(300);
@@ -25,20 +25,20 @@ pub(crate) struct Session {
     used: Instant,
 }
 
-/// How one attempt to log in ended.
+/// The end of a login attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// As this user.
+    /// Logged in as this user.
     Accepted(String),
-    /// Nothing was presented.
+    /// No credentials were sent.
     Anonymous,
-    /// Wrong credentials, counted against this account if there is one.
+    /// Wrong credentials, counted against an existing account.
     Refused(String),
-    /// The account is locked; the credentials were not looked at.
+    /// The account is locked; the credentials were not checked.
     Locked(String),
 }
 
-/// What a BMC knows about logins since it started.
+/// Logins to the BMC since its start.
 #[derive(Debug)]
 pub(crate) struct Access {
     threshold: u32,
@@ -46,7 +46,7 @@ pub(crate) struct Access {
     failures: HashMap<String, (u32, Option<Instant>)>,
     sessions: Vec<Session>,
     next_session: u64,
-    /// Times an account got locked: what a careful client keeps at zero.
+    /// Number of lock-outs; a careful client causes none.
     pub(crate) lockouts: u32,
 }
 
@@ -63,7 +63,7 @@ impl Access {
         }
     }
 
-    /// Judges a request's headers. `all_wrong` makes every credential wrong.
+    /// Checks a request's headers. `all_wrong` makes every credential wrong.
     pub(crate) fn judge(
         &mut self,
         headers: &HeaderMap,
@@ -92,7 +92,7 @@ impl Access {
         }
     }
 
-    /// Judges a user and password.
+    /// Checks user and password.
     pub(crate) fn log_in(
         &mut self,
         user: &str,
@@ -101,7 +101,7 @@ impl Access {
         all_wrong: bool,
     ) -> Attempt {
         let user: String = user.chars().take(64).collect();
-        // Only names of real accounts are counted, so that strangers cannot fill the table.
+        // Only existing accounts are counted, so unknown names cannot fill the table.
         let Some(account) = accounts
             .iter()
             .find(|account| account.user == user && account.enabled)
@@ -143,7 +143,7 @@ impl Access {
         (id, token)
     }
 
-    /// Ends a session; false when there is none.
+    /// Ends a session; false for an unknown session.
     pub(crate) fn end_session(&mut self, id: u64) -> bool {
         let before = self.sessions.len();
         self.sessions.retain(|session| session.id != id);
@@ -155,7 +155,7 @@ impl Access {
         self.sessions.retain(|session| session.user != user);
     }
 
-    /// The sessions that live.
+    /// Returns the live sessions.
     pub(crate) fn sessions(&mut self) -> &[Session] {
         self.expire();
         &self.sessions
@@ -182,7 +182,7 @@ impl Access {
     }
 }
 
-/// The refusal of an attempt, or the user it proved. A locked account looks like a wrong password from outside.
+/// Returns the refusal of an attempt, or the user. A locked account looks like a wrong password.
 pub(crate) fn require(attempt: Attempt) -> Result<String, Reply> {
     let (id, text) = match attempt {
         Attempt::Accepted(user) => return Ok(user),

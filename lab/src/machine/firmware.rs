@@ -1,9 +1,11 @@
-//! What a machine's firmware and BMC remember about booting.
+//! The boot settings stored by a machine's firmware and BMC.
 //!
-//! BIOS machines try the network, then the NVMe disks, then the others, on every boot. UEFI machines follow the boot order in
-//! their own variables, which an installed system may change; the order the factory left there is the same.
+//! BIOS machines try the network, then NVMe disks, then other disks, on every boot. UEFI machines
+//! follow the boot order in
+//! their variables, changeable by an installed system; the factory order is the same.
 //!
-//! A one-time override is for one boot and one only: it is forgotten, durably, before the guest starts.
+//! A one-time override is valid for a single boot, and is removed from disk before the guest
+//! starts.
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +15,11 @@ use crate::error::{LabError, io};
 use crate::files::write_atomically;
 use crate::plan::FirmwareKind;
 
-/// What the firmware tries first on one boot.
+/// The first boot device of a boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BootOrder {
-    /// Its own order: network first for BIOS, its variables' boot order for UEFI.
+    /// The firmware's order: network first for BIOS, the boot order in the variables for UEFI.
     Own,
     /// The network, then the disks.
     NetworkFirst,
@@ -37,7 +39,7 @@ pub enum OverrideEnabled {
     Continuous,
 }
 
-/// Redfish's `BootSourceOverrideTarget`, as far as these machines go.
+/// Redfish's `BootSourceOverrideTarget`, as supported by these machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OverrideTarget {
     /// The firmware's own order.
@@ -52,9 +54,9 @@ pub enum OverrideTarget {
 /// A boot override.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootOverride {
-    /// For how many boots.
+    /// The number of boots.
     pub enabled: OverrideEnabled,
-    /// What to boot.
+    /// The boot device.
     pub target: OverrideTarget,
 }
 
@@ -62,11 +64,12 @@ pub struct BootOverride {
 struct Settings {
     boot_override: BootOverride,
     boots: u64,
-    /// The UEFI boot order has been written once from the plan's order, so the machine is past the factory.
+    /// The UEFI boot order was written once from the plan's order, so the machine has left the
+    /// factory state.
     variables_written: bool,
 }
 
-/// The settings of one machine, kept in `firmware.json`.
+/// The settings of a machine, stored in `firmware.json`.
 #[derive(Debug)]
 pub struct Firmware {
     kind: FirmwareKind,
@@ -75,7 +78,7 @@ pub struct Firmware {
 }
 
 impl Firmware {
-    /// Reads what an earlier run left, or starts as from the factory.
+    /// Reads the settings of an earlier run, or starts in the factory state.
     pub(crate) fn open(kind: FirmwareKind, dir: &Path) -> Result<Self, LabError> {
         let path = dir.join("firmware.json");
         let settings = match std::fs::read(&path) {
@@ -91,12 +94,12 @@ impl Firmware {
         })
     }
 
-    /// The override in force.
+    /// Returns the current override.
     pub(crate) fn boot_override(&self) -> BootOverride {
         self.settings.boot_override
     }
 
-    /// How often the machine has booted.
+    /// Returns the number of boots.
     pub(crate) fn boots(&self) -> u64 {
         self.settings.boots
     }
@@ -107,10 +110,12 @@ impl Firmware {
         write_atomically(&self.path, &self.settings)
     }
 
-    /// Uses up a one-time override and counts the boot. Written down before the boot happens.
+    /// Uses a one-time override and counts the boot. Stored before the boot starts.
     ///
-    /// OVMF takes an order given from outside by writing it into its variables, where it stays. So it is given for a machine
-    /// fresh from the factory and for an override, and after "disks first" once more, to bring back network first.
+    /// OVMF stores an order from outside in its variables for good. The order is therefore given
+    /// for a machine in the
+    /// factory state and for an override, and once more after "disks first", to restore network
+    /// first.
     pub(crate) fn begin_boot(&mut self) -> Result<(u64, BootOrder), LabError> {
         let settings = &mut self.settings;
         let asked = match settings.boot_override.enabled {
@@ -145,7 +150,7 @@ mod tests {
     fn orders(kind: FirmwareKind, overrides: &[Option<BootOverride>]) -> Vec<BootOrder> {
         let dir = tempfile::tempdir().unwrap();
         let boot = |wanted: &Option<BootOverride>| {
-            // Reopened each time: the settings must survive the lab.
+            // Reopened each time, because the settings must survive the lab.
             let mut firmware = Firmware::open(kind, dir.path()).unwrap();
             if let Some(wanted) = wanted {
                 firmware.set_override(*wanted).unwrap();

@@ -1,5 +1,7 @@
-//! Five packages that only fit together, on a machine in service: they go up and back as one, and nobody but Muster moves them. What comes between is
-//! told by its name, and over with the next converge: the power goes, a person's hands, a disk that is full, another package manager.
+//! Five packages with exact mutual versions, on a machine in service: the packages are upgraded and
+//! downgraded together, only by Muster. The next converge
+//! reports and repairs each disturbance: a power cut, manual changes, a full disk, another package
+//! manager.
 
 mod packages; // The five packages as dpkg reports them
 mod stack; // The stack with the five packages, locked
@@ -22,16 +24,16 @@ use crate::machine::oracle::Cause;
 
 const NODE: &str = "n1";
 const STACK: &str = "serving";
-/// One converge of an emulated machine, its boots and its gates.
+/// Time limit for a converge of an emulated machine, with boots and gates.
 const CONVERGE: Duration = Duration::from_secs(15 * 60);
 const OURS: [&str; 2] = ["1.0", "2.0"];
-/// Somebody else's repository: what is newest, and what a person goes back to.
+/// A foreign repository: the newest versions, and the versions chosen by a person.
 const THEIRS: [&str; 2] = ["1.0", "3.0"];
-/// Where it lies on the machine.
+/// Path of the repository on the machine.
 const FOREIGN: &str = "/root/foreign";
-/// Left free of the disk: less than any package is begun with.
+/// Space left on the disk: less than the minimum for a package.
 const LEFT_FREE: u64 = 40 << 20;
-/// Another package manager, at work for as long as nobody ends it.
+/// Another package manager, running until stopped.
 const HOLD: &str = r#"use Fcntl;
 open(F, ">>", "/var/lib/dpkg/lock-frontend") or die;
 my $lock = pack("ssx4qqix4", F_WRLCK, 0, 0, 0, 0);
@@ -39,12 +41,12 @@ fcntl(F, F_SETLK, $lock) or die;
 open(H, ">", "/run/held") or die;
 sleep 1200;
 "#;
-/// Of the step that did not get it.
+/// Failure of the step waiting for the lock.
 const LOCK_TOLD: &str = "/var/lib/dpkg/lock-frontend has been held by process";
-/// Waits until it has the lock.
+/// Waits for the lock of the package manager.
 const HELD: &str = "for try in $(seq 100); do [ -e /run/held ] && exit 0; sleep 0.2; done; exit 1";
 
-/// Runs every step, and prints how long each step took.
+/// Runs all steps, and prints the duration of each.
 pub(super) async fn run(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::Result<()> {
     let (work, setup) = (cast.dir.join("pins"), cast.watch.elapsed());
     let [first, second] = lock_versions(options, cast, &work).await?;
@@ -373,7 +375,7 @@ async fn converge(cast: &Cast<'_>) -> anyhow::Result<()> {
     .map(drop)
 }
 
-/// Waits until what was asked of the node last has ended well.
+/// Waits for the success of the node's latest operation.
 async fn in_service(cast: &mut Cast<'_>) -> anyhow::Result<Operation> {
     let client = cast.programs.client();
     let mut last = None;
@@ -394,7 +396,7 @@ async fn in_service(cast: &mut Cast<'_>) -> anyhow::Result<Operation> {
     last.context("nothing was asked of the node")
 }
 
-/// What was asked of the node last.
+/// Returns the node's latest operation.
 async fn newest(client: &Client) -> anyhow::Result<Operation> {
     let page = client.list_operations(&[("limit", "1")]).await?;
     match page.items.into_iter().next() {

@@ -1,15 +1,18 @@
-//! gpu-burn: matrices multiplied over and over, compared with the first result. It ends with 0 whatever it found, calls a GPU on which nothing was
-//! computed `OK`, and counts errors from one summary to the next; so its list, its counts and its progress must all be there. A GPU whose process died may
-//! be called `OK` as well; it is faulty.
+//! gpu-burn: repeated matrix multiplications, compared with the first result. The tool always exits
+//! with 0, reports idle GPUs as `OK`,
+//! and counts errors between summaries. The list, the counts and the progress must therefore all be
+//! present. A GPU with a dead process may
+//! also be reported as `OK`, and counts as faulty.
 
 use crate::gates::parsers::{Answer, Reading, scan};
 
 const GPUS_MAX: usize = 256;
 
-/// One line of progress: `100.0%  proc'd: 405 (26255 Gflop/s) - 405 (26545 Gflop/s)   errors: 0 - 0   temps: 87 C - 74 C`
+/// A progress line: `100.0%  proc'd: 405 (26255 Gflop/s) - 405 (26545 Gflop/s)   errors: 0 - 0
+/// temps: 87 C - 74 C`
 struct Progress {
     percent: f64,
-    /// None of a GPU whose process died.
+    /// Absent for a GPU with a dead process.
     processed: Vec<Option<f64>>,
     speeds: Vec<f64>,
     errors: Vec<f64>,
@@ -61,7 +64,8 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     );
     for gpu in 0..verdicts.len() {
         let entity = format!("GPU {gpu}");
-        // Counts of errors show on the lines that came to be printed; its own verdict knows of all, but those before a death.
+        // Printed lines contain only a part of the error counts; the tool's verdict covers all
+        // errors except errors before a death.
         if verdicts[gpu] != (errors[gpu] > 0.0) && !died(&gpu) {
             reading.notes.push(format!(
                 "{entity} is called {} with {} errors",
@@ -81,8 +85,9 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     Ok(reading)
 }
 
-/// Whether a line of progress tells nothing beside the one that was written over it. Errors are counted from line to line until a summary, which ends a line
-/// for good; and the last line of each percent of a run shows as well as all of them who stood still.
+/// Returns whether a progress line adds no information to the line written over it. Errors are
+/// counted until a summary, which ends a line
+/// for good. The last line of each percent shows an idle GPU as well as all lines together.
 pub(in crate::gates::parsers) fn is_superseded(former: &[u8], latest: &[u8]) -> bool {
     let percent = whole_percent(former);
     percent.is_some() && percent == whole_percent(latest) && !former.contains(&b'\n')
@@ -100,7 +105,7 @@ fn called(faulty: bool) -> &'static str {
     if faulty { "FAULTY" } else { "OK" }
 }
 
-/// The list at the end: whether each GPU is faulty.
+/// The list at the end: the verdict of each GPU.
 fn verdicts(text: &str) -> Result<Vec<bool>, String> {
     let mut lines = text.lines().skip_while(|line| !line.starts_with("Tested "));
     let count = lines
@@ -138,14 +143,15 @@ fn verdicts(text: &str) -> Result<Vec<bool>, String> {
     }
 }
 
-/// How far the run was, and how much each GPU had done by then.
+/// The progress of the run in percent, and the work of each GPU.
 type Done = (f64, Vec<Option<f64>>);
 
-/// GPUs that did nothing over the last quarter of the run, while another one went on, or after they had gone on before: they are called `OK`, with the
-/// speed that they had.
+/// Returns GPUs without work in the last quarter of the run, while another GPU worked, or after
+/// earlier work. The tool reports such GPUs as `OK`, with the
+/// last speed.
 fn stuck(history: &[Done], gpus: &[usize]) -> Vec<usize> {
     const LATE: f64 = 75.0;
-    /// So many steps in a quarter are more than chance leaves out.
+    /// Minimum number of steps in a quarter, so chance does not cause a finding.
     const STEPS: usize = 3;
     let late = history
         .iter()
@@ -164,7 +170,7 @@ fn stuck(history: &[Done], gpus: &[usize]) -> Vec<usize> {
     gpus.iter().copied().filter(stands).collect()
 }
 
-/// The last line of progress, each GPU's errors over all of them, and how far each was at every line.
+/// The last progress line, the total errors of each GPU, and the work of each GPU at every line.
 fn progress(text: &str, gpus: usize) -> Result<(Progress, Vec<f64>, Vec<Done>), String> {
     let (mut total, mut last, mut history) = (vec![0.0; gpus], None::<Progress>, Vec::new());
     for piece in text.split(['\r', '\n']) {
@@ -180,7 +186,7 @@ fn progress(text: &str, gpus: usize) -> Result<(Progress, Vec<f64>, Vec<Done>), 
             if counts != [gpus; 4] {
                 return Err(format!("it tested {gpus} GPUs and tells of {counts:?}"));
             }
-            // What a process adds to its errors as it dies is no count: those before it are kept.
+            // A dying process adds a marker, not a count, to its errors; earlier counts are kept.
             for gpu in (0..gpus).filter(|gpu| progress.processed[*gpu].is_none()) {
                 progress.errors[gpu] = last.as_ref().map_or(0.0, |last| last.errors[gpu]);
             }
@@ -195,7 +201,7 @@ fn progress(text: &str, gpus: usize) -> Result<(Progress, Vec<f64>, Vec<Done>), 
         .ok_or_else(|| "it tells of no progress".into())
 }
 
-/// Adds what was counted up to a summary, from which it counts anew.
+/// Adds the count up to a summary. The next count starts at 0.
 fn settle(total: &mut [f64], last: Option<&mut Progress>) {
     for (total, errors) in total
         .iter_mut()
@@ -210,7 +216,7 @@ fn read(line: &str) -> Option<Progress> {
     let (percent, rest) = line.trim().split_once('%')?;
     let (processed, rest) = rest.split_once("proc'd:")?.1.split_once("errors:")?;
     let (errors, rest) = rest.split_once("temps:")?;
-    // Newer ones tell the power too.
+    // Newer versions also print the power.
     let temperatures = rest
         .split_once("power:")
         .map_or(rest, |(temperatures, _)| temperatures);
@@ -232,10 +238,11 @@ fn read(line: &str) -> Option<Progress> {
     let mut counts = Vec::new();
     for word in words(errors).iter().filter(|word| !word.is_empty()) {
         match word.as_str() {
-            // After a count that is not 0, and after that of a process that died; they stand against the dash before the next one.
+            // After a nonzero count, and after the count of a dead process; printed before the dash
+            // of the next GPU.
             "(WARNING!)" | "(DIED!)" => {}
             _ => {
-                // It counts in 32 bits with a sign.
+                // The tool counts with signed 32-bit numbers.
                 let count: i32 = word.parse().ok()?;
                 counts.push(f64::from(count.cast_unsigned()));
             }
@@ -261,7 +268,7 @@ fn read(line: &str) -> Option<Progress> {
 mod tests {
     use super::*;
 
-    /// A run of two GPUs in gpu-burn's own lines, as its documented run has them, a line each time that somebody has done more.
+    /// A run of two GPUs in the format of gpu-burn's documentation, with a line per progress.
     fn run(done: &[(u32, u32, u32)]) -> Reading {
         let line = |(percent, first, second): &(u32, u32, u32)| {
             format!(
@@ -281,7 +288,7 @@ mod tests {
         .unwrap_or_else(|why| panic!("{why}"))
     }
 
-    /// An hour of it: a line for each of its nvidia-smi's, and a summary every tenth of the run.
+    /// An hour: a line for each nvidia-smi call, and a summary for every tenth of the run.
     #[test]
     fn overwritten_progress_lines_are_dropped_without_loss() {
         let mut text = String::from("Burning for 3600 seconds.\n");
@@ -303,7 +310,7 @@ mod tests {
             "\nKilling processes with SIGTERM (soft kill)\ndone\n\nTested 2 GPUs:\n\tGPU 0: FAULTY\n\tGPU 1: OK\n",
         );
         let mut output = crate::tool::Output::new(1 << 20, Some(is_superseded));
-        // However it is cut into reads.
+        // For any split into reads.
         text.as_bytes()
             .chunks(997)
             .for_each(|chunk| output.push(chunk));
@@ -336,8 +343,9 @@ mod tests {
         assert_eq!(reading.notes, ["GPU 1 stood still over the end of the run"]);
     }
 
-    /// In the words of gpu-burn's source (gpu_burn-drv.cpp, startBurn and listenClients): a process writes -1 twice as it dies, and the second is added to
-    /// its errors.
+    /// From gpu-burn's source (gpu_burn-drv.cpp, startBurn and listenClients): a dying process
+    /// writes -1 twice, and the second value is added to
+    /// the errors.
     #[test]
     fn a_gpu_whose_process_died_is_faulty_whatever_it_is_called() {
         let died = |errors: &str, after: &str, called: &str| {
@@ -387,10 +395,10 @@ mod tests {
         let reading = run(&hung);
         assert_eq!(reading.number("burn.faulty", ""), Some(1.0));
         assert_eq!(reading.notes, ["GPU 1 stood still over the end of the run"]);
-        // All of them: nobody went on, and both had.
+        // All GPUs stopped after earlier work.
         hung[13..].iter_mut().for_each(|done| done.1 = 650);
         assert_eq!(run(&hung).number("burn.faulty", ""), Some(2.0));
-        // Too few lines say nothing of it.
+        // Too few lines for a finding.
         assert_eq!(
             run(&[going(50), (100, 900, 450)]).number("burn.faulty", ""),
             Some(0.0)
