@@ -103,7 +103,7 @@ async function look(browser, [view, options]) {
   at = "an error";
   const missing = await page.goto(`${url}/nodes/no-such-node`);
   assert.equal(missing.status(), 404);
-  await page.getByText("look for it in the list of nodes").waitFor();
+  await page.getByText("Look for the object in the list of nodes").waitFor();
   await shoot(page, `not-found-${view}`);
   await context.close();
 }
