@@ -14,7 +14,7 @@ use muster_lab::fleet::{self, FleetOptions, ServerOptions, Until, worker};
 use muster_lab::simulated::habits::Habits;
 use muster_lab::{LabError, Rack, RackPlan, rack};
 use serde::Serialize;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use arguments::{DemoArguments, FleetAgentArguments, FleetArguments, LookArguments};
@@ -205,10 +205,7 @@ async fn up(dir: &Path, plan: Option<&Path>) -> Result<(), LabError> {
 }
 
 async fn demo(arguments: DemoArguments) -> anyhow::Result<()> {
-    let (mut interrupt, mut terminate) = (
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::terminate())?,
-    );
+    let mut stop = Stop::watch()?;
     let options = DemoOptions {
         dir: std::path::absolute(arguments.dir)?,
         muster: std::path::absolute(arguments.muster)?,
@@ -251,22 +248,12 @@ async fn demo(arguments: DemoArguments) -> anyhow::Result<()> {
     };
     let cancel = CancellationToken::new();
     let run = muster_lab::demo::run(options, cancel.clone());
-    tokio::pin!(run);
-    tokio::select! {
-        ended = &mut run => return ended,
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
-    eprintln!("stopping: machines, programs, namespace");
-    cancel.cancel();
-    run.await
+    stop.run(run, &cancel, "stopping: machines, programs, namespace")
+        .await
 }
 
 async fn fleet(arguments: FleetArguments) -> anyhow::Result<()> {
-    let (mut interrupt, mut terminate) = (
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::terminate())?,
-    );
+    let mut stop = Stop::watch()?;
     let seed = arguments
         .seed
         .unwrap_or_else(|| rand::random_range(0..1_000_000));
@@ -302,12 +289,9 @@ async fn fleet(arguments: FleetArguments) -> anyhow::Result<()> {
     }
     let cancel = CancellationToken::new();
     let run = muster_lab::fleet::run(&options, &cancel);
-    tokio::pin!(run);
-    let report = tokio::select! {
-        ended = &mut run => ended?,
-        _ = interrupt.recv() => { cancel.cancel(); run.await? }
-        _ = terminate.recv() => { cancel.cancel(); run.await? }
-    };
+    let report = stop
+        .run(run, &cancel, "stopping: agent, server, database")
+        .await?;
     if arguments.json {
         return print(&report);
     }
@@ -316,10 +300,7 @@ async fn fleet(arguments: FleetArguments) -> anyhow::Result<()> {
 }
 
 async fn look(arguments: LookArguments) -> anyhow::Result<()> {
-    let (mut interrupt, mut terminate) = (
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::terminate())?,
-    );
+    let mut stop = Stop::watch()?;
     let options = FleetOptions {
         nodes: arguments.nodes,
         habits: Habits {
@@ -339,15 +320,41 @@ async fn look(arguments: LookArguments) -> anyhow::Result<()> {
     };
     let cancel = CancellationToken::new();
     let run = fleet::look::run(&options, &cancel);
-    tokio::pin!(run);
-    tokio::select! {
-        ended = &mut run => return ended,
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+    stop.run(run, &cancel, "stopping: agent, server, database")
+        .await
+}
+
+/// The signals ending a run: Ctrl-C and SIGTERM, watched from the start of the subcommand.
+struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Stop {
+    fn watch() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
     }
-    eprintln!("stopping: agent, server, database");
-    cancel.cancel();
-    run.await
+
+    /// Waits for the end of a run. After a signal, cancels the run and waits for its clean end.
+    async fn run<T>(
+        &mut self,
+        run: impl Future<Output = anyhow::Result<T>>,
+        cancel: &CancellationToken,
+        stopping: &str,
+    ) -> anyhow::Result<T> {
+        tokio::pin!(run);
+        tokio::select! {
+            ended = &mut run => return ended,
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+        eprintln!("{stopping}");
+        cancel.cancel();
+        run.await
+    }
 }
 
 fn print(document: &impl Serialize) -> anyhow::Result<()> {

@@ -1,4 +1,5 @@
-//! Muster's own programs as processes, each of which can be killed: the database, the server, the agent. How each is started, its owner says.
+//! Muster's own programs as killable processes: the database, the server, the agent. The owner of a
+//! run provides the commands.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -24,7 +25,7 @@ pub(crate) enum Part {
     Agent,
 }
 
-/// What runs, its data and its logs.
+/// The running parts, with their data and their logs.
 #[derive(Debug)]
 pub(crate) struct Parts {
     /// The server's data directory.
@@ -34,10 +35,10 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Nothing runs yet; both directories are made.
+    /// Creates both directories; no part runs yet.
     ///
     /// # Errors
-    /// When they cannot be.
+    /// When a directory cannot be created.
     pub(crate) fn new(data: PathBuf, logs: PathBuf) -> anyhow::Result<Self> {
         for dir in [&data, &logs] {
             std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
@@ -49,7 +50,7 @@ impl Parts {
         })
     }
 
-    /// How the server reaches the database of [`Part::Postgres`].
+    /// Returns the URL of the database of [`Part::Postgres`].
     pub(crate) fn database_url(&self) -> String {
         format!(
             "postgresql:///muster?host={}&user=muster",
@@ -57,12 +58,12 @@ impl Parts {
         )
     }
 
-    /// Starts a part; what it says is appended to its log.
+    /// Starts a part. The output is appended to the part's log.
     ///
     /// # Errors
-    /// When its program cannot be started.
+    /// When the program cannot be started.
     pub(crate) async fn spawn(&self, part: Part, mut command: Command) -> anyhow::Result<()> {
-        let path = self.logs.join(format!("{part:?}.log").to_lowercase());
+        let path = self.log(part);
         let log = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -83,7 +84,7 @@ impl Parts {
     /// Kills a part as a crash would: SIGKILL; Postgres by a fast shutdown, which cuts connections.
     ///
     /// # Errors
-    /// When it does not run any more, by itself, or does not end.
+    /// When the part ended by itself before, or does not end.
     pub(crate) async fn kill(&self, part: Part) -> anyhow::Result<()> {
         let mut running = self.running.lock().await;
         let index = running
@@ -112,7 +113,7 @@ impl Parts {
         Ok(())
     }
 
-    /// A running part's process.
+    /// Returns the process of a running part.
     pub(crate) async fn pid(&self, part: Part) -> Option<u32> {
         let running = self.running.lock().await;
         running
@@ -121,10 +122,30 @@ impl Parts {
             .and_then(|(_, child)| child.id())
     }
 
-    /// What the server or its database writes into the data directory when it is ready.
+    /// Checks that no part has ended by itself.
     ///
     /// # Errors
-    /// When it does not in a minute.
+    /// With the last line of the ended part's log.
+    async fn check_running(&self) -> anyhow::Result<()> {
+        for (part, child) in self.running.lock().await.iter_mut() {
+            if let Some(status) = child.try_wait()? {
+                let log = std::fs::read_to_string(self.log(*part)).unwrap_or_default();
+                let last = log.lines().rfind(|line| !line.trim().is_empty());
+                let last = last.unwrap_or("its log is empty");
+                bail!("{part:?} ended ({status}): {last}");
+            }
+        }
+        Ok(())
+    }
+
+    fn log(&self, part: Part) -> PathBuf {
+        self.logs.join(format!("{part:?}.log").to_lowercase())
+    }
+
+    /// Returns a file of the data directory, written by the server or its database when ready.
+    ///
+    /// # Errors
+    /// When a part has ended, or after a minute.
     pub(crate) async fn wait_for_file(&self, name: &str) -> anyhow::Result<String> {
         let path = self.data.join(name);
         let deadline = Instant::now() + START_TIMEOUT;
@@ -134,6 +155,7 @@ impl Parts {
             {
                 return Ok(text);
             }
+            self.check_running().await?;
             if Instant::now() > deadline {
                 bail!(
                     "muster did not come up in {} s; see {}",
@@ -148,10 +170,11 @@ impl Parts {
     /// Waits until the API answers.
     ///
     /// # Errors
-    /// When it does not in a minute, or refuses.
+    /// When a part has ended, the API refuses, or after a minute.
     pub(crate) async fn wait_until_it_answers(&self, client: &Client) -> anyhow::Result<()> {
         let deadline = Instant::now() + START_TIMEOUT;
         while let Err(error) = client.get_value(&["sites"], &[]).await {
+            self.check_running().await?;
             if !error.away() || Instant::now() > deadline {
                 bail!(
                     "the API does not answer: {error}; see {}",
@@ -163,7 +186,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Ends everything gently, the database last.
+    /// Ends all parts gently, the database last.
     pub(crate) async fn close(self) {
         let mut running = self.running.into_inner();
         running.sort_by_key(|(part, _)| match part {
@@ -190,10 +213,10 @@ fn signal(child: &Child, signal: Signal) {
     }
 }
 
-/// Writes a file that only its owner may read.
+/// Writes a file readable only by its owner.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When the file cannot be written.
 pub(crate) fn write_secret(path: &Path, secret: &str) -> anyhow::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use muster_api::client::Client;
-use muster_api::nodes::NodeSpec;
+use muster_api::nodes::{NodeSpec, NodeStatus};
+use muster_api::object::Object;
 use rand::RngExt as _;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -70,38 +70,41 @@ async fn live(options: &FleetOptions, programs: &Programs) -> anyhow::Result<()>
     declare::nodes(&client, options).await?;
     let people = People::new(client.clone());
     loop {
-        people.act(choose(&client).await?).await;
+        match client.list_all::<NodeSpec>(None).await {
+            Ok(nodes) => people.act(choose(&nodes)).await,
+            // A busy or restarting server answers the next round.
+            Err(error) if error.away() => {}
+            Err(error) => return Err(error.into()),
+        }
         tokio::time::sleep(ROUND).await;
     }
 }
 
 /// Returns the actions of the operators in this round.
-async fn choose(client: &Client) -> anyhow::Result<Vec<Want>> {
-    let nodes = client.list_all::<NodeSpec>(None).await?;
+fn choose(nodes: &[Object<NodeSpec, NodeStatus>]) -> Vec<Want> {
     let mut dice = rand::rng();
     let mut by_chance = |chance: f64, what| dice.random_bool(chance).then_some(what);
-    let mut choice = |node: &str, state: &str, reason: Option<&str>| {
-        let what = match state {
-            "available" => by_chance(CLAIM, Wanted::Claim),
-            "in_service" => by_chance(RELEASE, Wanted::Release)
-                .or_else(|| by_chance(SWEEP, Wanted::Ask("sweep"))),
-            "failed" => by_chance(HELP, Wanted::Ask("retry")),
-            "quarantined" if reason.is_some_and(|reason| reason.starts_with("unsanitised")) => {
-                by_chance(HELP, Wanted::Ask("wipe"))
-            }
-            "quarantined" => by_chance(HELP, Wanted::Ask("recover")),
-            _ => None,
-        }?;
-        Some(Want {
-            node: node.to_owned(),
-            what,
-        })
+    let mut choice = |status: &NodeStatus| match status.state.as_str() {
+        "available" => by_chance(CLAIM, Wanted::Claim),
+        "in_service" => {
+            by_chance(RELEASE, Wanted::Release).or_else(|| by_chance(SWEEP, Wanted::Ask("sweep")))
+        }
+        "failed" => by_chance(HELP, Wanted::Ask("retry")),
+        "quarantined" if is_unsanitised(status) => by_chance(HELP, Wanted::Ask("wipe")),
+        "quarantined" => by_chance(HELP, Wanted::Ask("recover")),
+        _ => None,
     };
-    Ok(nodes
-        .iter()
-        .filter_map(|node| {
-            let status = &node.status;
-            choice(node.name.as_str(), &status.state, status.reason.as_deref())
+    let wants = nodes.iter().filter_map(|node| {
+        Some(Want {
+            what: choice(&node.status)?,
+            node: node.name.to_string(),
         })
-        .collect())
+    });
+    wants.collect()
+}
+
+/// Returns whether disks of the node may still have data of the former user.
+fn is_unsanitised(status: &NodeStatus) -> bool {
+    let mut conditions = status.conditions.iter();
+    conditions.any(|known| known.condition == "unsanitised" && known.value == "true")
 }
