@@ -52,6 +52,20 @@ impl Need {
         })
     }
 
+    /// Returns whether the verb exists, and the path has the parameters of verb and place.
+    fn fits(&self, path: &str) -> bool {
+        let has = |parameter: &str| path.contains(&format!("{{{parameter}}}"));
+        let verb = match self.verb.split_once('{') {
+            Some((_, parameter)) => has(parameter.trim_end_matches('}')),
+            None => VERBS.iter().any(|(known, _)| *known == self.verb),
+        };
+        let place = match &self.place {
+            Reach::Fleet | Reach::Any => true,
+            Reach::At { parameter, .. } => has(parameter),
+        };
+        verb && place
+    }
+
     /// Returns the verb, with path parameters replaced by their values.
     pub fn verb(&self, parameters: &[(String, String)]) -> String {
         let Some((action, name)) = self
@@ -95,7 +109,7 @@ impl Needs {
     /// and thereby refused to every caller.
     pub fn read(document: &Value) -> Self {
         let paths = document["paths"].as_object().into_iter().flatten();
-        let by_method = |operations: &Value| -> HashMap<Method, Need> {
+        let by_method = |path: &str, operations: &Value| -> HashMap<Method, Need> {
             let operations = operations.as_object().into_iter().flatten();
             operations
                 .filter_map(|(method, operation)| {
@@ -104,13 +118,14 @@ impl Needs {
                         operation[EXTENSION]["place"].as_str()?,
                     );
                     let method = Method::from_str(&method.to_ascii_uppercase()).ok()?;
-                    Some((method, Need::new(verb, place)?))
+                    let need = Need::new(verb, place).filter(|need| need.fits(path))?;
+                    Some((method, need))
                 })
                 .collect()
         };
         Self(Arc::new(
             paths
-                .map(|(path, operations)| (path.clone(), by_method(operations)))
+                .map(|(path, operations)| (path.clone(), by_method(path, operations)))
                 .collect(),
         ))
     }
@@ -151,13 +166,21 @@ mod tests {
         let needs = Needs::read(&json!({ "paths": { "/v1/claims/{claim}": {
             "get": { EXTENSION: { "verb": "fleet.read", "place": "claim={claim}" } },
             "delete": { EXTENSION: { "verb": "claim.release", "place": "here" } },
+            "put": { EXTENSION: { "verb": "claim.release", "place": "claim={id}" } },
+            "post": { EXTENSION: { "verb": "claim.shred", "place": "fleet" } },
         } } }));
         let read = Need::new("fleet.read", "claim={claim}").unwrap();
         let find = |method| needs.find(&method, "/v1/claims/{claim}");
         assert_eq!(find(Method::GET), Some(&read));
         assert_eq!(find(Method::HEAD), Some(&read));
         assert_eq!(find(Method::PATCH), None);
-        assert_eq!(find(Method::DELETE), None, "an unreadable need");
+        for unreadable in [Method::DELETE, Method::PUT, Method::POST] {
+            assert_eq!(
+                find(unreadable),
+                None,
+                "place, parameter or verb is unknown"
+            );
+        }
     }
 
     #[test]
