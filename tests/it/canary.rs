@@ -1,7 +1,7 @@
 //! Secrets are planted everywhere one can be put in, and everything that comes out is searched for them: answers, pages, refusals, events, logs,
 //! and every text in the database.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use muster_core::clock::Clock;
@@ -14,23 +14,9 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::support::fleet;
+use crate::support::log::Log;
 use crate::support::postgres::{self, Backup};
 use crate::support::server::{START, Server};
-
-/// What was logged, at every level.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Secrets by name, as bytes.
 struct Planted(Vec<(&'static str, Vec<u8>)>);
@@ -102,7 +88,7 @@ async fn no_secret_comes_out_where_it_was_not_asked_for() {
     let dump = Backup::of(&server.app.pool);
     planted.assert_absent("the database", dump.bytes());
     planted.assert_absent("the anchors", &std::fs::read(&*server.app.anchors).unwrap());
-    let logged = log.0.lock().unwrap().clone();
+    let logged = log.bytes();
     assert!(
         logged.len() > 1000,
         "nothing was logged, so nothing was searched"

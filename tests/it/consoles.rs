@@ -6,18 +6,13 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use jiff::{SignedDuration, Timestamp};
-use muster_agent::boot::BootPorts;
-use muster_agent::work::AgentOptions;
-use muster_agent::work::identity::Entry;
-use muster_core::clock::Clock;
-use muster_core::values::Secret;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use crate::support::agents::{Door, in_process};
+use crate::support::agents::{self, Door, in_process};
 use crate::support::fleet;
 use crate::support::server::{Caller, START, Server};
 
@@ -274,20 +269,7 @@ async fn what_a_machine_writes_arrives_at_the_reader() {
         .expect(201);
     let door = Door::open(&server.app).await;
     let dir = tempfile::tempdir().unwrap();
-    for file in ["undionly.kpxe", "snponly.efi", "muster.ipxe", "muster-node"] {
-        std::fs::write(dir.path().join(file), file).unwrap();
-    }
-    let options = AgentOptions {
-        server_url: door.url.clone(),
-        entry: Entry::Certificate {
-            token: Some(Secret::new(made.body["token"].as_str().unwrap())),
-        },
-        data_dir: dir.path().join("data"),
-        ipxe_dir: dir.path().to_owned(),
-        muster_node: dir.path().join("muster-node"),
-        ports: BootPorts::default(),
-        clock: Clock::System,
-    };
+    let options = agents::options(&door, made.body["token"].as_str().unwrap(), dir.path());
     let stop = CancellationToken::new();
     let agent = tokio::spawn(muster_agent::work::run(options, stop.clone()));
 

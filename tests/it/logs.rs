@@ -1,15 +1,9 @@
 //! The log: a request's id leads to the operation, the job, and the agent's lines of the job.
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-use muster_agent::boot::BootPorts;
 use muster_agent::boot::arm::ArmedBoots;
 use muster_agent::boot::lookout::{Identity, Lookout};
-use muster_agent::work::AgentOptions;
-use muster_agent::work::identity::Entry;
 use muster_core::clock::Clock;
-use muster_core::values::{Mac, Secret};
+use muster_core::values::Mac;
 use muster_core::wire::calls::Seen;
 use muster_core::wire::job::{Job, JobSpec};
 use muster_server::engine;
@@ -17,72 +11,41 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::agents::Door;
+use crate::support::agents::{self, Door};
 use crate::support::fleet;
+use crate::support::log::Log;
 use crate::support::server::{Caller, Server};
 
 const REQUEST: &str = "ticket-4711";
-const LIMIT: Duration = Duration::from_secs(40);
-
-/// The log of this process as JSON lines, at the default level.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+/// Captures the log of this process as JSON lines, at the default level.
+fn start_log() -> Log {
+    let log = Log::default();
+    let writer = log.clone();
+    tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_current_span(false)
+        .with_max_level(tracing_subscriber::filter::LevelFilter::INFO)
+        .with_writer(move || writer.clone())
+        .init();
+    log
 }
 
-impl Log {
-    fn start() -> Self {
-        let log = Self::default();
-        let writer = log.clone();
-        tracing_subscriber::fmt()
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .with_max_level(tracing_subscriber::filter::LevelFilter::INFO)
-            .with_writer(move || writer.clone())
-            .init();
-        log
-    }
+/// Returns the first line with the message and the field, in the line or in a span of the line.
+fn find(text: &str, target: &str, message: &str, (field, value): (&str, &str)) -> Option<Value> {
+    let mut lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.find(|line| {
+        line["target"].as_str().unwrap().starts_with(target)
+            && line["message"] == message
+            && field_of(line, field).is_some_and(|found| found == value)
+    })
+}
 
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-
-    /// Returns the first line with the message and the field, in the line or in a span of the line.
-    fn find(&self, target: &str, message: &str, field: &str, value: &str) -> Option<Value> {
-        let text = self.text();
-        let mut lines = text
-            .lines()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap());
-        lines.find(|line| {
-            line["target"].as_str().unwrap().starts_with(target)
-                && line["message"] == message
-                && field_of(line, field).is_some_and(|found| found == value)
-        })
-    }
-
-    async fn wait_for(&self, target: &str, message: &str, field: &str, value: &str) -> Value {
-        let found = async {
-            loop {
-                if let Some(line) = self.find(target, message, field, value) {
-                    return line;
-                }
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        tokio::time::timeout(LIMIT, found)
-            .await
-            .unwrap_or_else(|_| panic!("no {message:?} with {field}={value} in {}", self.text()))
-    }
+async fn wait_for(log: &Log, target: &str, message: &str, field: (&str, &str)) -> Value {
+    log.wait_for(|text| find(text, target, message, field))
+        .await
 }
 
 /// Returns the field of a line, or of the innermost span with the field.
@@ -117,29 +80,12 @@ async fn declare(admin: &Caller) {
     }
 }
 
-fn agent_options(door: &Door, token: &str, dir: &std::path::Path) -> AgentOptions {
-    for file in ["undionly.kpxe", "snponly.efi", "muster.ipxe", "muster-node"] {
-        std::fs::write(dir.join(file), file).unwrap();
-    }
-    AgentOptions {
-        server_url: door.url.clone(),
-        entry: Entry::Certificate {
-            token: Some(Secret::new(token)),
-        },
-        data_dir: dir.join("data"),
-        ipxe_dir: dir.to_owned(),
-        muster_node: dir.join("muster-node"),
-        ports: BootPorts::default(),
-        clock: Clock::System,
-    }
-}
-
 #[tokio::test]
 async fn a_request_id_leads_to_the_agents_lines_of_the_job() {
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .ok();
-    let log = Log::start();
+    let log = start_log();
     let server = Server::start().await;
     let admin = server.admin().await;
     declare(&admin).await;
@@ -149,7 +95,7 @@ async fn a_request_id_leads_to_the_agents_lines_of_the_job() {
         .expect(201);
     let door = Door::open(&server.app).await;
     let dir = tempfile::tempdir().unwrap();
-    let options = agent_options(&door, made.body["token"].as_str().unwrap(), dir.path());
+    let options = agents::options(&door, made.body["token"].as_str().unwrap(), dir.path());
     let stop = CancellationToken::new();
     let agent = tokio::spawn(muster_agent::work::run(options, stop.clone()));
     let node = json!({ "spec": {
@@ -168,9 +114,13 @@ async fn a_request_id_leads_to_the_agents_lines_of_the_job() {
         .expect(201);
     engine::run_until_idle(&server.app).await.unwrap();
 
-    let answered = log
-        .wait_for("muster_server", "request answered", "request_id", REQUEST)
-        .await;
+    let answered = wait_for(
+        &log,
+        "muster_server",
+        "request answered",
+        ("request_id", REQUEST),
+    )
+    .await;
     for (field, value) in [
         ("method", "PUT"),
         ("route", "/v1/nodes/{node}"),
@@ -184,58 +134,54 @@ async fn a_request_id_leads_to_the_agents_lines_of_the_job() {
     assert!(actor.starts_with("token:admin-"), "{actor}");
 
     // From the request to the operation, to the job, to the lease, to the agent.
-    let created = log
-        .wait_for("muster_server", "operation created", "request_id", REQUEST)
-        .await;
+    let created = wait_for(
+        &log,
+        "muster_server",
+        "operation created",
+        ("request_id", REQUEST),
+    )
+    .await;
     let operation = field_of(&created, "operation").unwrap();
-    let queued = log
-        .wait_for("muster_server", "job queued", "operation", &operation)
-        .await;
+    let queued = wait_for(
+        &log,
+        "muster_server",
+        "job queued",
+        ("operation", &operation),
+    )
+    .await;
     assert_eq!(field_of(&queued, "node").as_deref(), Some("n1"));
     let job = field_of(&queued, "job").unwrap();
-    let leased = log
-        .wait_for("muster_server", "job leased", "job", &job)
-        .await;
+    let leased = wait_for(&log, "muster_server", "job leased", ("job", &job)).await;
     assert_eq!(field_of(&leased, "operation"), Some(operation));
     assert_eq!(field_of(&leased, "agent").as_deref(), Some("a"));
-    let started = log
-        .wait_for("muster_agent", "job started", "job", &job)
-        .await;
+    let started = wait_for(&log, "muster_agent", "job started", ("job", &job)).await;
     for (field, value) in [("node", "n1"), ("attempt", "1"), ("kind", "boot_live")] {
         assert_eq!(field_of(&started, field).as_deref(), Some(value));
     }
     // The live image has no bytes on the server, and the failure is in both logs.
-    log.wait_for("muster_agent", "job failed", "job", &job)
-        .await;
-    let failed = log
-        .wait_for("muster_server", "job failed", "job", &job)
-        .await;
+    wait_for(&log, "muster_agent", "job failed", ("job", &job)).await;
+    let failed = wait_for(&log, "muster_server", "job failed", ("job", &job)).await;
     assert_eq!(field_of(&failed, "attempt").as_deref(), Some("1"));
 
-    let tried = log
-        .wait_for(
-            "muster_server",
-            "operation created",
-            "request_id",
-            "only-tried",
-        )
-        .await;
+    let tried = wait_for(
+        &log,
+        "muster_server",
+        "operation created",
+        ("request_id", "only-tried"),
+    )
+    .await;
     assert_eq!(field_of(&tried, "dry_run").as_deref(), Some("true"));
     assert!(
         !log.text().contains("dry_run=true"),
         "a query is in the log"
     );
     stop.cancel();
-    tokio::time::timeout(LIMIT, agent)
-        .await
-        .unwrap()
-        .unwrap()
-        .unwrap();
+    agent.await.unwrap().unwrap();
 }
 
 #[test]
 fn a_booting_machine_is_logged_with_the_waiting_job() {
-    let log = Log::start();
+    let log = start_log();
     let golden = include_str!("../../core/golden/job-boot-live.json");
     let job: Job = serde_json::from_str(golden).unwrap();
     let JobSpec::BootLive(mut spec) = job.spec else {
@@ -250,7 +196,8 @@ fn a_booting_machine_is_logged_with_the_waiting_job() {
     for mac in [spec.macs[0], Mac([2, 0, 0, 0, 0, 9])] {
         lookout.saw(mac, Seen::Script, Identity::default(), "script given");
     }
-    let line = log.find("muster_agent", "machine seen", "job", &job.id.to_string());
+    let id = job.id.to_string();
+    let line = find(&log.text(), "muster_agent", "machine seen", ("job", &id));
     let line = line.unwrap_or_else(|| panic!("not in {}", log.text()));
     assert_eq!(field_of(&line, "node"), Some(job.node_name));
     assert_eq!(field_of(&line, "mac"), Some(spec.macs[0].to_string()));

@@ -6,7 +6,12 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use jiff::Timestamp;
+use muster_agent::boot::BootPorts;
+use muster_agent::work::AgentOptions;
+use muster_agent::work::identity::Entry;
+use muster_core::clock::Clock;
 use muster_core::ids::{AgentId, ObjectId};
+use muster_core::values::Secret;
 use muster_server::app::App;
 use muster_server::auth::tokens;
 use muster_server::error::Error;
@@ -89,5 +94,23 @@ impl Door {
             url,
             _serving: AbortOnDropHandle::new(serving),
         }
+    }
+}
+
+/// Returns the options of an agent with an enrolment token, with stand-ins for the boot files.
+pub(crate) fn options(door: &Door, token: &str, dir: &std::path::Path) -> AgentOptions {
+    for file in ["undionly.kpxe", "snponly.efi", "muster.ipxe", "muster-node"] {
+        std::fs::write(dir.join(file), file).unwrap();
+    }
+    AgentOptions {
+        server_url: door.url.clone(),
+        entry: Entry::Certificate {
+            token: Some(Secret::new(token)),
+        },
+        data_dir: dir.join("data"),
+        ipxe_dir: dir.to_owned(),
+        muster_node: dir.join("muster-node"),
+        ports: BootPorts::default(),
+        clock: Clock::System,
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod fleet;
+pub(crate) mod log;
 pub(crate) mod postgres;
 pub(crate) mod server;
 pub(crate) mod wire;
