@@ -3,56 +3,28 @@
 
 use std::collections::BTreeMap;
 
+use muster_core::words;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::kind::Kind;
 use crate::object::NoStatus;
 
-/// The permissions of a caller: a set of verbs listed in [`VERBS`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// No verbs except those granted by role bindings.
-    Guest,
-    /// Reads everything except secrets.
-    Viewer,
-    /// For pipelines: declares, claims and releases nodes, and keeps nodes running. Cannot wipe,
-    /// adopt or approve.
-    Automation,
-    /// Moves nodes through their lifecycle and declares their software.
-    Operator,
-    /// All verbs: also sites, subnets, credentials, agents, tokens and blobs.
-    Admin,
-}
-
-impl Role {
-    /// Returns the role's name as stored in the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Guest => "guest",
-            Self::Automation => "automation",
-            Self::Viewer => "viewer",
-            Self::Operator => "operator",
-            Self::Admin => "admin",
-        }
-    }
-}
-
-impl std::str::FromStr for Role {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let all = [
-            Self::Guest,
-            Self::Viewer,
-            Self::Automation,
-            Self::Operator,
-            Self::Admin,
-        ];
-        all.into_iter()
-            .find(|role| role.as_str() == text)
-            .ok_or_else(|| format!("{text:?} is not a role"))
+words! {
+    /// The permissions of a caller: a set of verbs listed in [`VERBS`].
+    #[derive(ToSchema)]
+    Role, "role" {
+        /// No verbs except those granted by role bindings.
+        Guest = "guest",
+        /// Reads everything except secrets.
+        Viewer = "viewer",
+        /// For pipelines: declares, claims and releases nodes, and keeps nodes running. Cannot wipe,
+        /// adopt or approve.
+        Automation = "automation",
+        /// Moves nodes through their lifecycle and declares their software.
+        Operator = "operator",
+        /// All verbs: also sites, subnets, credentials, agents, tokens and blobs.
+        Admin = "admin",
     }
 }
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use muster_core::words;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -63,22 +64,23 @@ pub struct AlertHeard {
     pub operation: Option<Uuid>,
 }
 
-/// The effect of an alert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AlertOutcome {
-    /// The alert was recorded on the node's timeline.
-    Noted,
-    /// The alert and its effect were recorded earlier.
-    Known,
-    /// The node is being quarantined.
-    Quarantined,
-    /// This alert quarantined too many nodes within the last hour, so the cause is probably outside
-    /// the node. A person decides.
-    HeldBack,
-    /// The node's state, the node's protection, or the token's permissions do not allow the
-    /// quarantine.
-    Refused,
-    /// No node has this name or address.
-    UnknownNode,
+words! {
+    /// The effect of an alert.
+    #[derive(ToSchema)]
+    AlertOutcome, "outcome of an alert" {
+        /// The alert was recorded on the node's timeline.
+        Noted = "noted",
+        /// The alert and its effect were recorded earlier.
+        Known = "known",
+        /// The node is being quarantined.
+        Quarantined = "quarantined",
+        /// This alert quarantined too many nodes within the last hour, so the cause is probably outside
+        /// the node. A person decides.
+        HeldBack = "held_back",
+        /// The node's state, the node's protection, or the token's permissions do not allow the
+        /// quarantine.
+        Refused = "refused",
+        /// No node has this name or address.
+        UnknownNode = "unknown_node",
+    }
 }

@@ -2,6 +2,7 @@
 //! disks of more nodes than one person may erase alone in an hour.
 
 use jiff::Timestamp;
+use muster_core::words;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -44,11 +45,12 @@ pub struct Approval {
     pub operation: Option<Uuid>,
 }
 
-/// The state of an approval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ApprovalState {
-    Open,
-    Approved,
-    Denied,
+words! {
+    /// The state of an approval.
+    #[derive(ToSchema)]
+    ApprovalState, "state of an approval" {
+        Open = "open",
+        Approved = "approved",
+        Denied = "denied",
+    }
 }

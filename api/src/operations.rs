@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use muster_core::wire::node::{Failure, Progress};
+use muster_core::words;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -83,54 +84,25 @@ pub struct Target {
     pub link: String,
 }
 
-/// The state of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OperationState {
-    Queued,
-    Running,
-    Succeeded,
-    Failed,
-    Cancelled,
-    /// The result of a step was not reported; the message names the check needed. Not final: the
-    /// operation continues after the check.
-    Unknown,
+words! {
+    /// The state of an operation.
+    #[derive(ToSchema)]
+    OperationState, "state of an operation" {
+        Queued = "queued",
+        Running = "running",
+        Succeeded = "succeeded",
+        Failed = "failed",
+        Cancelled = "cancelled",
+        /// The result of a step was not reported; the message names the check needed. Not final: the
+        /// operation continues after the check.
+        Unknown = "unknown",
+    }
 }
 
 impl OperationState {
-    /// Returns the state's name as stored in the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Unknown => "unknown",
-        }
-    }
-
     /// Returns whether the state is final.
     pub fn done(self) -> bool {
         !matches!(self, Self::Queued | Self::Running | Self::Unknown)
-    }
-}
-
-impl std::str::FromStr for OperationState {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let all = [
-            Self::Queued,
-            Self::Running,
-            Self::Succeeded,
-            Self::Failed,
-            Self::Cancelled,
-            Self::Unknown,
-        ];
-        all.into_iter()
-            .find(|state| state.as_str() == text)
-            .ok_or_else(|| format!("{text:?} is not the state of an operation"))
     }
 }
 

@@ -1,63 +1,31 @@
 //! Claims: the binding of a node to a pool.
 
-use serde::{Deserialize, Serialize};
-
 use crate::lifecycle::state::State;
+use crate::words;
 
-/// The state of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum ClaimState {
-    /// Bound; the node is in service or on the way to service.
-    Bound,
-    /// Deleted by its owner; the node is being drained, wiped and inspected.
-    Releasing,
-    /// Ended; kept for history.
-    Released,
-}
-
-impl ClaimState {
-    /// Returns the name stored in the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Bound => "bound",
-            Self::Releasing => "releasing",
-            Self::Released => "released",
-        }
+words! {
+    /// The state of a claim.
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    ClaimState, "claim state" {
+        /// Bound; the node is in service or on the way to service.
+        Bound = "bound",
+        /// Deleted by its owner; the node is being drained, wiped and inspected.
+        Releasing = "releasing",
+        /// Ended; kept for history.
+        Released = "released",
     }
 }
 
-/// The condition a client waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum WaitFor {
-    /// The claim has a node, which is true from the beginning.
-    Bound,
-    /// The claim's node is in service.
-    #[default]
-    InService,
-}
-
-impl WaitFor {
-    /// Returns the name stored in the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Bound => "bound",
-            Self::InService => "in_service",
-        }
-    }
-}
-
-impl std::str::FromStr for WaitFor {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let all = [Self::Bound, Self::InService];
-        all.into_iter()
-            .find(|word| word.as_str() == text)
-            .ok_or_else(|| format!("{text:?} is not what a claim can be waited for"))
+words! {
+    /// The condition a client waits for.
+    #[derive(Default)]
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    WaitFor, "condition of a claim" {
+        /// The claim has a node, which is true from the beginning.
+        Bound = "bound",
+        /// The claim's node is in service.
+        #[default]
+        InService = "in_service",
     }
 }
 

@@ -1,17 +1,14 @@
 //! The impact of a change on the affected machines, defined only here. The API, the console, the
 //! CLI and Terraform show this result.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
-
 use crate::images::ImageManifest;
-use crate::lifecycle::state::{State, UnknownWord, Wish, words};
+use crate::lifecycle::state::{State, Wish};
+use crate::words;
 
 words! {
     /// The impact, from the cheapest to the most expensive. For several changes the most expensive
     /// counts.
+    #[derive(PartialOrd, Ord)]
     Effect, "effect" {
         /// No machine is affected.
         None = "none",

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::values::Mac;
+use crate::words;
 
 /// All observations of an inventory. An empty list means "searched and found none"; an absent
 /// option means "could not be read".
@@ -38,14 +39,15 @@ pub struct Smbios {
     pub bios_version: Option<String>,
 }
 
-/// The firmware interface used at boot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Firmware {
-    #[default]
-    Bios,
-    Uefi,
+words! {
+    /// The firmware interface used at boot.
+    #[derive(Default)]
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    Firmware, "firmware interface" {
+        #[default]
+        Bios = "bios",
+        Uefi = "uefi",
+    }
 }
 
 /// A processor package.

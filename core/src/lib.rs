@@ -25,3 +25,4 @@ pub mod redact; // Removes secrets from outgoing text
 pub mod stacks; // Pins over an image, the lock, and the converge plan
 pub mod values; // MAC addresses, digests, names, secrets: parsed once
 pub mod wire; // Messages between server, agent and muster-node
+pub mod words; // Enums stored, sent and shown as text

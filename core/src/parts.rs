@@ -4,10 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::facts::Facts;
-use crate::lifecycle::state::{UnknownWord, words};
-use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
+use crate::words;
 
 /// Maximum parts per server, above any real server. Further parts reported by a machine are
 /// ignored.
@@ -17,6 +14,7 @@ const LONGEST: usize = 128;
 
 words! {
     /// The kind of a part.
+    #[derive(PartialOrd, Ord)]
     #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
     PartKind, "kind of part" {
         Chassis = "chassis",

@@ -4,27 +4,16 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
-use serde::{Deserialize, Serialize};
 
 use crate::wire::node::Challenge;
+use crate::words;
 
-/// The action allowed by a permit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PermitKind {
-    Power,
-    Image,
-    Wipe,
-}
-
-impl PermitKind {
-    /// Returns the name stored in the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Power => "power",
-            Self::Image => "image",
-            Self::Wipe => "wipe",
-        }
+words! {
+    /// The action allowed by a permit.
+    PermitKind, "kind of permit" {
+        Power = "power",
+        Image = "image",
+        Wipe = "wipe",
     }
 }
 

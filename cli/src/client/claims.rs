@@ -119,7 +119,7 @@ pub(crate) struct HoldArgs {
 }
 
 fn wait_for(text: &str) -> Result<WaitFor, String> {
-    text.parse()
+    text.parse::<WaitFor>().map_err(|error| error.to_string())
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

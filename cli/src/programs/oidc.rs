@@ -59,5 +59,6 @@ impl OidcArgs {
 
 fn group_role(text: &str) -> Result<(String, Role), String> {
     let (group, role) = text.rsplit_once('=').ok_or("GROUP=ROLE")?;
-    Ok((group.to_owned(), role.parse()?))
+    let role = role.parse::<Role>().map_err(|error| error.to_string())?;
+    Ok((group.to_owned(), role))
 }

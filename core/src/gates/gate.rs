@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::mode::Mode;
 use crate::profiles::HardwareProfile;
+use crate::words;
 
 /// An ordered set of gates, grouped in stages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,33 +40,19 @@ impl Suite {
     }
 }
 
-/// Order in which gates run. A stage starts after every gate of the earlier stages ended without
-/// blocking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Stage {
-    Inventory,
-    Software,
-    Gpu,
-    Node,
-    Pair,
-    Group,
-    Soak,
-}
-
-impl Stage {
-    /// Returns the name used in suites.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Inventory => "inventory",
-            Self::Software => "software",
-            Self::Gpu => "gpu",
-            Self::Node => "node",
-            Self::Pair => "pair",
-            Self::Group => "group",
-            Self::Soak => "soak",
-        }
+words! {
+    /// Order in which gates run. A stage starts after every gate of the earlier stages ended without
+    /// blocking.
+    #[derive(PartialOrd, Ord)]
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    Stage, "stage" {
+        Inventory = "inventory",
+        Software = "software",
+        Gpu = "gpu",
+        Node = "node",
+        Pair = "pair",
+        Group = "group",
+        Soak = "soak",
     }
 }
 
@@ -245,51 +232,28 @@ pub enum OnTimeout {
     Fail,
 }
 
-/// A condition required before a gate runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Need {
-    /// No user job runs on the node.
-    Drained,
-    /// No process holds a GPU open.
-    GpusIdle,
-}
-
-impl Need {
-    /// Returns the name used in suites.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Drained => "drained",
-            Self::GpusIdle => "gpus_idle",
-        }
+words! {
+    /// A condition required before a gate runs.
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    Need, "need of a gate" {
+        /// No user job runs on the node.
+        Drained = "drained",
+        /// No process holds a GPU open.
+        GpusIdle = "gpus_idle",
     }
 }
 
-/// A side effect of a gate on the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum SideEffect {
-    CpuLoad,
-    MemoryLoad,
-    GpuLoad,
-    /// More than a few packets.
-    NetworkLoad,
-    /// Writes in the gate's own scratch directory, never on a raw device.
-    WritesDisk,
-}
-
-impl SideEffect {
-    /// Returns the name used in suites.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::CpuLoad => "cpu_load",
-            Self::MemoryLoad => "memory_load",
-            Self::GpuLoad => "gpu_load",
-            Self::NetworkLoad => "network_load",
-            Self::WritesDisk => "writes_disk",
-        }
+words! {
+    /// A side effect of a gate on the machine.
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    SideEffect, "side effect" {
+        CpuLoad = "cpu_load",
+        MemoryLoad = "memory_load",
+        GpuLoad = "gpu_load",
+        /// More than a few packets.
+        NetworkLoad = "network_load",
+        /// Writes in the gate's own scratch directory, never on a raw device.
+        WritesDisk = "writes_disk",
     }
 }
 

@@ -7,26 +7,17 @@ use super::gate::Suite;
 use super::mode::Mode;
 use super::result::{GateResult, Verdict};
 use crate::profiles::HardwareProfile;
+use crate::words;
 
-/// The admission verdict of a whole suite run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SuiteVerdict {
-    /// No gate blocks admission.
-    Pass,
-    /// At least one gate failed.
-    Fail,
-    /// No gate failed, but at least one gate has no usable result.
-    Unknown,
-}
-
-impl SuiteVerdict {
-    /// Returns the name stored in the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Fail => "fail",
-            Self::Unknown => "unknown",
-        }
+words! {
+    /// The admission verdict of a whole suite run.
+    SuiteVerdict, "verdict of a suite" {
+        /// No gate blocks admission.
+        Pass = "pass",
+        /// At least one gate failed.
+        Fail = "fail",
+        /// No gate failed, but at least one gate has no usable result.
+        Unknown = "unknown",
     }
 }
 

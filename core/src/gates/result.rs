@@ -9,30 +9,19 @@ use uuid::Uuid;
 
 use super::gate::{Limit, Op, Stage, Suite, Value};
 use crate::values::Digest;
+use crate::words;
 
-/// The verdict of a gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    Pass,
-    /// A measured value missed its threshold.
-    Fail,
-    /// The tool crashed, timed out, printed an unknown version, or gave no output.
-    Error,
-    /// The gate did not run, or had nothing to measure. The reason explains why.
-    Skipped,
-}
-
-impl Verdict {
-    /// Returns the name stored in the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Fail => "fail",
-            Self::Error => "error",
-            Self::Skipped => "skipped",
-        }
+words! {
+    /// The verdict of a gate.
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    Verdict, "verdict" {
+        Pass = "pass",
+        /// A measured value missed its threshold.
+        Fail = "fail",
+        /// The tool crashed, timed out, printed an unknown version, or gave no output.
+        Error = "error",
+        /// The gate did not run, or had nothing to measure. The reason explains why.
+        Skipped = "skipped",
     }
 }
 

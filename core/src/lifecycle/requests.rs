@@ -20,10 +20,10 @@ pub fn needs_reason(wish: Wish) -> bool {
 
 /// The facts of a node that decide whether an action is allowed.
 #[derive(Clone, Copy, Debug)]
-pub struct RequestContext<'text> {
+pub struct RequestContext {
     pub state: NodeState,
     /// An earlier requested action, not carried out yet.
-    pub pending: Option<&'text str>,
+    pub pending: Option<Wish>,
     pub claimed: bool,
     pub releasing: bool,
     pub protected: bool,
@@ -40,14 +40,14 @@ pub enum Blocker {
 }
 
 /// Returns the cause of a refusal; `None` for an allowed action.
-pub fn find_blocker(node: RequestContext<'_>, wish: Wish) -> Option<Blocker> {
+pub fn find_blocker(node: RequestContext, wish: Wish) -> Option<Blocker> {
     // A pending inspection of a node in service blocks no other action. A pending sweep blocks the
     // actions that leave the node in service: the sweep's result would have no effect, and the loads
     // would run beside jobs, after the node's return to the scheduler.
     let looks = [Wish::Inspect, Wish::CheckDrift, Wish::Sweep];
     let serves_on = looks.contains(&wish) || wish == Wish::RotateBmc;
     let gives_way =
-        |look: &Wish| node.pending == Some(look.as_str()) && !(*look == Wish::Sweep && serves_on);
+        |look: &Wish| node.pending == Some(*look) && !(*look == Wish::Sweep && serves_on);
     let looked_at = node.state == NodeState::InService && looks.iter().any(gives_way);
     // A protected node refuses every action that powers, drains or erases.
     let harmless = matches!(

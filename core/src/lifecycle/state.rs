@@ -1,55 +1,10 @@
 //! States, requested actions and purposes: closed sets of words, with their stored form.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
-
-/// A text outside the set of words. The database constraints make such a row impossible.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a {1}")]
-pub struct UnknownWord(pub String, pub &'static str);
-
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub enum $name {
-            $($(#[$variant_doc])* #[serde(rename = $word)] $variant),+
-        }
-
-        impl $name {
-            /// Every word of the set.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// Returns the word as stored, sent and shown.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = UnknownWord;
-
-            fn from_str(text: &str) -> Result<Self, Self::Err> {
-                match text {
-                    $($word => Ok(Self::$variant),)+
-                    other => Err(UnknownWord(other.to_owned(), $what)),
-                }
-            }
-        }
-    };
-}
-pub(crate) use words;
+use crate::words;
 
 words! {
     /// The position of a node on its way.
+    #[derive(PartialOrd, Ord)]
     State, "node state" {
         /// A machine was seen or declared, and not accepted yet.
         Discovered = "discovered",
@@ -74,6 +29,7 @@ words! {
 words! {
     /// An action requested for a node by a person or a program. The request handler only records
     /// the action, and the engine executes it.
+    #[derive(PartialOrd, Ord)]
     Wish, "wish" {
         Accept = "accept",
         Adopt = "adopt",

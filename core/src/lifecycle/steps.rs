@@ -1,13 +1,10 @@
 //! The steps of each state. A step is a single job; its name is unique within a stay in a state.
 
-use super::state::UnknownWord;
-use super::state::words;
-use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
+use crate::words;
 
 words! {
     /// A step on a node's way.
+    #[derive(PartialOrd, Ord)]
     Step, "step" {
         /// Boots the live image and checks the machine's identity.
         BootLive = "boot_live",

@@ -1,13 +1,11 @@
 //! A ladder in progress: the rungs already tried, and the next rung.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
 
 use super::cause::Cause;
 use super::rung::Rung;
 use crate::claims::HELD;
-use crate::lifecycle::state::{UnknownWord, words};
+use crate::words;
 
 words! {
     /// The outcome of a rung.

@@ -1,15 +1,12 @@
 //! The rungs of a ladder, from the mildest to the most severe. Each rung is built from existing
 //! lifecycle steps, and needs no special operation.
 
-use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
-
-use crate::lifecycle::state::{UnknownWord, words};
 use crate::lifecycle::steps::Step;
+use crate::words;
 
 words! {
     /// An action tried on a failing node.
+    #[derive(PartialOrd, Ord)]
     Rung, "rung" {
         /// Collects the machine's state before any change: the installed parts by serial number,
         /// and the firmware and BIOS versions reported by the BMC.

@@ -101,7 +101,6 @@ pub async fn admits(conn: &mut PgConnection, app: &App, user: &UserRow) -> Resul
     if user.disabled {
         return Ok(false);
     }
-    let bound =
-        app.oidc.is_some() && user.password_hash.is_some() && user.role == Role::Admin.as_str();
+    let bound = app.oidc.is_some() && user.password_hash.is_some() && user.role == Role::Admin;
     Ok(!bound || find(conn, app).await?.is_some())
 }

@@ -6,7 +6,7 @@ use axum_extra::extract::cookie::{Cookie, SameSite};
 use http::{HeaderMap, header};
 use jiff::SignedDuration;
 use muster_api::access::Scope;
-use muster_api::tokens::{DEFAULT_RELEASES_PER_HOUR, Role};
+use muster_api::tokens::DEFAULT_RELEASES_PER_HOUR;
 use muster_core::ids::UserId;
 use muster_core::values::{Digest, Secret};
 use sqlx::PgConnection;
@@ -187,7 +187,7 @@ pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Actor, Error
     {
         db::users::set_last_seen(&mut conn, user.id, now).await?;
     }
-    let role = role(&user)?;
+    let role = user.role;
     let holding = Holding {
         grants: grants(&mut conn, Some(&user)).await?,
         owner: None,
@@ -220,16 +220,10 @@ pub async fn grants(conn: &mut PgConnection, user: Option<&UserRow>) -> Result<V
     let subjects: Vec<String> = groups.chain([format!("user:{}", user.name)]).collect();
     let mut grants = db::access::bindings(conn, &subjects).await?;
     grants.push(Grant {
-        role: role(user)?,
+        role: user.role,
         scope: Scope::default(),
     });
     Ok(grants)
-}
-
-fn role(user: &UserRow) -> Result<Role, Error> {
-    user.role
-        .parse()
-        .map_err(|why: String| Error::internal(anyhow::anyhow!("user {}: {why}", user.name)))
 }
 
 fn hash_of(token: &str) -> [u8; 32] {

@@ -3,7 +3,6 @@
 //! caller tell a cut token from a wrong token.
 
 use jiff::Timestamp;
-use muster_api::tokens::Role;
 use muster_core::ids::TokenId;
 use muster_core::values::{Digest, Secret};
 use sqlx::PgConnection;
@@ -120,10 +119,7 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
     if row.last_used.is_none_or(|used| stale(used.to_jiff(), now)) {
         db::tokens::set_last_used(&mut conn, id, now).await?;
     }
-    let role: Role = row
-        .role
-        .parse()
-        .map_err(|why: String| Error::internal(anyhow::anyhow!("token {id}: {why}")))?;
+    let role = row.role;
     let name = format!("token:{}", row.name);
     let owner = match row
         .person

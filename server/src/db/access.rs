@@ -191,10 +191,7 @@ pub async fn bindings(conn: &mut PgConnection, subjects: &[String]) -> Result<Ve
     .await?;
     rows.into_iter()
         .map(|row| {
-            let role = row
-                .role
-                .parse()
-                .map_err(|why: String| Error::internal(anyhow::anyhow!("a binding: {why}")))?;
+            let role = row.role.parse().map_err(Error::internal)?;
             Ok(Grant {
                 role,
                 scope: row.scope.0,

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use muster_api::alerts::AlertOutcome;
 use muster_core::ids::NodeId;
 use sqlx::PgConnection;
 use sqlx::types::ipnet::IpNet;
@@ -41,7 +42,10 @@ pub async fn one_at_a_time(conn: &mut PgConnection) -> Result<(), Error> {
 }
 
 /// Returns the recorded outcome of an alert. `None`: the alert was never received.
-pub async fn find(conn: &mut PgConnection, alert: NewAlert<'_>) -> Result<Option<String>, Error> {
+pub async fn find(
+    conn: &mut PgConnection,
+    alert: NewAlert<'_>,
+) -> Result<Option<AlertOutcome>, Error> {
     Ok(sqlx::query_scalar!(
         "SELECT became FROM alerts WHERE node_id = $1 AND fingerprint = $2 AND starts_at = $3",
         alert.node as NodeId,
@@ -56,7 +60,7 @@ pub async fn find(conn: &mut PgConnection, alert: NewAlert<'_>) -> Result<Option
 pub async fn set(
     conn: &mut PgConnection,
     alert: NewAlert<'_>,
-    became: &str,
+    became: AlertOutcome,
     now: Timestamp,
 ) -> Result<(), Error> {
     sqlx::query!(
@@ -67,7 +71,7 @@ pub async fn set(
         alert.starts_at.to_sqlx() as _,
         alert.name,
         now.to_sqlx() as _,
-        became,
+        became as AlertOutcome,
     )
     .execute(conn)
     .await?;

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use muster_api::approvals::ApprovalState;
 use muster_core::effects;
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
 use muster_core::lifecycle::state::Wish;
@@ -26,7 +27,7 @@ pub struct ApprovalRow {
     /// For a release: the disks are erased at once, without an undo period.
     pub erase_now: bool,
     /// `wipe` or `reinstall`, for a node in one assignment (`epoch`).
-    pub wish: Option<String>,
+    pub wish: Option<Wish>,
     pub epoch: Option<i64>,
     /// The reason given with the wipe, reinstallation or release.
     pub reason: Option<String>,
@@ -35,7 +36,7 @@ pub struct ApprovalRow {
     pub person: String,
     pub requested_at: Timestamp,
     pub expires_at: Timestamp,
-    pub state: String,
+    pub state: ApprovalState,
     pub decided_by: Option<String>,
     pub operation: Option<OperationId>,
 }

@@ -1,10 +1,11 @@
 //! Claims: one node bound to one pool.
 
+use muster_core::claims::{ClaimState, WaitFor};
+use muster_core::lifecycle::state::State;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
-use muster_core::claims::WaitFor;
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -21,14 +22,14 @@ pub struct ClaimRow {
     pub spec: Value,
     pub node: NodeId,
     pub node_name: String,
-    pub node_state: String,
+    pub node_state: State,
     pub node_protected: bool,
     pub operation: Option<OperationId>,
     pub pool: String,
     pub pool_id: ObjectId,
     pub pool_spec: Value,
-    pub state: String,
-    pub wait_for: String,
+    pub state: ClaimState,
+    pub wait_for: WaitFor,
     /// The claim is on hold: automation must not change the node's software.
     pub hold: bool,
     /// The name of the claim receiving this claim's node, during a replacement.

@@ -15,7 +15,7 @@ pub struct ComponentRow {
     pub id: Uuid,
     pub node: NodeId,
     pub node_name: String,
-    pub kind: String,
+    pub kind: PartKind,
     pub serial: String,
     pub slot: Option<String>,
     pub model: Option<String>,

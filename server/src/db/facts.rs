@@ -4,16 +4,27 @@ use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::facts::Facts;
 use muster_core::ids::NodeId;
+use muster_core::words;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 
 use crate::error::Error;
 
+words! {
+    /// The system that observed facts.
+    Source, "source of facts" {
+        /// The live image, under Muster's control.
+        Live = "live",
+        /// The installed system, controlled by the tenant.
+        Installed = "installed",
+    }
+}
+
 /// Facts of a node with the time of observation and the source.
 #[derive(Clone, Debug)]
 pub struct SeenFacts {
     pub observed_at: Timestamp,
-    pub source: String,
+    pub source: Source,
     pub facts: Facts,
 }
 

@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
-use muster_core::gates::GateResult;
+use muster_core::gates::{GateResult, SuiteVerdict};
 use muster_core::ids::{GateRunId, JobId, NodeId};
+use muster_core::lifecycle::steps::Step;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -16,10 +17,10 @@ pub struct GateRun {
     pub id: GateRunId,
     pub suite: String,
     /// `pass`, `fail` or `unknown`.
-    pub verdict: String,
+    pub verdict: SuiteVerdict,
     pub fingerprint: String,
     pub finished_at: Timestamp,
-    pub step: String,
+    pub step: Step,
     /// The run is void since this time, because parts of the node were replaced.
     pub voided_at: Option<jiff_sqlx::Timestamp>,
 }

@@ -1,6 +1,7 @@
 //! Jobs with an order format unknown to every agent of their site.
 
 use muster_core::ids::{JobId, NodeId, ObjectId, OperationId};
+use muster_core::lifecycle::steps::Step;
 use sqlx::PgConnection;
 
 use crate::error::Error;
@@ -12,7 +13,7 @@ pub struct HeldBackRow {
     pub node: NodeId,
     pub node_name: String,
     pub operation: Option<OperationId>,
-    pub step: String,
+    pub step: Step,
 }
 
 /// Records a wait condition on the queued jobs of a site with a step outside `steps`. Returns the

@@ -8,11 +8,23 @@ use muster_core::lifecycle::wait::WaitReason;
 use muster_core::wire::calls::LogLine;
 use muster_core::wire::node::{Failure, Progress};
 use muster_core::wire::result::JobResult;
+use muster_core::words;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::error::Error;
+
+words! {
+    /// The state of a job.
+    JobState, "state of a job" {
+        Queued = "queued",
+        Leased = "leased",
+        Succeeded = "succeeded",
+        Failed = "failed",
+        Cancelled = "cancelled",
+    }
+}
 
 /// A job to be queued.
 #[derive(Clone, Debug)]
@@ -109,7 +121,7 @@ pub struct LeasedRow {
     pub id: JobId,
     pub node: NodeId,
     pub operation: Option<OperationId>,
-    pub step: String,
+    pub step: Step,
     pub attempt: i32,
     pub round: i32,
     pub epoch: i64,
@@ -199,7 +211,7 @@ pub struct CurrentJob {
     pub id: JobId,
     pub node: NodeId,
     pub operation: Option<OperationId>,
-    pub step: String,
+    pub step: Step,
     pub round: i32,
     pub epoch: i64,
     pub visit: i64,
@@ -341,11 +353,7 @@ pub async fn show_leased(
     let ids: Vec<Uuid> = leased.iter().map(|row| row.id.0).collect();
     let titles: Vec<String> = leased
         .iter()
-        .map(|row| {
-            row.step
-                .parse::<Step>()
-                .map_or_else(|_| row.step.clone(), |step| step.title().to_owned())
-        })
+        .map(|row| row.step.title().to_owned())
         .collect();
     sqlx::query!(
         "WITH free AS (
@@ -376,7 +384,7 @@ pub struct LostJob {
     pub id: JobId,
     pub node: NodeId,
     pub operation: Option<OperationId>,
-    pub step: String,
+    pub step: Step,
 }
 
 /// Queues jobs with expired leases again. The next attempt has a higher number. Nodes are locked

@@ -1,8 +1,6 @@
 //! Reads and writes of the engine for a node's lifecycle: due nodes, the snapshot, and the one
 //! guarded advance.
 
-use std::str::FromStr;
-
 use jiff::{SignedDuration, Timestamp};
 use jiff_sqlx::ToSqlx as _;
 use muster_core::claims::ClaimState;
@@ -10,7 +8,7 @@ use muster_core::gates::{Gate, Suite};
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
 use muster_core::lifecycle::decision::{Effect, Move};
 use muster_core::lifecycle::snapshot::SchedulerOut;
-use muster_core::lifecycle::state::{Purpose, State, UnknownWord, Wish};
+use muster_core::lifecycle::state::{Purpose, State, Wish};
 use muster_core::lifecycle::wait::{Wait, WaitReason};
 use muster_core::profiles::HardwareProfile;
 use muster_core::recovery::{Recovery, RecoveryPolicy};
@@ -73,14 +71,14 @@ pub struct EngineNode {
 struct Row {
     id: NodeId,
     name: String,
-    state: String,
+    state: State,
     version: i64,
     visit: i64,
     entered_at: jiff_sqlx::Timestamp,
-    purpose: Option<String>,
-    failed_phase: Option<String>,
+    purpose: Option<Purpose>,
+    failed_phase: Option<State>,
     reason: Option<String>,
-    wish: Option<String>,
+    wish: Option<Wish>,
     wish_reason: Option<String>,
     operation: Option<OperationId>,
     operation_open: bool,
@@ -100,7 +98,7 @@ struct Row {
     rack: Option<ObjectId>,
     profile: Option<Json<HardwareProfile>>,
     claim: Option<ClaimId>,
-    claim_state: Option<String>,
+    claim_state: Option<ClaimState>,
     undo_until: Option<jiff_sqlx::Timestamp>,
     out_state: Option<String>,
     out_reason: Option<String>,
@@ -197,21 +195,12 @@ impl TryFrom<Row> for EngineNode {
     type Error = Error;
 
     fn try_from(row: Row) -> Result<Self, Error> {
-        let impossible =
-            |what: String| Error::internal(anyhow::anyhow!("nodes row {}: {what}", row.id));
-        let word = |error: UnknownWord| impossible(error.to_string());
-        let claim_state = match row.claim_state.as_deref() {
-            None => None,
-            Some("bound") => Some(ClaimState::Bound),
-            Some("releasing") => Some(ClaimState::Releasing),
-            Some(other) => return Err(impossible(format!("claim state {other:?}"))),
-        };
         Ok(Self {
-            state: row.state.parse().map_err(word)?,
-            purpose: parse(row.purpose.as_deref()).map_err(word)?,
-            failed_phase: parse(row.failed_phase.as_deref()).map_err(word)?,
-            wish: parse(row.wish.as_deref()).map_err(word)?,
-            claim: row.claim.zip(claim_state),
+            state: row.state,
+            purpose: row.purpose,
+            failed_phase: row.failed_phase,
+            wish: row.wish,
+            claim: row.claim.zip(row.claim_state),
             undo_until: row.undo_until.map(|at| at.to_jiff()),
             entered_at: row.entered_at.to_jiff(),
             id: row.id,
@@ -250,14 +239,9 @@ impl TryFrom<Row> for EngineNode {
                 .recovery
                 .map(|json| json.0.opened())
                 .transpose()
-                .map_err(word)?,
+                .map_err(Error::internal)?,
         })
     }
-}
-
-/// Parses a nullable column of keywords.
-fn parse<T: FromStr>(word: Option<&str>) -> Result<Option<T>, T::Err> {
-    word.map(str::parse).transpose()
 }
 
 /// Stores the wait condition of a node and the time of the next reconcile pass. `waiting_since`

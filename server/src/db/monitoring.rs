@@ -2,6 +2,7 @@
 
 use ipnet::IpNet;
 use jiff::Timestamp;
+use muster_core::lifecycle::state::State;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -19,7 +20,7 @@ pub async fn time(conn: &mut PgConnection) -> Result<Timestamp, Error> {
 pub async fn count_by_state(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
-) -> Result<Vec<(String, i64)>, Error> {
+) -> Result<Vec<(State, i64)>, Error> {
     let rows = sqlx::query!(
         r#"SELECT state, count(*) AS "count!" FROM nodes WHERE $1::uuid[] IS NULL OR id = ANY ($1) GROUP BY state ORDER BY state"#,
         nodes,

@@ -1,6 +1,9 @@
 //! Nodes as clients declare and read them. The state of a node is written by the lifecycle module
 //! only.
 
+use crate::db::observed::SeenPower;
+use muster_core::gates::SuiteVerdict;
+use muster_core::lifecycle::state::{Purpose, State, Wish};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -9,7 +12,7 @@ use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::facts::Firmware;
 use muster_core::ids::{NodeId, ObjectId, OperationId};
-use muster_core::lifecycle::state::Wish;
+use muster_core::words;
 use serde_json::Value;
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -34,14 +37,14 @@ pub struct NodeRow {
     pub site_id: ObjectId,
     pub rack_id: Option<ObjectId>,
     pub profile_id: Option<ObjectId>,
-    pub state: String,
+    pub state: State,
     pub entered_at: Timestamp,
     pub deadline_at: Option<jiff_sqlx::Timestamp>,
-    pub purpose: Option<String>,
-    pub failed_phase: Option<String>,
+    pub purpose: Option<Purpose>,
+    pub failed_phase: Option<State>,
     pub reason: Option<String>,
     pub epoch: i64,
-    pub wish: Option<String>,
+    pub wish: Option<Wish>,
     pub operation_id: Option<OperationId>,
     pub waiting_for: Option<String>,
     /// A word of `WaitReason`.
@@ -57,7 +60,7 @@ pub struct NodeRow {
     pub attempts: Option<i64>,
     pub facts_observed_at: Option<jiff_sqlx::Timestamp>,
     /// `on` or `off` as last observed by a job, with the time in `power_seen_at`.
-    pub power_seen: Option<String>,
+    pub power_seen: Option<SeenPower>,
     pub power_seen_at: Option<jiff_sqlx::Timestamp>,
     /// Number of items differing from the stack, by the latest comparison.
     pub drift_items: Option<i32>,
@@ -65,7 +68,7 @@ pub struct NodeRow {
     pub out_since: Option<jiff_sqlx::Timestamp>,
     pub gate_run_id: Option<Uuid>,
     pub gate_run_suite: Option<String>,
-    pub gate_run_verdict: Option<String>,
+    pub gate_run_verdict: Option<SuiteVerdict>,
     pub gate_run_finished_at: Option<jiff_sqlx::Timestamp>,
     /// Time of the latest call by any agent of the site.
     pub agent_seen: Option<jiff_sqlx::Timestamp>,
@@ -87,6 +90,16 @@ pub struct Content {
     /// Address and port of the serial console.
     pub console: Option<(IpAddr, u16)>,
     pub protected: bool,
+}
+
+words! {
+    /// The kind of power control.
+    PowerKind, "kind of power control" {
+        Redfish = "redfish",
+        Ipmi = "ipmi",
+        /// A person switches the machine.
+        Manual = "manual",
+    }
 }
 
 /// The power control of a node.
@@ -114,11 +127,11 @@ pub enum Power {
 pub struct LockedNode {
     pub id: NodeId,
     pub name: String,
-    pub state: String,
+    pub state: State,
     pub generation: i64,
     pub protected: bool,
     pub epoch: i64,
-    pub wish: Option<String>,
+    pub wish: Option<Wish>,
     pub operation_id: Option<OperationId>,
     pub profile_id: Option<ObjectId>,
     pub site_id: ObjectId,
@@ -223,7 +236,7 @@ pub async fn insert(
         content.profile as Option<ObjectId>,
         content.serial,
         content.smbios_uuid,
-        power.word,
+        power.kind as PowerKind,
         power.person,
         power.address,
         power.port,
@@ -233,7 +246,7 @@ pub async fn insert(
         content.protected,
         now.to_sqlx() as _,
         power.system,
-        power.firmware,
+        power.firmware as Option<Firmware>,
     )
     .execute(conn)
     .await?;
@@ -268,7 +281,7 @@ pub async fn set_content(
         content.profile as Option<ObjectId>,
         content.serial,
         content.smbios_uuid,
-        power.word,
+        power.kind as PowerKind,
         power.person,
         power.address,
         power.port,
@@ -278,7 +291,7 @@ pub async fn set_content(
         content.protected,
         now.to_sqlx() as _,
         power.system,
-        power.firmware,
+        power.firmware as Option<Firmware>,
     )
     .execute(conn)
     .await?;
@@ -287,19 +300,19 @@ pub async fn set_content(
 
 /// `Power` as database columns.
 struct PowerColumns<'power> {
-    word: &'static str,
+    kind: PowerKind,
     person: Option<&'power str>,
     address: Option<IpNet>,
     port: i32,
     credential: Option<ObjectId>,
     system: Option<&'power str>,
-    firmware: Option<&'static str>,
+    firmware: Option<Firmware>,
 }
 
 impl<'power> PowerColumns<'power> {
     fn of(power: &'power Power) -> Self {
         let nothing = Self {
-            word: "manual",
+            kind: PowerKind::Manual,
             person: None,
             address: None,
             port: 443,
@@ -307,8 +320,8 @@ impl<'power> PowerColumns<'power> {
             system: None,
             firmware: None,
         };
-        let bmc = |word, address: IpAddr, port: u16, credential| Self {
-            word,
+        let bmc = |kind, address: IpAddr, port: u16, credential| Self {
+            kind,
             address: Some(IpNet::from(address)),
             port: i32::from(port),
             credential: Some(credential),
@@ -322,23 +335,17 @@ impl<'power> PowerColumns<'power> {
                 system,
             } => Self {
                 system: system.as_deref(),
-                ..bmc("redfish", *address, *port, *credential)
+                ..bmc(PowerKind::Redfish, *address, *port, *credential)
             },
             Power::Ipmi {
                 address,
                 port,
                 credential,
                 firmware,
-            } => {
-                let firmware = match firmware {
-                    Firmware::Uefi => "uefi",
-                    Firmware::Bios => "bios",
-                };
-                Self {
-                    firmware: Some(firmware),
-                    ..bmc("ipmi", *address, *port, *credential)
-                }
-            }
+            } => Self {
+                firmware: Some(*firmware),
+                ..bmc(PowerKind::Ipmi, *address, *port, *credential)
+            },
             Power::Manual { person } => Self {
                 person: Some(person),
                 ..nothing

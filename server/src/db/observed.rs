@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::NodeId;
+use muster_core::words;
 use sqlx::PgConnection;
 
 use crate::error::Error;
@@ -65,11 +66,12 @@ pub async fn set_installed(
     Ok(())
 }
 
-/// The observed power of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SeenPower {
-    On,
-    Off,
+words! {
+    /// The observed power of a node.
+    SeenPower, "power state" {
+        On = "on",
+        Off = "off",
+    }
 }
 
 /// Records the power of a node.
@@ -79,14 +81,10 @@ pub async fn set_power(
     seen: SeenPower,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let word = match seen {
-        SeenPower::On => "on",
-        SeenPower::Off => "off",
-    };
     sqlx::query!(
         "UPDATE nodes SET power_seen = $2, power_seen_at = $3 WHERE id = $1",
         node as NodeId,
-        word,
+        seen as SeenPower,
         now.to_sqlx() as _,
     )
     .execute(conn)

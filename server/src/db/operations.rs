@@ -1,8 +1,11 @@
 //! Operations: requested actions and their progress. The steps are jobs. Only the engine moves an
 //! operation on.
 
+use crate::db::jobs::JobState;
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use muster_api::operations::OperationState;
+use muster_core::gates::SuiteVerdict;
 use muster_core::ids::{ClaimId, JobId, NodeId, OperationId};
 use muster_core::lifecycle::steps::Step;
 use serde_json::Value;
@@ -37,7 +40,7 @@ pub struct OperationRow {
     pub deadline_at: Option<jiff_sqlx::Timestamp>,
     pub waiting_for: Option<String>,
     pub claim: Option<ClaimId>,
-    pub state: String,
+    pub state: OperationState,
     pub actor: String,
     pub request_id: Option<String>,
     pub message: String,
@@ -52,9 +55,9 @@ pub struct OperationRow {
 pub struct StepRow {
     pub operation: Option<OperationId>,
     pub job: JobId,
-    pub step: String,
-    pub kind: String,
-    pub state: String,
+    pub step: Step,
+    pub kind: Step,
+    pub state: JobState,
     pub attempt: i32,
     pub round: i32,
     pub progress: Option<Value>,
@@ -70,7 +73,7 @@ pub struct StepRow {
 pub struct LogRow {
     pub id: i64,
     pub job: JobId,
-    pub step: String,
+    pub step: Step,
     pub attempt: i32,
     pub at: Timestamp,
     pub text: String,
@@ -198,7 +201,7 @@ pub async fn list_around(
 pub struct RunRow {
     pub operation: OperationId,
     pub suite: String,
-    pub verdict: String,
+    pub verdict: SuiteVerdict,
 }
 
 /// Lists the runs of gates made by operations, oldest first.
@@ -339,16 +342,17 @@ pub async fn run(
 pub async fn end(
     conn: &mut PgConnection,
     id: OperationId,
-    state: &str,
+    state: OperationState,
     message: &str,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let error = (state == "failed").then(|| serde_json::json!({ "message": message }));
+    let error =
+        (state == OperationState::Failed).then(|| serde_json::json!({ "message": message }));
     let ended = sqlx::query!(
         "UPDATE operations SET state = $2, message = $3, error = $4, finished_at = $5, started_at = COALESCE(started_at, $5)
          WHERE id = $1 AND state IN ('queued', 'running', 'unknown')",
         id as OperationId,
-        state,
+        state as OperationState,
         message,
         error,
         now.to_sqlx() as _,
@@ -356,7 +360,7 @@ pub async fn end(
     .execute(conn)
     .await?;
     if ended.rows_affected() > 0 {
-        tracing::info!(operation = %id, state, result = message, "operation ended");
+        tracing::info!(operation = %id, %state, result = message, "operation ended");
     }
     Ok(())
 }

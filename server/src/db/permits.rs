@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use muster_api::operations::OperationState;
 use muster_core::ids::{ClaimId, JobId, NodeId, OperationId, PermitId};
 use muster_core::permits::PermitKind;
 use sqlx::PgConnection;
@@ -46,7 +47,7 @@ pub async fn insert(conn: &mut PgConnection, permit: &NewPermit) -> Result<(), E
 /// A permit with the data deciding whether redemption is allowed, locked.
 #[derive(Clone, Debug)]
 pub struct PermitRow {
-    pub kind: String,
+    pub kind: PermitKind,
     pub node: NodeId,
     pub operation: OperationId,
     pub job: JobId,
@@ -58,7 +59,7 @@ pub struct PermitRow {
     pub void: bool,
     /// The node's assignment epoch now.
     pub node_epoch: i64,
-    pub operation_state: String,
+    pub operation_state: OperationState,
     /// Whether a stop of the operation was requested.
     pub stop: bool,
     /// The permit the job works under now.

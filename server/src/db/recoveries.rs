@@ -3,8 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::{NodeId, OperationId};
-use muster_core::lifecycle::state::UnknownWord;
 use muster_core::recovery::{Cause, Ended, Out, Recovery, Rung, Seen, Tried, UNMENDED_S, WINDOW_S};
+use muster_core::words::UnknownWord;
 use serde::Deserialize;
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -278,7 +278,7 @@ pub struct RecoveryRow {
     pub went: Json<Vec<Tried>>,
     pub begun_at: Timestamp,
     pub ended_at: Option<jiff_sqlx::Timestamp>,
-    pub ended: Option<String>,
+    pub ended: Option<Ended>,
     /// The operation of the node, for a recovery under way.
     pub operation: Option<OperationId>,
 }

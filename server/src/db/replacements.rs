@@ -3,7 +3,10 @@
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use muster_api::operations::OperationState;
+use muster_core::claims::ClaimState;
 use muster_core::ids::{ClaimId, NodeId, OperationId};
+use muster_core::lifecycle::state::State;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -17,7 +20,7 @@ pub struct Replacement {
     pub coming_name: String,
     pub coming_node: NodeId,
     pub coming_node_name: String,
-    pub coming_state: String,
+    pub coming_state: State,
     pub coming_epoch: i64,
     /// The current or latest operation of the new node.
     pub coming_operation: Option<OperationId>,
@@ -34,7 +37,7 @@ pub struct Replacement {
     pub undo_window_s: Option<i64>,
     /// The operation of the replacement.
     pub operation: OperationId,
-    pub operation_state: String,
+    pub operation_state: OperationState,
     pub actor: String,
     pub request_id: Option<String>,
     /// A stop of the operation was requested.
@@ -47,9 +50,9 @@ pub struct ChangeRow {
     /// The claim receiving the new node.
     pub replaces: ClaimId,
     pub claim: String,
-    pub state: String,
+    pub state: ClaimState,
     pub node: String,
-    pub node_state: String,
+    pub node_state: State,
     pub operation: Option<OperationId>,
     pub undo_until: Option<jiff_sqlx::Timestamp>,
 }

@@ -1,5 +1,8 @@
 //! The sources of a job's order: the node with everything declared around it.
 
+use crate::db::nodes::PowerKind;
+use muster_core::facts::Firmware;
+use muster_core::lifecycle::steps::Step;
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -33,14 +36,14 @@ pub struct OrderNode {
     pub os_epoch: i64,
     pub serial: Option<String>,
     pub smbios_uuid: Option<String>,
-    pub power: String,
+    pub power: PowerKind,
     pub power_person: Option<String>,
     pub bmc_address: Option<IpAddr>,
     pub bmc_port: i32,
     pub bmc_credential: Option<ObjectId>,
     pub bmc_certificate: Option<String>,
     pub bmc_system: Option<String>,
-    pub bmc_firmware: Option<String>,
+    pub bmc_firmware: Option<Firmware>,
     pub live_host_key: Option<String>,
     pub os_host_key: Option<String>,
     pub root_disk_serial: Option<String>,
@@ -90,7 +93,7 @@ pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNod
         id: row.id,
         name: row.name,
         labels: row.labels.0,
-        state: row.state.parse().map_err(Error::internal)?,
+        state: row.state,
         epoch: row.epoch,
         os_epoch: row.os_epoch,
         serial: row.serial,
@@ -319,12 +322,12 @@ pub async fn list_specs<T: DeserializeOwned>(
 pub async fn suite_of(
     conn: &mut PgConnection,
     node: NodeId,
-    step: &str,
+    step: Step,
     operation: Option<OperationId>,
 ) -> Result<(Option<Suite>, Option<HardwareProfile>), Error> {
     let found = find_node(conn, node).await?;
     let suite = match step {
-        "sweep" => super::sweeps::find_suite(conn, node, "sweep").await?,
+        Step::Sweep => super::sweeps::find_suite(conn, node, "sweep").await?,
         _ => match find_asked_suite(conn, operation).await? {
             Some(asked) => asked.ok(),
             None => found.suite,

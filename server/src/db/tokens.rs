@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
-use muster_api::access::Scope;
+use muster_api::access::{Role, Scope};
 use muster_core::ids::TokenId;
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -19,7 +19,7 @@ pub struct TokenRow {
     pub token_hash: Vec<u8>,
     /// The key used for the MAC. `None`: the hash is a plain SHA-256.
     pub key_id: Option<String>,
-    pub role: String,
+    pub role: Role,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
     pub last_used: Option<jiff_sqlx::Timestamp>,

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use muster_api::access::Role;
 use muster_core::ids::UserId;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -15,7 +16,7 @@ pub struct UserRow {
     pub name: String,
     /// `None`: an identity provider authenticates the person.
     pub password_hash: Option<String>,
-    pub role: String,
+    pub role: Role,
     /// Groups reported by the identity provider at the last login.
     pub groups: Vec<String>,
     /// An administrator disabled the person.
@@ -30,7 +31,7 @@ pub struct PersonRow {
     pub name: String,
     pub issuer: Option<String>,
     pub subject: Option<String>,
-    pub role: String,
+    pub role: Role,
     pub groups: Vec<String>,
     pub created_at: Timestamp,
     pub last_seen: Option<jiff_sqlx::Timestamp>,

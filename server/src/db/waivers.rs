@@ -4,10 +4,23 @@
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::NodeId;
+use muster_core::words;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::error::Error;
+
+words! {
+    /// The stored state of a waiver. The end time is compared by the reader.
+    Consent, "state of a waiver" {
+        /// Waiting for a second person.
+        Asked = "asked",
+        Agreed = "agreed",
+        Denied = "denied",
+        /// A person ended the waiver early.
+        Ended = "ended",
+    }
+}
 
 /// A waiver with the names of its subject.
 #[derive(Clone, Debug)]
@@ -22,7 +35,7 @@ pub struct WaiverRow {
     pub requested_by: String,
     pub requested_at: Timestamp,
     pub until: Timestamp,
-    pub state: String,
+    pub state: Consent,
     pub ended_by: Option<String>,
     pub approval: Option<Uuid>,
     pub decided_by: Option<String>,

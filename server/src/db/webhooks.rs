@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::{EventId, NodeId, ObjectId, OperationId};
+use muster_core::words;
 use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -33,6 +34,26 @@ pub struct Held {
     pub state: StateRow,
 }
 
+words! {
+    /// The reason for a delivery.
+    DeliveryReason, "reason for a delivery" {
+        Event = "event",
+        /// A person tests the receiver.
+        Test = "test",
+        /// A person repeats an earlier delivery.
+        Redelivery = "redelivery",
+    }
+}
+
+words! {
+    /// The state of a delivery.
+    DeliveryState, "state of a delivery" {
+        Queued = "queued",
+        Delivered = "delivered",
+        Failed = "failed",
+    }
+}
+
 /// A delivery: attempted, or requested by a person and still queued.
 #[derive(Clone, Debug)]
 pub struct DeliveryRow {
@@ -40,8 +61,8 @@ pub struct DeliveryRow {
     pub seq: Option<i64>,
     pub event_id: EventId,
     pub kind: String,
-    pub reason: String,
-    pub state: String,
+    pub reason: DeliveryReason,
+    pub state: DeliveryState,
     pub attempt: i32,
     pub at: Timestamp,
     pub status: Option<i32>,
@@ -305,8 +326,8 @@ pub async fn insert_delivery(
         row.seq,
         row.event_id as EventId,
         row.kind,
-        row.reason,
-        row.state,
+        row.reason as DeliveryReason,
+        row.state as DeliveryState,
         row.attempt,
         row.at.to_sqlx() as _,
         row.status,
@@ -331,7 +352,7 @@ pub async fn finish_delivery(conn: &mut PgConnection, row: &DeliveryRow) -> Resu
     sqlx::query!(
         "UPDATE webhook_deliveries SET state = $2, attempt = $3, at = $4, status = $5, error = $6, duration_ms = $7 WHERE id = $1",
         row.id,
-        row.state,
+        row.state as DeliveryState,
         row.attempt,
         row.at.to_sqlx() as _,
         row.status,

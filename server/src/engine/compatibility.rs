@@ -1,6 +1,7 @@
 //! Compatibility of stacks with nodes, by the current rules and the observed facts of each node.
 //! Checked by every plan, and before every order that installs a stack on a node.
 
+use crate::db::facts::Source;
 use muster_core::ids::NodeId;
 use muster_core::images::ImageManifest;
 use muster_core::stacks::StackSpec;
@@ -39,7 +40,7 @@ pub async fn findings(
         onto == Onto::System && node.os_host_key.is_some() && node.root_disk_serial.is_none();
     let facts = seen.map(|seen| {
         let mut facts = seen.facts;
-        if seen.source != "installed" {
+        if seen.source != Source::Installed {
             // The facts name the live image's kernel, not the installed system's kernel.
             facts.kernel.clear();
         }

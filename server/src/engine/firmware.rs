@@ -32,7 +32,7 @@ pub(super) async fn record_inventory(
     now: Timestamp,
 ) -> Result<(), Error> {
     let mut kept = bounded(inventory);
-    if job.step == Step::FirmwareLook.as_str() && !kept.unread.is_empty() {
+    if job.step == Step::FirmwareLook && !kept.unread.is_empty() {
         let before = db::firmware::latest(conn, job.node).await?;
         kept = kept.over(before.map(|seen| seen.inventory).unwrap_or_default());
     }

@@ -2,6 +2,7 @@
 //! transitions.
 
 use jiff::Timestamp;
+use muster_api::operations::OperationState;
 use muster_core::lifecycle::decision::{Effect, Move};
 use muster_core::lifecycle::state::{State, Wish};
 use muster_core::lifecycle::table;
@@ -123,14 +124,15 @@ async fn end_operation(
     }
     let wished = to.effects.contains(&Effect::WishTaken);
     let (state, message) = match to.to {
-        _ if to.effects.contains(&Effect::Stopped) => {
-            ("cancelled", to.reason.clone().unwrap_or_default())
-        }
+        _ if to.effects.contains(&Effect::Stopped) => (
+            OperationState::Cancelled,
+            to.reason.clone().unwrap_or_default(),
+        ),
         State::Available | State::InService | State::Retired | State::Discovered => {
-            ("succeeded", to.to.to_string())
+            (OperationState::Succeeded, to.to.to_string())
         }
         State::Quarantined | State::Maintenance if wished || node.state == State::Draining => {
-            ("succeeded", to.to.to_string())
+            (OperationState::Succeeded, to.to.to_string())
         }
         State::Quarantined
         | State::Maintenance
@@ -143,7 +145,7 @@ async fn end_operation(
         | State::Repairing
         | State::Failed
         | State::Wiping => (
-            "failed",
+            OperationState::Failed,
             to.reason.clone().unwrap_or_else(|| to.to.to_string()),
         ),
     };
@@ -195,7 +197,7 @@ pub(super) async fn grant(
         db::lifecycle::set_deadline(conn, node.id, until).await?;
     }
     if let Some(operation) = node.operation {
-        db::operations::end(conn, operation, "succeeded", what, now).await?;
+        db::operations::end(conn, operation, OperationState::Succeeded, what, now).await?;
     }
     let event = NewEvent::node(
         now,
@@ -224,7 +226,10 @@ pub(super) async fn refuse(
 ) -> Result<(), Error> {
     let summary = format!("{} was not granted: {why}", wish.as_str());
     if let Some(operation) = node.operation {
-        let state = if node.stop { "cancelled" } else { "failed" };
+        let state = match node.stop {
+            true => OperationState::Cancelled,
+            false => OperationState::Failed,
+        };
         db::operations::end(conn, operation, state, &summary, now).await?;
     }
     let event = NewEvent::node(

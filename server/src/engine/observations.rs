@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use muster_core::facts::Facts;
 use muster_core::gates::{GateResult, Judged, Suite, judge};
+use muster_core::lifecycle::steps::Step;
 use muster_core::parts;
 use muster_core::wire::result::JobResult;
 use sqlx::PgConnection;
@@ -105,11 +106,11 @@ async fn record_gates(
     fingerprint: &str,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let (suite, profile) = db::specs::suite_of(conn, job.node, &job.step, job.operation).await?;
+    let (suite, profile) = db::specs::suite_of(conn, job.node, job.step, job.operation).await?;
     let suite = suite.ok_or_else(|| {
         Error::internal(anyhow::anyhow!("gates of {} ran without a suite", job.node))
     })?;
-    let wanted = select_gates(&suite, &job.step);
+    let wanted = select_gates(&suite, job.step);
     let by = Judged {
         suite: &suite,
         profile: profile.as_ref(),
@@ -150,9 +151,9 @@ async fn record_rotation(
 
 /// Returns the gates of a step: after a reboot only the gates marked `after_reboot`, otherwise the
 /// whole suite, written as an empty list.
-pub(super) fn select_gates(suite: &Suite, step: &str) -> Vec<String> {
+pub(super) fn select_gates(suite: &Suite, step: Step) -> Vec<String> {
     match step {
-        "gates_after_reboot" => suite
+        Step::GatesAfterReboot => suite
             .gates
             .iter()
             .filter(|gate| gate.after_reboot)

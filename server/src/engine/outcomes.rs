@@ -53,7 +53,7 @@ pub async fn apply(
         return Ok(Applied::Stale);
     };
     if let Outcome::Succeeded { result } = &report.outcome
-        && !answers(&current.step, result)
+        && !answers(current.step, result)
     {
         return Err(Error::unprocessable(
             "/outcome/result",
@@ -80,10 +80,7 @@ pub async fn apply(
     if let Outcome::Succeeded { result } = &outcome {
         observations::record(conn, &current, result, now).await?;
     }
-    let title = current
-        .step
-        .parse::<Step>()
-        .map_or(current.step.as_str(), |step| step.title());
+    let title = current.step.title();
     let event = NewEvent::node(
         now,
         format!("agent:{}", reporter.name),
@@ -107,7 +104,7 @@ async fn notice_older_database(
 ) -> Result<(), Error> {
     if let Outcome::Failed { failure } = outcome
         && failure.code == FailureCode::StaleOnNode
-        && matches!(job.step.parse(), Ok(Step::WriteImage | Step::Wipe))
+        && matches!(job.step, Step::WriteImage | Step::Wipe)
     {
         let because = format!(
             "A node says so of {}: {}.",
@@ -198,7 +195,7 @@ async fn explain_gates(
     results: &[GateResult],
     now: Timestamp,
 ) -> Result<Result<Vec<GateResult>, Failure>, Error> {
-    let (suite, _) = db::specs::suite_of(conn, job.node, &job.step, job.operation).await?;
+    let (suite, _) = db::specs::suite_of(conn, job.node, job.step, job.operation).await?;
     let Some(suite) = suite else {
         let gone =
             "the suite was removed while its gates ran: nothing says what they are held against";
@@ -248,10 +245,7 @@ fn short(text: &str) -> String {
 }
 
 /// Returns whether a result belongs to a step.
-fn answers(step: &str, result: &JobResult) -> bool {
-    let Ok(step) = step.parse::<Step>() else {
-        return false;
-    };
+fn answers(step: Step, result: &JobResult) -> bool {
     match result {
         JobResult::Live { .. } => step == Step::BootLive,
         JobResult::Facts { .. } => step == Step::Inventory,

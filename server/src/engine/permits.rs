@@ -41,7 +41,7 @@ pub async fn redeem(
         None => Err("there is no such permit".to_owned()),
         // The agent has not yet received the stop. Power permits are still granted, because a
         // started power change must be completed.
-        Some(row) if (job.cancel || row.stop) && row.kind != "power" => {
+        Some(row) if (job.cancel || row.stop) && row.kind != PermitKind::Power => {
             Err("its job is to stop".to_owned())
         }
         Some(row) => fits(row, request, now),

@@ -2,6 +2,7 @@
 //! replacement with the new node in service.
 
 use jiff::Timestamp;
+use muster_api::operations::OperationState;
 use muster_core::ids::{ClaimId, NodeId, OperationId};
 use muster_core::lifecycle::state::Wish;
 use serde_json::json;
@@ -42,7 +43,7 @@ pub async fn begin(
     let (operation, now, epoch) = (new.id, new.now, given.epoch + 1);
     if let Some(former) = given.former {
         let message = format!("overtaken by release (operation {operation})");
-        db::operations::end(conn, former, "cancelled", &message, now).await?;
+        db::operations::end(conn, former, OperationState::Cancelled, &message, now).await?;
     }
     if !db::claims::set_releasing(conn, given.claim, epoch, given.undo_until, now).await? {
         return Ok(false);

@@ -4,8 +4,10 @@
 //! node at every moment.
 
 use jiff::{SignedDuration, Timestamp};
+use muster_api::operations::OperationState;
 use muster_api::pools::DEFAULT_UNDO_WINDOW_S;
 use muster_core::ids::{ClaimId, OperationId};
+use muster_core::lifecycle::state::State;
 use serde_json::json;
 use sqlx::PgConnection;
 use tracing::Instrument as _;
@@ -62,10 +64,10 @@ async fn settle(conn: &mut PgConnection, coming: ClaimId, now: Timestamp) -> Res
         request_id: None,
     };
     match (open, one.stop) {
-        (true, false) if one.coming_state == "in_service" => take_over(conn, &one, now).await?,
+        (true, false) if one.coming_state == State::InService => take_over(conn, &one, now).await?,
         (true, false) => return Ok(false),
         (true, true) => give_back(conn, &one, muster, "stopped on request", now).await?,
-        (false, true) if one.operation_state == "cancelled" => {
+        (false, true) if one.operation_state == OperationState::Cancelled => {
             give_back(conn, &one, muster, "stopped on request", now).await?;
         }
         (false, _) => part(conn, &one, now).await?,
@@ -84,7 +86,14 @@ async fn take_over(
     db::replacements::swap(conn, one, now).await?;
     let (claim, came, went) = (&one.claim_name, &one.coming_node_name, &one.node_name);
     let message = format!("{claim} has {came}; {went} is released");
-    db::operations::end(conn, one.operation, "succeeded", &message, now).await?;
+    db::operations::end(
+        conn,
+        one.operation,
+        OperationState::Succeeded,
+        &message,
+        now,
+    )
+    .await?;
     let event = NewEvent::node(
         now,
         one.actor.clone(),
@@ -138,7 +147,14 @@ pub async fn give_back(
         "{why}; {} keeps {kept}, and {came} is given back",
         one.claim_name
     );
-    db::operations::end(conn, one.operation, "cancelled", &message, now).await?;
+    db::operations::end(
+        conn,
+        one.operation,
+        OperationState::Cancelled,
+        &message,
+        now,
+    )
+    .await?;
     let given = Given {
         claim: one.coming,
         claim_name: &one.coming_name,

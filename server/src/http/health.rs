@@ -78,7 +78,7 @@ async fn show_metrics(State(app): State<App>, _: Actor) -> Result<Response, Erro
     for state in NodeState::ALL {
         let count = nodes
             .iter()
-            .find(|(word, _)| word == state.as_str())
+            .find(|(counted, _)| counted == state)
             .map_or(0, |(_, count)| *count);
         gauge("muster_nodes", state.as_str(), count);
     }

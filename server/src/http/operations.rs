@@ -222,7 +222,7 @@ async fn get_operation_log(
     let items = lines.into_iter().map(|line| OperationLogLine {
         id: line.id,
         job: line.job.0,
-        step: line.step,
+        step: line.step.to_string(),
         attempt: line.attempt,
         at: line.at,
         text: line.text,

@@ -300,10 +300,7 @@ fn is_own(row: &TokenRow, actor: &Actor) -> bool {
 
 fn token(row: TokenRow) -> Result<Token, Error> {
     Ok(Token {
-        role: row
-            .role
-            .parse()
-            .map_err(|why: String| Error::internal(anyhow::anyhow!("token {}: {why}", row.id)))?,
+        role: row.role,
         scope: row.scope.0,
         id: row.id.0,
         name: row.name,

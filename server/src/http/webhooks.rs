@@ -1,6 +1,7 @@
 //! Deliveries of a webhook, and actions of people: send a ping, send an event again, resume after
 //! failures.
 
+use crate::db::webhooks::{DeliveryReason, DeliveryRow};
 use axum::extract::State;
 use http::StatusCode;
 use muster_api::problem::Problem;
@@ -21,7 +22,6 @@ use crate::auth::Actor;
 use crate::db;
 use crate::db::filter::{DELIVERIES, Term};
 use crate::db::objects::ObjectRow;
-use crate::db::webhooks::DeliveryRow;
 use crate::error::Error;
 use crate::intents::answer::Answer;
 use crate::intents::idempotency::IdempotencyKey;
@@ -101,7 +101,13 @@ async fn test_webhook(
 ) -> Result<Answer, Error> {
     writing::once(&app, &actor, idempotency, &(), async |conn| {
         let webhook = locked(conn, &name).await?;
-        let row = delivery("test", None, EventId::new(), PING, app.clock.now());
+        let row = delivery(
+            DeliveryReason::Test,
+            None,
+            EventId::new(),
+            PING,
+            app.clock.now(),
+        );
         queue(
             &app,
             conn,
@@ -146,7 +152,7 @@ async fn redeliver_event(
         };
         let before = before.ok_or_else(unknown)?;
         let row = delivery(
-            "redelivery",
+            DeliveryReason::Redelivery,
             before.seq,
             before.event_id,
             &before.kind,
@@ -252,8 +258,8 @@ fn object(row: DeliveryRow) -> Delivery {
         event: row.event_id.0,
         seq: row.seq,
         kind: row.kind,
-        reason: row.reason,
-        state: row.state,
+        reason: row.reason.to_string(),
+        state: row.state.to_string(),
         attempt: row.attempt,
         at: row.at,
         status: row.status,

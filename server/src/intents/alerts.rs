@@ -204,7 +204,7 @@ async fn handle_firing(
     let key = alert_key(node, alert);
     let before = db::alerts::find(conn, key).await?;
     // A refused alert is tried again. Every other outcome is final.
-    if before.as_deref().is_some_and(|became| became != "refused") {
+    if before.is_some_and(|became| became != AlertOutcome::Refused) {
         return Ok(Became::only(AlertOutcome::Known));
     }
     let text = describe_alert(alert);
@@ -216,16 +216,12 @@ async fn handle_firing(
         true => take_out(conn, app, actor, node, key.name, &text).await?,
         false => Became::only(AlertOutcome::Noted),
     };
-    let (word, kind) = match became.outcome {
-        AlertOutcome::Quarantined => ("quarantined", "alert.firing"),
-        AlertOutcome::HeldBack => ("held_back", "alert.held_back"),
-        AlertOutcome::Refused => ("refused", "alert.firing"),
-        AlertOutcome::Noted | AlertOutcome::Known | AlertOutcome::UnknownNode => {
-            ("noted", "alert.firing")
-        }
+    let kind = match became.outcome {
+        AlertOutcome::HeldBack => "alert.held_back",
+        _ => "alert.firing",
     };
-    db::alerts::set(conn, key, word, now).await?;
-    if before.as_deref() != Some(word) {
+    db::alerts::set(conn, key, became.outcome, now).await?;
+    if before != Some(became.outcome) {
         let because = became
             .because
             .as_deref()
@@ -249,10 +245,7 @@ async fn take_out(
 ) -> Result<Became, Error> {
     // A node under work may also stop answering, and the work must not be interrupted. If the alert
     // still fires afterwards, a later report takes the node out.
-    if ![State::InService, State::Available]
-        .iter()
-        .any(|state| state.as_str() == node.state)
-    {
+    if !matches!(node.state, State::InService | State::Available) {
         let why = format!(
             "{} is {}: the node is quarantined if the alert still fires once the node is in service or available",
             node.name, node.state

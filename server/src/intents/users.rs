@@ -79,12 +79,10 @@ async fn find(conn: &mut PgConnection, key: &str) -> Result<PersonRow, Error> {
 }
 
 pub(crate) fn object(row: PersonRow) -> Result<User, Error> {
-    let role = row.role.parse();
     Ok(User {
         id: row.id.0,
         link: format!("/v1/users/{}", row.id),
-        role: role
-            .map_err(|why: String| Error::internal(anyhow::anyhow!("user {}: {why}", row.name)))?,
+        role: row.role,
         name: row.name,
         issuer: row.issuer,
         subject: row.subject,

@@ -6,7 +6,7 @@ use http::StatusCode;
 use muster_api::nodes::NodePlan;
 use muster_core::effects::{self, Effect as Cost};
 use muster_core::ids::{NodeId, OperationId};
-use muster_core::lifecycle::state::{State, Wish};
+use muster_core::lifecycle::state::Wish;
 use serde::Serialize;
 use sqlx::PgConnection;
 
@@ -139,9 +139,8 @@ async fn plan(conn: &mut PgConnection, operation: OperationId) -> Result<NodePla
         .map(|target| NodeId(target.id))
         .collect();
     let row = db::nodes::list(conn, &node).await?.pop();
-    let state = |word: Option<&str>| word.and_then(|word| word.parse::<State>().ok());
-    let now = state(row.as_ref().map(|row| row.state.as_str()));
-    let failed = state(row.as_ref().and_then(|row| row.failed_phase.as_deref()));
+    let now = row.as_ref().map(|row| row.state);
+    let failed = row.and_then(|row| row.failed_phase);
     let effect = match (operation.kind.as_str(), operation.kind.parse::<Wish>(), now) {
         ("claim", _, _) => Cost::Reinstall,
         (_, Ok(wish), Some(now)) => effects::of_wish(wish, now, failed),

@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use muster_core::lifecycle::steps::Step;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -83,13 +82,10 @@ pub async fn expire(app: &App) -> Result<(), Error> {
     for job in expired {
         // The result of the job is unknown. The next agent observes the node first, and until then
         // the operation's state is `unknown`.
-        let told = job
-            .step
-            .parse::<Step>()
-            .map_or("another look", Step::observation);
         let summary = format!(
-            "the agent was not heard of; how {} ended is unknown, {told} will tell",
-            job.step
+            "the agent was not heard of; how {} ended is unknown, {} will tell",
+            job.step,
+            job.step.observation()
         );
         if let Some(operation) = job.operation {
             db::operations::set_unknown(&mut tx, operation, &summary).await?;
@@ -99,7 +95,7 @@ pub async fn expire(app: &App) -> Result<(), Error> {
         db::events::insert(&mut tx, event.with(json!({ "job": job.id }))).await?;
         db::lifecycle::make_due(&mut tx, job.node, now).await?;
         let operation = job.operation.map(tracing::field::display);
-        tracing::warn!(node_id = %job.node, operation, job = %job.id, step = job.step, "job lease expired: the agent stopped renewing; the job is queued again");
+        tracing::warn!(node_id = %job.node, operation, job = %job.id, step = %job.step, "job lease expired: the agent stopped renewing; the job is queued again");
     }
     tx.commit().await?;
     if some {

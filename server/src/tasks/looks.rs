@@ -90,7 +90,7 @@ async fn ask(app: &App, name: &str, wish: Wish, reason: &str) -> Result<bool, Er
     let Some(node) = db::nodes::find_for_update(&mut tx, name).await? else {
         return Ok(false);
     };
-    if node.wish.is_some() || node.releasing || node.state != State::InService.as_str() {
+    if node.wish.is_some() || node.releasing || node.state != State::InService {
         return Ok(false);
     }
     let id = OperationId::new();

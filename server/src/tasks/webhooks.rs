@@ -2,6 +2,7 @@
 //! once. The replica with the lease of a webhook is the only sender until the lease ends. Each
 //! webhook has a sender task of its own, so a slow receiver does not delay other webhooks.
 
+use crate::db::webhooks::{DeliveryReason, DeliveryRow, DeliveryState, Held};
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::hmac;
@@ -18,7 +19,6 @@ use uuid::Uuid;
 use crate::app::App;
 use crate::db;
 use crate::db::events::{EventRow, NewEvent};
-use crate::db::webhooks::{DeliveryRow, Held};
 use crate::engine::orders::secret_place;
 use crate::error::Error;
 use crate::intents::events::event;
@@ -177,12 +177,10 @@ impl Receiver {
             .filter(|answered| matches!(answered.status, 429 | 503))
             .and_then(|one| one.later);
         let row = DeliveryRow {
-            state: if error.is_none() {
-                "delivered"
-            } else {
-                "failed"
-            }
-            .to_owned(),
+            state: match error {
+                None => DeliveryState::Delivered,
+                Some(_) => DeliveryState::Failed,
+            },
             attempt: row.attempt + 1,
             at,
             status: status.map(i32::from),
@@ -196,7 +194,7 @@ impl Receiver {
 
 /// A delivery before the first attempt, of an event or a ping.
 pub fn delivery(
-    reason: &str,
+    reason: DeliveryReason,
     seq: Option<i64>,
     id: EventId,
     kind: &str,
@@ -207,8 +205,8 @@ pub fn delivery(
         seq,
         event_id: id,
         kind: kind.to_owned(),
-        reason: reason.to_owned(),
-        state: "queued".to_owned(),
+        reason,
+        state: DeliveryState::Queued,
         attempt: 0,
         at,
         status: None,
@@ -254,7 +252,7 @@ async fn send_requested(app: &App, webhook: ObjectId, lease: Uuid) -> Result<(),
         let row = match message {
             Some(message) => receiver.send(app, &message, row).await.0,
             None => DeliveryRow {
-                state: "failed".into(),
+                state: DeliveryState::Failed,
                 error: Some("the history has it no more".into()),
                 ..row
             },
@@ -319,7 +317,7 @@ async fn send_event(
     let message = Message::event(&event(row));
     let planned = DeliveryRow {
         attempt: tried,
-        ..delivery("event", Some(seq), id, &kind, app.clock.now())
+        ..delivery(DeliveryReason::Event, Some(seq), id, &kind, app.clock.now())
     };
     let (tried, later) = receiver.send(app, &message, planned).await;
     let mut tx = app.pool.begin().await?;

@@ -27,31 +27,43 @@ const OCTAGON: &str = "M3.6.4h4.8l3.2 3.2v4.8l-3.2 3.2H3.6L.4 8.4V3.6zM2.8 4.9v2
 const DASH: &str = "M1.5 4.8h9v2.4h-9z";
 
 /// Returns the chip for a node's state.
-pub(super) fn state(text: &str) -> Chip {
-    let (tone, shape, letter) = match text.parse::<State>() {
-        Ok(State::Discovered) => ("off", RING, "?"),
-        Ok(State::Inspecting) => ("move", HALF, "I"),
-        Ok(State::Available) => ("idle", RING, "A"),
-        Ok(State::Imaging) => ("move", PLAY, "G"),
-        Ok(State::Installing) => ("move", PLAY, "N"),
-        Ok(State::Validating) => ("move", PLAY, "V"),
-        Ok(State::Admitting) => ("move", PLAY, "J"),
-        Ok(State::InService) => ("ok", DISC, "S"),
-        Ok(State::Draining) => ("warn", DOWN, "D"),
-        Ok(State::Repairing) => ("warn", DIAMOND, "R"),
-        Ok(State::Quarantined) => ("bad", OCTAGON, "Q"),
-        Ok(State::Failed) => ("bad", CROSS, "F"),
-        Ok(State::Wiping) => ("move", DIAMOND, "W"),
-        Ok(State::Maintenance) => ("warn", SQUARE, "M"),
-        Ok(State::Retired) => ("off", DASH, "–"),
-        Err(_) => ("off", DASH, "!"),
+pub(super) fn state(state: State) -> Chip {
+    let (tone, shape, letter) = match state {
+        State::Discovered => ("off", RING, "?"),
+        State::Inspecting => ("move", HALF, "I"),
+        State::Available => ("idle", RING, "A"),
+        State::Imaging => ("move", PLAY, "G"),
+        State::Installing => ("move", PLAY, "N"),
+        State::Validating => ("move", PLAY, "V"),
+        State::Admitting => ("move", PLAY, "J"),
+        State::InService => ("ok", DISC, "S"),
+        State::Draining => ("warn", DOWN, "D"),
+        State::Repairing => ("warn", DIAMOND, "R"),
+        State::Quarantined => ("bad", OCTAGON, "Q"),
+        State::Failed => ("bad", CROSS, "F"),
+        State::Wiping => ("move", DIAMOND, "W"),
+        State::Maintenance => ("warn", SQUARE, "M"),
+        State::Retired => ("off", DASH, "–"),
     };
     Chip {
-        word: text.replace('_', " "),
+        word: state.as_str().replace('_', " "),
         tone,
         shape,
         letter,
     }
+}
+
+/// Returns the chip for a state read from a document. An unknown word is shown as sent.
+pub(super) fn state_word(text: &str) -> Chip {
+    text.parse().map_or_else(
+        |_| Chip {
+            word: text.replace('_', " "),
+            tone: "off",
+            shape: DASH,
+            letter: "!",
+        },
+        state,
+    )
 }
 
 /// Returns the chip for the state of an operation, a job or a gate.
@@ -89,10 +101,7 @@ mod tests {
 
     #[test]
     fn every_state_has_a_letter_of_its_own() {
-        let letters: BTreeSet<&str> = State::ALL
-            .iter()
-            .map(|word| state(word.as_str()).letter)
-            .collect();
+        let letters: BTreeSet<&str> = State::ALL.iter().map(|one| state(*one).letter).collect();
         assert_eq!(letters.len(), State::ALL.len());
         assert!(!letters.contains("!"));
     }

@@ -4,6 +4,7 @@ use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::State;
 use jiff::Timestamp;
+use muster_core::claims::ClaimState;
 use serde::Deserialize;
 
 use super::approvals::{self, Pending};
@@ -161,7 +162,7 @@ fn pool(row: ObjectRow, counts: &[PoolCount]) -> Pool {
         states: own
             .iter()
             .map(|count| Counted {
-                chip: chips::state(&count.state),
+                chip: chips::state(count.state),
                 count: count.count,
             })
             .collect(),
@@ -172,24 +173,24 @@ fn pool(row: ObjectRow, counts: &[PoolCount]) -> Pool {
 fn claim(row: ClaimRow, changes: &[ChangeRow], may_replace: bool, now: Timestamp) -> Claim {
     let coming = changes
         .iter()
-        .find(|change| change.replaces == row.id && change.state == "bound");
+        .find(|change| change.replaces == row.id && change.state == ClaimState::Bound);
     Claim {
         held: row.hold.then(|| chips::outcome("held")),
         may_replace: may_replace
-            && row.state == "bound"
+            && row.state == ClaimState::Bound
             && coming.is_none()
             && row.replaces.is_none(),
         coming: coming.map(|change| change.node.clone()).unwrap_or_default(),
         replaces: row.replaces.unwrap_or_default(),
         replica: row.replica,
         node_id: row.node.to_string(),
-        node_chip: chips::state(&row.node_state),
-        chip: chips::outcome(&row.state),
+        node_chip: chips::state(row.node_state),
+        chip: chips::outcome(row.state.as_str()),
         created: format::moment(row.created_at, now),
         epoch: row.epoch,
         undo: row
             .undo_until
-            .filter(|_| row.state == "releasing")
+            .filter(|_| row.state == ClaimState::Releasing)
             .map(|at| format::moment(at.to_jiff(), now)),
         pool: row.pool,
         node: row.node_name,

@@ -110,14 +110,14 @@ pub(super) async fn show_log(
         .operation
         .map(|operation| format!("muster operation log {operation}"))
         .unwrap_or_default();
-    let step = job.step.replace('_', " ");
+    let step = job.step.as_str().replace('_', " ");
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Operations, format!("Log: {step}"))
             .by_hand(cli, &path)
             .live(Live::Never),
         node: job.node,
         step,
-        chip: chips::outcome(&job.state),
+        chip: chips::outcome(job.state.as_str()),
         operation: job.operation.map(|operation| operation.to_string()),
         log,
     }

@@ -1,6 +1,7 @@
 //! A pool: the claims made automatically, and the last pair run, as a matrix of node pairs with
 //! the blamed parts.
 
+use crate::db::pairs::runs::Ending;
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::State;
@@ -121,7 +122,7 @@ pub(super) async fn show_pool(
     let chosen = query.run.or_else(|| rows.first().map(|row| row.id));
     let earlier = rows.iter().map(|row| Earlier {
         id: row.id.to_string(),
-        chip: chips::outcome(row.ended.as_deref().unwrap_or("running")),
+        chip: chips::outcome(row.ended.map_or("running", Ending::as_str)),
         begun: format::moment(row.begun_at, visit.now),
         chosen: Some(row.id) == chosen,
     });

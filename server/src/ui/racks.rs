@@ -205,7 +205,7 @@ fn stands(node: &PlacedRow, units: i64) -> Placed {
         .unwrap_or_default();
     Placed {
         name: node.name.clone(),
-        chip: chips::state(&node.state),
+        chip: chips::state(node.state),
         y: unit.map_or(-1, |unit| (units - unit) * UNIT_HEIGHT),
         unit: unit.map_or_else(String::new, |unit| format!("U{unit}")),
         why: format::cut(why, 120),

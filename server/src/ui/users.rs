@@ -102,7 +102,7 @@ fn person(row: PersonRow, actor: &Actor, now: Timestamp) -> Person {
         } else {
             "active"
         }),
-        role: row.role,
+        role: row.role.to_string(),
         issuer: format::cut(
             row.issuer.as_deref().unwrap_or("a local administrator"),
             100,

@@ -152,11 +152,11 @@ fn delivery(row: DeliveryRow, now: Timestamp) -> Delivery {
     Delivery {
         id: row.id.to_string(),
         at: format::moment(row.at, now),
-        chip: chips::outcome(&row.state),
+        chip: chips::outcome(row.state.as_str()),
         kind: row.kind,
         seq: row.seq.map(|seq| seq.to_string()).unwrap_or_default(),
         attempt: row.attempt,
-        reason: row.reason,
+        reason: row.reason.to_string(),
         status: row
             .status
             .map(|status| status.to_string())

@@ -87,12 +87,12 @@ fn expectation(level: Level, sentence: String, about: &str) -> Finding {
 
 /// Compares the stack's expectations of the installed system with facts from `source`. Facts from a
 /// live image do not describe the installed system.
-pub fn expectations(stack: &StackSpec, facts: &Facts, source: &str) -> Vec<Finding> {
+pub fn expectations(stack: &StackSpec, facts: &Facts, installed: bool) -> Vec<Finding> {
     let expects = &stack.expects;
     if expects.kernel.is_none() && expects.drivers.is_empty() {
         return Vec::new();
     }
-    if source != "installed" {
+    if !installed {
         let sentence =
             "the installed system was not inspected since: `muster node inspect` does".to_owned();
         return vec![expectation(Level::Unknown, sentence, "expects")];

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::NodeId;
+use muster_core::lifecycle::state::State;
 use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -14,7 +15,7 @@ use crate::error::Error;
 pub struct AttentionRow {
     pub id: NodeId,
     pub name: String,
-    pub state: String,
+    pub state: State,
     pub entered_at: Timestamp,
     pub deadline_at: Option<jiff_sqlx::Timestamp>,
     pub reason: Option<String>,

@@ -1,5 +1,10 @@
 //! The machine of one node, for the node's page, and lookup by label.
 
+use crate::db::nodes::PowerKind;
+use muster_core::claims::ClaimState;
+use muster_core::facts::Firmware;
+use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::steps::Step;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -19,22 +24,22 @@ pub struct MachineRow {
     pub visit: i64,
     pub serial: Option<String>,
     pub smbios_uuid: Option<Uuid>,
-    pub power: String,
+    pub power: PowerKind,
     pub power_person: Option<String>,
     pub bmc_address: Option<IpNet>,
     pub bmc_port: i32,
     pub bmc_credential: Option<String>,
     pub bmc_certificate: Option<String>,
     pub bmc_system: Option<String>,
-    pub bmc_firmware: Option<String>,
+    pub bmc_firmware: Option<Firmware>,
     pub power_reserved_w: i32,
-    pub wish: Option<String>,
+    pub wish: Option<Wish>,
     pub os_host_key: Option<String>,
     pub os_boot_id: Option<String>,
     pub root_disk_serial: Option<String>,
     pub claim_id: Option<ClaimId>,
     pub claim_generation: Option<i64>,
-    pub claim_state: Option<String>,
+    pub claim_state: Option<ClaimState>,
     pub pool_spec: Option<serde_json::Value>,
 }
 
@@ -84,7 +89,7 @@ pub async fn find_by_label(conn: &mut PgConnection, text: &str) -> Result<Option
 pub struct BmcLine {
     pub at: Timestamp,
     /// The step of the failed job.
-    pub step: String,
+    pub step: Step,
     pub text: String,
 }
 

@@ -1,6 +1,7 @@
 //! Racks and the nodes in them.
 
 use muster_core::ids::ObjectId;
+use muster_core::lifecycle::state::State;
 use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -43,7 +44,7 @@ pub struct PlacedRow {
     pub rack: Option<ObjectId>,
     pub unit: Option<i32>,
     pub name: String,
-    pub state: String,
+    pub state: State,
     pub waiting_for: Option<String>,
     pub reason: Option<String>,
 }
@@ -90,7 +91,7 @@ pub async fn list_unplaced(
 #[derive(Clone, Debug)]
 pub struct RackCount {
     pub rack: ObjectId,
-    pub state: String,
+    pub state: State,
     pub count: i64,
 }
 

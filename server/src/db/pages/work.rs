@@ -1,7 +1,10 @@
 //! Logs of jobs, claims by pool, names of nodes.
 
+use crate::db::jobs::JobState;
 use jiff::Timestamp;
 use muster_core::ids::{JobId, NodeId, ObjectId, OperationId};
+use muster_core::lifecycle::state::State;
+use muster_core::lifecycle::steps::Step;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -10,8 +13,8 @@ use crate::error::Error;
 /// A job, for the head of its log.
 #[derive(Clone, Debug)]
 pub struct JobRow {
-    pub step: String,
-    pub state: String,
+    pub step: Step,
+    pub state: JobState,
     pub node: String,
     pub operation: Option<OperationId>,
 }
@@ -69,7 +72,7 @@ pub async fn find_tail(conn: &mut PgConnection, job: JobId, lines: i64) -> Resul
 #[derive(Clone, Debug)]
 pub struct PoolCount {
     pub pool: ObjectId,
-    pub state: String,
+    pub state: State,
     pub count: i64,
 }
 

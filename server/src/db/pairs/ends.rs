@@ -1,8 +1,10 @@
 //! Nodes of a run of pairs: candidates, participants, and nodes left out with the reason.
 
+use crate::db::jobs::JobState;
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::{JobId, NodeId, ObjectId, OperationId};
+use muster_core::lifecycle::state::{State, Wish};
 use muster_core::lifecycle::steps::Step;
 use muster_core::profiles::HardwareProfile;
 use sqlx::PgConnection;
@@ -18,8 +20,8 @@ pub struct Candidate {
     pub name: String,
     pub site: ObjectId,
     pub site_name: String,
-    pub state: String,
-    pub wish: Option<String>,
+    pub state: State,
+    pub wish: Option<Wish>,
     pub protected: bool,
     pub releasing: bool,
     pub installed: bool,
@@ -127,7 +129,7 @@ pub struct EndRow {
     pub left_out: Option<String>,
     pub blamed: Option<String>,
     /// The state of the job holding the node, with the failure message in `failure`.
-    pub hold: Option<String>,
+    pub hold: Option<JobState>,
     pub failure: Option<String>,
     /// A stop of the node's operation was requested.
     pub stop: bool,
@@ -239,8 +241,8 @@ pub struct PartRow {
     pub gate: Option<String>,
     pub blamed: Option<String>,
     /// States of the jobs that hold the node and return it to the scheduler, if started.
-    pub hold: Option<String>,
-    pub back: Option<String>,
+    pub hold: Option<JobState>,
+    pub back: Option<JobState>,
     pub back_failed_at: Option<jiff_sqlx::Timestamp>,
     /// The name of the other node in the current measurement.
     pub other: Option<String>,

@@ -8,6 +8,7 @@ use jiff_sqlx::ToSqlx as _;
 use muster_core::fabric::Verdicts;
 use muster_core::gates::Suite;
 use muster_core::ids::{ObjectId, OperationId};
+use muster_core::words;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -64,35 +65,17 @@ pub struct OpenRun {
     pub ended: Option<Ended>,
 }
 
-/// The way the measurements of a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// Every required pair is measured.
-    Done,
-    /// The run passed its deadline.
-    Overdue,
-    /// A person asked to stop the run.
-    Stopped,
-    /// Fewer than two nodes could be held.
-    TooFew,
-}
-
-impl Ending {
-    /// Returns the keyword stored in the column and in the event.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Overdue => "overdue",
-            Self::Stopped => "stopped",
-            Self::TooFew => "too_few",
-        }
-    }
-
-    fn parse(word: &str) -> Result<Self, Error> {
-        [Self::Done, Self::Overdue, Self::Stopped, Self::TooFew]
-            .into_iter()
-            .find(|ending| ending.as_str() == word)
-            .ok_or_else(|| Error::internal(anyhow::anyhow!("pair_runs.ended is {word:?}")))
+words! {
+    /// The way the measurements of a run ended.
+    Ending, "end of the measurements" {
+        /// Every required pair is measured.
+        Done = "done",
+        /// The run passed its deadline.
+        Overdue = "overdue",
+        /// A person asked to stop the run.
+        Stopped = "stopped",
+        /// Fewer than two nodes could be held.
+        TooFew = "too_few",
     }
 }
 
@@ -125,7 +108,7 @@ pub async fn lock_open(
     let Some(row) = row else { return Ok(None) };
     let ended = match row.ended.zip(row.ended_at) {
         Some((how, at)) => Some(Ended {
-            how: Ending::parse(&how)?,
+            how,
             at: at.to_jiff(),
             verdicts: row.verdicts.map(|json| json.0).unwrap_or_default(),
         }),
@@ -184,7 +167,7 @@ pub struct RunRow {
     pub begun_at: Timestamp,
     pub deadline_at: Timestamp,
     pub ended_at: Option<jiff_sqlx::Timestamp>,
-    pub ended: Option<String>,
+    pub ended: Option<Ending>,
     pub verdicts: Option<Json<Verdicts>>,
 }
 

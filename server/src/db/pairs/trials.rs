@@ -1,6 +1,7 @@
 //! Measurements between two nodes of a run. Each measurement begins with its round and is settled
 //! by the result of its job.
 
+use crate::db::jobs::JobState;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -22,12 +23,12 @@ pub struct TrialRow {
     pub round: i32,
     pub a: i32,
     pub b: i32,
-    pub verdict: Option<String>,
+    pub verdict: Option<Verdict>,
     pub gate: Option<String>,
     /// The job of an unsettled measurement. Its state and result follow in `state`, `result` and
     /// `failure`.
     pub job: Option<JobId>,
-    pub state: Option<String>,
+    pub state: Option<JobState>,
     /// Cancellation was requested from the worker.
     pub cancel: bool,
     pub result: Option<Json<JobResult>>,
@@ -142,7 +143,7 @@ pub struct MeasuredRow {
     pub round: i32,
     pub a: String,
     pub b: String,
-    pub verdict: Option<String>,
+    pub verdict: Option<Verdict>,
     pub why: Option<String>,
     pub ways: Option<Json<Vec<PairWay>>>,
     pub finished_at: Option<jiff_sqlx::Timestamp>,

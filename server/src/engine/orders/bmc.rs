@@ -2,12 +2,12 @@
 //! sealed, before an agent receives the password. The old password is kept until the BMC was
 //! observed to accept the new password.
 
+use crate::db::nodes::PowerKind;
 use anyhow::{Context, bail, ensure};
 use muster_core::facts::Firmware;
 use muster_core::ids::ObjectId;
 use muster_core::values::{Digest, Secret};
-use muster_core::wire::bmc::Power;
-use muster_core::wire::bmc::{BmcTarget, IpmiTarget, Machine, RotateBmc};
+use muster_core::wire::bmc::{BmcTarget, IpmiTarget, Machine, Power, RotateBmc};
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use sqlx::PgConnection;
 
@@ -158,8 +158,8 @@ fn target(
     let port = u16::try_from(s.node.bmc_port).context("the BMC's port")?;
     let (uuid, serial) = (s.node.smbios_uuid.clone(), s.node.serial.clone());
     let machine = (uuid.is_some() || serial.is_some()).then_some(Machine { uuid, serial });
-    match s.node.power.as_str() {
-        "redfish" => {
+    match s.node.power {
+        PowerKind::Redfish => {
             let certificate = s
                 .node
                 .bmc_certificate
@@ -178,11 +178,8 @@ fn target(
                 machine,
             }))
         }
-        "ipmi" => {
-            let firmware = match s.node.bmc_firmware.as_deref() {
-                Some("bios") => Firmware::Bios,
-                Some(_) | None => Firmware::Uefi,
-            };
+        PowerKind::Ipmi => {
+            let firmware = s.node.bmc_firmware.unwrap_or(Firmware::Uefi);
             Ok(Power::Ipmi(IpmiTarget {
                 address,
                 port,
@@ -193,7 +190,7 @@ fn target(
                 machine,
             }))
         }
-        other => bail!("{} is powered by {other:?}", s.node.name),
+        PowerKind::Manual => bail!("{} is switched by a person", s.node.name),
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Re
         Some(Err(name)) => bail!("there is no suite {name} any more"),
         None => s.node.suite.clone().context("the pool names no suite")?,
     };
-    let only = select_gates(&suite, &s.row.step);
+    let only = select_gates(&suite, s.row.step);
     let site = read_site(s)?;
     let address = |address: std::net::Ipv4Addr| address.to_string();
     let waived_until = waivers::gates(conn, s.row.node, s.now).await?;

@@ -47,7 +47,7 @@ pub async fn build(
     now: Timestamp,
 ) -> anyhow::Result<Job> {
     let (sources, subnet) = sources::load(&app.keys, conn, row, now).await?;
-    let step: Step = row.step.parse()?;
+    let step = row.step;
     let spec = build_spec(conn, &sources, &subnet, step).await?;
     anyhow::ensure!(
         spec.kind() == kind(step),

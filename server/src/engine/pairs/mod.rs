@@ -11,6 +11,7 @@ mod run; // A run with its nodes and measurements
 mod steps; // The steps of a run: gather, measure, stop, finish, return
 mod trials; // The results of measurements
 
+use crate::db::jobs::JobState;
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::OperationId;
 use muster_core::lifecycle::snapshot::Pairing;
@@ -42,30 +43,27 @@ pub(super) async fn find_pairing(
     let Some(part) = db::pairs::ends::find_part(conn, node.id).await? else {
         return Ok(None);
     };
-    let under_way = |state: &Option<String>| matches!(state.as_deref(), Some("queued" | "leased"));
-    Ok(Some(
-        match (part.over, part.hold.as_deref(), part.back.as_deref()) {
-            (true, _, Some("succeeded")) => Pairing::Back,
-            (true, _, _) if under_way(&part.back) => {
-                Pairing::Waits("the scheduler to use it again".into())
-            }
-            (true, _, Some(_)) => Pairing::GiveBack(
-                part.back_failed_at
-                    .map_or(now, |at| at.to_jiff() + GIVE_BACK_AGAIN),
-            ),
-            (true, _, None) => match (part.gate, part.blamed) {
-                (Some(gate), Some(what)) => Pairing::Faulty(Cause::pairs(&gate, what)),
-                (_, _) => Pairing::GiveBack(now),
-            },
-            (false, None, _) => Pairing::Hold,
-            (false, Some("succeeded"), _) => match part.other {
-                Some(_) if part.asks => Pairing::Measure,
-                Some(other) => Pairing::Waits(format!("the measurement with {other}")),
-                None => Pairing::Waits("the other nodes of its pool's pairs".into()),
-            },
-            (false, Some(_), _) => Pairing::Waits("the scheduler to hold back its jobs".into()),
+    Ok(Some(match (part.over, part.hold, part.back) {
+        (true, _, Some(JobState::Succeeded)) => Pairing::Back,
+        (true, _, Some(JobState::Queued | JobState::Leased)) => {
+            Pairing::Waits("the scheduler to use it again".into())
+        }
+        (true, _, Some(_)) => Pairing::GiveBack(
+            part.back_failed_at
+                .map_or(now, |at| at.to_jiff() + GIVE_BACK_AGAIN),
+        ),
+        (true, _, None) => match (part.gate, part.blamed) {
+            (Some(gate), Some(what)) => Pairing::Faulty(Cause::pairs(&gate, what)),
+            (_, _) => Pairing::GiveBack(now),
         },
-    ))
+        (false, None, _) => Pairing::Hold,
+        (false, Some(JobState::Succeeded), _) => match part.other {
+            Some(_) if part.asks => Pairing::Measure,
+            Some(other) => Pairing::Waits(format!("the measurement with {other}")),
+            None => Pairing::Waits("the other nodes of its pool's pairs".into()),
+        },
+        (false, Some(_), _) => Pairing::Waits("the scheduler to hold back its jobs".into()),
+    }))
 }
 
 /// Advances every open run not locked by another replica. Returns whether a run advanced.
@@ -135,12 +133,12 @@ async fn advance(conn: &mut PgConnection, run: &OpenRun, now: Timestamp) -> Resu
 
 /// The name of a node leaving the run now, and the reason.
 fn find_departure(end: &EndRow) -> Option<(&str, String)> {
-    let why = match (&end.left_out, end.node, end.hold.as_deref()) {
+    let why = match (&end.left_out, end.node, end.hold) {
         (Some(_), _, _) => return None,
         (None, None, _) => "it was removed".to_owned(),
         (None, Some(_), _) if end.stop => "stopped on request".to_owned(),
-        (None, Some(_), Some("cancelled")) => "something else was asked of it".to_owned(),
-        (None, Some(_), Some("failed")) => {
+        (None, Some(_), Some(JobState::Cancelled)) => "something else was asked of it".to_owned(),
+        (None, Some(_), Some(JobState::Failed)) => {
             format!(
                 "its scheduler did not hold it: {}",
                 end.failure.as_deref().unwrap_or("without a reason")

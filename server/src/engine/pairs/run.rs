@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 use muster_core::fabric::{Pair, Trial};
-use muster_core::gates::Verdict;
 
 use crate::db::pairs::ends::EndRow;
 use crate::db::pairs::runs::OpenRun;
@@ -41,13 +40,8 @@ impl Run<'_> {
     pub(super) fn rounds(&self) -> Vec<Vec<Trial>> {
         let mut rounds: Vec<Vec<Trial>> = Vec::new();
         for trial in &self.trials {
-            let Some(verdict) = trial.verdict.as_deref() else {
+            let Some(verdict) = trial.verdict else {
                 continue;
-            };
-            let verdict = match verdict {
-                "pass" => Verdict::Pass,
-                "fail" => Verdict::Fail,
-                _ => Verdict::Error,
             };
             let at = usize::try_from(trial.round).unwrap_or(0);
             rounds.resize(rounds.len().max(at + 1), Vec::new());

@@ -1,7 +1,9 @@
 //! The steps of a run: gather, measure, stop, finish, return the nodes. Each function returns
 //! whether there was a step to take.
 
+use crate::db::jobs::JobState;
 use jiff::SignedDuration;
+use muster_api::operations::OperationState;
 use muster_core::fabric::{Limits, Next, next, verdicts};
 use serde_json::json;
 use sqlx::PgConnection;
@@ -34,7 +36,7 @@ pub(super) async fn gather(conn: &mut PgConnection, run: &Run<'_>) -> Result<boo
     }
     if taking_part
         .iter()
-        .any(|end| end.hold.as_deref() != Some("succeeded"))
+        .any(|end| end.hold != Some(JobState::Succeeded))
     {
         return Ok(false);
     }
@@ -77,7 +79,7 @@ pub(super) async fn stop(
         return finish(conn, run, how).await;
     }
     // The job of a silent agent is queued again, and is cancelled immediately.
-    let queued = |trial: &TrialRow| trial.state.as_deref() == Some("queued");
+    let queued = |trial: &TrialRow| trial.state == Some(JobState::Queued);
     let running: Vec<&TrialRow> = open
         .into_iter()
         .filter(|trial| trial.job.is_none() || !trial.cancel || queued(trial))
@@ -139,9 +141,9 @@ pub(super) async fn give_back(
         return Ok(false);
     }
     let state = match ended.how {
-        Ending::Done => "succeeded",
-        Ending::Stopped => "cancelled",
-        Ending::Overdue | Ending::TooFew => "failed",
+        Ending::Done => OperationState::Succeeded,
+        Ending::Stopped => OperationState::Cancelled,
+        Ending::Overdue | Ending::TooFew => OperationState::Failed,
     };
     let mut message = describe_result(run, ended.how, &ended.verdicts);
     if !held.is_empty() {

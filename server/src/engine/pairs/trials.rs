@@ -1,5 +1,6 @@
 //! The results of measurements: a verdict for each pair with a finished job.
 
+use crate::db::jobs::JobState;
 use muster_core::fabric::{Trial, both_ways, one_way};
 use muster_core::gates::{GateResult, Judged, Verdict};
 use muster_core::wire::pair::PairWay;
@@ -44,10 +45,10 @@ fn find_result(run: &Run<'_>, trial: &TrialRow) -> Option<Settled> {
         Some(format!("{} is not measured any more: {why}", end.name))
     });
     let error = |why: String| Some(unknown(&why));
-    match (trial.job, trial.state.as_deref(), &trial.result) {
-        (Some(_), Some("queued" | "leased"), _) => None,
+    match (trial.job, trial.state, &trial.result) {
+        (Some(_), Some(JobState::Queued | JobState::Leased), _) => None,
         (None, _, _) => left.and_then(error),
-        (Some(_), Some("succeeded"), Some(result)) => {
+        (Some(_), Some(JobState::Succeeded), Some(result)) => {
             if let Some(why) = left {
                 // A node that left the run had other work in the meantime, so the result does not
                 // measure the path.
@@ -58,7 +59,7 @@ fn find_result(run: &Run<'_>, trial: &TrialRow) -> Option<Settled> {
                 error("the agent answered with something else".into())
             }
         }
-        (Some(_), Some("failed"), _) => error(trial.failure.clone().unwrap_or_default()),
+        (Some(_), Some(JobState::Failed), _) => error(trial.failure.clone().unwrap_or_default()),
         (Some(_), _, _) => error("it was stopped".into()),
     }
 }

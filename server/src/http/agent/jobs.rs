@@ -149,14 +149,14 @@ fn log_leased(row: &LeasedRow) {
         id, step, attempt, ..
     } = row;
     let operation = row.operation.map(tracing::field::display);
-    tracing::info!(node_id = %row.node, operation, job = %id, attempt, step, "job leased");
+    tracing::info!(node_id = %row.node, operation, job = %id, attempt, %step, "job leased");
 }
 
 /// Returns the span of an order. A span at the level `error` is kept by every filter, so a warning
 /// always carries the fields.
 fn span_of(row: &LeasedRow) -> Span {
     let operation = row.operation.map(tracing::field::display);
-    tracing::error_span!("order", node_id = %row.node, operation, job = %row.id, attempt = row.attempt, step = row.step)
+    tracing::error_span!("order", node_id = %row.node, operation, job = %row.id, attempt = row.attempt, step = %row.step)
 }
 
 /// Adds the attempt of a job to the log lines of the request.

@@ -1,5 +1,6 @@
 //! The drift of a node: the differences from its stack, their cost, and the findings of the rules.
 
+use crate::db::facts::Source;
 use axum::extract::State;
 use muster_api::problem::Problem;
 use muster_api::stacks::{DriftItem, NodeDrift};
@@ -92,7 +93,11 @@ async fn list_findings(
         let image = spec.image.as_ref();
         findings.extend(compatibility::findings(conn, spec, stack, image, Onto::System).await?);
         if let Some(seen) = db::facts::latest(conn, spec.id).await? {
-            findings.extend(rules::expectations(stack, &seen.facts, &seen.source));
+            findings.extend(rules::expectations(
+                stack,
+                &seen.facts,
+                seen.source == Source::Installed,
+            ));
         }
     }
     let missing = firmware.iter().filter(|one| one.found.is_none());

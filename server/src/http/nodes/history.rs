@@ -59,7 +59,7 @@ pub(super) async fn get_node_facts(
             inventory: said.inventory,
         });
     Answer::ok(&NodeFacts {
-        source: seen.source,
+        source: seen.source.to_string(),
         observed_at: seen.observed_at,
         facts: seen.facts,
         bmc,
@@ -90,7 +90,7 @@ pub(super) async fn list_node_gate_runs(
                 id: run.id.0,
                 node: id.0,
                 suite: run.suite,
-                verdict: run.verdict,
+                verdict: run.verdict.to_string(),
                 fingerprint: run.fingerprint,
                 finished_at: run.finished_at,
                 voided_at: run.voided_at.map(|at| at.to_jiff()),
@@ -212,13 +212,13 @@ fn step(row: StepRow) -> Option<TimelineEntry> {
         .and_then(|failure| failure["message"].as_str());
     let outcome = match failure {
         Some(message) => format!("{}: {message}", row.state),
-        None => row.state,
+        None => row.state.to_string(),
     };
     Some(TimelineEntry {
         at: started,
         entry: "step".into(),
-        kind: row.kind,
-        summary: format!("{} {outcome}", row.step.replace('_', " ")),
+        kind: row.kind.to_string(),
+        summary: format!("{} {outcome}", row.step.as_str().replace('_', " ")),
         actor: None,
         duration_ms: finished
             .map(|at| i64::try_from(at.duration_since(started).as_millis()).unwrap_or(i64::MAX)),

@@ -71,7 +71,7 @@ pub fn object(node: NodeId, row: RecoveryRow) -> Recovery {
         tried: row.went.0,
         begun_at: row.begun_at,
         ended_at: row.ended_at.map(|at| at.to_jiff()),
-        ended: row.ended,
+        ended: row.ended.map(|ended| ended.to_string()),
         operation: row.operation.map(|id| id.0),
     }
 }

@@ -1,7 +1,9 @@
 //! The decision of a second person on a request. An approval begins the requested work, a denial
 //! ends the request.
 
+use crate::db::waivers::Consent;
 use jiff::Timestamp;
+use muster_api::approvals::ApprovalState;
 use muster_api::claims::ReplaceClaim;
 use muster_core::ids::{ClaimId, NodeId, OperationId};
 use serde_json::json;
@@ -76,7 +78,7 @@ async fn lock_open(
     let row = db::approvals::lock(conn, id)
         .await?
         .ok_or_else(|| Error::NotFound(format!("approval {id}")))?;
-    if row.state != "open" || row.expires_at <= now {
+    if row.state != ApprovalState::Open || row.expires_at <= now {
         return Err(Error::conflict(
             "decided",
             "The request is already decided or has expired. Read the approval again.",
@@ -189,7 +191,7 @@ async fn decide_waiver(
     let missing = || Error::NotFound(format!("waiver {waiver}"));
     let waived = db::waivers::lock(conn, waiver).await?.ok_or_else(missing)?;
     lock_open(conn, actor, id, decision, now).await?;
-    if waived.state != "asked" {
+    if waived.state != Consent::Asked {
         return Err(Error::conflict(
             "decided",
             "The waiver has ended meanwhile. Read the waiver again.",

@@ -5,6 +5,7 @@ use http::StatusCode;
 use muster_api::claims::CreateClaim;
 use muster_core::claims::WaitFor;
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
+use muster_core::lifecycle::state::State;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
@@ -190,7 +191,7 @@ pub(crate) async fn lock_named(
             detail,
         ));
     }
-    if node.state != "available" || node.wish.is_some() {
+    if node.state != State::Available || node.wish.is_some() {
         return refuse(
             "node_not_available",
             format!("is {}; only available nodes are claimed.", node.state),
@@ -218,7 +219,7 @@ pub(crate) async fn lock_any(
             break;
         };
         let node = db::nodes::find_for_update(conn, &id.to_string()).await?;
-        if let Some(node) = node.filter(|node| !node.claimed && node.state == "available") {
+        if let Some(node) = node.filter(|node| !node.claimed && node.state == State::Available) {
             return Ok(Some(node));
         }
     }

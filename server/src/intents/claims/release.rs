@@ -4,6 +4,7 @@
 use jiff::SignedDuration;
 use muster_api::plans::ReleaseLimit;
 use muster_api::pools::PoolSpec;
+use muster_core::claims::ClaimState;
 use muster_core::ids::{ClaimId, OperationId};
 use serde_json::json;
 use sqlx::PgConnection;
@@ -169,7 +170,7 @@ pub(crate) async fn plan(
     if node.protected {
         return Err(protected(node));
     }
-    if claim.state != "bound" {
+    if claim.state != ClaimState::Bound {
         return Ok(None);
     }
     let pool = limits::load_pool(conn, claim.pool_id).await?;

@@ -1,6 +1,7 @@
 //! Undoes a release while the disks are kept: the claim is bound again, and the node returns to
 //! service. A node already removed from its scheduler passes the gates first.
 
+use muster_api::operations::OperationState;
 use muster_core::ids::OperationId;
 use sqlx::PgConnection;
 
@@ -67,7 +68,7 @@ async fn write_undo(
     let operation = new.id;
     if let Some(former) = claim.operation {
         let message = format!("undone (operation {operation})");
-        db::operations::end(conn, former, "cancelled", &message, now).await?;
+        db::operations::end(conn, former, OperationState::Cancelled, &message, now).await?;
     }
     db::operations::insert(conn, &new).await?;
     db::nodes::set_assignment(conn, claim.node, epoch, operation, now).await?;
@@ -78,7 +79,7 @@ async fn write_undo(
         state => Some(format!("it is the claim's again, and {state} as it was")),
     };
     if let Some(stays) = stays {
-        db::operations::end(conn, operation, "succeeded", &stays, now).await?;
+        db::operations::end(conn, operation, OperationState::Succeeded, &stays, now).await?;
     }
     let summary = format!(
         "{} is kept: the release of the claim {} was undone",

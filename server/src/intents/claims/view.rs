@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use muster_api::claims::{ClaimChange, ClaimSpec, ClaimStatus};
 use muster_api::object::{Labels, Object};
-use muster_core::claims::{ClaimState, Standing, WaitFor, standing};
+use muster_core::claims::{ClaimState, Standing, standing};
 use muster_core::ids::ClaimId;
-use muster_core::lifecycle::state::State;
 use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -52,18 +51,11 @@ pub(crate) async fn objects(
 }
 
 fn object(row: ClaimRow, changes: Vec<ChangeRow>) -> Result<ClaimObject, Error> {
-    let impossible = |what: String| Error::internal(anyhow::anyhow!("claim {}: {what}", row.id));
-    let state = match row.state.as_str() {
-        "bound" => ClaimState::Bound,
-        "releasing" => ClaimState::Releasing,
-        "released" => ClaimState::Released,
-        other => return Err(impossible(format!("state {other:?}"))),
-    };
-    let wait_for: WaitFor = row.wait_for.parse().map_err(impossible)?;
-    let node_state: State = row.node_state.parse().map_err(Error::internal)?;
+    let (state, wait_for, node_state) = (row.state, row.wait_for, row.node_state);
     let stands = standing(wait_for, state, node_state);
-    let (coming, leaving): (Vec<ChangeRow>, Vec<ChangeRow>) =
-        changes.into_iter().partition(|row| row.state == "bound");
+    let (coming, leaving): (Vec<ChangeRow>, Vec<ChangeRow>) = changes
+        .into_iter()
+        .partition(|row| row.state == ClaimState::Bound);
     let of_pool = |name: &str| row.pool_spec[name].as_str().unwrap_or_default().to_owned();
     let status = ClaimStatus {
         state,
@@ -91,7 +83,7 @@ fn object(row: ClaimRow, changes: Vec<ChangeRow>) -> Result<ClaimObject, Error> 
         replaces: row.replaces,
         replica: row.replica,
         node: row.node_name,
-        node_state: row.node_state,
+        node_state: row.node_state.to_string(),
     };
     Ok(Object {
         id: row.id.0,
@@ -111,7 +103,7 @@ fn object(row: ClaimRow, changes: Vec<ChangeRow>) -> Result<ClaimObject, Error> 
 fn change(row: ChangeRow) -> ClaimChange {
     ClaimChange {
         node: row.node,
-        node_state: row.node_state,
+        node_state: row.node_state.to_string(),
         claim: row.claim,
         operation: row.operation.map(|id| id.0),
         undo_until: row.undo_until.map(|at| at.to_jiff()),

@@ -3,7 +3,7 @@
 
 use muster_api::nodes::{AdoptNode, NodePlan};
 use muster_core::ids::{ClaimId, OperationId};
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::{State, Wish};
 use muster_core::values::Name;
 use sqlx::PgConnection;
 
@@ -174,7 +174,7 @@ async fn allow(
 /// Builds the plan: the files written on the machine, and the new state of the node.
 fn plan(node: &LockedNode, adoption: &Adoption, body: &AdoptNode) -> NodePlan {
     let mut blockers = Vec::new();
-    if node.state != "discovered" {
+    if node.state != State::Discovered {
         blockers.push(format!(
             "{} is {}; only a discovered node is adopted.",
             node.name, node.state

@@ -105,7 +105,6 @@ pub(crate) async fn begin_approved(
 
 /// The action requested by a row.
 pub(crate) fn requested_wish(row: &ApprovalRow) -> Result<Wish, Error> {
-    let word = row.wish.as_deref().unwrap_or_default();
-    word.parse()
-        .map_err(|error| Error::internal(anyhow::anyhow!("approval {}: {error}", row.id)))
+    row.wish
+        .ok_or_else(|| Error::internal(anyhow::anyhow!("approval {} names no action", row.id)))
 }

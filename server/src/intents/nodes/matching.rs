@@ -110,10 +110,7 @@ impl Pair {
                 machine.name, node.name
             ));
         }
-        if matches!(
-            node.state.parse(),
-            Ok(NodeState::Available | NodeState::Retired)
-        ) {
+        if matches!(node.state, NodeState::Available | NodeState::Retired) {
             blockers.push(format!(
                 "{} is {}: it waits for no machine.",
                 node.name, node.state
@@ -153,15 +150,14 @@ impl Pair {
 /// The reason why a node cannot change now; `None` when a change is possible.
 fn describe_hold(node: &LockedNode) -> Option<String> {
     let name = &node.name;
-    let resting = node.state.parse().is_ok_and(NodeState::is_resting) && node.wish.is_none();
+    let resting = node.state.is_resting() && node.wish.is_none();
     match () {
         () if node.protected => Some(format!("{name} is protected; clear that first.")),
         () if node.claimed => Some(format!("{name} is claimed; delete its claim first.")),
-        () if node.state == NodeState::InService.as_str() => Some(format!("{name} is in service.")),
+        () if node.state == NodeState::InService => Some(format!("{name} is in service.")),
         () if !resting => {
             let wish = node
                 .wish
-                .as_deref()
                 .map(|wish| format!(" and was asked to {wish}"))
                 .unwrap_or_default();
             Some(format!(

@@ -152,7 +152,7 @@ pub(crate) fn component(row: ComponentRow) -> Component {
     Component {
         id: row.id,
         node: row.node_name,
-        kind: row.kind,
+        kind: row.kind.to_string(),
         serial: row.serial,
         slot: row.slot,
         model: row.model,

@@ -1,5 +1,7 @@
 //! A node as returned to readers: the document as written, and the status of the node.
 
+use crate::db::observed::SeenPower;
+use muster_core::lifecycle::state::State;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -84,17 +86,17 @@ fn status(row: &NodeRow, addresses: Vec<AddressRow>, now: Timestamp) -> NodeStat
         (Some(id), Some(suite), Some(verdict), Some(at)) => Some(LastGateRun {
             id,
             suite: suite.clone(),
-            verdict: verdict.clone(),
+            verdict: verdict.to_string(),
             finished_at: at.to_jiff(),
         }),
         _ => None,
     };
     NodeStatus {
-        state: row.state.clone(),
+        state: row.state.to_string(),
         entered_at: Some(row.entered_at),
         deadline_at: row.deadline_at.map(|at| at.to_jiff()),
-        purpose: row.purpose.clone(),
-        failed_phase: row.failed_phase.clone(),
+        purpose: row.purpose.map(|purpose| purpose.to_string()),
+        failed_phase: row.failed_phase.map(|phase| phase.to_string()),
         reason: row.reason.clone(),
         epoch: row.epoch,
         why: why(row),
@@ -150,8 +152,7 @@ fn conditions(row: &NodeRow, now: Timestamp) -> Vec<Condition> {
     let seen = row.power_seen_at.map(|at| at.to_jiff());
     let power = row
         .power_seen
-        .as_deref()
-        .map(|power| condition("powered_on", power == "on", seen));
+        .map(|power| condition("powered_on", power == SeenPower::On, seen));
     let conditions = vec![
         condition("in_cluster", row.in_cluster, None),
         condition("live_image", row.live, None),
@@ -161,7 +162,7 @@ fn conditions(row: &NodeRow, now: Timestamp) -> Vec<Condition> {
         condition("unsanitised", row.unsanitised, None),
     ];
     // Listed only while true, because most nodes have neither.
-    let serves = row.state == "in_service";
+    let serves = row.state == State::InService;
     let drifted = (serves && row.drift_items.is_some_and(|items| items > 0))
         .then(|| condition("drifted", true, None));
     let out = row
@@ -179,7 +180,7 @@ fn conditions(row: &NodeRow, now: Timestamp) -> Vec<Condition> {
 /// Builds the answer to "why is this node not moving?": one sentence, and the same facts as
 /// members.
 fn why(row: &NodeRow) -> Why {
-    let mut sentence = format!("{} is {}", row.name, row.state.replace('_', " "));
+    let mut sentence = format!("{} is {}", row.name, row.state.as_str().replace('_', " "));
     let mut add = |text: String| sentence.push_str(&text);
     if let Some(purpose) = &row.purpose {
         add(format!(" for {purpose}"));

@@ -2,10 +2,11 @@
 //! stored request), its operation and its event are written in one transaction.
 
 use jiff::Timestamp;
+use muster_api::operations::OperationState;
 use muster_core::effects::erases;
 use muster_core::ids::OperationId;
 use muster_core::lifecycle::requests::{Blocker, RequestContext, find_blocker, needs_reason};
-use muster_core::lifecycle::state::{State as NodeState, Wish};
+use muster_core::lifecycle::state::Wish;
 use muster_core::lifecycle::table::states_for;
 use serde_json::json;
 use sqlx::PgConnection;
@@ -119,7 +120,7 @@ pub(crate) async fn write_wish(
     if let Some(former) = node.operation_id {
         // The wish replaces the node's current operation: end the former operation as cancelled.
         let message = format!("replaced by {wish} (operation {operation})");
-        db::operations::end(conn, former, "cancelled", &message, now).await?;
+        db::operations::end(conn, former, OperationState::Cancelled, &message, now).await?;
     }
     db::operations::insert(conn, &new).await?;
     if let Some(suite) = &suite {
@@ -174,8 +175,8 @@ async fn find_suite(
 /// # Errors
 /// 409 naming the blocker.
 pub(crate) fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
-    let state: NodeState = node.state.parse().map_err(Error::internal)?;
-    let pending = node.wish.as_deref().zip(node.operation_id);
+    let state = node.state;
+    let pending = node.wish.zip(node.operation_id);
     let context = RequestContext {
         state,
         pending: pending.map(|(wish, _)| wish),

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use muster_api::nodes::NodeSpec;
 use muster_api::object::Draft;
 use muster_core::ids::NodeId;
-use muster_core::lifecycle::state::{State as NodeState, Wish};
+use muster_core::lifecycle::state::Wish;
 use muster_core::values::{InvalidValue, Mac, Name};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -49,11 +49,10 @@ fn allow_unregistering(node: &LockedNode) -> Result<(), Error> {
             format!("{} is claimed; delete its claim first.", node.name),
         ));
     }
-    let state: NodeState = node.state.parse().map_err(Error::internal)?;
-    match state.is_resting() {
+    match node.state.is_resting() {
         true => Ok(()),
         false => {
-            let detail = format!("{} is {state}; wait until that is over.", node.name);
+            let detail = format!("{} is {}; wait until that is over.", node.name, node.state);
             Err(Error::conflict("node_busy", detail))
         }
     }

@@ -4,8 +4,10 @@ pub mod view; // An operation as returned to readers
 
 use http::StatusCode;
 use jiff::Timestamp;
+use muster_api::operations::OperationState;
 use muster_core::ids::OperationId;
 use muster_core::lifecycle::state::State as NodeState;
+use muster_core::lifecycle::state::Wish;
 use sqlx::PgConnection;
 
 use self::view::{find, load};
@@ -66,7 +68,7 @@ async fn stop(
     db::operations::ask_to_stop(conn, row.id, now).await?;
     let climbs = node
         .as_ref()
-        .is_some_and(|node| node.state == NodeState::Repairing.as_str());
+        .is_some_and(|node| node.state == NodeState::Repairing);
     let jobs = if climbs {
         0
     } else {
@@ -83,12 +85,20 @@ async fn stop(
     db::events::insert(conn, event.under(Some(row.id))).await?;
     // Between two steps of a gate run no job is open and the machine is on; the engine ends such a
     // run.
-    let kept = |wish: &str| wish == "release" || (wish == "run-gates" && row.state != "queued");
-    let only_asked =
-        node.operation_id == Some(row.id) && node.wish.as_deref().is_some_and(|wish| !kept(wish));
+    let kept = |wish| {
+        wish == Wish::Release || (wish == Wish::RunGates && row.state != OperationState::Queued)
+    };
+    let only_asked = node.operation_id == Some(row.id) && node.wish.is_some_and(|wish| !kept(wish));
     if jobs == 0 && only_asked {
         db::lifecycle::drop_wish(conn, node.id).await?;
-        db::operations::end(conn, row.id, "cancelled", "stopped before it began", now).await?;
+        db::operations::end(
+            conn,
+            row.id,
+            OperationState::Cancelled,
+            "stopped before it began",
+            now,
+        )
+        .await?;
     }
     db::lifecycle::make_due(conn, node.id, now).await
 }

@@ -72,10 +72,7 @@ pub async fn views(
 }
 
 fn view(row: OperationRow, steps: Vec<StepRow>) -> Result<Operation, Error> {
-    let state: OperationState = row
-        .state
-        .parse()
-        .map_err(|why: String| Error::internal(anyhow::anyhow!("operation {}: {why}", row.id)))?;
+    let state = row.state;
     let steps: Vec<Step> = steps.into_iter().map(step).collect();
     let target = row
         .node
@@ -113,9 +110,9 @@ fn view(row: OperationRow, steps: Vec<StepRow>) -> Result<Operation, Error> {
 fn step(row: StepRow) -> Step {
     Step {
         job: row.job.0,
-        step: row.step,
-        kind: row.kind,
-        state: row.state,
+        step: row.step.to_string(),
+        kind: row.kind.to_string(),
+        state: row.state.to_string(),
         attempt: row.attempt,
         round: row.round,
         progress: row

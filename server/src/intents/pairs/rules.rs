@@ -147,7 +147,7 @@ impl<'a> Selection<'a> {
 fn describe_busy(one: &Candidate) -> Option<String> {
     match one {
         _ if one.releasing => Some("it is being released".to_owned()),
-        _ if one.state != NodeState::InService.as_str() => Some(format!("it is {}", one.state)),
+        _ if one.state != NodeState::InService => Some(format!("it is {}", one.state)),
         _ if one.protected => Some("it is protected: no jobs are drained".to_owned()),
         _ if one.held => {
             Some("another run has not returned the node to the scheduler yet".to_owned())
@@ -165,6 +165,7 @@ fn describe_busy(one: &Candidate) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use muster_core::lifecycle::state::Wish;
     use uuid::Uuid;
 
     use super::*;
@@ -175,7 +176,7 @@ mod tests {
             name: format!("n{number}"),
             site: ObjectId(Uuid::from_u128(site)),
             site_name: format!("s{site}"),
-            state: "in_service".into(),
+            state: NodeState::InService,
             wish: None,
             protected: false,
             releasing: false,
@@ -191,13 +192,13 @@ mod tests {
         type Break = (&'static str, fn(&mut Candidate));
         let breaks: [Break; 8] = [
             ("released", |one| one.releasing = true),
-            ("it is draining", |one| one.state = "draining".into()),
+            ("it is draining", |one| one.state = NodeState::Draining),
             ("protected", |one| one.protected = true),
             ("returned the node", |one| one.held = true),
             ("shows it drained: fan 3", |one| {
                 one.out = Some("drained: fan 3".into())
             }),
-            ("asked to sweep", |one| one.wish = Some("sweep".into())),
+            ("asked to sweep", |one| one.wish = Some(Wish::Sweep)),
             ("under way", |one| one.busy = true),
             ("no installed system", |one| one.installed = false),
         ];

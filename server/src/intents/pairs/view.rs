@@ -1,14 +1,15 @@
 //! A run of pairs as returned to readers: the nodes with their verdicts, and the results of each
 //! pair.
 
+use crate::db::pairs::runs::{Ending, RunRow};
 use muster_api::pairs::{MeasuredPair, MeasuredWay, PairEnd, PairRun};
 use muster_core::fabric::{EdgeVerdict, EndVerdict, Verdicts};
+use muster_core::gates::Verdict;
 use muster_core::ids::OperationId;
 use sqlx::PgConnection;
 
 use crate::db;
 use crate::db::pairs::ends::EndRow;
-use crate::db::pairs::runs::RunRow;
 use crate::db::pairs::trials::MeasuredRow;
 use crate::error::Error;
 
@@ -30,7 +31,7 @@ pub(crate) async fn load_run(
         pool: pool.to_owned(),
         suite: row.suite,
         actor: row.actor,
-        state: row.ended.unwrap_or_else(|| "running".to_owned()),
+        state: row.ended.map_or("running", Ending::as_str).to_owned(),
         begun_at: row.begun_at,
         deadline: row.deadline_at,
         ended_at: row.ended_at.map(|at| at.to_jiff()),
@@ -84,7 +85,7 @@ fn describe_pair(row: MeasuredRow, found: Option<&Verdicts>, ends: &[&str]) -> M
         .into_iter()
         .flat_map(|found| &found.edges)
         .find(|edge| is(edge.pair.a, &row.a) && is(edge.pair.b, &row.b));
-    let failed = row.verdict.as_deref() == Some("fail");
+    let failed = row.verdict == Some(Verdict::Fail);
     let edge = edge.filter(|_| failed).map(|edge| match edge.verdict {
         EdgeVerdict::Blamed => "blamed",
         EdgeVerdict::Explained { .. } => "explained",
@@ -102,7 +103,7 @@ fn describe_pair(row: MeasuredRow, found: Option<&Verdicts>, ends: &[&str]) -> M
                 results: way.results,
             })
             .collect(),
-        verdict: row.verdict,
+        verdict: row.verdict.map(|verdict| verdict.to_string()),
         edge: edge.map(str::to_owned),
         why: row.why,
         finished_at: row.finished_at.map(|at| at.to_jiff()),

@@ -1,6 +1,7 @@
 //! The map of the fleet: the racks with a cell for each node, or with a bar for the states of their
 //! nodes.
 
+use muster_core::lifecycle::state::State;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -77,7 +78,7 @@ async fn draw_cells(
     let cells = |rack| {
         let standing = placed.iter().filter(|node| node.rack == Some(rack));
         standing
-            .map(|node| cell(&node.name, &node.state))
+            .map(|node| cell(&node.name, node.state))
             .collect::<Vec<_>>()
     };
     let mut racks: Vec<Rack> = rows
@@ -87,7 +88,7 @@ async fn draw_cells(
     if !unplaced.is_empty() {
         let cells = unplaced
             .iter()
-            .map(|node| cell(&node.name, &node.state))
+            .map(|node| cell(&node.name, node.state))
             .collect();
         racks.push(Rack {
             href: "/nodes".into(),
@@ -113,7 +114,7 @@ fn rack(name: String, cells: Vec<Cell>) -> Rack {
     }
 }
 
-fn cell(name: &str, state: &str) -> Cell {
+fn cell(name: &str, state: State) -> Cell {
     let chip = chips::state(state);
     Cell {
         href: format!("/nodes/{name}"),
@@ -140,7 +141,7 @@ async fn draw_bars(
         for tone in TONES {
             let nodes: i64 = own
                 .iter()
-                .filter(|count| chips::state(&count.state).tone == tone)
+                .filter(|count| chips::state(count.state).tone == tone)
                 .map(|count| count.count)
                 .sum();
             if nodes > 0 {
@@ -156,7 +157,7 @@ async fn draw_bars(
         }
         let bad: i64 = own
             .iter()
-            .filter(|count| chips::state(&count.state).tone == "bad")
+            .filter(|count| chips::state(count.state).tone == "bad")
             .map(|count| count.count)
             .sum();
         Rack {

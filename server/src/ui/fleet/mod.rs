@@ -106,7 +106,7 @@ pub(super) async fn show_fleet(
     let sight = actor.sight();
     let seen = filter::seen(&mut conn, &filter::NODES, &sight).await?;
     let nodes = seen.as_deref();
-    let counts: BTreeMap<String, i64> = db::monitoring::count_by_state(&mut conn, nodes)
+    let counts: BTreeMap<NodeState, i64> = db::monitoring::count_by_state(&mut conn, nodes)
         .await?
         .into_iter()
         .collect();
@@ -136,7 +136,7 @@ pub(super) async fn show_fleet(
         racks_more,
         legend: NodeState::ALL
             .iter()
-            .map(|state| chips::state(state.as_str()))
+            .map(|state| chips::state(*state))
             .collect(),
         transitions,
         agents,
@@ -169,13 +169,13 @@ async fn list_stuck(
 async fn list_helpless(
     conn: &mut PgConnection,
     nodes: Option<&[Uuid]>,
-    counts: &BTreeMap<String, i64>,
+    counts: &BTreeMap<NodeState, i64>,
     now: Timestamp,
 ) -> Result<(Vec<Attention>, i64), Error> {
     let rows = db::pages::fleet::list_helpless(conn, nodes, ROWS).await?;
-    let all: i64 = ["quarantined", "failed"]
+    let all: i64 = [NodeState::Quarantined, NodeState::Failed]
         .iter()
-        .filter_map(|state| counts.get(*state))
+        .filter_map(|state| counts.get(state))
         .sum();
     let more = all - i64::try_from(rows.len()).unwrap_or(0);
     let helpless = rows
@@ -260,15 +260,15 @@ fn cut<T>(rows: &mut Vec<T>, most: i64) -> bool {
 
 /// Returns a tile for every state with nodes. `available` and `in_service` always get a tile,
 /// because operators check both counts first.
-fn tiles(counts: &BTreeMap<String, i64>) -> Vec<Tile> {
+fn tiles(counts: &BTreeMap<NodeState, i64>) -> Vec<Tile> {
     let always = [NodeState::Available, NodeState::InService];
     let shown = NodeState::ALL
         .iter()
-        .filter(|state| counts.contains_key(state.as_str()) || always.contains(state));
+        .filter(|state| counts.contains_key(state) || always.contains(state));
     shown
         .map(|state| Tile {
-            chip: chips::state(state.as_str()),
-            count: format::count(counts.get(state.as_str()).copied().unwrap_or(0)),
+            chip: chips::state(*state),
+            count: format::count(counts.get(state).copied().unwrap_or(0)),
             href: format!("/nodes?state={state}"),
         })
         .collect()
@@ -304,7 +304,7 @@ fn attention(row: &AttentionRow, age: String, why: Option<String>) -> Attention 
         .map(|next| format!("{owner}{next}"))
         .unwrap_or_default();
     Attention {
-        chip: chips::state(&row.state),
+        chip: chips::state(row.state),
         id: row.id.to_string(),
         name: row.name.clone(),
         age,
@@ -339,8 +339,8 @@ fn transition(row: TransitionRow, now: Timestamp) -> Transition {
     Transition {
         at: format::moment(row.at, now),
         node: row.node.unwrap_or_else(|| "unregistered".to_owned()),
-        from: chips::state(member(&row.detail, "from")),
-        to: chips::state(member(&row.detail, "to")),
+        from: chips::state_word(member(&row.detail, "from")),
+        to: chips::state_word(member(&row.detail, "to")),
         reason: format::cut(member(&row.detail, "reason"), 160),
     }
 }

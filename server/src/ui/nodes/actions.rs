@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::response::Redirect;
 use jiff::{SignedDuration, Timestamp};
 use muster_api::nodes::NodeAction;
+use muster_core::claims::ClaimState;
 use muster_core::effects::erases;
 use muster_core::lifecycle::requests::{Blocker, RequestContext, find_blocker, needs_reason};
 use muster_core::lifecycle::state::{State as NodeState, Wish};
@@ -132,9 +133,9 @@ fn refusal(
     }
     let context = RequestContext {
         state,
-        pending: machine.wish.as_deref(),
+        pending: machine.wish,
         claimed: node.status.claim.is_some(),
-        releasing: machine.claim_state.as_deref() == Some("releasing"),
+        releasing: machine.claim_state == Some(ClaimState::Releasing),
         protected: node
             .spec
             .get("protected")
@@ -144,7 +145,7 @@ fn refusal(
     Some(match find_blocker(context, wish)? {
         Blocker::Pending => format!(
             "it was asked to {} and is not done",
-            machine.wish.as_deref().unwrap_or_default()
+            machine.wish.map_or("", Wish::as_str)
         ),
         Blocker::State => {
             let words: Vec<String> = states_for(wish)

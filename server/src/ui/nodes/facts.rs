@@ -1,11 +1,11 @@
 //! The facts observed by inspection, with age and source.
 
+use crate::db::facts::{SeenFacts, Source};
 use jiff::Timestamp;
 use muster_core::facts::{Cpu, Firmware};
 use muster_core::firmware::{BmcInventory, SeenFirmware};
 
 use super::{Pair, pair};
-use crate::db::facts::SeenFacts;
 use crate::db::firmware::SeenInventory;
 use crate::ui::format::{self, Moment};
 
@@ -74,7 +74,7 @@ pub(super) fn table(seen: SeenFacts, said: Option<SeenInventory>, now: Timestamp
     ];
     Facts {
         at: format::moment(seen.observed_at, now),
-        source: if seen.source == "live" {
+        source: if seen.source == Source::Live {
             "live image"
         } else {
             "installed system"

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use muster_api::waivers::{Waiver as Waived, WaiverState};
-use muster_core::gates::{Evidence, GateResult, Limit, Measured, Verdict};
+use muster_core::gates::{Evidence, GateResult, Limit, Measured, SuiteVerdict, Verdict};
 use muster_core::ids::NodeId;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -138,7 +138,7 @@ pub(super) async fn cause(
     let runs = db::gates::list(conn, node, SEARCHED).await?;
     let Some(run) = runs
         .into_iter()
-        .find(|run| run.finished_at <= entered && run.verdict != "pass")
+        .find(|run| run.finished_at <= entered && run.verdict != SuiteVerdict::Pass)
     else {
         return Ok(None);
     };
@@ -189,8 +189,8 @@ fn run(row: GateRun, now: Timestamp) -> Run {
         voided: row.voided_at.map(|at| format::moment(at.to_jiff(), now)),
         at: format::moment(row.finished_at, now),
         suite: format::cut(&row.suite, 80),
-        step: row.step.replace('_', " "),
-        chip: chips::outcome(&row.verdict),
+        step: row.step.as_str().replace('_', " "),
+        chip: chips::outcome(row.verdict.as_str()),
     }
 }
 

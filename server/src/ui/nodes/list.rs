@@ -218,7 +218,7 @@ fn row(node: NodeRow, addresses: &[AddressRow], now: Timestamp) -> Row {
         .find_map(|row| row.address);
     Row {
         id: node.id.to_string(),
-        chip: chips::state(&node.state),
+        chip: chips::state(node.state),
         why: format::cut(&why.unwrap_or_default(), 160),
         overdue: node.deadline_at.is_some_and(|at| at.to_jiff() < now),
         since: format::moment(node.entered_at, now),

@@ -12,6 +12,8 @@ mod recoveries; // Recoveries of the node
 mod stack; // Claim, pool, and installed software
 mod timeline; // Events and steps in order of time
 
+use crate::db::jobs::JobState;
+use muster_core::facts::Firmware;
 use std::net::{IpAddr, SocketAddr};
 
 use askama::Template;
@@ -158,7 +160,7 @@ pub(super) async fn show_node(
     }
     let running = steps
         .iter()
-        .find(|step| step.state == "leased")
+        .find(|step| step.state == JobState::Leased)
         .and_then(|step| progress::of(step, now));
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Nodes, name.clone())
@@ -207,7 +209,7 @@ fn head(
         Some(left) => format!("{} left until it counts as stuck", format::duration(left)),
     };
     Head {
-        chip: chips::state(&status.state),
+        chip: chips::state_word(&status.state),
         detail,
         since: format::moment(status.entered_at.unwrap_or(now), now),
         overdue: left.is_some_and(|left| left.is_negative()),
@@ -218,7 +220,10 @@ fn head(
         next: format::cut(status.why.next_action.as_deref().unwrap_or_default(), 300),
         progress,
         operation: status.operation.map(|id| id.to_string()),
-        asked: machine.wish.clone().unwrap_or_default(),
+        asked: machine
+            .wish
+            .map(|wish| wish.to_string())
+            .unwrap_or_default(),
         cause: None,
     }
 }
@@ -298,7 +303,10 @@ fn bmc_pairs(machine: &MachineRow, address: IpAddr) -> Vec<Pair> {
     let place = SocketAddr::new(address, u16::try_from(machine.bmc_port).unwrap_or(0));
     match (&machine.bmc_firmware, &machine.bmc_system) {
         (Some(firmware), _) => {
-            let firmware = if firmware == "bios" { "BIOS" } else { "UEFI" };
+            let firmware = match firmware {
+                Firmware::Bios => "BIOS",
+                Firmware::Uefi => "UEFI",
+            };
             vec![pair("BMC", format!("IPMI at {place}, boots by {firmware}"))]
         }
         (None, system) => {

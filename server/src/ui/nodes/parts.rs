@@ -33,7 +33,7 @@ pub(super) fn parts_in(rows: &[ComponentRow]) -> Vec<PartIn> {
         .take(MOST);
     inside
         .map(|row| PartIn {
-            kind: row.kind.clone(),
+            kind: row.kind.to_string(),
             serial: row.serial.clone(),
         })
         .collect()
@@ -56,7 +56,7 @@ pub(super) fn table(rows: &[ComponentRow]) -> Table {
             )
         });
         vec![
-            row.kind.clone(),
+            row.kind.to_string(),
             text(&row.slot),
             format::cut(&row.serial, 60),
             text(&row.model),

@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 use muster_core::ids::NodeId;
-use muster_core::recovery::Rung;
+use muster_core::recovery::{Ended, Rung};
 use sqlx::PgConnection;
 
 use crate::db;
@@ -60,12 +60,12 @@ fn shown(row: RecoveryRow, now: Timestamp) -> Recovery {
         }
     };
     Recovery {
-        chip: chips::outcome(row.ended.as_deref().unwrap_or("running")),
+        chip: chips::outcome(row.ended.map_or("running", Ended::as_str)),
         because: format::cut(&row.what, 300),
         signature: format::cut(&row.signature, 100),
         at: format::moment(row.begun_at, now),
         under_way: row.ended.is_none(),
-        held_back: row.ended.as_deref() == Some("held_back"),
+        held_back: row.ended == Some(Ended::HeldBack),
         rungs: row
             .rungs
             .iter()

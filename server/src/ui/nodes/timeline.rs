@@ -94,8 +94,8 @@ pub(super) fn merge(
 fn event(row: EventRow, name: &str, now: Timestamp) -> Item {
     let what = match row.kind.as_str() {
         "node.advanced" => What::Transition {
-            from: chips::state(member(&row.detail, "from")),
-            to: chips::state(member(&row.detail, "to")),
+            from: chips::state_word(member(&row.detail, "from")),
+            to: chips::state_word(member(&row.detail, "to")),
             reason: format::cut(member(&row.detail, "reason"), 300),
         },
         _ => {

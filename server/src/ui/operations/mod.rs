@@ -142,7 +142,7 @@ fn line(row: OperationRow, now: Timestamp) -> Row {
         id: row.id.to_string(),
         kind: format::cut(&row.kind.replace('_', " "), 40),
         node_id: row.node.map(|id| id.to_string()).unwrap_or_default(),
-        chip: chips::outcome(&row.state),
+        chip: chips::outcome(row.state.as_str()),
         message: format::cut(&told(&row), 160),
         actor: format::cut(&row.actor, 60),
         created: format::moment(row.created_at, now),
@@ -234,7 +234,7 @@ pub(super) async fn show_operation(
         .live(live),
         id: id.to_string(),
         node_id: row.node.map(|id| id.to_string()).unwrap_or_default(),
-        chip: chips::outcome(&row.state),
+        chip: chips::outcome(row.state.as_str()),
         message: format::cut(&told(&row), 600),
         blocked: stands
             .blocked_by

@@ -61,16 +61,18 @@ pub(in crate::ui) fn of(step: &StepRow, now: Timestamp) -> Option<Progress> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::db::jobs::JobState;
     use muster_core::ids::JobId;
+    use muster_core::lifecycle::steps::Step;
     use serde_json::json;
 
     fn step(progress: serde_json::Value) -> StepRow {
         StepRow {
             operation: None,
             job: JobId::new(),
-            step: "write_image".into(),
-            kind: "write_image".into(),
-            state: "leased".into(),
+            step: Step::WriteImage,
+            kind: Step::WriteImage,
+            state: JobState::Leased,
             attempt: 1,
             round: 1,
             progress: Some(progress),

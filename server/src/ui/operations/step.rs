@@ -37,15 +37,11 @@ pub(in crate::ui) fn of(row: StepRow, now: Timestamp) -> Step {
     if row.round > 1 {
         tries.push(format!("round {}", row.round));
     }
-    let title = row.step.parse::<muster_core::lifecycle::steps::Step>();
     Step {
         job: row.job.to_string(),
         progress: progress::of(&row, now).filter(|_| running),
-        title: title.map_or_else(
-            |_| row.step.replace('_', " "),
-            |step| step.title().to_owned(),
-        ),
-        chip: chips::outcome(&row.state),
+        title: row.step.title().to_owned(),
+        chip: chips::outcome(row.state.as_str()),
         at: format::moment(started.unwrap_or(row.created_at), now),
         duration: duration.unwrap_or_default(),
         tries: tries.join(", "),
