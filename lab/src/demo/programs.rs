@@ -116,7 +116,7 @@ impl Programs {
         }
     }
 
-    /// Enrolls and starts the site's agent. `muster dev` starts an agent without help after the
+    /// Enrols and starts the site's agent. `muster dev` starts an agent without help after the
     /// site is declared.
     pub(super) async fn start_agent(&self, client: &Client) -> anyhow::Result<()> {
         if !self.apart {
