@@ -1,5 +1,5 @@
-//! Checks the pool's network profile on a node in service: a bond of both cards, and a VLAN over
-//! the bond, with an MTU of 9000 bytes.
+//! Checks the pool's network profile on a node in service. The profile has a bond of both cards and
+//! a VLAN over the bond, with an MTU of 9000 bytes.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

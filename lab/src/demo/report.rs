@@ -1,5 +1,5 @@
-//! The report at the end of the main job: each node's timeline with the time of each step, the
-//! gates, Muster's own share, and the output of the Slurm job.
+//! The report at the end of the main job: each node's timeline with step durations, the gates,
+//! Muster's own share, and the output of the Slurm job.
 
 use std::path::Path;
 

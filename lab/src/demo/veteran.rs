@@ -1,5 +1,5 @@
-//! A machine built and in service before Muster. The machine has its own host name, its own host
-//! key, an admin with a login key, and a place in the cluster unknown to Muster. The lab writes the
+//! A machine built and in service before Muster. The machine has its own host name and host key,
+//! and an admin with a login key. Its place in the cluster is unknown to Muster. The lab writes the
 //! disk from outside, without a mount; the admin does the rest over SSH.
 
 use std::net::Ipv4Addr;
@@ -21,8 +21,8 @@ use crate::nfs::Nfs;
 use crate::plan::GATEWAY;
 use crate::slurm::{self, Slurm};
 
-/// Offset of the root file system in the reference image, in bytes: after the tables (1 MiB), the
-/// BIOS boot partition (1 MiB) and the ESP (64 MiB).
+/// Offset in bytes of the root file system in the reference image. The tables (1 MiB), the BIOS
+/// boot partition (1 MiB) and the ESP (64 MiB) come before.
 const ROOT_AT: u64 = (1 + 1 + 64) << 20;
 const BOOT_LIMIT: Duration = Duration::from_secs(8 * 60);
 const COMMAND_LIMIT: Duration = Duration::from_secs(6 * 60);

@@ -181,8 +181,8 @@ fn tap_name(index: usize) -> String {
     format!("tap{index}")
 }
 
-/// Returns the taps of the machine at the given index of the plan: the tap of the first card, then
-/// the tap of an optional second card.
+/// Returns the taps of the machine at the given index of the plan. The tap of the first card comes
+/// first, then the tap of an optional second card.
 pub(crate) fn taps(index: usize, machine: &MachinePlan) -> Vec<String> {
     let first = tap_name(index);
     let second = machine.second_mac.map(|_| second_tap(&first));

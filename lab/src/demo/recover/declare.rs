@@ -1,5 +1,5 @@
-//! Declares the fleet as any API client does: small machines, a stack without reboot-class items,
-//! gates with a run time of seconds, and the whole recovery ladder.
+//! Declares the fleet as any API client does. The machines are small, the stack has no reboot-class
+//! items, the gates run for seconds, and the recovery ladder is complete.
 
 use anyhow::Context;
 use muster_api::client::Client;
